@@ -1,0 +1,441 @@
+//! Callouts: what a script asks of the server in the middle of its response, and the answer's form.
+//!
+//! `scanner` finds the lines, the server acts on them; here a line is understood, and an answer written. The keywords are
+//! WASD's; BUFFER-BEGIN knows a ring besides WASD's plain buffer.
+
+use std::time::Duration;
+
+use crate::record::RecordForm;
+use crate::reply::ScriptControl;
+
+/// Bytes in a memory buffer when the script names no size: WASD's unit, one megabyte.
+pub const BUFFER_BYTES_DEFAULT: u64 = 1 << 20;
+
+/// One callout line, understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalloutRequest {
+    /// Whether the script will read an answer; it will not when its line begins with `!` or `#`.
+    pub wants_answer: bool,
+    /// What it asks for.
+    pub request: Callout,
+}
+
+/// What a script asks of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Callout {
+    /// Nothing but an answer.
+    Noop,
+    /// Which file does this path name? Begins with `/`.
+    MapPath(String),
+    /// Which path names this file?
+    MapFile(String),
+    /// How long this process may idle.
+    Lifetime(Lifetime),
+    /// The form in which variables come, from the next request on.
+    Cgiplus(RecordForm),
+    /// A line for the server's log, free of control characters (`NOTICED`, `OPCOM`).
+    Noticed(String),
+    /// A line for those who watch this request, free of control characters.
+    Watch(String),
+    /// Which status has the response so far?
+    HttpStatus,
+    /// What the reply's field of that name could say, but at any time.
+    ScriptControl(ScriptControl),
+    /// Open a memory buffer.
+    BufferBegin {
+        /// Bytes wanted; `None`: [`BUFFER_BYTES_DEFAULT`].
+        bytes: Option<u64>,
+        /// How the two sides share it.
+        shape: BufferShape,
+    },
+    /// Send a part of a plain memory buffer.
+    BufferWrite {
+        /// How many bytes.
+        bytes: u64,
+        /// Where they begin.
+        offset: u64,
+    },
+    /// Everything has been written to the memory buffer; answer when it has been sent.
+    BufferEnd,
+    /// The line means nothing. It harms nothing either: answer `code` and `reason`.
+    Invalid {
+        /// The answer's code: 400.
+        code: u16,
+        /// What is wrong, and what to write instead.
+        reason: String,
+    },
+}
+
+/// How long a process may idle before it is retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// As long as it likes.
+    Unlimited,
+    /// So long.
+    Idle(Duration),
+}
+
+/// How a script and the server share a memory buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferShape {
+    /// By turns: the script fills it, BUFFER-WRITE sends it.
+    Plain,
+    /// At once: a ring with a control page, no callout a write.
+    Ring,
+}
+
+/// Understands one callout line, without its newline; a bad one becomes [`Callout::Invalid`].
+#[must_use]
+pub fn parse(line: &[u8]) -> CalloutRequest {
+    let line = line.trim_ascii();
+    let (wants_answer, line) = match line {
+        [b'!' | b'#', rest @ ..] => (false, rest),
+        _ => (true, line),
+    };
+    let request = understand(line).unwrap_or_else(|reason| Callout::Invalid { code: 400, reason });
+    CalloutRequest { wants_answer, request }
+}
+
+fn understand(line: &[u8]) -> Result<Callout, String> {
+    let line = str::from_utf8(line).map_err(|_| "a callout is written in UTF-8".to_string())?;
+    let (keyword, parameters) = line.split_once(':').unwrap_or((line, ""));
+    let parameters = parameters.trim();
+    match keyword.trim().to_ascii_uppercase().as_str() {
+        "NOOP" => Ok(Callout::Noop),
+        "MAP-PATH" if parameters.starts_with('/') => Ok(Callout::MapPath(parameters.to_string())),
+        "MAP-PATH" => Err("MAP-PATH wants a path that begins with /".to_string()),
+        "MAP-FILE" if parameters.is_empty() => Err("MAP-FILE wants a file".to_string()),
+        "MAP-FILE" => Ok(Callout::MapFile(parameters.to_string())),
+        "LIFETIME" => lifetime(parameters).map(Callout::Lifetime),
+        "CGIPLUS" => record_form(parameters).map(Callout::Cgiplus),
+        "NOTICED" | "OPCOM" => Ok(Callout::Noticed(without_controls(parameters))),
+        "WATCH" => Ok(Callout::Watch(without_controls(parameters))),
+        "HTTP-STATUS" => Ok(Callout::HttpStatus),
+        "SCRIPT-CONTROL" => script_control(parameters).map(Callout::ScriptControl),
+        "BUFFER-BEGIN" => buffer_begin(parameters),
+        "BUFFER-WRITE" => buffer_write(parameters),
+        "BUFFER-END" => Ok(Callout::BufferEnd),
+        _ => Err("unknown callout".to_string()),
+    }
+}
+
+fn lifetime(text: &str) -> Result<Lifetime, String> {
+    if text.eq_ignore_ascii_case("none") {
+        return Ok(Lifetime::Unlimited);
+    }
+    let seconds = if text.contains(':') {
+        clock_seconds(text)
+    } else {
+        counted_seconds(text)
+    };
+    seconds
+        .map(|seconds| Lifetime::Idle(Duration::from_secs(seconds)))
+        .ok_or_else(|| "LIFETIME wants minutes, 10s, 5m, 2h, hh:mm:ss or none".to_string())
+}
+
+/// `5` (minutes), `10s`, `5m`, `2h`.
+fn counted_seconds(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit_seconds = match &text[digits.len()..] {
+        "s" | "S" => 1,
+        "" | "m" | "M" => 60,
+        "h" | "H" => 3600,
+        _ => return None,
+    };
+    decimal(digits)?.checked_mul(unit_seconds)
+}
+
+/// `hh:mm:ss`, or `hh:mm` as on VMS.
+fn clock_seconds(text: &str) -> Option<u64> {
+    let mut parts = text.split(':');
+    let hours = decimal(parts.next()?)?;
+    let minutes = decimal(parts.next()?)?;
+    let seconds = parts.next().map_or(Some(0), decimal)?;
+    if minutes > 59 || seconds > 59 || parts.next().is_some() {
+        return None;
+    }
+    hours.checked_mul(3600)?.checked_add(minutes * 60 + seconds)
+}
+
+fn record_form(text: &str) -> Result<RecordForm, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "struct" => Ok(RecordForm::Struct),
+        "record" => Ok(RecordForm::Record),
+        _ => Err("CGIPLUS wants struct or record".to_string()),
+    }
+}
+
+/// Unlike the field, whose reader may be another server, a callout that says nothing is told so.
+fn script_control(text: &str) -> Result<ScriptControl, String> {
+    let control = ScriptControl::parse(text);
+    if control == ScriptControl::default() {
+        return Err("SCRIPT-CONTROL wants X-stream-mode, X-record-mode or X-http-status=nnn".to_string());
+    }
+    Ok(control)
+}
+
+/// `[<size>] [ring]`.
+fn buffer_begin(text: &str) -> Result<Callout, String> {
+    let mut bytes = None;
+    let mut shape = BufferShape::Plain;
+    for (position, word) in text.split_ascii_whitespace().enumerate() {
+        if word.eq_ignore_ascii_case("ring") && shape == BufferShape::Plain {
+            shape = BufferShape::Ring;
+        } else if position == 0 {
+            bytes =
+                Some(size(word).ok_or_else(|| format!("{} is no size: write 4 (MiB), 512k, 4M or 1G", quote(word)))?);
+        } else {
+            return Err(format!(
+                "{} is not understood: BUFFER-BEGIN wants [size] [ring]",
+                quote(word)
+            ));
+        }
+    }
+    Ok(Callout::BufferBegin {
+        bytes: bytes.filter(|bytes| *bytes > 0),
+        shape,
+    })
+}
+
+/// `<bytes> [<offset>]`.
+fn buffer_write(text: &str) -> Result<Callout, String> {
+    let mut words = text.split_ascii_whitespace();
+    let bytes = words.next().and_then(decimal);
+    let offset = words.next().map_or(Some(0), decimal);
+    match (bytes, offset, words.next()) {
+        (Some(bytes), Some(offset), None) => Ok(Callout::BufferWrite { bytes, offset }),
+        _ => Err("BUFFER-WRITE wants decimal numbers: bytes [offset]".to_string()),
+    }
+}
+
+/// A number of bytes: mebibytes unless a unit follows (`k`, `M`, `G`, also `KiB`, `MB` …; always powers of 1024).
+fn size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit_bytes: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "k" | "kb" | "kib" => 1 << 10,
+        "" | "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return None,
+    };
+    decimal(digits)?.checked_mul(unit_bytes)
+}
+
+/// Digits only: `u64::from_str` would take a sign, too.
+fn decimal(text: &str) -> Option<u64> {
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
+}
+
+fn without_controls(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// A word of the script's, shortened, for use in an answer.
+fn quote(word: &str) -> String {
+    const CHARACTERS_MAX: usize = 40;
+    let mut short: String = word.chars().take(CHARACTERS_MAX).collect();
+    if short.len() < word.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// The answer to a callout: three digits, a blank, a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// 200: done, the text is the result. 4xx: the request was wrong. 5xx: the server could not.
+    pub code: u16,
+    /// The result or the reason.
+    pub text: String,
+}
+
+impl Answer {
+    /// An answer with any code.
+    #[must_use]
+    pub fn new(code: u16, text: impl Into<String>) -> Answer {
+        Answer {
+            code,
+            text: text.into(),
+        }
+    }
+
+    /// `200` and the result.
+    #[must_use]
+    pub fn ok(text: impl Into<String>) -> Answer {
+        Answer::new(200, text)
+    }
+
+    /// The line for CGIPLUSIN, always exactly one: control characters in the text become blanks.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        format!("{:03} {}\n", self.code, without_controls(&self.text)).into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::BodyMode;
+    use proptest::prelude::*;
+
+    fn request(line: &str) -> Callout {
+        parse(line.as_bytes()).request
+    }
+
+    fn reason(line: &str) -> String {
+        match request(line) {
+            Callout::Invalid { code: 400, reason } => reason,
+            other => panic!("{line} was understood: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn keywords_are_understood_in_any_case() {
+        assert_eq!(request("noop:"), Callout::Noop);
+        assert_eq!(request("Noop"), Callout::Noop);
+        assert_eq!(request("map-PATH: /a b:c "), Callout::MapPath("/a b:c".to_string()));
+        assert_eq!(request("MAP-FILE:/srv/x"), Callout::MapFile("/srv/x".to_string()));
+        assert_eq!(request("HTTP-STATUS:"), Callout::HttpStatus);
+        assert_eq!(request("BUFFER-END:"), Callout::BufferEnd);
+    }
+
+    #[test]
+    fn exclamation_mark_and_hash_suppress_the_answer() {
+        assert!(parse(b"NOOP:").wants_answer);
+        for line in ["!CGIPLUS: struct", "#CGIPLUS: struct"] {
+            let parsed = parse(line.as_bytes());
+            assert!(!parsed.wants_answer);
+            assert_eq!(parsed.request, Callout::Cgiplus(RecordForm::Struct));
+        }
+    }
+
+    #[test]
+    fn an_unknown_callout_is_answered_400() {
+        assert_eq!(reason("FROBNICATE: 1"), "unknown callout");
+        assert_eq!(reason(""), "unknown callout");
+        assert!(reason("MAP-PATH: relative").contains("begins with /"));
+        assert!(matches!(
+            parse(b"NOTICED: \xff").request,
+            Callout::Invalid { code: 400, .. }
+        ));
+    }
+
+    #[test]
+    fn lifetimes_are_minutes_unless_a_unit_says_otherwise() {
+        let idle = |seconds| Callout::Lifetime(Lifetime::Idle(Duration::from_secs(seconds)));
+        assert_eq!(request("LIFETIME: 5"), idle(300));
+        assert_eq!(request("LIFETIME: 10s"), idle(10));
+        assert_eq!(request("LIFETIME: 5m"), idle(300));
+        assert_eq!(request("LIFETIME: 2h"), idle(7200));
+        assert_eq!(request("LIFETIME: 01:02:03"), idle(3723));
+        assert_eq!(request("LIFETIME: 01:30"), idle(5400));
+        assert_eq!(request("LIFETIME: None"), Callout::Lifetime(Lifetime::Unlimited));
+        for bad in [
+            "",
+            "-1",
+            "1d",
+            "s",
+            "1:60:00",
+            "1:2:3:4",
+            "99999999999999999999",
+            "99999999999999999h",
+        ] {
+            assert!(reason(&format!("LIFETIME: {bad}")).contains("hh:mm:ss"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn buffer_sizes_are_mebibytes_unless_a_unit_says_otherwise() {
+        let begin = |bytes, shape| Callout::BufferBegin { bytes, shape };
+        let plain = |bytes| begin(Some(bytes), BufferShape::Plain);
+        assert_eq!(request("BUFFER-BEGIN:"), begin(None, BufferShape::Plain));
+        assert_eq!(request("BUFFER-BEGIN: 0"), begin(None, BufferShape::Plain));
+        assert_eq!(request("BUFFER-BEGIN: 4"), plain(4 << 20));
+        assert_eq!(request("BUFFER-BEGIN: 512k"), plain(512 << 10));
+        assert_eq!(request("BUFFER-BEGIN: 512KiB"), plain(512 << 10));
+        assert_eq!(request("BUFFER-BEGIN: 1G"), plain(1 << 30));
+        assert_eq!(
+            request("BUFFER-BEGIN: 4M ring"),
+            begin(Some(4 << 20), BufferShape::Ring)
+        );
+        assert_eq!(request("BUFFER-BEGIN: ring"), begin(None, BufferShape::Ring));
+        for bad in [
+            "-1",
+            "+1",
+            "4 4",
+            "4 ring ring",
+            "ring 4",
+            "1T",
+            "k",
+            "18446744073709551615G",
+            "1é",
+        ] {
+            reason(&format!("BUFFER-BEGIN: {bad}"));
+        }
+    }
+
+    #[test]
+    fn buffer_write_takes_bytes_and_an_offset() {
+        assert_eq!(
+            request("BUFFER-WRITE: 100"),
+            Callout::BufferWrite { bytes: 100, offset: 0 }
+        );
+        assert_eq!(
+            request("BUFFER-WRITE: 100 4096"),
+            Callout::BufferWrite {
+                bytes: 100,
+                offset: 4096
+            }
+        );
+        for bad in ["", "x", "1 x", "1 2 3", "-1", "0x10"] {
+            reason(&format!("BUFFER-WRITE: {bad}"));
+        }
+    }
+
+    #[test]
+    fn script_control_names_a_mode() {
+        let Callout::ScriptControl(control) = request("SCRIPT-CONTROL: X-stream-mode") else {
+            panic!("not understood")
+        };
+        assert_eq!(control.body_mode, Some(BodyMode::Stream));
+        assert!(reason("SCRIPT-CONTROL: X-nonsense").contains("X-record-mode"));
+    }
+
+    #[test]
+    fn texts_for_the_log_have_no_control_characters() {
+        assert_eq!(
+            request("NOTICED: a\x1b[31mb\tc"),
+            Callout::Noticed("a [31mb c".to_string())
+        );
+        assert_eq!(request("OPCOM: x"), Callout::Noticed("x".to_string()));
+        assert_eq!(request("WATCH: [M:0001] x"), Callout::Watch("[M:0001] x".to_string()));
+    }
+
+    #[test]
+    fn an_answer_is_one_line() {
+        assert_eq!(Answer::ok("/srv/a\nb\r").encode(), b"200 /srv/a b \n");
+        assert_eq!(Answer::new(0, "").encode(), b"000 \n");
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_answered_with_one_line(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Callout::Invalid { code, reason } = parse(&line).request {
+                let answer = Answer::new(code, reason).encode();
+                prop_assert_eq!(answer.iter().filter(|byte| **byte == b'\n').count(), 1);
+            }
+        }
+
+        #[test]
+        fn any_parameters_are_survived(
+            keyword in prop::sample::select(vec!["LIFETIME", "BUFFER-BEGIN", "BUFFER-WRITE", "SCRIPT-CONTROL", "NOTICED"]),
+            parameters in "\\PC{0,40}",
+        ) {
+            let request = parse(format!("{keyword}: {parameters}").as_bytes()).request;
+            if let Callout::Noticed(text) = request {
+                prop_assert!(!text.chars().any(char::is_control));
+            }
+        }
+    }
+}

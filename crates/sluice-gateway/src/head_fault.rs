@@ -1,0 +1,220 @@
+//! What can be wrong with the head of a script's reply, in words for the script's author.
+//!
+//! `script_head` and `reply` find the faults; the server shows them in its log and, to those who may see it, on the 502 page.
+
+use std::fmt;
+
+/// Why a script's reply has no valid head. Always the script's fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadFault {
+    /// The script wrote nothing at all.
+    Empty,
+    /// The output ended before the empty line.
+    Incomplete {
+        /// Complete lines before the end.
+        lines: usize,
+        /// The line that was cut off.
+        text: Excerpt,
+    },
+    /// The reply begins with an empty line.
+    EmptyFirstLine,
+    /// A line is not `Name: value`.
+    NotAField {
+        /// Counted from 1.
+        line: usize,
+        /// The line.
+        text: Excerpt,
+    },
+    /// There is a blank between a field's name and its colon.
+    BlankBeforeColon {
+        /// The line.
+        text: Excerpt,
+    },
+    /// A line begins with a blank: indented, or folded (obsolete, RFC 9112 §5.2).
+    Folded {
+        /// The line.
+        text: Excerpt,
+    },
+    /// A field's value holds a control character.
+    BadValue {
+        /// The line.
+        text: Excerpt,
+    },
+    /// The head is longer than the limit.
+    TooLarge {
+        /// The limit in bytes.
+        bytes_max: usize,
+    },
+    /// The head has more fields than the limit.
+    TooManyFields {
+        /// The limit.
+        fields_max: usize,
+    },
+    /// A field that may occur once occurs with different values.
+    Contradiction {
+        /// The field's name.
+        name: &'static str,
+    },
+    /// The status is not a number with three digits from 200 to 599, or 101.
+    BadStatus {
+        /// What the script wrote.
+        text: Excerpt,
+    },
+    /// `Content-Length` is not a number.
+    BadContentLength {
+        /// What the script wrote.
+        text: Excerpt,
+    },
+    /// `Location` is empty.
+    EmptyLocation,
+    /// A reply with its own status line frames its own body (`Transfer-Encoding`).
+    OwnFraming,
+}
+
+impl fmt::Display for HeadFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HeadFault::Empty => f.write_str("the script wrote no reply"),
+            HeadFault::Incomplete { lines, text } => write!(
+                f,
+                "the reply ended inside its head, at {text} after {lines} complete lines: end the head with an empty line"
+            ),
+            HeadFault::EmptyFirstLine => f.write_str(
+                "the reply begins with an empty line: write a header field before it, such as \"Content-Type: text/html\"",
+            ),
+            HeadFault::NotAField { line: 1, text } => write!(
+                f,
+                "the first line of the reply is not a header field: {text}: \
+                 write \"Content-Type: text/html\" or another field, then an empty line, before the body"
+            ),
+            HeadFault::NotAField { line, text } => write!(
+                f,
+                "line {line} of the reply's head is not a header field: {text}: write an empty line between head and body"
+            ),
+            HeadFault::BlankBeforeColon { text } => {
+                write!(f, "a header field has a blank before its colon: {text}: write \"Name: value\"")
+            }
+            HeadFault::Folded { text } => {
+                write!(f, "a line of the reply's head begins with a blank: {text}: write each field in one line, from its start")
+            }
+            HeadFault::BadValue { text } => write!(f, "a header field holds a control character: {text}: leave it out"),
+            HeadFault::TooLarge { bytes_max } => write!(
+                f,
+                "the reply's head is longer than {bytes_max} bytes: end it with an empty line, or write fewer and shorter fields"
+            ),
+            HeadFault::TooManyFields { fields_max } => {
+                write!(f, "the reply's head has more than {fields_max} fields: write fewer")
+            }
+            HeadFault::Contradiction { name } => {
+                write!(f, "the reply has more than one {name} field, and they differ: write one")
+            }
+            HeadFault::BadStatus { text } => write!(
+                f,
+                "the reply's status is not valid: {text}: write \"Status: 404 Not Found\" with a number from 200 to 599, or 101"
+            ),
+            HeadFault::BadContentLength { text } => {
+                write!(f, "the reply's Content-Length is not a number of bytes: {text}: write digits, or leave it out")
+            }
+            HeadFault::EmptyLocation => f.write_str("the reply's Location is empty: write a path or a URL, or leave it out"),
+            HeadFault::OwnFraming => f.write_str(
+                "the reply has a status line and a Transfer-Encoding: leave the field out and write the body plainly",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for HeadFault {}
+
+/// A piece of the script's output for a message: its start, with everything escaped that is not plain text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt(String);
+
+impl Excerpt {
+    /// Characters in the longest excerpt: enough to find the line in a program.
+    const CHARACTERS_MAX: usize = 60;
+
+    /// The start of `bytes`.
+    pub(crate) fn of(bytes: &[u8]) -> Excerpt {
+        let mut text = String::new();
+        let mut characters = 0;
+        for chunk in bytes.utf8_chunks() {
+            let valid = chunk.valid().chars().map(shown);
+            let invalid = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
+            for piece in valid.chain(invalid) {
+                if characters == Excerpt::CHARACTERS_MAX {
+                    text.push('…');
+                    return Excerpt(text);
+                }
+                characters += 1;
+                text.push_str(&piece);
+            }
+        }
+        Excerpt(text)
+    }
+
+    /// The text, escaped and without quotation marks around it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Excerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0)
+    }
+}
+
+/// A character as it may stand between double quotation marks.
+fn shown(character: char) -> String {
+    match character {
+        '\'' => character.to_string(),
+        _ => character.escape_debug().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_excerpt_shows_text_and_escapes_the_rest() {
+        assert_eq!(
+            Excerpt::of("Grüße, \"Welt's\"".as_bytes()).as_str(),
+            "Grüße, \\\"Welt's\\\""
+        );
+        assert_eq!(Excerpt::of(b"a\x00\x1b[1m\xff\n").as_str(), "a\\0\\u{1b}[1m\\xff\\n");
+    }
+
+    #[test]
+    fn an_excerpt_is_short_and_shows_where_it_was_cut() {
+        assert_eq!(Excerpt::of(&[b'a'; 60]).as_str(), "a".repeat(60));
+        assert_eq!(Excerpt::of(&[b'a'; 61]).as_str(), "a".repeat(60) + "…");
+        assert_eq!(Excerpt::of(&[0xff; 1000]).as_str(), "\\xff".repeat(60) + "…");
+    }
+
+    #[test]
+    fn the_author_is_told_what_to_write() {
+        let fault = HeadFault::NotAField {
+            line: 1,
+            text: Excerpt::of(b"Hello"),
+        };
+        let text = fault.to_string();
+        assert!(
+            text.starts_with("the first line of the reply is not a header field: \"Hello\""),
+            "{text}"
+        );
+        assert!(text.contains("Content-Type: text/html"), "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn an_excerpt_is_always_short_and_printable(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let excerpt = Excerpt::of(&bytes);
+            prop_assert!(!excerpt.as_str().chars().any(char::is_control));
+            let longest = Excerpt::CHARACTERS_MAX * "\\u{10ffff}".len() + "…".len();
+            prop_assert!(excerpt.as_str().len() <= longest);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The variables that a request has: those of RFC 3875 §4.1, the usual additions of Apache, and those of WASD.
+//!
+//! Where the facts come from is the server's business; how a variable is kept, that of `variables`; what may be in a name,
+//! of `names`; how a query is taken apart, of `query`.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use http::header::{CONTENT_TYPE, COOKIE, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::percent_decode_str;
+
+use crate::names::{becomes_variable, folded, host_name, is_of_rfc, is_reserved};
+use crate::query;
+use crate::sentinel::Sentinels;
+use crate::variables::Variables;
+
+/// Variables that most requests have, besides those from header fields.
+const VARIABLES: usize = 48;
+
+/// What the server knows of a request when a script is to answer it.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The request's method.
+    pub method: &'a str,
+    /// The request target as it came.
+    pub request_uri: &'a str,
+    /// The part of the path that names the script, decoded.
+    pub script_name: &'a str,
+    /// The script's file.
+    pub script_filename: &'a [u8],
+    /// The rest of the path, decoded.
+    pub path_info: Option<&'a str>,
+    /// The file that `path_info` would name.
+    pub path_translated: Option<&'a [u8]>,
+    /// The query as it came, without `?`.
+    pub query: Option<&'a str>,
+    /// `HTTP/1.1`, `HTTP/2.0`.
+    pub protocol: &'a str,
+    /// `http` or `https`.
+    pub scheme: &'a str,
+    /// The directory of the site's files.
+    pub document_root: &'a [u8],
+    /// The host that the client asked for, with or without port; what is no host is not believed.
+    pub server_name: &'a str,
+    /// The server's address on this connection.
+    pub server_addr: IpAddr,
+    /// The server's port.
+    pub server_port: u16,
+    /// The client's address.
+    pub remote_addr: IpAddr,
+    /// The client's port.
+    pub remote_port: u16,
+    /// How the client was authenticated, if it was.
+    pub auth_type: Option<&'a str>,
+    /// As whom.
+    pub remote_user: Option<&'a str>,
+    /// Bytes in the request body, if there is one and its length is known.
+    pub content_length: Option<u64>,
+    /// The identification of this request in the log.
+    pub unique_id: &'a str,
+    /// Name and version of the server.
+    pub server_software: &'a str,
+    /// Whom to write to about this site.
+    pub server_admin: Option<&'a str>,
+    /// The line that the server writes below pages of its own.
+    pub server_signature: Option<&'a str>,
+    /// The request's header fields.
+    pub headers: &'a HeaderMap,
+    /// Bytes in the largest record that the mailbox takes.
+    pub record_bytes_max: usize,
+    /// The sentinels of the process that will answer.
+    pub sentinels: &'a Sentinels,
+    /// Written before the names of the RFC and of Apache: empty or `WWW_`.
+    pub prefix: &'a str,
+    /// The route's environment, named as it is, without prefix.
+    pub extra: &'a [(String, String)],
+    /// When the request came.
+    pub request_time: SystemTime,
+    /// The engine that runs the script, in an RTE.
+    pub script_rte: Option<&'a str>,
+}
+
+impl Variables {
+    /// Writes down everything that a script is told of a request.
+    ///
+    /// Runs for each request: one buffer of about the right size, and nothing allocated for single variables.
+    #[must_use]
+    pub fn build(facts: &Facts<'_>) -> Variables {
+        let count = VARIABLES + facts.headers.keys_len() + facts.extra.len();
+        let mut variables = Variables::with_room(count, bytes_expected(facts));
+        // WASD's library looks at the first name to see whether names have the prefix: it must be one that can have it.
+        variables.add_server(facts);
+        variables.add_request(facts);
+        variables.add_fields(facts);
+        variables.add_additions(facts);
+        variables.add_query(facts.query.unwrap_or_default());
+        for (name, value) in facts.extra {
+            variables.add_extra(facts.prefix, name, value);
+        }
+        variables
+    }
+
+    /// The server and the connection (RFC 3875 §4.1).
+    fn add_server(&mut self, facts: &Facts<'_>) {
+        let prefix = facts.prefix;
+        self.add(prefix, "SERVER_SOFTWARE", facts.server_software);
+        self.add(prefix, "GATEWAY_INTERFACE", "CGI/1.1");
+        self.add(prefix, "SERVER_PROTOCOL", facts.protocol);
+        let address = facts.server_addr.to_canonical();
+        match (host_name(facts.server_name), address) {
+            (Some(name), _) => self.add(prefix, "SERVER_NAME", name),
+            (None, IpAddr::V4(address)) => self.add_shown(prefix, "SERVER_NAME", address),
+            (None, IpAddr::V6(address)) => self.add_shown(prefix, "SERVER_NAME", format_args!("[{address}]")),
+        }
+        self.add_shown(prefix, "SERVER_ADDR", address);
+        self.add_shown(prefix, "SERVER_PORT", facts.server_port);
+        let client = facts.remote_addr.to_canonical();
+        self.add_shown(prefix, "REMOTE_ADDR", client);
+        // No name is looked up: then this is the address (§4.1.9).
+        self.add_shown(prefix, "REMOTE_HOST", client);
+        self.add_shown(prefix, "REMOTE_PORT", facts.remote_port);
+    }
+
+    /// The request and what it names (RFC 3875 §4.1).
+    fn add_request(&mut self, facts: &Facts<'_>) {
+        let prefix = facts.prefix;
+        self.add(prefix, "REQUEST_METHOD", facts.method);
+        self.add(prefix, "SCRIPT_NAME", facts.script_name);
+        self.add_if(prefix, "PATH_INFO", facts.path_info);
+        self.add_if(prefix, "PATH_TRANSLATED", facts.path_translated);
+        // Set even without a query (§4.1.7).
+        self.add(prefix, "QUERY_STRING", facts.query.unwrap_or_default());
+        self.add_if(prefix, "AUTH_TYPE", facts.auth_type);
+        self.add_if(prefix, "REMOTE_USER", facts.remote_user);
+        self.add_if(prefix, "CONTENT_TYPE", facts.headers.get(CONTENT_TYPE));
+        if let Some(length) = facts.content_length {
+            self.add_shown(prefix, "CONTENT_LENGTH", length);
+        }
+    }
+
+    /// The request's header fields (RFC 3875 §4.1.18).
+    fn add_fields(&mut self, facts: &Facts<'_>) {
+        let headers = facts.headers;
+        if headers.keys_len() == headers.len() {
+            for (name, value) in headers {
+                self.add_field(facts.prefix, name, std::iter::once(value));
+            }
+        } else {
+            for name in headers.keys() {
+                self.add_field(facts.prefix, name, headers.get_all(name).iter());
+            }
+        }
+        // HTTP/2 says it in `:authority`, and a script must not notice (RFC 9113 §8.3.1).
+        if !headers.contains_key(HOST)
+            && !facts.protocol.starts_with("HTTP/1")
+            && host_name(facts.server_name).is_some()
+        {
+            self.add(facts.prefix, "HTTP_HOST", facts.server_name);
+        }
+    }
+
+    /// `HTTP_<NAME>`, values joined in the order in which they came.
+    fn add_field<'a>(&mut self, prefix: &str, name: &HeaderName, values: impl Iterator<Item = &'a HeaderValue>) {
+        if !becomes_variable(name) {
+            return;
+        }
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(prefix.as_bytes());
+        self.buffer.extend_from_slice(b"HTTP_");
+        self.buffer.extend(name.as_str().bytes().map(folded));
+        let name_length = self.buffer.len() - start;
+        self.buffer.push(b'=');
+        // Cookies are pairs with semicolons between them (RFC 6265 §5.4, RFC 9113 §8.2.3); all else is a list.
+        let between = if *name == COOKIE { "; " } else { ", " };
+        for (index, value) in values.enumerate() {
+            if index > 0 {
+                self.buffer.extend_from_slice(between.as_bytes());
+            }
+            self.buffer.extend_from_slice(value.as_bytes());
+        }
+        self.complete(start, name_length);
+    }
+
+    /// What Apache and WASD tell besides.
+    fn add_additions(&mut self, facts: &Facts<'_>) {
+        let prefix = facts.prefix;
+        self.add(prefix, "DOCUMENT_ROOT", facts.document_root);
+        self.add(prefix, "SCRIPT_FILENAME", facts.script_filename);
+        self.add(prefix, "REQUEST_URI", facts.request_uri);
+        self.add(prefix, "REQUEST_SCHEME", facts.scheme);
+        if facts.scheme == "https" {
+            self.add(prefix, "HTTPS", "on");
+        }
+        self.add(prefix, "UNIQUE_ID", facts.unique_id);
+        // php-cgi refuses to run without it: it is how PHP knows that a server, and no visitor, started it.
+        self.add(prefix, "REDIRECT_STATUS", "200");
+        self.add_if(prefix, "SERVER_ADMIN", facts.server_admin);
+        self.add_if(prefix, "SERVER_SIGNATURE", facts.server_signature);
+        self.add_if(prefix, "SCRIPT_RTE", facts.script_rte);
+        self.add(
+            prefix,
+            "SECURITY_STATUS",
+            if facts.scheme == "https" { "SSL" } else { "NONE" },
+        );
+        if has_http_date(facts.request_time) {
+            self.add_shown(prefix, "REQUEST_TIME_GMT", httpdate::HttpDate::from(facts.request_time));
+        }
+        self.add_shown("WWW_", "GATEWAY_MRS", facts.record_bytes_max);
+        self.add("WWW_", "GATEWAY_EOF", facts.sentinels.end());
+        self.add("WWW_", "GATEWAY_ESC", facts.sentinels.escape());
+        self.add("WWW_", "GATEWAY_EOT", facts.sentinels.close());
+    }
+
+    /// WASD's variables for the parts of a query: `WWW_KEY_n` and `WWW_KEY_COUNT`, `WWW_FORM_<NAME>`.
+    fn add_query(&mut self, query: &str) {
+        let (before, dropped_before) = (self.len(), self.dropped());
+        for (index, word) in query::keywords(query).enumerate() {
+            let number = index + 1;
+            self.add_decoded(|buffer| write!(buffer, "WWW_KEY_{number}"), percent_decode_str(word));
+        }
+        // Keywords are numbered without gaps: one that cannot be told takes the others with it.
+        if self.dropped() > dropped_before {
+            self.truncate(before);
+        }
+        self.add_shown("WWW_", "KEY_COUNT", self.len() - before);
+        self.add_form(query);
+    }
+
+    fn add_form(&mut self, query: &str) {
+        let first = self.len();
+        for (name, value) in query::form_fields(query) {
+            if name.is_empty() {
+                continue;
+            }
+            let added = self.add_decoded(
+                |buffer| {
+                    buffer.extend_from_slice(b"WWW_FORM_");
+                    buffer.extend(query::form_decoded(name).map(folded));
+                    Ok(())
+                },
+                query::form_decoded(value),
+            );
+            let last = self.len() - 1;
+            // The first of several fields that fold to one name stays.
+            if added && (first..last).any(|index| self.name(index) == self.name(last)) {
+                self.remove(last);
+            }
+        }
+    }
+
+    /// A variable of the route's environment: over ours, but never over what the RFC says of the request.
+    fn add_extra(&mut self, prefix: &str, name: &str, value: &str) {
+        if is_reserved(name) {
+            return;
+        }
+        let is_ours = self.position(name).is_some();
+        if !(is_ours && is_of_rfc(name.strip_prefix(prefix).unwrap_or(name))) {
+            self.set(name, value.as_bytes());
+        }
+    }
+}
+
+/// Bytes that the variables of a request will need, or a few more.
+fn bytes_expected(facts: &Facts<'_>) -> usize {
+    // Names, sentinels, numbers, addresses.
+    const FIXED_BYTES: usize = 1280;
+    let fields: usize = facts
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 8 + facts.prefix.len())
+        .sum();
+    let extra: usize = facts
+        .extra
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 2)
+        .sum();
+    let files = facts.script_filename.len() + facts.document_root.len() + facts.path_translated.map_or(0, <[u8]>::len);
+    let paths = facts.script_name.len() + facts.path_info.map_or(0, str::len) + facts.request_uri.len();
+    // Once as it came, once in parts, each of which gets a name.
+    let query = facts.query.map_or(0, |query| 3 * query.len());
+    FIXED_BYTES + VARIABLES * facts.prefix.len() + fields + extra + files + paths + query
+}
+
+/// Whether a time is from 1970 to 9999: others have no form in HTTP (RFC 9110 §5.6.7).
+fn has_http_date(time: SystemTime) -> bool {
+    const END_OF_9999: Duration = Duration::from_secs(253_402_300_800);
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .is_ok_and(|since| since < END_OF_9999)
+}
+
+#[cfg(test)]
+mod tests;

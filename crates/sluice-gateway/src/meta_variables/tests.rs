@@ -1,0 +1,333 @@
+//! The variables of requests, case by case, and that no request gets out of its own.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Facts of a plain request, for tests to change.
+fn facts<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> Facts<'a> {
+    Facts {
+        method: "GET",
+        request_uri: "/cgi-bin/demo/a%20b?one+two",
+        script_name: "/cgi-bin/demo",
+        script_filename: b"/srv/cgi-bin/demo",
+        path_info: Some("/a b"),
+        path_translated: Some(b"/srv/htdocs/a b"),
+        query: Some("one+two"),
+        protocol: "HTTP/1.1",
+        scheme: "http",
+        document_root: b"/srv/htdocs",
+        server_name: "example.org:8080",
+        server_addr: [192, 0, 2, 1].into(),
+        server_port: 8080,
+        remote_addr: [198, 51, 100, 7].into(),
+        remote_port: 40000,
+        auth_type: None,
+        remote_user: None,
+        content_length: None,
+        unique_id: "abc123",
+        server_software: "Sluice/0.1",
+        server_admin: None,
+        server_signature: None,
+        headers,
+        record_bytes_max: 65536,
+        sentinels,
+        prefix: "",
+        extra: &[],
+        request_time: SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),
+        script_rte: None,
+    }
+}
+
+fn sentinels() -> Sentinels {
+    Sentinels::from_random([0; 12])
+}
+
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        headers.append(HeaderName::from_static(name), value.parse().unwrap());
+    }
+    headers
+}
+
+/// The variables of a request whose facts were changed.
+fn built(pairs: &[(&'static str, &str)], change: impl for<'a> FnOnce(&mut Facts<'a>)) -> Variables {
+    let (headers, sentinels) = (headers(pairs), sentinels());
+    let mut facts = facts(&headers, &sentinels);
+    change(&mut facts);
+    Variables::build(&facts)
+}
+
+#[track_caller]
+fn assert_value(variables: &Variables, name: &str, value: &str) {
+    let found = variables
+        .value(name)
+        .map(|found| String::from_utf8_lossy(found).into_owned());
+    assert_eq!(found.as_deref(), Some(value), "{name}");
+}
+
+#[test]
+fn a_plain_request_has_the_variables_of_the_rfc() {
+    let variables = built(&[], |_| {});
+    for (name, value) in [
+        ("GATEWAY_INTERFACE", "CGI/1.1"),
+        ("PATH_INFO", "/a b"),
+        ("PATH_TRANSLATED", "/srv/htdocs/a b"),
+        ("QUERY_STRING", "one+two"),
+        ("REMOTE_ADDR", "198.51.100.7"),
+        ("REMOTE_HOST", "198.51.100.7"),
+        ("REQUEST_METHOD", "GET"),
+        ("SCRIPT_NAME", "/cgi-bin/demo"),
+        ("SERVER_NAME", "example.org"),
+        ("SERVER_PORT", "8080"),
+        ("SERVER_PROTOCOL", "HTTP/1.1"),
+        ("SERVER_SOFTWARE", "Sluice/0.1"),
+    ] {
+        assert_value(&variables, name, value);
+    }
+    for name in [
+        "AUTH_TYPE",
+        "REMOTE_USER",
+        "CONTENT_TYPE",
+        "CONTENT_LENGTH",
+        "HTTPS",
+        "SCRIPT_RTE",
+    ] {
+        assert_eq!(variables.value(name), None, "{name}");
+    }
+}
+
+#[test]
+fn a_plain_request_has_the_additions_of_apache_and_wasd() {
+    let variables = built(&[], |_| {});
+    for (name, value) in [
+        ("DOCUMENT_ROOT", "/srv/htdocs"),
+        ("SCRIPT_FILENAME", "/srv/cgi-bin/demo"),
+        ("REQUEST_URI", "/cgi-bin/demo/a%20b?one+two"),
+        ("REQUEST_SCHEME", "http"),
+        ("REMOTE_PORT", "40000"),
+        ("SERVER_ADDR", "192.0.2.1"),
+        ("UNIQUE_ID", "abc123"),
+        ("REDIRECT_STATUS", "200"),
+        ("REQUEST_TIME_GMT", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("SECURITY_STATUS", "NONE"),
+        ("WWW_GATEWAY_MRS", "65536"),
+        ("WWW_GATEWAY_EOF", sentinels().end()),
+        ("WWW_GATEWAY_ESC", sentinels().escape()),
+        ("WWW_GATEWAY_EOT", sentinels().close()),
+    ] {
+        assert_value(&variables, name, value);
+    }
+}
+
+#[test]
+fn optional_facts_become_variables() {
+    let variables = built(&[("content-type", "text/plain")], |facts| {
+        facts.query = None;
+        facts.scheme = "https";
+        facts.content_length = Some(12);
+        facts.auth_type = Some("Basic");
+        facts.remote_user = Some("ann");
+        facts.script_rte = Some("python");
+    });
+    for (name, value) in [
+        ("QUERY_STRING", ""),
+        ("HTTPS", "on"),
+        ("SECURITY_STATUS", "SSL"),
+        ("CONTENT_TYPE", "text/plain"),
+        ("CONTENT_LENGTH", "12"),
+        ("AUTH_TYPE", "Basic"),
+        ("REMOTE_USER", "ann"),
+        ("SCRIPT_RTE", "python"),
+        ("WWW_KEY_COUNT", "0"),
+    ] {
+        assert_value(&variables, name, value);
+    }
+    assert_eq!(variables.value("HTTP_CONTENT_TYPE"), None);
+}
+
+#[test]
+fn the_prefix_stands_before_all_but_wasds_own() {
+    let variables = built(&[("host", "example.org")], |facts| facts.prefix = "WWW_");
+    for (name, _) in variables.iter() {
+        assert!(
+            name.starts_with(b"WWW_") && !name.starts_with(b"WWW_WWW_"),
+            "{}",
+            name.escape_ascii()
+        );
+    }
+    assert_value(&variables, "WWW_REQUEST_METHOD", "GET");
+    assert_value(&variables, "WWW_HTTP_HOST", "example.org");
+}
+
+#[test]
+fn fields_become_variables_except_the_dangerous() {
+    let variables = built(
+        &[
+            ("accept", "text/html"),
+            ("x-a", "1"),
+            ("accept", "text/plain"),
+            ("cookie", "a=1"),
+            ("cookie", "b=2"),
+            ("proxy", "evil"),
+            ("authorization", "Basic xxx"),
+            ("x_a", "2"),
+        ],
+        |_| {},
+    );
+    assert_value(&variables, "HTTP_ACCEPT", "text/html, text/plain");
+    assert_value(&variables, "HTTP_COOKIE", "a=1; b=2");
+    assert_value(&variables, "HTTP_X_A", "1");
+    for name in ["HTTP_PROXY", "HTTP_AUTHORIZATION"] {
+        assert_eq!(variables.value(name), None, "{name}");
+    }
+}
+
+#[test]
+fn http_2_has_a_host_like_http_1() {
+    assert_value(
+        &built(&[], |facts| facts.protocol = "HTTP/2.0"),
+        "HTTP_HOST",
+        "example.org:8080",
+    );
+    assert_eq!(built(&[], |_| {}).value("HTTP_HOST"), None);
+}
+
+#[test]
+fn a_host_that_is_none_is_not_told() {
+    let name = |host: &'static str| built(&[], |facts| facts.server_name = host);
+    assert_value(&name("<script>"), "SERVER_NAME", "192.0.2.1");
+    let on_ipv6 = built(&[], |facts| {
+        facts.server_name = "";
+        facts.server_addr = "2001:db8::1".parse().unwrap();
+    });
+    assert_value(&on_ipv6, "SERVER_NAME", "[2001:db8::1]");
+    assert_value(&on_ipv6, "SERVER_ADDR", "2001:db8::1");
+}
+
+#[test]
+fn an_ipv4_client_of_an_ipv6_socket_is_an_ipv4_client() {
+    let variables = built(&[], |facts| facts.remote_addr = "::ffff:198.51.100.7".parse().unwrap());
+    assert_value(&variables, "REMOTE_ADDR", "198.51.100.7");
+}
+
+#[test]
+fn keywords_are_numbered() {
+    let variables = built(&[], |facts| facts.query = Some("one+t%20wo"));
+    assert_value(&variables, "WWW_KEY_COUNT", "2");
+    assert_value(&variables, "WWW_KEY_1", "one");
+    assert_value(&variables, "WWW_KEY_2", "t wo");
+    let broken = built(&[], |facts| facts.query = Some("one+t%0Awo"));
+    assert_value(&broken, "WWW_KEY_COUNT", "0");
+    assert_eq!(broken.value("WWW_KEY_1"), None);
+}
+
+#[test]
+fn form_fields_are_named_and_the_first_of_a_name_stays() {
+    let variables = built(&[], |facts| facts.query = Some("na-me=a+b%21&na.me=2&x=a%0Ab&=3&last"));
+    assert_value(&variables, "WWW_FORM_NA_ME", "a b!");
+    assert_value(&variables, "WWW_FORM_LAST", "");
+    assert_value(&variables, "WWW_KEY_COUNT", "0");
+    assert_eq!(
+        variables
+            .iter()
+            .filter(|(name, _)| name.starts_with(b"WWW_FORM_"))
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn the_routes_environment_wins_over_additions_but_not_over_the_request() {
+    let extra = [
+        ("GIT_PROJECT_ROOT", "/srv/git"),
+        ("DOCUMENT_ROOT", "/other"),
+        ("REQUEST_METHOD", "DELETE"),
+        ("HTTP_X_A", "2"),
+        ("CGIPLUSEOF", "x"),
+        ("WWW_GATEWAY_EOF", "x"),
+    ]
+    .map(|(name, value)| (name.to_string(), value.to_string()));
+    let (headers, sentinels) = (headers(&[("x-a", "1")]), sentinels());
+    let variables = Variables::build(&Facts {
+        extra: &extra,
+        ..facts(&headers, &sentinels)
+    });
+    assert_value(&variables, "GIT_PROJECT_ROOT", "/srv/git");
+    assert_value(&variables, "DOCUMENT_ROOT", "/other");
+    assert_value(&variables, "REQUEST_METHOD", "GET");
+    assert_value(&variables, "HTTP_X_A", "1");
+    assert_value(&variables, "WWW_GATEWAY_EOF", sentinels.end());
+    assert_eq!(variables.value("CGIPLUSEOF"), None);
+}
+
+#[test]
+fn times_without_a_date_in_http_are_not_told() {
+    let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+    let after = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
+    for time in [before, after] {
+        assert_eq!(
+            built(&[], |facts| facts.request_time = time).value("REQUEST_TIME_GMT"),
+            None
+        );
+    }
+    let last = after - Duration::from_secs(1);
+    let variables = built(&[], |facts| facts.request_time = last);
+    assert_value(&variables, "REQUEST_TIME_GMT", "Fri, 31 Dec 9999 23:59:59 GMT");
+}
+
+#[test]
+fn the_buffer_of_a_usual_request_is_allocated_once() {
+    let long = "x".repeat(300);
+    let headers = headers(&[
+        ("host", "example.org"),
+        ("user-agent", &long),
+        ("accept", &long),
+        ("cookie", &long),
+    ]);
+    let sentinels = sentinels();
+    for query in [None, Some("a=b&c=d&e=f"), Some("one+two+three")] {
+        let ipv6 = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
+        let facts = Facts {
+            query,
+            prefix: "WWW_",
+            remote_addr: ipv6,
+            server_addr: ipv6,
+            ..facts(&headers, &sentinels)
+        };
+        let room = Vec::<u8>::with_capacity(bytes_expected(&facts)).capacity();
+        assert_eq!(Variables::build(&facts).buffer.capacity(), room, "{query:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_request_breaks_out_of_its_variables(
+        fields in prop::collection::vec(("[a-z_.-]{1,4}", "[ -~]{0,8}"), 0..8),
+        path in "[\\PC\n\0]{0,8}",
+        query in "[a-c=&+%0A\\PC]{0,24}",
+        prefix in prop::sample::select(vec!["", "WWW_"]),
+    ) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &fields {
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+                headers.append(name, value);
+            }
+        }
+        let sentinels = sentinels();
+        let variables = Variables::build(&Facts {
+            path_info: Some(&path),
+            query: Some(&query),
+            prefix,
+            ..facts(&headers, &sentinels)
+        });
+        let entries = variables.bytes().split_inclusive(|byte| *byte == 0).count();
+        prop_assert_eq!(entries, variables.len());
+        prop_assert!(!variables.bytes().contains(&b'\n'));
+        let mut names: Vec<_> = variables.iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        prop_assert_eq!(names.len(), variables.len());
+        prop_assert!(names.iter().all(|name| name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')));
+    }
+}

@@ -1,0 +1,263 @@
+//! The request record: how a script process that lives on is told of a request on CGIPLUSIN.
+//!
+//! ```text
+//! record form   !            LF      struct form   !!<n>  LF
+//!               NAME=value   LF                    n bytes: { length: 16 bits, little-endian, counts text and NUL;
+//!               …                                             NAME=value; NUL } …; a length of 0
+//!               (empty line) LF
+//! ```
+//!
+//! The server writes it; reading is here for scripts in Rust and for tests. What the variables are, `meta_variables` says.
+
+use std::fmt;
+
+use memchr::memchr;
+
+use crate::variables::Variables;
+
+/// Bytes in the largest struct block that is read: header fields, and as much again.
+const BLOCK_BYTES_MAX: usize = 16 << 20;
+
+/// The form of a request record; a script chooses with the callout CGIPLUS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordForm {
+    /// One line a variable: what a shell script can read.
+    #[default]
+    Record,
+    /// One counted block: one read instead of many.
+    Struct,
+}
+
+/// Appends the record of one request to `out`.
+pub fn encode(variables: &Variables, form: RecordForm, out: &mut Vec<u8>) {
+    match form {
+        RecordForm::Record => encode_lines(variables, out),
+        RecordForm::Struct => encode_block(variables, out),
+    }
+}
+
+fn encode_lines(variables: &Variables, out: &mut Vec<u8>) {
+    out.reserve(variables.bytes().len() + "!\n\n".len());
+    out.extend_from_slice(b"!\n");
+    for text in variables.texts() {
+        out.extend_from_slice(text);
+        out.push(b'\n');
+    }
+    out.push(b'\n');
+}
+
+fn encode_block(variables: &Variables, out: &mut Vec<u8>) {
+    // A variable is already kept with its NUL; it gets a length, and the block one more.
+    let bytes = variables.bytes().len() + 2 * (variables.len() + 1);
+    out.reserve(bytes + 24);
+    out.extend_from_slice(format!("!!{bytes}\n").as_bytes());
+    for text in variables.texts() {
+        let length = u16::try_from(text.len() + 1).expect("variables are kept shorter than a 16-bit length");
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(text);
+        out.push(0);
+    }
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// A request as a script reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Names and values, in the order in which they came.
+    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Bytes of the input that it took, with what was passed over before it.
+    pub consumed: usize,
+}
+
+/// Why a request record cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordFault {
+    /// `!!` is not followed by a number from 2 to 16 MiB.
+    BadCount,
+    /// A struct block's lengths do not add up.
+    BadLength,
+    /// A variable has no `=`.
+    NotAVariable,
+}
+
+impl fmt::Display for RecordFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RecordFault::BadCount => "the start record of a request has no valid count",
+            RecordFault::BadLength => "the lengths in a request's struct block do not add up",
+            RecordFault::NotAVariable => "a request's variable is not NAME=value",
+        })
+    }
+}
+
+impl std::error::Error for RecordFault {}
+
+/// Reads the first request in `input`; `None`: its end has not come yet.
+///
+/// Lines before a start record are passed over: they are answers to callouts that nobody read.
+///
+/// # Errors
+/// The record is not what a server writes.
+pub fn decode(input: &[u8]) -> Result<Option<Request>, RecordFault> {
+    let mut position = 0;
+    while let Some(length) = memchr(b'\n', &input[position..]) {
+        let line = &input[position..position + length];
+        position += length + 1;
+        let request = match line {
+            b"!" => decode_lines(&input[position..])?,
+            [b'!', b'!', count @ ..] => decode_block(&input[position..], count)?,
+            _ => continue,
+        };
+        return Ok(request.map(|request| Request {
+            consumed: position + request.consumed,
+            ..request
+        }));
+    }
+    Ok(None)
+}
+
+fn decode_lines(input: &[u8]) -> Result<Option<Request>, RecordFault> {
+    let mut variables = Vec::new();
+    let mut position = 0;
+    while let Some(length) = memchr(b'\n', &input[position..]) {
+        let line = &input[position..position + length];
+        position += length + 1;
+        if line.is_empty() {
+            return Ok(Some(Request {
+                variables,
+                consumed: position,
+            }));
+        }
+        variables.push(variable(line)?);
+    }
+    Ok(None)
+}
+
+fn decode_block(input: &[u8], count: &[u8]) -> Result<Option<Request>, RecordFault> {
+    let digits = str::from_utf8(count)
+        .ok()
+        .filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()));
+    let count: usize = digits
+        .and_then(|digits| digits.parse().ok())
+        .ok_or(RecordFault::BadCount)?;
+    if !(2..=BLOCK_BYTES_MAX).contains(&count) {
+        return Err(RecordFault::BadCount);
+    }
+    let Some(mut block) = input.get(..count) else {
+        return Ok(None);
+    };
+    let mut variables = Vec::new();
+    loop {
+        let (length, rest) = block.split_first_chunk::<2>().ok_or(RecordFault::BadLength)?;
+        match (usize::from(u16::from_le_bytes(*length)), rest) {
+            (0, []) => {
+                return Ok(Some(Request {
+                    variables,
+                    consumed: count,
+                }));
+            }
+            (0, _) => return Err(RecordFault::BadLength),
+            (length, rest) => {
+                let (text, rest) = rest.split_at_checked(length).ok_or(RecordFault::BadLength)?;
+                variables.push(variable(text.strip_suffix(&[0]).ok_or(RecordFault::BadLength)?)?);
+                block = rest;
+            }
+        }
+    }
+}
+
+fn variable(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), RecordFault> {
+    let equals = memchr(b'=', text).ok_or(RecordFault::NotAVariable)?;
+    Ok((text[..equals].to_vec(), text[equals + 1..].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Variables {
+        let mut variables = Variables::default();
+        for (name, value) in pairs {
+            variables.set(name, value.as_bytes());
+        }
+        variables
+    }
+
+    fn encoded(variables: &Variables, form: RecordForm) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(variables, form, &mut out);
+        out
+    }
+
+    #[test]
+    fn record_form_is_lines() {
+        let variables = variables(&[("A", "1"), ("B", "")]);
+        assert_eq!(encoded(&variables, RecordForm::Record), b"!\nA=1\nB=\n\n");
+        assert_eq!(encoded(&Variables::default(), RecordForm::Record), b"!\n\n");
+    }
+
+    #[test]
+    fn struct_form_is_a_counted_block() {
+        let variables = variables(&[("A", "1"), ("BB", "")]);
+        assert_eq!(
+            encoded(&variables, RecordForm::Struct),
+            b"!!14\n\x04\x00A=1\0\x04\x00BB=\0\0\0"
+        );
+        assert_eq!(encoded(&Variables::default(), RecordForm::Struct), b"!!2\n\0\0");
+    }
+
+    #[test]
+    fn old_answers_before_a_request_are_passed_over() {
+        let request = decode(b"200 OK\n\n400 x\n!\nA=1\n\nmore").unwrap().unwrap();
+        assert_eq!(request.variables, [(b"A".to_vec(), b"1".to_vec())]);
+        assert_eq!(request.consumed, 21);
+    }
+
+    #[test]
+    fn what_no_server_writes_is_a_fault() {
+        assert_eq!(decode(b"!!x\n"), Err(RecordFault::BadCount));
+        assert_eq!(decode(b"!!\n"), Err(RecordFault::BadCount));
+        assert_eq!(decode(b"!!1\n\0"), Err(RecordFault::BadCount));
+        assert_eq!(decode(b"!!99999999999\n\0"), Err(RecordFault::BadCount));
+        assert_eq!(decode(b"!!4\n\0\0\0\0"), Err(RecordFault::BadLength));
+        assert_eq!(decode(b"!!6\n\x09\0A=1\0"), Err(RecordFault::BadLength));
+        assert_eq!(decode(b"!!6\n\x04\0A=1\0"), Err(RecordFault::BadLength));
+        assert_eq!(decode(b"!!8\n\x04\0A=12\0\0"), Err(RecordFault::BadLength));
+        assert_eq!(decode(b"!\nA\n\n"), Err(RecordFault::NotAVariable));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(
+            pairs in prop::collection::btree_map("[A-Z_]{1,8}", "[^\\x00\\n]{0,20}", 0..8),
+            is_struct in any::<bool>(),
+            rest in "[ -~]{0,5}",
+        ) {
+            let form = if is_struct { RecordForm::Struct } else { RecordForm::Record };
+            let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+            let mut bytes = encoded(&variables(&pairs), form);
+            let length = bytes.len();
+            for cut in 0..length {
+                prop_assert_eq!(decode(&bytes[..cut]), Ok(None));
+            }
+            bytes.extend_from_slice(rest.as_bytes());
+            let request = decode(&bytes).unwrap().unwrap();
+            let expected: Vec<(Vec<u8>, Vec<u8>)> =
+                pairs.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
+            prop_assert_eq!(request.variables, expected);
+            prop_assert_eq!(request.consumed, length);
+        }
+
+        #[test]
+        fn any_input_is_survived(
+            start in prop::sample::select(vec![&b""[..], b"!\n", b"!!9\n", b"!!20\n"]),
+            rest in prop::collection::vec(prop::sample::select(b"!=A\n\0\x01\x029".to_vec()), 0..40),
+        ) {
+            let input = [start, &rest].concat();
+            if let Ok(Some(request)) = decode(&input) {
+                prop_assert!(request.consumed <= input.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! What a script replied: the four kinds of RFC 3875 §6.2, decided from the fields of its head.
+//!
+//! `script_head` reads the fields out of the script's output; here their meaning is found, and what must not reach the
+//! client is taken out. What the client gets is the server's business.
+
+use http::header::{
+    CONNECTION, CONTENT_TYPE, LOCATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+
+use crate::head_fault::{Excerpt, HeadFault};
+
+/// What a script replied (RFC 3875 §6.2).
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// A document, with or without a body (§6.2.1).
+    Document(ReplyHead),
+    /// Serve this path and query of the same site as if it had been asked for (§6.2.2); what else the script writes is
+    /// not sent. Begins with `/`, holds only characters of a URI.
+    LocalRedirect(String),
+    /// Send the client elsewhere: 302 unless the script named another status (§6.2.3, §6.2.4). A body may follow.
+    ClientRedirect(ReplyHead),
+    /// The script wrote a status line of its own (§5, NPH); the server frames the body all the same.
+    NonParsed(ReplyHead),
+}
+
+/// The head of a reply that goes to the client.
+#[derive(Clone, Debug)]
+pub struct ReplyHead {
+    /// The status; the reason phrase is not kept, HTTP/2 has none.
+    pub status: StatusCode,
+    /// The fields for the client: without `Status`, `Script-Control`, `Content-Length` and the hop-by-hop ones.
+    pub fields: HeaderMap,
+    /// Bytes in the body, if the script told.
+    pub content_length: Option<u64>,
+    /// What the script asked of the server in `Script-Control`.
+    pub control: ScriptControl,
+    /// Hop-by-hop fields that the script wrote and that were taken out: they are the server's to write.
+    pub dropped: Vec<HeaderName>,
+}
+
+/// The directives of `Script-Control` that are understood; WASD has more, and others have theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScriptControl {
+    /// What is done to records; `None`: the content type decides.
+    pub body_mode: Option<BodyMode>,
+    /// The status, where there is no `Status` field.
+    pub http_status: Option<StatusCode>,
+}
+
+/// What is done to the records of a record mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyMode {
+    /// Nothing (`X-stream-mode`).
+    Stream,
+    /// Each is a line: it gets the newline that it lacks (`X-record-mode`).
+    Record,
+}
+
+impl ScriptControl {
+    /// Reads directives, `;` between them; those that are unknown or wrong are passed over.
+    #[must_use]
+    pub fn parse(directives: &str) -> ScriptControl {
+        let mut control = ScriptControl::default();
+        for directive in directives.split(';') {
+            let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+            match name.trim().to_ascii_lowercase().as_str() {
+                "x-stream-mode" => control.body_mode = Some(BodyMode::Stream),
+                "x-record-mode" => control.body_mode = Some(BodyMode::Record),
+                "x-http-status" => control.http_status = status_code(value.trim().as_bytes()),
+                _ => {}
+            }
+        }
+        control
+    }
+
+    /// Both together; where they differ, `later` decides.
+    #[must_use]
+    pub fn then(self, later: ScriptControl) -> ScriptControl {
+        ScriptControl {
+            body_mode: later.body_mode.or(self.body_mode),
+            http_status: later.http_status.or(self.http_status),
+        }
+    }
+}
+
+/// The kind of a reply without a status line of its own.
+pub(crate) fn parsed(mut fields: HeaderMap) -> Result<Reply, HeadFault> {
+    let status = take_single(&mut fields, "Status")?;
+    let status = status
+        .map(|text| status_code(&text).ok_or_else(|| bad_status(&text)))
+        .transpose()?;
+    let mut head = head_of(StatusCode::OK, fields)?;
+    let status = status.or(head.control.http_status);
+    if let Some(status) = status {
+        head.status = status;
+    }
+    drop_hop_by_hop(&mut head);
+    let Some(location) = head.fields.get(LOCATION) else {
+        return Ok(Reply::Document(head));
+    };
+    if location.is_empty() {
+        return Err(HeadFault::EmptyLocation);
+    }
+    // With a status of its own the reply is for the client, whatever Location names (§6.2.4, and what Apache does):
+    // 201 with Location is a document, 303 with a path is the client's to follow.
+    if let Some(status) = status {
+        return Ok(if status.is_redirection() {
+            Reply::ClientRedirect(head)
+        } else {
+            Reply::Document(head)
+        });
+    }
+    if let Some(path) = local_path(location)
+        && stands_alone(&head.fields)
+    {
+        return Ok(Reply::LocalRedirect(path));
+    }
+    head.status = StatusCode::FOUND;
+    Ok(Reply::ClientRedirect(head))
+}
+
+/// A reply that began with the status line `HTTP/… <status>`.
+pub(crate) fn non_parsed(status: StatusCode, mut fields: HeaderMap) -> Result<Reply, HeadFault> {
+    // The body that follows is framed as this field says, and the server would frame it once more.
+    if fields.contains_key(TRANSFER_ENCODING) {
+        return Err(HeadFault::OwnFraming);
+    }
+    fields.remove("status");
+    let mut head = head_of(status, fields)?;
+    drop_hop_by_hop(&mut head);
+    Ok(Reply::NonParsed(head))
+}
+
+/// The status in `404` or `404 Not Found`: 200 to 599, or 101. Other 1xx are not final, and are the server's to send.
+pub(crate) fn status_code(text: &[u8]) -> Option<StatusCode> {
+    let (digits, rest) = text.split_at_checked(3)?;
+    if !digits.iter().all(u8::is_ascii_digit) || rest.first().is_some_and(|byte| !matches!(byte, b' ' | b'\t')) {
+        return None;
+    }
+    let status = StatusCode::from_bytes(digits).ok()?;
+    (status == StatusCode::SWITCHING_PROTOCOLS || (200..600).contains(&status.as_u16())).then_some(status)
+}
+
+pub(crate) fn bad_status(text: &[u8]) -> HeadFault {
+    HeadFault::BadStatus {
+        text: Excerpt::of(text),
+    }
+}
+
+/// Takes out of `fields` what is for the server.
+fn head_of(status: StatusCode, mut fields: HeaderMap) -> Result<ReplyHead, HeadFault> {
+    let mut control = ScriptControl::default();
+    for value in fields.get_all("script-control") {
+        control = control.then(ScriptControl::parse(&String::from_utf8_lossy(value.as_bytes())));
+    }
+    fields.remove("script-control");
+    let content_length = take_single(&mut fields, "Content-Length")?;
+    let content_length = content_length.map(|text| number(&text)).transpose()?;
+    for name in ["Content-Type", "Location"] {
+        require_single(&fields, name)?;
+    }
+    // Equal ones are one.
+    for name in [CONTENT_TYPE, LOCATION] {
+        if let Some(value) = fields.get(&name).cloned() {
+            fields.insert(name, value);
+        }
+    }
+    Ok(ReplyHead {
+        status,
+        fields,
+        content_length,
+        control,
+        dropped: Vec::new(),
+    })
+}
+
+/// Takes out the fields that speak of the connection between client and server, which the script has no part in.
+fn drop_hop_by_hop(head: &mut ReplyHead) {
+    let keep_alive = HeaderName::from_static("keep-alive");
+    let proxy_connection = HeaderName::from_static("proxy-connection");
+    for name in [
+        CONNECTION,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        TE,
+        TRAILER,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        keep_alive,
+        proxy_connection,
+    ] {
+        // With 101 it names the protocol that the script is ready to speak.
+        if name == UPGRADE && head.status == StatusCode::SWITCHING_PROTOCOLS {
+            continue;
+        }
+        if head.fields.remove(&name).is_some() {
+            head.dropped.push(name);
+        }
+    }
+}
+
+/// A field that the CGI rules allow once (RFC 3875 §6.3); the same value again does no harm.
+fn require_single(fields: &HeaderMap, name: &'static str) -> Result<Option<HeaderValue>, HeadFault> {
+    let mut values = fields.get_all(name).iter();
+    let first = values.next();
+    if values.any(|value| Some(value) != first) {
+        return Err(HeadFault::Contradiction { name });
+    }
+    Ok(first.cloned())
+}
+
+fn take_single(fields: &mut HeaderMap, name: &'static str) -> Result<Option<Vec<u8>>, HeadFault> {
+    let value = require_single(fields, name)?;
+    fields.remove(name);
+    Ok(value.map(|value| value.as_bytes().to_vec()))
+}
+
+fn number(text: &[u8]) -> Result<u64, HeadFault> {
+    let digits = str::from_utf8(text)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number.ok_or_else(|| HeadFault::BadContentLength {
+        text: Excerpt::of(text),
+    })
+}
+
+/// The path and query of this site that `location` names (RFC 3875 §6.2.2 local-pathquery).
+///
+/// `//host` would be read by a client as another host, and only a client can use a fragment: neither is local.
+fn local_path(location: &HeaderValue) -> Option<String> {
+    /// Not allowed in a URI (RFC 3986 §2); everything beyond ASCII is encoded anyway.
+    const NOT_IN_URI: &AsciiSet = &CONTROLS
+        .add(b' ')
+        .add(b'"')
+        .add(b'<')
+        .add(b'>')
+        .add(b'\\')
+        .add(b'^')
+        .add(b'`')
+        .add(b'{')
+        .add(b'|')
+        .add(b'}');
+    let text = location.as_bytes();
+    let is_local = text.starts_with(b"/") && !text.starts_with(b"//") && !text.contains(&b'#');
+    is_local.then(|| percent_encode(text, NOT_IN_URI).to_string())
+}
+
+/// Whether Location has no company that would be lost with a local redirect.
+///
+/// RFC 3875 §6.2.2 forbids all other fields there. Many programs write a Content-Type without thinking; but one that sets a
+/// cookie wants the client to get it.
+fn stands_alone(fields: &HeaderMap) -> bool {
+    fields.keys().all(|name| *name == LOCATION || *name == CONTENT_TYPE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script_head::tests::{document, fault, reply};
+    use proptest::prelude::*;
+
+    fn client_redirect(text: &str) -> ReplyHead {
+        match reply(text) {
+            Reply::ClientRedirect(head) => head,
+            other => panic!("not a client redirect: {other:?}"),
+        }
+    }
+
+    fn local_redirect(text: &str) -> String {
+        match reply(text) {
+            Reply::LocalRedirect(path) => path,
+            other => panic!("not a local redirect: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_status_may_have_a_reason_or_none() {
+        assert_eq!(document("Content-Type: text/plain\n\n").status, StatusCode::OK);
+        assert_eq!(document("Status: 404\n\n").status, StatusCode::NOT_FOUND);
+        let head = document("Status: 404 Not Found\nContent-Type: text/plain\n\n");
+        assert_eq!(head.status, StatusCode::NOT_FOUND);
+        assert!(!head.fields.contains_key("status"));
+        assert_eq!(
+            document("Status: 101 Switching Protocols\n\n").status,
+            StatusCode::SWITCHING_PROTOCOLS
+        );
+    }
+
+    #[test]
+    fn an_impossible_status_is_a_fault() {
+        for status in ["", "ok", "20", "2000", "099", "600", "100", "103", "-20", "404Not"] {
+            assert!(
+                matches!(fault(&format!("Status: {status}\n\n")), HeadFault::BadStatus { .. }),
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn local_redirect_keeps_query() {
+        assert_eq!(local_redirect("Location: /a/b?c=d&e\n\n"), "/a/b?c=d&e");
+        assert_eq!(local_redirect("Location: /a\nContent-Type: text/html\n\n"), "/a");
+    }
+
+    #[test]
+    fn local_redirect_holds_only_characters_of_a_uri() {
+        assert_eq!(local_redirect("Location: /a b/%20/\u{e4}\n\n"), "/a%20b/%20/%C3%A4");
+    }
+
+    #[test]
+    fn what_only_a_client_can_follow_goes_to_the_client() {
+        for location in ["https://example.org/", "//example.org/", "/a#part", "next.html"] {
+            let head = client_redirect(&format!("Location: {location}\n\n"));
+            assert_eq!(head.status, StatusCode::FOUND);
+            assert_eq!(head.fields[LOCATION], location);
+        }
+    }
+
+    #[test]
+    fn a_path_with_a_status_or_a_cookie_goes_to_the_client() {
+        assert_eq!(
+            client_redirect("Status: 303 See Other\nLocation: /a\n\n").status,
+            StatusCode::SEE_OTHER
+        );
+        let head = client_redirect("Location: /a\nSet-Cookie: a=b\n\n");
+        assert_eq!((head.status, head.fields.len()), (StatusCode::FOUND, 2));
+    }
+
+    #[test]
+    fn created_with_location_is_a_document() {
+        let head = document("Status: 201 Created\nLocation: /a\n\n");
+        assert_eq!(
+            (head.status, &head.fields[LOCATION]),
+            (StatusCode::CREATED, &HeaderValue::from_static("/a"))
+        );
+    }
+
+    #[test]
+    fn an_empty_location_is_a_fault() {
+        assert_eq!(fault("Location:\n\n"), HeadFault::EmptyLocation);
+    }
+
+    #[test]
+    fn content_length_is_one_number() {
+        let head = document("Content-Length: 12\ncontent-length: 12\n\n");
+        assert_eq!(head.content_length, Some(12));
+        assert!(head.fields.is_empty());
+        assert_eq!(
+            fault("Content-Length: 1\nContent-Length: 2\n\n"),
+            HeadFault::Contradiction { name: "Content-Length" }
+        );
+        for length in ["", "+1", "-1", "1, 1", "0x1", "99999999999999999999"] {
+            let fault = fault(&format!("Content-Length: {length}\n\n"));
+            assert!(matches!(fault, HeadFault::BadContentLength { .. }), "{length}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_faults_and_repetitions_are_not() {
+        assert_eq!(
+            fault("Status: 200\nStatus: 404\n\n"),
+            HeadFault::Contradiction { name: "Status" }
+        );
+        assert_eq!(
+            fault("Content-Type: a/b\nContent-Type: c/d\n\n"),
+            HeadFault::Contradiction { name: "Content-Type" }
+        );
+        assert_eq!(document("Content-Type: a/b\nContent-Type: a/b\n\n").fields.len(), 1);
+        assert_eq!(document("Set-Cookie: a\nSet-Cookie: b\n\n").fields.len(), 2);
+    }
+
+    #[test]
+    fn hop_by_hop_fields_are_dropped_and_reported() {
+        let head = document("Transfer-Encoding: chunked\nKeep-Alive: 5\nUpgrade: x\nX-A: 1\n\n");
+        assert_eq!(head.fields.len(), 1);
+        assert_eq!(head.dropped, ["transfer-encoding", "upgrade", "keep-alive"]);
+    }
+
+    #[test]
+    fn upgrade_stays_where_protocols_are_switched() {
+        let head = document("Status: 101\nUpgrade: websocket\nConnection: upgrade\n\n");
+        assert_eq!(head.fields[UPGRADE], "websocket");
+        assert_eq!(head.dropped, ["connection"]);
+    }
+
+    #[test]
+    fn script_control_is_understood_and_removed() {
+        let head = document("Script-Control: no-abort; X-Stream-Mode ;X-http-status=418\n\n");
+        assert_eq!(head.control.body_mode, Some(BodyMode::Stream));
+        assert_eq!(head.status.as_u16(), 418);
+        assert!(head.fields.is_empty());
+        assert_eq!(
+            document("Status: 404\nScript-Control: X-http-status=500\n\n").status,
+            StatusCode::NOT_FOUND
+        );
+        let later = ScriptControl {
+            body_mode: Some(BodyMode::Record),
+            http_status: None,
+        };
+        assert_eq!(head.control.then(later).body_mode, Some(BodyMode::Record));
+        assert_eq!(head.control.then(later).http_status, head.control.http_status);
+    }
+
+    proptest! {
+        #[test]
+        fn a_local_redirect_is_always_a_uri_path(location in "/[^\\x00-\\x1f\\x7f]{0,40}") {
+            let Ok(value) = HeaderValue::from_str(&location) else { return Ok(()) };
+            if let Some(path) = local_path(&value) {
+                prop_assert!(path.starts_with('/') && !path.starts_with("//"));
+                prop_assert!(path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#'));
+            }
+        }
+    }
+}

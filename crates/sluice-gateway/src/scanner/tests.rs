@@ -1,0 +1,258 @@
+//! The scanner, case by case; `tests/scanner_pieces.rs` holds it against a reference.
+
+use super::*;
+use crate::callout::{Callout, CalloutRequest};
+use crate::output::{CALLOUT_BYTES_MAX, CALLOUT_LINE_BYTES_MAX};
+
+fn sentinels() -> Sentinels {
+    Sentinels::from_random([0xa5; 12])
+}
+
+fn scanner(kind: MailboxKind) -> Scanner {
+    Scanner::new(&sentinels(), kind, EndMark::Sentinel)
+}
+
+/// What comes out after `text` was pushed: body bytes as they are, the rest in brackets.
+fn push(scanner: &mut Scanner, text: &str) -> Vec<String> {
+    scanner.push(Bytes::copy_from_slice(text.as_bytes()));
+    std::iter::from_fn(|| scanner.next()).map(show).collect()
+}
+
+fn show(output: Output) -> String {
+    match output {
+        Output::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Output::Callout(CalloutRequest {
+            request: Callout::MapPath(path),
+            ..
+        }) => format!("[map {path}]"),
+        Output::Callout(request) => format!("[{:?}]", request.request),
+        Output::CalloutClosed => "[closed]".to_string(),
+        Output::End => "[end]".to_string(),
+        Output::Fault(fault) => format!("[{fault:?}]"),
+    }
+}
+
+#[test]
+fn bytes_come_out_uncopied() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    let chunk = Bytes::from(format!("head {} body", &sentinels().escape()[..5]));
+    scanner.push(chunk.clone());
+    let Some(Output::Bytes(bytes)) = scanner.next() else {
+        panic!("no bytes")
+    };
+    assert_eq!((bytes.as_ptr(), bytes.len()), (chunk.as_ptr(), chunk.len()));
+}
+
+#[test]
+fn a_callout_line_comes_out_before_the_callout_is_closed() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    let escape = sentinels().escape().to_string();
+    assert_eq!(
+        push(&mut scanner, &format!("a{escape}\nMAP-PATH: /x\r\n")),
+        ["a", "[map /x]"]
+    );
+    assert!(scanner.is_inside_callout());
+    assert_eq!(
+        push(&mut scanner, &format!("noop:{}\nb", sentinels().close())),
+        ["[Noop]", "[closed]", "b"]
+    );
+    assert!(!scanner.is_inside_callout());
+}
+
+#[test]
+fn a_callout_is_open_until_it_is_told_closed() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    scanner.push(Bytes::from(format!(
+        "{}NOOP:{}",
+        sentinels().escape(),
+        sentinels().close()
+    )));
+    assert_eq!(scanner.next().map(show).as_deref(), Some("[Noop]"));
+    assert!(scanner.is_inside_callout());
+    assert_eq!(scanner.next(), Some(Output::CalloutClosed));
+    assert!(!scanner.is_inside_callout());
+}
+
+#[test]
+fn a_pause_completes_a_line_without_newline() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    assert!(!scanner.paused());
+    assert!(push(&mut scanner, sentinels().escape()).is_empty());
+    assert!(!scanner.awaits_line_end());
+    assert!(push(&mut scanner, "MAP-PATH: /x").is_empty());
+    assert!(scanner.awaits_line_end());
+    assert!(scanner.paused());
+    assert_eq!(scanner.next().map(show).as_deref(), Some("[map /x]"));
+    assert!(!scanner.awaits_line_end());
+    assert_eq!(
+        push(&mut scanner, &format!("\n{}b", sentinels().close())),
+        ["[closed]", "b"]
+    );
+}
+
+#[test]
+fn a_pause_inside_a_sentinel_completes_nothing() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    let sentinels = sentinels();
+    let (start, rest) = sentinels.close().split_at(9);
+    assert!(push(&mut scanner, &format!("{}MAP-PATH: /x{start}", sentinels.escape())).is_empty());
+    assert!(!scanner.paused());
+    assert_eq!(push(&mut scanner, rest), ["[map /x]", "[closed]"]);
+}
+
+#[test]
+fn the_newline_of_the_end_sentinel_may_come_late() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    assert_eq!(push(&mut scanner, &format!("a{}", sentinels().end())), ["a", "[end]"]);
+    assert!(scanner.is_ended() && !scanner.has_leftover());
+    assert!(push(&mut scanner, "\n").is_empty());
+    assert!(!scanner.has_leftover());
+    scanner.restart();
+    assert_eq!(push(&mut scanner, &format!("b{}", sentinels().end())), ["b", "[end]"]);
+    scanner.restart();
+    assert_eq!(push(&mut scanner, "\nc"), ["c"]);
+}
+
+#[test]
+fn output_after_the_end_is_leftover() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    assert_eq!(push(&mut scanner, &format!("{}\n", sentinels().end())), ["[end]"]);
+    assert!(!scanner.has_leftover());
+    assert!(push(&mut scanner, "\n").is_empty());
+    assert!(scanner.has_leftover());
+    scanner.restart();
+    assert!(!scanner.has_leftover());
+    assert_eq!(push(&mut scanner, "\n"), ["\n"]);
+}
+
+#[test]
+fn a_counted_body_is_not_searched() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    let end = sentinels().end().to_string();
+    let start = &end[..7];
+    assert_eq!(push(&mut scanner, &format!("head{start}")), ["head"]);
+    scanner.pass(7 + 28 + 1);
+    assert_eq!(push(&mut scanner, &end), [start, &end]);
+    assert_eq!(push(&mut scanner, &format!("x{end}")), ["x", "[end]"]);
+}
+
+#[test]
+fn a_counted_body_that_ends_inside_what_was_held_is_cut_there() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    assert!(push(&mut scanner, &sentinels().end()[..7]).is_empty());
+    scanner.pass(2);
+    assert_eq!(push(&mut scanner, &sentinels().end()[7..]).concat(), sentinels().end());
+}
+
+#[test]
+fn an_environment_listing_does_not_end_the_response() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    let sentinels = sentinels();
+    let listing = format!(
+        "PATH=/bin\nCGIPLUSESC={}\nCGIPLUSEOT={}\nCGIPLUSEOF={}\n",
+        sentinels.escape(),
+        sentinels.close(),
+        sentinels.end()
+    );
+    let outputs = push(&mut scanner, &format!("{listing}{}", sentinels.end()));
+    assert_eq!(outputs.last().map(String::as_str), Some("[end]"));
+    assert_eq!(outputs[..outputs.len() - 1].concat(), listing);
+}
+
+#[test]
+fn a_sentinel_right_behind_a_listed_one_is_one() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    let end = sentinels().end().to_string();
+    let outputs = push(&mut scanner, &format!("{{\"CGIPLUSEOF\": \"{end}\"}}{end}"));
+    assert_eq!(outputs.last().map(String::as_str), Some("[end]"));
+}
+
+#[test]
+fn a_close_sentinel_outside_a_callout_is_text() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    assert_eq!(push(&mut scanner, sentinels().close()), [sentinels().close()]);
+}
+
+#[test]
+fn callouts_have_bounds() {
+    let fault_after = |text: &str| {
+        let mut scanner = scanner(MailboxKind::Stream);
+        let mut outputs = push(&mut scanner, &format!("{}{text}", sentinels().escape()));
+        assert!(push(&mut scanner, "more").is_empty());
+        outputs.pop()
+    };
+    let longest = "x".repeat(CALLOUT_LINE_BYTES_MAX);
+    assert_eq!(
+        fault_after(&format!("{longest}x\n")).as_deref(),
+        Some("[CalloutLineTooLong]")
+    );
+    let lines = format!("{longest}\n").repeat(CALLOUT_BYTES_MAX / longest.len() - 1);
+    assert_ne!(fault_after(&lines).as_deref(), Some("[CalloutTooLong]"));
+    assert_eq!(
+        fault_after(&format!("{lines}{longest}\n")).as_deref(),
+        Some("[CalloutTooLong]")
+    );
+}
+
+#[test]
+fn a_callout_that_is_not_closed_is_a_fault() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    assert_eq!(
+        push(&mut scanner, &format!("{}NOOP:\n", sentinels().escape())),
+        ["[Noop]"]
+    );
+    assert_eq!(scanner.finish(), Err(OutputFault::CalloutNotClosed));
+    let inside = push(&mut scanner, sentinels().end());
+    assert_eq!(inside, ["[EndInsideCallout]"]);
+}
+
+#[test]
+fn what_was_held_back_comes_out_at_the_end() {
+    let mut scanner = Scanner::new(&sentinels(), MailboxKind::Stream, EndMark::EndOfFile);
+    let escape = sentinels().escape().to_string();
+    let start = &escape[..20];
+    assert_eq!(
+        push(&mut scanner, &format!("{}{start}", sentinels().end())),
+        [sentinels().end()]
+    );
+    assert_eq!(scanner.finish(), Ok(Some(Bytes::copy_from_slice(start.as_bytes()))));
+    assert_eq!(scanner.finish(), Ok(None));
+}
+
+#[test]
+fn a_record_is_a_sentinel_only_as_a_whole() {
+    let mut scanner = scanner(MailboxKind::Record);
+    let (end, escape, close) = (
+        sentinels().end().to_string(),
+        sentinels().escape().to_string(),
+        sentinels().close().to_string(),
+    );
+    assert_eq!(push(&mut scanner, &format!("x{end}")), [format!("x{end}")]);
+    assert_eq!(push(&mut scanner, &format!("{end}\n\n")), [format!("{end}\n\n")]);
+    assert!(push(&mut scanner, &format!("{escape}\r\n")).is_empty());
+    assert_eq!(push(&mut scanner, "MAP-PATH: /x"), ["[map /x]"]);
+    assert_eq!(push(&mut scanner, "NOOP:\nMAP-PATH: /y\n"), ["[Noop]", "[map /y]"]);
+    assert_eq!(push(&mut scanner, &close), ["[closed]"]);
+    assert_eq!(push(&mut scanner, "\n"), ["\n"]);
+    scanner.pass(30);
+    assert_eq!(push(&mut scanner, &end), [end.as_str()]);
+    assert_eq!(push(&mut scanner, &end), [end.as_str()]);
+    assert_eq!(push(&mut scanner, &end), ["[end]"]);
+}
+
+#[test]
+fn the_newline_of_the_end_may_be_a_record_of_its_own() {
+    let mut scanner = scanner(MailboxKind::Record);
+    assert_eq!(push(&mut scanner, sentinels().end()), ["[end]"]);
+    assert!(push(&mut scanner, "\n").is_empty());
+    assert!(!scanner.has_leftover());
+    assert!(push(&mut scanner, "x").is_empty());
+    assert!(scanner.has_leftover());
+}
+
+#[test]
+fn debug_shows_no_sentinel() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    scanner.push(Bytes::copy_from_slice(sentinels().end().as_bytes()));
+    assert!(!format!("{scanner:?}").contains("a5a5"));
+}

@@ -1,0 +1,384 @@
+//! The head of a script's reply: header fields up to an empty line, read as they come.
+//!
+//! This file knows lines and fields; what the fields mean is decided in `reply`, what is told to the author of a wrong one
+//! stands in `head_fault`. The bytes come from `scanner`, already free of callouts.
+
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use memchr::memchr;
+
+use crate::head_fault::{Excerpt, HeadFault};
+use crate::reply::{self, Reply};
+
+/// Bounds of a reply's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// Bytes up to and including the empty line.
+    pub bytes_max: usize,
+    /// Header fields.
+    pub fields_max: usize,
+}
+
+/// Reads the head of one reply; a new one is made for each.
+///
+/// Lines end with LF or CRLF. Each line is judged as soon as it is complete, so that a script that writes no head is found
+/// out at its first line.
+#[derive(Debug)]
+pub struct HeadParser {
+    limits: HeadLimits,
+    /// The line that is not complete yet.
+    line: Vec<u8>,
+    lines: usize,
+    bytes: usize,
+    /// From the status line of a reply that begins with one.
+    status: Option<StatusCode>,
+    fields: HeaderMap,
+}
+
+impl HeadParser {
+    /// A parser for one reply.
+    #[must_use]
+    pub fn new(limits: HeadLimits) -> HeadParser {
+        HeadParser {
+            limits,
+            line: Vec::new(),
+            lines: 0,
+            bytes: 0,
+            status: None,
+            fields: HeaderMap::new(),
+        }
+    }
+
+    /// Takes the next piece of a stream; when the head is complete, gives it and the body bytes that came with it.
+    ///
+    /// # Errors
+    /// The head is wrong or too large: the script's fault.
+    pub fn push(&mut self, mut chunk: Bytes) -> Result<Option<(Reply, Bytes)>, HeadFault> {
+        while let Some(length) = memchr(b'\n', &chunk) {
+            self.count(length + 1)?;
+            let is_last = if self.line.is_empty() {
+                self.take_line(&chunk[..length])?
+            } else {
+                self.line.extend_from_slice(&chunk[..length]);
+                self.take_held_line()?
+            };
+            chunk.advance(length + 1);
+            if is_last {
+                return Ok(Some((self.reply()?, chunk)));
+            }
+        }
+        self.count(chunk.len())?;
+        self.line.extend_from_slice(&chunk);
+        Ok(None)
+    }
+
+    /// Takes the next record of a record mailbox: like [`HeadParser::push`], but the end of a record ends a line, too.
+    ///
+    /// # Errors
+    /// As for [`HeadParser::push`].
+    pub fn push_record(&mut self, record: Bytes) -> Result<Option<(Reply, Bytes)>, HeadFault> {
+        let complete = self.push(record)?;
+        if complete.is_some() || self.line.is_empty() {
+            return Ok(complete);
+        }
+        Ok(if self.take_held_line()? {
+            Some((self.reply()?, Bytes::new()))
+        } else {
+            None
+        })
+    }
+
+    /// Says what is wrong when the output ends before the head does.
+    #[must_use]
+    pub fn finish(self) -> HeadFault {
+        if self.bytes == 0 {
+            return HeadFault::Empty;
+        }
+        HeadFault::Incomplete {
+            lines: self.lines,
+            text: Excerpt::of(&self.line),
+        }
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), HeadFault> {
+        self.bytes += bytes;
+        if self.bytes > self.limits.bytes_max {
+            return Err(HeadFault::TooLarge {
+                bytes_max: self.limits.bytes_max,
+            });
+        }
+        Ok(())
+    }
+
+    fn take_held_line(&mut self) -> Result<bool, HeadFault> {
+        let line = std::mem::take(&mut self.line);
+        self.take_line(&line)
+    }
+
+    /// Takes one line without its LF; true: it was the empty one, the head is complete.
+    fn take_line(&mut self, line: &[u8]) -> Result<bool, HeadFault> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        self.lines += 1;
+        match line {
+            [] if self.lines == 1 => Err(HeadFault::EmptyFirstLine),
+            [] => Ok(true),
+            [b'H', b'T', b'T', b'P', b'/', rest @ ..] if self.lines == 1 => {
+                self.status = Some(status_of(rest).ok_or_else(|| reply::bad_status(line))?);
+                Ok(false)
+            }
+            [b' ' | b'\t', ..] => Err(HeadFault::Folded {
+                text: Excerpt::of(line),
+            }),
+            _ => self.take_field(line).map(|()| false),
+        }
+    }
+
+    fn take_field(&mut self, line: &[u8]) -> Result<(), HeadFault> {
+        let not_a_field = || HeadFault::NotAField {
+            line: self.lines,
+            text: Excerpt::of(line),
+        };
+        let colon = memchr(b':', line).ok_or_else(not_a_field)?;
+        let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| {
+            if HeaderName::from_bytes(trim_blanks(&line[..colon])).is_ok() {
+                HeadFault::BlankBeforeColon {
+                    text: Excerpt::of(line),
+                }
+            } else {
+                not_a_field()
+            }
+        })?;
+        let value = HeaderValue::from_bytes(trim_blanks(&line[colon + 1..])).map_err(|_| HeadFault::BadValue {
+            text: Excerpt::of(line),
+        })?;
+        let too_many = HeadFault::TooManyFields {
+            fields_max: self.limits.fields_max,
+        };
+        if self.fields.len() >= self.limits.fields_max {
+            return Err(too_many);
+        }
+        // The map has a bound of its own, and it panics where `try_` is left out.
+        self.fields.try_append(name, value).map_err(|_| too_many)?;
+        Ok(())
+    }
+
+    fn reply(&mut self) -> Result<Reply, HeadFault> {
+        let fields = std::mem::take(&mut self.fields);
+        match self.status {
+            Some(status) => reply::non_parsed(status, fields),
+            None => reply::parsed(fields),
+        }
+    }
+}
+
+/// The status in what follows `HTTP/`: `1.1 200 OK`.
+fn status_of(version_and_status: &[u8]) -> Option<StatusCode> {
+    let blank = memchr(b' ', version_and_status)?;
+    let version = &version_and_status[..blank];
+    let is_version = version.first().is_some_and(u8::is_ascii_digit)
+        && version.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    is_version.then(|| reply::status_code(trim_blanks(&version_and_status[blank..])))?
+}
+
+fn trim_blanks(text: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(text.len());
+    let end = text
+        .iter()
+        .rposition(|byte| !is_blank(byte))
+        .map_or(start, |last| last + 1);
+    &text[start..end]
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::reply::ReplyHead;
+    use proptest::prelude::*;
+
+    const LIMITS: HeadLimits = HeadLimits {
+        bytes_max: 200,
+        fields_max: 5,
+    };
+
+    fn push(text: &str) -> Result<Option<(Reply, Bytes)>, HeadFault> {
+        HeadParser::new(LIMITS).push(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    pub(crate) fn reply(text: &str) -> Reply {
+        push(text).unwrap().expect("a complete head").0
+    }
+
+    pub(crate) fn document(text: &str) -> ReplyHead {
+        match reply(text) {
+            Reply::Document(head) => head,
+            other => panic!("not a document: {other:?}"),
+        }
+    }
+
+    pub(crate) fn fault(text: &str) -> HeadFault {
+        push(text).expect_err("a fault")
+    }
+
+    #[test]
+    fn lf_and_crlf_end_lines() {
+        for text in [
+            "Content-Type: text/plain\nX-A:1\n\nbody",
+            "Content-Type: text/plain\r\nX-A:\t 1 \r\n\r\nbody",
+        ] {
+            let (reply, rest) = push(text).unwrap().unwrap();
+            let Reply::Document(head) = reply else {
+                panic!("{reply:?}")
+            };
+            assert_eq!(head.fields["content-type"], "text/plain");
+            assert_eq!(head.fields["x-a"], "1");
+            assert_eq!(rest, "body");
+        }
+    }
+
+    #[test]
+    fn a_reply_without_head_is_found_out_at_its_first_line() {
+        assert!(matches!(fault("<html>\n"), HeadFault::NotAField { line: 1, .. }));
+        assert!(matches!(
+            fault("Content-Type: a/b\nHello\n"),
+            HeadFault::NotAField { line: 2, .. }
+        ));
+        assert!(matches!(fault("  Content-Type: a/b\n"), HeadFault::Folded { .. }));
+        assert_eq!(fault("\nContent-Type: a/b\n"), HeadFault::EmptyFirstLine);
+    }
+
+    #[test]
+    fn a_line_that_is_no_field_is_named_for_what_it_is() {
+        assert!(matches!(
+            fault("Content-Type : a/b\n"),
+            HeadFault::BlankBeforeColon { .. }
+        ));
+        assert!(matches!(fault("X: a\n b\n"), HeadFault::Folded { .. }));
+        assert!(matches!(fault("X: a\0b\n"), HeadFault::BadValue { .. }));
+        assert!(matches!(fault("X: a\rb\n"), HeadFault::BadValue { .. }));
+        assert!(matches!(
+            fault("Traceback (most recent call last):\n"),
+            HeadFault::NotAField { line: 1, .. }
+        ));
+        assert!(matches!(fault(": a\n"), HeadFault::NotAField { line: 1, .. }));
+    }
+
+    #[test]
+    fn bounds_hold_with_and_without_lines() {
+        let too_large = HeadFault::TooLarge { bytes_max: 200 };
+        assert_eq!(fault(&"x".repeat(201)), too_large);
+        assert_eq!(fault(&format!("X: {}\n\n", "x".repeat(196))), too_large);
+        assert!(
+            push(&format!("X: {}\n\n{}", "x".repeat(195), "b".repeat(1000)))
+                .unwrap()
+                .is_some()
+        );
+        assert_eq!(fault(&"X: 1\n".repeat(6)), HeadFault::TooManyFields { fields_max: 5 });
+    }
+
+    #[test]
+    fn a_status_line_makes_a_non_parsed_reply() {
+        let Reply::NonParsed(head) = reply("HTTP/1.1 404 Not Found\r\nX-A: 1\r\nConnection: close\r\n\r\n") else {
+            panic!("parsed")
+        };
+        assert_eq!(head.status, StatusCode::NOT_FOUND);
+        assert_eq!(head.fields.len(), 1);
+        assert_eq!(head.dropped, ["connection"]);
+        assert!(matches!(reply("HTTP/1.0 200\n\n"), Reply::NonParsed(_)));
+        for bad in [
+            "HTTP/1.1\n",
+            "HTTP/ 200\n",
+            "HTTP/1.1 2000\n",
+            "HTTP/1.1 100 Continue\n",
+            "HTTP/x 200\n",
+        ] {
+            assert!(matches!(fault(bad), HeadFault::BadStatus { .. }), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_non_parsed_reply_may_not_frame_its_body() {
+        assert_eq!(
+            fault("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n"),
+            HeadFault::OwnFraming
+        );
+    }
+
+    #[test]
+    fn records_are_lines_with_or_without_their_end() {
+        let mut parser = HeadParser::new(LIMITS);
+        for record in ["Status: 404", "X-A: 1\n", "X-B: 2\nX-C: 3"] {
+            assert!(parser.push_record(Bytes::from(record)).unwrap().is_none());
+        }
+        let (reply, rest) = parser.push_record(Bytes::from("\r\nbody")).unwrap().unwrap();
+        let Reply::Document(head) = reply else {
+            panic!("{reply:?}")
+        };
+        assert_eq!((head.status, head.fields.len()), (StatusCode::NOT_FOUND, 3));
+        assert_eq!(rest, "body");
+    }
+
+    #[test]
+    fn a_record_may_hold_the_whole_head() {
+        let record = Bytes::from("Content-Type: text/plain\n\nbody without newline");
+        let (_, rest) = HeadParser::new(LIMITS).push_record(record).unwrap().unwrap();
+        assert_eq!(rest, "body without newline");
+    }
+
+    #[test]
+    fn the_end_before_the_head_is_reported() {
+        assert_eq!(HeadParser::new(LIMITS).finish(), HeadFault::Empty);
+        let mut parser = HeadParser::new(LIMITS);
+        assert!(
+            parser
+                .push(Bytes::from("Content-Type: text/plain\nX-"))
+                .unwrap()
+                .is_none()
+        );
+        assert_eq!(
+            parser.finish(),
+            HeadFault::Incomplete {
+                lines: 1,
+                text: Excerpt::of(b"X-")
+            }
+        );
+    }
+
+    /// Everything that can be told about what a parser made of pieces.
+    fn outcome(pieces: &[&[u8]]) -> String {
+        let mut parser = HeadParser::new(LIMITS);
+        for (index, piece) in pieces.iter().enumerate() {
+            match parser.push(Bytes::copy_from_slice(piece)) {
+                Ok(None) => {}
+                Ok(Some((reply, rest))) => {
+                    return format!("{reply:?} {:?}", [&rest[..], &pieces[index + 1..].concat()].concat());
+                }
+                Err(fault) => return format!("{fault:?}"),
+            }
+        }
+        format!("{:?}", parser.finish())
+    }
+
+    fn heads() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop_oneof![
+            6 => "(Status|Content-Type|Location|X-A|Content-Length): ?[ -~]{0,12}".prop_map(String::into_bytes),
+            1 => "HTTP/1.1 [1-5]0[0-4] OK".prop_map(String::into_bytes),
+            1 => Just(Vec::new()),
+            1 => prop::collection::vec(any::<u8>(), 0..20),
+        ];
+        let end = prop_oneof![3 => Just(&b"\n"[..]), 1 => Just(&b"\r\n"[..])];
+        prop::collection::vec((line, end), 0..12)
+            .prop_map(|lines| lines.iter().flat_map(|(line, end)| [&line[..], end].concat()).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference(head in heads(), cuts in prop::collection::vec(0..250_usize, 0..8)) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(head.len())).collect();
+            cuts.extend([0, head.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &head[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(outcome(&pieces), outcome(&[&head]));
+        }
+    }
+}

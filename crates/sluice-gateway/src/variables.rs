@@ -1,0 +1,266 @@
+//! Variables: names and values, ready to be handed to a script.
+//!
+//! This file keeps them and sees to it that every script can read them; which ones a request has is decided in
+//! `meta_variables`. They reach a script through `environment` (CGI) or `record` (CGIplus, RTE).
+
+use std::fmt::Display;
+use std::io::Write;
+
+use memchr::memchr2;
+
+use crate::names::is_name;
+
+/// Bytes in the longest `NAME=value`: what the 16-bit length of struct mode can say, less the NUL. A process's environment
+/// allows twice that (`MAX_ARG_STRLEN`, execve(2)).
+const VARIABLE_BYTES_MAX: usize = 0xffff - 1;
+
+/// The variables of one request, in one buffer; no name occurs twice, no value holds a NUL or a newline.
+#[derive(Clone, Debug, Default)]
+pub struct Variables {
+    /// `NAME=value`, NUL, …
+    pub(crate) buffer: Vec<u8>,
+    entries: Vec<Entry>,
+    dropped: usize,
+}
+
+/// One variable in the buffer; it ends where the next begins.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: usize,
+    name_length: usize,
+}
+
+impl Variables {
+    /// Without variables, but with room for `variables` of `bytes` in all.
+    pub(crate) fn with_room(variables: usize, bytes: usize) -> Variables {
+        Variables {
+            buffer: Vec::with_capacity(bytes),
+            entries: Vec::with_capacity(variables),
+            dropped: 0,
+        }
+    }
+
+    /// Names and values, in the order in which scripts get them.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        (0..self.entries.len()).map(|index| {
+            let (name, value) = self.text(index).split_at(self.entries[index].name_length);
+            (name, &value[1..])
+        })
+    }
+
+    /// The texts `NAME=value`, in the same order.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.entries.len()).map(|index| self.text(index))
+    }
+
+    /// The value of one variable; the name is taken literally, prefix included.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&[u8]> {
+        self.position(name).map(|index| &self.text(index)[name.len() + 1..])
+    }
+
+    /// All variables, each as `NAME=value` with a NUL at its end.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// How many variables there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many were left out because they held a NUL or a newline, were too long, or had a bad name.
+    #[must_use]
+    pub fn dropped(&self) -> usize {
+        self.dropped
+    }
+
+    /// Sets a variable, in place of one of the same name; the name is taken literally. One that no script could read is
+    /// left out (see [`Variables::dropped`]), and so is its predecessor.
+    pub fn set(&mut self, name: &str, value: &[u8]) {
+        if let Some(index) = self.position(name) {
+            self.remove(index);
+        }
+        if is_name(name) {
+            self.add("", name, value);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    pub(crate) fn add(&mut self, prefix: &str, name: &str, value: impl AsRef<[u8]>) {
+        let start = self.begin(prefix, name);
+        self.buffer.extend_from_slice(value.as_ref());
+        self.complete(start, prefix.len() + name.len());
+    }
+
+    pub(crate) fn add_if(&mut self, prefix: &str, name: &str, value: Option<impl AsRef<[u8]>>) {
+        if let Some(value) = value {
+            self.add(prefix, name, value);
+        }
+    }
+
+    pub(crate) fn add_shown(&mut self, prefix: &str, name: &str, value: impl Display) {
+        let start = self.begin(prefix, name);
+        // Writing into memory does not fail.
+        let _ = write!(self.buffer, "{value}");
+        self.complete(start, prefix.len() + name.len());
+    }
+
+    /// Adds a variable with a name that is made and a value that is decoded on the way; false: it was left out.
+    pub(crate) fn add_decoded(
+        &mut self,
+        write_name: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>,
+        value: impl Iterator<Item = u8>,
+    ) -> bool {
+        let start = self.buffer.len();
+        // Writing into memory does not fail.
+        let _ = write_name(&mut self.buffer);
+        let name_length = self.buffer.len() - start;
+        self.buffer.push(b'=');
+        self.buffer.extend(value);
+        self.complete(start, name_length)
+    }
+
+    /// Takes back all variables but the first `count`.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        if let Some(entry) = self.entries.get(count) {
+            self.buffer.truncate(entry.start);
+            self.entries.truncate(count);
+        }
+    }
+
+    fn begin(&mut self, prefix: &str, name: &str) -> usize {
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(prefix.as_bytes());
+        self.buffer.extend_from_slice(name.as_bytes());
+        self.buffer.push(b'=');
+        start
+    }
+
+    /// Ends the variable that began at `start`, or takes it back if no script could read it; then false.
+    pub(crate) fn complete(&mut self, start: usize, name_length: usize) -> bool {
+        let text = &self.buffer[start..];
+        // A NUL would end the variable early, a newline would begin another one in a record.
+        if text.len() > VARIABLE_BYTES_MAX || memchr2(0, b'\n', text).is_some() {
+            self.buffer.truncate(start);
+            self.dropped += 1;
+            return false;
+        }
+        self.buffer.push(0);
+        self.entries.push(Entry { start, name_length });
+        true
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) {
+        let bytes = self.text(index).len() + 1;
+        let start = self.entries[index].start;
+        self.buffer.drain(start..start + bytes);
+        self.entries.remove(index);
+        for entry in &mut self.entries[index..] {
+            entry.start -= bytes;
+        }
+    }
+
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        (0..self.entries.len()).find(|index| self.name(*index) == name.as_bytes())
+    }
+
+    pub(crate) fn name(&self, index: usize) -> &[u8] {
+        let entry = self.entries[index];
+        &self.buffer[entry.start..entry.start + entry.name_length]
+    }
+
+    fn text(&self, index: usize) -> &[u8] {
+        let end = self.entries.get(index + 1).map_or(self.buffer.len(), |next| next.start);
+        &self.buffer[self.entries[index].start..end - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Variables {
+        let mut variables = Variables::default();
+        for (name, value) in pairs {
+            variables.set(name, value.as_bytes());
+        }
+        variables
+    }
+
+    #[test]
+    fn variables_stand_in_one_buffer() {
+        let variables = variables(&[("A", "1"), ("BB", ""), ("C", "x=y")]);
+        assert_eq!(variables.bytes(), b"A=1\0BB=\0C=x=y\0");
+        assert_eq!(variables.len(), 3);
+        let pairs: Vec<_> = variables.iter().collect();
+        assert_eq!(pairs, [(&b"A"[..], &b"1"[..]), (b"BB", b""), (b"C", b"x=y")]);
+    }
+
+    #[test]
+    fn names_are_found_whole_only() {
+        let variables = variables(&[("AB", "1"), ("A", "2")]);
+        assert_eq!(variables.value("A"), Some(&b"2"[..]));
+        assert_eq!(variables.value("AB=1"), None);
+        assert_eq!(variables.value("B"), None);
+    }
+
+    #[test]
+    fn a_variable_that_is_set_again_is_replaced() {
+        let mut variables = variables(&[("A", "1"), ("B", "2"), ("C", "3")]);
+        variables.set("A", b"longer");
+        assert_eq!(variables.bytes(), b"B=2\0C=3\0A=longer\0");
+        assert_eq!(variables.value("B"), Some(&b"2"[..]));
+    }
+
+    #[test]
+    fn what_no_script_could_read_is_left_out() {
+        let mut variables = variables(&[("A", "1")]);
+        variables.set("A", b"a\nB=2");
+        variables.set("C", b"a\0b");
+        variables.set("D=", b"");
+        variables.set("", b"x");
+        assert!(variables.is_empty());
+        assert_eq!(variables.bytes(), b"");
+        assert_eq!(variables.dropped(), 4);
+    }
+
+    #[test]
+    fn a_variable_fits_a_16_bit_length() {
+        let mut variables = Variables::default();
+        variables.set("A", &vec![b'x'; VARIABLE_BYTES_MAX - 2]);
+        assert_eq!(variables.len(), 1);
+        variables.set("B", &vec![b'x'; VARIABLE_BYTES_MAX - 1]);
+        assert_eq!((variables.len(), variables.dropped()), (1, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn setting_is_like_a_map(
+            pairs in prop::collection::vec(("[A-C]{1,2}", prop::collection::vec(0..4_u8, 0..4)), 0..20),
+        ) {
+            let mut variables = Variables::default();
+            let mut expected = std::collections::BTreeMap::new();
+            for (name, value) in &pairs {
+                variables.set(name, value);
+                expected.remove(name.as_bytes());
+                if !value.contains(&0) {
+                    expected.insert(name.as_bytes(), &value[..]);
+                }
+            }
+            let mut sorted: Vec<_> = variables.iter().collect();
+            sorted.sort_unstable();
+            prop_assert_eq!(sorted, expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The scanner against a plain reading of its rules: however a stream is cut, the same comes out.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use sluice_gateway::{CalloutRequest, EndMark, MailboxKind, Output, OutputFault, Scanner, Sentinels, parse};
+
+/// What came out, with neighbouring body bytes joined.
+#[derive(Debug, PartialEq)]
+enum Event {
+    Body(Vec<u8>),
+    Line(CalloutRequest),
+    Closed,
+    End { has_leftover: bool },
+    Fault(OutputFault),
+}
+
+fn sentinels() -> Sentinels {
+    Sentinels::from_random([0x5a; 12])
+}
+
+fn add_body(events: &mut Vec<Event>, bytes: &[u8]) {
+    match events.last_mut() {
+        Some(Event::Body(body)) => body.extend_from_slice(bytes),
+        _ if bytes.is_empty() => {}
+        _ => events.push(Event::Body(bytes.to_vec())),
+    }
+}
+
+/// Reads a whole stream byte by byte, comparing at each with every sentinel.
+struct Reference<'a> {
+    stream: &'a [u8],
+    end: EndMark,
+    events: Vec<Event>,
+    /// All output since the last sentinel text.
+    output: Vec<u8>,
+    line: Option<Vec<u8>>,
+}
+
+impl Reference<'_> {
+    fn read(stream: &[u8], end: EndMark, counted: usize) -> Vec<Event> {
+        let mut reference = Reference {
+            stream,
+            end,
+            events: Vec::new(),
+            output: Vec::new(),
+            line: None,
+        };
+        let counted = counted.min(stream.len());
+        reference.take_body(counted);
+        while !reference.stream.is_empty() {
+            let goes_on = if reference.line.is_some() {
+                reference.step_in_callout()
+            } else {
+                reference.step_in_body()
+            };
+            if !goes_on {
+                return reference.events;
+            }
+        }
+        if reference.line.is_some() {
+            reference.events.push(Event::Fault(OutputFault::CalloutNotClosed));
+        }
+        reference.events
+    }
+
+    fn take_body(&mut self, length: usize) {
+        let (bytes, rest) = self.stream.split_at(length);
+        add_body(&mut self.events, bytes);
+        self.output.extend_from_slice(bytes);
+        self.stream = rest;
+    }
+
+    /// Takes a sentinel and its newline off the stream, if one is there.
+    fn take(&mut self, sentinel: &str) -> bool {
+        let Some(rest) = self.stream.strip_prefix(sentinel.as_bytes()) else {
+            return false;
+        };
+        self.stream = rest.strip_prefix(b"\n").unwrap_or(rest);
+        true
+    }
+
+    fn is_listed(&self, names: [&str; 2]) -> bool {
+        let near = &self.output[self.output.len().saturating_sub(64)..];
+        !near.ends_with(b"\n")
+            && names
+                .iter()
+                .any(|name| near.windows(name.len()).any(|w| w == name.as_bytes()))
+    }
+
+    fn step_in_body(&mut self) -> bool {
+        let sentinels = sentinels();
+        let listable = [
+            (sentinels.end(), ["CGIPLUSEOF", "GATEWAY_EOF"]),
+            (sentinels.escape(), ["CGIPLUSESC", "GATEWAY_ESC"]),
+        ];
+        for (text, names) in listable {
+            let means_nothing = text == sentinels.end() && self.end == EndMark::EndOfFile;
+            if self.stream.starts_with(text.as_bytes()) && !means_nothing && self.is_listed(names) {
+                self.take_body(text.len());
+                self.output.clear();
+                return true;
+            }
+        }
+        if self.end == EndMark::Sentinel && self.take(sentinels.end()) {
+            self.events.push(Event::End {
+                has_leftover: !self.stream.is_empty(),
+            });
+            return false;
+        }
+        if self.take(sentinels.escape()) {
+            self.output.clear();
+            self.line = Some(Vec::new());
+            return true;
+        }
+        self.take_body(1);
+        true
+    }
+
+    fn step_in_callout(&mut self) -> bool {
+        let sentinels = sentinels();
+        if self.take(sentinels.close()) {
+            self.end_line();
+            self.line = None;
+            self.events.push(Event::Closed);
+        } else if self.end == EndMark::Sentinel && self.take(sentinels.end()) {
+            self.events.push(Event::Fault(OutputFault::EndInsideCallout));
+            return false;
+        } else if self.take(sentinels.escape()) {
+            self.events.push(Event::Fault(OutputFault::EscapeInsideCallout));
+            return false;
+        } else {
+            let byte = self.stream[0];
+            self.stream = &self.stream[1..];
+            if byte == b'\n' {
+                self.end_line();
+            } else if let Some(line) = &mut self.line {
+                line.push(byte);
+            }
+        }
+        true
+    }
+
+    fn end_line(&mut self) {
+        let line = self.line.replace(Vec::new()).unwrap_or_default();
+        if !line.trim_ascii().is_empty() {
+            self.events.push(Event::Line(parse(&line)));
+        }
+    }
+}
+
+/// How the pieces of a stream are given to the scanner.
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    OneByOne,
+    AllAtOnce,
+}
+
+fn scan(pieces: &[&[u8]], end: EndMark, counted: usize, pace: Pace) -> Vec<Event> {
+    let mut scanner = Scanner::new(&sentinels(), MailboxKind::Stream, end);
+    scanner.pass(counted as u64);
+    let mut events = Vec::new();
+    for piece in pieces {
+        scanner.push(Bytes::copy_from_slice(piece));
+        if matches!(pace, Pace::OneByOne) {
+            drain(&mut scanner, &mut events);
+        }
+    }
+    drain(&mut scanner, &mut events);
+    match scanner.finish() {
+        Ok(held) => add_body(&mut events, &held.unwrap_or_default()),
+        Err(fault) => events.push(Event::Fault(fault)),
+    }
+    if let Some(Event::End { has_leftover }) = events.last_mut() {
+        *has_leftover = scanner.has_leftover();
+    }
+    events
+}
+
+fn drain(scanner: &mut Scanner, events: &mut Vec<Event>) {
+    while let Some(output) = scanner.next() {
+        match output {
+            Output::Bytes(bytes) => {
+                assert!(!bytes.is_empty());
+                add_body(events, &bytes);
+            }
+            Output::Callout(request) => events.push(Event::Line(request)),
+            Output::CalloutClosed => events.push(Event::Closed),
+            Output::End => events.push(Event::End { has_leftover: false }),
+            Output::Fault(fault) => events.push(Event::Fault(fault)),
+        }
+    }
+}
+
+/// Streams that are full of sentinels, of what looks like them, and of listings.
+fn streams() -> impl Strategy<Value = Vec<u8>> {
+    let sentinels = sentinels();
+    let whole = [sentinels.end(), sentinels.escape(), sentinels.close()].map(str::to_string);
+    let begun =
+        (prop::sample::select(whole.to_vec()), 1..28_usize).prop_map(|(text, length)| text[..length].to_string());
+    let names = [
+        "CGIPLUSEOF=",
+        "CGIPLUSESC: ",
+        "\"WWW_GATEWAY_EOF\": \"",
+        "GATEWAY_ESC",
+        "CGIPLUSEOT",
+    ];
+    let [_, escape, close] = whole.clone();
+    let callout = (
+        "\n?",
+        prop::sample::select(vec!["NOOP:", "!WATCH: a$b\n", "MAP-PATH: /\r\n\nNOOP\n"]),
+        "\n?",
+    )
+        .prop_map(move |(first, lines, last)| format!("{escape}{first}{lines}{close}{last}"));
+    let piece = prop_oneof![
+        3 => prop::sample::select(whole.to_vec()),
+        3 => begun,
+        3 => prop::sample::select(names.to_vec()).prop_map(str::to_string),
+        4 => callout,
+        4 => "[$ZED5a\\-\n =]{0,12}",
+        1 => Just("x".repeat(70)),
+        1 => Just(sentinels.end()[2..].to_string()),
+    ];
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat().into_bytes())
+}
+
+fn cut<'a>(stream: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
+    let mut pieces = Vec::new();
+    let mut rest = stream;
+    for length in lengths.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, more) = rest.split_at((*length).min(rest.len()));
+        pieces.push(piece);
+        rest = more;
+    }
+    pieces
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn pieces_make_no_difference(
+        stream in streams(),
+        lengths in prop::collection::vec(1..50_usize, 1..10),
+        counted in prop_oneof![3 => Just(0_usize), 1 => 0..100_usize],
+        is_cgi in any::<bool>(),
+    ) {
+        let end = if is_cgi { EndMark::EndOfFile } else { EndMark::Sentinel };
+        let expected = Reference::read(&stream, end, counted);
+        for pieces in [cut(&stream, &lengths), cut(&stream, &[1]), cut(&stream, &[usize::MAX])] {
+            for pace in [Pace::OneByOne, Pace::AllAtOnce] {
+                prop_assert_eq!(&scan(&pieces, end, counted, pace), &expected);
+            }
+        }
+    }
+
+    #[test]
+    fn never_more_than_the_beginning_of_a_sentinel_is_held_back(
+        stream in streams(),
+        lengths in prop::collection::vec(1..50_usize, 1..10),
+    ) {
+        // Without an escape sentinel everything is body in CGI.
+        let mut stream = String::from_utf8(stream).unwrap();
+        while stream.contains(sentinels().escape()) {
+            stream = stream.replace(sentinels().escape(), "");
+        }
+        let mut scanner = Scanner::new(&sentinels(), MailboxKind::Stream, EndMark::EndOfFile);
+        let (mut pushed, mut taken) = (0, 0);
+        for piece in cut(stream.as_bytes(), &lengths) {
+            pushed += piece.len();
+            scanner.push(Bytes::copy_from_slice(piece));
+            while let Some(output) = scanner.next() {
+                let Output::Bytes(bytes) = output else { panic!("{output:?}") };
+                taken += bytes.len();
+            }
+            prop_assert!(pushed - taken <= 27);
+        }
+    }
+}

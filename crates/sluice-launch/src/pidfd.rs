@@ -1,0 +1,173 @@
+//! How the end of a process is noticed, collected and forced.
+//!
+//! A pidfd becomes readable when its process has exited: an event loop waits for that, then calls [`reap`]. Nothing
+//! here blocks.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this code, 0 to 255.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+/// A signal that ends a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM: a request, which the program may heed, delay or ignore.
+    Terminate,
+    /// SIGKILL: the end.
+    Kill,
+}
+
+/// Collects the exit of a child of this process; `None` while it runs.
+///
+/// After that its pid may belong to another process: see [`kill_group`] for what has to come before.
+///
+/// # Errors
+/// `ECHILD` when it has been collected already, or when the server ignores SIGCHLD (wait(2)): the server's fault.
+pub fn reap(pidfd: BorrowedFd<'_>) -> io::Result<Option<Exit>> {
+    wait(pidfd, libc::WEXITED | libc::WNOHANG)
+}
+
+/// Whether the process has exited, collected or not. Collects nothing.
+///
+/// # Errors
+/// `pidfd` is not one: the server's fault.
+pub fn has_exited(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut request = libc::pollfd {
+        fd: pidfd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one valid pollfd, which the kernel writes.
+    let ready = unsafe { libc::poll(&raw mut request, 1, 0) };
+    if ready < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if request.revents & libc::POLLNVAL != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    Ok(request.revents & libc::POLLIN != 0)
+}
+
+/// Sends a signal to every process of the group that `pid` leads (`Started::pid`): the script and its own children.
+///
+/// The order matters. Signal the group *before* the leader is reaped, then [`reap`]: as long as the leader is running
+/// or an uncollected zombie the kernel gives its number to nobody else, neither as a process nor as a group, so that
+/// the signal can hit only this script. Once it is reaped and the group empty, the number may name a stranger. So at
+/// the end of every script process, also of one that exited by itself (its children may live on): wait until the
+/// pidfd is readable, `kill_group(pid, Signal::Kill)`, `reap(pidfd)`.
+///
+/// A process that has left the group (setsid(2)) is not reached; a cgroup would.
+///
+/// # Errors
+/// `ESRCH`: no such group (reaped too early). `EPERM`: every member runs as a user whom the server may not signal.
+/// `EINVAL`: `pid` is not a process that a launcher could have started (0 and 1 would mean other things to kill(2)).
+pub fn kill_group(pid: i32, signal: Signal) -> io::Result<()> {
+    if pid <= 1 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: takes numbers only; -pid cannot overflow and is below -1.
+    if unsafe { libc::kill(-pid, signal.number()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Waits for the exit of a child that is sure to come, and at once: one whose start failed.
+pub(crate) fn reap_failed(pidfd: BorrowedFd<'_>) {
+    // Other errors mean that there is nothing to collect.
+    while let Err(error) = wait(pidfd, libc::WEXITED) {
+        if error.kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
+}
+
+fn wait(pidfd: BorrowedFd<'_>, options: libc::c_int) -> io::Result<Option<Exit>> {
+    // A descriptor that is open is not negative.
+    let id = pidfd.as_raw_fd().cast_unsigned();
+    // SAFETY: siginfo_t is plain data for which all zeros is a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `info` is valid for the kernel to write.
+    if unsafe { libc::waitid(libc::P_PIDFD, id, &raw mut info, options) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: waitid has filled in the fields of a SIGCHLD, or left the zeros (WNOHANG and nothing to collect).
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    Ok(match (pid, info.si_code) {
+        (0, _) => None,
+        (_, libc::CLD_EXITED) => Some(Exit::Code(status)),
+        _ => Some(Exit::Signal(status)),
+    })
+}
+
+impl Signal {
+    fn number(self) -> libc::c_int {
+        match self {
+            Signal::Terminate => libc::SIGTERM,
+            Signal::Kill => libc::SIGKILL,
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Exit::Code(code) => write!(out, "exit code {code}"),
+            Exit::Signal(signal) => match signal_name(signal) {
+                Some(name) => write!(out, "ended by signal {signal} ({name})"),
+                None => write!(out, "ended by signal {signal}"),
+            },
+        }
+    }
+}
+
+/// The names of the signals that end programs in practice.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGSYS => "SIGSYS",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_reads_as_a_sentence() {
+        assert_eq!(Exit::Code(3).to_string(), "exit code 3");
+        assert_eq!(Exit::Signal(9).to_string(), "ended by signal 9 (SIGKILL)");
+        assert_eq!(Exit::Signal(40).to_string(), "ended by signal 40");
+    }
+
+    #[test]
+    fn numbers_that_mean_everybody_are_refused() {
+        for pid in [i32::MIN, -1, 0, 1] {
+            let error = kill_group(pid, Signal::Terminate).expect_err("refused");
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+        }
+    }
+}

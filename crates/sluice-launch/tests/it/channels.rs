@@ -1,0 +1,133 @@
+//! The channels of a script process, from both ends.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::{FdFlags, fcntl_getfd};
+use sluice_launch::{Exit, Input, Mailbox};
+
+use crate::scene::{exit_of, output_of, program, read_some, read_to_end, shell, start};
+
+#[test]
+fn a_body_goes_in_and_output_errors_and_orders_have_channels_of_their_own() {
+    let mut program = shell("cat; read order <&3; echo \"got $order\"; echo oops >&2");
+    program.input = Input::Pipe;
+    let mut started = start(program).unwrap();
+    let input = started.input.take().expect("a pipe was asked for");
+    rustix::io::write(&input, b"body\n").unwrap();
+    drop(input);
+    rustix::io::write(&started.orders, b"order\n").unwrap();
+    assert_eq!(read_to_end(&started.mailbox), "body\ngot order\n");
+    assert_eq!(read_to_end(&started.errors), "oops\n");
+    assert_eq!(exit_of(&started), Exit::Code(0));
+}
+
+#[test]
+fn closing_the_orders_is_end_of_file_for_the_script() {
+    let started = start(program("/bin/cat", &["cat", "/dev/fd/3"])).unwrap();
+    let sluice_launch::Started { orders, .. } = started;
+    drop(orders);
+    assert_eq!(read_to_end(&started.mailbox), "");
+    crate::scene::wait_readable(std::os::fd::AsFd::as_fd(&started.pidfd));
+    let exit = sluice_launch::reap(std::os::fd::AsFd::as_fd(&started.pidfd)).unwrap();
+    assert_eq!(exit, Some(Exit::Code(0)));
+}
+
+#[test]
+fn a_file_is_read_from_where_it_stands() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"skipped, then the body").unwrap();
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(14)).unwrap();
+    let mut program = program("/bin/cat", &["cat"]);
+    program.input = Input::File(file.into());
+    assert_eq!(output_of(program), "the body");
+}
+
+#[test]
+fn the_memory_buffer_is_the_one_that_was_handed_over() {
+    let mut program = shell("printf shared >/dev/fd/4");
+    let ours: OwnedFd = program.memory.try_clone().unwrap();
+    program.mailbox = Mailbox::Stream;
+    assert_eq!(output_of(program), "");
+    let mut text = [0; 16];
+    let bytes = rustix::io::pread(&ours, &mut text, 0).unwrap();
+    assert_eq!(&text[..bytes], b"shared");
+}
+
+#[test]
+fn each_write_to_a_record_mailbox_is_a_record() {
+    let mut program = shell("printf one; printf 'two\\n'; printf three");
+    program.mailbox = Mailbox::Record {
+        record_bytes_max: 65_536,
+    };
+    let started = start(program).unwrap();
+    for expected in ["one", "two\n", "three", ""] {
+        assert_eq!(read_some(&started.mailbox), expected.as_bytes());
+    }
+    assert_eq!(exit_of(&started), Exit::Code(0));
+}
+
+#[test]
+fn the_largest_record_fits_also_above_the_systems_default() {
+    for bytes in [65_536, 300_000] {
+        let size = format!("bs={bytes}");
+        let mut program = program("/bin/dd", &["dd", "if=/dev/zero", &size, "count=1"]);
+        program.mailbox = Mailbox::Record {
+            record_bytes_max: bytes,
+        };
+        let started = start(program).unwrap();
+        assert_eq!(read_some(&started.mailbox).len(), bytes);
+        assert_eq!(exit_of(&started), Exit::Code(0));
+    }
+}
+
+#[test]
+fn the_servers_ends_do_not_block_and_do_not_survive_an_exec() {
+    for mailbox in [
+        Mailbox::Stream,
+        Mailbox::Record {
+            record_bytes_max: 1024,
+        },
+    ] {
+        let mut program = program("/bin/cat", &["cat"]);
+        program.input = Input::Pipe;
+        program.mailbox = mailbox;
+        let mut started = start(program).unwrap();
+        let input = started.input.as_ref().unwrap();
+        let ends = [input, &started.mailbox, &started.errors, &started.orders];
+        for end in ends {
+            assert!(fcntl_getfl(end).unwrap().contains(OFlags::NONBLOCK));
+            assert_eq!(fcntl_getfd(end).unwrap(), FdFlags::CLOEXEC);
+        }
+        assert_eq!(fcntl_getfd(&started.pidfd).unwrap(), FdFlags::CLOEXEC);
+        drop(started.input.take());
+        assert_eq!(exit_of(&started), Exit::Code(0));
+    }
+}
+
+#[test]
+fn the_scripts_ends_block() {
+    for mailbox in [
+        Mailbox::Stream,
+        Mailbox::Record {
+            record_bytes_max: 1024,
+        },
+    ] {
+        let mut program = shell("cd /proc/self/fdinfo && exec cat 0 1 2 3");
+        program.input = Input::Pipe;
+        program.mailbox = mailbox;
+        let started = start(program).unwrap();
+        let information = read_to_end(&started.mailbox);
+        assert_eq!(exit_of(&started), Exit::Code(0));
+        let flags: Vec<u32> = information
+            .lines()
+            .filter_map(|line| line.strip_prefix("flags:"))
+            .map(|octal| u32::from_str_radix(octal.trim(), 8).unwrap())
+            .collect();
+        assert_eq!(flags.len(), 4, "{information}");
+        for flags in flags {
+            assert_eq!(flags & OFlags::NONBLOCK.bits(), 0, "{information}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What a program finds when it begins, and what it must not find.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use rustix::io::{FdFlags, fcntl_getfd};
+use sluice_launch::{Credentials, LaunchError, ProcessLimits, Stage};
+
+use crate::scene::{exit_of, output_of, program, read_to_end, shell, start};
+
+/// Descriptors that any program could find: number and what it is.
+fn listed_descriptors(listing: &str) -> Vec<(u32, String)> {
+    listing
+        .lines()
+        .filter_map(|line| {
+            let (head, target) = line.split_once(" -> ")?;
+            let number = head.rsplit(' ').next()?.parse().ok()?;
+            Some((number, target.to_owned()))
+        })
+        .collect()
+}
+
+#[test]
+fn a_program_has_its_five_descriptors_and_no_other() {
+    // As a careless library would leave them.
+    let careless: Vec<OwnedFd> = (0..50)
+        .map(|_| {
+            let file = std::fs::File::open("/dev/zero").unwrap();
+            // SAFETY: takes an open descriptor; the answer is new and nobody else's.
+            unsafe { OwnedFd::from_raw_fd(libc::dup(std::os::fd::AsRawFd::as_raw_fd(&file))) }
+        })
+        .collect();
+    for descriptor in &careless {
+        assert_eq!(fcntl_getfd(descriptor).unwrap(), FdFlags::empty());
+    }
+    let listing = output_of(program("/bin/ls", &["ls", "-l", "/proc/self/fd"]));
+    let found = listed_descriptors(&listing);
+    let numbers: Vec<u32> = found.iter().map(|(number, _)| *number).collect();
+    // 5 is the directory that ls reads.
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5], "{listing}");
+    assert_eq!(found[0].1, "/dev/null");
+    for (_, target) in &found[1..4] {
+        assert!(target.starts_with("pipe:["), "{listing}");
+    }
+    assert!(found[4].1.starts_with("/memfd:sluice-test"), "{listing}");
+    assert!(found[5].1.starts_with("/proc/"), "{listing}");
+    let pipes: std::collections::HashSet<&String> = found[1..4].iter().map(|(_, to)| to).collect();
+    assert_eq!(pipes.len(), 3, "three different pipes");
+}
+
+#[test]
+fn signals_are_neither_ignored_nor_blocked() {
+    let mask = |status: &str, name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap()
+    };
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    assert_ne!(mask(&own, "SigIgn:") & (1 << (libc::SIGPIPE - 1)), 0);
+    let status = output_of(program("/bin/cat", &["cat", "/proc/self/status"]));
+    for name in ["SigIgn:", "SigBlk:", "SigPnd:", "ShdPnd:"] {
+        assert_eq!(mask(&status, name), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_script_leads_its_own_process_group() {
+    let started = start(program("/bin/cat", &["cat", "/proc/self/stat"])).unwrap();
+    let stat = read_to_end(&started.mailbox);
+    exit_of(&started);
+    // pid (name) state ppid pgrp: proc_pid_stat(5).
+    let group = stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap();
+    assert_eq!(group, started.pid.to_string());
+}
+
+#[test]
+fn the_environment_is_exactly_what_was_given() {
+    let mut program = program("/usr/bin/env", &["env"]);
+    program.environment = b"QUERY_STRING=\0A=1\0A_B=two words = \xc3\xa9\0".to_vec();
+    let expected = "QUERY_STRING=\nA=1\nA_B=two words = \u{e9}\n";
+    assert_eq!(output_of(program), expected);
+    let empty = super::scene::program("/usr/bin/env", &["env"]);
+    assert_eq!(output_of(empty), "");
+}
+
+#[test]
+fn arguments_arrive_unchanged() {
+    let script = "printf '<%s>' \"$0\" \"$@\"";
+    let arguments = ["sh", "-c", script, "name", "", "two words", "*"];
+    assert_eq!(
+        output_of(program("/bin/sh", &arguments)),
+        "<name><><two words><*>"
+    );
+}
+
+#[test]
+fn the_working_directory_is_entered_and_relative_programs_are_found_in_it() {
+    let place = tempfile::tempdir().unwrap();
+    let text = "#!/bin/sh\npwd -P\numask\n";
+    super::scene::write_script(place.path(), "where", text, 0o755);
+    let mut program = program("./where", &["where"]);
+    program.directory = std::ffi::CString::new(place.path().to_str().unwrap()).unwrap();
+    let expected = place.path().canonicalize().unwrap();
+    assert_eq!(
+        output_of(program),
+        format!("{}\n0022\n", expected.display())
+    );
+}
+
+#[test]
+fn limits_bind_the_script_and_not_the_server() {
+    let own = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let mut program = program("/bin/cat", &["cat", "/proc/self/limits"]);
+    program.limits = ProcessLimits {
+        memory_bytes_max: Some(1 << 30),
+        cpu_seconds_max: Some(5),
+        open_files_max: Some(64),
+        processes_max: None,
+        file_bytes_max: Some(1 << 20),
+        core_bytes_max: Some(0),
+    };
+    let limits = output_of(program);
+    let bounds = |limits: &str, name: &str| -> Vec<String> {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name));
+        let words = line.unwrap().split_whitespace().take(2);
+        words.map(str::to_owned).collect()
+    };
+    assert_eq!(
+        bounds(&limits, "Max address space"),
+        ["1073741824", "1073741824"]
+    );
+    assert_eq!(bounds(&limits, "Max cpu time"), ["5", "6"]);
+    assert_eq!(bounds(&limits, "Max open files"), ["64", "64"]);
+    assert_eq!(bounds(&limits, "Max file size"), ["1048576", "1048576"]);
+    assert_eq!(bounds(&limits, "Max core file size"), ["0", "0"]);
+    let processes = "Max processes";
+    assert_eq!(bounds(&limits, processes), bounds(&own, processes));
+    assert_eq!(
+        std::fs::read_to_string("/proc/self/limits").unwrap(),
+        own,
+        "the server's own"
+    );
+}
+
+#[test]
+fn a_privileged_server_starts_as_another_user_and_another_is_refused() {
+    let mut program = shell("id -u; id -g; id -G");
+    program.credentials = Some(Credentials {
+        uid: 64_001,
+        gid: 64_002,
+        groups: vec![64_003],
+    });
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(output_of(program), "64001\n64002\n64002 64003\n");
+        // The change was the child's: no thread of this process took part.
+        for task in std::fs::read_dir("/proc/self/task").unwrap() {
+            let status = task.unwrap().path().join("status");
+            // A thread may end while it is looked at.
+            if let Ok(status) = std::fs::read_to_string(status) {
+                assert!(status.contains("Uid:\t0\t0\t0\t0\n"), "{status}");
+            }
+        }
+    } else {
+        let refused = LaunchError {
+            stage: Stage::Credentials,
+            errno: libc::EPERM,
+        };
+        assert_eq!(start(program).unwrap_err(), refused);
+    }
+}

@@ -1,0 +1,169 @@
+//! What the tests start and how they listen to it. Every wait has a deadline.
+
+use std::ffi::CString;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{RwLock, mpsc};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use sluice_launch::{
+    Exit, Input, LaunchError, Launcher, Mailbox, ProcessLimits, Program, Started, reap,
+};
+
+/// Far longer than anything here takes.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A child that is being started holds, for a moment, copies of the descriptors of all tests; a file that one of them
+/// writes cannot be executed meanwhile (ETXTBSY). Held shared to start, exclusively to write.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// A program without a body, in `/`, with an empty environment.
+pub(crate) fn program(path: &str, arguments: &[&str]) -> Program {
+    let text = |text: &str| CString::new(text).unwrap();
+    Program {
+        path: text(path),
+        arguments: arguments.iter().map(|argument| text(argument)).collect(),
+        environment: Vec::new(),
+        directory: text("/"),
+        input: Input::Null,
+        mailbox: Mailbox::Stream,
+        memory: memory(),
+        credentials: None,
+        limits: ProcessLimits::default(),
+    }
+}
+
+/// A program that the shell reads from its command line.
+pub(crate) fn shell(script: &str) -> Program {
+    let mut program = program("/bin/sh", &["sh", "-c", script]);
+    program.environment = b"PATH=/usr/bin:/bin\0".to_vec();
+    program
+}
+
+/// What becomes descriptor 4.
+pub(crate) fn memory() -> OwnedFd {
+    memfd_create("sluice-test", MemfdFlags::CLOEXEC).unwrap()
+}
+
+/// Starts with a launcher that lives on until the test process ends, as its processes need.
+pub(crate) fn start(program: Program) -> Result<Started, LaunchError> {
+    static LAUNCHER: std::sync::LazyLock<Launcher> =
+        std::sync::LazyLock::new(|| Launcher::start(2).unwrap());
+    start_with(&LAUNCHER, program)
+}
+
+pub(crate) fn start_with(launcher: &Launcher, program: Program) -> Result<Started, LaunchError> {
+    let _starting = STARTING.read().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    launcher.launch(program, move |result| sender.send(result).unwrap());
+    receiver.recv_timeout(DEADLINE).unwrap()
+}
+
+/// Starts, reads all of the mailbox, and demands exit code 0.
+pub(crate) fn output_of(program: Program) -> String {
+    let started = start(program).unwrap();
+    let output = read_to_end(&started.mailbox);
+    let errors = read_to_end(&started.errors);
+    assert_eq!(exit_of(&started), Exit::Code(0), "{output}{errors}");
+    output
+}
+
+/// Waits for the end of the process and collects it.
+pub(crate) fn exit_of(started: &Started) -> Exit {
+    wait_readable(started.pidfd.as_fd());
+    reap(started.pidfd.as_fd()).unwrap().expect("it has exited")
+}
+
+/// Everything up to end-of-file, from an end that does not block.
+pub(crate) fn read_to_end(end: &OwnedFd) -> String {
+    let mut text = Vec::new();
+    loop {
+        let piece = read_some(end);
+        if piece.is_empty() {
+            return String::from_utf8(text).unwrap();
+        }
+        text.extend_from_slice(&piece);
+    }
+}
+
+/// One line without its LF; what follows it must not have been written yet.
+pub(crate) fn read_line(end: &OwnedFd) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(b"\n") {
+        let piece = read_some(end);
+        assert!(!piece.is_empty(), "end of file inside a line");
+        text.extend_from_slice(&piece);
+    }
+    String::from_utf8(text).unwrap().trim_end().to_owned()
+}
+
+/// What one read gives (one record of a record mailbox); empty at end-of-file.
+pub(crate) fn read_some(end: &OwnedFd) -> Vec<u8> {
+    wait_readable(end.as_fd());
+    let mut buffer = vec![0; 512 * 1024];
+    let bytes = rustix::io::read(end, &mut buffer).unwrap();
+    buffer.truncate(bytes);
+    buffer
+}
+
+pub(crate) fn wait_readable(end: BorrowedFd<'_>) {
+    assert!(is_readable_within(end, DEADLINE), "nothing came");
+}
+
+pub(crate) fn is_readable_within(end: BorrowedFd<'_>, wait: Duration) -> bool {
+    let until = Instant::now() + wait;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).unwrap();
+        match poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => return ready.unwrap() > 0,
+        }
+    }
+}
+
+/// Writes a file that may be executed, unless `mode` says otherwise.
+pub(crate) fn write_script(directory: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
+    let _writing = STARTING.write().unwrap();
+    let path = directory.join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+/// Runs a test again in a process where it is the only one, and fails if it fails there.
+pub(crate) fn alone(name: &str, test: impl FnOnce()) {
+    const VARIABLE: &str = "SLUICE_LAUNCH_TEST_ALONE";
+    if std::env::var_os(VARIABLE).is_some() {
+        return test();
+    }
+    let output = command_for(name).env(VARIABLE, "1").output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && printed.contains("1 passed"),
+        "{printed}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// This test program with only one of its tests.
+pub(crate) fn command_for(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
+    command
+}
+
+/// The numbers under which this process has something open.
+pub(crate) fn open_descriptors() -> io::Result<Vec<String>> {
+    let mut numbers: Vec<String> = fs::read_dir("/proc/self/fd")?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<_>>()?;
+    numbers.sort();
+    Ok(numbers)
+}

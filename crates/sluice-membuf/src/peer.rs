@@ -1,0 +1,340 @@
+//! The script's side of the ring, for scripts in Rust, and for the tests of the server's side.
+//!
+//! Not here: the callouts BUFFER-BEGIN and BUFFER-END, which the script makes on its mailbox before and after. The
+//! libraries in sdk/ do the same in their languages; `docs/internals/memory-buffer.md` is what they follow.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use crate::cursor::WriteCursor;
+use crate::futex;
+use crate::layout::{CONTROL_BYTES, MAGIC, PAGE_BYTES, RING_BYTES_MIN};
+use crate::mapping::{Control, DataRoom};
+use crate::sync::Ordering;
+
+/// Longest sleep without a look whether the server still lives.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why the script cannot write any more.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The client is gone or the server has ended the exchange. Nobody's fault: stop producing.
+    Closed,
+    /// The server is gone.
+    ServerGone,
+    /// The control page holds numbers that cannot be: somebody else in this script writes there.
+    Corrupt,
+    /// More was committed than was reserved.
+    NotReserved,
+    /// The doorbell could not be rung.
+    Doorbell(io::Error),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WriteError::Closed => f.write_str("the client is gone or the exchange was ended"),
+            WriteError::ServerGone => f.write_str("the server is gone"),
+            WriteError::Corrupt => f.write_str("the control page of the memory buffer was overwritten"),
+            WriteError::NotReserved => f.write_str("more bytes were committed than were reserved"),
+            WriteError::Doorbell(error) => {
+                write!(f, "the server cannot be told of the data: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for WriteError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            WriteError::Doorbell(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// The script's side of a ring. Open a new one after each BUFFER-BEGIN: the size may be another.
+#[derive(Debug)]
+pub struct RingWriter {
+    control: Control,
+    data: DataRoom,
+    cursor: WriteCursor,
+    reserved_bytes: usize,
+    mailbox: File,
+    parent: libc::pid_t,
+    patience: Duration,
+}
+
+impl RingWriter {
+    /// Opens the ring in `memory` (descriptor 4), after the answer to BUFFER-BEGIN. Doorbells go to `mailbox` (a
+    /// duplicate of descriptor 1).
+    ///
+    /// # Errors
+    /// `InvalidData`: no ring has begun there. Otherwise what fstat(2) or mmap(2) says.
+    pub fn open(memory: BorrowedFd<'_>, mailbox: OwnedFd) -> io::Result<RingWriter> {
+        let file_bytes = File::from(memory.try_clone_to_owned()?).metadata()?.len();
+        let data_bytes = file_bytes.checked_sub(CONTROL_BYTES as u64).ok_or_else(no_ring)?;
+        let control = Control::map(memory)?;
+        // Acquire: pairs with the Release store of the magic at BEGIN.
+        if control.magic.load(Ordering::Acquire) != u64::from_ne_bytes(MAGIC) {
+            return Err(no_ring());
+        }
+        let capacity = control.capacity.load(Ordering::Relaxed);
+        if capacity < RING_BYTES_MIN || !capacity.is_multiple_of(PAGE_BYTES) || capacity > data_bytes {
+            return Err(no_ring());
+        }
+        let total_bytes = usize::try_from(capacity).map_err(|_| no_ring())? + CONTROL_BYTES;
+        Ok(RingWriter {
+            control,
+            data: DataRoom::map(memory, total_bytes)?,
+            cursor: WriteCursor::new(capacity),
+            reserved_bytes: 0,
+            mailbox: File::from(mailbox),
+            parent: parent_id(),
+            patience: PATIENCE,
+        })
+    }
+
+    /// Copies all of `bytes` into the ring; waits for room as long as the server lives.
+    ///
+    /// A large write is committed a quarter of the ring at a time, so that the server sends while the script copies.
+    ///
+    /// # Errors
+    /// See [`WriteError`]; a part may have been committed.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        let portion_bytes = usize::try_from(self.cursor.capacity() / 4).unwrap_or(usize::MAX);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let room = self.reserve(rest.len().min(portion_bytes))?;
+            let (portion, after) = rest.split_at(room.len());
+            room.copy_from_slice(portion);
+            self.commit(portion.len())?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Contiguous room to fill in place: at least one byte, at most `bytes_max` (0 counts as 1). Waits for it.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn reserve(&mut self, bytes_max: usize) -> Result<&mut [u8], WriteError> {
+        let span = loop {
+            if self.control.is_closed() {
+                return Err(WriteError::Closed);
+            }
+            let span = self.cursor.room(self.control.freed()).ok_or(WriteError::Corrupt)?;
+            if span.bytes > 0 {
+                break span;
+            }
+            self.wait_for_room()?;
+        };
+        let narrow = |bytes: u64| usize::try_from(bytes).expect("the ring is mapped, so its size fits");
+        self.reserved_bytes = narrow(span.bytes).min(bytes_max.max(1));
+        Ok(self
+            .data
+            .slice_mut(CONTROL_BYTES + narrow(span.position), self.reserved_bytes))
+    }
+
+    /// Hands over the first `bytes` bytes of what was reserved.
+    ///
+    /// # Errors
+    /// [`WriteError::NotReserved`], or the doorbell could not be rung.
+    pub fn commit(&mut self, bytes: usize) -> Result<(), WriteError> {
+        if bytes > self.reserved_bytes {
+            return Err(WriteError::NotReserved);
+        }
+        self.reserved_bytes = 0;
+        if self.control.commit(self.cursor.advance(bytes as u64)) {
+            self.ring_doorbell()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the client is gone or the exchange was ended, so that writing is in vain.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.control.is_closed()
+    }
+
+    /// Bytes committed since the beginning.
+    #[must_use]
+    pub fn committed_bytes(&self) -> u64 {
+        self.cursor.head()
+    }
+
+    /// Bytes in the data area.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.cursor.capacity()
+    }
+
+    fn wait_for_room(&self) -> Result<(), WriteError> {
+        if self.control.announce_wait(self.cursor.wake_at()) {
+            futex::wait(&self.control.writer_waits, 1, self.patience);
+            self.control.withdraw_wait();
+            if self.is_server_gone() {
+                return Err(WriteError::ServerGone);
+            }
+        }
+        Ok(())
+    }
+
+    fn ring_doorbell(&mut self) -> Result<(), WriteError> {
+        match self.mailbox.write_all(&[0]) {
+            Ok(()) => Ok(()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::BrokenPipe => Err(WriteError::ServerGone),
+                // A mailbox that is full is one that the server will read.
+                io::ErrorKind::WouldBlock => Ok(()),
+                _ => Err(WriteError::Doorbell(error)),
+            },
+        }
+    }
+
+    /// The parent is another one, or nobody reads the mailbox. The second also holds for a script that a shell started.
+    fn is_server_gone(&self) -> bool {
+        let mut mailbox = libc::pollfd {
+            fd: self.mailbox.as_fd().as_raw_fd(),
+            events: 0,
+            revents: 0,
+        };
+        // SAFETY: one pollfd, alive over the call; with a zero time out it does not block.
+        let ready = unsafe { libc::poll(&raw mut mailbox, 1, 0) };
+        parent_id() != self.parent || (ready > 0 && mailbox.revents & (libc::POLLERR | libc::POLLHUP) != 0)
+    }
+}
+
+fn parent_id() -> libc::pid_t {
+    // SAFETY: getppid takes nothing and cannot fail.
+    unsafe { libc::getppid() }
+}
+
+fn no_ring() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "no ring has begun in this memory buffer")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+    use crate::ring::RingReader;
+    use crate::segment::Segment;
+
+    /// So long that a wake-up by patience is a test that fails.
+    const FOREVER: Duration = Duration::from_secs(3600);
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    fn full_ring() -> (Segment, RingReader, RingWriter, io::PipeReader) {
+        let mut segment = Segment::create().unwrap();
+        let reader = segment.begin_ring(8192).unwrap();
+        let (mailbox, doorbell) = io::pipe().unwrap();
+        let mut writer = RingWriter::open(segment.fd(), doorbell.into()).unwrap();
+        writer.patience = FOREVER;
+        writer.write(&[1; 8192]).unwrap();
+        (segment, reader, writer, mailbox)
+    }
+
+    /// Writes one byte more on another thread; answers when that thread says that it waits for room.
+    fn write_when_full(segment: &Segment, mut writer: RingWriter) -> mpsc::Receiver<Result<(), WriteError>> {
+        let control = Control::map(segment.fd()).unwrap();
+        let (done, result) = mpsc::channel();
+        thread::spawn(move || done.send(writer.write(&[2])));
+        while control.writer_waits.load(Ordering::Relaxed) == 0 {
+            assert!(
+                matches!(result.try_recv(), Err(mpsc::TryRecvError::Empty)),
+                "it has to wait"
+            );
+            thread::yield_now();
+        }
+        result
+    }
+
+    #[test]
+    fn script_that_waits_is_woken_when_a_quarter_is_free() {
+        let (segment, mut reader, writer, _mailbox) = full_ring();
+        let result = write_when_full(&segment, writer);
+        let control = Control::map(segment.fd()).unwrap();
+        drop(reader.take(2047).unwrap());
+        assert_eq!(
+            control.writer_waits.load(Ordering::Relaxed),
+            1,
+            "not worth a wake-up yet"
+        );
+        drop(reader.take(1).unwrap());
+        result.recv_timeout(DEADLINE).unwrap().unwrap();
+        assert_eq!(control.head.load(Ordering::Relaxed), 8193);
+    }
+
+    #[test]
+    fn script_that_waits_is_woken_when_the_ring_is_closed() {
+        let (segment, mut reader, writer, _mailbox) = full_ring();
+        let result = write_when_full(&segment, writer);
+        reader.close();
+        assert!(matches!(
+            result.recv_timeout(DEADLINE).unwrap(),
+            Err(WriteError::Closed)
+        ));
+    }
+
+    #[test]
+    fn script_that_waits_is_woken_when_the_reader_is_dropped() {
+        let (segment, reader, writer, _mailbox) = full_ring();
+        let result = write_when_full(&segment, writer);
+        drop(reader);
+        assert!(matches!(
+            result.recv_timeout(DEADLINE).unwrap(),
+            Err(WriteError::Closed)
+        ));
+    }
+
+    #[test]
+    fn script_notices_that_nobody_reads_its_mailbox() {
+        let (_segment, _reader, mut writer, mailbox) = full_ring();
+        writer.patience = Duration::from_millis(1);
+        drop(mailbox);
+        assert!(matches!(writer.write(&[2]), Err(WriteError::ServerGone)));
+    }
+
+    #[test]
+    fn no_write_succeeds_after_close_and_what_was_committed_stays() {
+        let (_segment, mut reader, mut writer, _mailbox) = full_ring();
+        drop(reader.take(4000).unwrap());
+        reader.close();
+        assert!(writer.is_closed());
+        assert!(matches!(writer.write(&[2]), Err(WriteError::Closed)));
+        assert_eq!(reader.take(usize::MAX).unwrap().unwrap().len(), 4192);
+    }
+
+    #[test]
+    fn commit_is_held_to_what_was_reserved() {
+        let (_segment, mut reader, mut writer, _mailbox) = full_ring();
+        drop(reader.take(8192).unwrap());
+        assert_eq!(writer.reserve(10).unwrap().len(), 10);
+        assert!(matches!(writer.commit(11), Err(WriteError::NotReserved)));
+        writer.commit(4).unwrap();
+        assert!(
+            matches!(writer.commit(1), Err(WriteError::NotReserved)),
+            "the rest was given back"
+        );
+        assert_eq!(reader.take(usize::MAX).unwrap().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_not_written_by() {
+        let (_segment, _reader, mut writer, _mailbox) = full_ring();
+        for tail in [8193, u64::MAX] {
+            writer.control.tail.store(tail, Ordering::Relaxed);
+            assert!(
+                matches!(writer.write(&[2]), Err(WriteError::Corrupt)),
+                "{tail} of 8192 freed"
+            );
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The server's side of the ring: takes what the script has committed, piece by piece, and frees it when it was sent.
+//!
+//! Not here: the order of loads and stores (doorbell.rs), the arithmetic (cursor.rs), which pieces are freed
+//! (ledger.rs), the script's side (peer.rs). No call here blocks or fails for want of anything but a truthful script.
+//!
+//! ```text
+//!              take() -> piece         prepare_sleep() -> true
+//!            +-----------------+     +------------------------+
+//!            v                 |     |                        v
+//!         reading -------------+-----+                     sleeping     (doorbell, or any other reason to look)
+//!            ^                                                |
+//!            +------------------ take() ----------------------+
+//!   any state: a lie in the page -> take() is RingFault for good;  close() -> the script's writes fail
+//! ```
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use crate::cursor::{ReadCursor, RingFault, Span};
+use crate::futex;
+use crate::layout::CONTROL_BYTES;
+use crate::ledger::Ledger;
+use crate::mapping::{Control, DataView};
+use crate::segment::MemFile;
+use crate::sync::lock;
+
+/// The server's side of a ring. Dropping it closes the ring; pieces in flight stay valid.
+pub struct RingReader {
+    memory: Arc<Memory>,
+    cursor: ReadCursor,
+    has_announced_sleep: bool,
+    on_free: Arc<OnFree>,
+}
+
+impl RingReader {
+    pub(crate) fn new(file: Arc<MemFile>, view: Arc<DataView>, control: Arc<Control>, capacity: u64) -> RingReader {
+        RingReader {
+            memory: Arc::new(Memory {
+                ledger: Ledger::new(),
+                view,
+                control,
+                _file: file,
+            }),
+            cursor: ReadCursor::new(capacity),
+            has_announced_sleep: false,
+            on_free: Arc::default(),
+        }
+    }
+
+    /// The next piece of what the script has committed, without a copy; `None` when there is nothing new.
+    ///
+    /// At most `bytes_max` bytes (0 counts as 1), and not past the end of the data area: the next take goes on at its
+    /// start. The piece's room is the script's again when the last clone of the piece, and of all pieces before it,
+    /// is dropped.
+    ///
+    /// The script can change the bytes at any time. Hand them to the kernel or to a cipher; copy them before anything
+    /// that looks at them, such as a compressor.
+    ///
+    /// # Errors
+    /// The script lied in the control page: its fault. Every later take says the same.
+    pub fn take(&mut self, bytes_max: usize) -> Result<Option<Bytes>, RingFault> {
+        if self.has_announced_sleep {
+            self.memory.control.announce_awake();
+            self.has_announced_sleep = false;
+        }
+        let taken = self
+            .memory
+            .ledger
+            .take(&self.memory.control, &mut self.cursor, bytes_max as u64)?;
+        Ok(taken.map(|taken| {
+            let room = Room {
+                memory: Arc::clone(&self.memory),
+                span: taken.span,
+                number: taken.number,
+            };
+            Bytes::from_owner(Piece {
+                room,
+                _notify: Notify(Arc::clone(&self.on_free)),
+            })
+        }))
+    }
+
+    /// Asks the script for a doorbell. `true`: nothing is there, and a NUL byte will come on the mailbox when
+    /// something is. `false`: there is something (or a lie) to take now.
+    ///
+    /// Doorbells may also come without need: take again, then ask again. Taking withdraws the request.
+    pub fn prepare_sleep(&mut self) -> bool {
+        self.has_announced_sleep = self.memory.control.announce_sleep(self.cursor.taken());
+        self.has_announced_sleep
+    }
+
+    /// Makes every further write of the script fail, and wakes it if it waits: the client is gone, or the exchange
+    /// was ended.
+    ///
+    /// What was committed before can still be taken.
+    pub fn close(&mut self) {
+        self.memory.close();
+    }
+
+    /// Whether everything that the script has committed was taken, sent and dropped.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let taken = self.cursor.taken();
+        self.memory.control.committed() == taken && self.memory.ledger.tail() == taken
+    }
+
+    /// Bytes freed since the beginning: the longest prefix of the body whose pieces were all dropped.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
+        self.memory.ledger.tail()
+    }
+
+    /// Bytes taken and not yet freed.
+    #[must_use]
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.cursor.taken() - self.memory.ledger.tail()
+    }
+
+    /// Bytes in the data area.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.cursor.capacity()
+    }
+
+    /// Sets what is called after each piece was freed, by whichever thread dropped it; replaces the one before.
+    ///
+    /// By then the piece no longer keeps the segment in use. Pieces in flight follow the change too.
+    pub fn set_on_free(&mut self, call: Box<dyn Fn() + Send + Sync>) {
+        *lock(&self.on_free.0) = Some(call.into());
+    }
+}
+
+impl fmt::Debug for RingReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingReader")
+            .field("cursor", &self.cursor)
+            .field("sent_bytes", &self.sent_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for RingReader {
+    fn drop(&mut self) {
+        self.memory.close();
+    }
+}
+
+/// The mapped ring and the books on it; holding the file is what tells the segment that the ring is in use.
+struct Memory {
+    ledger: Ledger,
+    view: Arc<DataView>,
+    control: Arc<Control>,
+    _file: Arc<MemFile>,
+}
+
+impl Memory {
+    fn close(&self) {
+        if self.control.close() {
+            futex::wake(&self.control.writer_waits);
+        }
+    }
+}
+
+/// A piece in flight. Fields drop in this order: the memory is let go before the caller hears of it.
+struct Piece {
+    room: Room,
+    _notify: Notify,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        let narrow = |bytes: u64| usize::try_from(bytes).expect("a span lies within the mapping");
+        self.room.memory.view.slice(
+            CONTROL_BYTES + narrow(self.room.span.position),
+            narrow(self.room.span.bytes),
+        )
+    }
+}
+
+/// The part of the data area that a piece occupies.
+struct Room {
+    memory: Arc<Memory>,
+    span: Span,
+    number: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if self.memory.ledger.free(&self.memory.control, self.number) {
+            futex::wake(&self.memory.control.writer_waits);
+        }
+    }
+}
+
+#[derive(Default)]
+struct OnFree(Mutex<Option<Arc<dyn Fn() + Send + Sync>>>);
+
+struct Notify(Arc<OnFree>);
+
+impl Drop for Notify {
+    fn drop(&mut self) {
+        // Called without the lock, so that the call may set another.
+        let call = lock(&self.0.0).clone();
+        if let Some(call) = call {
+            call();
+        }
+    }
+}

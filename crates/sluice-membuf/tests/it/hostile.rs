@@ -1,0 +1,200 @@
+//! What a script that lies can do: nothing but end its own exchange.
+//!
+//! The hostile script writes to the memfd with pwrite(2), which needs no mapping, and punches holes with fallocate(2).
+#![allow(unsafe_code)] // fallocate(2)
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use sluice_membuf::{RingFault, RingReader, RingWriter, Segment};
+
+use crate::{DEADLINE, Mailbox, Numbers, pattern, ring};
+
+const HEAD: u64 = 64;
+const WAKE_AT: u64 = 72;
+const WRITER_WAITS: u64 = 80;
+const TAIL: u64 = 128;
+const CAPACITY: u64 = 8192;
+
+/// The script's descriptor 4.
+fn script_file(segment: &Segment) -> File {
+    File::from(segment.fd().try_clone_to_owned().unwrap())
+}
+
+fn poke(file: &File, offset: u64, value: u64) {
+    file.write_all_at(&value.to_ne_bytes(), offset).unwrap();
+}
+
+fn punch(file: &File, offset: i64, bytes: i64) {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: an operation on a file; the memory that maps it reads as zeros afterwards.
+    let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, bytes) };
+    assert_eq!(result, 0);
+}
+
+#[test]
+fn each_lie_about_head_is_named_and_stands() {
+    // After 5000 bytes committed, 3000 taken and 1000 of those freed, head says:
+    let table = [
+        (4999, "went back from 5000 to 4999"),
+        (3000, "went back from 5000 to 3000"),
+        (0, "went back from 5000 to 0"),
+        (
+            1000 + CAPACITY + 1,
+            "is 9193, which is more than 8192 bytes (the size of the buffer) past the 1000 bytes freed",
+        ),
+        (u64::MAX, "is 18446744073709551615, which is more than 8192"),
+        (u64::MAX / 2 + 1, "is 9223372036854775808, which is more than 8192"),
+    ];
+    for (head, lie) in table {
+        let (segment, mut reader, mut writer, _mailbox) = ring(CAPACITY);
+        writer.write(&pattern(0, 5000)).unwrap();
+        drop(reader.take(1000).unwrap());
+        let in_flight = reader.take(2000).unwrap().unwrap();
+        assert!(reader.take(1).unwrap().is_some());
+        let script = script_file(&segment);
+        poke(&script, HEAD, head);
+        assert!(!reader.prepare_sleep(), "a lie is something to look at");
+        let fault = reader.take(100).unwrap_err();
+        assert!(fault.to_string().contains(lie), "{fault} does not say {lie:?}");
+        poke(&script, HEAD, 5000);
+        assert_eq!(reader.take(100).unwrap_err(), fault, "the truth does not come back");
+        assert_eq!(in_flight, pattern(1000, 2000), "what was in flight still is");
+    }
+}
+
+#[test]
+fn largest_head_that_can_be_true_is_believed() {
+    let (segment, mut reader, mut writer, _mailbox) = ring(CAPACITY);
+    writer.write(&pattern(0, 1000)).unwrap();
+    drop(reader.take(1000).unwrap());
+    poke(&script_file(&segment), HEAD, 1000 + CAPACITY);
+    let first = reader.take(usize::MAX).unwrap().unwrap();
+    let second = reader.take(usize::MAX).unwrap().unwrap();
+    assert_eq!(
+        (first.len(), second.len()),
+        (7192, 1000),
+        "to the end of the data area, then the rest from its start"
+    );
+    assert!(reader.take(usize::MAX).unwrap().is_none());
+}
+
+#[test]
+fn server_ignores_what_the_script_writes_to_the_servers_fields() {
+    let (segment, mut reader, mut writer, _mailbox) = ring(CAPACITY);
+    let script = script_file(&segment);
+    writer.write(&pattern(0, 8192)).unwrap();
+    for offset in [0, 8, 16, WAKE_AT, WRITER_WAITS, TAIL, 136, 4088] {
+        poke(&script, offset, u64::MAX);
+    }
+    let piece = reader.take(usize::MAX).unwrap().unwrap();
+    assert_eq!(piece, pattern(0, 8192));
+    drop(piece);
+    assert!(reader.is_drained());
+    assert_eq!(reader.sent_bytes(), 8192);
+    let mut tail = [0; 8];
+    script.read_exact_at(&mut tail, TAIL).unwrap();
+    assert_eq!(
+        u64::from_ne_bytes(tail),
+        8192,
+        "the true tail is written over the false one"
+    );
+}
+
+#[test]
+fn holes_read_as_zeros() {
+    let (segment, mut reader, mut writer, _mailbox) = ring(CAPACITY);
+    writer.write(&[7; 8192]).unwrap();
+    let piece = reader.take(usize::MAX).unwrap().unwrap();
+    punch(&script_file(&segment), 0, 4096 + 8192);
+    assert!(piece.iter().all(|byte| *byte == 0));
+    assert_eq!(
+        reader.take(1).unwrap_err(),
+        RingFault::HeadWentBack { head: 0, seen: 8192 }
+    );
+}
+
+#[test]
+fn script_can_neither_shrink_the_memory_nor_seal_it() {
+    let mut segment = Segment::create().unwrap();
+    let _reader = segment.begin_ring(CAPACITY).unwrap();
+    let script = script_file(&segment);
+    assert!(script.set_len(4096).is_err(), "sealed against shrinking");
+    for seal in [libc::F_SEAL_GROW, libc::F_SEAL_FUTURE_WRITE, libc::F_SEAL_WRITE] {
+        // SAFETY: takes an integer.
+        let result = unsafe { libc::fcntl(script.as_raw_fd(), libc::F_ADD_SEALS, seal) };
+        assert_eq!(result, -1);
+    }
+}
+
+#[test]
+fn script_that_grows_the_memory_changes_nothing() {
+    let mut segment = Segment::create().unwrap();
+    script_file(&segment).set_len(1 << 30).unwrap();
+    let mut reader = segment.begin_ring(CAPACITY).unwrap();
+    let (_mailbox, doorbell) = Mailbox::open();
+    let mut writer = RingWriter::open(segment.fd(), doorbell).unwrap();
+    assert_eq!(writer.capacity(), CAPACITY);
+    writer.write(b"still right").unwrap();
+    assert_eq!(reader.take(100).unwrap().unwrap(), "still right");
+}
+
+#[test]
+fn scribbling_script_gets_a_fault_and_nothing_else() {
+    let mut segment = Segment::create().unwrap();
+    drop(segment.begin_ring(CAPACITY).unwrap());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let scribbler = {
+        let (script, is_over) = (script_file(&segment), Arc::clone(&is_over));
+        thread::spawn(move || scribble(&script, &is_over))
+    };
+    let deadline = Instant::now() + DEADLINE;
+    let mut faults = 0;
+    while faults < 200 {
+        assert!(Instant::now() < deadline, "the scribbler never gets its turn");
+        let reader = segment.begin_ring(CAPACITY).unwrap();
+        faults += usize::from(takes_until_fault(reader));
+    }
+    is_over.store(true, Ordering::Relaxed);
+    scribbler.join().unwrap();
+}
+
+/// Takes and drops pieces for a while, touching each byte; whether it came to a fault.
+fn takes_until_fault(mut reader: RingReader) -> bool {
+    let mut in_flight = Vec::new();
+    for step in 0..200 {
+        match reader.take(step * 61) {
+            Ok(Some(piece)) => in_flight.push(piece),
+            Ok(None) => {
+                reader.prepare_sleep();
+                thread::yield_now();
+            }
+            Err(_) => return true,
+        }
+        assert!(reader.in_flight_bytes() <= CAPACITY);
+        if step % 5 == 0 {
+            let touched: u64 = in_flight.drain(..).flatten().map(u64::from).sum();
+            assert!(touched <= CAPACITY * 255);
+        }
+    }
+    false
+}
+
+/// Writes everywhere until told to stop: likely heads, absurd ones, other fields, data, holes.
+fn scribble(script: &File, is_over: &AtomicBool) {
+    let mut numbers = Numbers(4);
+    while !is_over.load(Ordering::Relaxed) {
+        match numbers.below(8) {
+            0..4 => poke(script, HEAD, numbers.next() % (3 * CAPACITY)),
+            4 => poke(script, HEAD, numbers.next().wrapping_mul(numbers.next())),
+            5 => poke(script, 8 * (numbers.next() % 512), numbers.next()),
+            6 => poke(script, 4096 + numbers.next() % 8000, numbers.next()),
+            _ => punch(script, 0, 4096 + 8192),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Listening sockets: bound once for all workers, one socket a worker (SO_REUSEPORT), and the loop that accepts.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use crate::accept::protocol;
+use crate::connection::Ends;
+use crate::worker::Worker;
+
+/// Connections that the kernel holds ready for one worker; the system caps it (net.core.somaxconn).
+const BACKLOG: i32 = 4096;
+
+/// How long a worker pauses when the system refuses descriptors or memory: those under way end meanwhile.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Binds an address for `workers` workers; port 0 lets the system choose, the same port for all.
+///
+/// An error is the administrator's: the port is taken, or the address is not this machine's.
+pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<StdListener>> {
+    // A port shared by SO_REUSEPORT can be bound twice, by a second server as well. So first without: that fails where
+    // anybody listens.
+    drop(socket(address, Sharing::Alone)?);
+    let first = socket(address, Sharing::Workers)?;
+    let address = first.local_addr()?;
+    let mut sockets = vec![first];
+    while sockets.len() < workers {
+        sockets.push(socket(address, Sharing::Workers)?);
+    }
+    Ok(sockets)
+}
+
+#[derive(PartialEq)]
+enum Sharing {
+    Alone,
+    Workers,
+}
+
+fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // An address whose last connections are still in TIME-WAIT can be bound again (socket(7)).
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(sharing == Sharing::Workers)?;
+    if address.is_ipv6() {
+        // `[::]` and `0.0.0.0` are two addresses, also where both are listened on.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    if sharing == Sharing::Workers {
+        // Inherited by accepted sockets, which saves a call for each.
+        socket.set_tcp_nodelay(true)?;
+        socket.listen(BACKLOG)?;
+    }
+    Ok(socket.into())
+}
+
+/// How many connections a worker may have, and how many it has.
+pub(crate) struct Places {
+    free: Cell<usize>,
+    freed: Notify,
+}
+
+impl Places {
+    pub(crate) fn new(places: usize) -> Places {
+        Places {
+            free: Cell::new(places),
+            freed: Notify::new(),
+        }
+    }
+
+    /// Waits until there is a place.
+    async fn take(self: &Rc<Self>) -> Place {
+        while self.free.get() == 0 {
+            self.freed.notified().await;
+        }
+        self.free.set(self.free.get() - 1);
+        Place(Rc::clone(self))
+    }
+}
+
+/// A connection's place, given back when dropped.
+pub(crate) struct Place(Rc<Places>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.free.set(self.0.free.get() + 1);
+        self.0.freed.notify_one();
+    }
+}
+
+/// Accepts until the worker drains. Each connection is a task of its own.
+pub(crate) async fn accept(worker: Rc<Worker>, listener: StdListener, places: Rc<Places>) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!("listening socket: {error}"),
+    };
+    let Ok(server) = listener.local_addr() else { return };
+    loop {
+        let place = tokio::select! {
+            () = worker.draining() => return,
+            place = places.take() => place,
+        };
+        let accepted = tokio::select! {
+            () = worker.draining() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, client)) => {
+                let ends = Ends {
+                    client,
+                    server: actual_server(&stream, server),
+                };
+                worker.spawn(protocol::serve(Rc::clone(&worker), stream, ends, place));
+            }
+            Err(error) => {
+                if is_shortage(&error) {
+                    tracing::error!("accept: {error}; pausing for {PAUSE:?}");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// Behind a wildcard address the address that the client reached is the connection's own.
+fn actual_server(stream: &TcpStream, listener: SocketAddr) -> SocketAddr {
+    if listener.ip().is_unspecified() {
+        stream.local_addr().unwrap_or(listener)
+    } else {
+        listener
+    }
+}
+
+/// Errors of the system, not of one connection (accept(2)): trying again at once would only spin.
+fn is_shortage(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_share_a_port_and_a_second_server_does_not() {
+        let sockets = bind("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let address = sockets[0].local_addr().unwrap();
+        assert!(sockets.iter().all(|socket| socket.local_addr().unwrap() == address));
+        assert_eq!(bind(address, 1).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+}

@@ -1,0 +1,201 @@
+//! One exchange, every stage in its order: this file is the server's table of contents.
+//!
+//! Read the head (hyper has), choose the site, find what answers for the path, let it answer, turn a fault into a response,
+//! complete the head; the line in the log is written when the exchange is dropped, by whoever has it last.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use hyper::body::Incoming;
+
+use crate::connection::Connection;
+use crate::dispatch::locate::locate;
+use crate::dispatch::route::RouteKind;
+use crate::dispatch::site::Place;
+use crate::dispatch::{Route, Site};
+use crate::exchange::Exchange;
+use crate::fault::{Culprit, Fault};
+use crate::handler::script::Outcome;
+use crate::handler::{file, redirect, script};
+use crate::script::job::Job;
+use crate::script::request_body::RequestBody;
+use crate::script::route::ScriptRoute;
+use crate::target::Target;
+use crate::worker::Worker;
+use crate::write::body::{Finish, ResponseBody};
+use crate::write::{error_page, head};
+
+/// Local redirects of scripts followed for one request. One that leads back to itself ends here.
+const LOCAL_REDIRECTS_MAX: usize = 10;
+
+/// Serves one exchange.
+pub(crate) async fn serve(
+    worker: Rc<Worker>,
+    connection: Rc<Connection>,
+    request: Request<Incoming>,
+) -> Response<Finish> {
+    connection.begin_exchange();
+    let (parts, incoming) = request.into_parts();
+    let mut exchange = Exchange::open(
+        &worker,
+        connection.ends,
+        &parts.method,
+        &parts.uri,
+        parts.version,
+        &parts.headers,
+    );
+    let response = match answer(&worker, &exchange, parts.headers, incoming).await {
+        Ok(response) => response,
+        Err(fault) => {
+            report(&exchange, &fault);
+            error_page::response(&fault, exchange.id)
+        }
+    };
+    let response = head::complete(&exchange.method, response);
+    exchange.answer(response.status());
+    response.map(|body| Finish::new(body, exchange, connection))
+}
+
+/// From the head to a response, or to the fault that takes its place.
+async fn answer(
+    worker: &Rc<Worker>,
+    exchange: &Exchange,
+    fields: HeaderMap,
+    incoming: Incoming,
+) -> Result<Response<ResponseBody>, Fault> {
+    let config = worker.config();
+    let host = host(exchange, &fields)?;
+    let site = config.site(&host);
+    if exchange.uri.path() == "*" {
+        return Ok(Response::new(ResponseBody::Empty));
+    }
+    let mut ask = Ask {
+        target: Target::from_uri(&exchange.uri)?,
+        method: exchange.method.clone(),
+        fields,
+        host,
+        body: Some(RequestBody::new(incoming, &config.limits)?),
+    };
+    for _ in 0..=LOCAL_REDIRECTS_MAX {
+        match handle(worker, exchange, site, &mut ask).await? {
+            Outcome::Response(response) => return Ok(response),
+            Outcome::LocalRedirect(target) => ask.redirect(&target)?,
+        }
+    }
+    Err(Fault::script(format!(
+        "more than {LOCAL_REDIRECTS_MAX} local redirects, the last one to {:?}",
+        ask.target.raw
+    )))
+}
+
+/// What is asked for: the client's request, or what a script's local redirect made of it.
+struct Ask {
+    target: Target,
+    method: Method,
+    fields: HeaderMap,
+    host: String,
+    body: Option<RequestBody>,
+}
+
+impl Ask {
+    /// As if a client had asked for this target by GET, without a body (RFC 3875 §6.2.2).
+    fn redirect(&mut self, target: &str) -> Result<(), Fault> {
+        self.target = Target::parse(target).map_err(|fault| Fault::script(format!("local redirect: {fault}")))?;
+        if self.method != Method::HEAD {
+            self.method = Method::GET;
+        }
+        for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::TRANSFER_ENCODING] {
+            self.fields.remove(name);
+        }
+        self.body = None;
+        Ok(())
+    }
+}
+
+/// Lets what answers for the path answer.
+async fn handle(worker: &Rc<Worker>, exchange: &Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Outcome, Fault> {
+    let path = ask.target.path.clone();
+    match site.place(&path) {
+        Place::Nowhere => Err(Fault::client(
+            StatusCode::NOT_FOUND,
+            format!("nothing answers for {path:?}"),
+        )),
+        Place::Root(folder) => {
+            file::serve(folder, &path[1..], &site.index, &ask.method, &ask.fields, &ask.target).map(Outcome::Response)
+        }
+        Place::Route(route, star) => match &route.kind {
+            RouteKind::Files(folder) => {
+                file::serve(folder, star, &site.index, &ask.method, &ask.fields, &ask.target).map(Outcome::Response)
+            }
+            RouteKind::Redirect { to, status } => {
+                redirect::redirect(to, *status, star, &ask.target).map(Outcome::Response)
+            }
+            RouteKind::Script(script) => {
+                let job = job(worker, exchange, site, (route, script), star, ask)?;
+                let body = match ask.body.take() {
+                    Some(body) => body,
+                    None => RequestBody::none(),
+                };
+                script::serve(job, body).await
+            }
+        },
+    }
+}
+
+fn job(
+    worker: &Rc<Worker>,
+    exchange: &Exchange,
+    site: &Arc<Site>,
+    (route, script): (&Route, &Arc<ScriptRoute>),
+    star: &str,
+    ask: &Ask,
+) -> Result<Job, Fault> {
+    Ok(Job {
+        worker: Rc::clone(worker),
+        map: Arc::<Site>::clone(site),
+        route: Arc::clone(script),
+        script: locate(site, route, script, &ask.target.path, star)?,
+        target: ask.target.clone(),
+        method: ask.method.clone(),
+        version: exchange.version,
+        fields: ask.fields.clone(),
+        host: ask.host.clone(),
+        id: exchange.id,
+        ends: exchange.ends,
+        arrived: exchange.arrived,
+    })
+}
+
+/// The host that is asked for, without its port: the target's own, or the field Host, which HTTP/1.1 demands exactly once
+/// (RFC 9112 §3.2).
+fn host(exchange: &Exchange, fields: &HeaderMap) -> Result<String, Fault> {
+    let bad = |what: &str| Err(Fault::client(StatusCode::BAD_REQUEST, format!("field Host: {what}")));
+    let mut hosts = fields.get_all(header::HOST).iter();
+    let field = match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => return bad("more than one"),
+        (None, None) if exchange.version >= Version::HTTP_11 => return bad("missing"),
+        (field, None) => field,
+    };
+    if let Some(host) = exchange.uri.host() {
+        return Ok(host.to_owned());
+    }
+    match field.map(HeaderValue::as_bytes) {
+        None | Some(b"") => Ok(String::new()),
+        Some(text) => match Authority::try_from(text) {
+            Ok(authority) if !authority.as_str().contains('@') => Ok(authority.host().to_owned()),
+            _ => bad("not a host"),
+        },
+    }
+}
+
+/// One line in the log, as loud as the culprit deserves.
+fn report(exchange: &Exchange, fault: &Fault) {
+    let (status, id) = (fault.status.as_u16(), exchange.id);
+    match fault.culprit {
+        Culprit::Client => tracing::info!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
+        Culprit::Script => tracing::warn!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
+        Culprit::Server => tracing::error!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
+    }
+}

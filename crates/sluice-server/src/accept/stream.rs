@@ -1,0 +1,129 @@
+//! The bytes of a connection: a socket that does not wait for ever for a client to take what it is sent.
+//!
+//! Here: the time limit of writing, and what the connection must know of its bytes (`connection`). Not here: the protocol.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use crate::connection::Connection;
+
+/// After the last byte was sent: how long the client may take to close its side. Closing with bytes unread would reset the
+/// connection and could take the response away from a client that is still sending.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Bytes read and thrown away meanwhile, at most.
+const LINGER_BYTES_MAX: usize = 1 << 20;
+
+/// A client's socket.
+pub(crate) struct ClientStream {
+    socket: TcpStream,
+    connection: Rc<Connection>,
+    send_timeout: Duration,
+    /// Armed while the client takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl ClientStream {
+    pub(crate) fn new(socket: TcpStream, connection: Rc<Connection>, send_timeout: Duration) -> ClientStream {
+        ClientStream {
+            socket,
+            connection,
+            send_timeout,
+            stalled: None,
+        }
+    }
+
+    /// Closes in good order: what was sent arrives even if the client was still sending.
+    pub(crate) async fn close(mut self) {
+        if self.connection.is_cut() {
+            return self.reset();
+        }
+        if self.socket.shutdown().await.is_err() {
+            return;
+        }
+        let _ = tokio::time::timeout(LINGER, async {
+            let mut unread = [0; 4096];
+            let mut bytes = 0;
+            while bytes < LINGER_BYTES_MAX {
+                match self.socket.read(&mut unread).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(length) => bytes += length,
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Closes so that the client sees that something is missing.
+    fn reset(self) {
+        let _ = self.socket.set_zero_linger();
+    }
+
+    fn poll_write_with(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let written = write(Pin::new(&mut self.socket), context);
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let timeout = self.send_timeout;
+        let timer = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + timeout)));
+        timer.as_mut().poll(context).map(|()| {
+            self.connection.cut();
+            let text = format!("the client took no byte for {timeout:?}");
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        })
+    }
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.socket).poll_read(context, buffer);
+        this.connection.count_read(buffer.filled().len() - before);
+        read
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut()
+            .poll_write_with(context, |socket, context| socket.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut()
+            .poll_write_with(context, |socket, context| socket.poll_write_vectored(context, pieces))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// hyper must not close: `close` does, with what it knows.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

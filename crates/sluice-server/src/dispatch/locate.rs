@@ -1,0 +1,222 @@
+//! From a path on a script route to the program: which file it is, what of the path is its name, what is left for it.
+//!
+//! Here: RFC 3875 §3.3 (SCRIPT_NAME, PATH_INFO) for folders of any depth, single programs and patterns. One stat(2) for a
+//! script directly in its folder. Symbolic links are followed here: what a script folder points to is its owner's choice
+//! (`ln -s /usr/lib/git-core/git-http-backend cgi-bin/`), and nothing of it is sent as a file.
+
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use http::StatusCode;
+
+use crate::dispatch::route::Route;
+use crate::dispatch::site::Site;
+use crate::fault::Fault;
+use crate::script::route::{Map, Script, ScriptRoute, Stamp};
+use crate::settings::ScriptSource;
+
+/// Finds the program for a path that `route` answers for; `star` is what its pattern's star stands for.
+///
+/// The client's fault: 404 where there is none; the script author's: 403 where it may not be run.
+pub(crate) fn locate(
+    site: &Site,
+    route: &Route,
+    script: &ScriptRoute,
+    path: &str,
+    star: &str,
+) -> Result<Script, Fault> {
+    match &script.settings.source {
+        ScriptSource::File(file) => {
+            let name = path[..path.len() - star.len()].trim_end_matches('/');
+            let rest = &path[name.len()..];
+            check(script, file.clone(), name, rest, stat(file)?)
+        }
+        ScriptSource::Root => {
+            let file = site.document_root().join(star.trim_start_matches('/'));
+            let metadata = stat(&file)?;
+            if is_hidden(star) || metadata.is_dir() {
+                return Err(not_found(&file));
+            }
+            check(script, file, star, &path[star.len()..], metadata)
+        }
+        ScriptSource::Directory(folder) => {
+            if is_hidden(star) {
+                return Err(not_found(&folder.join(star)));
+            }
+            descend(script, folder, route.pattern.prefix(), star)
+        }
+    }
+}
+
+/// Walks down from the folder to the first thing that is not a folder.
+fn descend(script: &ScriptRoute, folder: &Path, prefix: &str, star: &str) -> Result<Script, Fault> {
+    let mut end = 0;
+    loop {
+        let length = star[end..].find('/').unwrap_or(star.len() - end);
+        end += length;
+        let (below, rest) = star.split_at(end);
+        let file = folder.join(below);
+        let metadata = stat(&file)?;
+        if !metadata.is_dir() {
+            return check(script, file, &format!("{prefix}{below}"), rest, metadata);
+        }
+        if rest.len() < 2 {
+            return Err(not_found(&file));
+        }
+        end += 1;
+    }
+}
+
+fn check(script: &ScriptRoute, file: PathBuf, name: &str, rest: &str, metadata: Metadata) -> Result<Script, Fault> {
+    let refuse = |why: &str| {
+        let text = format!("script {}: {why}", file.display());
+        Err(Fault {
+            culprit: crate::fault::Culprit::Script,
+            ..Fault::client(StatusCode::FORBIDDEN, text)
+        })
+    };
+    if !metadata.is_file() {
+        return refuse("is not a plain file");
+    }
+    let interpreter = interpreter(script, &file);
+    if interpreter.is_none() && metadata.mode() & 0o111 == 0 {
+        return refuse("has no run bit (chmod +x) and its route names no interpreter for its suffix");
+    }
+    Ok(Script {
+        name: name.to_owned(),
+        path_info: (!rest.is_empty()).then(|| rest.to_owned()),
+        interpreter,
+        stamp: Stamp::of(&metadata),
+        file,
+    })
+}
+
+fn interpreter(script: &ScriptRoute, file: &Path) -> Option<PathBuf> {
+    if script.interpreters.is_empty() {
+        return None;
+    }
+    let name = file.file_name()?.to_str()?;
+    script
+        .interpreters
+        .iter()
+        .find(|(suffix, _)| name.ends_with(suffix.as_str()))
+        .map(|(_, program)| program.clone())
+}
+
+fn stat(file: &Path) -> Result<Metadata, Fault> {
+    std::fs::metadata(file).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(file),
+        ErrorKind::PermissionDenied => {
+            Fault::client(StatusCode::FORBIDDEN, format!("script {}: {error}", file.display()))
+        }
+        _ => Fault::server(format!("script {}: {error}", file.display())),
+    })
+}
+
+fn not_found(file: &Path) -> Fault {
+    Fault::client(StatusCode::NOT_FOUND, format!("script {}: not there", file.display()))
+}
+
+/// Names with a leading dot are editors' and tools' files, never scripts.
+fn is_hidden(path: &str) -> bool {
+    path.starts_with('.') || path.contains("/.")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::dispatch::site::{Config, Place};
+    use crate::settings::{
+        AccessLog, Action, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings, Settings, SiteSettings,
+    };
+
+    fn config(root: &Path) -> Config {
+        let mut directory = ScriptSettings::new(ScriptSource::Directory(root.join("cgi-bin")), Mode::Cgi);
+        directory.interpreters.insert(".pl".into(), "sh".into());
+        let by_pattern = ScriptSettings::new(ScriptSource::Root, Mode::Cgi);
+        let one = ScriptSettings::new(ScriptSource::File(root.join("cgi-bin/run")), Mode::Cgi);
+        let route = |path: &str, script: ScriptSettings| RouteSettings {
+            origin: String::new(),
+            path: path.into(),
+            action: Action::Script(Box::new(script)),
+        };
+        let settings = Settings {
+            listen: Vec::new(),
+            workers: std::num::NonZeroUsize::MIN,
+            sites: vec![SiteSettings {
+                origin: String::new(),
+                hosts: Vec::new(),
+                root: Some(root.to_owned()),
+                index: Vec::new(),
+                routes: vec![
+                    route("/cgi-bin/*", directory),
+                    route("*.cgi", by_pattern),
+                    route("/app/*", one),
+                ],
+            }],
+            limits: crate::limits::Limits::default(),
+            access_log: AccessLog {
+                target: LogTarget::Off,
+                format: LogFormat::Combined,
+            },
+        };
+        Config::open(&settings).unwrap()
+    }
+
+    fn locate_path(config: &Config, path: &str) -> Result<(String, Option<String>), StatusCode> {
+        let site = config.site("");
+        let Place::Route(route, star) = site.place(path) else {
+            panic!("no route for {path}");
+        };
+        let crate::dispatch::route::RouteKind::Script(script) = &route.kind else {
+            panic!("no script route for {path}");
+        };
+        locate(site, route, script, path, star)
+            .map(|script| (script.name, script.path_info))
+            .map_err(|fault| fault.status)
+    }
+
+    #[test]
+    fn script_name_and_path_info_divide_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir_all(root.join("cgi-bin/deep/er")).unwrap();
+        for (name, mode) in [
+            ("cgi-bin/run", 0o755),
+            ("cgi-bin/deep/er/run", 0o755),
+            ("cgi-bin/norun", 0o644),
+            ("cgi-bin/x.pl", 0o644),
+            ("cgi-bin/.hidden", 0o755),
+            ("y.cgi", 0o755),
+        ] {
+            fs::write(root.join(name), "").unwrap();
+            fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let config = config(root);
+        let some = |name: &str, info: Option<&str>| Ok((name.to_owned(), info.map(str::to_owned)));
+        for (path, expected) in [
+            ("/cgi-bin/run", some("/cgi-bin/run", None)),
+            ("/cgi-bin/run/", some("/cgi-bin/run", Some("/"))),
+            ("/cgi-bin/run/a/b", some("/cgi-bin/run", Some("/a/b"))),
+            ("/cgi-bin/deep/er/run/a", some("/cgi-bin/deep/er/run", Some("/a"))),
+            ("/cgi-bin/deep/er", Err(StatusCode::NOT_FOUND)),
+            ("/cgi-bin/deep/er/", Err(StatusCode::NOT_FOUND)),
+            ("/cgi-bin/", Err(StatusCode::NOT_FOUND)),
+            ("/cgi-bin/none", Err(StatusCode::NOT_FOUND)),
+            ("/cgi-bin/norun", Err(StatusCode::FORBIDDEN)),
+            ("/cgi-bin/x.pl/i", some("/cgi-bin/x.pl", Some("/i"))),
+            ("/cgi-bin/.hidden", Err(StatusCode::NOT_FOUND)),
+            ("/y.cgi/info", some("/y.cgi", Some("/info"))),
+            ("/z.cgi", Err(StatusCode::NOT_FOUND)),
+            ("/app", some("/app", None)),
+            ("/app/x/y", some("/app", Some("/x/y"))),
+        ] {
+            assert_eq!(locate_path(&config, path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The second stage: what a request's target means. From the host to the site, from the path to the route, from the
+//! route to the script's file.
+
+pub(crate) mod locate;
+pub(crate) mod pattern;
+pub(crate) mod route;
+pub(crate) mod site;
+
+pub(crate) use route::Route;
+pub(crate) use site::{Config, Site};

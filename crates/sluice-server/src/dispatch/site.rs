@@ -1,0 +1,261 @@
+//! Sites: which host is whose, and which of its routes answers for a path.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::dispatch::route::{OpenError, Route, RouteKind, open_folder};
+use crate::handler::folder::Folder;
+use crate::limits::Limits;
+use crate::script::route::Map;
+use crate::settings::{Action, ScriptSource, Settings, SiteSettings};
+
+/// Everything that a running server serves; replaced as a whole on reload.
+pub(crate) struct Config {
+    sites: Vec<Arc<Site>>,
+    pub limits: Limits,
+}
+
+/// A virtual host, ready for use.
+pub(crate) struct Site {
+    hosts: Vec<String>,
+    root: Option<Folder>,
+    pub index: Vec<String>,
+    pub routes: Vec<Route>,
+}
+
+/// What answers for a path.
+pub(crate) enum Place<'s, 'p> {
+    /// A route, and what its star stands for.
+    Route(&'s Route, &'p str),
+    /// A file under the root.
+    Root(&'s Folder),
+    /// Nothing.
+    Nowhere,
+}
+
+impl Config {
+    /// Opens all that the settings name. An error is the administrator's.
+    pub(crate) fn open(settings: &Settings) -> Result<Config, OpenError> {
+        let sites: Vec<_> = settings
+            .sites
+            .iter()
+            .map(|site| Site::open(site).map(Arc::new))
+            .collect::<Result<_, _>>()?;
+        if sites.is_empty() {
+            return Err(OpenError::new("", "there is no site to serve"));
+        }
+        Ok(Config {
+            sites,
+            limits: settings.limits.clone(),
+        })
+    }
+
+    /// The site of a host: named exactly, named by a wildcard, one for any host, or else the first.
+    pub(crate) fn site(&self, host: &str) -> &Arc<Site> {
+        let exact = |site: &&Arc<Site>| site.hosts.iter().any(|name| name.eq_ignore_ascii_case(host));
+        let wildcard = |site: &&Arc<Site>| site.hosts.iter().any(|name| is_below(host, name));
+        self.sites
+            .iter()
+            .find(exact)
+            .or_else(|| self.sites.iter().find(wildcard))
+            .or_else(|| self.sites.iter().find(|site| site.hosts.is_empty()))
+            .unwrap_or(&self.sites[0])
+    }
+
+    pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
+        self.sites.iter()
+    }
+}
+
+/// `*.example.org` names every host below example.org.
+fn is_below(host: &str, name: &str) -> bool {
+    name.strip_prefix('*').is_some_and(|suffix| {
+        host.len() > suffix.len()
+            && host
+                .get(host.len() - suffix.len()..)
+                .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+    })
+}
+
+impl Site {
+    fn open(settings: &SiteSettings) -> Result<Site, OpenError> {
+        let name = settings.hosts.first().map_or("*", String::as_str);
+        let mut root = settings
+            .root
+            .as_deref()
+            .map(|path| open_folder(path, &settings.origin))
+            .transpose()?;
+        let mut routes = Vec::new();
+        for route in &settings.routes {
+            routes.push(Route::open(route, name)?);
+        }
+        for script_place in script_places(settings) {
+            for folder in root.iter_mut().chain(routes.iter_mut().filter_map(Route::folder_mut)) {
+                folder.withhold(&script_place);
+            }
+        }
+        Ok(Site {
+            hosts: settings.hosts.clone(),
+            root,
+            index: settings.index.clone(),
+            routes,
+        })
+    }
+
+    /// Time has passed: idle script processes may have to end.
+    pub(crate) fn tick(&self) {
+        for route in &self.routes {
+            if let RouteKind::Script(script) = &route.kind {
+                script.pools.tick();
+            }
+        }
+    }
+
+    /// What answers for a decoded path: the first route whose pattern matches, or else the root.
+    pub(crate) fn place<'s, 'p>(&'s self, path: &'p str) -> Place<'s, 'p> {
+        for route in &self.routes {
+            if let Some(star) = route.matches(path) {
+                return Place::Route(route, star);
+            }
+        }
+        self.root.as_ref().map_or(Place::Nowhere, Place::Root)
+    }
+
+    fn below_root(&self, path: &str) -> Option<PathBuf> {
+        Some(self.root.as_ref()?.path().join(path.trim_start_matches('/')))
+    }
+}
+
+impl Map for Site {
+    fn document_root(&self) -> &Path {
+        self.root.as_ref().map_or(Path::new(""), Folder::path)
+    }
+
+    fn file_of(&self, path: &str) -> Option<PathBuf> {
+        match self.place(path) {
+            Place::Route(route, star) => match &route.kind {
+                RouteKind::Files(folder) => Some(folder.path().join(star)),
+                RouteKind::Redirect { .. } => None,
+                RouteKind::Script(script) => match &script.settings.source {
+                    ScriptSource::Directory(folder) => Some(folder.join(star)),
+                    ScriptSource::File(file) => Some(file.clone()),
+                    ScriptSource::Root => self.below_root(path),
+                },
+            },
+            Place::Root(_) => self.below_root(path),
+            Place::Nowhere => None,
+        }
+    }
+
+    fn path_of(&self, file: &str) -> Option<String> {
+        let file = Path::new(OsStr::from_bytes(file.as_bytes()));
+        let by_route = self.routes.iter().find_map(|route| {
+            let folder = match &route.kind {
+                RouteKind::Files(folder) => folder.path(),
+                RouteKind::Script(script) => match &script.settings.source {
+                    ScriptSource::Directory(folder) => folder.as_path(),
+                    _ => return None,
+                },
+                RouteKind::Redirect { .. } => return None,
+            };
+            let below = file.strip_prefix(folder).ok()?.to_str()?;
+            Some(format!("{}{below}", route.pattern.prefix()))
+        });
+        by_route.or_else(|| {
+            let below = file.strip_prefix(self.root.as_ref()?.path()).ok()?.to_str()?;
+            Some(format!("/{below}"))
+        })
+    }
+}
+
+impl Route {
+    fn folder_mut(&mut self) -> Option<&mut Folder> {
+        match &mut self.kind {
+            RouteKind::Files(folder) => Some(folder),
+            _ => None,
+        }
+    }
+}
+
+/// Folders whose files are programs: their text must not be served where they lie within a served folder.
+fn script_places(settings: &SiteSettings) -> Vec<PathBuf> {
+    let sources = settings.routes.iter().filter_map(|route| match &route.action {
+        Action::Script(script) => Some(&script.source),
+        _ => None,
+    });
+    sources
+        .filter_map(|source| match source {
+            ScriptSource::Directory(place) | ScriptSource::File(place) => Some(place.clone()),
+            ScriptSource::Root => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Mode, RouteSettings, ScriptSettings};
+
+    fn site(hosts: &[&str], root: &Path) -> SiteSettings {
+        SiteSettings {
+            origin: "test".into(),
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            root: Some(root.to_owned()),
+            index: vec!["index.html".into()],
+            routes: Vec::new(),
+        }
+    }
+
+    fn config(sites: &[SiteSettings]) -> Config {
+        Config {
+            sites: sites.iter().map(|site| Arc::new(Site::open(site).unwrap())).collect(),
+            limits: Limits::default(),
+        }
+    }
+
+    #[test]
+    fn hosts_are_matched_exactly_then_by_wildcard_then_by_default() {
+        let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+        let config = config(&[
+            site(&["one.example"], folders[0].path()),
+            site(&["*.example"], folders[1].path()),
+            site(&[], folders[2].path()),
+        ]);
+        for (host, expected) in [
+            ("one.example", 0),
+            ("ONE.example", 0),
+            ("two.example", 1),
+            ("a.b.example", 1),
+            ("example", 2),
+            ("", 2),
+        ] {
+            let root = folders[expected].path().canonicalize().unwrap();
+            assert_eq!(config.site(host).document_root(), root, "{host}");
+        }
+    }
+
+    #[test]
+    fn paths_and_files_map_both_ways() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("programs")).unwrap();
+        let mut settings = site(&[], &root);
+        settings.routes.push(RouteSettings {
+            origin: String::new(),
+            path: "/cgi-bin/*".into(),
+            action: Action::Script(Box::new(ScriptSettings::new(
+                ScriptSource::Directory(root.join("programs")),
+                Mode::Cgi,
+            ))),
+        });
+        let site = Site::open(&settings).unwrap();
+        assert_eq!(site.file_of("/a/b"), Some(root.join("a/b")));
+        assert_eq!(site.file_of("/cgi-bin/x"), Some(root.join("programs/x")));
+        let file = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        assert_eq!(site.path_of(&file("a/b")).as_deref(), Some("/a/b"));
+        assert_eq!(site.path_of(&file("programs/x")).as_deref(), Some("/cgi-bin/x"));
+        assert_eq!(site.path_of("/etc/passwd"), None);
+    }
+}

@@ -1,0 +1,6 @@
+//! The third stage: what a route does. Each handler takes the request and returns a response or a fault.
+
+pub(crate) mod file;
+pub(crate) mod folder;
+pub(crate) mod redirect;
+pub(crate) mod script;

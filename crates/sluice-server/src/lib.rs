@@ -1,0 +1,24 @@
+//! The server of Sluice: everything between an accepted socket and a finished response. Floor 2, safe Rust.
+//!
+//! The folders are the stages of a request, in its order: [`accept`], [`dispatch`], [`handler`], [`script`], [`write`]; a
+//! stage uses only those after it. `accept::serve` is the table of contents. Beside the path stand what all stages know:
+//! the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the [`settings`]; and what carries them: a [`worker`],
+//! the [`server`].
+#![forbid(unsafe_code)]
+
+mod accept;
+mod connection;
+mod dispatch;
+mod exchange;
+mod fault;
+mod handler;
+pub mod limits;
+mod script;
+pub mod server;
+pub mod settings;
+mod target;
+mod worker;
+mod write;
+
+pub use dispatch::route::OpenError;
+pub use server::{Server, StartError};

@@ -1,0 +1,45 @@
+//! Every bound of the server that is not a script's own: its unit, its reason, and what happens there.
+//!
+//! Here: plain numbers with their defaults. Not here: the bounds of a script and its pool (`settings::ScriptSettings`),
+//! and whoever enforces a bound; each field names that place.
+
+use std::time::Duration;
+
+/// The bounds on connections, heads and bodies; one set for the whole server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections open at once, over all workers. At the limit a worker stops accepting until one ends: the kernel's
+    /// backlog holds the rest, so nothing is refused that could be served a moment later. (`accept::listener`)
+    pub connections_max: usize,
+    /// Bytes of a request's head. Over it: 431 (or 414 for the request line) and the connection is closed. hyper refuses
+    /// anything below 8192. (`accept::protocol`)
+    pub head_bytes_max: usize,
+    /// Fields in a request's head. Over it: 431. (`accept::protocol`)
+    pub head_fields_max: usize,
+    /// Bytes of a request's body, announced or counted. Over it: 413. (`script::request_body`)
+    pub body_bytes_max: u64,
+    /// From the first moment a head is awaited until it is complete. A half head gets 408; a connection that sent nothing
+    /// (kept alive) is just closed. (`accept::protocol`)
+    pub head_timeout: Duration,
+    /// Silence within a request's body. Over it: 408, and the script is stopped. (`script::request_body`)
+    pub body_timeout: Duration,
+    /// A client that takes no byte of its response for so long loses its connection. (`accept::stream`)
+    pub send_timeout: Duration,
+    /// After SIGTERM: how long the exchanges under way may take before they are cut. (`worker`)
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections_max: 10_000,
+            head_bytes_max: 64 << 10,
+            head_fields_max: 100,
+            body_bytes_max: 1 << 30,
+            head_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            send_timeout: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! CGI: one process a request (RFC 3875). The variables are its environment, the body its standard input to end-of-file, its
+//! reply ends with its output.
+
+use sluice_gateway::{EndMark, Environment, MailboxKind, Reply, Scanner};
+use sluice_launch::Input;
+
+use crate::fault::Fault;
+use crate::script::job::{self, Job};
+use crate::script::output::Session;
+use crate::script::process;
+use crate::script::pump::{Pump, Source};
+use crate::script::relay::Relay;
+use crate::script::request_body::{RequestBody, Stored};
+use crate::settings::{Mailbox, RequestBody as BodyChoice};
+
+/// Runs the script for one request, up to the head of its reply.
+pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply), Fault> {
+    let settings = job.settings();
+    let pool = job.route.pools.pool(&job.script, settings);
+    let mut lease = pool.acquire(job.worker.index).await?;
+    let Body {
+        input,
+        source,
+        content_length,
+    } = prepare(body, settings.request_body).await?;
+    let sentinels = job::sentinels()?;
+    let variables = job.variables(&sentinels, content_length);
+    let environment = Environment::for_cgi(&variables, &job.inherited()).into_bytes();
+    let segment = job::segment()?;
+    let program = job.program(job.arguments(), environment, input, &segment)?;
+    lease.take();
+    let ended = {
+        let (pool, id) = (pool.clone(), lease.id());
+        move |_| pool.ended(id)
+    };
+    let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
+    process.begin_exchange(job.id);
+    let kind = match settings.mailbox {
+        Mailbox::Stream => MailboxKind::Stream,
+        Mailbox::Record => MailboxKind::Record,
+    };
+    let scanner = Scanner::new(&process.sentinels, kind, EndMark::EndOfFile);
+    let (desk, patience) = (job.desk(&process), job.patience());
+    let relay = Relay::new(process, channels, scanner, desk, source.map(Pump::new), patience);
+    let mut session = Session::new(&job.worker, &job.route, relay, lease);
+    let reply = session.head().await?;
+    Ok((session, reply))
+}
+
+/// How a request body reaches a process that is not started yet.
+struct Body {
+    input: Input,
+    source: Option<Source>,
+    content_length: Option<u64>,
+}
+
+/// A body of known length is handed on as it arrives. One without is stored first, so that CONTENT_LENGTH is true
+/// (RFC 3875 §4.1.2), or streamed without it by the route's choice.
+async fn prepare(body: RequestBody, choice: BodyChoice) -> Result<Body, Fault> {
+    let piped = |source, content_length| Body {
+        input: Input::Pipe,
+        source: Some(source),
+        content_length,
+    };
+    let announced = body.announced();
+    if announced.is_none() && !body.is_over() && choice == BodyChoice::Spool {
+        return Ok(match body.store().await? {
+            // A file is the standard input itself: nothing needs to be moved.
+            (Stored::File(file), length) => Body {
+                input: Input::File(file.into()),
+                source: None,
+                content_length: Some(length),
+            },
+            (stored, length) => piped(stored.into(), Some(length)),
+        });
+    }
+    if body.is_over() {
+        return Ok(Body {
+            input: Input::Null,
+            source: None,
+            content_length: None,
+        });
+    }
+    Ok(piped(Source::Client(Box::new(body)), announced))
+}

@@ -1,0 +1,125 @@
+//! CGIplus: the process lives, and is handed request after request. The variables are a record on CGIPLUSIN, the body is
+//! CONTENT_LENGTH bytes on its standard input, its reply ends with the end sentinel.
+
+use sluice_gateway::{EndMark, Environment, MailboxKind, RecordForm, Reply, Scanner, encode};
+use sluice_launch::Input;
+
+use crate::fault::Fault;
+use crate::script::job::{self, Job};
+use crate::script::lease::{Kept, Lease};
+use crate::script::output::Session;
+use crate::script::process;
+use crate::script::pump::{Pump, Source};
+use crate::script::relay::Relay;
+use crate::script::request_body::RequestBody;
+use crate::settings::Mailbox;
+
+/// Processes that ended unasked before they looked at a request, until the request is given up. An idle process may end at
+/// any moment; several in a row are a broken script.
+const ATTEMPTS_MAX: usize = 3;
+
+/// Runs the script for one request, up to the head of its reply.
+pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply), Fault> {
+    let (mut pump, content_length) = prepare(body).await?;
+    let mut attempt = 1;
+    loop {
+        let pool = job.route.pools.pool(&job.script, job.settings());
+        let mut lease = pool.acquire(job.worker.index).await?;
+        let kept = match lease.take() {
+            Some(kept) => here(&job, kept)?,
+            None => start(&job, &lease).await?,
+        };
+        let relay = begin(&job, kept, pump.take(), content_length);
+        let mut session = Session::new(&job.worker, &job.route, relay, lease);
+        match session.head().await {
+            Ok(reply) => return Ok((session, reply)),
+            Err(fault) if attempt == ATTEMPTS_MAX || !session.is_request_unread() => return Err(fault),
+            // It had ended, or was just ending: this request never reached it.
+            Err(fault) => {
+                tracing::debug!(id = %job.id, "given to another process: {fault}");
+                pump = session.take_pump().map(Pump::rewind);
+                attempt += 1;
+            }
+        }
+    }
+}
+
+/// A body must have a length here: the script reads so many bytes and no more.
+async fn prepare(body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault> {
+    if body.is_over() {
+        return Ok((None, body.announced().filter(|length| *length > 0)));
+    }
+    if let Some(length) = body.announced() {
+        return Ok((Some(Pump::new(Source::Client(Box::new(body)))), Some(length)));
+    }
+    let (stored, length) = body.store().await?;
+    Ok((Some(Pump::new(stored.into())), Some(length)))
+}
+
+/// A process of another worker's event loop moves to this one's.
+fn here(job: &Job, kept: Kept) -> Result<Kept, Fault> {
+    if kept.worker == job.worker.index {
+        return Ok(kept);
+    }
+    let process = kept.process;
+    match kept.channels.rebind() {
+        Ok(channels) => Ok(Kept {
+            process,
+            channels,
+            worker: job.worker.index,
+            ..kept
+        }),
+        Err(error) => {
+            process.stop();
+            Err(Fault::server(format!(
+                "script process cannot change its worker: {error}"
+            )))
+        }
+    }
+}
+
+async fn start(job: &Job, lease: &Lease) -> Result<Kept, Fault> {
+    let sentinels = job::sentinels()?;
+    let extra: Vec<_> = job.settings().environment.clone().into_iter().collect();
+    let environment = Environment::for_cgiplus(&sentinels, &job.inherited(), &extra).into_bytes();
+    let segment = job::segment()?;
+    let program = job.program(Vec::new(), environment, Input::Pipe, &segment)?;
+    let ended = {
+        let (pool, id) = (lease.pool().clone(), lease.id());
+        move |_| pool.ended(id)
+    };
+    let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
+    let kind = match job.settings().mailbox {
+        Mailbox::Stream => MailboxKind::Stream,
+        Mailbox::Record => MailboxKind::Record,
+    };
+    let scanner = Scanner::new(&process.sentinels, kind, EndMark::Sentinel);
+    Ok(Kept {
+        process,
+        channels,
+        worker: job.worker.index,
+        form: RecordForm::default(),
+        scanner,
+    })
+}
+
+/// Puts the request on CGIPLUSIN; the relay writes it.
+fn begin(job: &Job, kept: Kept, pump: Option<Pump>, content_length: Option<u64>) -> Relay {
+    let Kept {
+        process,
+        mut channels,
+        form,
+        scanner,
+        ..
+    } = kept;
+    process.begin_exchange(job.id);
+    let variables = job.variables(&process.sentinels, content_length);
+    let record = channels.orders.begin();
+    encode(&variables, form, record);
+    let record_bytes = record.len();
+    let (mut desk, patience) = (job.desk(&process), job.patience());
+    desk.form = Some(form);
+    let mut relay = Relay::new(process, channels, scanner, desk, pump, patience);
+    relay.expect_request_read(record_bytes);
+    relay
+}

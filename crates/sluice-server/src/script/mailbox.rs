@@ -1,0 +1,164 @@
+//! The mailbox: what a script writes to its standard output, read without waiting for more than is there.
+//!
+//! Here: the two kinds, a pipe (bytes) and a SOCK_SEQPACKET socket (records), and how much is read at a time: little for a
+//! script that says little, up to `READ_BYTES_MAX` for one that keeps the mailbox full, whose pipe is then also made as
+//! large as the system allows. Not here: what the bytes mean (`relay`).
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use rustix::buffer::spare_capacity;
+use rustix::net::RecvFlags;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+
+use crate::settings;
+
+/// The first reads, bytes: most replies fit.
+const READ_BYTES_MIN: usize = 16 << 10;
+
+/// The largest read, bytes. Larger ones gain nothing: the second level cache is about as large.
+const READ_BYTES_MAX: usize = 256 << 10;
+
+/// A pipe's size for scripts with much to say, bytes: pipe-max-size, which needs no privilege (pipe(7)).
+const PIPE_BYTES: usize = 1 << 20;
+
+/// The reading end of a mailbox.
+pub(crate) enum Mailbox {
+    Stream(Stream),
+    Record(Records),
+}
+
+impl Mailbox {
+    pub(crate) fn new(descriptor: OwnedFd, kind: settings::Mailbox, record_bytes_max: usize) -> io::Result<Mailbox> {
+        Ok(match kind {
+            settings::Mailbox::Stream => Mailbox::Stream(Stream {
+                pipe: pipe::Receiver::from_owned_fd(descriptor)?,
+                buffer: BytesMut::new(),
+                read_bytes: READ_BYTES_MIN,
+                is_large: false,
+            }),
+            settings::Mailbox::Record => Mailbox::Record(Records {
+                socket: UnixStream::from_std(descriptor.into())?,
+                record_bytes_max,
+            }),
+        })
+    }
+
+    /// The next bytes, or the next record; `None` at end-of-file.
+    pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        match self {
+            Mailbox::Stream(stream) => stream.poll_read(context),
+            Mailbox::Record(records) => records.poll_read(context),
+        }
+    }
+
+    /// Moves to the event loop of the calling worker.
+    pub(crate) fn rebind(self) -> io::Result<Mailbox> {
+        Ok(match self {
+            Mailbox::Stream(stream) => Mailbox::Stream(Stream {
+                pipe: pipe::Receiver::from_owned_fd(stream.pipe.into_nonblocking_fd()?)?,
+                ..stream
+            }),
+            Mailbox::Record(records) => Mailbox::Record(Records {
+                socket: UnixStream::from_std(records.socket.into_std()?)?,
+                ..records
+            }),
+        })
+    }
+}
+
+/// A pipe.
+pub(crate) struct Stream {
+    pipe: pipe::Receiver,
+    buffer: BytesMut,
+    read_bytes: usize,
+    is_large: bool,
+}
+
+impl Stream {
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        loop {
+            // What earlier reads left of the buffer is used up before a new one is made.
+            if self.buffer.capacity() < self.read_bytes.min(READ_BYTES_MIN) / 2 {
+                self.buffer = BytesMut::with_capacity(self.read_bytes);
+            }
+            let room = self.buffer.capacity();
+            match self.pipe.try_read_buf(&mut self.buffer) {
+                Ok(0) => return Poll::Ready(Ok(None)),
+                Ok(length) => {
+                    if length == room {
+                        self.grow();
+                    }
+                    return Poll::Ready(Ok(Some(self.buffer.split().freeze())));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.pipe.poll_read_ready(context))?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// The read took all it could: there is more to come.
+    fn grow(&mut self) {
+        self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+        if !self.is_large && self.read_bytes == READ_BYTES_MAX {
+            self.is_large = true;
+            // Refused when the user's pipes are too many already (pipe-user-pages-soft): then it stays as it is.
+            let _ = rustix::pipe::fcntl_setpipe_size(self.pipe.as_fd(), PIPE_BYTES);
+        }
+    }
+}
+
+/// A socket that keeps the boundaries of writes.
+pub(crate) struct Records {
+    /// Of another type than its name says: what is used of it, its place in the event loop, is the same for both.
+    socket: UnixStream,
+    record_bytes_max: usize,
+}
+
+impl Records {
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        loop {
+            ready!(self.socket.poll_read_ready(context))?;
+            let mut record = Vec::with_capacity(self.record_bytes_max);
+            let socket = &self.socket;
+            let read = socket.try_io(Interest::READABLE, || {
+                Ok(rustix::net::recv(
+                    socket,
+                    spare_capacity(&mut record),
+                    RecvFlags::TRUNC,
+                )?)
+            });
+            match read {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                // A script that ends with its input unread resets the socket: for us that is the end as well.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Poll::Ready(Ok(None));
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok((kept, sent)) if kept < sent => {
+                    let text = format!("a record of {sent} bytes, the largest is {kept}");
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+                }
+                // An empty record and the end look alike (recv(2)); the end is the one that repeats.
+                Ok((0, _)) => return Poll::Ready(Ok(self.is_open().then(Bytes::new))),
+                Ok(_) => return Poll::Ready(Ok(Some(record.into()))),
+            }
+        }
+    }
+
+    /// The script still holds its end.
+    fn is_open(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut ends = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let _ = poll(&mut ends, Some(&now));
+        !ends[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP)
+    }
+}

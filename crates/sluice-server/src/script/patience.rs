@@ -1,0 +1,114 @@
+//! How long a script may be silent.
+//!
+//! The clock runs only while the script is waited for: not while its client is slow to read or to send. Arming is lazy: a
+//! script that answers at once costs a timer, no wake-up.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+/// The clock of one exchange.
+pub(crate) struct Patience {
+    limit: Duration,
+    deadline: Option<Instant>,
+    waiting_since: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// What ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spent {
+    /// The script was silent for the limit.
+    Silence(Duration),
+    /// The whole exchange took too long.
+    Deadline,
+}
+
+impl Patience {
+    pub(crate) fn new(limit: Duration, whole: Option<Duration>) -> Patience {
+        Patience {
+            limit,
+            deadline: whole.map(|whole| Instant::now() + whole),
+            waiting_since: None,
+            timer: None,
+        }
+    }
+
+    /// From now on another limit holds; the silence so far is forgiven.
+    pub(crate) fn renew(&mut self, limit: Duration) {
+        self.limit = limit;
+        self.waiting_since = None;
+    }
+
+    /// The script said or took something.
+    pub(crate) fn progress(&mut self) {
+        self.waiting_since = None;
+    }
+
+    /// The script is waited for; ready when it has been for too long.
+    pub(crate) fn poll_spent(&mut self, context: &mut Context<'_>) -> Poll<Spent> {
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let silence_ends = since + self.limit;
+        let ends = self
+            .deadline
+            .map_or(silence_ends, |deadline| deadline.min(silence_ends));
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(ends)));
+        if timer.deadline() > ends || timer.is_elapsed() {
+            timer.as_mut().reset(ends);
+        }
+        // A timer that is due earlier than it must is left alone: it fires, finds that time is left, and is set again.
+        while timer.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            if self.deadline.is_some_and(|deadline| deadline <= now) {
+                return Poll::Ready(Spent::Deadline);
+            }
+            if silence_ends <= now {
+                return Poll::Ready(Spent::Silence(self.limit));
+            }
+            timer.as_mut().reset(ends);
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_counts_only_since_the_last_progress() {
+        let mut patience = Patience::new(Duration::from_secs(10), None);
+        for _ in 0..3 {
+            let waited = tokio::time::timeout(Duration::from_secs(8), poll_fn(|context| patience.poll_spent(context)));
+            assert!(waited.await.is_err());
+            patience.progress();
+        }
+        let begin = Instant::now();
+        let spent = poll_fn(|context| patience.poll_spent(context)).await;
+        assert_eq!(spent, Spent::Silence(Duration::from_secs(10)));
+        assert_eq!(begin.elapsed().as_secs(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_deadline_holds_whatever_the_progress() {
+        let mut patience = Patience::new(Duration::from_secs(10), Some(Duration::from_secs(15)));
+        let begin = Instant::now();
+        loop {
+            let waited = tokio::time::timeout(Duration::from_secs(5), poll_fn(|context| patience.poll_spent(context)));
+            match waited.await {
+                Ok(spent) => {
+                    assert_eq!(spent, Spent::Deadline);
+                    break;
+                }
+                Err(_) => patience.progress(),
+            }
+        }
+        assert_eq!(begin.elapsed().as_secs(), 15);
+    }
+}

@@ -1,0 +1,236 @@
+//! The pool by example and by simulation: random events over many seeds, the invariants looked at after each.
+
+use super::*;
+
+fn pool(max: usize, queue_max: usize) -> Pool {
+    let settings = PoolSettings {
+        max,
+        min: 0,
+        idle: Duration::from_secs(60),
+        requests_max: None,
+        queue_max,
+        queue_timeout: Duration::from_secs(30),
+    };
+    Pool::new(settings, true)
+}
+
+fn started(decision: Decision) -> ProcessId {
+    match decision {
+        Decision::Start(id) => id,
+        other => panic!("expected a start, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_process_that_another_worker_can_spare_is_taken_before_a_new_one_is_started() {
+    let (mut pool, now) = (pool(9, 9), Instant::now());
+    let first = started(pool.request(0, now));
+    pool.release(first, now);
+    assert_eq!(pool.request(1, now + SPARE_AFTER), Decision::Use(first));
+}
+
+#[test]
+fn own_workers_process_then_new_then_anothers_then_queue_then_refusal() {
+    let (mut pool, now) = (pool(2, 1), Instant::now());
+    let first = started(pool.request(0, now));
+    assert_eq!(pool.release(first, now), (Release::Keep, None));
+    assert_eq!(pool.request(0, now), Decision::Use(first));
+    pool.release(first, now);
+    let second = started(pool.request(1, now));
+    assert_eq!(
+        pool.request(1, now),
+        Decision::Use(first),
+        "at max another worker's idle one is taken"
+    );
+    let Decision::Wait(ticket) = pool.request(0, now) else {
+        panic!("expected to wait")
+    };
+    assert_eq!(pool.request(0, now), Decision::Refuse(Refusal::QueueFull));
+    assert_eq!(pool.release(second, now).0, Release::Hand(ticket));
+}
+
+#[test]
+fn a_young_waiter_of_the_own_worker_goes_first_an_old_one_is_not_passed_over() {
+    let (mut pool, now) = (pool(1, 9), Instant::now());
+    let process = started(pool.request(0, now));
+    let Decision::Wait(other) = pool.request(1, now) else {
+        panic!()
+    };
+    let Decision::Wait(own) = pool.request(0, now) else {
+        panic!()
+    };
+    assert_eq!(pool.release(process, now).0, Release::Hand(own));
+    let Decision::Wait(_) = pool.request(0, now) else {
+        panic!()
+    };
+    assert_eq!(pool.release(process, now + FAIRNESS).0, Release::Hand(other));
+}
+
+#[test]
+fn processes_that_end_before_their_first_reply_put_off_the_next_start() {
+    let (mut pool, mut now) = (pool(4, 9), Instant::now());
+    for _ in 0..=FAILURES_FREE {
+        let id = started(pool.request(0, now));
+        assert_eq!(pool.ended(id, now), None);
+    }
+    assert_eq!(pool.request(0, now), Decision::Refuse(Refusal::BackOff(BACKOFF_MIN)));
+    now += BACKOFF_MIN;
+    let id = started(pool.request(0, now));
+    pool.release(id, now);
+    pool.ended(id, now);
+    started(pool.request(0, now));
+}
+
+#[test]
+fn a_process_that_ends_after_a_reply_is_replaced_at_once_for_who_waits() {
+    let (mut pool, now) = (pool(1, 9), Instant::now());
+    let id = started(pool.request(0, now));
+    pool.release(id, now);
+    assert_eq!(pool.request(0, now), Decision::Use(id));
+    let Decision::Wait(ticket) = pool.request(0, now) else {
+        panic!()
+    };
+    assert!(matches!(pool.ended(id, now), Some(Action::Start(who, _)) if who == ticket));
+}
+
+#[test]
+fn idle_processes_end_by_age_but_for_the_minimum_and_their_own_lifetime() {
+    let (mut pool, now) = (pool(4, 9), Instant::now());
+    pool.settings.min = 1;
+    let ids: Vec<_> = (0..3).map(|_| started(pool.request(0, now))).collect();
+    pool.set_lifetime(ids[2], None);
+    for id in &ids {
+        pool.release(*id, now);
+    }
+    assert_eq!(pool.tick(now + Duration::from_secs(59)), []);
+    let retired = pool.tick(now + Duration::from_secs(60));
+    assert_eq!(
+        retired,
+        [
+            Action::Retire(ids[0], Reason::Idle),
+            Action::Retire(ids[1], Reason::Idle)
+        ]
+    );
+}
+
+#[test]
+fn a_changed_script_ends_idle_processes_now_and_busy_ones_after_their_reply() {
+    let (mut pool, now) = (pool(4, 9), Instant::now());
+    let (idle, busy) = (started(pool.request(0, now)), started(pool.request(0, now)));
+    pool.release(idle, now);
+    assert_eq!(pool.renew(), [Action::Retire(idle, Reason::ScriptChanged)]);
+    assert_eq!(pool.release(busy, now).0, Release::Retire(Reason::ScriptChanged));
+    assert!(pool.is_empty());
+}
+
+/// A process or a waiter of the simulated world.
+#[derive(Default)]
+struct World {
+    busy: Vec<ProcessId>,
+    idle: Vec<ProcessId>,
+    waiting: Vec<Ticket>,
+    random: u64,
+}
+
+impl World {
+    /// SplitMix64: enough for a simulation, and the same on every machine.
+    fn draw(&mut self, below: usize) -> usize {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % below.max(1) as u64).unwrap()
+    }
+
+    fn take(list: &mut Vec<ProcessId>, id: ProcessId) {
+        let at = list.iter().position(|other| *other == id).expect("known to the world");
+        list.remove(at);
+    }
+
+    fn apply(&mut self, action: Action) {
+        match action {
+            Action::Retire(id, _) => World::take(&mut self.idle, id),
+            Action::Start(ticket, id) => {
+                self.waiting.retain(|other| *other != ticket);
+                self.busy.push(id);
+            }
+        }
+    }
+
+    fn step(&mut self, pool: &mut Pool, now: Instant) {
+        match self.draw(10) {
+            0..4 => match pool.request(self.draw(3), now) {
+                Decision::Use(id) => {
+                    World::take(&mut self.idle, id);
+                    self.busy.push(id);
+                }
+                Decision::Start(id) => self.busy.push(id),
+                Decision::Wait(ticket) => self.waiting.push(ticket),
+                Decision::Refuse(_) => {}
+            },
+            4..7 if !self.busy.is_empty() => {
+                let at = self.draw(self.busy.len());
+                let id = self.busy.swap_remove(at);
+                let (release, action) = pool.release(id, now);
+                match release {
+                    Release::Keep => self.idle.push(id),
+                    Release::Hand(ticket) => {
+                        self.waiting.retain(|other| *other != ticket);
+                        self.busy.push(id);
+                    }
+                    Release::Retire(_) => {}
+                }
+                action.into_iter().for_each(|action| self.apply(action));
+            }
+            7 => {
+                let dying = if self.draw(2) == 0 {
+                    &mut self.busy
+                } else {
+                    &mut self.idle
+                };
+                if let Some(id) = dying.pop() {
+                    pool.ended(id, now).into_iter().for_each(|action| self.apply(action));
+                }
+            }
+            8 if !self.waiting.is_empty() => {
+                let at = self.draw(self.waiting.len());
+                let ticket = self.waiting.swap_remove(at);
+                pool.cancel(ticket);
+            }
+            _ => pool.tick(now).into_iter().for_each(|action| self.apply(action)),
+        }
+    }
+}
+
+#[test]
+fn no_simulated_history_loses_a_process_or_a_waiter_or_exceeds_a_limit() {
+    for seed in 0..300 {
+        let mut world = World {
+            random: seed,
+            ..World::default()
+        };
+        let (max, queue_max) = (1 + world.draw(4), world.draw(6));
+        let mut pool = pool(max, queue_max);
+        pool.settings.requests_max = (world.draw(2) == 0).then_some(3);
+        let mut now = Instant::now();
+        for _ in 0..500 {
+            now += Duration::from_millis(world.draw(20_000) as u64);
+            world.step(&mut pool, now);
+            let (idle, busy) = (world.idle.len(), world.busy.len());
+            assert!(idle + busy <= max, "seed {seed}: more processes than max");
+            assert_eq!(pool.processes.len(), idle + busy, "seed {seed}: a process is lost");
+            assert_eq!(pool.queue.len(), world.waiting.len(), "seed {seed}: a waiter is lost");
+            assert!(pool.queue.len() <= queue_max);
+            let may_start = idle + busy < max && pool.backoff(now).is_none();
+            assert!(
+                world.waiting.is_empty() || idle == 0,
+                "seed {seed}: somebody waits beside an idle process"
+            );
+            // Only a cancelled backoff leaves waiters until the next tick.
+            if may_start && !world.waiting.is_empty() {
+                pool.tick(now).into_iter().for_each(|action| world.apply(action));
+                assert!(world.waiting.is_empty() || world.idle.len() + world.busy.len() == max);
+            }
+        }
+    }
+}

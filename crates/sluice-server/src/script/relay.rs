@@ -1,0 +1,329 @@
+//! The relay: the conversation with one script process about one exchange.
+//!
+//! Here: everything that can happen between the request and the end of the reply, in one loop that is driven by whoever
+//! wants output: first by `head`, then by the response body, as fast as the client takes it. Mailbox, callouts, memory
+//! buffer, request body, silence and death meet here and nowhere else. Not here: what a head means and what becomes of the
+//! bytes (`output`), and where process and request come from (`cgi`, `cgiplus`).
+//!
+//! What is looked at first, on each turn:
+//! ```text
+//!   1 request body ─▶ stdin      2 answers ─▶ CGIPLUSIN      3 memory buffer ─▶ client
+//!   4 what the mailbox has said: output, callouts, the end
+//!   5 the mailbox itself         6 the process's end         7 the time
+//! ```
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluice_gateway::{Output, Scanner};
+use tokio::time::Sleep;
+
+use crate::fault::Fault;
+use crate::script::callout::Desk;
+use crate::script::patience::{Patience, Spent};
+use crate::script::process::{Channels, Process};
+use crate::script::pump::Pump;
+
+/// After the mailbox is closed: how long the process's end is awaited, to learn whether it ended well. A script that closes
+/// its output and works on is taken to have said all.
+const EXIT_GRACE: Duration = Duration::from_millis(250);
+
+/// A callout line without its newline is taken as complete after so long: programs written for VMS end no lines, and one
+/// write arrives whole.
+const LINE_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a script said.
+pub(crate) enum Said {
+    /// Bytes, or one record, on the mailbox: head or body.
+    Mailbox(Bytes),
+    /// Bytes from the memory buffer: body.
+    Bulk(Bytes),
+    /// The reply is complete.
+    End,
+}
+
+/// The conversation with a script process about one exchange.
+pub(crate) struct Relay {
+    pub process: Arc<Process>,
+    pub channels: Channels,
+    pub scanner: Scanner,
+    pub desk: Desk,
+    pump: Option<Pump>,
+    patience: Patience,
+    /// The head of the reply is done: the memory buffer's bytes may follow.
+    has_head: bool,
+    state: State,
+    /// Counts down `EXIT_GRACE` or `LINE_PAUSE`.
+    pause: Option<Pin<Box<Sleep>>>,
+    /// Bytes of the request record, for `is_request_unread`.
+    request_bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Talking,
+    /// The end sentinel has come; the memory buffer may still hold something.
+    Ended,
+    /// The mailbox is closed, the last bytes of it are handed on.
+    Closed,
+}
+
+impl Relay {
+    pub(crate) fn new(
+        process: Arc<Process>,
+        channels: Channels,
+        scanner: Scanner,
+        desk: Desk,
+        pump: Option<Pump>,
+        patience: Patience,
+    ) -> Relay {
+        Relay {
+            process,
+            request_bytes: 0,
+            channels,
+            scanner,
+            desk,
+            pump,
+            patience,
+            has_head: false,
+            state: State::Talking,
+            pause: None,
+        }
+    }
+
+    /// A request record of so many bytes waits in `channels.orders`.
+    pub(crate) fn expect_request_read(&mut self, bytes: usize) {
+        self.request_bytes = bytes as u64;
+    }
+
+    /// The process has ended without ever looking at its request, so that it may be given to another.
+    pub(crate) fn is_request_unread(&self) -> bool {
+        self.request_bytes > 0
+            && self.process.exit().is_some()
+            && self.channels.orders.unread_bytes() >= self.request_bytes
+    }
+
+    pub(crate) fn take_pump(&mut self) -> Option<Pump> {
+        self.pump.take()
+    }
+
+    /// The end sentinel has come: the process can serve again.
+    pub(crate) fn has_ended_well(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// The head is complete; from now on `limit` is how long the script may be silent.
+    pub(crate) fn begin_body(&mut self, limit: Duration) {
+        self.has_head = true;
+        self.patience.renew(limit);
+    }
+
+    /// Nobody wants the output any more: the script may end its reply, but its bulk writes fail.
+    pub(crate) fn forsake(&mut self, limit: Duration) {
+        self.pump = None;
+        self.desk.is_forsaken = true;
+        self.desk.buffer.forsake();
+        self.patience.renew(limit);
+    }
+
+    /// The next thing that the script says. Faults: its own (bad, dead, too slow), or the client's (its body is bad).
+    pub(crate) fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<Result<Said, Fault>> {
+        loop {
+            self.move_request(context)?;
+            self.pass_answers(context)?;
+            if self.has_head
+                && let Some(piece) = self.desk.buffer.take()?
+            {
+                self.patience.progress();
+                return Poll::Ready(Ok(Said::Bulk(piece)));
+            }
+            if self.desk.buffer.is_ending() {
+                match self.desk.buffer.poll_closed(context) {
+                    Poll::Ready(answer) => {
+                        self.answer(answer)?;
+                        continue;
+                    }
+                    // Not the script's time: the client takes what it takes.
+                    Poll::Pending if self.has_head || self.state != State::Talking => return Poll::Pending,
+                    Poll::Pending => {}
+                }
+            }
+            if let Some(output) = self.scanner.next() {
+                match self.hear(output)? {
+                    Some(said) => return Poll::Ready(Ok(said)),
+                    None => continue,
+                }
+            }
+            match self.state {
+                State::Talking => {}
+                State::Ended => return Poll::Ready(Ok(Said::End)),
+                State::Closed => return self.poll_closed_end(context),
+            }
+            ready!(self.poll_mailbox(context))?;
+        }
+    }
+
+    fn hear(&mut self, output: Output) -> Result<Option<Said>, Fault> {
+        match output {
+            Output::Bytes(bytes) if self.has_head && self.desk.buffer.is_ring() => self.hear_doorbell(&bytes)?,
+            Output::Bytes(bytes) => return Ok(Some(Said::Mailbox(bytes))),
+            Output::Callout(request) => {
+                let answer = self.desk.serve(request, &mut self.channels.segment);
+                self.answer(answer)?;
+            }
+            Output::CalloutClosed => {}
+            Output::Fault(fault) => return Err(self.fault(&fault.to_string())),
+            Output::End => {
+                self.state = State::Ended;
+                if self.desk.buffer.is_open() {
+                    self.desk.buffer.end(false);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// While a ring is open the mailbox carries callouts and doorbells only: body bytes there would have no place in the order.
+    fn hear_doorbell(&self, bytes: &[u8]) -> Result<(), Fault> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        let text = format!(
+            "wrote {} bytes to its mailbox while its memory buffer was open as a ring",
+            bytes.len()
+        );
+        Err(self.fault(&text))
+    }
+
+    /// Reads the mailbox; pending while the script is silent and has time to be.
+    fn poll_mailbox(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        if let Poll::Ready(read) = self.poll_read(context) {
+            return Poll::Ready(read);
+        }
+        if self.process.poll_exit(context).is_ready() {
+            // What it wrote just before its end is still read. Then whoever holds the mailbox open has left the group, and
+            // is not waited for.
+            return match self.poll_read(context) {
+                Poll::Ready(read) => Poll::Ready(read),
+                Poll::Pending => Poll::Ready(self.close()),
+            };
+        }
+        if !self.desk.buffer.may_sleep() {
+            return Poll::Ready(Ok(()));
+        }
+        self.desk.buffer.wake_when_freed(context);
+        if self.pass_answers(context)? {
+            return Poll::Ready(Ok(()));
+        }
+        if self.scanner.awaits_line_end() && self.poll_pause(LINE_PAUSE, context).is_ready() {
+            self.pause = None;
+            self.scanner.paused();
+            return Poll::Ready(Ok(()));
+        }
+        let spent = ready!(self.patience.poll_spent(context));
+        Poll::Ready(Err(self.too_slow(spent)))
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        match ready!(self.channels.mailbox.poll_read(context)) {
+            Ok(Some(bytes)) => {
+                self.patience.progress();
+                self.pause = None;
+                if let Some(pump) = &mut self.pump {
+                    pump.confirm();
+                }
+                self.scanner.push(bytes);
+                Poll::Ready(Ok(()))
+            }
+            Ok(None) => Poll::Ready(self.close()),
+            Err(error) => Poll::Ready(Err(self.fault(&format!("mailbox: {error}")))),
+        }
+    }
+
+    /// The mailbox is closed: what was held back comes out, then the process's end decides.
+    fn close(&mut self) -> Result<(), Fault> {
+        self.state = State::Closed;
+        self.pause = None;
+        match self.scanner.finish() {
+            Ok(Some(held)) => self.scanner_rest(held),
+            Ok(None) => {}
+            Err(fault) => return Err(self.fault(&fault.to_string())),
+        }
+        if self.desk.buffer.is_open() && !self.desk.buffer.is_ending() {
+            self.desk.buffer.end(false);
+        }
+        Ok(())
+    }
+
+    /// Bytes that looked like the beginning of a sentinel were body: they go out uncounted as they are.
+    fn scanner_rest(&mut self, held: Bytes) {
+        let length = held.len() as u64;
+        self.scanner.push(held);
+        self.scanner.pass(length);
+    }
+
+    fn poll_closed_end(&mut self, context: &mut Context<'_>) -> Poll<Result<Said, Fault>> {
+        if self.process.poll_exit(context).is_pending() {
+            ready!(self.poll_pause(EXIT_GRACE, context));
+        }
+        Poll::Ready(Ok(Said::End))
+    }
+
+    fn poll_pause(&mut self, length: Duration, context: &mut Context<'_>) -> Poll<()> {
+        let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(length)));
+        pause.as_mut().poll(context)
+    }
+
+    fn move_request(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
+        if let (Some(pump), Some(input)) = (&mut self.pump, &self.channels.input) {
+            if pump.poll(input, context)? {
+                self.patience.progress();
+            }
+            // CGI: end-of-file follows the last byte. CGIplus keeps its input for the next request.
+            if pump.is_done() && self.request_bytes == 0 {
+                self.pump = None;
+                self.channels.input = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands on the answers that parts of the buffer have waited for; true if there was one.
+    fn pass_answers(&mut self, context: &mut Context<'_>) -> Result<bool, Fault> {
+        let mut has_answered = false;
+        while let Some(answer) = self.desk.buffer.answer() {
+            self.answer(Some(answer))?;
+            has_answered = true;
+        }
+        let _ = self.channels.orders.poll_flush(context);
+        Ok(has_answered)
+    }
+
+    fn answer(&mut self, answer: Option<sluice_gateway::Answer>) -> Result<(), Fault> {
+        match answer {
+            None => Ok(()),
+            Some(answer) => self
+                .channels
+                .orders
+                .add(&answer.encode())
+                .map_err(|error| self.fault(&error.to_string())),
+        }
+    }
+
+    /// The script's fault, with all that is known of the process.
+    pub(crate) fn fault(&self, what: &str) -> Fault {
+        Fault::script(format!("{}: {what}", self.process.describe()))
+    }
+
+    fn too_slow(&self, spent: Spent) -> Fault {
+        let process = self.process.describe();
+        Fault::too_slow(match spent {
+            Spent::Silence(limit) => format!("{process}: silent for {limit:?}"),
+            Spent::Deadline => format!("{process}: the exchange took longer than its deadline"),
+        })
+    }
+}

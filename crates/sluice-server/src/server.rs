@@ -1,0 +1,179 @@
+//! The server as the program sees it: started, told to reload, told to end.
+//!
+//! Here: everything that exists once, and the threads. Not here: when to do what (the program's supervisor).
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwap;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sluice_launch::Launcher;
+use tokio::sync::watch;
+
+use crate::accept::listener;
+use crate::dispatch::Config;
+use crate::dispatch::route::OpenError;
+use crate::settings::Settings;
+use crate::worker::{self, Shared};
+use crate::write::log::Log;
+
+/// Threads that start script processes. A start keeps one busy for some hundred microseconds, most of it in the kernel.
+const LAUNCHERS_MAX: usize = 4;
+
+/// How far a server's life has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Serving,
+    /// Nothing new; what is under way may end.
+    Draining,
+    /// At once.
+    Ending,
+}
+
+/// A running server.
+pub struct Server {
+    shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
+    phase: watch::Sender<Phase>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// Why a server does not start; one line for the administrator.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> StartError {
+        StartError(error.to_string())
+    }
+}
+
+impl Server {
+    /// Opens what the settings name, binds the addresses and starts to serve.
+    ///
+    /// # Errors
+    /// A folder or script is missing, an address is taken, the log cannot be opened: the administrator's to mend.
+    pub fn start(settings: &Settings) -> Result<Server, StartError> {
+        let config = Config::open(settings)?;
+        let script_files_max = raise_descriptor_limit();
+        let workers = settings.workers.get();
+        let mut sockets = Vec::new();
+        for address in &settings.listen {
+            let bound = listener::bind(*address, workers)
+                .map_err(|error| StartError(format!("listen on {address}: {error}")))?;
+            sockets.push(bound);
+        }
+        let addresses = sockets.iter().filter_map(|bound| bound[0].local_addr().ok()).collect();
+        let log = Log::open(&settings.access_log).map_err(|error| StartError(format!("access log: {error}")))?;
+        let launcher = Launcher::start(workers.min(LAUNCHERS_MAX))
+            .map_err(|error| StartError(format!("threads that start scripts: {error}")))?;
+        let places = config.limits.connections_max.div_ceil(workers);
+        let shared = Arc::new(Shared {
+            config: Arc::new(ArcSwap::from_pointee(config)),
+            launcher,
+            log,
+            script_files_max,
+            boot: boot_name().map_err(|error| StartError(format!("no random bytes: {error}")))?,
+        });
+        let (phase, phases) = watch::channel(Phase::Serving);
+        let mut threads = Vec::new();
+        for index in 0..workers {
+            let listeners = sockets.iter_mut().filter_map(Vec::pop).collect();
+            let (shared, phases) = (Arc::clone(&shared), phases.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || worker::run(index, shared, listeners, places, phases))
+                .map_err(|error| StartError(format!("worker threads: {error}")))?;
+            threads.push(thread);
+        }
+        Ok(Server {
+            shared,
+            addresses,
+            phase,
+            workers: threads,
+        })
+    }
+
+    /// The addresses listened on, with the ports that the system chose.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Serves by other settings from the next exchange on; those under way, and their processes, end by the old ones.
+    /// Addresses, workers and the log keep what they were started with.
+    ///
+    /// # Errors
+    /// The new settings cannot be served: nothing has changed.
+    pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
+        let config = Config::open(settings)?;
+        self.shared.config.store(Arc::new(config));
+        Ok(())
+    }
+
+    /// Opens the access log under its name again, after it was renamed.
+    pub fn reopen_logs(&self) {
+        self.shared.log.reopen();
+    }
+
+    /// Accepts nothing more; what is under way may end within the drain timeout, or until the order is made stricter.
+    pub fn drain(&self) -> EndOrder {
+        self.phase.send_if_modified(|phase| advance(phase, Phase::Draining));
+        EndOrder(self.phase.clone())
+    }
+
+    /// Waits until all workers have ended and the log is written. Call `drain` first.
+    pub fn join(mut self) {
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+        self.shared.log.close();
+    }
+}
+
+/// The order to end, given: it can be made stricter while `Server::join` waits.
+pub struct EndOrder(watch::Sender<Phase>);
+
+impl EndOrder {
+    /// Ends at once: what is under way is cut.
+    pub fn end(&self) {
+        self.0.send_if_modified(|phase| advance(phase, Phase::Ending));
+    }
+}
+
+fn advance(phase: &mut Phase, to: Phase) -> bool {
+    let is_new = *phase < to;
+    *phase = (*phase).max(to);
+    is_new
+}
+
+/// Lets the server have as many descriptors as it may, and returns how many it had: scripts keep that limit, since programs
+/// that close all descriptors they could have, or use select(2), do badly with a large one.
+fn raise_descriptor_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("descriptor limit: {error}");
+    }
+    limit.current
+}
+
+/// Eight characters that no other start of the server has.
+fn boot_name() -> Result<[u8; 8], getrandom::Error> {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    let mut name = [0; 8];
+    getrandom::fill(&mut name)?;
+    Ok(name.map(|byte| DIGITS[usize::from(byte % 32)]))
+}

@@ -1,0 +1,242 @@
+//! What the server is told to do: plain data, made by the program from its configuration and arguments.
+//!
+//! Nothing here opens, binds or checks anything outside itself; `dispatch::Site::open` and `accept::listener` do, and
+//! their messages name the `origin` that each piece carries. The reference of all keys is made from the program's table.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::limits::Limits;
+
+/// Everything that one running server needs to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Addresses to listen on, at least one; port 0 lets the system choose.
+    pub listen: Vec<SocketAddr>,
+    /// Event-loop threads.
+    pub workers: NonZeroUsize,
+    /// Virtual hosts; the first one also answers for hosts that no site names.
+    pub sites: Vec<SiteSettings>,
+    /// Bounds on connections, heads and bodies.
+    pub limits: Limits,
+    /// Where finished exchanges are written down.
+    pub access_log: AccessLog,
+}
+
+/// A virtual host.
+#[derive(Clone, Debug)]
+pub struct SiteSettings {
+    /// Where it was written (`sluice.toml:12`), for messages.
+    pub origin: String,
+    /// Host names without port, lower case; `*.example.org` stands for every name below it. Empty: any host.
+    pub hosts: Vec<String>,
+    /// Folder of the site's files, if it serves any; also DOCUMENT_ROOT.
+    pub root: Option<PathBuf>,
+    /// Names tried, in order, when a folder is asked for.
+    pub index: Vec<String>,
+    /// Rules in the order in which they are tried; the first whose pattern matches decides. What none matches is a file
+    /// under `root`.
+    pub routes: Vec<RouteSettings>,
+}
+
+/// A rule of a site: what a path means.
+#[derive(Clone, Debug)]
+pub struct RouteSettings {
+    /// Where it was written, for messages.
+    pub origin: String,
+    /// `/exact`, `/prefix/*` or, under the root, `*.cgi`; `*` stands for any run of characters.
+    pub path: String,
+    /// What is done with a path that matches.
+    pub action: Action,
+}
+
+/// What a route does.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Serves files from a folder; the pattern's part before `*` is taken off the path.
+    Files {
+        /// The folder.
+        directory: PathBuf,
+    },
+    /// Runs a script.
+    Script(Box<ScriptSettings>),
+    /// Sends the client elsewhere.
+    Redirect {
+        /// The new address; a `*` in it receives what the pattern's `*` matched.
+        to: String,
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+    },
+}
+
+/// How the scripts of a route run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScriptSettings {
+    /// Which program a path names.
+    pub source: ScriptSource,
+    /// How it runs.
+    pub mode: Mode,
+    /// Programs that run files of a suffix (`".pl"` → `perl`), looked up in PATH unless they hold a slash. Such a file
+    /// needs no run bit and no `#!` line.
+    pub interpreters: BTreeMap<String, String>,
+    /// The channel for output.
+    pub mailbox: Mailbox,
+    /// Largest record of a record mailbox, bytes; also what scripts are told as WWW_GATEWAY_MRS.
+    pub record_bytes_max: usize,
+    /// What becomes of a body that comes without a length.
+    pub request_body: RequestBody,
+    /// Put before the names of all variables (`WWW_`), or empty.
+    pub variable_prefix: String,
+    /// Variables added to every process's environment.
+    pub environment: BTreeMap<String, String>,
+    /// Names of variables that a process inherits from the server beside PATH, LANG and TZ.
+    pub inherit: Vec<String>,
+    /// Longest wait for the head of a reply. Over it: 504 and the process group is killed.
+    pub reply_timeout: Duration,
+    /// Longest silence within a reply's body. Over it the response is cut and the process group killed.
+    pub output_timeout: Duration,
+    /// Longest time for a whole exchange, if bounded: then as above.
+    pub deadline: Option<Duration>,
+    /// How long a CGIplus script may go on after its client has left, so that its process can be kept.
+    pub client_grace: Duration,
+    /// Time between SIGTERM and SIGKILL.
+    pub kill_grace: Duration,
+    /// Largest head of a reply, bytes. Over it: 502.
+    pub head_bytes_max: usize,
+    /// Largest memory buffer a script may ask for, bytes.
+    pub memory_buffer_max: u64,
+    /// Address space of a process, bytes (RLIMIT_AS), if bounded.
+    pub memory_max: Option<u64>,
+    /// The processes kept for each script of the route.
+    pub pool: PoolSettings,
+}
+
+/// Which program a path names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScriptSource {
+    /// The file below this folder that the path leads to; what is left of the path is PATH_INFO.
+    Directory(PathBuf),
+    /// This program for every path that matches; what the pattern's `*` matched is PATH_INFO.
+    File(PathBuf),
+    /// The file under the site's root whose path matches the pattern (`*.cgi`); what follows it is PATH_INFO.
+    Root,
+}
+
+/// How a script runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One process a request (RFC 3875).
+    Cgi,
+    /// A process that is kept and handed request after request.
+    Cgiplus,
+}
+
+/// The channel for a script's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mailbox {
+    /// A pipe; bytes pass untouched.
+    Stream,
+    /// One write is one record; text records get the newline they lack.
+    Record,
+}
+
+/// What becomes of a request body that comes without a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestBody {
+    /// Stored first, so that CONTENT_LENGTH is true.
+    Spool,
+    /// Handed on as it arrives, without CONTENT_LENGTH (CGI only).
+    Stream,
+}
+
+/// The processes kept for one script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// Processes at once. CGI: requests of the route's script that run at once.
+    pub max: usize,
+    /// Idle processes kept ready whatever their age.
+    pub min: usize,
+    /// A process that had nothing to do for so long is ended.
+    pub idle: Duration,
+    /// Requests after which a process is replaced, if bounded.
+    pub requests_max: Option<u64>,
+    /// Requests that may wait for a process. Over it: 503 with Retry-After.
+    pub queue_max: usize,
+    /// Longest wait in that queue. Over it: 503 with Retry-After.
+    pub queue_timeout: Duration,
+}
+
+/// Where finished exchanges are written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// The file, the standard output, or nowhere.
+    pub target: LogTarget,
+    /// The form of a line.
+    pub format: LogFormat,
+}
+
+/// Where a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Nowhere.
+    Off,
+    /// The standard output.
+    Stdout,
+    /// Appended to a file, which is opened anew on SIGUSR1.
+    File(PathBuf),
+}
+
+/// The form of a line of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Apache's combined format followed by the exchange's UNIQUE_ID.
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+impl ScriptSettings {
+    /// The settings of a script of which only source and mode were given.
+    pub fn new(source: ScriptSource, mode: Mode) -> ScriptSettings {
+        ScriptSettings {
+            source,
+            mode,
+            interpreters: BTreeMap::new(),
+            mailbox: Mailbox::Stream,
+            record_bytes_max: 64 << 10,
+            request_body: RequestBody::Spool,
+            variable_prefix: String::new(),
+            environment: BTreeMap::new(),
+            inherit: Vec::new(),
+            reply_timeout: Duration::from_secs(60),
+            output_timeout: Duration::from_secs(300),
+            deadline: None,
+            client_grace: Duration::from_secs(5),
+            kill_grace: Duration::from_secs(2),
+            head_bytes_max: 64 << 10,
+            memory_buffer_max: 256 << 20,
+            memory_max: None,
+            pool: PoolSettings::new(mode),
+        }
+    }
+}
+
+impl PoolSettings {
+    /// The defaults of a mode: CGI processes are short-lived, so more of them may run.
+    pub fn new(mode: Mode) -> PoolSettings {
+        PoolSettings {
+            max: match mode {
+                Mode::Cgi => 64,
+                Mode::Cgiplus => 16,
+            },
+            min: 0,
+            idle: Duration::from_secs(600),
+            requests_max: None,
+            queue_max: 1000,
+            queue_timeout: Duration::from_secs(30),
+        }
+    }
+}

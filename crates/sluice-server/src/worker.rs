@@ -1,0 +1,219 @@
+//! A worker: one event-loop thread of the server, and what is on it.
+//!
+//! Here: the thread's life (accept, drain, stop its script processes, end) and what its exchanges share. Not here: what
+//! makes workers and tells them to end (`server`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use arc_swap::cache::Cache;
+use sluice_launch::Launcher;
+use tokio::sync::{Notify, watch};
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+use crate::accept::listener::{self, Places};
+use crate::dispatch::Config;
+use crate::exchange::UniqueId;
+use crate::script::process::Process;
+use crate::server::Phase;
+use crate::write::log::Log;
+
+/// How often pools are told that time has passed.
+const TICK: Duration = Duration::from_secs(1);
+
+/// After the last order to stop: how long a worker waits for its script processes, which were sent SIGKILL long before.
+const REAP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What all workers share.
+pub(crate) struct Shared {
+    pub config: Arc<ArcSwap<Config>>,
+    pub launcher: Launcher,
+    pub log: Log,
+    /// Descriptors that a script may have, if bounded.
+    pub script_files_max: Option<u64>,
+    /// Part of every UNIQUE_ID of this start of the server.
+    pub boot: [u8; 8],
+}
+
+/// A worker, as its tasks see it.
+pub(crate) struct Worker {
+    pub index: usize,
+    shared: Arc<Shared>,
+    config: RefCell<Cache<Arc<ArcSwap<Config>>, Arc<Config>>>,
+    exchanges: Cell<u32>,
+    phase: watch::Receiver<Phase>,
+    /// Script processes whose watcher runs here.
+    processes: RefCell<HashMap<i32, Weak<Process>>>,
+    /// Tasks that are not done.
+    tasks: Cell<usize>,
+    task_ended: Notify,
+    is_closed: Cell<bool>,
+}
+
+/// The worker's thread: returns when every connection and every script process of it has ended.
+pub(crate) fn run(
+    index: usize,
+    shared: Arc<Shared>,
+    listeners: Vec<TcpListener>,
+    places: usize,
+    phase: watch::Receiver<Phase>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return tracing::error!("worker {index}: {error}"),
+    };
+    let worker = Rc::new(Worker {
+        index,
+        config: RefCell::new(Cache::new(Arc::clone(&shared.config))),
+        shared,
+        exchanges: Cell::new(0),
+        phase,
+        processes: RefCell::default(),
+        tasks: Cell::new(0),
+        task_ended: Notify::new(),
+        is_closed: Cell::new(false),
+    });
+    let tasks = LocalSet::new();
+    tasks.block_on(&runtime, async {
+        let places = Rc::new(Places::new(places));
+        for listener in listeners {
+            worker.spawn(listener::accept(Rc::clone(&worker), listener, Rc::clone(&places)));
+        }
+        if index == 0 {
+            tokio::task::spawn_local(tick(Rc::clone(&worker)));
+        }
+        worker.live().await;
+    });
+    // What is left are connections that did not end in time: they are cut, and their scripts have been stopped.
+    worker.is_closed.set(true);
+    drop(tasks);
+}
+
+async fn tick(worker: Rc<Worker>) {
+    let mut interval = tokio::time::interval(TICK);
+    loop {
+        interval.tick().await;
+        let config = worker.config();
+        for site in config.sites() {
+            site.tick();
+        }
+    }
+}
+
+impl Worker {
+    /// The configuration as it is now; an exchange keeps the one it began with.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        Arc::clone(self.config.borrow_mut().load())
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.shared.log
+    }
+
+    pub(crate) fn launcher(&self) -> &Launcher {
+        &self.shared.launcher
+    }
+
+    pub(crate) fn script_files_max(&self) -> Option<u64> {
+        self.shared.script_files_max
+    }
+
+    /// The name of the next exchange.
+    pub(crate) fn next_id(&self) -> UniqueId {
+        let count = self.exchanges.get().wrapping_add(1);
+        self.exchanges.set(count);
+        let index = u8::try_from(self.index % 256).unwrap_or_default();
+        UniqueId::new(self.shared.boot, index, count)
+    }
+
+    /// Starts a task of this worker. Once the worker has ended it is dropped instead.
+    pub(crate) fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        if self.is_closed.get() {
+            return;
+        }
+        let guard = TaskGuard::new(self);
+        tokio::task::spawn_local(async move {
+            task.await;
+            drop(guard);
+        });
+    }
+
+    /// Takes in a script process with the task that watches it.
+    pub(crate) fn adopt(self: &Rc<Self>, process: &Arc<Process>, watch: impl Future<Output = ()> + 'static) {
+        let pid = process.pid;
+        self.processes.borrow_mut().insert(pid, Arc::downgrade(process));
+        let worker = Rc::clone(self);
+        self.spawn(async move {
+            watch.await;
+            worker.processes.borrow_mut().remove(&pid);
+        });
+    }
+
+    /// Ready once the server drains.
+    pub(crate) async fn draining(&self) {
+        self.reached(Phase::Draining).await;
+    }
+
+    async fn reached(&self, phase: Phase) {
+        // An error is the end of the server itself.
+        let _ = self.phase.clone().wait_for(|now| *now >= phase).await;
+    }
+
+    /// Serves, drains, stops the script processes, and is done.
+    async fn live(&self) {
+        self.draining().await;
+        let limit = self.config().limits.drain_timeout;
+        tokio::select! {
+            _ = timeout(limit, self.idle()) => {}
+            () = self.reached(Phase::Ending) => {}
+        }
+        self.stop_processes();
+        if timeout(REAP_TIMEOUT, self.without_processes()).await.is_err() {
+            tracing::error!("worker {}: script processes are left that cannot be ended", self.index);
+        }
+    }
+
+    /// Every task but the watchers is done.
+    async fn idle(&self) {
+        while self.tasks.get() > self.processes.borrow().len() {
+            self.task_ended.notified().await;
+        }
+    }
+
+    async fn without_processes(&self) {
+        while !self.processes.borrow().is_empty() {
+            self.task_ended.notified().await;
+        }
+    }
+
+    fn stop_processes(&self) {
+        let processes: Vec<_> = self.processes.borrow().values().filter_map(Weak::upgrade).collect();
+        for process in processes {
+            process.stop();
+        }
+    }
+}
+
+/// Counts a task until it is dropped.
+struct TaskGuard(Rc<Worker>);
+
+impl TaskGuard {
+    fn new(worker: &Rc<Worker>) -> TaskGuard {
+        worker.tasks.set(worker.tasks.get() + 1);
+        TaskGuard(Rc::clone(worker))
+    }
+}
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        self.0.tasks.set(self.0.tasks.get() - 1);
+        self.0.task_ended.notify_one();
+    }
+}

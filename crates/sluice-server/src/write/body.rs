@@ -1,0 +1,131 @@
+//! The body of a response: one type over all that can be sent, and the wrapper that ends the exchange.
+//!
+//! Here: `ResponseBody` (empty, bytes, a file, a script's output) and `Finish`, which counts what is sent and drops the
+//! exchange, thereby logging it, when the body has ended or the client has left. A body that fails returns its fault,
+//! which makes hyper cut the connection: a client never takes half a response for a whole one.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::connection::Connection;
+use crate::exchange::Exchange;
+use crate::fault::{Culprit, Fault};
+
+/// A source of body bytes: a file, a script. Ends with `None`; a fault cuts the response.
+pub(crate) trait Source {
+    /// The next piece, never empty.
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>>;
+
+    /// Bytes still to come, where that is known; becomes Content-Length.
+    fn length(&self) -> Option<u64>;
+
+    /// Nobody wants the pieces (HEAD, 304): end in good order, as if they had been taken.
+    fn discard(self: Box<Self>) {}
+}
+
+/// The body of a response.
+pub(crate) enum ResponseBody {
+    Empty,
+    Whole(Bytes),
+    Source(Box<dyn Source>),
+}
+
+impl ResponseBody {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        match self {
+            ResponseBody::Empty => Poll::Ready(None),
+            ResponseBody::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                *self = ResponseBody::Empty;
+                Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
+            }
+            ResponseBody::Source(source) => source.poll_piece(context),
+        }
+    }
+
+    /// Bytes still to come, where that is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self {
+            ResponseBody::Empty => Some(0),
+            ResponseBody::Whole(bytes) => Some(bytes.len() as u64),
+            ResponseBody::Source(source) => source.length(),
+        }
+    }
+}
+
+/// The body that hyper gets: counts, logs the end, and makes a cut visible.
+pub(crate) struct Finish {
+    body: ResponseBody,
+    exchange: Option<Exchange>,
+    connection: Rc<Connection>,
+}
+
+impl Finish {
+    pub(crate) fn new(body: ResponseBody, exchange: Exchange, connection: Rc<Connection>) -> Finish {
+        Finish {
+            body,
+            exchange: Some(exchange),
+            connection,
+        }
+    }
+
+    fn cut(&mut self, fault: &Fault) {
+        self.connection.cut();
+        if let Some(mut exchange) = self.exchange.take() {
+            exchange.cut();
+            match fault.culprit {
+                Culprit::Client => tracing::info!(id = %exchange.id, "response cut: {fault}"),
+                Culprit::Script => tracing::warn!(id = %exchange.id, "response cut: {fault}"),
+                Culprit::Server => tracing::error!(id = %exchange.id, "response cut: {fault}"),
+            }
+        }
+    }
+}
+
+impl Body for Finish {
+    type Data = Bytes;
+    type Error = Fault;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        let this = self.get_mut();
+        match ready!(this.body.poll_piece(context)) {
+            Some(Ok(piece)) => {
+                if let Some(exchange) = &mut this.exchange {
+                    exchange.count(piece.len());
+                }
+                Poll::Ready(Some(Ok(Frame::data(piece))))
+            }
+            Some(Err(fault)) => {
+                this.cut(&fault);
+                Poll::Ready(Some(Err(fault)))
+            }
+            None => {
+                this.body = ResponseBody::Empty;
+                this.exchange = None;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.body, ResponseBody::Empty)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.length().map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Drop for Finish {
+    /// Dropped with a source unfinished: the client left, or needed no more (HEAD has no source here).
+    fn drop(&mut self) {
+        self.connection.end_exchange();
+        if let (ResponseBody::Source(_), Some(exchange)) = (&self.body, &mut self.exchange) {
+            exchange.cut();
+        }
+    }
+}

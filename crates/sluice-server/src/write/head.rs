@@ -1,0 +1,68 @@
+//! The head of a response: what the server adds to every one, and what HEAD and bodiless statuses leave out.
+//!
+//! Here: the last touch before hyper, which adds Date, Content-Length or Transfer-Encoding, and Connection. Not here:
+//! fields that belong to one handler.
+
+use http::{HeaderValue, Method, Response, StatusCode, header};
+
+use crate::write::body::ResponseBody;
+
+/// What the server calls itself: the field Server and the variable SERVER_SOFTWARE.
+pub(crate) const SERVER_SOFTWARE: &str = concat!("Sluice/", env!("CARGO_PKG_VERSION"));
+
+/// Completes a response to a request of this method.
+pub(crate) fn complete(method: &Method, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    response
+        .headers_mut()
+        .insert(header::SERVER, HeaderValue::from_static(SERVER_SOFTWARE));
+    if may_have_body(method, response.status()) {
+        return response;
+    }
+    let body = std::mem::replace(response.body_mut(), ResponseBody::Empty);
+    // RFC 9110 §8.6: HEAD announces the length that GET would send; 1xx and 204 announce none, 304 may.
+    if *method == Method::HEAD
+        && !matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        && let Some(bytes) = body.length()
+    {
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+    }
+    if let ResponseBody::Source(source) = body {
+        source.discard();
+    }
+    response
+}
+
+/// Whether a response with this status to this method has a body at all (RFC 9110 §6.4.1).
+pub(crate) fn may_have_body(method: &Method, status: StatusCode) -> bool {
+    *method != Method::HEAD
+        && !status.is_informational()
+        && status != StatusCode::NO_CONTENT
+        && status != StatusCode::NOT_MODIFIED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(status: StatusCode) -> Response<ResponseBody> {
+        let mut response = Response::new(ResponseBody::Whole("hello".into()));
+        *response.status_mut() = status;
+        response
+    }
+
+    #[test]
+    fn head_announces_the_length_and_sends_nothing() {
+        let response = complete(&Method::HEAD, response(StatusCode::OK));
+        assert_eq!(response.headers()[header::CONTENT_LENGTH], "5");
+        assert_eq!(response.body().length(), Some(0));
+    }
+
+    #[test]
+    fn no_content_has_neither_length_nor_body() {
+        let response = complete(&Method::GET, response(StatusCode::NO_CONTENT));
+        assert!(!response.headers().contains_key(header::CONTENT_LENGTH));
+        assert_eq!(response.body().length(), Some(0));
+    }
+}

@@ -1,0 +1,6 @@
+//! The last stage: heads, bodies and error pages on their way to hyper, and the line in the access log.
+
+pub(crate) mod body;
+pub(crate) mod error_page;
+pub(crate) mod head;
+pub(crate) mod log;

@@ -1,0 +1,162 @@
+//! What settings mean, for people: shown by `check` and when a server starts.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use sluice_server::settings::{
+    AccessLog, Action, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+};
+
+use super::value::format_duration;
+
+/// Tells what is served where: addresses, sites and their routes, one a line, in columns. Ends with a newline.
+pub(crate) fn describe(settings: &Settings) -> String {
+    let mut out = String::new();
+    let addresses: Vec<String> = settings
+        .listen
+        .iter()
+        .map(|address| format!("http://{address}/"))
+        .collect();
+    line(&mut out, "listening on", &addresses.join("  "));
+    line(&mut out, "workers", &settings.workers.to_string());
+    line(&mut out, "access log", &describe_log(&settings.access_log));
+    for site in &settings.sites {
+        let hosts = if site.hosts.is_empty() {
+            "any host".to_owned()
+        } else {
+            site.hosts.join(" ")
+        };
+        line(&mut out, "site", &hosts);
+        out.push_str(&describe_site(site));
+    }
+    out
+}
+
+/// One line for `check`: `sluice.toml: ok: 2 sites, 5 routes, 1 address`.
+pub(crate) fn summary(file: &Path, settings: &Settings) -> String {
+    let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
+    let parts = [
+        count(settings.sites.len(), "site", "sites"),
+        count(routes, "route", "routes"),
+        count(settings.listen.len(), "address", "addresses"),
+    ];
+    format!("{}: ok: {}", file.display(), parts.join(", "))
+}
+
+fn line(out: &mut String, label: &str, text: &str) {
+    writeln!(out, "{label:<14}{text}").expect("a String takes every text");
+}
+
+fn count(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+fn describe_log(log: &AccessLog) -> String {
+    let format = match log.format {
+        LogFormat::Combined => "combined",
+        LogFormat::Json => "json",
+    };
+    match &log.target {
+        LogTarget::Off => "off".into(),
+        LogTarget::Stdout => format!("standard output, {format}"),
+        LogTarget::File(path) => format!("{}, {format}", path.display()),
+    }
+}
+
+/// The routes and, last, what no route matches: pattern, what is done, with what.
+fn describe_site(site: &SiteSettings) -> String {
+    let mut rows: Vec<[String; 3]> = site.routes.iter().map(|route| describe_route(route, site)).collect();
+    if let Some(root) = &site.root {
+        rows.push(["/*".into(), "files".into(), root.display().to_string()]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let (first, second) = (width(0), width(1));
+    let lines = rows
+        .iter()
+        .map(|[path, action, with]| format!("  {path:<first$}  {action:<second$}  {with}\n"));
+    lines.collect()
+}
+
+fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
+    let (action, with) = match &route.action {
+        Action::Files { directory } => ("files".to_owned(), directory.display().to_string()),
+        Action::Redirect { to, status } => (format!("redirect {status}"), to.clone()),
+        Action::Script(script) => (describe_mode(script.mode).to_owned(), describe_script(script, site)),
+    };
+    [route.path.clone(), action, with]
+}
+
+fn describe_mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Cgi => "cgi",
+        Mode::Cgiplus => "cgiplus",
+    }
+}
+
+fn describe_script(script: &ScriptSettings, site: &SiteSettings) -> String {
+    let source = match (&script.source, &site.root) {
+        (ScriptSource::Directory(path) | ScriptSource::File(path), _) | (ScriptSource::Root, Some(path)) => {
+            path.display().to_string()
+        }
+        (ScriptSource::Root, None) => "nothing: the site has no root".into(),
+    };
+    let pool = &script.pool;
+    let processes = match (pool.min, pool.max) {
+        (0, 1) => "1 process".to_owned(),
+        (0, max) => format!("up to {max} processes"),
+        (min, max) if min == max => format!("{max} processes"),
+        (min, max) => format!("{min} to {max} processes"),
+    };
+    match script.mode {
+        Mode::Cgi => format!("{source} ({processes} a script)"),
+        Mode::Cgiplus => format!("{source} ({processes} a script, idle {})", format_duration(pool.idle)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::read;
+    use super::*;
+
+    #[test]
+    fn what_is_served_where_is_told_in_columns() {
+        let settings = read(
+            r#"
+            [[listen]]
+            address = ":80"
+            [server]
+            workers = 2
+            [[site]]
+            hosts = ["example.org", "*.example.org"]
+            root = "htdocs"
+            route = [
+                { path = "/cgi-bin/*", script = { directory = "cgi-bin" } },
+                { path = "/wiki/*", script = { file = "wiki", mode = "cgiplus", min = 1, max = 8 } },
+                { path = "/old/*", redirect = { to = "/new/*", status = 301 } },
+                { path = "*.cgi", script = {} },
+            ]
+            [[site]]
+            route = [{ path = "/*", files = { directory = "other" } }]
+            "#,
+        )
+        .expect("a good configuration");
+        let expected = "\
+listening on  http://0.0.0.0:80/
+workers       2
+access log    standard output, combined
+site          example.org *.example.org
+  /cgi-bin/*  cgi           /etc/sluice/cgi-bin (up to 64 processes a script)
+  /wiki/*     cgiplus       /etc/sluice/wiki (1 to 8 processes a script, idle 10m)
+  /old/*      redirect 301  /new/*
+  *.cgi       cgi           /etc/sluice/htdocs (up to 64 processes a script)
+  /*          files         /etc/sluice/htdocs
+site          any host
+  /*  files  /etc/sluice/other
+";
+        assert_eq!(describe(&settings), expected);
+        assert_eq!(
+            summary(Path::new("sluice.toml"), &settings),
+            "sluice.toml: ok: 2 sites, 5 routes, 1 address"
+        );
+    }
+}

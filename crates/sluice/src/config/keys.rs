@@ -1,0 +1,383 @@
+//! The table of every key that a configuration may hold: the one place where a key is made.
+//!
+//! From it come the check for unknown keys, the messages about wrong values and bounds (`section`) and the reference page
+//! (`reference`). The reader can ask for no key that is not here, and tests show that every key here is read, that its
+//! example changes the settings and that its default does not.
+
+mod script;
+
+use Fallback::{Required, Said, Value};
+use script::SCRIPT;
+
+/// One key.
+pub(crate) struct Key {
+    /// Its name within the section.
+    pub(crate) name: &'static str,
+    /// What may be written there.
+    pub(crate) kind: Kind,
+    /// What holds without it.
+    pub(crate) default: Fallback,
+    /// What it does, in whole sentences.
+    pub(crate) text: &'static str,
+    /// A value as it is written in the file, other than the default.
+    pub(crate) example: &'static str,
+}
+
+/// Keys that stand together.
+pub(crate) struct Section {
+    /// How messages and the reference name it, such as `[[site.route]].script`; empty for the file's top.
+    pub(crate) title: &'static str,
+    /// What it is for.
+    pub(crate) text: &'static str,
+    /// Its keys, in the order in which the reference shows them.
+    pub(crate) keys: &'static [Key],
+}
+
+/// What may be written as the value of a key.
+pub(crate) enum Kind {
+    /// Any text.
+    Text,
+    /// A text that is a path.
+    Path,
+    /// A text that is an address to listen on.
+    Address,
+    /// A list of texts.
+    Texts,
+    /// Names with texts.
+    Pairs,
+    /// A whole number.
+    Number {
+        /// What is counted.
+        unit: &'static str,
+        /// What is allowed.
+        bounds: Bounds,
+    },
+    /// A duration; the bounds are milliseconds.
+    Duration(Bounds),
+    /// A size; the bounds are bytes.
+    Size(Bounds),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// One of these numbers.
+    Code(&'static [u16]),
+    /// A section that stands once.
+    Table(&'static Section),
+    /// A section that may stand several times.
+    Tables(&'static Section),
+}
+
+/// The least and the most that a number may be.
+pub(crate) struct Bounds {
+    /// The least.
+    pub(crate) least: u64,
+    /// The most.
+    pub(crate) most: u64,
+    /// What to do instead, or why; told with the refusal.
+    pub(crate) mend: &'static str,
+}
+
+/// What holds when a key is left out.
+pub(crate) enum Fallback {
+    /// The same as if this value stood there.
+    Value(&'static str),
+    /// What no value can say, in words.
+    Said(&'static str),
+    /// Nothing: the key must be there.
+    Required,
+}
+
+/// Bounds that refuse nothing that can be written.
+const ANY: Bounds = Bounds {
+    least: 0,
+    most: u64::MAX,
+    mend: "",
+};
+
+const fn at_least(least: u64, mend: &'static str) -> Bounds {
+    Bounds {
+        least,
+        most: u64::MAX,
+        mend,
+    }
+}
+
+/// The top of the file.
+pub(crate) static ROOT: Section = Section {
+    title: "",
+    text: "A configuration is a file in TOML. Relative paths in it start from the folder in which it lies.",
+    keys: &[
+        Key {
+            name: "listen",
+            kind: Kind::Tables(&LISTEN),
+            default: Said("`127.0.0.1:8080`"),
+            text: "An address to listen on.",
+            example: "{ address = \"0.0.0.0:80\" }",
+        },
+        Key {
+            name: "server",
+            kind: Kind::Table(&SERVER),
+            default: Said("the defaults of its keys"),
+            text: "The server as a whole.",
+            example: "{ workers = 4 }",
+        },
+        Key {
+            name: "limits",
+            kind: Kind::Table(&LIMITS),
+            default: Said("the defaults of its keys"),
+            text: "Bounds on connections, heads and bodies.",
+            example: "{ body_size = \"100MiB\" }",
+        },
+        Key {
+            name: "log",
+            kind: Kind::Table(&LOG),
+            default: Said("the defaults of its keys"),
+            text: "Where finished exchanges are written down.",
+            example: "{ access = \"access.log\" }",
+        },
+        Key {
+            name: "site",
+            kind: Kind::Tables(&SITE),
+            default: Required,
+            text: "A virtual host.",
+            example: "{ root = \"htdocs\" }",
+        },
+    ],
+};
+
+static LISTEN: Section = Section {
+    title: "[[listen]]",
+    text: "An address to listen on; as many as needed. Without any, `127.0.0.1:8080`: this machine alone.",
+    keys: &[Key {
+        name: "address",
+        kind: Kind::Address,
+        default: Required,
+        text: "Address and port: `0.0.0.0:80` or `:80` (every IPv4 address), `[::]:80` (every IPv6 address), \
+               `localhost:8080` or `8080` (this machine alone). Port 0 lets the system choose.",
+        example: "\"0.0.0.0:80\"",
+    }],
+};
+
+static SERVER: Section = Section {
+    title: "[server]",
+    text: "The server as a whole.",
+    keys: &[Key {
+        name: "workers",
+        kind: Kind::Number {
+            unit: "threads",
+            bounds: Bounds {
+                least: 1,
+                most: 1024,
+                mend: "one for each processor is what it is made for",
+            },
+        },
+        default: Said("one for each processor"),
+        text: "Event-loop threads. Scripts run in processes of their own, so more threads than processors gain nothing.",
+        example: "4",
+    }],
+};
+
+static LIMITS: Section = Section {
+    title: "[limits]",
+    text: "Bounds on connections, heads and bodies, for the whole server. The bounds of a script stand with it.",
+    keys: &[
+        Key {
+            name: "connections",
+            kind: Kind::Number {
+                unit: "connections",
+                bounds: at_least(1, "a server without connections serves nothing"),
+            },
+            default: Value("10000"),
+            text: "Connections open at once. At the limit no more are accepted until one ends; the kernel holds those \
+                   that wait.",
+            example: "50000",
+        },
+        Key {
+            name: "head_size",
+            kind: Kind::Size(Bounds {
+                least: 8 << 10,
+                most: 16 << 20,
+                mend: "browsers send several KiB of cookies",
+            }),
+            default: Value("\"64KiB\""),
+            text: "Largest head of a request. Over it: 431, or 414 when the request line alone is too long.",
+            example: "\"16KiB\"",
+        },
+        Key {
+            name: "head_fields",
+            kind: Kind::Number {
+                unit: "fields",
+                bounds: at_least(1, "every request has a Host field"),
+            },
+            default: Value("100"),
+            text: "Most fields in the head of a request. Over it: 431.",
+            example: "200",
+        },
+        Key {
+            name: "body_size",
+            kind: Kind::Size(ANY),
+            default: Value("\"1GiB\""),
+            text: "Largest body of a request, announced or counted. Over it: 413.",
+            example: "\"100MiB\"",
+        },
+        Key {
+            name: "head_timeout",
+            kind: Kind::Duration(at_least(1, "no client is that fast")),
+            default: Value("\"30s\""),
+            text: "Longest wait for a complete head, from the moment it is awaited. Half a head is answered 408; a \
+                   connection that sent nothing is closed.",
+            example: "\"10s\"",
+        },
+        Key {
+            name: "body_timeout",
+            kind: Kind::Duration(at_least(1, "no client is that fast")),
+            default: Value("\"30s\""),
+            text: "Longest silence within the body of a request. Over it: 408.",
+            example: "\"1m\"",
+        },
+        Key {
+            name: "send_timeout",
+            kind: Kind::Duration(at_least(1, "no client is that fast")),
+            default: Value("\"1m\""),
+            text: "A client that takes no byte of its response for so long loses its connection.",
+            example: "\"5m\"",
+        },
+        Key {
+            name: "drain_timeout",
+            kind: Kind::Duration(ANY),
+            default: Value("\"30s\""),
+            text: "After SIGTERM: how long the exchanges under way may take before they are cut.",
+            example: "\"2m\"",
+        },
+    ],
+};
+
+static LOG: Section = Section {
+    title: "[log]",
+    text: "Where finished exchanges are written down.",
+    keys: &[
+        Key {
+            name: "access",
+            kind: Kind::Path,
+            default: Value("\"-\""),
+            text: "A file, to which lines are appended and which is opened anew on SIGUSR1; `-` for the standard output; \
+                   `off` for none.",
+            example: "\"access.log\"",
+        },
+        Key {
+            name: "format",
+            kind: Kind::Choice(&["combined", "json"]),
+            default: Value("\"combined\""),
+            text: "The form of a line: Apache's combined format followed by the UNIQUE_ID of the exchange, or one JSON \
+                   object a line.",
+            example: "\"json\"",
+        },
+    ],
+};
+
+static SITE: Section = Section {
+    title: "[[site]]",
+    text: "A virtual host; at least one. For hosts that no site names the one without `hosts` answers, or else the first.",
+    keys: &[
+        Key {
+            name: "hosts",
+            kind: Kind::Texts,
+            default: Said("any host"),
+            text: "Names of the site, without port. `*.example.org` stands for every name below example.org.",
+            example: "[\"example.org\", \"*.example.org\"]",
+        },
+        Key {
+            name: "root",
+            kind: Kind::Path,
+            default: Said("no files"),
+            text: "Folder of the site's files: what no route matches is looked for there. Scripts are told it as \
+                   DOCUMENT_ROOT.",
+            example: "\"htdocs\"",
+        },
+        Key {
+            name: "index",
+            kind: Kind::Texts,
+            default: Value("[\"index.html\"]"),
+            text: "Names of files that are tried, in order, when a folder is asked for.",
+            example: "[\"index.html\", \"index.cgi\"]",
+        },
+        Key {
+            name: "route",
+            kind: Kind::Tables(&ROUTE),
+            default: Said("files under `root`"),
+            text: "What a path means.",
+            example: "{ path = \"/old\", redirect = { to = \"/new\" } }",
+        },
+    ],
+};
+
+static ROUTE: Section = Section {
+    title: "[[site.route]]",
+    text: "What a path means. Routes are tried in the order in which they are written; the first whose pattern matches \
+           decides. A route does exactly one thing: `files`, `script` or `redirect`.",
+    keys: &[
+        Key {
+            name: "path",
+            kind: Kind::Text,
+            default: Required,
+            text: "The pattern: `/exact`, `/prefix/*` or, for scripts that lie among the files under `root`, `*.cgi`. \
+                   `*` stands for any run of characters, slashes among them.",
+            example: "\"/cgi-bin/*\"",
+        },
+        Key {
+            name: "files",
+            kind: Kind::Table(&FILES),
+            default: Said("not this"),
+            text: "Serves files from a folder.",
+            example: "{ directory = \"pictures\" }",
+        },
+        Key {
+            name: "script",
+            kind: Kind::Table(&SCRIPT),
+            default: Said("not this"),
+            text: "Runs a script.",
+            example: "{ directory = \"cgi-bin\", mode = \"cgi\" }",
+        },
+        Key {
+            name: "redirect",
+            kind: Kind::Table(&REDIRECT),
+            default: Said("not this"),
+            text: "Sends the client elsewhere.",
+            example: "{ to = \"/new\", status = 301 }",
+        },
+    ],
+};
+
+static FILES: Section = Section {
+    title: "[[site.route]].files",
+    text: "Serves files from a folder. The part of the pattern before its `*` is taken off the path.",
+    keys: &[Key {
+        name: "directory",
+        kind: Kind::Path,
+        default: Required,
+        text: "The folder.",
+        example: "\"pictures\"",
+    }],
+};
+
+static REDIRECT: Section = Section {
+    title: "[[site.route]].redirect",
+    text: "Sends the client elsewhere.",
+    keys: &[
+        Key {
+            name: "to",
+            kind: Kind::Text,
+            default: Required,
+            text: "The new address: a path or a whole `https://` address. A `*` in it receives what the `*` of the \
+                   pattern matched.",
+            example: "\"https://example.org/*\"",
+        },
+        Key {
+            name: "status",
+            kind: Kind::Code(&[301, 302, 303, 307, 308]),
+            default: Value("302"),
+            text: "301 and 308 are for good and are remembered by browsers; 302, 303 and 307 are for now. 307 and 308 keep \
+                   the method, 303 makes it GET.",
+            example: "308",
+        },
+    ],
+};

@@ -1,0 +1,517 @@
+//! Every mistake's message, word for word: users act on them.
+
+use super::read;
+
+/// The mistakes of a file, without its name: `line: message`.
+fn mistakes(text: &str) -> Vec<String> {
+    let told = read(text).expect_err("mistakes").to_string();
+    told.lines()
+        .map(|line| line.strip_prefix("sluice.toml:").unwrap_or(line).to_owned())
+        .collect()
+}
+
+/// A file whose only site has this route.
+fn with_route(route: &str) -> String {
+    format!("[[site]]\nroot = 'htdocs'\n[[site.route]]\n{route}\n")
+}
+
+/// A file whose only route runs a script with these keys.
+fn with_script(keys: &str) -> String {
+    with_route(&format!(
+        "path = '/cgi-bin/*'\nscript = {{ directory = 'cgi-bin', {keys} }}"
+    ))
+}
+
+#[track_caller]
+fn assert_mistake(text: &str, message: &str) {
+    assert_eq!(mistakes(text), [message], "\n{text}");
+}
+
+#[test]
+fn unknown_keys_are_told_with_what_was_meant() {
+    let cases = [
+        (
+            with_script("timout = '10s'"),
+            r#"5: unknown key "timout" in [[site.route]].script; did you mean "reply_timeout"?"#,
+        ),
+        (
+            with_route("path = '/a/*'\nidle = '10s'\nfiles = { directory = 'a' }"),
+            r#"5: unknown key "idle" in [[site.route]]; it belongs in [[site.route]].script"#,
+        ),
+        (
+            "[[site]]\nroot = 'a'\n[[listen]]\naddress = ':443'\ntls = { certificate = 'c', key = 'k' }".into(),
+            r#"5: unknown key "tls" in [[listen]]; what may stand there: address"#,
+        ),
+        (
+            "[limit]\n[[site]]\nroot = 'a'".into(),
+            r#"1: unknown key "limit"; did you mean "limits"?"#,
+        ),
+        (
+            "workers = 2\n[[site]]\nroot = 'a'".into(),
+            r#"1: unknown key "workers"; it belongs in [server]"#,
+        ),
+        (
+            "[[site]]\nroot = 'a'\nlisten = ':80'".into(),
+            r#"3: unknown key "listen" in [[site]]; it belongs at the top of the file, above the first section"#,
+        ),
+    ];
+    for (text, message) in cases {
+        assert_mistake(&text, message);
+    }
+}
+
+#[test]
+fn values_of_a_wrong_type_are_told_the_right_form() {
+    let cases = [
+        (
+            "idle = 10",
+            r#"idle = 10: a duration is written as a number and a unit: "10s", "5m", "2h""#,
+        ),
+        (
+            "idle = '10 s'",
+            r#"idle = '10 s': a duration is written as a number and a unit: "10s", "5m", "2h""#,
+        ),
+        (
+            "head_size = '4MB'",
+            r#"head_size = '4MB': a size is written in bytes or with a unit: 65536, "512k", "4MiB""#,
+        ),
+        (
+            "head_size = true",
+            r#"head_size = true: a size is written in bytes or with a unit: 65536, "512k", "4MiB""#,
+        ),
+        ("max = '8'", "max = '8': must be a number of processes, as in max = 8"),
+        ("max = 1.5", "max = 1.5: must be a number of processes, as in max = 8"),
+        ("mode = 'fastcgi'", r#"mode = 'fastcgi': must be "cgi" or "cgiplus""#),
+        ("mode = 'rte', min = 1", r#"mode = 'rte': must be "cgi" or "cgiplus""#),
+        ("mailbox = 1", r#"mailbox = 1: must be "stream" or "record""#),
+        (
+            "inherit = 'PATH'",
+            r#"inherit = 'PATH': must be a list of texts, as in inherit = ["PERL5LIB"]"#,
+        ),
+        (
+            "inherit = [1]",
+            r#"inherit = [1]: must be a list of texts, as in inherit = ["PERL5LIB"]"#,
+        ),
+        (
+            "environment = 'A=1'",
+            r#"environment = 'A=1': must be a table of names and texts, as in environment = { WIKI_DATA = "/var/lib/wiki" }"#,
+        ),
+        ("environment = { A = 1 }", r#"A = 1: must be a text: write "1""#),
+        (
+            "variable_prefix = 1",
+            r#"variable_prefix = 1: must be a text, as in variable_prefix = "WWW_""#,
+        ),
+    ];
+    for (keys, message) in cases {
+        assert_mistake(&with_script(keys), &format!("5: {message}"));
+    }
+}
+
+#[test]
+fn numbers_out_of_bounds_are_told_the_bound_and_the_mend() {
+    let cases = [
+        (
+            "max = 0",
+            "max = 0: must be at least 1; to switch the script off, remove its route",
+        ),
+        (
+            "max = -1",
+            "max = -1: must be at least 1; to switch the script off, remove its route",
+        ),
+        (
+            "idle = '0s'",
+            "idle = '0s': must be at least 1ms; for a process that ends after its request write mode = \"cgi\"",
+        ),
+        (
+            "requests = 0",
+            "requests = 0: must be at least 1; leave it out for no bound",
+        ),
+        (
+            "reply_timeout = '0s'",
+            "reply_timeout = '0s': must be at least 1ms; no script is that fast",
+        ),
+        (
+            "deadline = '0s'",
+            "deadline = '0s': must be at least 1ms; leave it out for no deadline",
+        ),
+        (
+            "deadline = '20000d'",
+            "deadline = '20000d': the longest duration is 3650d",
+        ),
+        (
+            "record_size = '1M'",
+            "record_size = '1M': must be at most 128KiB; for more at once use a stream or the memory buffer",
+        ),
+        (
+            "memory_max = 0",
+            "memory_max = 0: must be at least 1MiB; no program starts with less; leave it out for no bound",
+        ),
+    ];
+    for (keys, message) in cases {
+        assert_mistake(&with_script(keys), &format!("5: {message}"));
+    }
+    let site = "[[site]]\nroot = 'a'\n";
+    assert_mistake(
+        &format!("limits.head_size = '4k'\n{site}"),
+        "1: head_size = '4k': must be at least 8KiB; browsers send several KiB of cookies",
+    );
+    assert_mistake(
+        &format!("server = {{ workers = 0 }}\n{site}"),
+        "1: workers = 0: must be at least 1; one for each processor is what it is made for",
+    );
+}
+
+#[test]
+fn sections_of_a_wrong_shape_are_told_the_right_one() {
+    let cases = [
+        (
+            "[site]\nroot = 'a'",
+            "1: [site]: must be a list of tables: write [[site]] (two brackets) above each",
+        ),
+        (
+            "[[limits]]\nbody_size = 1\n[[site]]\nroot = 'a'",
+            "1: [[limits]]: must be one table, as in limits = { body_size = \"100MiB\" }",
+        ),
+        (
+            "[[site]]\n[[site.route]]\npath = '/a/*'\nscript = 'cgi-bin'",
+            "4: script = 'cgi-bin': must be one table, as in script = { directory = \"cgi-bin\", mode = \"cgi\" }",
+        ),
+        (
+            "listen = [':80']\n[[site]]\nroot = 'a'",
+            "1: ':80': must be a list of tables: write [[listen]] (two brackets) above each",
+        ),
+    ];
+    for (text, message) in cases {
+        assert_mistake(text, message);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_told_line_by_line() {
+    let text = "[[site]]\nroot = htdocs\nindex = ['a'\nroot = 'b'\n";
+    assert_eq!(mistakes(text)[0], "2: htdocs: a text is written in quotes: \"htdocs\"");
+    assert_mistake(
+        "[[site]]\nroot = 'a'\nroot = 'b'",
+        "3: root stands there twice: remove one",
+    );
+    assert_mistake(
+        "[[site\nroot = 'a'",
+        "1: cannot be read as TOML: unclosed array table, expected `]]`",
+    );
+}
+
+#[test]
+fn a_server_without_sites_or_with_twice_the_same_is_refused() {
+    let cases = [
+        (
+            "",
+            " has no [[site]], so nothing would be served: add [[site]] and root = \"htdocs\" below it",
+        ),
+        (
+            "site = []",
+            " has no [[site]], so nothing would be served: add [[site]] and root = \"htdocs\" below it",
+        ),
+        (
+            "[[site]]\nroute = []",
+            "1: [[site]] serves nothing: give it files, root = \"htdocs\", or a [[site.route]]",
+        ),
+        (
+            "[[site]]",
+            "1: [[site]] serves nothing: give it files, root = \"htdocs\", or a [[site.route]]",
+        ),
+        (
+            "[[site]]\nhosts = ['a.org']\nroot = 'a'\n[[site]]\nhosts = ['b.org', 'A.org']\nroot = 'b'",
+            "5: host \"a.org\" is already named on line 2: a host belongs to one site",
+        ),
+        (
+            "[[site]]\nhosts = ['a.org', 'a.org']\nroot = 'a'",
+            "2: host \"a.org\" is named twice: remove one",
+        ),
+        (
+            "[[site]]\nroot = 'a'\n[[site]]\nroot = 'b'",
+            "3: [[site]] without hosts stands for any host, as the one on line 1 does: give it hosts = [\"example.org\"]",
+        ),
+        (
+            "[[listen]]\naddress = ':80'\n[[listen]]\naddress = '0.0.0.0:80'\n[[site]]\nroot = 'a'",
+            "4: address = '0.0.0.0:80': is listened on already (line 2): remove one",
+        ),
+        (
+            "[[listen]]\n[[site]]\nroot = 'a'",
+            "1: [[listen]] lacks address: write, for instance, address = \"0.0.0.0:80\"",
+        ),
+        (
+            "[[listen]]\naddress = 'example.org:80'\n[[site]]\nroot = 'a'",
+            "2: address = 'example.org:80': an address is written \"8080\", \":8080\", \"0.0.0.0:8080\", \"[::]:8080\" or \"localhost:8080\"",
+        ),
+    ];
+    for (text, message) in cases {
+        let told = mistakes(text);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].trim_start(), message.trim_start(), "\n{text}");
+    }
+}
+
+#[test]
+fn hosts_that_no_request_can_name_are_refused() {
+    let cases = [
+        ("a.org:80", "a host is written without port: write \"a.org\""),
+        ("https://a.org/b", "a host is a name alone: write \"a.org\""),
+        ("*", "leave hosts out for any host"),
+        (
+            "a.*.org",
+            "\"*\" may only stand before the first dot, as in \"*.example.org\"",
+        ),
+        (
+            "bücher.de",
+            "browsers send such a name in its ASCII form: write that, \"xn--…\"",
+        ),
+        ("a b", "a host name has letters, digits, \"-\" and \".\""),
+    ];
+    for (host, message) in cases {
+        assert_mistake(
+            &format!("[[site]]\nroot = 'a'\nhosts = ['{host}']"),
+            &format!("3: host \"{host}\": {message}"),
+        );
+    }
+    assert_mistake(
+        "[[site]]\nroot = 'a'\nhosts = []",
+        "3: hosts = []: an empty list names no host; leave hosts out for any host",
+    );
+    let site = &read("[[site]]\nroot = 'a'\nhosts = ['A.org', '*.A.org', '[::1]']")
+        .expect("good hosts")
+        .sites[0];
+    assert_eq!(site.hosts, ["a.org", "*.a.org", "[::1]"]);
+}
+
+#[test]
+fn routes_that_do_nothing_or_two_things_are_refused() {
+    let cases = [
+        (
+            "path = '/a'",
+            "3: [[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … } or redirect = { to = \"…\" }",
+        ),
+        (
+            "path = '/a/*'\nfiles = { directory = 'a' }\nredirect = { to = '/b' }",
+            "3: [[site.route]] has files and redirect: a route does one thing, so make two routes of it",
+        ),
+        (
+            "redirect = { to = '/b' }",
+            "3: [[site.route]] lacks path: write, for instance, path = \"/cgi-bin/*\"",
+        ),
+        (
+            "path = 'cgi-bin/*'\nredirect = { to = '/b' }",
+            "4: path = 'cgi-bin/*': a pattern begins with \"/\" or \"*\": write \"/cgi-bin/*\"",
+        ),
+        (
+            "path = '/a'\nfiles = { directory = 'a' }",
+            "4: path = \"/a\": a folder needs a \"*\" for the path within it: write \"/a/*\"",
+        ),
+        (
+            "path = '/a'\nfiles = {}",
+            "5: [[site.route]].files lacks directory: write, for instance, directory = \"pictures\"",
+        ),
+        (
+            "path = '/a'\nredirect = { to = 'b' }",
+            "5: to = 'b': must be a path (\"/…\") or a whole address (\"https://…\")",
+        ),
+        (
+            "path = '/a'\nredirect = { to = '/b c' }",
+            "5: to = '/b c': must be written as it is sent: \"%20\" for a blank, percent-encoded UTF-8 for other letters",
+        ),
+        (
+            "path = '/a'\nredirect = { to = '/b/*' }",
+            "5: to = '/b/*': its \"*\" receives what the \"*\" of path matched, but path has none",
+        ),
+        (
+            "path = '/a/*/*'\nredirect = { to = '/b/*/*' }",
+            "5: to = '/b/*/*': only one \"*\" can receive what path matched: write another as \"%2A\"",
+        ),
+        (
+            "path = '/a'\nredirect = { to = '/b', status = 304 }",
+            "5: status = 304: must be 301, 302, 303, 307 or 308",
+        ),
+        (
+            "path = '/*'\nredirect = { to = '/new/*' }",
+            "5: redirect to \"/new/*\" is matched by path = \"/*\" again and never ends: put a route for the target above it",
+        ),
+    ];
+    for (route, message) in cases {
+        assert_mistake(&with_route(route), message);
+    }
+}
+
+#[test]
+fn routes_that_an_earlier_one_swallows_are_refused() {
+    let swallowed = |first: &str, second: &str| {
+        let text = format!("[[site]]\nroot = 'a'\nroute = [\n{first},\n{second},\n]");
+        read(&text).map(drop).map_err(|errors| errors.to_string())
+    };
+    let files = |path: &str| format!("{{ path = '{path}', files = {{ directory = 'b' }} }}");
+    let program = |path: &str| format!("{{ path = '{path}', script = {{ file = 'wiki' }} }}");
+    let script = |path: &str| format!("{{ path = '{path}', script = {{}} }}");
+    let redirect = |path: &str| format!("{{ path = '{path}', redirect = {{ to = '/z' }} }}");
+    assert_eq!(
+        swallowed(&files("/a/*"), &files("/a/b/*")),
+        Err("sluice.toml:5: path = \"/a/b/*\": never matches, because \"/a/*\" on line 4 comes first: put this route above it".into())
+    );
+    assert!(
+        swallowed(&script("*.cgi"), &redirect("/x.cgi/more")).is_err(),
+        "PATH_INFO belongs to the script"
+    );
+    assert_eq!(swallowed(&files("/a/b/*"), &files("/a/*")), Ok(()));
+    assert!(
+        swallowed(&files("/a/*"), &redirect("/a")).is_err(),
+        "a folder answers for its path without slash"
+    );
+    assert_eq!(
+        swallowed(&redirect("/a/*"), &files("/a/*")),
+        Ok(()),
+        "the redirect leaves /a"
+    );
+    assert_eq!(
+        swallowed(&redirect("*.cgi"), &script("*.cgi")),
+        Ok(()),
+        "the redirect leaves paths with PATH_INFO"
+    );
+    assert_eq!(
+        swallowed(&program("/z"), &redirect("/*")),
+        Ok(()),
+        "the circle is broken by the first route"
+    );
+}
+
+#[test]
+fn scripts_whose_keys_contradict_each_other_are_refused() {
+    let cases = [
+        (
+            "min = 1",
+            "min = 1: a cgi process serves one request and cannot be kept ready: remove it, or write mode = \"cgiplus\"",
+        ),
+        (
+            "mode = 'cgiplus', min = 9, max = 8",
+            "min = 9: is more than max = 8: raise max or lower min",
+        ),
+        (
+            "mode = 'cgiplus', request_body = 'stream'",
+            "request_body = 'stream': only a cgi script can do without CONTENT_LENGTH, for a process that lives on sees no end of its input: write \"spool\"",
+        ),
+        (
+            "file = 'wiki'",
+            "file = 'wiki': the script has a directory already; keep directory for many programs, file for one",
+        ),
+        (
+            "variable_prefix = 'W-'",
+            "variable_prefix = 'W-': must be letters, digits and \"_\", and begin with no digit, as in \"WWW_\"",
+        ),
+        (
+            "environment = { QUERY_STRING = 'a' }",
+            "environment: \"QUERY_STRING\": the server sets this variable itself for each request: choose another name",
+        ),
+        (
+            "environment = { http_proxy = 'a' }",
+            "environment: \"http_proxy\": the server sets this variable itself for each request: choose another name",
+        ),
+        (
+            "environment = { 'A=B' = 'a' }",
+            "environment: \"A=B\": the name of a variable is not empty and holds no \"=\", newline or NUL",
+        ),
+        (
+            "environment = { A = \"a\\u0000\" }",
+            "environment: \"A\": its value cannot hold a newline or NUL",
+        ),
+        (
+            "inherit = ['']",
+            "inherit: \"\": the name of a variable is not empty and holds no \"=\", newline or NUL",
+        ),
+        (
+            "interpreters = { pl = 'perl' }",
+            "interpreters: \"pl\": a suffix is written with its dot, as in \".pl\"",
+        ),
+        (
+            "interpreters = { '.pl' = 'missing' }",
+            "interpreters: \".pl\": no program missing in PATH: install it, or write its path",
+        ),
+        (
+            "interpreters = { '.pl' = '' }",
+            "interpreters: \".pl\": needs the name of a program, as in \"perl\"",
+        ),
+    ];
+    for (keys, message) in cases {
+        assert_mistake(&with_script(keys), &format!("5: {message}"));
+    }
+}
+
+#[test]
+fn a_script_must_say_which_program_runs() {
+    assert_mistake(
+        &with_route("path = '/a/*'\nscript = { mode = 'cgi' }"),
+        "5: [[site.route]].script does not say which program runs for \"/a/*\": give it directory = \"cgi-bin\" or file = \"…\"",
+    );
+    assert_mistake(
+        "[[site]]\nroute = [{ path = '*.cgi', script = {} }]",
+        "2: path = \"*.cgi\": means scripts among the site's files, but the site has no root: give it root = \"htdocs\"",
+    );
+    assert_mistake(
+        &with_route("path = '/a'\nscript = { directory = 'cgi-bin' }"),
+        "4: path = \"/a\": a folder of scripts needs a \"*\" for the path within it: write \"/a/*\"",
+    );
+}
+
+#[test]
+fn folders_and_files_that_are_not_there_are_named() {
+    let gone = "(No such file or directory)";
+    let cases = [
+        (
+            "root = 'missing'".to_owned(),
+            format!("2: root: no folder /etc/sluice/missing {gone}: make it or mend the path"),
+        ),
+        (
+            "root = '/plain'".into(),
+            "2: root: /plain is no folder: name the folder that holds it".into(),
+        ),
+        (
+            "route = [{ path = '/*', script = { file = '../missing' } }]".into(),
+            format!("2: file: no program /etc/sluice/../missing {gone}: put it there or mend the path"),
+        ),
+        (
+            "route = [{ path = '/*', script = { file = 'plain' } }]".into(),
+            "2: file: /etc/sluice/plain has no run bit: chmod +x it, or name its interpreter in interpreters".into(),
+        ),
+        (
+            "route = [{ path = '/*', script = { file = 'bin' } }]".into(),
+            "2: file: /etc/sluice/bin is a folder: write directory = instead".into(),
+        ),
+        (
+            "route = [{ path = '/*', script = { directory = 'bin', interpreters = { '.pl' = './missing' } } }]".into(),
+            format!("2: interpreters: no program /etc/sluice/missing {gone}: put it there or mend the path"),
+        ),
+        (
+            "root = 'a'\n[log]\naccess = 'missing/access.log'".into(),
+            format!("4: access: no folder /etc/sluice/missing {gone}: make it or mend the path"),
+        ),
+        (
+            "root = 'a'\n[log]\naccess = 'logs'".into(),
+            "4: access = 'logs': is a folder: name a file in it".into(),
+        ),
+        (
+            "root = ''".into(),
+            "2: root = '': the path is empty; \".\" is the folder of this file".into(),
+        ),
+    ];
+    for (keys, message) in cases {
+        assert_mistake(&format!("[[site]]\n{keys}"), &message);
+    }
+    let interpreted =
+        "[[site]]\nroute = [{ path = '/*', script = { file = 'wiki.pl', interpreters = { '.pl' = 'bin/perl' } } }]";
+    assert!(read(interpreted).is_ok(), "an interpreter runs files without a run bit");
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+    let text = "[[site]]\nrot = 'a'\n[[site.route]]\npath = 'a'\nscript = { max = 0, idle = 1 }\n[limits]\nbody_size = 'big'\n";
+    let lines: Vec<String> = mistakes(text)
+        .iter()
+        .map(|told| told.split(':').next().unwrap_or_default().into())
+        .collect();
+    assert_eq!(lines, ["2", "4", "5", "5", "7"]);
+}

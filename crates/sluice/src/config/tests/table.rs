@@ -1,0 +1,187 @@
+//! The table of keys against the reader: every key's effect and default, and the example file.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sluice_server::settings::{Action, Mode, ScriptSource};
+
+use super::super::keys::{Fallback, Key, Kind, ROOT, Section};
+use super::read;
+
+/// The example of the manual.
+const EXAMPLE: &str = include_str!("../../../../../examples/sluice.toml");
+
+/// Sections and keys of the table, every one.
+fn all_keys(section: &'static Section) -> Vec<(&'static Section, &'static Key)> {
+    let below = |key: &'static Key| match key.kind {
+        Kind::Table(below) | Kind::Tables(below) => all_keys(below),
+        _ => Vec::new(),
+    };
+    section
+        .keys
+        .iter()
+        .flat_map(|key| [(section, key)].into_iter().chain(below(key)))
+        .collect()
+}
+
+/// A file on one line in which a section has what it must have, and this key this value (None: as if it were not there).
+fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
+    let value = value.map(|value| match key.kind {
+        Kind::Tables(_) => format!("[{value}]"),
+        _ => value.to_owned(),
+    });
+    let needed: &[(&str, &str)] = match section.title {
+        "" => &[("site", "[{ root = 'base' }]")],
+        "[[listen]]" => &[("address", "'127.0.0.1:1'")],
+        "[[site]]" => &[("root", "'base'"), ("hosts", "['base']")],
+        "[[site.route]]" => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
+        "[[site.route]].files" => &[("directory", "'base'")],
+        "[[site.route]].redirect" => &[("to", "'/base'")],
+        "[[site.route]].script" => match key.name {
+            "mode" | "request_body" => &[("directory", "'base'")],
+            _ => &[("directory", "'base'"), ("mode", "'cgiplus'")],
+        },
+        _ => &[],
+    };
+    let replaced = |name: &str| match (key.name, value.is_some()) {
+        ("script" | "redirect", true) => name == "files",
+        ("file", true) => name == "directory",
+        (own, true) => name == own,
+        // What must be there stays, so that the file without the key is a good one.
+        (_, false) => false,
+    };
+    let mut pairs: Vec<String> = needed
+        .iter()
+        .filter(|(name, _)| !replaced(name))
+        .map(|(name, value)| format!("{name} = {value}"))
+        .collect();
+    pairs.extend(value.map(|value| format!("{} = {value}", key.name)));
+    let inner = format!("{{ {} }}", pairs.join(", "));
+    let route = |route: String| format!("site = [{{ root = 'base', route = [{route}] }}]");
+    match section.title {
+        "" => format!("{}\n", pairs.join("\n")),
+        "[[listen]]" => format!("listen = [{inner}]\nsite = [{{ root = 'base' }}]"),
+        "[[site]]" => format!("site = [{inner}]"),
+        "[[site.route]]" => route(inner),
+        "[[site.route]].files" => route(format!("{{ path = '/base/*', files = {inner} }}")),
+        "[[site.route]].redirect" => route(format!("{{ path = '/a/*', redirect = {inner} }}")),
+        "[[site.route]].script" => route(format!("{{ path = '/base/*', script = {inner} }}")),
+        title => format!(
+            "{} = {inner}\nsite = [{{ root = 'base' }}]",
+            title.trim_matches(['[', ']'])
+        ),
+    }
+}
+
+/// The settings of a file, as text that is equal only for equal settings.
+#[track_caller]
+fn settings_of(text: &str) -> String {
+    let settings = read(text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+    format!("{settings:?}").replace("sluice.toml:2", "sluice.toml:1")
+}
+
+#[test]
+fn every_key_of_the_table_is_read_and_its_example_changes_the_settings() {
+    for (section, key) in all_keys(&ROOT) {
+        // The number of processors is the default, whatever it is here.
+        let other = match key.name {
+            "workers" => Some("1"),
+            "server" => Some("{ workers = 1 }"),
+            _ => None,
+        };
+        let (with, without) = (with_key(section, key, Some(key.example)), with_key(section, key, other));
+        assert_ne!(
+            settings_of(&with),
+            settings_of(&without),
+            "{} {}\n{with}\n{without}",
+            section.title,
+            key.name
+        );
+    }
+}
+
+#[test]
+fn every_default_of_the_table_is_what_holds_without_the_key() {
+    for (section, key) in all_keys(&ROOT) {
+        let Fallback::Value(default) = key.default else {
+            continue;
+        };
+        let (with, without) = (with_key(section, key, Some(default)), with_key(section, key, None));
+        assert_eq!(
+            settings_of(&with),
+            settings_of(&without),
+            "{} {}",
+            section.title,
+            key.name
+        );
+    }
+}
+
+#[test]
+fn every_key_of_the_table_is_described_once_in_sentences() {
+    let keys = all_keys(&ROOT);
+    for (index, (section, key)) in keys.iter().enumerate() {
+        assert!(
+            key.text.ends_with('.') && !key.text.contains("  "),
+            "{}: {:?}",
+            key.name,
+            key.text
+        );
+        let twice = keys[..index]
+            .iter()
+            .any(|(other, earlier)| other.title == section.title && earlier.name == key.name);
+        assert!(!twice, "{} stands twice in {}", key.name, section.title);
+    }
+}
+
+#[test]
+fn scripts_get_the_defaults_of_their_mode() {
+    let with_script = |keys: &str| {
+        format!("site = [{{ route = [{{ path = '/*', script = {{ directory = 'cgi-bin', {keys} }} }}] }}]")
+    };
+    let max = |keys: &str| match &read(&with_script(keys)).expect("a good script").sites[0].routes[0].action {
+        Action::Script(script) => (script.mode, script.pool.max),
+        other => panic!("{other:?} is no script"),
+    };
+    assert_eq!(max(""), (Mode::Cgi, 64));
+    assert_eq!(max("mode = 'cgiplus'"), (Mode::Cgiplus, 16));
+}
+
+#[test]
+fn the_example_of_the_manual_is_a_good_configuration() {
+    let text = EXAMPLE;
+    let settings = read(text).unwrap_or_else(|errors| panic!("{errors}"));
+    assert!(settings.sites.len() > 1 && settings.listen.len() > 1, "{settings:?}");
+    let routes = &settings.sites[0].routes;
+    let scripts = routes.iter().filter_map(|route| match &route.action {
+        Action::Script(script) => Some(script.source.clone()),
+        _ => None,
+    });
+    let scripts: Vec<ScriptSource> = scripts.collect();
+    assert!(
+        scripts.contains(&ScriptSource::Root) && scripts.iter().any(|source| matches!(source, ScriptSource::File(_)))
+    );
+    assert!(settings.limits.drain_timeout > Duration::ZERO);
+    // What is commented out is right as well: a reader takes the sign away and goes on.
+    let all = text
+        .lines()
+        .map(|line| line.strip_prefix("#: ").unwrap_or(line))
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert_ne!(all, text, "the example shows keys that are commented out");
+    read(&all).unwrap_or_else(|errors| panic!("{errors}"));
+}
+
+proptest! {
+    /// A file may be damaged in any way: it is read or refused, with at least one line about it.
+    #[test]
+    fn no_damage_to_a_file_panics(from in 0..6000_usize, length in 0..60_usize, put in "[\\[\\]{}=,'\"a-z0-9*/\\n\u{0}é-]{0,12}") {
+        let whole: Vec<char> = EXAMPLE.chars().collect();
+        let from = from % whole.len();
+        let after = (from + length).min(whole.len());
+        let damaged: String = whole[..from].iter().copied().chain(put.chars()).chain(whole[after..].iter().copied()).collect();
+        if let Err(errors) = read(&damaged) {
+            prop_assert!(errors.to_string().starts_with("sluice.toml:"), "{}", errors);
+        }
+    }
+}

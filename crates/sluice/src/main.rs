@@ -1,0 +1,75 @@
+//! The program: from the command line to a running server and an exit status.
+//!
+//! Here: which command does what, and the diagnostics log. Not here: what was typed (`arguments`), what a configuration
+//! means (`config`), signals (`supervisor`).
+
+mod arguments;
+mod config;
+mod demo;
+mod supervisor;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::EnvFilter;
+
+use crate::arguments::{Arguments, Command};
+use crate::supervisor::Origin;
+
+/// Scripts' variables and responses are many short-lived pieces; this allocator takes them better than the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let diagnostics = log_to_stderr();
+    let result = run(arguments::parse());
+    // Diagnostics are written by a thread; what it still holds comes before the last word.
+    drop(diagnostics);
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            let _ = writeln!(std::io::stderr(), "sluice: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), String> {
+    match arguments.command {
+        Command::Serve(serve) => supervisor::run(&serve.settings()?, Origin::Arguments),
+        Command::Run(run) => {
+            let settings = config::load(&run.file).map_err(|errors| errors.to_string())?;
+            supervisor::run(&settings, Origin::File(run.file))
+        }
+        Command::Check(check) => {
+            let settings = config::load(&check.file).map_err(|errors| errors.to_string())?;
+            print(&format!("{}\n{}", config::summary(&check.file, &settings), config::describe(&settings)))
+        }
+        Command::Demo(demo) => {
+            let site = demo::Site::unpack()?;
+            supervisor::run(&site.settings(demo.listen), Origin::Arguments)
+        }
+        Command::Reference => print(&config::reference()),
+    }
+}
+
+/// Prints to standard output; a reader that has gone (`| head`) is no failure.
+fn print(text: &str) -> Result<(), String> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
+        _ => Ok(()),
+    }
+}
+
+/// Sends diagnostics to standard error by a thread of their own, so that a slow terminal never holds a worker. RUST_LOG
+/// chooses what is told; without it everything but details is.
+fn log_to_stderr() -> WorkerGuard {
+    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")))
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(writer)
+        .init();
+    guard
+}

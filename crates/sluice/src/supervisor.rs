@@ -1,0 +1,118 @@
+//! The supervisor: starts the server, and does what signals say until it has ended.
+//!
+//! | signal | what happens |
+//! |---|---|
+//! | SIGHUP | the configuration is read again; a bad one changes nothing and says why |
+//! | SIGUSR1 | the access log is opened anew under its name |
+//! | SIGTERM, SIGINT | no new connections; what is under way may end within `drain_timeout`; a second one ends it at once |
+
+use std::io;
+use std::path::PathBuf;
+
+use sluice_server::Server;
+use sluice_server::settings::Settings;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config;
+
+/// Where the settings came from: what SIGHUP reads again.
+pub(crate) enum Origin {
+    Arguments,
+    File(PathBuf),
+}
+
+/// Runs a server by these settings until a signal ends it. The error is one line for the administrator.
+pub(crate) fn run(settings: &Settings, origin: Origin) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(|error| format!("event loop: {error}"))?;
+    runtime.block_on(supervise(settings, origin))
+}
+
+async fn supervise(settings: &Settings, origin: Origin) -> Result<(), String> {
+    // Before the server, so that a signal that comes during its start is not lost.
+    let mut signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
+    let server = Server::start(settings).map_err(|error| error.to_string())?;
+    announce(settings, &server);
+    loop {
+        match signals.next().await {
+            Event::Reload => reload(&server, &origin),
+            Event::ReopenLogs => server.reopen_logs(),
+            Event::End => break,
+        }
+    }
+    tracing::info!("draining: no new connections; a second signal ends at once");
+    let order = server.drain();
+    let mut joined = tokio::task::spawn_blocking(move || server.join());
+    loop {
+        tokio::select! {
+            result = &mut joined => return result.map_err(|error| format!("server: {error}")),
+            event = signals.next() => if let Event::End = event {
+                tracing::info!("ending at once");
+                order.end();
+            }
+        }
+    }
+}
+
+/// Prints the addresses and what is served where.
+fn announce(settings: &Settings, server: &Server) {
+    let mut settings = settings.clone();
+    settings.listen = server.addresses().to_vec();
+    for line in config::describe(&settings).lines() {
+        tracing::info!("{line}");
+    }
+}
+
+fn reload(server: &Server, origin: &Origin) {
+    let Origin::File(file) = origin else {
+        return tracing::warn!("SIGHUP: there is no configuration file to read again");
+    };
+    let settings = match config::load(file) {
+        Ok(settings) => settings,
+        Err(errors) => {
+            for line in errors.to_string().lines() {
+                tracing::error!("{line}");
+            }
+            return tracing::error!("SIGHUP: the configuration is bad, nothing has changed");
+        }
+    };
+    match server.reload(&settings) {
+        Ok(()) => tracing::info!("SIGHUP: {} is in force", file.display()),
+        Err(error) => tracing::error!("SIGHUP: {error}; nothing has changed"),
+    }
+}
+
+enum Event {
+    Reload,
+    ReopenLogs,
+    End,
+}
+
+struct Signals {
+    hangup: Signal,
+    user1: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Signals> {
+        Ok(Signals {
+            hangup: signal(SignalKind::hangup())?,
+            user1: signal(SignalKind::user_defined1())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> Event {
+        tokio::select! {
+            _ = self.hangup.recv() => Event::Reload,
+            _ = self.user1.recv() => Event::ReopenLogs,
+            _ = self.terminate.recv() => Event::End,
+            _ = self.interrupt.recv() => Event::End,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+/* query.h: the keywords of a query, ?one+two+three, and the numbers in them, for the programs here. */
+#ifndef QUERY_H
+#define QUERY_H
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sluice.h"
+
+/* Longest keyword that is looked at, bytes; a longer one is cut, and no number is that long. */
+#define KEYWORD_BYTES 32
+
+/* Keyword `n`, from 1, into `text`; "" when it is missing. Sluice and WASD give WWW_KEY_n; any other server only QUERY_STRING. */
+static inline void query_keyword(unsigned n, char text[KEYWORD_BYTES])
+{
+    char name[24];
+    snprintf(name, sizeof name, "WWW_KEY_%u", n);
+    const char *from = sluice_variable(name);
+    *text = '\0';
+    if (!from) {
+        from = sluice_variable("QUERY_STRING");
+        if (!from || strchr(from, '=')) return;
+        while (--n > 0 && from) from = (from = strchr(from, '+')) ? from + 1 : NULL;
+        if (!from) return;
+    }
+    snprintf(text, KEYWORD_BYTES, "%.*s", (int)strcspn(from, "+"), from);
+}
+
+enum number { NUMBER_MISSING, NUMBER_GOOD, NUMBER_BAD };
+
+/* A number from 0 to `most`, with k, M or G behind it where `units`. Missing is what is no number at all; bad is a negative
+   one, one that is too large, and one with other text behind it. */
+static inline enum number query_number(const char *text, int units, uint64_t most, uint64_t *value)
+{
+    if (*text == '-' && isdigit((unsigned char)text[1])) return NUMBER_BAD;
+    if (!isdigit((unsigned char)*text)) return NUMBER_MISSING;
+    char *after;
+    errno = 0;
+    uint64_t number = strtoull(text, &after, 10), unit = 1;
+    if (errno) return NUMBER_BAD;
+    if (units && *after) {
+        const char *letter = strchr("kmg", tolower((unsigned char)*after));
+        if (!letter) return NUMBER_BAD;
+        unit = (uint64_t)1 << (10 * (letter - "kmg" + 1));
+        after++;
+    }
+    if (*after || number > most / unit) return NUMBER_BAD;
+    *value = number * unit;
+    return NUMBER_GOOD;
+}
+
+/* The response to a query that cannot be served: which key, and what it may be. */
+static inline void query_refuse(unsigned n, const char *text, const char *what, const char *may_be)
+{
+    printf("Status: 400\r\nContent-Type: text/plain\r\n\r\nKey %u (%s) may not be \"", n, what);
+    for (; *text; text++) putchar(isprint((unsigned char)*text) ? *text : '?');
+    printf("\": %s.\n", may_be);
+}
+
+#endif

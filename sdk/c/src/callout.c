@@ -1,0 +1,63 @@
+/* callout.c: asking the server something in the middle of a response, and reading what it answers.
+
+   One callout, one request line, one answer: so an answer is never left behind for the next reader of CGIPLUSIN. */
+#include "internal.h"
+#include "sluice.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The server takes lines up to 8 KiB; one byte is the LF. */
+#define LINE_BYTES_MAX 8191
+
+/* A line break inside would be a second request, whose answer nobody reads. */
+static int is_one_line(const char *line)
+{
+    if (!*line) return 0;
+    for (; *line; line++)
+        if (iscntrl((unsigned char)*line) && *line != '\t') return 0;
+    return 1;
+}
+
+/* The answer to the request that is out: its code, and its text cut to `size`; or -1 errno. */
+static int read_answer(char *answer, size_t size)
+{
+    static struct sluice_bytes line;
+    line.length = 0;
+    int status = sluice_orders_line(&line);
+    if (status <= 0) {
+        if (status == 0) errno = EPIPE;
+        return -1;
+    }
+    const unsigned char *text = (const unsigned char *)line.at;
+    if (!isdigit(text[0]) || !isdigit(text[1]) || !isdigit(text[2]) || (text[3] && text[3] != ' ')) {
+        errno = EPROTO;
+        return -1;
+    }
+    if (answer && size) snprintf(answer, size, "%s", text[3] ? line.at + 4 : "");
+    return (text[0] - '0') * 100 + (text[1] - '0') * 10 + (text[2] - '0');
+}
+
+int sluice_callout(char *answer, size_t size, const char *format, ...)
+{
+    char line[LINE_BYTES_MAX + 1];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+
+    if (answer && size) *answer = '\0';
+    if (length < 0 || (size_t)length >= sizeof line) {
+        errno = EMSGSIZE;
+        return -1;
+    }
+    if (!is_one_line(line)) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (sluice_mailbox_callout(line, (size_t)length)) return -1;
+    return *line == '!' || *line == '#' ? 0 : read_answer(answer, size);
+}

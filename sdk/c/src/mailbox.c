@@ -1,0 +1,115 @@
+/* mailbox.c: writing to the mailbox: stdout, and what must not get mixed up in it: sentinels and callouts.
+
+   In a stream mailbox one LF after a sentinel belongs to it. The end of a callout is therefore always written with one:
+   otherwise the first LF of the script's own output would vanish. In a record mailbox every sentinel is a record of its own. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* In a stream: a 64 KiB body, its head and the sentinel leave in one write. */
+#define STREAM_BUFFER_BYTES (128 * 1024)
+/* In records: below any configured record size. */
+#define RECORD_BUFFER_BYTES 4096
+const char *sluice_mailbox_sentinel(enum sluice_sentinel which)
+{
+    static const char *const names[][2] = {
+        [SLUICE_END] = {"CGIPLUSEOF", NULL}, /* in plain CGI end-of-file is the end */
+        [SLUICE_ESCAPE] = {"CGIPLUSESC", "WWW_GATEWAY_ESC"},
+        [SLUICE_CLOSE] = {"CGIPLUSEOT", "WWW_GATEWAY_EOT"},
+    };
+    static const char *texts[3];
+    for (int i = 0; i < 2 && !texts[which] && names[which][i]; i++) {
+        const char *value = getenv(names[which][i]);
+        if (value && *value) texts[which] = strdup(value);
+    }
+    return texts[which];
+}
+
+int sluice_mailbox_keeps_records(void)
+{
+    static int known = -1;
+    if (known < 0) {
+        int type = 0;
+        socklen_t size = sizeof type;
+        known = getsockopt(STDOUT_FILENO, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+    }
+    return known;
+}
+
+void sluice_mailbox_open(void)
+{
+    static char buffer[STREAM_BUFFER_BYTES];
+    static int open;
+    if (open || isatty(STDOUT_FILENO)) return;
+    open = 1;
+    fflush(stdout);
+    if (sluice_mailbox_keeps_records())
+        setvbuf(stdout, buffer, _IOLBF, RECORD_BUFFER_BYTES); /* a line, a record: else the server ends a line where the buffer did */
+    else
+        setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+}
+
+int sluice_mailbox_flush(void)
+{
+    if (fflush(stdout) != 0) return -1;
+    if (!ferror(stdout)) return 0;
+    errno = EIO; /* an earlier write failed and its bytes are lost */
+    return -1;
+}
+
+int sluice_mailbox_write(const void *bytes, size_t count)
+{
+    const char *from = bytes;
+    while (count > 0) {
+        ssize_t done = write(STDOUT_FILENO, from, count);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return -1;
+        from += done;
+        count -= (size_t)done;
+    }
+    return 0;
+}
+
+int sluice_mailbox_end(void)
+{
+    const char *end = sluice_mailbox_sentinel(SLUICE_END);
+    if (!end) return sluice_mailbox_flush();
+    if (sluice_mailbox_keeps_records()) {
+        int failed = sluice_mailbox_flush();
+        return sluice_mailbox_write(end, strlen(end)) || failed ? -1 : 0;
+    }
+    fputs(end, stdout);
+    return sluice_mailbox_flush();
+}
+
+static int write_text(const char *text)
+{
+    return sluice_mailbox_write(text, strlen(text));
+}
+
+int sluice_mailbox_callout(const char *line, size_t length)
+{
+    const char *escape = sluice_mailbox_sentinel(SLUICE_ESCAPE), *close = sluice_mailbox_sentinel(SLUICE_CLOSE);
+    if (!escape || !close || !sluice_orders_exist()) {
+        errno = ENOTSUP;
+        return -1;
+    }
+    if (sluice_mailbox_flush()) return -1;
+    if (sluice_mailbox_keeps_records())
+        return write_text(escape) || sluice_mailbox_write(line, length) || write_text(close) ? -1 : 0;
+    static struct sluice_bytes whole;
+    size_t wanted = strlen(escape) + strlen(close) + length + 4;
+    if (whole.capacity < wanted) {
+        char *at = realloc(whole.at, wanted);
+        if (!at) return -1;
+        whole.at = at;
+        whole.capacity = wanted;
+    }
+    whole.length = (size_t)snprintf(whole.at, whole.capacity, "%s\n%.*s\n%s\n", escape, (int)length, line, close);
+    return sluice_mailbox_write(whole.at, whole.length);
+}

@@ -1,0 +1,117 @@
+/* orders.c: reading CGIPLUSIN, what the server sends: requests and the answers to callouts.
+
+   Lives here: one buffered reader of lines and counted blocks. Not here: what they mean (request.c, callout.c).
+   The server sends nothing unasked between a request and the end of its response, so buffering here never takes a byte
+   that a script reading CGIPLUSIN by itself would miss. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    int descriptor; /* 0: not looked for yet; -1: there is none */
+    size_t start, end;
+    char bytes[32 * 1024];
+} orders;
+
+/* `/dev/fd/3` is descriptor 3; any other name is opened. */
+static int descriptor_of(const char *name)
+{
+    static const char prefix[] = "/dev/fd/";
+    if (strncmp(name, prefix, sizeof prefix - 1) == 0) {
+        char *after;
+        long number = strtol(name + sizeof prefix - 1, &after, 10);
+        if (*after == '\0' && number > 0 && number < 1024 && fcntl((int)number, F_GETFD) >= 0) return (int)number;
+        return -1;
+    }
+    return open(name, O_RDONLY | O_CLOEXEC);
+}
+
+int sluice_orders_exist(void)
+{
+    if (orders.descriptor == 0) {
+        const char *name = getenv("CGIPLUSIN");
+        orders.descriptor = name && *name ? descriptor_of(name) : -1;
+    }
+    return orders.descriptor > 0;
+}
+
+/* 1 when there are bytes, 0 at end-of-file, -1 errno. */
+static int fill(void)
+{
+    if (orders.start < orders.end) return 1;
+    if (!sluice_orders_exist()) {
+        errno = ENOTSUP;
+        return -1;
+    }
+    ssize_t got;
+    do got = read(orders.descriptor, orders.bytes, sizeof orders.bytes);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) return -1;
+    orders.start = 0;
+    orders.end = (size_t)got;
+    return got > 0;
+}
+
+/* Makes room for `more` bytes behind what is there. */
+static int grow(struct sluice_bytes *bytes, size_t more)
+{
+    if (more > SLUICE_REQUEST_BYTES_MAX - bytes->length) {
+        errno = EPROTO;
+        return -1;
+    }
+    size_t wanted = bytes->length + more;
+    if (wanted <= bytes->capacity) return 0;
+    size_t capacity = bytes->capacity ? bytes->capacity : 4096;
+    while (capacity < wanted) capacity *= 2;
+    char *at = realloc(bytes->at, capacity);
+    if (!at) return -1;
+    bytes->at = at;
+    bytes->capacity = capacity;
+    return 0;
+}
+
+/* Moves `count` buffered bytes to the end of `into`. */
+static int take(struct sluice_bytes *into, size_t count)
+{
+    if (grow(into, count)) return -1;
+    memcpy(into->at + into->length, orders.bytes + orders.start, count);
+    into->length += count;
+    orders.start += count;
+    return 0;
+}
+
+static int cut_off(int status)
+{
+    if (status == 0) errno = EPROTO;
+    return -1;
+}
+
+int sluice_orders_line(struct sluice_bytes *into)
+{
+    for (int first = 1;; first = 0) {
+        int status = fill();
+        if (status <= 0) return first ? status : cut_off(status);
+        char *from = orders.bytes + orders.start;
+        char *newline = memchr(from, '\n', orders.end - orders.start);
+        if (take(into, newline ? (size_t)(newline - from) + 1 : orders.end - orders.start)) return -1;
+        if (!newline) continue;
+        into->at[into->length - 1] = '\0';
+        return 1;
+    }
+}
+
+int sluice_orders_block(struct sluice_bytes *into, size_t count)
+{
+    while (count > 0) {
+        int status = fill();
+        if (status <= 0) return cut_off(status);
+        size_t here = orders.end - orders.start < count ? orders.end - orders.start : count;
+        if (take(into, here)) return -1;
+        count -= here;
+    }
+    return 0;
+}

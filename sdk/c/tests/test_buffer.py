@@ -1,0 +1,211 @@
+"""The memory buffer: every byte, in tiny rings and large, and every way in which it can end badly."""
+
+import array
+import random
+import subprocess
+import unittest
+import os
+
+import server
+from test_requests import Case
+
+
+def numbers(count):
+    """What probe writes: the 32-bit numbers from 0."""
+    return array.array("I", range(-(-count // 4))).tobytes()[:count]
+
+
+class Buffer(Case):
+    def transfer(self, script, total, piece, seed, **more):
+        return script.ask({"PROBE": "buffer", "TOTAL": str(total), "PIECE": str(piece), "SEED": str(seed)} | more)
+
+    def test_every_byte_arrives_whatever_the_sizes(self):
+        for capacity, piece, take, total in (
+            (8192, 1, 100, 3000),
+            (8192, 100, 7, 20_000),
+            (8192, 8192, 8192, 300_000),
+            (8192, 60_000, 5000, 300_000),
+            (12288, 4096, 4096, 300_000),
+            (20480, 30_000, 1 << 30, 500_000),
+            (1 << 20, 50_000, 1 << 30, 5_000_000),
+        ):
+            with self.subTest(capacity=capacity, piece=piece, take=take):
+                script = self.start()
+                script.ring_capacity = capacity
+                chance = random.Random(capacity + piece)
+                script.ring_take = lambda: chance.randint(1, take)
+                response = self.transfer(script, total, piece, seed=piece)
+                self.assertEqual(response.field("X-Buffer"), f"/dev/fd/4 {capacity}")
+                self.assertTrue(response.body == numbers(total), "bytes differ")
+                self.assertTrue(response.is_ended)
+                self.assertEqual(script.leave(), (0, "left none\n"))
+
+    def test_a_process_begins_again_with_other_sizes(self):
+        script = self.start()
+        for capacity in (8192, 8192, 65536, 12288, 65536):
+            script.ring_capacity = capacity
+            self.assertTrue(self.transfer(script, 200_000, 9000, seed=capacity).body == numbers(200_000))
+
+    def test_size_is_asked_for_in_kilobytes_rounded_up(self):
+        script = self.start()
+        for asked, line in (("0", "0k"), ("1", "1k"), ("1024", "1k"), ("1025", "2k"), ("4194304", "4096k"), (str(2**64 - 1), f"{2**54}k")):
+            script.ring_capacity = 8192
+            self.assertIn(f"BUFFER-BEGIN: {line} ring", self.transfer(script, 10, 10, 1, BUFFER=asked).callouts)
+
+    def test_the_body_goes_on_behind_the_buffer(self):
+        response = self.transfer(self.start(), 5000, 700, 1, TAIL="and this")
+        self.assertEqual(response.body, numbers(5000) + b"and this")
+
+    def test_an_empty_buffer_is_a_body_of_nothing(self):
+        self.assertEqual(self.transfer(self.start(), 0, 1, 1).body, b"")
+
+    def test_without_an_end_what_was_written_is_sent(self):
+        script = self.start()
+        script.ring_capacity = 16384
+        for _ in range(3):
+            response = self.transfer(script, 10_000, 999, 1, END="no")
+            self.assertEqual((response.body, response.is_ended), (numbers(10_000), True))
+            self.assertNotIn("BUFFER-END:", response.callouts)
+
+    def test_it_works_in_plain_cgi(self):
+        script = self.start(persistent=False, variables={"PROBE": "buffer", "TOTAL": "100000", "PIECE": "5000"})
+        script.ring_capacity = 8192
+        self.assertTrue(script.response().body == numbers(100_000))
+
+    def test_it_works_beside_a_record_mailbox(self):
+        script = self.start(records=True)
+        script.ring_capacity = 8192
+        self.assertTrue(self.transfer(script, 100_000, 5000, 3).body == numbers(100_000))
+
+    def test_a_reader_that_is_awake_costs_no_doorbell(self):
+        script = self.start()
+        response = self.transfer(script, 1 << 19, 60_000, 1, BUFFER=str(1 << 20))
+        self.assertTrue(response.body == numbers(1 << 19))
+        # at most one for each time that the reader said it sleeps, and it reads the ring to the bottom each time
+        self.assertLess(response.doorbells, 100)
+
+    def test_a_full_ring_wakes_its_writer_by_the_quarter_and_not_for_crumbs(self):
+        script = self.start()
+        script.ring_capacity = 1 << 16
+        script.ring_take = lambda: 256
+        wanted, rings = [], []
+
+        def look(response):
+            ring = script.ring
+            rings or rings.append(ring)
+            head, wake_at = ring.head.value, ring.wake_at.value
+            if ring.writer_waits.value and ring.head.value == head and ring.wake_at.value == wake_at:
+                wanted.append(wake_at + ring.capacity - head)
+
+        script.on_ring = look
+        self.assertTrue(self.transfer(script, 1 << 20, 1000, 1).body == numbers(1 << 20))
+        self.assertEqual(set(wanted), {1 << 14})
+        self.assertGreater(rings[0].wakes, 0)
+
+    def test_refusals_say_why(self):
+        for answer, error in (("400 bad", "EINVAL"), ("413 too much", "EFBIG"), ("503 no memory", "ENOMEM"), ("410 gone", "EPIPE"), ("500 what", "EPROTO"),
+                              ("200 /dev/fd/4 8192", "EPROTO"), ("200 /dev/fd/4 many ring", "EPROTO"), ("200 /dev/fd/4 8192 ring", "EPROTO"),
+                              ("200 /nowhere/at/all 8192 ring", "ENOENT")):
+            with self.subTest(answer):
+                script = self.start()
+                script.answers["BUFFER-BEGIN"] = answer
+                self.assertEqual(self.transfer(script, 10, 10, 1).body, b"begin " + error.encode())
+
+    def test_a_control_page_that_is_none_is_refused(self):
+        for magic, capacity in ((b"SLUICER2", 8192), (b"SLUICER1", 4096)):
+            script = self.start()
+            os.pwrite(script.memory, magic + capacity.to_bytes(8, "little"), 0)
+            os.ftruncate(script.memory, 4096 + 8192)
+            script.answers["BUFFER-BEGIN"] = "200 /dev/fd/4 8192 ring"
+            self.assertEqual(self.transfer(script, 10, 10, 1).body, b"begin EPROTO")
+
+    def test_misuse_is_told(self):
+        script = self.start()
+        for _ in range(2):
+            words = script.ask({"PROBE": "misuse"}).body.decode().split()
+            self.assertEqual(words, "ENOTCONN ENOTCONN ENOTCONN ENOTCONN fine EALREADY EINVAL EMSGSIZE EINVAL fine fine ENOTCONN".split())
+
+    def test_a_count_that_differs_is_told(self):
+        script = self.start()
+        script.answers["BUFFER-END"] = "200 7"
+        self.transfer(script, 10, 10, 1)
+        self.assertEqual(script.leave(), (0, "end EIO\nleft none\n"))
+
+
+class Departures(Case):
+    """Somebody leaves in the middle. The writer sleeps in a full ring, or is about to write."""
+
+    def begin(self, **options):
+        script = self.start(environment={"PROBE_IGNORES_SIGPIPE": "1"}, **options)
+        script.ring_capacity = 8192
+        return script
+
+    def test_when_the_client_leaves_every_further_write_fails_and_the_process_lives_on(self):
+        script = self.begin()
+        ring = []
+
+        def leave(response):
+            if len(response.ring_bytes) > 50_000 and not script.ring.closed.value:
+                ring.append(script.ring)
+                script.ring.close()
+
+        script.on_ring = leave
+        response = script.ask({"PROBE": "buffer", "TOTAL": "100000000", "PIECE": "3000"})
+        self.assertTrue(response.is_ended)
+        self.assertEqual(response.body, numbers(len(response.body)))
+        self.assertNotIn("BUFFER-END:", response.callouts)
+        script.on_ring = lambda response: None
+        self.assertTrue(script.ask({"PROBE": "buffer", "TOTAL": "50000", "PIECE": "3000"}).body == numbers(50_000))
+        self.assertEqual(script.leave(), (0, "write EPIPE\nagain EPIPE\nend EPIPE\nleft none\n"))
+
+    def test_a_counter_that_lies_is_not_believed(self):
+        for lie in (1 << 40, (1 << 64) - 1):
+            with self.subTest(lie):
+                script = self.begin()
+
+                def tell(response):
+                    script.ring.tail.value = lie
+                    script.ring.writer_waits.value = 1
+                    script.ring.wake()
+                    raise StopIteration
+
+                script.on_ring = tell
+                script.request({"PROBE": "buffer", "TOTAL": "1000000", "PIECE": "3000"})
+                with self.assertRaises(StopIteration):
+                    script.response()
+                script.ring = None
+                script.response()
+                self.assertEqual(script.leave()[1].split("\n")[:3], ["write EPROTO", "again EPROTO", "end EPROTO"])
+
+    def test_when_the_server_dies_a_sleeping_writer_notices(self):
+        for options in ({}, {"records": True}):
+            with self.subTest(options):
+                script = self.begin(**options)
+
+                def die(response):
+                    script.hang_up()
+                    raise StopIteration
+
+                script.on_ring = die
+                script.request({"PROBE": "buffer", "TOTAL": "100000000", "PIECE": "3000"})
+                with self.assertRaises(StopIteration):
+                    script.response()
+                status, log = script.wait()
+                self.assertEqual(status, 0)
+                self.assertEqual(log.split("\n")[:3], ["write EPIPE", "again EPIPE", "end EPIPE"])
+
+
+class Peer(unittest.TestCase):
+    """The same against a reader in C with real atomics, where the two sides really run at once."""
+
+    def test_nothing_is_lost_in_tiny_rings_at_full_speed(self):
+        for ring, query in ((8192, "64+b+1000"), (8192, "64+b+8192"), (12288, "64+b+100000"), (1 << 16, "256+b+65536"), (1 << 20, "512+b+77777")):
+            with self.subTest(ring=ring, query=query):
+                done = subprocess.run(
+                    [os.path.join(server.BUILD, "tests/peer"), "--check", "--ring", str(ring), os.path.join(server.BUILD, "membufdemo"), query],
+                    capture_output=True, text=True, timeout=server.DEADLINE)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

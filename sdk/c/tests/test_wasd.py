@@ -1,0 +1,108 @@
+"""Sources in the manner of WASD's, compiled as the manual says, unmodified."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+
+import server
+from test_requests import Case
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(server.HERE)))
+
+
+class Compilation(unittest.TestCase):
+    def test_the_documented_command_compiles_without_a_warning(self):
+        for name in ("wasd_membuf", "wasd_stdio", "wasd_cgilib"):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run(
+                    ["cc", "-std=gnu89", "-I", "sdk/c/wasd", "-I", "sdk/c/include", f"sdk/c/tests/{name}.c", "sdk/c/build/libsluice.a", "-o", f"{folder}/script"],
+                    cwd=ROOT, capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+class MemBuf(Case):
+    def send(self, program, keys):
+        variables = {f"WWW_KEY_{n}": key for n, key in enumerate(keys.split("+"), 1)}
+        script = self.start(program, persistent=False, variables=variables)
+        response = script.response()
+        return response, script.wait()
+
+    def test_it_sends_what_membufdemo_sends(self):
+        for keys in ("2+m+1000", "2+b+1000", "1+b+100000", "1", "1+b+65536+2"):
+            with self.subTest(keys):
+                theirs, (status, _) = self.send("tests/wasd_membuf", keys)
+                ours, _ = self.send("membufdemo", keys)
+                self.assertEqual(status, 0)
+                self.assertEqual(theirs.head.splitlines(), ours.head.splitlines())
+                self.assertTrue(theirs.body == ours.body)
+
+    def test_a_refused_buffer_is_an_error_response_and_an_exit_status(self):
+        for answer, status in (("413 too much", 28), ("503 no memory", 292), ("400 no", 20), ("500 broken", 44)):
+            script = self.start("tests/wasd_membuf", persistent=False, variables={"WWW_KEY_1": "1", "WWW_KEY_2": "b"})
+            script.answers["BUFFER-BEGIN"] = answer
+            response = script.response()
+            self.assertEqual(response.field("Status"), "500")
+            self.assertEqual(response.body, f"MemBufLibBegin() %X{status:08X}\n".encode())
+            self.assertEqual(script.wait(), (status & 0xFF, f"exit with status %X{status:08X}\n"))
+
+    def test_a_client_that_leaves_is_exit_44(self):
+        script = self.start("tests/wasd_membuf", persistent=False, variables={"WWW_KEY_1": "100", "WWW_KEY_2": "b"})
+        script.on_ring = lambda response: script.ring.close()
+        script.response()
+        self.assertEqual(script.wait()[0], 44)
+
+    def test_the_software_identifies_itself(self):
+        self.assertIn("WASD_MEMBUF", subprocess.run([f"{server.BUILD}/tests/wasd_membuf", "/VERSION"], capture_output=True, text=True, check=True).stdout)
+
+
+class Stdio(Case):
+    def request(self, script, *keys, body=b""):
+        variables = {f"WWW_KEY_{n}": key for n, key in enumerate(keys, 1)}
+        return script.ask(variables | {"WWW_CONTENT_LENGTH": str(len(body))}, body)
+
+    def test_a_protocol_by_hand_works_in_both_kinds_of_mailbox(self):
+        for options in ({}, {"records": True}):
+            with self.subTest(options):
+                script = self.start("tests/wasd_stdio", **options)
+                self.assertEqual(self.request(script).body, b"Usage: 1")
+                response = self.request(script, "callout")
+                self.assertEqual(response.body, b"before [200 OK] between [(none)] [200 /srv/path] after")
+                self.assertEqual(self.request(script).body, b"Usage: 3")
+                self.assertEqual(script.leave(), (0, ""))
+
+    def test_the_memory_buffer_works_beside_it(self):
+        script = self.start("tests/wasd_stdio")
+        expected = b"".join(bytes([n]) * 5000 for n in range(100))
+        for _ in range(4):
+            response = self.request(script, "buffer")
+            self.assertEqual(response.field("X-mbuf"), f"/dev/fd/4 {1 << 20}")
+            self.assertTrue(response.body == expected)
+        script.answers["BUFFER-BEGIN"] = "413 too much"
+        self.assertEqual(self.request(script, "buffer").body, b"%X0000001C")
+
+    def test_file_names_of_openvms_are_known(self):
+        response = self.request(self.start("tests/wasd_stdio"), "files", body=b"the body")
+        self.assertEqual(response.body, b"1 %X00000910\nthe body\n24 a string in a descriptor\n")
+
+    def test_odd_statuses_are_success(self):
+        for status, code in ((1, 0), (0, 0), (9, 0), (44, 44), (20, 20), (0x10000002, 2), (0x10000, 1), (2320, 0x10)):
+            script = self.start("tests/wasd_stdio")
+            script.request({"WWW_KEY_1": "exit", "WWW_KEY_2": str(status)})
+            self.assertEqual(script.wait(), (code, f"exit with status %X{status:08X}\n" if code else ""))
+
+
+class CgiLib(Case):
+    def test_it_serves_as_cgiplus_and_as_cgi(self):
+        for options in ({}, {"records": True}):
+            script = self.start("tests/wasd_cgilib", **options)
+            for use in (1, 2, 3):
+                self.assertEqual(script.ask({"WWW_SERVER_NAME": "a"}).body, f"{use} a nothing\n200 /srv/doc/".encode())
+            self.assertEqual(script.leave(), (0, ""))
+        script = self.start("tests/wasd_cgilib", persistent=False, variables={"SERVER_NAME": "b"})
+        self.assertEqual(script.response().body, b"1 b nothing")
+        self.assertEqual(script.wait(), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
