@@ -49,12 +49,7 @@ pub(crate) struct ServerEnds {
 
 impl Channels {
     /// Makes the channels that a program asked for. `null` is `/dev/null`, open for reading.
-    pub(crate) fn open(
-        input: Input,
-        mailbox: Mailbox,
-        memory: OwnedFd,
-        null: &Arc<OwnedFd>,
-    ) -> io::Result<Channels> {
+    pub(crate) fn open(input: Input, mailbox: Mailbox, memory: OwnedFd, null: &Arc<OwnedFd>) -> io::Result<Channels> {
         let (script_input, server_input) = match input {
             Input::Null => (ScriptInput::Null(Arc::clone(null)), None),
             Input::File(file) => (ScriptInput::Own(file), None),
@@ -98,13 +93,7 @@ impl ScriptEnds {
             ScriptInput::Null(null) => null,
             ScriptInput::Own(own) => own,
         };
-        [
-            input,
-            &self.mailbox,
-            &self.errors,
-            &self.orders,
-            &self.memory,
-        ]
+        [input, &self.mailbox, &self.errors, &self.orders, &self.memory]
     }
 }
 
@@ -171,8 +160,7 @@ fn send_buffer_bytes(socket: &OwnedFd) -> io::Result<usize> {
 
 /// The kernel doubles the number, for its own bookkeeping (socket(7)), so that at least two records fit.
 fn set_send_buffer_bytes(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
-    let bytes =
-        libc::c_int::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EMSGSIZE))?;
+    let bytes = libc::c_int::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EMSGSIZE))?;
     // SAFETY: the value is valid to read, and the length is its.
     checked(unsafe {
         libc::setsockopt(

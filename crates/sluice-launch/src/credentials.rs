@@ -6,6 +6,10 @@
 use libc::c_long;
 
 /// A user and its groups; the numbers of passwd(5) and group(5).
+///
+/// The first change of user makes the *server* undumpable for good (PR_SET_DUMPABLE in prctl(2)): no core dumps, no
+/// debugger but root's. That is as it must be: between the change and the exec a process of the script's user has the
+/// server's memory, and another process of that user must not be able to look into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Real, effective and saved user.
@@ -22,15 +26,13 @@ impl Credentials {
     /// Groups first: once the user is changed, the right to change groups is gone.
     pub(crate) fn assume(&self) -> Result<(), i32> {
         // SAFETY: the pointer and the count describe `groups`; the kernel only reads.
-        let done =
-            unsafe { libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr()) };
+        let done = unsafe { libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr()) };
         crate::child::checked(done)?;
         // SAFETY: takes numbers only.
         let done = unsafe { libc::syscall(libc::SYS_setresgid, self.gid, self.gid, self.gid) };
         crate::child::checked(done)?;
         // SAFETY: takes numbers only.
-        let done: c_long =
-            unsafe { libc::syscall(libc::SYS_setresuid, self.uid, self.uid, self.uid) };
+        let done: c_long = unsafe { libc::syscall(libc::SYS_setresuid, self.uid, self.uid, self.uid) };
         crate::child::checked(done).map(drop)
     }
 }

@@ -31,7 +31,13 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Starts the threads. Two are advised; four where processes are started by the thousand.
+    /// Starts the threads. Half as many as there are cores is good, and at least two.
+    ///
+    /// One thread makes most of the starts that a machine can make, two nearly all (the programs themselves need the
+    /// rest); the second is also there so that one slow disk does not hold up every script.
+    ///
+    /// To be called early: each thread takes five descriptor numbers for good, and low ones are what makes a start cost
+    /// the same however many connections are open.
     ///
     /// # Errors
     /// No threads asked for (`InvalidInput`), or the system has no more threads, memory or descriptors.
@@ -62,14 +68,10 @@ impl Launcher {
 
     /// Starts a program and calls `done`, on a launcher thread, with the process or the reason that there is none.
     ///
-    /// Never blocks. The queue has no bound of its own: every start belongs to a place in a pool, and those are counted.
+    /// Never blocks. The queue has no bound of its own: every start is for a place in a pool, and those are counted.
     /// `done` should only pass the result on. Signals are blocked while it runs, so it must start neither threads nor
     /// processes; if it panics, the launcher goes on.
-    pub fn launch(
-        &self,
-        program: Program,
-        done: impl FnOnce(Result<Started, LaunchError>) + Send + 'static,
-    ) {
+    pub fn launch(&self, program: Program, done: impl FnOnce(Result<Started, LaunchError>) + Send + 'static) {
         let job = Job {
             program,
             done: Box::new(done),
@@ -133,9 +135,8 @@ impl Starter {
             .chain([ptr::null()])
             .collect();
         let limits = program.limits.list();
-        let Channels { script, server } =
-            Channels::open(program.input, program.mailbox, program.memory, &self.null)
-                .map_err(|error| failed(Stage::Channels, &error))?;
+        let Channels { script, server } = Channels::open(program.input, program.mailbox, program.memory, &self.null)
+            .map_err(|error| failed(Stage::Channels, &error))?;
         let filled = self
             .slots
             .fill(script.in_order())
@@ -199,9 +200,7 @@ impl Queue {
     fn take(&self) -> Option<Job> {
         let mut state = self
             .changed
-            .wait_while(self.lock(), |state| {
-                state.jobs.is_empty() && !state.is_closed
-            })
+            .wait_while(self.lock(), |state| state.jobs.is_empty() && !state.is_closed)
             .unwrap_or_else(PoisonError::into_inner);
         state.jobs.pop_front()
     }
@@ -223,18 +222,10 @@ fn isolate_thread() {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
     }
-    // Ambient capabilities, such as the right to bind port 80 that a service manager gave the server: they pass to every
-    // program that is executed (capabilities(7)). A kernel without them refuses, which is as good.
+    // Ambient capabilities, such as the right to bind port 80 that a service manager gave the server: they pass to
+    // every program that is executed (capabilities(7)). A kernel without them refuses, which is as good.
     // SAFETY: takes numbers only, and concerns this thread only.
-    unsafe {
-        libc::prctl(
-            libc::PR_CAP_AMBIENT,
-            libc::PR_CAP_AMBIENT_CLEAR_ALL,
-            0,
-            0,
-            0,
-        )
-    };
+    unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
 }
 
 /// The list that execve(2) takes: a pointer to each entry, and a null pointer.
@@ -243,8 +234,7 @@ fn isolate_thread() {
 fn environment_pointers(environment: &[u8]) -> Result<Vec<*const c_char>, LaunchError> {
     let mut pointers = Vec::with_capacity(64);
     for entry in environment.split_inclusive(|&byte| byte == 0) {
-        let is_entry =
-            entry.ends_with(&[0]) && entry.first() != Some(&b'=') && entry.contains(&b'=');
+        let is_entry = entry.ends_with(&[0]) && entry.first() != Some(&b'=') && entry.contains(&b'=');
         if !is_entry {
             return Err(LaunchError {
                 stage: Stage::Environment,

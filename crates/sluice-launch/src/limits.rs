@@ -60,15 +60,7 @@ impl Limit {
         const SELF: libc::pid_t = 0;
         const OLD: usize = 0;
         // SAFETY: `bounds` has the layout of struct rlimit64, which the kernel reads; a null old limit is not written.
-        let done = unsafe {
-            libc::syscall(
-                libc::SYS_prlimit64,
-                SELF,
-                self.resource,
-                self.bounds.as_ptr(),
-                OLD,
-            )
-        };
+        let done = unsafe { libc::syscall(libc::SYS_prlimit64, SELF, self.resource, self.bounds.as_ptr(), OLD) };
         crate::child::checked(done).map(drop)
     }
 }

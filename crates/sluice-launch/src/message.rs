@@ -164,9 +164,7 @@ impl fmt::Display for Stage {
 fn advice(stage: Stage, errno: i32) -> Option<&'static str> {
     Some(match (stage, errno) {
         (Stage::Exec, libc::ENOEXEC) => "no #! line or not a program for this machine",
-        (Stage::Exec, libc::ENOENT) => {
-            "no such file, or the interpreter that its #! line names is missing"
-        }
+        (Stage::Exec, libc::ENOENT) => "no such file, or the interpreter that its #! line names is missing",
         (Stage::Exec, libc::EACCES) => {
             "permission denied: the file, and the interpreter of its #! line, must be executable \
              (chmod +x) and their directories open to the script's user"
@@ -176,27 +174,19 @@ fn advice(stage: Stage, errno: i32) -> Option<&'static str> {
         (Stage::Exec | Stage::Clone, libc::EAGAIN) => {
             "the user has too many processes: raise `ulimit -u`, the service's TasksMax, or start fewer"
         }
-        (Stage::Directory, libc::EACCES) => {
-            "permission denied: the server must be able to enter it"
-        }
+        (Stage::Directory, libc::EACCES) => "permission denied: the server must be able to enter it",
         (Stage::Channels | Stage::Clone | Stage::Descriptors, libc::EMFILE) => {
             "the server has too many open descriptors: raise its `ulimit -n`"
         }
         (Stage::Channels, libc::EMSGSIZE) => {
             "records of this size do not fit: raise net.core.wmem_max or lower the record size"
         }
-        (Stage::Environment, libc::EINVAL) => {
-            "an entry is not of the form NAME=value ended by a NUL"
-        }
+        (Stage::Environment, libc::EINVAL) => "an entry is not of the form NAME=value ended by a NUL",
         (Stage::Descriptors, libc::ENOSYS | libc::EPERM) => {
             "close_range is missing or forbidden: Linux 5.9 or later is needed"
         }
-        (Stage::Credentials, libc::EPERM) => {
-            "only a server started as root may change the user of a script"
-        }
-        (Stage::Limits, libc::EPERM) => {
-            "a limit is above the server's own hard limit: lower it, or raise that"
-        }
+        (Stage::Credentials, libc::EPERM) => "only a server started as root may change the user of a script",
+        (Stage::Limits, libc::EPERM) => "a limit is above the server's own hard limit: lower it, or raise that",
         _ => return None,
     })
 }

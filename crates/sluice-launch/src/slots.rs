@@ -60,9 +60,7 @@ impl Filled<'_> {
 
     /// The least number above all of them.
     pub(crate) fn beyond(&self) -> RawFd {
-        self.numbers()
-            .into_iter()
-            .fold(0, |most, number| most.max(number + 1))
+        self.numbers().into_iter().fold(0, |most, number| most.max(number + 1))
     }
 }
 

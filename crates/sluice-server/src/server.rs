@@ -19,8 +19,9 @@ use crate::settings::Settings;
 use crate::worker::{self, Shared};
 use crate::write::log::Log;
 
-/// Threads that start script processes. A start keeps one busy for some hundred microseconds, most of it in the kernel.
-const LAUNCHERS_MAX: usize = 4;
+/// Threads that start script processes: more than four gained nothing, and the second keeps one slow disk from holding up
+/// all starts.
+const LAUNCHERS: std::ops::RangeInclusive<usize> = 2..=4;
 
 /// How far a server's life has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,8 +76,9 @@ impl Server {
         }
         let addresses = sockets.iter().filter_map(|bound| bound[0].local_addr().ok()).collect();
         let log = Log::open(&settings.access_log).map_err(|error| StartError(format!("access log: {error}")))?;
-        let launcher = Launcher::start(workers.min(LAUNCHERS_MAX))
-            .map_err(|error| StartError(format!("threads that start scripts: {error}")))?;
+        let launchers = (workers / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
+        let launcher =
+            Launcher::start(launchers).map_err(|error| StartError(format!("threads that start scripts: {error}")))?;
         let places = config.limits.connections_max.div_ceil(workers);
         let shared = Arc::new(Shared {
             config: Arc::new(ArcSwap::from_pointee(config)),

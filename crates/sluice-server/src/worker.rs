@@ -101,8 +101,8 @@ async fn tick(worker: Rc<Worker>) {
     loop {
         interval.tick().await;
         let config = worker.config();
-        for site in config.sites() {
-            site.tick();
+        for route in config.sites().flat_map(|site| site.script_routes()) {
+            route.pools.tick();
         }
     }
 }
@@ -172,6 +172,18 @@ impl Worker {
         let limit = self.config().limits.drain_timeout;
         tokio::select! {
             _ = timeout(limit, self.idle()) => {}
+            () = self.reached(Phase::Ending) => {}
+        }
+        // Idle processes get the order to exit (CGIPLUSIN at its end), then all that still live the signal.
+        let config = self.config();
+        let routes = || config.sites().flat_map(|site| site.script_routes());
+        routes().for_each(|route| route.pools.close());
+        let grace = routes()
+            .map(|route| route.settings.kill_grace)
+            .max()
+            .unwrap_or_default();
+        tokio::select! {
+            _ = timeout(grace, self.without_processes()) => {}
             () = self.reached(Phase::Ending) => {}
         }
         self.stop_processes();

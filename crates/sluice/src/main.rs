@@ -44,7 +44,11 @@ fn run(arguments: Arguments) -> Result<(), String> {
         }
         Command::Check(check) => {
             let settings = config::load(&check.file).map_err(|errors| errors.to_string())?;
-            print(&format!("{}\n{}", config::summary(&check.file, &settings), config::describe(&settings)))
+            print(&format!(
+                "{}\n{}",
+                config::summary(&check.file, &settings),
+                config::describe(&settings)
+            ))
         }
         Command::Demo(demo) => {
             let site = demo::Site::unpack()?;

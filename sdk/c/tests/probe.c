@@ -183,7 +183,7 @@ int main(void)
     while (sluice_accept()) {
         for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
             if (strcmp(acts[i].name, argument("PROBE", "")) == 0) acts[i].run();
-        /* every other response leaves its end to sluice_accept() */
+        /* every second response leaves its end to sluice_accept() */
         if (sluice_uses() % 2 && sluice_finish()) fprintf(stderr, "finish %s\n", error_name(errno));
     }
     fprintf(stderr, "left %s\n", error_name(errno));

@@ -416,7 +416,8 @@ class Script:
 
 def is_listed(output, at):
     """A sentinel behind the name of its variable is a line of somebody's listing. (All of it is one read in these tests.)"""
-    return any(name in output[max(0, at - 64) : at] for name in (b"GATEWAY_EOF", b"GATEWAY_ESC", b"GATEWAY_EOT", b"CGIPLUSEOF", b"CGIPLUSESC", b"CGIPLUSEOT"))
+    before = output[max(0, at - 64) : at]
+    return any(name + which in before for name in (b"GATEWAY_", b"CGIPLUS") for which in (b"EOF", b"ESC", b"EOT"))
 
 
 def held_back(data):

@@ -31,7 +31,8 @@ class MemBufDemo(Case):
         return response, script.wait()
 
     def test_both_ways_send_the_same_bytes_for_the_same_record_size(self):
-        for self.capacity, record in ((None, 65536), (None, 1000), (8192, 1000), (8192, 8192), (8192, 60000), (12288, 8193), (1 << 20, 32)):
+        sizes = ((None, 65536), (None, 1000), (8192, 1000), (8192, 8192), (8192, 60000), (12288, 8193), (1 << 20, 32))
+        for self.capacity, record in sizes:
             with self.subTest(ring=self.capacity, record=record):
                 expected = pattern(1 << 20, record)
                 if record > 100:  # a write for every 32 bytes is the mailbox's own affair

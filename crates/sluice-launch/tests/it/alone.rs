@@ -7,82 +7,74 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::Stdio;
 
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Resource, WaitId, WaitIdOptions, getrlimit, pidfd_open, setrlimit, waitid,
-};
+use rustix::process::{Pid, PidfdFlags, Resource, WaitId, WaitIdOptions, getrlimit, pidfd_open, setrlimit, waitid};
 use sluice_launch::{Exit, Input, Launcher, Mailbox, Stage};
 
 use crate::scene::{
-    DEADLINE, alone, command_for, exit_of, is_readable_within, memory, open_descriptors, program,
-    read_to_end, shell, start_with, wait_readable,
+    DEADLINE, alone, command_for, exit_of, is_readable_within, memory, open_descriptors, program, read_to_end, shell,
+    start_with, wait_readable,
 };
 
 #[test]
 fn two_hundred_starts_leave_neither_descriptor_nor_zombie() {
-    alone(
-        "alone::two_hundred_starts_leave_neither_descriptor_nor_zombie",
-        || {
-            let launcher = Launcher::start(2).unwrap();
-            let before = open_descriptors().unwrap();
-            for number in 0..200 {
-                let mut program = match number % 4 {
-                    0 => program("/nowhere", &["nowhere"]),
-                    _ => shell("exit 0"),
-                };
-                if number % 3 == 0 {
-                    program.input = Input::Pipe;
-                }
-                if number % 2 == 0 {
-                    let record_bytes_max = if number % 10 == 0 { 1 << 30 } else { 1024 };
-                    program.mailbox = Mailbox::Record { record_bytes_max };
-                }
-                if let Ok(started) = start_with(&launcher, program) {
-                    assert_eq!(exit_of(&started), Exit::Code(0));
-                }
+    alone("alone::two_hundred_starts_leave_neither_descriptor_nor_zombie", || {
+        let launcher = Launcher::start(2).unwrap();
+        let before = open_descriptors().unwrap();
+        for number in 0..200 {
+            let mut program = match number % 4 {
+                0 => program("/nowhere", &["nowhere"]),
+                _ => shell("exit 0"),
+            };
+            if number % 3 == 0 {
+                program.input = Input::Pipe;
             }
-            assert_eq!(open_descriptors().unwrap(), before);
-            let children = waitid(
-                WaitId::All,
-                WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT,
-            );
-            assert_eq!(children.unwrap_err(), Errno::CHILD);
-            drop(launcher);
-            let launchers_own = before.len() - open_descriptors().unwrap().len();
-            assert_eq!(launchers_own, 11, "five a thread and /dev/null");
-        },
-    );
+            if number % 2 == 0 {
+                let record_bytes_max = if number % 10 == 0 { 1 << 30 } else { 1024 };
+                program.mailbox = Mailbox::Record { record_bytes_max };
+            }
+            if let Ok(started) = start_with(&launcher, program) {
+                assert_eq!(exit_of(&started), Exit::Code(0));
+            }
+        }
+        assert_eq!(open_descriptors().unwrap(), before);
+        let children = waitid(
+            WaitId::All,
+            WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT,
+        );
+        assert_eq!(children.unwrap_err(), Errno::CHILD);
+        drop(launcher);
+        let launchers_own = before.len() - open_descriptors().unwrap().len();
+        assert_eq!(launchers_own, 11, "five a thread and /dev/null");
+    });
 }
 
 #[test]
 fn a_start_without_descriptors_left_fails_and_takes_none() {
-    alone(
-        "alone::a_start_without_descriptors_left_fails_and_takes_none",
-        || {
-            let launcher = Launcher::start(1).unwrap();
-            let programs: Vec<_> = (0..12).map(|_| shell("exit 0")).collect();
-            let mut limit = getrlimit(Resource::Nofile);
-            limit.current = Some(64);
-            setrlimit(Resource::Nofile, limit).unwrap();
-            let open_all = || -> Vec<File> { from_fn(|| File::open("/dev/null").ok()).collect() };
-            let _held = open_all();
-            let mut stages = Vec::new();
-            for (free, mut program) in programs.into_iter().enumerate() {
-                program.input = Input::Pipe;
-                let started = start_with(&launcher, program);
-                stages.push(started.as_ref().err().map(|error| error.stage));
-                if let Ok(started) = &started {
-                    assert_eq!(exit_of(started), Exit::Code(0));
-                }
-                drop(started);
-                // The program's memory buffer was its caller's, and is gone too.
-                assert_eq!(open_all().len(), free + 1, "free descriptors");
+    alone("alone::a_start_without_descriptors_left_fails_and_takes_none", || {
+        let launcher = Launcher::start(1).unwrap();
+        let programs: Vec<_> = (0..12).map(|_| shell("exit 0")).collect();
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = Some(64);
+        setrlimit(Resource::Nofile, limit).unwrap();
+        let open_all = || -> Vec<File> { from_fn(|| File::open("/dev/null").ok()).collect() };
+        let _held = open_all();
+        let mut stages = Vec::new();
+        for (free, mut program) in programs.into_iter().enumerate() {
+            program.input = Input::Pipe;
+            let started = start_with(&launcher, program);
+            stages.push(started.as_ref().err().map(|error| error.stage));
+            if let Ok(started) = &started {
+                assert_eq!(exit_of(started), Exit::Code(0));
             }
-            // Four pipes, then a pidfd.
-            assert_eq!(stages[..8], [Some(Stage::Channels); 8]);
-            assert_eq!(stages[8], Some(Stage::Clone));
-            assert_eq!(stages[9..], [None; 3]);
-        },
-    );
+            drop(started);
+            // The program's memory buffer was its caller's, and is gone too.
+            assert_eq!(open_all().len(), free + 1, "free descriptors");
+        }
+        // Four pipes, then a pidfd.
+        assert_eq!(stages[..8], [Some(Stage::Channels); 8]);
+        assert_eq!(stages[8], Some(Stage::Clone));
+        assert_eq!(stages[9..], [None; 3]);
+    });
 }
 
 #[test]
@@ -143,7 +135,7 @@ fn server_that_will_be_killed() {
         return;
     }
     let launcher = Launcher::start(1).unwrap();
-    let started = start_with(&launcher, program("/bin/sleep", &["sleep", "1000"])).unwrap();
+    let started = start_with(&launcher, program("/bin/sleep", &["sleep", "100"])).unwrap();
     // Past the harness, which may hold output back.
     rustix::io::write(std::io::stderr(), format!("{}\n", started.pid).as_bytes()).unwrap();
     wait_readable(started.pidfd.as_fd());

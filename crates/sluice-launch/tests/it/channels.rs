@@ -84,12 +84,7 @@ fn the_largest_record_fits_also_above_the_systems_default() {
 
 #[test]
 fn the_servers_ends_do_not_block_and_do_not_survive_an_exec() {
-    for mailbox in [
-        Mailbox::Stream,
-        Mailbox::Record {
-            record_bytes_max: 1024,
-        },
-    ] {
+    for mailbox in [Mailbox::Stream, Mailbox::Record { record_bytes_max: 1024 }] {
         let mut program = program("/bin/cat", &["cat"]);
         program.input = Input::Pipe;
         program.mailbox = mailbox;
@@ -108,12 +103,7 @@ fn the_servers_ends_do_not_block_and_do_not_survive_an_exec() {
 
 #[test]
 fn the_scripts_ends_block() {
-    for mailbox in [
-        Mailbox::Stream,
-        Mailbox::Record {
-            record_bytes_max: 1024,
-        },
-    ] {
+    for mailbox in [Mailbox::Stream, Mailbox::Record { record_bytes_max: 1024 }] {
         let mut program = shell("cd /proc/self/fdinfo && exec cat 0 1 2 3");
         program.input = Input::Pipe;
         program.mailbox = mailbox;

@@ -7,8 +7,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sluice_launch::{Credentials, Exit, Launcher, Signal, Started, has_exited, kill_group, reap};
 
 use crate::scene::{
-    DEADLINE, exit_of, output_of, program, read_line, read_to_end, shell, start, start_with,
-    wait_readable,
+    DEADLINE, exit_of, output_of, program, read_line, read_to_end, shell, start, start_with, wait_readable,
 };
 
 /// A process that the script has told the number of.
@@ -55,7 +54,7 @@ fn a_polite_signal_can_be_handled() {
 
 #[test]
 fn a_group_kill_takes_the_scripts_children_along() {
-    let started = start(shell("sleep 1000 & echo $!; wait")).unwrap();
+    let started = start(shell("sleep 100 & echo $!; wait")).unwrap();
     let child = pidfd_of(&read_line(&started.mailbox));
     kill_group(started.pid, Signal::Kill).unwrap();
     wait_readable(child.as_fd());
@@ -64,7 +63,7 @@ fn a_group_kill_takes_the_scripts_children_along() {
 
 #[test]
 fn children_that_outlive_the_script_are_reached_before_it_is_reaped() {
-    let started = start(shell("sleep 1000 & echo $!")).unwrap();
+    let started = start(shell("sleep 100 & echo $!")).unwrap();
     let child = pidfd_of(&read_line(&started.mailbox));
     wait_readable(started.pidfd.as_fd());
     kill_group(started.pid, Signal::Kill).unwrap();
@@ -82,7 +81,7 @@ fn a_script_ends_with_the_launcher_also_one_of_another_user() {
     let privileged = rustix::process::geteuid().is_root();
     for credentials in [None, privileged.then_some(other)] {
         let launcher = Launcher::start(1).unwrap();
-        let mut program = program("/bin/sleep", &["sleep", "1000"]);
+        let mut program = program("/bin/sleep", &["sleep", "100"]);
         program.credentials = credentials;
         let started = start_with(&launcher, program).unwrap();
         drop(launcher);

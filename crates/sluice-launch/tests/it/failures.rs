@@ -20,10 +20,7 @@ fn program_at(path: &Path) -> Program {
 fn a_missing_program_and_a_missing_interpreter_are_reported() {
     let place = tempfile::tempdir().unwrap();
     let missing = place.path().join("missing");
-    assert_eq!(
-        failure_of(program_at(&missing)),
-        (Stage::Exec, libc::ENOENT)
-    );
+    assert_eq!(failure_of(program_at(&missing)), (Stage::Exec, libc::ENOENT));
     let script = write_script(place.path(), "script", "#!/nowhere/sh\n", 0o755);
     assert_eq!(failure_of(program_at(&script)), (Stage::Exec, libc::ENOENT));
 }
@@ -51,10 +48,7 @@ fn a_script_without_interpreter_line_is_reported_and_no_shell_is_tried() {
 fn a_working_directory_that_cannot_be_entered_is_reported() {
     let place = tempfile::tempdir().unwrap();
     let file = write_script(place.path(), "file", "", 0o644);
-    for (directory, errno) in [
-        (place.path().join("missing"), libc::ENOENT),
-        (file, libc::ENOTDIR),
-    ] {
+    for (directory, errno) in [(place.path().join("missing"), libc::ENOENT), (file, libc::ENOTDIR)] {
         let mut program = shell("exit");
         program.directory = CString::new(directory.to_str().unwrap()).unwrap();
         assert_eq!(failure_of(program), (Stage::Directory, errno));

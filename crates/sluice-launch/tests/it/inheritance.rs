@@ -85,10 +85,7 @@ fn the_environment_is_exactly_what_was_given() {
 fn arguments_arrive_unchanged() {
     let script = "printf '<%s>' \"$0\" \"$@\"";
     let arguments = ["sh", "-c", script, "name", "", "two words", "*"];
-    assert_eq!(
-        output_of(program("/bin/sh", &arguments)),
-        "<name><><two words><*>"
-    );
+    assert_eq!(output_of(program("/bin/sh", &arguments)), "<name><><two words><*>");
 }
 
 #[test]
@@ -99,10 +96,7 @@ fn the_working_directory_is_entered_and_relative_programs_are_found_in_it() {
     let mut program = program("./where", &["where"]);
     program.directory = std::ffi::CString::new(place.path().to_str().unwrap()).unwrap();
     let expected = place.path().canonicalize().unwrap();
-    assert_eq!(
-        output_of(program),
-        format!("{}\n0022\n", expected.display())
-    );
+    assert_eq!(output_of(program), format!("{}\n0022\n", expected.display()));
 }
 
 #[test]
@@ -123,10 +117,7 @@ fn limits_bind_the_script_and_not_the_server() {
         let words = line.unwrap().split_whitespace().take(2);
         words.map(str::to_owned).collect()
     };
-    assert_eq!(
-        bounds(&limits, "Max address space"),
-        ["1073741824", "1073741824"]
-    );
+    assert_eq!(bounds(&limits, "Max address space"), ["1073741824", "1073741824"]);
     assert_eq!(bounds(&limits, "Max cpu time"), ["5", "6"]);
     assert_eq!(bounds(&limits, "Max open files"), ["64", "64"]);
     assert_eq!(bounds(&limits, "Max file size"), ["1048576", "1048576"]);

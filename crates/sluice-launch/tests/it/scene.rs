@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use sluice_launch::{
-    Exit, Input, LaunchError, Launcher, Mailbox, ProcessLimits, Program, Started, reap,
-};
+use sluice_launch::{Exit, Input, LaunchError, Launcher, Mailbox, ProcessLimits, Program, Started, reap};
 
 /// Far longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -53,8 +51,7 @@ pub(crate) fn memory() -> OwnedFd {
 
 /// Starts with a launcher that lives on until the test process ends, as its processes need.
 pub(crate) fn start(program: Program) -> Result<Started, LaunchError> {
-    static LAUNCHER: std::sync::LazyLock<Launcher> =
-        std::sync::LazyLock::new(|| Launcher::start(2).unwrap());
+    static LAUNCHER: std::sync::LazyLock<Launcher> = std::sync::LazyLock::new(|| Launcher::start(2).unwrap());
     start_with(&LAUNCHER, program)
 }
 

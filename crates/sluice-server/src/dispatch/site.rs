@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::dispatch::route::{OpenError, Route, RouteKind, open_folder};
 use crate::handler::folder::Folder;
 use crate::limits::Limits;
-use crate::script::route::Map;
+use crate::script::route::{Map, ScriptRoute};
 use crate::settings::{Action, ScriptSource, Settings, SiteSettings};
 
 /// Everything that a running server serves; replaced as a whole on reload.
@@ -104,13 +104,12 @@ impl Site {
         })
     }
 
-    /// Time has passed: idle script processes may have to end.
-    pub(crate) fn tick(&self) {
-        for route in &self.routes {
-            if let RouteKind::Script(script) = &route.kind {
-                script.pools.tick();
-            }
-        }
+    /// The routes that run scripts.
+    pub(crate) fn script_routes(&self) -> impl Iterator<Item = &ScriptRoute> {
+        self.routes.iter().filter_map(|route| match &route.kind {
+            RouteKind::Script(script) => Some(&**script),
+            _ => None,
+        })
     }
 
     /// What answers for a decoded path: the first route whose pattern matches, or else the root.

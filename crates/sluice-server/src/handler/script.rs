@@ -33,7 +33,7 @@ pub(crate) async fn serve(job: Job, body: RequestBody) -> Result<Outcome, Fault>
             respond(session, head, &method).map(Outcome::Response)
         }
         Reply::LocalRedirect(target) => {
-            session.settle(grace);
+            session.abandon(grace);
             Ok(Outcome::LocalRedirect(target))
         }
     }

@@ -229,9 +229,14 @@ impl Buffer {
         }
     }
 
-    /// Ready when an ending buffer is empty, everything in it sent: it is closed then. Gives the answer that waited.
+    /// Ready with each answer that is still due, then, when an ending buffer is empty and everything in it sent, with the one
+    /// that BUFFER-END waits for: it is closed then.
     pub(crate) fn poll_closed(&mut self, context: &Context<'_>) -> Poll<Option<Answer>> {
+        // Before looking: what is freed after the look wakes the task.
         self.freed.wake(context);
+        if let Some(answer) = self.answer() {
+            return Poll::Ready(Some(answer));
+        }
         let is_empty = match &self.kind {
             Kind::Closed => true,
             Kind::Plain { parts, under_way, .. } => parts.is_empty() && under_way.is_empty(),

@@ -55,6 +55,15 @@ impl Pools {
         });
     }
 
+    /// The server ends: idle processes are ended, and those at work after their reply.
+    pub(crate) fn close(&self) {
+        for pool in self.lock().values() {
+            let mut state = pool.lock();
+            let actions = state.pool.close();
+            pool.retire(state, &actions);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<SharedPool>>> {
         self.by_script.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,9 +7,10 @@
 //! | the session ends | CGI process | CGIplus process |
 //! |---|---|---|
 //! | complete | may end by itself | back to its pool |
+//! | all announced bytes are out | is heard to its end in the background, then as above | the same |
+//! | nobody wants the body (HEAD) | the same | the same |
 //! | a fault | stopped | stopped |
 //! | the client left | stopped | may finish its reply within `client_grace`, then back to its pool or stopped |
-//! | nobody wants the body (HEAD) | its output is read to the end | the same, then back to its pool |
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -159,12 +160,18 @@ impl Session {
         None
     }
 
-    /// Nobody waits for the rest; it is read to its end within `limit`, so that the process ends well or can serve again.
-    pub(crate) fn settle(mut self, limit: Duration) {
-        self.progress = Progress::Unwanted;
+    /// The client has left, or was sent elsewhere: the script may finish within `limit`, but its bulk writes fail.
+    pub(crate) fn abandon(mut self, limit: Duration) {
         if let Some(relay) = &mut self.relay {
             relay.forsake(limit);
         }
+        self.hear_out(limit);
+    }
+
+    /// The client has all that it needs. The script is heard to its end in the background: its last callouts are answered,
+    /// and its process ends well or can serve again.
+    fn hear_out(mut self, limit: Duration) {
+        self.progress = Progress::Unwanted;
         let worker = Rc::clone(&self.worker);
         worker.spawn(async move {
             let rest = poll_fn(|context| self.poll_rest(context));
@@ -202,8 +209,8 @@ impl Session {
                 return Poll::Ready(None);
             }
             // A CGI script that has kept its word about the length is not waited for.
-            if self.owed == Some(0) && self.route.settings.mode == Mode::Cgi {
-                self.complete();
+            if self.owed == Some(0) && self.route.settings.mode == Mode::Cgi && self.progress == Progress::Wanted {
+                self.detach().hear_out(self.route.settings.output_timeout);
                 return Poll::Ready(None);
             }
             let piece = match ready!(self.poll_said(context)) {
@@ -364,7 +371,7 @@ impl Source for Session {
 
     fn discard(self: Box<Self>) {
         let limit = self.route.settings.output_timeout;
-        (*self).settle(limit);
+        (*self).hear_out(limit);
     }
 }
 
@@ -376,14 +383,13 @@ impl Drop for Session {
         let settings = &self.route.settings;
         let has_all = self.owed == Some(0);
         match (self.progress, settings.mode) {
-            (Progress::Wanted, Mode::Cgi) if has_all => self.complete(),
+            (Progress::Wanted, _) if has_all => {
+                let limit = settings.output_timeout;
+                self.detach().hear_out(limit);
+            }
             (Progress::Wanted, Mode::Cgiplus) => {
-                let limit = if has_all {
-                    settings.output_timeout
-                } else {
-                    settings.client_grace
-                };
-                self.detach().settle(limit);
+                let limit = settings.client_grace;
+                self.detach().abandon(limit);
             }
             _ => self.give_up(),
         }

@@ -242,6 +242,14 @@ impl Pool {
         self.retire_idle(usize::MAX, Reason::ScriptChanged, |_| true)
     }
 
+    /// The server ends: as if the script had changed.
+    pub(crate) fn close(&mut self) -> Vec<Action> {
+        for slot in &mut self.processes {
+            slot.is_stale = true;
+        }
+        self.retire_idle(usize::MAX, Reason::Shutdown, |_| true)
+    }
+
     /// Time has passed: ends what was idle too long, starts what was put off.
     pub(crate) fn tick(&mut self, now: Instant) -> Vec<Action> {
         let (idle, min) = (self.settings.idle, self.settings.min);

@@ -212,7 +212,8 @@ impl Relay {
                 Poll::Pending => Poll::Ready(self.close()),
             };
         }
-        if !self.desk.buffer.may_sleep() {
+        // No doorbell is asked for before the head has been read: it would stand among the head's bytes.
+        if self.has_head && !self.desk.buffer.may_sleep() {
             return Poll::Ready(Ok(()));
         }
         self.desk.buffer.wake_when_freed(context);

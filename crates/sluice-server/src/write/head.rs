@@ -20,7 +20,9 @@ pub(crate) fn complete(method: &Method, mut response: Response<ResponseBody>) ->
     }
     let body = std::mem::replace(response.body_mut(), ResponseBody::Empty);
     // RFC 9110 §8.6: HEAD announces the length that GET would send; 1xx and 204 announce none, 304 may.
+    // What has no body object announces for itself, or cannot know (a script's reply to HEAD).
     if *method == Method::HEAD
+        && !matches!(body, ResponseBody::Empty)
         && !matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         && let Some(bytes) = body.length()
     {

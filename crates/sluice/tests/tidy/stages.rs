@@ -17,9 +17,21 @@ const ALLOWED: [(&str, &str, &str); 4] = [
         "write",
         "an exchange writes its line of the log itself when it is dropped, so that none is forgotten",
     ),
-    ("worker", "accept", "a worker is what accepts: its loop stands before the first stage"),
-    ("worker", "dispatch", "a worker holds the configuration that dispatch has opened"),
-    ("server", "accept", "the server binds the sockets once, before there are workers"),
+    (
+        "worker",
+        "accept",
+        "a worker is what accepts: its loop stands before the first stage",
+    ),
+    (
+        "worker",
+        "dispatch",
+        "a worker holds the configuration that dispatch has opened",
+    ),
+    (
+        "server",
+        "accept",
+        "the server binds the sockets once, before there are workers",
+    ),
 ];
 
 /// Checks the imports of the server's files, and that no exception has outlived its cause.

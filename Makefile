@@ -1,0 +1,65 @@
+# The menu. Two commands do all the set-up: `make demo` and `make test`.
+#
+#   make demo    builds Sluice and the C programs, and serves the demo site at http://127.0.0.1:8080/
+#   make test    checks and runs everything: lints, unit, property, model, integration and SDK tests
+#   make build   the server: target/release/sluice
+#   make sdk     the C library and its programs: sdk/c/build/
+#   make lint    rustfmt and clippy, warnings are errors
+#   make docs    the reference page of the configuration, and the crates' own documentation
+#   make soak    some minutes of everything at once, scripts killed at random
+#   make clean   removes what was built
+#
+# What is needed beside Rust, make and a C compiler is named by `needs`, which installs it where it may (root, apt-get).
+
+CARGO ?= cargo
+SLUICE = target/release/sluice
+LISTEN ?= 127.0.0.1:8080
+SOAK_SECONDS ?= 180
+
+.PHONY: demo test build sdk lint docs soak clean test-rust test-models test-sdk
+
+demo: build sdk
+	@tools/needs python3 perl || echo "The demo site goes without the scripts in these languages."
+	@echo "Serving the demo site at http://$(LISTEN)/ (Ctrl-C ends it)"
+	@$(SLUICE) demo --listen $(LISTEN)
+
+test:
+	@tools/needs python3 perl git git-http-backend gitweb curl
+	@$(MAKE) --no-print-directory lint sdk test-sdk test-rust test-models
+	@echo "All tests passed."
+
+build:
+	@echo "Building the server (a first build takes some minutes)"
+	@$(CARGO) build --release --locked --bin sluice
+
+sdk:
+	@echo "Building the C library and its programs: sdk/c/build/"
+	@$(MAKE) --no-print-directory -C sdk/c all
+
+lint:
+	@echo "Checking form and lints"
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+# Unit, property and integration tests; the last with the real binary.
+test-rust:
+	@SLUICE_TEST_REQUIRE_ALL=1 $(CARGO) test --locked --workspace
+
+# Every interleaving of the memory buffer's two sides, within bounds.
+test-models:
+	@RUSTFLAGS="--cfg loom" $(CARGO) test --locked --package sluice-membuf --lib --release --target-dir target/loom loom
+
+test-sdk: sdk
+	@$(MAKE) --no-print-directory -C sdk/c test
+
+docs: build
+	@$(SLUICE) reference > docs/reference/configuration.md
+	@$(CARGO) doc --locked --workspace --no-deps
+
+soak: build sdk
+	@tools/needs python3
+	@python3 tools/soak.py --sluice $(SLUICE) --seconds $(SOAK_SECONDS)
+
+clean:
+	@$(CARGO) clean
+	@$(MAKE) --no-print-directory -C sdk/c clean

@@ -1,0 +1,115 @@
+//! The files of the demo, embedded: one copy, which readers find in `examples/` and `sdk/c/programs`.
+//!
+//! Here: what there is, and what each script needs. A test compares it with the folders.
+
+/// A script, and the interpreter that its first line names.
+pub(crate) struct Script {
+    pub name: &'static str,
+    pub text: &'static str,
+    pub interpreter: &'static str,
+}
+
+/// A program in C.
+pub(crate) struct Program {
+    /// Its name on the demo's pages.
+    pub name: &'static str,
+    /// Its name where it is built.
+    pub built: &'static str,
+    pub text: &'static str,
+}
+
+macro_rules! script {
+    ($interpreter:literal, $name:literal) => {
+        Script {
+            name: $name,
+            text: include_str!(concat!("../../../../examples/cgi-bin/", $name)),
+            interpreter: $interpreter,
+        }
+    };
+}
+
+macro_rules! program {
+    ($built:literal, $name:literal) => {
+        Program {
+            name: $name,
+            built: $built,
+            text: include_str!(concat!("../../../../sdk/c/programs/", $built, ".c")),
+        }
+    };
+}
+
+/// The page of links, before it is completed.
+pub(crate) const INDEX: &str = include_str!("../../../../examples/htdocs/index.html");
+
+/// The other files of the site, as they are.
+pub(crate) const PAGES: [(&str, &str); 2] = [
+    ("icon.svg", include_str!("../../../../examples/htdocs/icon.svg")),
+    ("style.css", include_str!("../../../../examples/htdocs/style.css")),
+];
+
+/// The scripts of the site, by interpreter.
+pub(crate) const SCRIPTS: [Script; 10] = [
+    script!("sh", "clock.sh"),
+    script!("sh", "counter.sh"),
+    script!("sh", "fail.sh"),
+    script!("sh", "printenv.sh"),
+    script!("sh", "records.sh"),
+    script!("python3", "counter.py"),
+    script!("python3", "greet.py"),
+    script!("python3", "printenv.py"),
+    script!("perl", "counter.pl"),
+    script!("perl", "printenv.pl"),
+];
+
+/// The programs of the site.
+pub(crate) const PROGRAMS: [Program; 4] = [
+    program!("cgipluscallout", "cgipluscallout"),
+    program!("cgiplustest", "cgiplustest"),
+    program!("membufdemo", "membufdemo"),
+    program!("printenv", "printenv-c"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    /// The names in a folder of this source tree, sorted.
+    fn names(folder: &str) -> Vec<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
+        let entries = std::fs::read_dir(folder).expect("a folder of this tree");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name().into_string();
+        let mut names: Vec<String> = entries.map(|entry| name(entry).expect("UTF-8")).collect();
+        names.sort();
+        names
+    }
+
+    fn sorted<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+        let mut names: Vec<&str> = names.collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn every_file_of_the_examples_is_embedded() {
+        assert_eq!(
+            names("examples/cgi-bin"),
+            sorted(SCRIPTS.iter().map(|script| script.name))
+        );
+        let pages = PAGES.iter().map(|(name, _)| *name);
+        assert_eq!(names("examples/htdocs"), sorted(pages.chain(["index.html"])));
+    }
+
+    #[test]
+    fn scripts_name_their_interpreter_and_have_their_run_bit() {
+        for script in &SCRIPTS {
+            let first = script.text.lines().next().unwrap_or_default();
+            let named = ["#!/bin/", "#!/usr/bin/env "].map(|way| format!("{way}{}", script.interpreter));
+            assert!(named.contains(&first.to_owned()), "{}: {first}", script.name);
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cgi-bin");
+            let about = std::fs::metadata(file.join(script.name)).expect("a file of this tree");
+            assert_eq!(about.permissions().mode() & 0o111, 0o111, "{}", script.name);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The page of links, completed for this machine: sources are put in, and what cannot run here is replaced by why.
+//!
+//! The page is plain HTML with three kinds of marks, each a comment: `source: NAME`, `sources`, and `needs: NAME` …
+//! `end: NAME`.
+
+use std::fmt;
+
+use super::files::{PROGRAMS, SCRIPTS};
+
+/// Why a script of the demo cannot run here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// A program in C has not been built.
+    Build,
+    /// The interpreter is not in PATH.
+    Interpreter(&'static str),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Missing::Build => out.write_str("not built (run \"make sdk\")"),
+            Missing::Interpreter(name) => write!(out, "{name} is not installed (or not in PATH)"),
+        }
+    }
+}
+
+/// The page with every mark replaced.
+pub(crate) fn complete(page: &str, missing: &[(&str, Missing)]) -> String {
+    let mut page = page.replace("<!-- sources -->\n", &list_of_sources());
+    for script in &SCRIPTS {
+        let source = format!("<pre><code>{}</code></pre>", escape(script.text));
+        page = page.replace(&format!("<!-- source: {} -->", script.name), &source);
+    }
+    for (name, reason) in missing {
+        let notice = format!(
+            "<div class=\"missing\"><dt>{name}</dt>\n<dd>{}</dd></div>\n",
+            escape(&reason.to_string())
+        );
+        page = replace_block(&page, name, |_| &notice);
+    }
+    let names = SCRIPTS
+        .iter()
+        .map(|script| script.name)
+        .chain(PROGRAMS.iter().map(|program| program.name));
+    for name in names {
+        page = replace_block(&page, name, |block| block);
+    }
+    page
+}
+
+/// Replaces each block that needs `name`, its marks included.
+fn replace_block<'a>(page: &'a str, name: &str, replacement: impl Fn(&'a str) -> &'a str) -> String {
+    let (start, end) = (format!("<!-- needs: {name} -->\n"), format!("<!-- end: {name} -->\n"));
+    let mut out = String::with_capacity(page.len());
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once(&start) {
+        let Some((block, after)) = after.split_once(&end) else {
+            break;
+        };
+        out.push_str(before);
+        out.push_str(replacement(block));
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// An item for each source under `/source/`.
+fn list_of_sources() -> String {
+    let scripts = SCRIPTS.iter().map(|script| script.name.to_owned());
+    let programs = PROGRAMS.iter().map(|program| format!("{}.c", program.built));
+    let item = |name: String| format!("<li><a href=\"/source/{name}.txt\">{name}</a></li>\n");
+    scripts.chain(programs).map(item).collect()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::files::INDEX;
+    use super::*;
+
+    #[test]
+    fn no_mark_is_left_whatever_is_missing() {
+        let all: Vec<(&str, Missing)> = PROGRAMS
+            .iter()
+            .map(|program| (program.name, Missing::Build))
+            .chain(SCRIPTS.iter().map(|script| (script.name, Missing::Interpreter("sh"))))
+            .collect();
+        for missing in [&all[..0], &all[..2], &all] {
+            let page = complete(INDEX, missing);
+            let (_, body) = page.split_once("<head>").expect("a head");
+            assert_eq!(body.matches("<!--").count(), 0, "{body}");
+        }
+    }
+
+    #[test]
+    fn sources_are_text_on_the_page() {
+        let page = complete("<!-- source: counter.sh -->\n<ul>\n<!-- sources -->\n</ul>", &[]);
+        assert!(page.starts_with("<pre><code>#!/bin/sh\n"), "{page}");
+        assert!(page.contains("while IFS= read -r start &lt;&amp;3; do"), "{page}");
+        assert!(
+            page.contains("\n<li><a href=\"/source/printenv.c.txt\">printenv.c</a></li>\n"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn only_blocks_of_what_is_missing_become_notices() {
+        let page = "a\n<!-- needs: counter.pl -->\nb\n<!-- end: counter.pl -->\nc\n<!-- needs: counter.py -->\nd\n<!-- end: counter.py -->\n";
+        let told = complete(page, &[("counter.pl", Missing::Interpreter("perl"))]);
+        assert_eq!(
+            told,
+            "a\n<div class=\"missing\"><dt>counter.pl</dt>\n<dd>perl is not installed (or not in PATH)</dd></div>\nc\nd\n"
+        );
+    }
+}

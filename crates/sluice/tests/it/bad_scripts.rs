@@ -1,0 +1,1 @@
+//! Scripts that break the rules: no head, half a head, too much, too slow, dead, noisy.

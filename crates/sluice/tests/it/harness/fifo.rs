@@ -1,0 +1,129 @@
+//! FIFOs by which a test and a script meet: one tells that a script has come so far, the other holds it there.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+
+use super::DEADLINE;
+use super::program::spawn;
+
+/// A FIFO that scripts write to and the test reads.
+pub(crate) struct Listener {
+    path: PathBuf,
+    events: Receiver<Event>,
+    is_closed: Arc<AtomicBool>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Event {
+    Line(String),
+    /// Everybody who had it open for writing has closed it or ended.
+    End,
+}
+
+impl Listener {
+    pub(crate) fn make(path: PathBuf) -> Listener {
+        make_fifo(&path);
+        let (sender, events) = channel();
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let (place, closed) = (path.clone(), Arc::clone(&is_closed));
+        std::thread::spawn(move || {
+            // Returns once somebody has opened it for writing.
+            while let Ok(fifo) = File::open(&place) {
+                if closed.load(Ordering::SeqCst) {
+                    return;
+                }
+                for line in BufReader::new(fifo).lines().map_while(Result::ok) {
+                    let _ = sender.send(Event::Line(line));
+                }
+                let _ = sender.send(Event::End);
+            }
+        });
+        Listener {
+            path,
+            events,
+            is_closed,
+        }
+    }
+
+    /// The next line that a script writes; fails the test when none comes.
+    #[track_caller]
+    pub(crate) fn line(&self) -> String {
+        loop {
+            match self.events.recv_timeout(DEADLINE) {
+                Ok(Event::Line(line)) => return line,
+                Ok(Event::End) => {}
+                Err(_) => panic!("nobody wrote a line to {}", self.path.display()),
+            }
+        }
+    }
+
+    /// Waits until nobody has it open any more: whoever opened it has closed it or ended. Returns the lines on the way.
+    #[track_caller]
+    pub(crate) fn end(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            match self.events.recv_timeout(DEADLINE) {
+                Ok(Event::Line(line)) => lines.push(line),
+                Ok(Event::End) => return lines,
+                Err(_) => panic!("{} is still open; from it came {lines:?}", self.path.display()),
+            }
+        }
+    }
+
+    /// Nothing has been written that was not read.
+    pub(crate) fn is_silent(&self) -> bool {
+        match self.events.try_recv() {
+            Ok(event) => event == Event::End,
+            Err(_) => true,
+        }
+    }
+
+    /// Nothing comes within this time. For what must *not* happen; keep it short.
+    pub(crate) fn is_silent_for(&self, time: std::time::Duration) -> bool {
+        self.events.recv_timeout(time) == Err(RecvTimeoutError::Timeout)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        // Opened for both, so that it does not wait; the thread's open or read returns.
+        let _ = open_both(&self.path);
+    }
+}
+
+/// A FIFO that the test writes to and scripts read: `read line < "$FOLDER/name"` waits there.
+pub(crate) struct Gate(File);
+
+impl Gate {
+    pub(crate) fn make(path: &Path) -> Gate {
+        make_fifo(path);
+        Gate(open_both(path).unwrap())
+    }
+
+    /// Lets one reader of one line pass.
+    pub(crate) fn open(&mut self) {
+        self.write("go\n");
+    }
+
+    /// Writes something for the script to read.
+    pub(crate) fn write(&mut self, text: &str) {
+        self.0.write_all(text.as_bytes()).unwrap();
+    }
+}
+
+fn open_both(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+fn make_fifo(path: &Path) {
+    let made = spawn(Command::new("mkfifo").arg(path))
+        .and_then(|mut mkfifo| mkfifo.wait())
+        .unwrap();
+    assert!(made.success(), "mkfifo {}", path.display());
+}

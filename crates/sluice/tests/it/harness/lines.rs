@@ -1,0 +1,99 @@
+//! Lines that a program writes, collected by a thread and waited for.
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::DEADLINE;
+
+/// Everything read from one pipe so far.
+#[derive(Clone)]
+pub(crate) struct Lines(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<String>,
+    has_ended: bool,
+}
+
+impl Lines {
+    /// Reads to end-of-file in a thread of its own.
+    pub(crate) fn read(pipe: impl Read + Send + 'static) -> Lines {
+        let lines = Lines(Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }));
+        let shared = Arc::clone(&lines.0);
+        std::thread::spawn(move || {
+            let mut pipe = BufReader::new(pipe);
+            let mut line = Vec::new();
+            while pipe.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+                let text = String::from_utf8_lossy(&line);
+                shared.lock().lines.push(text.trim_end_matches('\n').to_owned());
+                shared.changed.notify_all();
+                line.clear();
+            }
+            shared.lock().has_ended = true;
+            shared.changed.notify_all();
+        });
+        lines
+    }
+
+    /// The lines so far.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().lines.clone()
+    }
+
+    /// The lines so far, as one text.
+    pub(crate) fn text(&self) -> String {
+        self.all().iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Waits for `count` lines of which the condition holds. Fails the test when they do not come.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, count: usize, mut condition: impl FnMut(&str) -> bool) -> Vec<String> {
+        let mut found = Vec::new();
+        let enough = self.wait(DEADLINE, |state| {
+            found = state.lines.iter().filter(|line| condition(line)).cloned().collect();
+            found.len() >= count || state.has_ended
+        });
+        assert!(
+            enough && found.len() >= count,
+            "waited for {count} lines and found {found:#?} in:\n{}",
+            self.text()
+        );
+        found
+    }
+
+    /// Waits until the writer has closed its end; false if it does not.
+    pub(crate) fn wait_end(&self, deadline: Duration) -> bool {
+        self.wait(deadline, |state| state.has_ended)
+    }
+
+    fn wait(&self, deadline: Duration, mut condition: impl FnMut(&State) -> bool) -> bool {
+        let until = Instant::now() + deadline;
+        let mut state = self.0.lock();
+        loop {
+            if condition(&state) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.0.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,104 @@
+//! The process table: which processes belong to a server under test, and what it has open.
+//!
+//! A script's children may outlive it, leave its process group or its session, and get another parent; what they all keep
+//! is the environment. So every server and every script carries a mark there, and whoever has it belongs to that test.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The variable that marks the processes of one server.
+pub(crate) const MARK: &str = "SLUICE_TEST_MARK";
+
+/// A process, as far as a failing test wants to know it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub pid: u32,
+    /// Its command line, or its name in parentheses if it is a zombie.
+    pub command: String,
+}
+
+/// Every process of a server but the server itself: those with its mark, and its children, zombies among them.
+pub(crate) fn processes_of(server: u32, mark: &str) -> Vec<Process> {
+    let mark = format!("{MARK}={mark}");
+    let entries = fs::read_dir("/proc").unwrap();
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != server && (has_mark(*pid, mark.as_bytes()) || parent(*pid) == Some(server)))
+        .map(|pid| Process {
+            pid,
+            command: command(pid),
+        })
+        .collect()
+}
+
+/// What a server holds for exchanges and scripts, one line a descriptor: connections, pipes, files, pidfds, memory. Its
+/// listening sockets and the parts of its event loops, which are made at some moment of its start, are left out.
+pub(crate) fn descriptors_of(server: u32) -> Vec<String> {
+    let entries = fs::read_dir(place(server, "fd")).into_iter().flatten().flatten();
+    let links = entries.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()));
+    let sockets = sockets();
+    let mut held: Vec<String> = links
+        .filter(|link| match link.strip_prefix("socket:[") {
+            Some(inode) => sockets.contains(inode.trim_end_matches(']')),
+            None => !link.contains("[eventpoll]") && !link.contains("[eventfd]"),
+        })
+        .collect();
+    held.sort();
+    held
+}
+
+/// The inodes of all connected TCP sockets and all record sockets of this machine (proc_net_tcp(5), proc_net_unix(5)).
+fn sockets() -> HashSet<String> {
+    const LISTENING: &str = "0A";
+    const SEQPACKET: &str = "0005";
+    let table = |name: &str| fs::read_to_string(Path::new("/proc/net").join(name)).unwrap_or_default();
+    let column = |line: &str, index: usize| line.split_whitespace().nth(index).unwrap_or_default().to_owned();
+    let (tcp, unix) = (table("tcp"), table("unix"));
+    let connected = tcp
+        .lines()
+        .filter(|line| column(line, 3) != LISTENING)
+        .map(|line| column(line, 9));
+    let record = unix
+        .lines()
+        .filter(|line| column(line, 4) == SEQPACKET)
+        .map(|line| column(line, 6));
+    connected.chain(record).collect()
+}
+
+/// Whether a process is there and is no zombie.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
+}
+
+fn has_mark(pid: u32, mark: &[u8]) -> bool {
+    // Of a process that is gone, or somebody else's, nothing can be read.
+    let environment = fs::read(place(pid, "environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    stat(pid)?[1].parse().ok()
+}
+
+/// The fields of /proc/PID/stat after the name, which stands in parentheses and may hold anything (proc_pid_stat(5)).
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(place(pid, "stat")).ok()?;
+    let fields = text.rsplit_once(')')?.1.split_whitespace();
+    Some(fields.map(str::to_owned).collect())
+}
+
+fn command(pid: u32) -> String {
+    let line = fs::read(place(pid, "cmdline")).unwrap_or_default();
+    let words = String::from_utf8_lossy(&line).replace('\0', " ");
+    match words.trim() {
+        "" => format!(
+            "({})",
+            fs::read_to_string(place(pid, "comm")).unwrap_or_default().trim()
+        ),
+        words => words.to_owned(),
+    }
+}
+
+fn place(pid: u32, name: &str) -> PathBuf {
+    Path::new("/proc").join(pid.to_string()).join(name)
+}

@@ -1,0 +1,127 @@
+//! Responses as a client sees them: head, body, and whether the body came whole.
+
+/// How a body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All bytes of its Content-Length, its last chunk, or an orderly end of the connection.
+    Complete,
+    /// Less: the connection ended before, or was reset.
+    Cut,
+}
+
+/// The head of a response.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    /// `HTTP/1.1`.
+    pub version: String,
+    pub status: u16,
+    /// Names in lower case, in the order in which they came.
+    pub fields: Vec<(String, String)>,
+}
+
+/// A response.
+#[derive(Clone, Debug)]
+pub(crate) struct Response {
+    pub status: u16,
+    pub head: Head,
+    /// Without the framing of chunks.
+    pub body: Vec<u8>,
+    pub ending: Ending,
+}
+
+impl Head {
+    /// Reads the text of a head, without the empty line at its end. Fails the test if it is none.
+    #[track_caller]
+    pub(crate) fn parse(text: &str) -> Head {
+        let mut lines = text.split("\r\n");
+        let first = lines.next().unwrap_or_default();
+        let mut words = first.splitn(3, ' ');
+        let (version, status) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        assert!(version.starts_with("HTTP/1."), "not the head of a response: {text:?}");
+        let fields = lines.map(|line| {
+            let Some((name, value)) = line.split_once(':') else {
+                panic!("a line without a colon: {line:?} in {text:?}")
+            };
+            assert!(!name.contains([' ', '\t']), "white space in a field's name: {line:?}");
+            (name.to_ascii_lowercase(), value.trim().to_owned())
+        });
+        Head {
+            version: version.to_owned(),
+            status: status.parse().unwrap_or_else(|_| panic!("no status in {first:?}")),
+            fields: fields.collect(),
+        }
+    }
+
+    /// The value of a field that must not stand there twice.
+    #[track_caller]
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let values = self.values(name);
+        assert!(values.len() < 2, "field {name} stands there twice: {values:?}");
+        values.first().copied()
+    }
+
+    /// All values of a field.
+    pub(crate) fn values(&self, name: &str) -> Vec<&str> {
+        let own = self.fields.iter().filter(|field| field.0 == name.to_ascii_lowercase());
+        own.map(|field| field.1.as_str()).collect()
+    }
+
+    /// The body that follows, told by the head (RFC 9112 §6.3).
+    #[track_caller]
+    pub(crate) fn framing(&self, method: &str) -> Framing {
+        let is_without = method == "HEAD" || self.status < 200 || self.status == 204 || self.status == 304;
+        let length = self.field("content-length");
+        match self.field("transfer-encoding") {
+            _ if is_without => Framing::Length(0),
+            Some(coding) => {
+                assert_eq!(coding, "chunked");
+                assert_eq!(length, None, "both Content-Length and Transfer-Encoding");
+                Framing::Chunked
+            }
+            None => match length {
+                Some(length) => Framing::Length(length.parse().expect("Content-Length is a number")),
+                None => Framing::Close,
+            },
+        }
+    }
+}
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Framing {
+    Length(usize),
+    Chunked,
+    Close,
+}
+
+impl Response {
+    pub(crate) fn new(head: Head, body: Vec<u8>, ending: Ending) -> Response {
+        Response {
+            status: head.status,
+            head,
+            body,
+            ending,
+        }
+    }
+
+    /// The value of a field that must not stand there twice.
+    #[track_caller]
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.head.field(name)
+    }
+
+    /// The body, which must be complete and UTF-8.
+    #[track_caller]
+    pub(crate) fn text(&self) -> &str {
+        let text = std::str::from_utf8(&self.body).expect("a text");
+        assert_eq!(self.ending, Ending::Complete, "the body was cut after {text:?}");
+        text
+    }
+
+    /// Of a body of lines `NAME=value`, the value of a name.
+    #[track_caller]
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        let mut lines = self.text().lines().filter_map(|line| line.split_once('='));
+        lines.find(|line| line.0 == name).map(|line| line.1)
+    }
+}

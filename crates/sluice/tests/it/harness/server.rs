@@ -1,0 +1,253 @@
+//! A server under test: the real binary, what it says, what it holds, and its end.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+
+use super::client::Client;
+use super::lines::Lines;
+use super::processes::{Process, descriptors_of, processes_of};
+use super::program::{signal, spawn};
+use super::response::Response;
+use super::setup::{HEALTH, Setup};
+use super::{DEADLINE, wait_until};
+
+/// What the server has open for each CGIplus process that it keeps: pidfd, input, mailbox, errors, orders, memory.
+const DESCRIPTORS_OF_A_PROCESS: usize = 6;
+
+/// A running server.
+pub(crate) struct Server {
+    setup: Setup,
+    child: Child,
+    address: SocketAddr,
+    mark: String,
+    output: Lines,
+    errors: Lines,
+    /// Descriptors that it held before the first connection.
+    descriptors: usize,
+    has_ended: bool,
+}
+
+/// What is known of a server that has ended.
+pub(crate) struct Ended {
+    pub status: ExitStatus,
+    /// Lines of its standard output: the access log, unless a file was named. Without those of the harness's own requests.
+    pub access: Vec<String>,
+    /// Its standard error: the log.
+    pub errors: String,
+}
+
+impl Server {
+    #[track_caller]
+    pub(super) fn start(setup: Setup, command: &mut Command, mark: String) -> Server {
+        let mut child = spawn(command).unwrap();
+        let output = Lines::read(child.stdout.take().unwrap());
+        let errors = Lines::read(child.stderr.take().unwrap());
+        let mut server = Server {
+            setup,
+            child,
+            address: ([127, 0, 0, 1], 0).into(),
+            mark,
+            output,
+            errors,
+            descriptors: 0,
+            // Until it listens there is nothing to look after but its end.
+            has_ended: true,
+        };
+        let line = server.log_line("listening on ");
+        let (_, rest) = line.split_once("http://").unwrap();
+        server.address = rest.split('/').next().unwrap().parse().unwrap();
+        server.has_ended = false;
+        server.descriptors = descriptors_of(server.pid()).len();
+        server
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its files: a script may be written, a FIFO made, while it runs.
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// A place in its folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.setup.path(name)
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// The response to GET on a connection of its own.
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> Response {
+        self.connect().get(path).response()
+    }
+
+    /// The response to these bytes (a GET or POST) on a connection of its own.
+    #[track_caller]
+    pub(crate) fn send(&self, request: impl AsRef<[u8]>) -> Response {
+        self.connect().send(request).response()
+    }
+
+    /// The response to a POST with this body on a connection of its own.
+    #[track_caller]
+    pub(crate) fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Response {
+        let body = body.as_ref();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        self.connect().send([head.as_bytes(), body].concat()).response()
+    }
+
+    /// Waits for a line of its log (standard error) that holds this text.
+    #[track_caller]
+    pub(crate) fn log_line(&self, text: &str) -> String {
+        self.errors.wait_for(1, |line| line.contains(text)).swap_remove(0)
+    }
+
+    /// Waits for `count` lines of its log (standard error) that hold this text.
+    #[track_caller]
+    pub(crate) fn log_lines(&self, count: usize, text: &str) -> Vec<String> {
+        self.errors.wait_for(count, |line| line.contains(text))
+    }
+
+    /// Its log (standard error) so far.
+    pub(crate) fn log(&self) -> String {
+        self.errors.text()
+    }
+
+    /// Waits for `count` lines of the access log, without those of the harness's own requests.
+    #[track_caller]
+    pub(crate) fn access_lines(&self, count: usize) -> Vec<String> {
+        self.output.wait_for(count, |line| !line.contains(HEALTH))
+    }
+
+    /// Sends a signal: `TERM`, `HUP`, `USR1` …
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.pid(), name);
+    }
+
+    /// Its script processes and theirs, at this moment.
+    pub(crate) fn processes(&self) -> Vec<Process> {
+        processes_of(self.pid(), &self.mark)
+    }
+
+    /// Waits until there are so many script processes, their children counted too.
+    #[track_caller]
+    pub(crate) fn wait_for_processes(&self, count: usize) {
+        let arrived = wait_until(|| self.processes().len() == count);
+        assert!(
+            arrived,
+            "not {count} processes but {:#?}\n{}",
+            self.processes(),
+            self.log()
+        );
+    }
+
+    /// It answers, no script process is there, and it has no more open than at its start.
+    #[track_caller]
+    pub(crate) fn assert_idle(&self) {
+        self.wait_for_processes(0);
+        self.assert_healthy();
+    }
+
+    /// It answers, and has no more open than at its start, beside what belongs to the CGIplus processes it keeps.
+    #[track_caller]
+    pub(crate) fn assert_healthy(&self) {
+        self.assert_answers();
+        let allowed = || self.descriptors + DESCRIPTORS_OF_A_PROCESS * self.processes().len();
+        let returned = wait_until(|| descriptors_of(self.pid()).len() <= allowed());
+        assert!(
+            returned,
+            "the server holds more than the {} descriptors of its start and {:?}:\n{:#?}\n{}",
+            self.descriptors,
+            self.processes(),
+            descriptors_of(self.pid()),
+            self.log()
+        );
+    }
+
+    /// Waits for its end, which something else must have caused.
+    #[track_caller]
+    pub(crate) fn wait_end(mut self) -> Ended {
+        self.collect_end()
+    }
+
+    /// Ends it by SIGTERM and waits for it. Fails the test unless it ends well and leaves no process behind.
+    #[track_caller]
+    pub(crate) fn stop(mut self) -> Ended {
+        self.stop_well()
+    }
+
+    fn stop_well(&mut self) -> Ended {
+        self.signal("TERM");
+        let ended = self.collect_end();
+        assert!(
+            ended.status.success(),
+            "{} after SIGTERM:\n{}",
+            ended.status,
+            ended.errors
+        );
+        ended
+    }
+
+    #[track_caller]
+    fn collect_end(&mut self) -> Ended {
+        assert!(
+            self.errors.wait_end(DEADLINE),
+            "the server does not end:\n{}",
+            self.log()
+        );
+        let status = self.child.wait().unwrap();
+        self.has_ended = true;
+        assert!(
+            self.output.wait_end(DEADLINE),
+            "somebody else holds its standard output"
+        );
+        let left = self.processes();
+        assert!(left.is_empty(), "it left behind {left:#?}\n{}", self.log());
+        let errors = self.log();
+        assert!(!errors.contains("panicked at"), "{errors}");
+        let mut access = self.output.all();
+        access.retain(|line| !line.contains(HEALTH));
+        Ended { status, access, errors }
+    }
+
+    #[track_caller]
+    fn assert_answers(&self) {
+        let mut client = self.connect();
+        client.send(format!(
+            "GET {HEALTH} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+        ));
+        let response = client.response();
+        assert_eq!((response.status, response.text()), (200, "well"), "{}", self.log());
+    }
+
+    fn kill_all(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for process in self.processes() {
+            signal(process.pid, "KILL");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.kill_all();
+        } else if !self.has_ended {
+            self.assert_healthy();
+            self.stop_well();
+        }
+    }
+}

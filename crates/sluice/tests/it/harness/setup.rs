@@ -1,0 +1,209 @@
+//! A fresh folder with a configuration, files and scripts, from which a server is started.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::fifo::{Gate, Listener};
+use super::processes::MARK;
+use super::program::{sluice, write_script, write_with_mode};
+use super::server::Server;
+
+/// What the harness asks for to see whether a server is well.
+pub(crate) const HEALTH: &str = "/health.txt";
+
+/// A server to be.
+///
+/// Everything here may be done before the start or, by [`Server::setup`], after it.
+pub(crate) struct Setup {
+    folder: TempDir,
+    workers: usize,
+    limits: String,
+    log: String,
+    site: String,
+    cgi: String,
+    cgiplus: String,
+    routes: String,
+    sites: String,
+    environment: Vec<(String, String)>,
+}
+
+impl Setup {
+    pub(crate) fn new() -> Setup {
+        let setup = Setup {
+            folder: tempfile::tempdir().unwrap(),
+            workers: 2,
+            limits: String::new(),
+            log: String::new(),
+            site: String::new(),
+            cgi: String::new(),
+            cgiplus: String::new(),
+            routes: String::new(),
+            sites: String::new(),
+            environment: Vec::new(),
+        };
+        std::fs::create_dir_all(setup.path("htdocs/cgi-bin")).unwrap();
+        setup.file(HEALTH, "well")
+    }
+
+    /// A script in cgi-bin: `#!…` or, without that, commands of /bin/sh.
+    pub(crate) fn script(self, name: &str, text: &str) -> Setup {
+        write_script(&self.path("htdocs/cgi-bin").join(name), text);
+        self
+    }
+
+    /// A file below the site's root; folders on the way are made.
+    pub(crate) fn file(self, name: &str, content: impl AsRef<[u8]>) -> Setup {
+        self.file_with_mode(name, content, 0o644)
+    }
+
+    /// A file below the site's root with a mode (octal).
+    pub(crate) fn file_with_mode(self, name: &str, content: impl AsRef<[u8]>, mode: u32) -> Setup {
+        let path = self.path("htdocs").join(name.trim_start_matches('/'));
+        write_with_mode(&path, content.as_ref(), mode);
+        self
+    }
+
+    /// Event-loop threads; without it two, so that tests meet what goes wrong between workers.
+    pub(crate) fn workers(mut self, count: usize) -> Setup {
+        self.workers = count;
+        self
+    }
+
+    /// Lines for `[limits]`: `head_timeout = "100ms"`.
+    pub(crate) fn limits(mut self, keys: &str) -> Setup {
+        self.limits = keys.to_owned();
+        self
+    }
+
+    /// Lines for `[log]` in place of `access = "-"`: `access = "access.log"`.
+    pub(crate) fn log(mut self, keys: &str) -> Setup {
+        self.log = keys.to_owned();
+        self
+    }
+
+    /// Lines for the site: `index = ["a.html"]`.
+    pub(crate) fn site(mut self, keys: &str) -> Setup {
+        self.site = keys.to_owned();
+        self
+    }
+
+    /// Keys for the scripts at /cgi-bin/*, parted by commas: `reply_timeout = "1s", max = 1`.
+    pub(crate) fn cgi(mut self, keys: &str) -> Setup {
+        self.cgi = keys.to_owned();
+        self
+    }
+
+    /// Keys for the scripts at /cgiplus-bin/*, parted by commas.
+    pub(crate) fn cgiplus(mut self, keys: &str) -> Setup {
+        self.cgiplus = keys.to_owned();
+        self
+    }
+
+    /// A further route that runs scripts, tried before those of cgi-bin: a path, and keys parted by commas (at least
+    /// `directory`, `file` or, for `*.cgi`, `mode`). Relative paths start from the setup's folder.
+    pub(crate) fn script_route(mut self, path: &str, keys: &str) -> Setup {
+        self.routes += &script_route(path, keys, "");
+        self
+    }
+
+    /// A further route of any kind, tried before those of cgi-bin: its lines after `[[site.route]]`.
+    pub(crate) fn route(mut self, lines: &str) -> Setup {
+        self.routes += &format!("[[site.route]]\n{lines}\n");
+        self
+    }
+
+    /// Further sites, as they stand in the file.
+    pub(crate) fn sites(mut self, lines: &str) -> Setup {
+        self.sites = lines.to_owned();
+        self
+    }
+
+    /// A variable of the server's own environment: `RUST_LOG`, `debug`.
+    pub(crate) fn environment(mut self, name: &str, value: &str) -> Setup {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Makes a FIFO `$FOLDER/name` that scripts write lines to.
+    pub(crate) fn listen(&self, name: &str) -> Listener {
+        Listener::make(self.path(name))
+    }
+
+    /// Makes a FIFO `$FOLDER/name` that scripts wait at: `read line < "$FOLDER/name"`.
+    pub(crate) fn gate(&self, name: &str) -> Gate {
+        Gate::make(&self.path(name))
+    }
+
+    /// A place in the setup's folder; `htdocs` and `sluice.toml` lie there.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The setup's folder.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes the configuration, without starting anything; `start` does it too.
+    pub(crate) fn write_configuration(&self) {
+        std::fs::write(self.path("sluice.toml"), self.configuration()).unwrap();
+    }
+
+    /// Starts `sluice run` with this configuration, and waits until it listens.
+    #[track_caller]
+    pub(crate) fn start(self) -> Server {
+        self.write_configuration();
+        self.start_with(&["run", "-c", "sluice.toml"])
+    }
+
+    /// Starts the binary with other arguments; it must come to listen on 127.0.0.1.
+    #[track_caller]
+    pub(crate) fn start_with(self, arguments: &[&str]) -> Server {
+        let mark = self.mark();
+        let mut command = sluice(self.folder());
+        command
+            .args(arguments)
+            .env(MARK, &mark)
+            .env("FOLDER", self.folder())
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        Server::start(self, &mut command, mark)
+    }
+
+    /// The text of the configuration.
+    pub(crate) fn configuration(&self) -> String {
+        let log = if self.log.is_empty() {
+            "access = \"-\""
+        } else {
+            &self.log
+        };
+        let own = script_route(
+            "/cgi-bin/*",
+            "directory = \"htdocs/cgi-bin\", mode = \"cgi\"",
+            &self.cgi,
+        ) + &script_route(
+            "/cgiplus-bin/*",
+            "directory = \"htdocs/cgi-bin\", mode = \"cgiplus\"",
+            &self.cgiplus,
+        );
+        format!(
+            "[[listen]]\naddress = \"127.0.0.1:0\"\n\n[server]\nworkers = {}\n\n[limits]\n{}\n\n[log]\n{log}\n\n\
+             [[site]]\nroot = \"htdocs\"\n{}\n\n{}{own}{}\n",
+            self.workers, self.limits, self.site, self.routes, self.sites
+        )
+    }
+
+    /// The folder's name is a mark that no other test has.
+    fn mark(&self) -> String {
+        self.folder().file_name().unwrap().to_string_lossy().into_owned()
+    }
+}
+
+fn script_route(path: &str, keys: &str, more: &str) -> String {
+    let more = if more.is_empty() {
+        String::new()
+    } else {
+        format!(", {more}")
+    };
+    format!("[[site.route]]\npath = \"{path}\"\nscript = {{ {keys}, inherit = [\"FOLDER\", \"{MARK}\"]{more} }}\n")
+}

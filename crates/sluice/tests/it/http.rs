@@ -1,0 +1,405 @@
+//! HTTP/1 as a well-behaved client speaks it, and the limits on heads, bodies, time and connections.
+//!
+//! Not here: clients that break the rules (`bad_clients`), and what is served (`files`, `cgi`).
+
+use std::time::Duration;
+
+use crate::harness::{Client, Ending, Server, Setup, wait_until};
+
+/// A script that sends back its request's body.
+const ECHO: &str = r"printf 'Content-Type: text/plain\n\n'; cat";
+
+/// Long enough for a server to do what it must not.
+const MOMENT: Duration = Duration::from_millis(150);
+
+fn server() -> Server {
+    Setup::new()
+        .file("a.txt", "a")
+        .file("b.txt", "bb")
+        .script("echo", ECHO)
+        .start()
+}
+
+fn post(path: &str, body: &str) -> String {
+    let length = body.len();
+    format!("POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n{body}")
+}
+
+#[test]
+fn a_connection_is_kept_for_request_after_request() {
+    let server = server();
+    let mut client = server.connect();
+    for (path, body) in [("/a.txt", "a"), ("/b.txt", "bb"), ("/none", ""), ("/a.txt", "a")] {
+        let response = client.get(path).response();
+        assert!(
+            response.status == 404 || response.text() == body,
+            "{path}: {response:?}"
+        );
+        assert_eq!(response.head.version, "HTTP/1.1");
+    }
+    let response = client.send(post("/cgi-bin/echo", "kept")).response();
+    assert_eq!(response.text(), "kept");
+    client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    let response = client.response();
+    assert_eq!((response.text(), response.field("connection")), ("a", Some("close")));
+    client.assert_closed();
+}
+
+#[test]
+fn every_response_carries_date_and_server() {
+    let server = server();
+    for path in ["/a.txt", "/none", "/cgi-bin/echo"] {
+        let response = server.get(path);
+        assert!(
+            response.field("date").is_some_and(|date| date.ends_with(" GMT")),
+            "{path}: {response:?}"
+        );
+        assert!(
+            response.field("server").is_some_and(|name| name.starts_with("Sluice")),
+            "{path}: {response:?}"
+        );
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_their_order() {
+    let server = server();
+    let mut client = server.connect();
+    let mut sent = String::new();
+    for round in 0..20 {
+        sent += "GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n";
+        sent += &post("/cgi-bin/echo", &format!("round {round}"));
+        sent += "HEAD /b.txt HTTP/1.1\r\nHost: test\r\n\r\n";
+    }
+    client.send(sent);
+    for round in 0..20 {
+        assert_eq!(client.response().text(), "a");
+        assert_eq!(client.response().text(), format!("round {round}"));
+        let head = client.response_to("HEAD");
+        assert_eq!((head.status, head.field("content-length")), (200, Some("2")));
+    }
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte() {
+    let server = server();
+    let mut client = server.connect();
+    for byte in post("/cgi-bin/echo", "slowly").bytes() {
+        client.send([byte]);
+    }
+    assert_eq!(client.response().text(), "slowly");
+}
+
+#[test]
+fn empty_lines_before_a_request_are_passed_over() {
+    let server = server();
+    let mut client = server.connect();
+    client.send("\r\n\r\nGET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(client.response().text(), "a");
+}
+
+#[test]
+fn http_1_0_needs_no_host_and_ends_with_the_connection() {
+    let server = server();
+    let mut client = server.connect();
+    let response = client.send("GET /a.txt HTTP/1.0\r\n\r\n").response();
+    assert_eq!((response.status, response.text()), (200, "a"));
+    client.assert_closed();
+}
+
+#[test]
+fn http_1_0_may_ask_to_keep_the_connection() {
+    let server = server();
+    let mut client = server.connect();
+    for _ in 0..2 {
+        client.send("GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+        let response = client.response();
+        assert_eq!(
+            (response.text(), response.field("connection")),
+            ("a", Some("keep-alive"))
+        );
+    }
+}
+
+#[test]
+fn http_1_0_gets_a_body_of_unknown_length_without_chunks() {
+    let setup = Setup::new();
+    let mut gate = setup.gate("gate");
+    let server = setup
+        .script(
+            "slow",
+            r#"printf 'Content-Type: text/plain\n\nfirst '; read line < "$FOLDER/gate"; printf last"#,
+        )
+        .start();
+    let mut client = server.connect();
+    client.send("GET /cgi-bin/slow HTTP/1.0\r\n\r\n");
+    let head = client.head();
+    assert_eq!(
+        (head.field("transfer-encoding"), head.field("content-length")),
+        (None, None)
+    );
+    client.take_through(b"first ");
+    gate.open();
+    assert_eq!(client.rest(), (b"last".to_vec(), Ending::Complete));
+}
+
+#[test]
+fn head_has_the_fields_of_get_and_no_body() {
+    let server = server();
+    let mut client = server.connect();
+    let by_get = client.get("/b.txt").response();
+    client.send("HEAD /b.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+    let by_head = client.response_to("HEAD");
+    let fields = |response: &crate::harness::Response| {
+        let mut fields = response.head.fields.clone();
+        fields.retain(|field| field.0 != "date");
+        fields
+    };
+    assert_eq!(fields(&by_head), fields(&by_get));
+    client.send("HEAD /none HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(client.response_to("HEAD").status, 404);
+    assert_eq!(client.get("/a.txt").response().text(), "a");
+}
+
+#[test]
+fn continue_is_sent_when_the_script_wants_the_body() {
+    let server = server();
+    let mut client = server.connect();
+    client.send("POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.head().status, 100);
+    assert_eq!(client.send("body").response().text(), "body");
+}
+
+#[test]
+fn a_refused_request_is_not_told_to_continue() {
+    let server = Setup::new().limits("body_size = \"10\"").file("a.txt", "a").start();
+    for (path, length, status) in [("/none", 4, 404), ("/a.txt", 4, 405), ("/a.txt", 11, 413)] {
+        let mut client = server.connect();
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n"
+        ));
+        assert_eq!(client.head().status, status, "{path}");
+    }
+}
+
+#[test]
+fn chunks_of_any_size_with_extensions_and_trailers_are_one_body() {
+    let server = server();
+    let mut client = server.connect();
+    client.send("POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send("1\r\na\r\n002;name=value\r\nbc\r\nA;x=\"y\"\r\n0123456789\r\n0\r\nSum: 7\r\n\r\n");
+    assert_eq!(client.response().text(), "abc0123456789");
+    assert_eq!(client.get("/a.txt").response().text(), "a");
+}
+
+#[test]
+fn a_head_over_its_limit_is_refused() {
+    let server = Setup::new().limits("head_size = \"8KiB\"").file("a.txt", "a").start();
+    let with_field = |bytes: usize| format!("GET /a.txt HTTP/1.1\r\nHost: test\r\nX: {}\r\n\r\n", "x".repeat(bytes));
+    assert_eq!(server.send(with_field(7000)).status, 200);
+    let mut client = server.connect();
+    let response = client.send(with_field(9000)).response();
+    assert_eq!(response.status, 431);
+    client.assert_closed();
+}
+
+#[test]
+fn a_request_line_over_the_limit_is_a_target_too_long() {
+    let server = Setup::new().limits("head_size = \"8KiB\"").start();
+    let mut client = server.connect();
+    client.send(format!("GET /{} HTTP/1.1\r\nHost: test\r\n\r\n", "x".repeat(9000)));
+    assert_eq!(client.response().status, 414);
+    client.assert_closed();
+}
+
+#[test]
+fn more_fields_than_the_limit_are_refused() {
+    let server = Setup::new().limits("head_fields = 10").file("a.txt", "a").start();
+    let with_fields = |count: usize| {
+        let fields: String = (1..count).map(|number| format!("X-{number}: x\r\n")).collect();
+        format!("GET /a.txt HTTP/1.1\r\nHost: test\r\n{fields}\r\n")
+    };
+    assert_eq!(server.send(with_fields(10)).status, 200);
+    let mut client = server.connect();
+    assert_eq!(client.send(with_fields(11)).response().status, 431);
+    client.assert_closed();
+}
+
+#[test]
+fn a_body_over_its_limit_is_refused_when_it_is_announced() {
+    let server = Setup::new().limits("body_size = \"10\"").script("echo", ECHO).start();
+    assert_eq!(server.post("/cgi-bin/echo", "0123456789").text(), "0123456789");
+    assert_eq!(server.post("/cgi-bin/echo", "0123456789a").status, 413);
+    let huge = "POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nContent-Length: 18446744073709551000\r\n\r\n";
+    let status = server.send(huge).status;
+    assert!(matches!(status, 400 | 413), "{status}");
+}
+
+#[test]
+fn a_body_over_its_limit_is_refused_when_it_is_counted() {
+    let server = Setup::new()
+        .limits("body_size = \"100000\"")
+        .script("echo", ECHO)
+        .script_route("/stream/*", "directory = \"htdocs/cgi-bin\", request_body = \"stream\"")
+        .start();
+    let chunks = |count: usize| {
+        let chunk = format!("3e8\r\n{}\r\n", "x".repeat(1000));
+        format!("{}0\r\n\r\n", chunk.repeat(count))
+    };
+    for place in ["cgi-bin", "stream"] {
+        let head = format!("POST /{place}/echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
+        assert_eq!(server.send(head.clone() + &chunks(100)).body.len(), 100_000, "{place}");
+        let mut client = server.connect();
+        client.send(&head);
+        client.try_send(chunks(101));
+        let response = client.response();
+        // What was streamed may have been answered before the limit was reached; then the rest is cut.
+        let is_refused = response.status == 413 || place == "stream" && response.ending == Ending::Cut;
+        assert!(is_refused, "{place}: {} {:?}", response.status, response.ending);
+    }
+    server.assert_idle();
+}
+
+#[test]
+fn half_a_head_is_answered_408_when_its_time_is_over() {
+    let server = Setup::new()
+        .limits("head_timeout = \"200ms\"")
+        .file("a.txt", "a")
+        .start();
+    let mut client = server.connect();
+    let response = client.send("GET /a.txt HTTP/1.1\r\nHo").response();
+    assert_eq!(response.status, 408);
+    client.assert_closed();
+    let mut client = server.connect();
+    assert_eq!(client.get("/a.txt").response().text(), "a");
+    let response = client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n").response();
+    assert_eq!(response.status, 408, "the second head on a connection");
+    client.assert_closed();
+}
+
+#[test]
+fn the_time_of_a_head_is_not_prolonged_by_its_bytes() {
+    let server = Setup::new().limits("head_timeout = \"300ms\"").start();
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nX: ");
+    let fed = wait_until(|| !client.is_silent_for(Duration::from_millis(20)) || !client.try_send("x"));
+    assert!(fed, "a head that never ends is read for ever");
+    assert_eq!(client.response().status, 408);
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed_without_a_word() {
+    let server = Setup::new()
+        .limits("head_timeout = \"100ms\"")
+        .file("a.txt", "a")
+        .start();
+    server.connect().assert_closed();
+    let mut client = server.connect();
+    assert_eq!(client.get("/a.txt").response().text(), "a");
+    client.assert_closed();
+}
+
+#[test]
+fn a_body_that_stops_coming_is_answered_408_and_its_script_is_stopped() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .limits("body_timeout = \"200ms\"")
+        .script(
+            "take",
+            r#"exec 9> "$FOLDER/told"; echo started >&9; cat; echo whole >&9"#,
+        )
+        .start();
+    let mut client = server.connect();
+    client.send("POST /cgi-bin/take HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nhalf");
+    assert_eq!(told.line(), "started");
+    assert_eq!(client.response().status, 408);
+    told.end();
+    server.assert_idle();
+}
+
+#[test]
+fn a_client_that_takes_nothing_loses_its_connection() {
+    let server = Setup::new()
+        .limits("send_timeout = \"200ms\"")
+        .file("large", vec![b'x'; 32 << 20])
+        .script("endless", "echo Content-Type: text/plain; echo; exec yes")
+        .start();
+    for path in ["/large", "/cgi-bin/endless"] {
+        let mut client = server.connect();
+        client.get(path);
+        let head = client.head();
+        assert_eq!(head.status, 200);
+        // Nothing is read until the server has given up.
+        server.assert_idle();
+        let (_, ending) = client.body(head.framing("GET"));
+        assert_eq!(ending, Ending::Cut, "{path}");
+    }
+}
+
+#[test]
+fn connections_over_the_limit_wait_for_a_place() {
+    let server = Setup::new()
+        .workers(1)
+        .limits("connections = 2")
+        .file("a.txt", "a")
+        .start();
+    let mut first = server.connect();
+    let mut second = server.connect();
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.get("/a.txt").response().text(), "a");
+    }
+    let mut third = server.connect();
+    third.get("/a.txt");
+    assert!(
+        third.is_silent_for(MOMENT),
+        "a third connection is served beside the two allowed"
+    );
+    drop(first);
+    assert_eq!(third.response().text(), "a");
+    assert_eq!(second.get("/a.txt").response().text(), "a");
+}
+
+#[test]
+fn many_connections_at_once_are_served_each() {
+    let server = server();
+    let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/b.txt");
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().text(), "bb");
+    }
+}
+
+#[test]
+fn the_host_chooses_the_site() {
+    let setup = Setup::new().file("which.txt", "first");
+    std::fs::create_dir(setup.path("other")).unwrap();
+    std::fs::write(setup.path("other/which.txt"), "other").unwrap();
+    let server = setup
+        .sites("[[site]]\nhosts = [\"other.example\", \"*.other.example\"]\nroot = \"other\"")
+        .start();
+    for (host, site) in [
+        ("other.example", "other"),
+        ("OTHER.example:8080", "other"),
+        ("a.b.other.example", "other"),
+        ("another.example", "first"),
+        ("127.0.0.1", "first"),
+    ] {
+        let response = server.send(format!("GET /which.txt HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(response.text(), site, "{host}");
+    }
+}
+
+#[test]
+fn a_redirect_route_keeps_what_the_star_matched_and_the_query() {
+    let server = Setup::new()
+        .route("path = \"/old/*\"\nredirect = { to = \"/new/*\", status = 308 }")
+        .start();
+    let response = server.get("/old/a%20b/c?d=e");
+    assert_eq!(
+        (response.status, response.field("location")),
+        (308, Some("/new/a%20b/c?d=e"))
+    );
+}

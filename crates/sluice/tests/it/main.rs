@@ -1,0 +1,19 @@
+//! The real binary against raw bytes: everything a client, a script or a signal can do to a running server.
+//!
+//! One file a subject; what starts the server, speaks to it and looks for what it leaves behind is the `harness`, whose
+//! head tells how to write a test. Not here: parts of the server by themselves (their own crates' tests).
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+mod bad_clients;
+mod bad_scripts;
+mod callouts;
+mod cgi;
+mod cgiplus;
+mod files;
+mod http;
+mod lifecycle;
+mod log;
+mod memory_buffer;
+mod pools;

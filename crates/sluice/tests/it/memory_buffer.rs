@@ -1,0 +1,1 @@
+//! The memory buffer: bulk output, plain and as a ring.

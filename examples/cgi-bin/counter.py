@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""counter.py: a CGIplus script in Python. The process lives on, so it can count how often it has been used."""
+import os
+
+end = os.environ["CGIPLUSEOF"]  # Not there in CGI.
+uses = 0
+# A request on CGIPLUSIN: a line "!", the variables as NAME=value, an empty line. End-of-file there is the order to exit.
+with open(os.environ["CGIPLUSIN"], encoding="utf-8", errors="surrogateescape", newline="\n") as requests:
+    for start in requests:
+        if start != "!\n":
+            continue
+        variables = {}
+        while (line := requests.readline()) not in ("\n", ""):
+            name, _, value = line.rstrip("\n").partition("=")
+            variables[name] = value
+        if not line:  # End-of-file within a request: the server has gone.
+            break
+        uses += 1
+        print("Content-Type: text/plain\n")
+        print(f"Python process {os.getpid()}, use {uses}: {variables['REQUEST_METHOD']} from {variables['REMOTE_ADDR']}")
+        # The reply ends here; the process does not.
+        print(end, flush=True)
