@@ -1,0 +1,425 @@
+//! `sluice demo` as a visitor finds it: every link, the kept processes, the failures, and that nothing stays behind.
+//!
+//! The server is laid out as if it were installed, with the programs of `sdk/c/build` beside it; programs that are not built
+//! and interpreters that are not there are skipped, and said. Not here: what the server does with scripts in general.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longest wait for anything that must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// More requests, one after another, than a script may have processes: one of them has then been used twice.
+const MORE_THAN_PROCESSES: usize = 17;
+
+#[test]
+fn every_link_of_the_page_leads_to_what_it_says() {
+    let demo = Demo::start(Layout::Installed);
+    let page = demo.page();
+    let links = links(&page);
+    assert!(links.len() > 20, "{page}");
+    for link in links.iter().filter(|link| !link.starts_with("/source/")) {
+        match link.as_str() {
+            // These have tests of their own.
+            "/cgi-bin/clock.sh" | "/cgi-bin/fail.sh" | "/cgi-bin/fail.sh?late" => continue,
+            _ => {}
+        }
+        let reply = demo.get(link);
+        assert_eq!(reply.status, 200, "{link}: {}", reply.text());
+        expectation(link).check(&reply, link);
+    }
+}
+
+#[test]
+fn every_source_is_on_the_page_as_it_is_run() {
+    let demo = Demo::start(Layout::Installed);
+    let page = demo.page();
+    let sources: Vec<String> = links(&page)
+        .into_iter()
+        .filter(|link| link.starts_with("/source/"))
+        .collect();
+    assert!(sources.len() >= 14, "{sources:?}");
+    for link in sources {
+        let name = link.trim_start_matches("/source/").trim_end_matches(".txt");
+        let original = ["examples/cgi-bin", "sdk/c/programs"]
+            .map(|folder| tree().join(folder).join(name))
+            .into_iter()
+            .find_map(|file| fs::read_to_string(file).ok())
+            .expect("a source in the tree");
+        assert_eq!(demo.get(&link).text(), original, "{link}");
+    }
+}
+
+#[test]
+fn kept_scripts_count_their_uses() {
+    let demo = Demo::start(Layout::Installed);
+    let page = demo.page();
+    let counters = [
+        ("/cgiplus-bin/counter.sh", ", use 2: get from 127.0.0.1"),
+        ("/cgiplus-bin/counter.py", ", use 2: get from 127.0.0.1"),
+        ("/cgiplus-bin/counter.pl", ", use 2: get from 127.0.0.1"),
+        ("/cgiplus-bin/cgiplustest?65536", "x-usage: 2\r\n"),
+    ];
+    for (path, second_use) in counters {
+        if is_there(&page, path) {
+            let used_again = (0..MORE_THAN_PROCESSES).any(|_| demo.get(path).lower().contains(second_use));
+            assert!(used_again, "{path} was never used again");
+        }
+    }
+}
+
+#[test]
+fn a_form_is_answered_by_cgi_and_by_cgiplus() {
+    let demo = Demo::start(Layout::Installed);
+    for path in ["/cgi-bin/greet.py", "/cgiplus-bin/greet.py", "/cgiplus-bin/greet.py"] {
+        if !demo.page().contains(&format!("action=\"{path}\"")) {
+            eprintln!("skipped: {path} cannot run here");
+            continue;
+        }
+        let form = "name=Ann+%3Cb%3E";
+        let reply = demo.ask(&format!(
+            "POST {path} HTTP/1.0\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+            form.len()
+        ));
+        assert_eq!(reply.status, 200, "{path}");
+        assert!(
+            reply.text().contains("<h1>Hello, Ann &lt;b&gt;</h1>"),
+            "{}",
+            reply.text()
+        );
+    }
+}
+
+#[test]
+fn lines_arrive_while_the_script_still_runs() {
+    let demo = Demo::start(Layout::Installed);
+    let mut connection = demo.connect("GET /cgi-bin/clock.sh HTTP/1.0\r\n\r\n");
+    let mut arrived = Vec::new();
+    let mut piece = [0; 1024];
+    while !String::from_utf8_lossy(&arrived).contains("line 1 of 5") {
+        let bytes = connection.read(&mut piece).expect("a reply");
+        assert!(bytes > 0, "the reply ended without a line");
+        arrived.extend_from_slice(&piece[..bytes]);
+    }
+    assert!(!String::from_utf8_lossy(&arrived).contains("line 5 of 5"));
+}
+
+#[test]
+fn a_failure_is_told_to_the_visitor_and_explained_in_the_log() {
+    let mut demo = Demo::start(Layout::Installed);
+    let reply = demo.get("/cgi-bin/fail.sh");
+    assert_eq!(reply.status, 502);
+    assert!(!reply.text().contains("disk"), "the visitor is told too much");
+    let half = demo.get("/cgi-bin/fail.sh?late");
+    assert_eq!(half.status, 200);
+    assert!(half.head.to_lowercase().contains("content-length: 1000\r\n"));
+    assert!(half.body.len() < 1000, "a cut reply looks whole");
+    for told in [
+        "exit code 3; its last error line: \"the disk is full\"",
+        "short of its Content-Length",
+    ] {
+        demo.wait_for_log(told);
+    }
+}
+
+#[test]
+fn nothing_stays_behind_after_sigterm() {
+    let mut demo = Demo::start(Layout::Installed);
+    assert_eq!(demo.get("/cgiplus-bin/counter.sh").status, 200);
+    let site = demo.site();
+    assert!(site.join("htdocs/index.html").is_file());
+    assert!(
+        !processes_in(&site).is_empty(),
+        "a kept process runs in the site's folder"
+    );
+    demo.end();
+    assert!(!site.exists());
+    assert_eq!(fs::read_dir(demo.temporary()).expect("the folder above").count(), 0);
+    assert_eq!(processes_in(&site), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_cannot_run_here_is_told_and_no_link() {
+    let mut demo = Demo::start(Layout::Bare);
+    let page = demo.page();
+    assert!(
+        page.contains("<dt>membufdemo</dt>\n<dd>not built (run \"make sdk\")</dd>"),
+        "{page}"
+    );
+    assert!(
+        page.contains("<dt>greet.py</dt>\n<dd>python3 is not installed"),
+        "{page}"
+    );
+    let runs: Vec<String> = links(&page).into_iter().filter(|link| link.contains("-bin/")).collect();
+    assert!(runs.iter().all(|link| link.contains(".sh")), "{runs:?}");
+    assert_eq!(demo.get("/cgiplus-bin/counter.sh").status, 200);
+    demo.end();
+    for told in [
+        "without cgipluscallout, cgiplustest, membufdemo, printenv-c: not built",
+        "perl is not installed",
+    ] {
+        assert_eq!(demo.log.matches(told).count(), 1, "{}", demo.log);
+    }
+}
+
+/// What a link's reply must hold.
+enum Expectation {
+    Text(&'static [&'static str]),
+    Bytes(usize),
+}
+
+impl Expectation {
+    fn check(&self, reply: &Reply, link: &str) {
+        match self {
+            Expectation::Bytes(bytes) => assert_eq!(reply.body.len(), *bytes, "{link}"),
+            Expectation::Text(parts) => {
+                for part in *parts {
+                    assert!(reply.text().contains(part), "{link}: no {part:?} in {}", reply.text());
+                }
+            }
+        }
+    }
+}
+
+/// Every link of the page has its line here; the path of a link that is new must be added.
+fn expectation(link: &str) -> Expectation {
+    let (path, query) = link.split_once('?').unwrap_or((link, ""));
+    let (_, name) = path[1..].split_once('/').unwrap_or(("", path));
+    match (path, name) {
+        ("/icon.svg", _) => Expectation::Text(&["<svg"]),
+        ("/style.css", _) => Expectation::Text(&["prefers-color-scheme: dark"]),
+        (_, "membufdemo") if query.starts_with("10") => Expectation::Bytes(10 << 20),
+        (_, "cgiplustest") => Expectation::Bytes(65536),
+        (_, "cgipluscallout") => Expectation::Text(&["Are we still in step?", "<b class=\"good\">200</b>"]),
+        ("/record-bin/records.sh", _) => Expectation::Text(&["record one\nrecord two\nrecord three\nrecord four\n"]),
+        (_, "records.sh") => Expectation::Text(&["record onerecord tworecord threerecord four"]),
+        (_, "printenv.sh/some/path") => Expectation::Text(&["PATH_INFO=/some/path\n", "WWW_KEY_1=one\n"]),
+        (_, "printenv-c" | "printenv.sh" | "printenv.py" | "printenv.pl") => {
+            Expectation::Text(&["REQUEST_METHOD=GET\n", "SERVER_SOFTWARE=Sluice/"])
+        }
+        (_, "counter.sh" | "counter.py" | "counter.pl") => Expectation::Text(&[", use 1: GET from 127.0.0.1\n"]),
+        _ => panic!("{link}: what does it lead to?"),
+    }
+}
+
+/// What lies beside the server.
+enum Layout {
+    /// The programs in C, as far as they are built; all interpreters of this machine.
+    Installed,
+    /// No program, no interpreter but the shell.
+    Bare,
+}
+
+/// A running demo. Ended, with all that it left, when dropped.
+struct Demo {
+    home: TempDir,
+    server: Child,
+    address: String,
+    lines: Receiver<String>,
+    log: String,
+}
+
+struct Reply {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Demo {
+    fn start(layout: Layout) -> Demo {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        for folder in ["bin", "libexec/sluice", "tmp", "empty"] {
+            fs::create_dir_all(home.path().join(folder)).expect("room for a folder");
+        }
+        let program = home.path().join("bin/sluice");
+        let original = env!("CARGO_BIN_EXE_sluice");
+        if fs::hard_link(original, &program).is_err() {
+            fs::copy(original, &program).expect("room for the server");
+        }
+        let mut command = Command::new(&program);
+        command.args(["demo", "--listen", "127.0.0.1:0"]);
+        command.env("TMPDIR", home.path().join("tmp"));
+        command.env_remove("RUST_LOG");
+        match layout {
+            Layout::Installed => {
+                let programs = home.path().join("libexec/sluice/demo");
+                std::os::unix::fs::symlink(tree().join("sdk/c/build"), programs).expect("room for a link");
+            }
+            Layout::Bare => {
+                command.env("PATH", home.path().join("empty"));
+            }
+        }
+        let mut server = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server");
+        let lines = read_lines(server.stderr.take().expect("a pipe"));
+        let mut demo = Demo {
+            home,
+            server,
+            address: String::new(),
+            lines,
+            log: String::new(),
+        };
+        let line = demo.wait_for_log("listening on");
+        let (_, address) = line.split_once("http://").expect("an address");
+        demo.address = address.trim_end().trim_end_matches('/').to_owned();
+        demo
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.home.path().join("tmp")
+    }
+
+    /// The folder of the unpacked site.
+    fn site(&self) -> PathBuf {
+        let mut entries = fs::read_dir(self.temporary()).expect("the folder above");
+        let site = entries.next().expect("the site").expect("its entry").path();
+        site.canonicalize().expect("the site's folder")
+    }
+
+    fn page(&self) -> String {
+        let page = self.get("/");
+        assert_eq!(page.status, 200);
+        page.text()
+    }
+
+    fn get(&self, path: &str) -> Reply {
+        self.ask(&format!("GET {path} HTTP/1.0\r\n\r\n"))
+    }
+
+    fn ask(&self, request: &str) -> Reply {
+        let mut connection = self.connect(request);
+        let mut bytes = Vec::new();
+        // A reply that is cut ends with a reset; what came before it is looked at.
+        let _ = connection.read_to_end(&mut bytes);
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        let body = bytes.split_off(end.unwrap_or_else(|| panic!("no head for {request}")) + 4);
+        let head = String::from_utf8(bytes).expect("a head in ASCII");
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        Reply {
+            status: status.expect("a status"),
+            head,
+            body,
+        }
+    }
+
+    fn connect(&self, request: &str) -> TcpStream {
+        let mut connection = TcpStream::connect(&self.address).expect("a server that listens");
+        connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        connection.write_all(request.as_bytes()).expect("a server that reads");
+        connection
+    }
+
+    /// Reads the log up to a line that holds `text`.
+    fn wait_for_log(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self
+                .lines
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(line) => {
+                    self.log.push_str(&line);
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(_) => panic!("no {text:?} in the log:\n{}", self.log),
+            }
+        }
+    }
+
+    /// Orders the end and waits for it.
+    fn end(&mut self) {
+        let order = Command::new("kill")
+            .args(["-TERM", &self.server.id().to_string()])
+            .status();
+        assert!(order.expect("kill(1)").success());
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self
+                .lines
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(line) => self.log.push_str(&line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("the server does not end:\n{}", self.log),
+            }
+        }
+        let status = self.server.wait().expect("our own process");
+        assert!(status.success(), "{status}:\n{}", self.log);
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // A test that failed, or one that did not look at the end: then the end need not be a gentle one.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl Reply {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Head and body in lower case.
+    fn lower(&self) -> String {
+        format!("{}{}", self.head, self.text()).to_lowercase()
+    }
+}
+
+fn read_lines(stderr: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let mut stderr = BufReader::new(stderr);
+        let mut line = String::new();
+        while stderr.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+            if sender.send(std::mem::take(&mut line)).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// The top of the source tree.
+fn tree() -> PathBuf {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    top.canonicalize().expect("this source tree")
+}
+
+/// The addresses on this server that the page links to.
+fn links(page: &str) -> Vec<String> {
+    let after = page.split("href=\"").skip(1);
+    let links = after.filter_map(|text| text.split('"').next());
+    links.filter(|link| link.starts_with('/')).map(str::to_owned).collect()
+}
+
+/// Whether the page links to it; it says so if not.
+fn is_there(page: &str, path: &str) -> bool {
+    let is_there = links(page).iter().any(|link| link == path);
+    if !is_there {
+        eprintln!("skipped: {path} cannot run here");
+    }
+    is_there
+}
+
+/// The processes whose working directory is below a folder, be it removed or not.
+fn processes_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir("/proc").expect("/proc");
+    let mut processes: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    processes.retain(|process| fs::read_link(process.join("cwd")).is_ok_and(|directory| directory.starts_with(folder)));
+    processes
+}

@@ -1,0 +1,249 @@
+//! git over HTTP, as examples/git sets it up: the real git client against git-http-backend behind the real server.
+//!
+//! Here: what users of git see. Not here: gitweb (`web`), and the folder, server and client under all of it (`scene`).
+
+mod scene;
+mod web;
+
+use std::fs;
+use std::process::Command;
+use std::sync::mpsc;
+
+use scene::{DEADLINE, Ran, Scene, bare, kill, noise};
+
+#[test]
+fn clone_brings_the_whole_history() {
+    let Some(scene) = Scene::open() else { return };
+    scene.repository("project.git");
+    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    assert_eq!(scene.tip("clone"), scene.tip(&bare("project.git")));
+    assert_eq!(scene.done("clone", &["rev-list", "--count", "HEAD"]), "2");
+    assert_eq!(scene.done("clone", &["tag"]), "v1");
+    assert_eq!(
+        fs::read_to_string(scene.path("clone/read.me")).unwrap(),
+        "first line\nsecond line\n"
+    );
+    scene.done("clone", &["fsck", "--strict"]);
+}
+
+#[test]
+fn shallow_clone_stops_where_it_was_told_and_can_be_deepened() {
+    let Some(scene) = Scene::open() else { return };
+    scene.repository("project.git");
+    scene.done(".", &["clone", "--depth=1", &scene.url("project.git"), "clone"]);
+    assert_eq!(scene.done("clone", &["rev-list", "--count", "HEAD"]), "1");
+    scene.done("clone", &["fetch", "--unshallow"]);
+    assert_eq!(scene.done("clone", &["rev-list", "--count", "HEAD"]), "2");
+}
+
+#[test]
+fn fetch_brings_what_was_committed_since() {
+    let Some(scene) = Scene::open() else { return };
+    scene.repository("project.git");
+    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    fs::write(scene.path("first/new"), "new\n").unwrap();
+    scene.commit("first", "a new commit");
+    scene.done("first", &["push", &format!("../{}", bare("project.git")), "main"]);
+    scene.done("clone", &["pull", "--ff-only"]);
+    assert_eq!(scene.tip("clone"), scene.tip("first"));
+    assert_eq!(fs::read_to_string(scene.path("clone/new")).unwrap(), "new\n");
+}
+
+#[test]
+fn every_version_of_the_protocol_is_spoken() {
+    let Some(scene) = Scene::open() else { return };
+    scene.repository("project.git");
+    for (version, sign) in [
+        ("2", "< version 2"),
+        ("1", "< version 1"),
+        ("0", "# service=git-upload-pack"),
+    ] {
+        let setting = format!("protocol.version={version}");
+        let name = format!("clone-{version}");
+        let mut git = scene.git(".", &["-c", &setting, "clone", &scene.url("project.git"), &name]);
+        Ran::of(git.env("GIT_TRACE_PACKET", scene.path("trace"))).done();
+        let trace = fs::read_to_string(scene.path("trace")).unwrap();
+        assert!(trace.contains(sign), "no {sign:?} in:\n{trace}");
+        assert_eq!(scene.tip(&name), scene.tip("first"));
+        fs::remove_file(scene.path("trace")).unwrap();
+    }
+    // Clients from before smart HTTP ask for one file after the other.
+    let mut git = scene.git(".", &["clone", &scene.url("project.git"), "clone-dumb"]);
+    Ran::of(git.env("GIT_SMART_HTTP", "0")).done();
+    assert_eq!(scene.tip("clone-dumb"), scene.tip("first"));
+}
+
+#[test]
+fn many_clones_at_once_are_all_whole() {
+    let Some(scene) = Scene::open() else { return };
+    scene.open_repository("project.git");
+    fs::write(scene.path("first/noise"), noise(1 << 20, 1)).unwrap();
+    scene.commit("first", "something to carry");
+    scene.done("first", &["push", &scene.url("project.git"), "main"]);
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let scene = &scene;
+            scope.spawn(move || {
+                let name = format!("clone-{number}");
+                scene.done(".", &["clone", &scene.url("project.git"), &name]);
+                scene.done(&name, &["fsck"]);
+                assert_eq!(scene.tip(&name), scene.tip("first"));
+            });
+        }
+    });
+}
+
+#[test]
+fn push_arrives() {
+    let Some(scene) = Scene::open() else { return };
+    scene.open_repository("project.git");
+    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    fs::write(scene.path("clone/new"), "new\n").unwrap();
+    scene.commit("clone", "a new commit");
+    scene.done("clone", &["push"]);
+    assert_eq!(scene.tip(&bare("project.git")), scene.tip("clone"));
+    scene.done("clone", &["push", "origin", "HEAD:refs/heads/topic"]);
+    scene.done("clone", &["push", "origin", ":refs/heads/topic"]);
+    assert_eq!(scene.done("clone", &["ls-remote", "--heads", "origin", "topic"]), "");
+}
+
+/// git sends a pack that is larger than http.postBuffer without a length, in chunks.
+#[test]
+fn push_in_chunks_arrives_whole() {
+    let Some(scene) = Scene::open() else { return };
+    scene.open_repository("project.git");
+    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    fs::write(scene.path("clone/noise"), noise(3 << 20, 7)).unwrap();
+    scene.commit("clone", "three megabytes");
+    let mut git = scene.git("clone", &["-c", "http.postBuffer=65536", "push"]);
+    Ran::of(git.env("GIT_TRACE_CURL", scene.path("trace"))).done();
+    let trace = fs::read(scene.path("trace")).unwrap();
+    assert!(
+        String::from_utf8_lossy(&trace).contains("Transfer-Encoding: chunked"),
+        "git has sent a length"
+    );
+    assert_eq!(scene.tip(&bare("project.git")), scene.tip("clone"));
+    scene.done(&bare("project.git"), &["fsck", "--full"]);
+}
+
+#[test]
+fn push_is_refused_where_the_repository_does_not_allow_it() {
+    let Some(scene) = Scene::open() else { return };
+    scene.repository("project.git");
+    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    let before = scene.tip(&bare("project.git"));
+    fs::write(scene.path("clone/new"), "new\n").unwrap();
+    scene.commit("clone", "a new commit");
+    let errors = scene.refused("clone", &["push"]);
+    assert!(errors.contains("403"), "{errors}");
+    assert_eq!(scene.tip(&bare("project.git")), before);
+}
+
+/// With and without a length; a chunked body is found out on its way.
+#[test]
+fn push_over_the_limit_is_refused_and_changes_nothing() {
+    let Some(scene) = Scene::open_with(&[("body_size = \"4GiB\"", "body_size = \"256KiB\"")]) else {
+        return;
+    };
+    scene.open_repository("project.git");
+    let before = scene.tip(&bare("project.git"));
+    fs::write(scene.path("first/noise"), noise(1 << 20, 3)).unwrap();
+    scene.commit("first", "too much");
+    let url = scene.url("project.git");
+    let errors = scene.refused("first", &["-c", "http.postBuffer=4m", "push", &url, "main"]);
+    assert!(errors.contains("413"), "{errors}");
+    scene.refused("first", &["-c", "http.postBuffer=65536", "push", &url, "main"]);
+    scene.await_no_process();
+    assert_eq!(scene.tip(&bare("project.git")), before);
+    scene.done(".", &["clone", &url, "clone"]);
+}
+
+/// A client with many commits of its own tells of them in a request that it compresses.
+#[test]
+fn compressed_requests_are_understood() {
+    let Some(scene) = Scene::open() else { return };
+    scene.open_repository("project.git");
+    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    for number in 0..40 {
+        let message = format!("own {number}");
+        scene.done("clone", &["commit", "--allow-empty", "--message", &message]);
+    }
+    fs::write(scene.path("first/new"), "new\n").unwrap();
+    scene.commit("first", "a new commit");
+    scene.done("first", &["push", &scene.url("project.git"), "main"]);
+    let mut git = scene.git("clone", &["fetch"]);
+    Ran::of(git.env("GIT_TRACE_CURL", scene.path("trace"))).done();
+    let trace = fs::read(scene.path("trace")).unwrap();
+    assert!(
+        String::from_utf8_lossy(&trace).contains("Content-Encoding: gzip"),
+        "git has compressed nothing"
+    );
+    assert_eq!(scene.done("clone", &["rev-parse", "origin/main"]), scene.tip("first"));
+}
+
+#[test]
+fn repositories_that_are_not_there_and_places_outside_are_not_found() {
+    let Some(scene) = Scene::open() else { return };
+    scene.repository("project.git");
+    for address in [
+        scene.url("other.git"),
+        scene.url("%2e%2e/first"),
+        scene.url("../first/.git"),
+    ] {
+        let errors = scene.refused(".", &["clone", &address, "clone"]);
+        assert!(errors.contains("not found"), "{address}: {errors}");
+    }
+}
+
+/// The lines that the example offers for repositories of another user do what it says of them.
+#[test]
+fn repositories_of_another_user_are_refused_until_they_are_trusted() {
+    // git's own way to play this through without a second user.
+    let stranger = (
+        "GIT_HTTP_EXPORT_ALL = \"1\"",
+        "GIT_HTTP_EXPORT_ALL = \"1\"\nGIT_TEST_ASSUME_DIFFERENT_OWNER = \"1\"",
+    );
+    let Some(scene) = Scene::open_with(&[stranger]) else {
+        return;
+    };
+    scene.repository("project.git");
+    scene.refused(".", &["clone", &scene.url("project.git"), "clone"]);
+    drop(scene);
+    let Some(scene) = Scene::open_with(&[stranger, ("#: GIT_CONFIG", "GIT_CONFIG")]) else {
+        return;
+    };
+    scene.repository("project.git");
+    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    assert_eq!(scene.tip("clone"), scene.tip("first"));
+}
+
+/// In the middle of the pack, that is: a hook counts its bytes, tells of them and keeps the rest back.
+#[test]
+fn client_that_is_killed_in_a_clone_leaves_no_process_behind() {
+    let hook = r#"f() { "$@" | { head -c 500000; echo flowing >"$SIGN"; read -r nothing <"$SIGN"; }; }; f"#;
+    let fifo = tempfile::tempdir().unwrap();
+    let sign = fifo.path().join("sign");
+    let added = format!(
+        "GIT_HTTP_EXPORT_ALL = \"1\"\nSIGN = \"{}\"\nGIT_CONFIG_COUNT = \"1\"\n\
+         GIT_CONFIG_KEY_0 = \"uploadpack.packObjectsHook\"\nGIT_CONFIG_VALUE_0 = '{hook}'",
+        sign.display()
+    );
+    let Some(scene) = Scene::open_with(&[("GIT_HTTP_EXPORT_ALL = \"1\"", &added)]) else {
+        return;
+    };
+    scene.open_repository("project.git");
+    fs::write(scene.path("first/noise"), noise(2 << 20, 5)).unwrap();
+    scene.commit("first", "more than any pipe holds");
+    scene.done("first", &["push", &scene.url("project.git"), "main"]);
+
+    Ran::of(Command::new("mkfifo").arg(&sign)).done();
+    let mut client = scene.spawn_git(".", &["clone", &scene.url("project.git"), "clone"]);
+    let (sender, flowing) = mpsc::channel();
+    // Ends with the hook's word; if that never comes the test fails without it.
+    std::thread::spawn(move || sender.send(fs::read_to_string(sign)));
+    let said = flowing.recv_timeout(DEADLINE);
+    kill("KILL", &format!("-{}", client.id())).unwrap();
+    client.wait().unwrap();
+    assert_eq!(said.unwrap().unwrap(), "flowing\n");
+    scene.await_no_process();
+}

@@ -1,0 +1,347 @@
+//! What the tests stand on: the example configuration in a folder of its own, a server that runs it, git as its client.
+//!
+//! Here: everything that is started, and its end. Only places are replaced in the example, so that what a person copies is
+//! what is tested. No git reads the settings of whoever runs the tests. Every wait has a deadline.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Far longer than anything here takes.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+const EXAMPLE: &str = include_str!("../../../../examples/git/sluice.toml");
+const GITWEB_CONF: &str = include_str!("../../../../examples/git/gitweb.conf");
+
+/// Where Debian has what the example names, and where others have it.
+const GITWEB: [&str; 3] = ["/usr/share/gitweb", "/usr/local/share/gitweb", "/var/www/git"];
+
+/// A folder with repositories, and a server that serves them by the example.
+pub(crate) struct Scene {
+    folder: TempDir,
+    server: Server,
+}
+
+impl Scene {
+    /// None, with a word why, where git-http-backend or gitweb is not installed.
+    pub(crate) fn open() -> Option<Scene> {
+        Scene::open_with(&[])
+    }
+
+    /// The same with pieces of the example replaced; each must be there.
+    pub(crate) fn open_with(changes: &[(&str, &str)]) -> Option<Scene> {
+        let (backend, gitweb) = programs()?;
+        let folder = tempfile::Builder::new().prefix("sluice-git-").tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        for name in ["repositories", "home"] {
+            fs::create_dir(place.join(name)).unwrap();
+        }
+        fs::write(place.join("gitweb.conf"), GITWEB_CONF).unwrap();
+        let place = place.to_str().unwrap();
+        let root = format!("GIT_CONFIG_NOSYSTEM = \"1\"\nGIT_PROJECT_ROOT = \"{place}/repositories\"");
+        let mut text = EXAMPLE.to_owned();
+        for (from, to) in [
+            ("\"127.0.0.1:8080\"", "\"127.0.0.1:0\""),
+            ("\"/usr/share/gitweb/static\"", &format!("\"{gitweb}/static\"")),
+            ("\"/usr/share/gitweb/gitweb.cgi\"", &format!("\"{gitweb}/gitweb.cgi\"")),
+            ("\"/usr/lib/git-core/git-http-backend\"", &format!("\"{backend}\"")),
+            ("/etc/sluice/git/", &format!("{place}/")),
+            ("GIT_PROJECT_ROOT = \"/var/lib/git\"", &root),
+        ]
+        .iter()
+        .chain(changes)
+        {
+            assert!(text.contains(from), "the example does not hold {from}");
+            text = text.replace(from, to);
+        }
+        let file = folder.path().join("sluice.toml");
+        fs::write(&file, text).unwrap();
+        Some(Scene {
+            server: Server::start(&file),
+            folder,
+        })
+    }
+
+    /// A place in the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.server.port
+    }
+
+    /// The address of a repository.
+    pub(crate) fn url(&self, name: &str) -> String {
+        format!("http://127.0.0.1:{}/git/{name}", self.port())
+    }
+
+    /// A bare repository with two commits, a folder, a page and a tag. Pushes to it are refused.
+    pub(crate) fn repository(&self, name: &str) {
+        let work = self.path("first");
+        fs::create_dir_all(work.join("folder")).unwrap();
+        self.done(".", &["init", "--bare", "--initial-branch=main", &bare(name)]);
+        self.done("first", &["init", "--initial-branch=main"]);
+        for (file, text) in [
+            ("read.me", "first line\n"),
+            ("folder/page.html", "<b>bold</b>\n"),
+            ("folder/code.c", "int main(void) { return 0; }\n"),
+        ] {
+            fs::write(work.join(file), text).unwrap();
+        }
+        self.commit("first", "the first commit");
+        fs::write(work.join("read.me"), "first line\nsecond line\n").unwrap();
+        self.commit("first", "the second commit");
+        self.done("first", &["tag", "--annotate", "--message=as it began", "v1"]);
+        self.done("first", &["push", "--tags", &format!("../{}", bare(name)), "main"]);
+    }
+
+    /// The same, and everybody may push to it.
+    pub(crate) fn open_repository(&self, name: &str) {
+        self.repository(name);
+        self.done(&bare(name), &["config", "http.receivepack", "true"]);
+    }
+
+    /// Commits everything in a work tree.
+    pub(crate) fn commit(&self, folder: &str, message: &str) {
+        self.done(folder, &["add", "--all"]);
+        self.done(folder, &["commit", "--message", message]);
+    }
+
+    /// The commit at the tip of the main branch.
+    pub(crate) fn tip(&self, folder: &str) -> String {
+        self.done(folder, &["rev-parse", "refs/heads/main"])
+    }
+
+    /// Runs git in a folder; what it said on its standard output. Panics unless it ends well.
+    #[track_caller]
+    pub(crate) fn done(&self, folder: &str, arguments: &[&str]) -> String {
+        Ran::of(&mut self.git(folder, arguments)).done()
+    }
+
+    /// Runs git in a folder; what it said on its standard error. Panics unless it fails.
+    #[track_caller]
+    pub(crate) fn refused(&self, folder: &str, arguments: &[&str]) -> String {
+        let ran = Ran::of(&mut self.git(folder, arguments));
+        assert!(!ran.is_good, "{}: did not fail: {}", ran.what, ran.errors);
+        ran.errors
+    }
+
+    /// A git that is killed after the deadline.
+    pub(crate) fn git(&self, folder: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=1", "60", "git"]).args(arguments);
+        self.isolate(&mut command, folder);
+        command
+    }
+
+    /// A git that leads a process group of its own.
+    pub(crate) fn spawn_git(&self, folder: &str, arguments: &[&str]) -> Child {
+        let mut command = Command::new("git");
+        command.args(arguments).stderr(Stdio::null()).process_group(0);
+        self.isolate(&mut command, folder);
+        command.spawn().unwrap()
+    }
+
+    fn isolate(&self, command: &mut Command, folder: &str) {
+        command
+            .current_dir(self.path(folder))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.path("home"))
+            .env("LC_ALL", "C")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_AUTHOR_NAME", "Ann Author")
+            .env("GIT_AUTHOR_EMAIL", "ann@example.org")
+            .env("GIT_COMMITTER_NAME", "Carl Committer")
+            .env("GIT_COMMITTER_EMAIL", "carl@example.org")
+            .stdin(Stdio::null());
+    }
+
+    /// Waits until no process is left that the server started.
+    #[track_caller]
+    pub(crate) fn await_no_process(&self) {
+        let begin = Instant::now();
+        while let Some(command) = self.process() {
+            assert!(begin.elapsed() < DEADLINE, "still there: {command}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// The command line of a process that the server, or one that it started, has started: only those have the
+    /// configuration's environment.
+    fn process(&self) -> Option<String> {
+        let place = self.folder.path().canonicalize().unwrap();
+        let mark = format!("GIT_PROJECT_ROOT={}/repositories\0", place.display());
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let folders = entries.map(|entry| entry.path());
+        let ours = folders.filter(|folder| {
+            let environment = fs::read(folder.join("environ")).unwrap_or_default();
+            environment.windows(mark.len()).any(|part| part == mark.as_bytes())
+        });
+        ours.map(|folder| fs::read_to_string(folder.join("cmdline")).unwrap_or_default())
+            .map(|line| line.replace('\0', " "))
+            .next()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.server.end();
+        if !std::thread::panicking() {
+            assert_eq!(self.process(), None, "the server has left a process behind");
+        }
+    }
+}
+
+/// The place of a bare repository from the scene's folder.
+pub(crate) fn bare(name: &str) -> String {
+    format!("repositories/{name}")
+}
+
+/// Bytes that cannot be compressed, the same for the same seed.
+pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let next = || {
+        // xorshift64: no cryptographer is asked to be content.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+/// A program that has ended.
+pub(crate) struct Ran {
+    what: String,
+    is_good: bool,
+    output: String,
+    errors: String,
+}
+
+impl Ran {
+    pub(crate) fn of(command: &mut Command) -> Ran {
+        let output = command.output().unwrap();
+        Ran {
+            what: format!("{command:?}"),
+            is_good: output.status.success(),
+            output: String::from_utf8_lossy(&output.stdout).trim_end().to_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn done(self) -> String {
+        assert!(self.is_good, "{}: {}", self.what, self.errors);
+        self.output
+    }
+}
+
+/// A running server and what it says.
+struct Server {
+    process: Child,
+    port: u16,
+    lines: Receiver<String>,
+}
+
+impl Server {
+    fn start(configuration: &Path) -> Server {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_sluice"))
+            .args(["run", "-c"])
+            .arg(configuration)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let errors = BufReader::new(process.stderr.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            errors
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        let mut said = String::new();
+        loop {
+            let line = lines.recv_timeout(DEADLINE).unwrap_or_else(|error| {
+                let _ = process.kill();
+                panic!("no address ({error}) from the server, which said:\n{said}")
+            });
+            if let Some(port) = port(&line) {
+                return Server { process, port, lines };
+            }
+            let _ = writeln!(said, "{line}");
+        }
+    }
+
+    /// Asks it to end, and insists after the deadline. What it said is shown with a test that failed.
+    #[expect(clippy::print_stderr, reason = "the log of a test that failed")]
+    fn end(&mut self) {
+        let _ = kill("TERM", &self.process.id().to_string());
+        loop {
+            match self.lines.recv_timeout(DEADLINE) {
+                Ok(line) if std::thread::panicking() => eprintln!("{line}"),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = self.process.kill();
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let _ = self.process.wait();
+    }
+}
+
+fn port(line: &str) -> Option<u16> {
+    let (_, address) = line.split_once("listening on  http://127.0.0.1:")?;
+    address.trim_end_matches('/').parse().ok()
+}
+
+/// Sends a signal to a process, or to a group (`-7`).
+pub(crate) fn kill(signal: &str, target: &str) -> std::io::Result<()> {
+    // A shell has it built in; a program of that name may not be installed.
+    let script = format!("kill -{signal} -- {target}");
+    Command::new("sh").args(["-c", &script]).status().map(|_| ())
+}
+
+/// git-http-backend and the folder of gitweb; without them the test ends here.
+#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
+fn programs() -> Option<(String, String)> {
+    let found = find_programs();
+    if let Err(missing) = &found {
+        let text = format!("{missing} is not installed: apt-get install git gitweb, or what your system calls it");
+        assert!(
+            std::env::var_os("SLUICE_TEST_REQUIRE_ALL").is_none(),
+            "{text}; SLUICE_TEST_REQUIRE_ALL allows no skip"
+        );
+        eprintln!("SKIPPED: {text}");
+    }
+    found.ok()
+}
+
+fn find_programs() -> Result<(String, String), &'static str> {
+    let mut exec_path = Command::new("git");
+    let output = exec_path.arg("--exec-path").output().map_err(|_| "git")?;
+    let backend = format!(
+        "{}/git-http-backend",
+        String::from_utf8_lossy(&output.stdout).trim_end()
+    );
+    if !Path::new(&backend).is_file() {
+        return Err("git-http-backend");
+    }
+    let gitweb = GITWEB.into_iter().find(|folder| {
+        let folder = Path::new(folder);
+        folder.join("gitweb.cgi").is_file() && folder.join("static/gitweb.css").is_file()
+    });
+    Ok((backend, gitweb.ok_or("gitweb")?.to_owned()))
+}

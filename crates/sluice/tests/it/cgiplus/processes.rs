@@ -1,0 +1,192 @@
+//! How kept processes end and are replaced, and what ends them.
+
+use std::process::Command;
+
+use super::{COUNTER, counted};
+use crate::harness::{Ending, Server, Setup, is_alive, python, spawn, wait_until, write_script};
+
+#[test]
+fn output_that_comes_with_the_sentinel_ends_the_process() {
+    let server = Setup::new()
+        .cgiplus("max = 1")
+        .python(
+            "talker",
+            r#"
+while accept():
+    put(HEAD + b"%d 1" % os.getpid() + EOF + b"\nContent-Type: text/plain\n\nmore")
+"#,
+        )
+        .start();
+    let (first, _) = counted(&server.get("/cgiplus-bin/talker"));
+    let (second, _) = counted(&server.get("/cgiplus-bin/talker"));
+    assert_ne!(first, second, "a process that talks out of turn is not used again");
+    let line = server.log_line("after the sentinel");
+    assert!(
+        line.contains(&format!("pid {first}")) && line.contains("/talker"),
+        "{line}"
+    );
+    server.log_lines(2, "after the sentinel");
+    server.assert_idle();
+}
+
+#[test]
+fn output_that_comes_between_requests_reaches_nobody() {
+    let server = Setup::new()
+        .cgiplus("max = 1")
+        .python(
+            "talker",
+            r#"
+while accept():
+    put(HEAD + b"%d 1" % os.getpid())
+    finish()
+    wait_at("go")
+    put(HEAD + b"poison")
+    finish()
+    tell("done")
+"#,
+        )
+        .start();
+    let done = server.setup().listen("done");
+    let mut gate = server.setup().gate("go");
+    let (first, _) = counted(&server.get("/cgiplus-bin/talker"));
+    gate.open();
+    done.line();
+    let (second, _) = counted(&server.get("/cgiplus-bin/talker"));
+    assert_ne!(first, second, "a process that talks out of turn is not used again");
+    gate.open();
+}
+
+#[test]
+fn a_changed_script_gets_a_new_process() {
+    let server = Setup::new().cgiplus("max = 1").python("counter", COUNTER).start();
+    let (old, _) = counted(&server.get("/cgiplus-bin/counter"));
+    let changed = COUNTER.replace("count += 1", "count += 100");
+    write_script(&server.path("htdocs/cgi-bin/counter"), &python(&changed));
+    let (new, count) = counted(&server.get("/cgiplus-bin/counter"));
+    assert_eq!(count, 100, "the new script answers");
+    assert_ne!(new, old);
+    server.wait_for_processes(1);
+}
+
+#[test]
+fn a_script_that_is_changed_while_it_runs_ends_its_reply_first() {
+    let waiting = "\nwhile accept():\n    put(HEAD + b'%d ' % os.getpid())\n    tell('begun')\n    wait_at('go')\n    put(b'1')\n    finish()\n";
+    let server = Setup::new().python("slow", waiting).start();
+    let begun = server.setup().listen("begun");
+    let mut gate = server.setup().gate("go");
+    let mut client = server.connect();
+    client.get("/cgiplus-bin/slow");
+    begun.line();
+    write_script(
+        &server.path("htdocs/cgi-bin/slow"),
+        &python(&COUNTER.replace("count += 1", "count += 2")),
+    );
+    assert_eq!(
+        counted(&server.get("/cgiplus-bin/slow")).1,
+        2,
+        "a new request has the new script"
+    );
+    gate.open();
+    assert_eq!(counted(&client.response()).1, 1, "the old one ends well");
+    server.wait_for_processes(1);
+}
+
+/// A shell script, for its quick start; ends after so many replies.
+fn mortal(replies: u32) -> String {
+    format!(
+        r#"left={replies}
+while [ $left -gt 0 ]; do
+  while read -r line <&3 && [ "$line" ]; do :; done
+  left=$((left - 1))
+  printf 'Content-Type: text/plain\n\n%s' "$$"
+  echo "$CGIPLUSEOF"
+done"#
+    )
+}
+
+#[test]
+fn processes_that_end_after_their_replies_are_replaced_unseen() {
+    for (max, replies) in [(1, 1), (4, 1), (4, 3)] {
+        let server = Setup::new()
+            .cgiplus(&format!("max = {max}"))
+            .script("mortal", &mortal(replies))
+            .start();
+        let failures: Vec<_> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| (0..12).map(|_| server.get("/cgiplus-bin/mortal")).collect::<Vec<_>>()))
+                .collect();
+            let responses = clients.into_iter().flat_map(|client| client.join().unwrap());
+            responses
+                .filter(|response| response.status != 200 || response.ending == Ending::Cut)
+                .collect()
+        });
+        assert!(
+            failures.is_empty(),
+            "{} of 96 clients saw that processes end after {replies} replies, the first: {} {}\n{}",
+            failures.len(),
+            failures[0].status,
+            String::from_utf8_lossy(&failures[0].body),
+            server.log()
+        );
+        server.assert_idle();
+    }
+}
+
+#[test]
+fn a_process_that_was_killed_while_idle_is_replaced_unseen() {
+    let server = Setup::new().cgiplus("max = 1").python("counter", COUNTER).start();
+    let mut last = 0;
+    for _ in 0..4 {
+        let (pid, count) = counted(&server.get("/cgiplus-bin/counter"));
+        assert_eq!(count, 1);
+        assert_ne!(pid, last);
+        last = pid;
+        kill(pid);
+    }
+    server.wait_for_processes(0);
+    assert_eq!(counted(&server.get("/cgiplus-bin/counter")).1, 1);
+}
+
+/// Ends a process at once; it is a zombie, or gone, when this returns.
+fn kill(pid: u32) {
+    let status = spawn(Command::new("kill").arg("-KILL").arg(pid.to_string()))
+        .and_then(|mut kill| kill.wait())
+        .unwrap();
+    assert!(status.success());
+    assert!(wait_until(|| !is_alive(pid)));
+}
+
+#[test]
+fn an_idle_process_is_told_to_end_by_end_of_file() {
+    let server = Setup::new()
+        .cgiplus("idle = \"1s\"")
+        .python(
+            "told",
+            r#"
+count = 0
+while accept():
+    count += 1
+    put(HEAD + b"%d %d" % (os.getpid(), count))
+    finish()
+tell("ended", "by end-of-file")
+"#,
+        )
+        .start();
+    let ended = server.setup().listen("ended");
+    let (pid, _) = counted(&server.get("/cgiplus-bin/told"));
+    assert_eq!(ended.line(), "by end-of-file");
+    server.wait_for_processes(0);
+    let (again, count) = counted(&server.get("/cgiplus-bin/told"));
+    assert_eq!(count, 1);
+    assert_ne!(again, pid);
+    let ended = stop(server);
+    assert!(
+        !ended.contains("WARN"),
+        "the end of an idle process is no fault:\n{ended}"
+    );
+}
+
+/// Ends the server; what it said.
+fn stop(server: Server) -> String {
+    server.stop().errors
+}
