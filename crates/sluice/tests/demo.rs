@@ -217,13 +217,14 @@ enum Layout {
     Bare,
 }
 
-/// A running demo. Ended, with all that it left, when dropped.
+/// A running demo; dropping it ends it.
 struct Demo {
     home: TempDir,
     server: Child,
     address: String,
     lines: Receiver<String>,
     log: String,
+    has_ended: bool,
 }
 
 struct Reply {
@@ -269,6 +270,7 @@ impl Demo {
             address: String::new(),
             lines,
             log: String::new(),
+            has_ended: false,
         };
         let line = demo.wait_for_log("listening on");
         let (_, address) = line.split_once("http://").expect("an address");
@@ -341,6 +343,7 @@ impl Demo {
 
     /// Orders the end and waits for it.
     fn end(&mut self) {
+        self.has_ended = true;
         let order = Command::new("kill")
             .args(["-TERM", &self.server.id().to_string()])
             .status();
@@ -363,9 +366,13 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // A test that failed, or one that did not look at the end: then the end need not be a gentle one.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+        if std::thread::panicking() {
+            let _ = self.server.kill();
+            let _ = self.server.wait();
+        } else if !self.has_ended {
+            // In good order, so that no script process stays behind.
+            self.end();
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<StdLis
     Ok(sockets)
 }
 
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Sharing {
     Alone,
     Workers,

@@ -194,6 +194,10 @@ fn host(exchange: &Exchange, fields: &HeaderMap) -> Result<String, Fault> {
 fn report(exchange: &Exchange, fault: &Fault) {
     let (status, id) = (fault.status.as_u16(), exchange.id);
     match fault.culprit {
+        // As many as there are mistyped addresses; the access log has them.
+        Culprit::Client if fault.status == StatusCode::NOT_FOUND => {
+            tracing::debug!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri);
+        }
         Culprit::Client => tracing::info!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
         Culprit::Script => tracing::warn!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
         Culprit::Server => tracing::error!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),

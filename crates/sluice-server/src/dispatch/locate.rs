@@ -31,7 +31,7 @@ pub(crate) fn locate(
         ScriptSource::File(file) => {
             let name = path[..path.len() - star.len()].trim_end_matches('/');
             let rest = &path[name.len()..];
-            check(script, file.clone(), name, rest, stat(file)?)
+            check(script, file.clone(), name, rest, &stat(file)?)
         }
         ScriptSource::Root => {
             let file = site.document_root().join(star.trim_start_matches('/'));
@@ -39,7 +39,7 @@ pub(crate) fn locate(
             if is_hidden(star) || metadata.is_dir() {
                 return Err(not_found(&file));
             }
-            check(script, file, star, &path[star.len()..], metadata)
+            check(script, file, star, &path[star.len()..], &metadata)
         }
         ScriptSource::Directory(folder) => {
             if is_hidden(star) {
@@ -60,7 +60,7 @@ fn descend(script: &ScriptRoute, folder: &Path, prefix: &str, star: &str) -> Res
         let file = folder.join(below);
         let metadata = stat(&file)?;
         if !metadata.is_dir() {
-            return check(script, file, &format!("{prefix}{below}"), rest, metadata);
+            return check(script, file, &format!("{prefix}{below}"), rest, &metadata);
         }
         if rest.len() < 2 {
             return Err(not_found(&file));
@@ -69,7 +69,7 @@ fn descend(script: &ScriptRoute, folder: &Path, prefix: &str, star: &str) -> Res
     }
 }
 
-fn check(script: &ScriptRoute, file: PathBuf, name: &str, rest: &str, metadata: Metadata) -> Result<Script, Fault> {
+fn check(script: &ScriptRoute, file: PathBuf, name: &str, rest: &str, metadata: &Metadata) -> Result<Script, Fault> {
     let refuse = |why: &str| {
         let text = format!("script {}: {why}", file.display());
         Err(Fault {
@@ -88,7 +88,7 @@ fn check(script: &ScriptRoute, file: PathBuf, name: &str, rest: &str, metadata: 
         name: name.to_owned(),
         path_info: (!rest.is_empty()).then(|| rest.to_owned()),
         interpreter,
-        stamp: Stamp::of(&metadata),
+        stamp: Stamp::of(metadata),
         file,
     })
 }

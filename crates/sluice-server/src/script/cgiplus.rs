@@ -14,8 +14,8 @@ use crate::script::relay::Relay;
 use crate::script::request_body::RequestBody;
 use crate::settings::Mailbox;
 
-/// Processes that ended unasked before they looked at a request, until the request is given up. An idle process may end at
-/// any moment; several in a row are a broken script.
+/// Idle processes that turn out to have ended, until a request is given up. Any may end at any moment; a new one that does
+/// not look at its first request is a broken script.
 const ATTEMPTS_MAX: usize = 3;
 
 /// Runs the script for one request, up to the head of its reply.
@@ -25,16 +25,16 @@ pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply),
     loop {
         let pool = job.route.pools.pool(&job.script, job.settings());
         let mut lease = pool.acquire(job.worker.index).await?;
-        let kept = match lease.take() {
-            Some(kept) => here(&job, kept)?,
-            None => start(&job, &lease).await?,
+        let (kept, is_new) = match lease.take() {
+            Some(kept) => (here(&job, kept)?, false),
+            None => (start(&job, &lease).await?, true),
         };
         let relay = begin(&job, kept, pump.take(), content_length);
         let mut session = Session::new(&job.worker, &job.route, relay, lease);
         match session.head().await {
             Ok(reply) => return Ok((session, reply)),
-            Err(fault) if attempt == ATTEMPTS_MAX || !session.is_request_unread() => return Err(fault),
-            // It had ended, or was just ending: this request never reached it.
+            Err(fault) if is_new || attempt == ATTEMPTS_MAX || !session.is_request_unread() => return Err(fault),
+            // It had ended while it was idle, or was just ending: this request never reached it.
             Err(fault) => {
                 tracing::debug!(id = %job.id, "given to another process: {fault}");
                 pump = session.take_pump().map(Pump::rewind);

@@ -25,6 +25,7 @@ use sluice_gateway::{HeadLimits, HeadParser, RecordAdjustment, Reply, ReplyHead}
 
 use crate::fault::Fault;
 use crate::script::lease::{Kept, Lease};
+use crate::script::pump::{Input, Pump};
 use crate::script::relay::{Relay, Said};
 use crate::script::route::ScriptRoute;
 use crate::settings::{Mailbox, Mode};
@@ -33,6 +34,9 @@ use crate::write::body::Source;
 
 /// Fields in the head of a reply.
 const HEAD_FIELDS_MAX: usize = 200;
+
+/// How long a process that wrote a bad head may take to end, so that its status can be told.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// A reply that is complete and no larger than this is sent in one piece, with its length.
 const GATHER_BYTES_MAX: usize = 128 << 10;
@@ -95,7 +99,7 @@ impl Session {
                 Said::Mailbox(bytes) if is_stream => parser.push(bytes),
                 Said::Mailbox(record) => parser.push_record(record),
                 Said::Bulk(_) => continue,
-                Said::End => return Err(self.fail(&parser.finish().to_string())),
+                Said::End => return Err(self.fail_head(&parser.finish().to_string()).await),
             };
             match parsed {
                 Ok(None) => {}
@@ -103,7 +107,7 @@ impl Session {
                     self.first.extend((!rest.is_empty()).then_some(rest));
                     return Ok(reply);
                 }
-                Err(fault) => return Err(self.fail(&fault.to_string())),
+                Err(fault) => return Err(self.fail_head(&fault.to_string()).await),
             }
         }
     }
@@ -188,7 +192,7 @@ impl Session {
         self.relay.as_ref().is_some_and(Relay::is_request_unread)
     }
 
-    pub(crate) fn take_pump(&mut self) -> Option<crate::script::pump::Pump> {
+    pub(crate) fn take_pump(&mut self) -> Option<Pump> {
         self.relay.as_mut().and_then(Relay::take_pump)
     }
 
@@ -290,6 +294,15 @@ impl Session {
         }
         self.complete();
         Ok(())
+    }
+
+    /// The reply has no good head. How the process ends, and its last words, belong in the log line: they come in a moment.
+    async fn fail_head(&mut self, what: &str) -> Fault {
+        if let Some(relay) = &self.relay {
+            let exit = poll_fn(|context| relay.process.poll_exit(context));
+            let _ = tokio::time::timeout(LAST_WORDS, exit).await;
+        }
+        self.fail(what)
     }
 
     fn fail(&mut self, what: &str) -> Fault {
@@ -403,6 +416,7 @@ fn keep(worker: &Worker, relay: Relay, lease: Lease) {
         channels,
         mut scanner,
         desk,
+        has_body,
         ..
     } = relay;
     if let Some(lifetime) = desk.lifetime {
@@ -416,7 +430,7 @@ fn keep(worker: &Worker, relay: Relay, lease: Lease) {
         process.stop();
         return;
     }
-    if let Some(Err(error)) = channels.input.as_ref().map(crate::script::pump::Input::drain) {
+    if has_body && let Some(Err(error)) = channels.input.as_ref().map(Input::drain) {
         tracing::warn!(
             "{}: the rest of its request body cannot be taken out: {error}",
             process.describe()

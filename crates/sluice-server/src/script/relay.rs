@@ -53,6 +53,8 @@ pub(crate) struct Relay {
     pub scanner: Scanner,
     pub desk: Desk,
     pump: Option<Pump>,
+    /// There was a body: some of it may be left unread in the script's input.
+    pub has_body: bool,
     patience: Patience,
     /// The head of the reply is done: the memory buffer's bytes may follow.
     has_head: bool,
@@ -87,6 +89,7 @@ impl Relay {
             channels,
             scanner,
             desk,
+            has_body: pump.is_some(),
             pump,
             patience,
             has_head: false,

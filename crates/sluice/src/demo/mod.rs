@@ -54,10 +54,11 @@ impl Site {
         };
         let folder = tempfile::Builder::new()
             .prefix("sluice-demo-")
+            .permissions(fs::Permissions::from_mode(0o700))
             .tempdir()
             .map_err(refuse)?;
         let path = folder.path().canonicalize().map_err(refuse)?;
-        let missing = write(&path, programs::built().as_deref(), &programs::is_in_path).map_err(refuse)?;
+        let missing = write(&path, programs::built().as_deref(), &programs::is_interpreter).map_err(refuse)?;
         tell(&missing, &path);
         Ok(Site { _folder: folder, path })
     }
@@ -100,7 +101,7 @@ impl Site {
 fn write(
     folder: &Path,
     built: Option<&Path>,
-    is_in_path: &dyn Fn(&str) -> bool,
+    is_interpreter: &dyn Fn(&str) -> bool,
 ) -> io::Result<Vec<(&'static str, Missing)>> {
     let (htdocs, cgi_bin) = (folder.join("htdocs"), folder.join("cgi-bin"));
     let sources = htdocs.join("source");
@@ -110,7 +111,7 @@ fn write(
     let mut missing = Vec::new();
     for script in &SCRIPTS {
         fs::write(sources.join(format!("{}.txt", script.name)), script.text)?;
-        if is_in_path(script.interpreter) {
+        if is_interpreter(script.interpreter) {
             let file = cgi_bin.join(script.name);
             fs::write(&file, script.text)?;
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn scripts_can_be_run_and_their_sources_read() {
-        let (folder, missing) = unpack(None, &["sh", "python3", "perl"]);
+        let (folder, missing) = unpack(None, &["/bin/sh", "python3", "perl"]);
         for script in &SCRIPTS {
             let file = folder.path().join("cgi-bin").join(script.name);
             assert!(programs::is_program(&file), "{}", script.name);
@@ -170,10 +171,13 @@ mod tests {
 
     #[test]
     fn what_cannot_run_is_no_link_on_the_page() {
-        let (folder, missing) = unpack(None, &["sh"]);
+        let (folder, missing) = unpack(None, &["/bin/sh"]);
         let page = fs::read_to_string(folder.path().join("htdocs/index.html")).expect("the page");
         for (name, reason) in &missing {
-            assert!(!page.contains(&format!("-bin/{name}\"")), "{name}");
+            for attribute in ["href", "action"] {
+                assert!(!page.contains(&format!("{attribute}=\"/cgi-bin/{name}")), "{name}");
+                assert!(!page.contains(&format!("{attribute}=\"/cgiplus-bin/{name}")), "{name}");
+            }
             assert!(page.contains(&format!("<dt>{name}</dt>\n<dd>{reason}</dd>")), "{name}");
         }
         assert!(missing.contains(&("counter.pl", Missing::Interpreter("perl"))));

@@ -88,7 +88,7 @@ mod tests {
         let all: Vec<(&str, Missing)> = PROGRAMS
             .iter()
             .map(|program| (program.name, Missing::Build))
-            .chain(SCRIPTS.iter().map(|script| (script.name, Missing::Interpreter("sh"))))
+            .chain(SCRIPTS.iter().map(|script| (script.name, Missing::Interpreter("perl"))))
             .collect();
         for missing in [&all[..0], &all[..2], &all] {
             let page = complete(INDEX, missing);

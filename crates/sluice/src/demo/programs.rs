@@ -31,7 +31,10 @@ fn built_for(server: &Path) -> Option<PathBuf> {
 }
 
 /// Whether a script whose first line names this interpreter will find it.
-pub(crate) fn is_in_path(name: &str) -> bool {
+pub(crate) fn is_interpreter(name: &str) -> bool {
+    if name.contains('/') {
+        return is_program(Path::new(name));
+    }
     std::env::var_os("PATH").is_some_and(|path| is_in(&path, name))
 }
 

@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -250,7 +251,8 @@ impl Ran {
 struct Server {
     process: Child,
     port: u16,
-    lines: Receiver<String>,
+    /// In a lock so that threads of a test may share the scene.
+    lines: Mutex<Receiver<String>>,
 }
 
 impl Server {
@@ -278,7 +280,11 @@ impl Server {
                 panic!("no address ({error}) from the server, which said:\n{said}")
             });
             if let Some(port) = port(&line) {
-                return Server { process, port, lines };
+                return Server {
+                    process,
+                    port,
+                    lines: Mutex::new(lines),
+                };
             }
             let _ = writeln!(said, "{line}");
         }
@@ -288,8 +294,9 @@ impl Server {
     #[expect(clippy::print_stderr, reason = "the log of a test that failed")]
     fn end(&mut self) {
         let _ = kill("TERM", &self.process.id().to_string());
+        let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
         loop {
-            match self.lines.recv_timeout(DEADLINE) {
+            match lines.recv_timeout(DEADLINE) {
                 Ok(line) if std::thread::panicking() => eprintln!("{line}"),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {

@@ -173,7 +173,7 @@ fn continue_is_sent_when_the_script_wants_the_body() {
 #[test]
 fn a_refused_request_is_not_told_to_continue() {
     let server = Setup::new().limits("body_size = \"10\"").file("a.txt", "a").start();
-    for (path, length, status) in [("/none", 4, 404), ("/a.txt", 4, 405), ("/a.txt", 11, 413)] {
+    for (path, length, status) in [("/none", 4, 405), ("/a.txt", 4, 405), ("/a.txt", 11, 413)] {
         let mut client = server.connect();
         client.send(format!(
             "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n"
