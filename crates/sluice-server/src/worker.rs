@@ -86,9 +86,7 @@ pub(crate) fn run(
         for listener in listeners {
             worker.spawn(listener::accept(Rc::clone(&worker), listener, Rc::clone(&places)));
         }
-        if index == 0 {
-            tokio::task::spawn_local(tick(Rc::clone(&worker)));
-        }
+        tokio::task::spawn_local(tick(Rc::clone(&worker)));
         worker.live().await;
     });
     // What is left are connections that did not end in time: they are cut, and their scripts have been stopped.
@@ -100,7 +98,11 @@ async fn tick(worker: Rc<Worker>) {
     let mut interval = tokio::time::interval(TICK);
     loop {
         interval.tick().await;
+        // Also lets go of a configuration that was replaced, whose processes end with its last holder.
         let config = worker.config();
+        if worker.index > 0 {
+            continue;
+        }
         for route in config.sites().flat_map(|site| site.script_routes()) {
             route.pools.tick();
         }

@@ -6,8 +6,9 @@
 //! | SIGUSR1 | the access log is opened anew under its name |
 //! | SIGTERM, SIGINT | no new connections; what is under way may end within `drain_timeout`; a second one ends it at once |
 
-use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use sluice_server::Server;
 use sluice_server::settings::Settings;
@@ -62,6 +63,12 @@ fn announce(settings: &Settings, server: &Server) {
     settings.listen = server.addresses().to_vec();
     for line in config::describe(&settings).lines() {
         tracing::info!("{line}");
+    }
+    // proc(5): a process's folder belongs to its effective user.
+    if fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+        tracing::warn!(
+            "running as root: scripts run as root, too; start as an ordinary user where others can reach it"
+        );
     }
 }
 

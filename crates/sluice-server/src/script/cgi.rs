@@ -29,10 +29,7 @@ pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply),
     let segment = job::segment()?;
     let program = job.program(job.arguments(), environment, input, &segment)?;
     lease.take();
-    let ended = {
-        let (pool, id) = (pool.clone(), lease.id());
-        move |_| pool.ended(id)
-    };
+    let ended = lease.ending();
     let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
     process.begin_exchange(job.id);
     let kind = match settings.mailbox {

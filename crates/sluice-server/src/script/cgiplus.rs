@@ -84,10 +84,7 @@ async fn start(job: &Job, lease: &Lease) -> Result<Kept, Fault> {
     let environment = Environment::for_cgiplus(&sentinels, &job.inherited(), &extra).into_bytes();
     let segment = job::segment()?;
     let program = job.program(Vec::new(), environment, Input::Pipe, &segment)?;
-    let ended = {
-        let (pool, id) = (lease.pool().clone(), lease.id());
-        move |_| pool.ended(id)
-    };
+    let ended = lease.ending();
     let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
     let kind = match job.settings().mailbox {
         Mailbox::Stream => MailboxKind::Stream,

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sluice_gateway::{RecordForm, Scanner};
+use sluice_launch::Exit;
 use tokio::sync::oneshot;
 
 use crate::fault::Fault;
@@ -245,12 +246,15 @@ impl Lease {
         self.kept.take()
     }
 
-    pub(crate) fn id(&self) -> ProcessId {
-        self.id
-    }
-
-    pub(crate) fn pool(&self) -> &Arc<SharedPool> {
-        &self.pool
+    /// What the watcher of the process calls at its end. It does not keep the pool alive: a pool that is dropped ends its
+    /// processes, as after a reload.
+    pub(crate) fn ending(&self) -> impl FnOnce(Exit) + 'static {
+        let (pool, id) = (Arc::downgrade(&self.pool), self.id);
+        move |_| {
+            if let Some(pool) = pool.upgrade() {
+                pool.ended(id);
+            }
+        }
     }
 
     /// The process asked for an idle lifetime of its own.
