@@ -23,8 +23,15 @@ const READ_BYTES_MIN: usize = 16 << 10;
 /// The largest read, bytes. Larger ones gain nothing: the second level cache is about as large.
 const READ_BYTES_MAX: usize = 256 << 10;
 
-/// A pipe's size for scripts with much to say, bytes: pipe-max-size, which needs no privilege (pipe(7)).
-const PIPE_BYTES: usize = 1 << 20;
+/// A pipe's size as the system makes it, bytes (pipe(7)).
+const PIPE_BYTES: usize = 64 << 10;
+
+/// A pipe's size while a script says much, bytes: pipe-max-size, which needs no privilege. Not for longer than it does: 64
+/// of them are all that an ordinary user may have (pipe-user-pages-soft), and further pipes would be tiny.
+const PIPE_BYTES_LARGE: usize = 1 << 20;
+
+/// What a script says in one reply until it says much, bytes.
+const MUCH_BYTES: usize = 256 << 10;
 
 /// The reading end of a mailbox.
 pub(crate) enum Mailbox {
@@ -39,6 +46,7 @@ impl Mailbox {
                 pipe: pipe::Receiver::from_owned_fd(descriptor)?,
                 buffer: BytesMut::new(),
                 read_bytes: READ_BYTES_MIN,
+                reply_bytes: 0,
                 is_large: false,
             }),
             settings::Mailbox::Record => Mailbox::Record(Records {
@@ -53,6 +61,13 @@ impl Mailbox {
         match self {
             Mailbox::Stream(stream) => stream.poll_read(context),
             Mailbox::Record(records) => records.poll_read(context),
+        }
+    }
+
+    /// The reply is over: what was held for it is given back.
+    pub(crate) fn rest(&mut self) {
+        if let Mailbox::Stream(stream) = self {
+            stream.rest();
         }
     }
 
@@ -76,6 +91,8 @@ pub(crate) struct Stream {
     pipe: pipe::Receiver,
     buffer: BytesMut,
     read_bytes: usize,
+    /// Read since the last rest.
+    reply_bytes: usize,
     is_large: bool,
 }
 
@@ -90,6 +107,7 @@ impl Stream {
             match self.pipe.try_read_buf(&mut self.buffer) {
                 Ok(0) => return Poll::Ready(Ok(None)),
                 Ok(length) => {
+                    self.reply_bytes += length;
                     if length == room {
                         self.grow();
                     }
@@ -107,9 +125,19 @@ impl Stream {
     /// The read took all it could: there is more to come.
     fn grow(&mut self) {
         self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
-        if !self.is_large && self.read_bytes == READ_BYTES_MAX {
+        if !self.is_large && self.reply_bytes >= MUCH_BYTES {
             self.is_large = true;
-            // Refused when the user's pipes are too many already (pipe-user-pages-soft): then it stays as it is.
+            // Refused when there are too many: then it stays as it is.
+            let _ = rustix::pipe::fcntl_setpipe_size(self.pipe.as_fd(), PIPE_BYTES_LARGE);
+        }
+    }
+
+    fn rest(&mut self) {
+        self.reply_bytes = 0;
+        self.buffer = BytesMut::new();
+        self.read_bytes = self.read_bytes.min(PIPE_BYTES);
+        if self.is_large {
+            self.is_large = false;
             let _ = rustix::pipe::fcntl_setpipe_size(self.pipe.as_fd(), PIPE_BYTES);
         }
     }

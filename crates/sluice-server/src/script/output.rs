@@ -413,7 +413,7 @@ impl Drop for Session {
 fn keep(worker: &Worker, relay: Relay, lease: Lease) {
     let Relay {
         process,
-        channels,
+        mut channels,
         mut scanner,
         desk,
         has_body,
@@ -439,6 +439,7 @@ fn keep(worker: &Worker, relay: Relay, lease: Lease) {
         return;
     }
     scanner.restart();
+    channels.mailbox.rest();
     let kept = Kept {
         process,
         channels,
