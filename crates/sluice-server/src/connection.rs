@@ -18,7 +18,7 @@ pub(crate) struct Connection {
     pub ends: Ends,
     /// Bytes read since the last exchange began: of a head that is still incomplete when this is not zero.
     head_bytes: Cell<u64>,
-    /// An exchange was cut in its body.
+    /// The socket must be reset at its end.
     is_cut: Cell<bool>,
 }
 
@@ -51,8 +51,8 @@ impl Connection {
         self.head_bytes.get() > 0
     }
 
-    /// A response ends before it is complete. The socket must then be reset, not closed: a response without length ends
-    /// with the connection, and an orderly end would make half of it look whole (RFC 9112 §8).
+    /// A response that ends with the connection ends before it is complete. The socket must then be reset, not closed: an
+    /// orderly end would make half of it look whole (RFC 9112 §8).
     pub(crate) fn cut(&self) {
         self.is_cut.set(true);
     }

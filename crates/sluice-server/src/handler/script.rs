@@ -45,12 +45,16 @@ fn respond(mut session: Session, mut head: ReplyHead, method: &Method) -> Result
             "the script wants to switch protocols, which is not served",
         ));
     }
+    let has_body = may_have_body(method, head.status);
+    if has_body {
+        session.begin_body(&head);
+    }
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = head.status;
     *response.headers_mut() = std::mem::take(&mut head.fields);
     // RFC 9110 §6.6.1: the server's own clock, not the script's.
     response.headers_mut().remove(header::DATE);
-    if !may_have_body(method, head.status) {
+    if !has_body {
         // The script may know that and send no body, or not know it (RFC 3875 §4.3.3): what it announces is not what comes.
         if let (Some(bytes), &Method::HEAD) = (head.content_length, method) {
             response
@@ -61,7 +65,6 @@ fn respond(mut session: Session, mut head: ReplyHead, method: &Method) -> Result
         Box::new(session).discard();
         return Ok(response);
     }
-    session.begin_body(&head);
     *response.body_mut() = match session.gather() {
         Some(whole) => ResponseBody::Whole(whole),
         None => ResponseBody::Source(Box::new(session)),

@@ -55,8 +55,10 @@ pub(crate) struct Session {
     owed: Option<u64>,
     adjustment: RecordAdjustment,
     surplus_bytes: u64,
-    /// Found while gathering; the body reports it.
+    /// What has gone wrong in the body. It is told one turn later, so that all the script said before leaves first.
     fault: Option<Fault>,
+    /// The same, found while gathering.
+    gathered: Option<Fault>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,7 @@ impl Session {
             adjustment: RecordAdjustment::Untouched,
             surplus_bytes: 0,
             fault: None,
+            gathered: None,
         }
     }
 
@@ -155,7 +158,7 @@ impl Session {
                 }
                 Poll::Ready(None) => return Some(join(std::mem::take(&mut self.first), bytes)),
                 Poll::Ready(Some(Err(fault))) => {
-                    self.fault = Some(fault);
+                    self.gathered = Some(fault);
                     return None;
                 }
                 Poll::Pending => return None,
@@ -209,6 +212,9 @@ impl Session {
     /// The next body bytes; after the last, process and lease have gone where they belong.
     fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
+            if let Some(fault) = self.gathered.take() {
+                return Poll::Ready(Some(Err(fault)));
+            }
             if self.relay.is_none() || self.progress == Progress::Failed {
                 return Poll::Ready(None);
             }
@@ -356,6 +362,7 @@ impl Session {
             adjustment: self.adjustment,
             surplus_bytes: self.surplus_bytes,
             fault: None,
+            gathered: None,
         }
     }
 }
@@ -366,7 +373,12 @@ impl Source for Session {
             Some(piece) => Ok(piece),
             None if self.fault.is_some() => return Poll::Ready(self.fault.take().map(Err)),
             None => match ready!(self.poll_body(context)) {
-                Some(piece) => piece,
+                Some(Ok(piece)) => Ok(piece),
+                Some(Err(fault)) => {
+                    self.fault = Some(fault);
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 None => return Poll::Ready(None),
             },
         };

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::connection::Connection;
@@ -62,11 +63,14 @@ pub(crate) struct Finish {
     body: ResponseBody,
     exchange: Option<Exchange>,
     connection: Rc<Connection>,
+    /// The client can see by itself whether something is missing: by Content-Length, or by the last chunk.
+    is_delimited: bool,
 }
 
 impl Finish {
     pub(crate) fn new(body: ResponseBody, exchange: Exchange, connection: Rc<Connection>) -> Finish {
         Finish {
+            is_delimited: body.length().is_some() || exchange.version >= Version::HTTP_11,
             body,
             exchange: Some(exchange),
             connection,
@@ -74,7 +78,9 @@ impl Finish {
     }
 
     fn cut(&mut self, fault: &Fault) {
-        self.connection.cut();
+        if !self.is_delimited {
+            self.connection.cut();
+        }
         if let Some(mut exchange) = self.exchange.take() {
             exchange.cut();
             match fault.culprit {
