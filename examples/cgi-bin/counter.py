@@ -4,7 +4,8 @@ import os
 
 end = os.environ["CGIPLUSEOF"]  # Not there in CGI.
 uses = 0
-# A request on CGIPLUSIN: a line "!", the variables as NAME=value, an empty line. End-of-file there is the order to exit.
+# A request on CGIPLUSIN: a line "!", the variables as NAME=value, an empty line.
+# End-of-file there is the order to exit.
 with open(os.environ["CGIPLUSIN"], encoding="utf-8", errors="surrogateescape", newline="\n") as requests:
     for start in requests:
         if start != "!\n":
@@ -17,6 +18,7 @@ with open(os.environ["CGIPLUSIN"], encoding="utf-8", errors="surrogateescape", n
             break
         uses += 1
         print("Content-Type: text/plain\n")
-        print(f"Python process {os.getpid()}, use {uses}: {variables['REQUEST_METHOD']} from {variables['REMOTE_ADDR']}")
+        method, address = variables["REQUEST_METHOD"], variables["REMOTE_ADDR"]
+        print(f"Python process {os.getpid()}, use {uses}: {method} from {address}")
         # The reply ends here; the process does not.
         print(end, flush=True)

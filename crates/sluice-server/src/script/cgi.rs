@@ -38,7 +38,7 @@ pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply),
     };
     let scanner = Scanner::new(&process.sentinels, kind, EndMark::EndOfFile);
     let (desk, patience) = (job.desk(&process), job.patience());
-    let relay = Relay::new(process, channels, scanner, desk, source.map(Pump::new), patience);
+    let relay = Relay::new(process, channels, scanner, desk, source.map(Pump::once), patience);
     let mut session = Session::new(&job.worker, &job.route, relay, lease);
     let reply = session.head().await?;
     Ok((session, reply))

@@ -50,10 +50,10 @@ async fn prepare(body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault
         return Ok((None, body.announced().filter(|length| *length > 0)));
     }
     if let Some(length) = body.announced() {
-        return Ok((Some(Pump::new(Source::Client(Box::new(body)))), Some(length)));
+        return Ok((Some(Pump::repeatable(Source::Client(Box::new(body)))), Some(length)));
     }
     let (stored, length) = body.store().await?;
-    Ok((Some(Pump::new(stored.into())), Some(length)))
+    Ok((Some(Pump::repeatable(stored.into())), Some(length)))
 }
 
 /// A process of another worker's event loop moves to this one's.

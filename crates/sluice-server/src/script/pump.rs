@@ -18,8 +18,8 @@ use tokio::net::unix::pipe;
 use crate::fault::Fault;
 use crate::script::request_body::{RequestBody, Stored};
 
-/// Bytes read at a time from a stored body; a pipe holds as many by default.
-const PIECE_BYTES: usize = 64 << 10;
+/// Bytes read at a time from a stored body, and what a pipe holds (pipe(7)).
+const PIPE_BYTES: usize = 64 << 10;
 
 /// The server's end of a script's standard input.
 pub(crate) struct Input(pipe::Sender);
@@ -76,18 +76,34 @@ pub(crate) struct Pump {
     source: Source,
     /// What was taken from the source and not yet written.
     piece: Bytes,
-    /// What was written before the script showed a sign of life; `None` once it has. No larger than the pipe.
-    unconfirmed: Option<Vec<Bytes>>,
+    /// What was written before the script showed a sign of life. `None` once it has: it wrote something, or took more than
+    /// the pipe holds.
+    unconfirmed: Option<Unconfirmed>,
     is_done: bool,
 }
 
+#[derive(Default)]
+struct Unconfirmed {
+    pieces: Vec<Bytes>,
+    bytes: usize,
+}
+
 impl Pump {
-    pub(crate) fn new(source: Source) -> Pump {
+    /// For a process that was started for this request.
+    pub(crate) fn once(source: Source) -> Pump {
         Pump {
             source,
             piece: Bytes::new(),
-            unconfirmed: Some(Vec::new()),
+            unconfirmed: None,
             is_done: false,
+        }
+    }
+
+    /// For a process that may turn out to have ended: until it shows a sign of life the request can be given to another.
+    pub(crate) fn repeatable(source: Source) -> Pump {
+        Pump {
+            unconfirmed: Some(Unconfirmed::default()),
+            ..Pump::once(source)
         }
     }
 
@@ -101,30 +117,24 @@ impl Pump {
         self.unconfirmed = None;
     }
 
+    /// All that was written is still known.
+    pub(crate) fn can_rewind(&self) -> bool {
+        self.unconfirmed.is_some()
+    }
+
+    /// The client is waited for.
+    pub(crate) fn awaits_client(&self) -> bool {
+        !self.is_done && self.piece.is_empty() && matches!(self.source, Source::Client(_))
+    }
+
     /// Begins anew for another process: everything that this one was sent goes first.
-    pub(crate) fn rewind(mut self) -> Pump {
-        let mut pieces: VecDeque<_> = self.unconfirmed.take().unwrap_or_default().into();
-        if !self.piece.is_empty() {
-            pieces.push_back(self.piece);
-        }
-        let source = match self.source {
-            Source::Pieces(rest) => {
-                pieces.extend(rest);
-                return Pump::new(Source::Pieces(pieces));
-            }
-            source => source,
-        };
-        // The first piece is written first; those after it come from a chain of one: pieces of a pipe's size are joined.
-        let piece = Bytes::from(
-            pieces
-                .iter()
-                .flat_map(|piece| piece.iter().copied())
-                .collect::<Vec<_>>(),
-        );
+    pub(crate) fn rewind(self) -> Pump {
+        let mut sent = self.unconfirmed.unwrap_or_default().pieces;
+        sent.push(self.piece);
         Pump {
-            piece,
-            is_done: false,
-            ..Pump::new(source)
+            // At most what a pipe holds, and a piece.
+            piece: sent.concat().into(),
+            ..Pump::repeatable(self.source)
         }
     }
 
@@ -144,9 +154,7 @@ impl Pump {
                 Ok(length) => {
                     has_moved = true;
                     let written = self.piece.split_to(length);
-                    if let Some(unconfirmed) = &mut self.unconfirmed {
-                        unconfirmed.push(written);
-                    }
+                    self.note_written(written);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if !matches!(input.0.poll_write_ready(context), Poll::Ready(Ok(()))) {
@@ -161,6 +169,16 @@ impl Pump {
         Ok(has_moved)
     }
 
+    fn note_written(&mut self, written: Bytes) {
+        if let Some(unconfirmed) = &mut self.unconfirmed {
+            unconfirmed.bytes += written.len();
+            unconfirmed.pieces.push(written);
+            if unconfirmed.bytes > PIPE_BYTES {
+                self.unconfirmed = None;
+            }
+        }
+    }
+
     fn poll_source(&mut self, context: &mut Context<'_>) -> Result<Poll<Option<Bytes>>, Fault> {
         match &mut self.source {
             Source::Client(body) => match body.poll_piece(context) {
@@ -169,7 +187,7 @@ impl Pump {
             },
             Source::Pieces(pieces) => Ok(Poll::Ready(pieces.pop_front())),
             Source::File(file) => {
-                let mut piece = Vec::with_capacity(PIECE_BYTES);
+                let mut piece = Vec::with_capacity(PIPE_BYTES);
                 let read = rustix::io::read(file, spare_capacity(&mut piece))
                     .map_err(|error| Fault::server(format!("stored request body: {error}")))?;
                 Ok(Poll::Ready((read > 0).then(|| piece.into())))

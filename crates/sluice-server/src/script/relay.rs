@@ -107,6 +107,7 @@ impl Relay {
     pub(crate) fn is_request_unread(&self) -> bool {
         self.request_bytes > 0
             && self.process.exit().is_some()
+            && self.pump.as_ref().is_none_or(Pump::can_rewind)
             && self.channels.orders.unread_bytes() >= self.request_bytes
     }
 
@@ -227,6 +228,10 @@ impl Relay {
             self.pause = None;
             self.scanner.paused();
             return Poll::Ready(Ok(()));
+        }
+        if self.pump.as_ref().is_some_and(Pump::awaits_client) {
+            // Not the script's time; the client has its own limit.
+            self.patience.progress();
         }
         let spent = ready!(self.patience.poll_spent(context));
         Poll::Ready(Err(self.too_slow(spent)))

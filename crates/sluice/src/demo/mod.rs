@@ -86,6 +86,7 @@ impl Site {
                     route("/cgi-bin/*", Mode::Cgi, Mailbox::Stream),
                     route("/cgiplus-bin/*", Mode::Cgiplus, Mailbox::Stream),
                     route("/record-bin/*", Mode::Cgi, Mailbox::Record),
+                    icon(),
                 ],
             }],
             limits: Limits::default(),
@@ -94,6 +95,18 @@ impl Site {
                 format: LogFormat::Combined,
             },
         }
+    }
+}
+
+/// Browsers ask for this on pages that name no icon; without it the log that the visitor is to look at would fill with 404.
+fn icon() -> RouteSettings {
+    RouteSettings {
+        origin: ORIGIN.into(),
+        path: "/favicon.ico".into(),
+        action: Action::Redirect {
+            to: "/icon.svg".into(),
+            status: 301,
+        },
     }
 }
 
@@ -178,7 +191,10 @@ mod tests {
                 assert!(!page.contains(&format!("{attribute}=\"/cgi-bin/{name}")), "{name}");
                 assert!(!page.contains(&format!("{attribute}=\"/cgiplus-bin/{name}")), "{name}");
             }
-            assert!(page.contains(&format!("<dt>{name}</dt>\n<dd>{reason}</dd>")), "{name}");
+            assert!(
+                page.contains(&format!(">{name}</dt>\n<dd class=\"missing\">{reason}</dd>")),
+                "{name}"
+            );
         }
         assert!(missing.contains(&("counter.pl", Missing::Interpreter("perl"))));
         assert!(page.contains("href=\"/cgi-bin/printenv.sh\""));
@@ -203,7 +219,7 @@ mod tests {
         let settings = site.settings(vec![config::LISTEN]);
         let routes = &settings.sites[0].routes;
         let paths: Vec<&str> = routes.iter().map(|route| route.path.as_str()).collect();
-        assert_eq!(paths, ["/cgi-bin/*", "/cgiplus-bin/*", "/record-bin/*"]);
+        assert_eq!(paths, ["/cgi-bin/*", "/cgiplus-bin/*", "/record-bin/*", "/favicon.ico"]);
         let root = settings.sites[0].root.clone().expect("a root");
         assert!(root.join("index.html").is_file());
         let mode = fs::metadata(&site.path).expect("the folder").permissions().mode();

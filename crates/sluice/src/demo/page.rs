@@ -34,7 +34,7 @@ pub(crate) fn complete(page: &str, missing: &[(&str, Missing)]) -> String {
     }
     for (name, reason) in missing {
         let notice = format!(
-            "<div class=\"missing\"><dt>{name}</dt>\n<dd>{}</dd></div>\n",
+            "<dt class=\"missing\">{name}</dt>\n<dd class=\"missing\">{}</dd>\n",
             escape(&reason.to_string())
         );
         page = replace_block(&page, name, |_| &notice);
@@ -114,7 +114,7 @@ mod tests {
         let told = complete(page, &[("counter.pl", Missing::Interpreter("perl"))]);
         assert_eq!(
             told,
-            "a\n<div class=\"missing\"><dt>counter.pl</dt>\n<dd>perl is not installed (or not in PATH)</dd></div>\nc\nd\n"
+            "a\n<dt class=\"missing\">counter.pl</dt>\n<dd class=\"missing\">perl is not installed (or not in PATH)</dd>\nc\nd\n"
         );
     }
 }

@@ -179,7 +179,7 @@ impl Scene {
 
     /// The command line of a process that the server, or one that it started, has started: only those have the
     /// configuration's environment.
-    fn process(&self) -> Option<String> {
+    pub(crate) fn process(&self) -> Option<String> {
         let place = self.folder.path().canonicalize().unwrap();
         let mark = format!("GIT_PROJECT_ROOT={}/repositories\0", place.display());
         let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -273,30 +273,41 @@ impl Server {
                 .map_while(Result::ok)
                 .try_for_each(|line| sender.send(line))
         });
+        let mut server = Server {
+            process,
+            port: 0,
+            lines: Mutex::new(lines),
+        };
+        server.port = server.await_port();
+        server
+    }
+
+    fn await_port(&mut self) -> u16 {
         let mut said = String::new();
         loop {
-            let line = lines.recv_timeout(DEADLINE).unwrap_or_else(|error| {
-                let _ = process.kill();
-                panic!("no address ({error}) from the server, which said:\n{said}")
-            });
-            if let Some(port) = port(&line) {
-                return Server {
-                    process,
-                    port,
-                    lines: Mutex::new(lines),
-                };
+            match self.lines().recv_timeout(DEADLINE) {
+                Ok(line) => match port(&line) {
+                    Some(port) => return port,
+                    None => writeln!(said, "{line}").unwrap(),
+                },
+                Err(error) => {
+                    self.end();
+                    panic!("no address ({error}) from the server, which said:\n{said}");
+                }
             }
-            let _ = writeln!(said, "{line}");
         }
+    }
+
+    fn lines(&mut self) -> &mut Receiver<String> {
+        self.lines.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks it to end, and insists after the deadline. What it said is shown with a test that failed.
     #[expect(clippy::print_stderr, reason = "the log of a test that failed")]
     fn end(&mut self) {
-        let _ = kill("TERM", &self.process.id().to_string());
-        let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
+        kill("TERM", &self.process.id().to_string());
         loop {
-            match lines.recv_timeout(DEADLINE) {
+            match self.lines().recv_timeout(DEADLINE) {
                 Ok(line) if std::thread::panicking() => eprintln!("{line}"),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
@@ -315,10 +326,10 @@ fn port(line: &str) -> Option<u16> {
 }
 
 /// Sends a signal to a process, or to a group (`-7`).
-pub(crate) fn kill(signal: &str, target: &str) -> std::io::Result<()> {
+pub(crate) fn kill(signal: &str, target: &str) {
     // A shell has it built in; a program of that name may not be installed.
-    let script = format!("kill -{signal} -- {target}");
-    Command::new("sh").args(["-c", &script]).status().map(|_| ())
+    let script = format!("kill -s {signal} -- {target}");
+    let _ = Ran::of(Command::new("sh").args(["-c", &script]));
 }
 
 /// git-http-backend and the folder of gitweb; without them the test ends here.

@@ -8,7 +8,7 @@ use crate::harness::{Response, Server, Setup};
 const SECRET: &str = "the secret";
 
 #[track_caller]
-fn get_with(server: &Server, path: &str, field: &str) -> Response {
+fn fetch_with(server: &Server, path: &str, field: &str) -> Response {
     server.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n{field}\r\n\r\n"))
 }
 
@@ -81,7 +81,7 @@ fn a_file_that_did_not_change_is_not_sent_again() {
         "If-None-Match: *".to_owned(),
         format!("If-Modified-Since: {date}"),
     ] {
-        let response = get_with(&server, "/a.txt", &field);
+        let response = fetch_with(&server, "/a.txt", &field);
         assert_eq!((response.status, response.text()), (304, ""), "{field}");
         assert_eq!(response.field("etag"), Some(tag), "{field}");
     }
@@ -91,7 +91,7 @@ fn a_file_that_did_not_change_is_not_sent_again() {
         "If-Modified-Since: yesterday".to_owned(),
         format!("If-None-Match: \"other\"\r\nIf-Modified-Since: {date}"),
     ] {
-        assert_eq!(get_with(&server, "/a.txt", &field).text(), "one", "{field}");
+        assert_eq!(fetch_with(&server, "/a.txt", &field).text(), "one", "{field}");
     }
 }
 
@@ -100,7 +100,7 @@ fn a_changed_file_has_another_tag() {
     let server = Setup::new().file("a.txt", "one").start();
     let first = server.get("/a.txt");
     std::fs::write(server.path("htdocs/a.txt"), "two").unwrap();
-    let again = get_with(
+    let again = fetch_with(
         &server,
         "/a.txt",
         &format!("If-None-Match: {}", first.field("etag").unwrap()),

@@ -1,1 +1,356 @@
-//! To be filled: lifecycle.
+//! From the start of the program to its end: what it says when it cannot start, signals, and what is left: nothing.
+
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::harness::{Ending, Ran, Setup, is_alive, run, wait_until};
+
+/// Says that it has begun, waits at the gate, and answers.
+const WAITING: &str =
+    r#"echo started > "$FOLDER/told"; read -r line < "$FOLDER/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
+
+/// It ended with this status and one line that holds these words.
+#[track_caller]
+fn assert_refused(ran: &Ran, status: i32, words: &[&str]) {
+    let errors = &ran.errors;
+    assert_eq!(ran.status.code(), Some(status), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "not one line:\n{errors}");
+    for word in words {
+        assert!(errors.contains(word), "no {word:?} in {errors}");
+    }
+    assert_eq!(ran.output, "");
+}
+
+#[test]
+fn a_busy_port_is_one_clear_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let setup = Setup::new();
+    let ran = run(setup.folder(), &["serve", "htdocs", "--listen", &address]);
+    assert_refused(&ran, 1, &["sluice: ", &address, "in use"]);
+}
+
+#[test]
+fn a_port_of_another_sluice_is_busy_too() {
+    let server = Setup::new().start();
+    let address = server.address().to_string();
+    let ran = run(server.setup().folder(), &["serve", "htdocs", "--listen", &address]);
+    assert_refused(&ran, 1, &[&address, "in use"]);
+}
+
+#[test]
+fn an_address_that_is_not_this_machines_is_one_clear_line() {
+    let setup = Setup::new();
+    let ran = run(setup.folder(), &["serve", "htdocs", "--listen", "192.0.2.1:0"]);
+    assert_refused(&ran, 1, &["192.0.2.1:0"]);
+}
+
+#[test]
+fn a_missing_folder_is_one_clear_line() {
+    let setup = Setup::new();
+    let ran = run(setup.folder(), &["serve", "nowhere"]);
+    assert_refused(&ran, 1, &["sluice: ", "nowhere", "No such file or directory"]);
+    std::fs::write(setup.path("bad.toml"), "[[site]]\nroot = \"nowhere\"\n").unwrap();
+    let ran = run(setup.folder(), &["run", "-c", "bad.toml"]);
+    assert_refused(&ran, 1, &["bad.toml:2", "nowhere"]);
+}
+
+#[test]
+fn a_bad_key_is_one_line_with_its_place_and_the_mend() {
+    let setup = Setup::new();
+    std::fs::write(
+        setup.path("bad.toml"),
+        "[[site]]\nroot = \"htdocs\"\nindx = [\"a.html\"]\n",
+    )
+    .unwrap();
+    for command in ["run", "check"] {
+        let ran = run(setup.folder(), &[command, "-c", "bad.toml"]);
+        assert_refused(&ran, 1, &["bad.toml:3", "indx", "index"]);
+    }
+}
+
+#[test]
+fn a_missing_configuration_is_one_clear_line() {
+    let setup = Setup::new();
+    let ran = run(setup.folder(), &["run", "-c", "none.toml"]);
+    assert_refused(&ran, 1, &["none.toml", "No such file or directory"]);
+}
+
+#[test]
+fn a_log_file_in_a_missing_folder_is_one_clear_line() {
+    let setup = Setup::new();
+    let arguments = [
+        "serve",
+        "htdocs",
+        "--listen",
+        "127.0.0.1:0",
+        "--access-log",
+        "nowhere/access.log",
+    ];
+    let ran = run(setup.folder(), &arguments);
+    assert_refused(&ran, 1, &["access"]);
+}
+
+#[test]
+fn wrong_usage_ends_with_status_2() {
+    let setup = Setup::new();
+    for arguments in [
+        &["sreve"][..],
+        &["run"],
+        &["serve", "--listen", "example.org:80"],
+        &["serve", "--no-such-option"],
+        &[],
+    ] {
+        let ran = run(setup.folder(), arguments);
+        assert_eq!(ran.status.code(), Some(2), "{arguments:?}: {}", ran.errors);
+        assert!(
+            ran.errors.contains("--help") && ran.output.is_empty(),
+            "{arguments:?}: {}",
+            ran.errors
+        );
+    }
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let setup = Setup::new();
+    let help = run(setup.folder(), &["--help"]);
+    assert!(help.status.success() && help.output.contains("sluice serve") && help.errors.is_empty());
+    let version = run(setup.folder(), &["--version"]);
+    assert_eq!(version.output, format!("sluice {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn check_tells_what_would_be_served() {
+    let setup = Setup::new();
+    setup.write_configuration();
+    let ran = run(setup.folder(), &["check", "-c", "sluice.toml"]);
+    assert!(ran.status.success(), "{}", ran.errors);
+    for words in ["sluice.toml: ok", "/cgi-bin/*", "/cgiplus-bin/*", "htdocs"] {
+        assert!(ran.output.contains(words), "no {words} in {}", ran.output);
+    }
+}
+
+#[test]
+fn serve_needs_no_configuration() {
+    let server = Setup::new()
+        .file("index.html", "a page")
+        .script("hello", r"printf 'Content-Type: text/plain\n\nhello'")
+        .start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0", "--workers", "2"]);
+    assert_eq!(server.get("/").text(), "a page");
+    assert_eq!(server.get("/cgi-bin/hello").text(), "hello");
+    assert_eq!(server.get("/%63gi-bin/hello").text(), "hello");
+    assert_eq!(server.get("/cgi-bin/").status, 404);
+}
+
+#[test]
+fn sighup_puts_a_new_configuration_in_force() {
+    let server = Setup::new().file("a.txt", "a").start();
+    let mut kept = server.connect();
+    assert_eq!(kept.get("/a.txt").response().text(), "a");
+    std::fs::create_dir(server.path("other")).unwrap();
+    std::fs::write(server.path("other/a.txt"), "other").unwrap();
+    std::fs::write(server.path("other/health.txt"), "well").unwrap();
+    std::fs::write(server.path("sluice.toml"), "[[site]]\nroot = \"other\"\n").unwrap();
+    server.signal("HUP");
+    server.log_line("is in force");
+    assert_eq!(server.get("/a.txt").text(), "other");
+    assert_eq!(
+        kept.get("/a.txt").response().text(),
+        "other",
+        "on a connection that was open"
+    );
+}
+
+#[test]
+fn sighup_with_a_bad_file_changes_nothing_and_says_why() {
+    let server = Setup::new()
+        .file("a.txt", "a")
+        .script("x", r"printf 'Content-Type: text/plain\n\nx'")
+        .start();
+    for (text, word) in [
+        ("[[site]]\nroot = \"nowhere\"\n", "nowhere"),
+        ("[[site]]\nroot = \"htdocs\"\nindx = []\n", "indx"),
+        ("not toml [", "sluice.toml:1"),
+    ] {
+        std::fs::write(server.path("sluice.toml"), text).unwrap();
+        server.signal("HUP");
+        server.log_line(word);
+        server.log_line("nothing has changed");
+        assert_eq!(server.get("/a.txt").text(), "a", "{text}");
+        assert_eq!(server.get("/cgi-bin/x").text(), "x", "{text}");
+    }
+    std::fs::remove_file(server.path("sluice.toml")).unwrap();
+    server.signal("HUP");
+    server.log_lines(4, "nothing has changed");
+    assert_eq!(server.get("/a.txt").text(), "a");
+}
+
+#[test]
+fn an_exchange_under_way_ends_by_the_configuration_it_began_with() {
+    let setup = Setup::new();
+    let (told, mut gate) = (setup.listen("told"), setup.gate("gate"));
+    let server = setup.script("slow", WAITING).start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow");
+    told.line();
+    std::fs::write(server.path("sluice.toml"), "[[site]]\nroot = \"htdocs\"\n").unwrap();
+    server.signal("HUP");
+    server.log_line("is in force");
+    gate.open();
+    assert_eq!(client.response().text(), "answered");
+}
+
+#[test]
+fn sighup_without_a_file_is_survived() {
+    let server = Setup::new()
+        .file("a.txt", "a")
+        .start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0"]);
+    server.signal("HUP");
+    server.log_line("SIGHUP");
+    assert_eq!(server.get("/a.txt").text(), "a");
+}
+
+#[test]
+fn sigterm_lets_an_exchange_under_way_complete() {
+    let setup = Setup::new();
+    let (told, mut gate) = (setup.listen("told"), setup.gate("gate"));
+    let server = setup.script("slow", WAITING).start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow");
+    told.line();
+    server.signal("TERM");
+    server.log_line("draining");
+    let address = server.address();
+    let refused = wait_until(|| TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err());
+    assert!(refused, "new connections are still accepted");
+    gate.open();
+    let response = client.response();
+    assert_eq!((response.status, response.text()), (200, "answered"));
+    client.assert_closed();
+    let ended = server.wait_end();
+    assert!(ended.status.success(), "{}", ended.status);
+    assert_eq!(ended.access.len(), 1, "{:#?}", ended.access);
+}
+
+#[test]
+fn sigterm_closes_connections_that_wait_for_a_request() {
+    let server = Setup::new().file("a.txt", "a").start();
+    let mut idle = server.connect();
+    assert_eq!(idle.get("/a.txt").response().text(), "a");
+    let mut fresh = server.connect();
+    // What the server has accepted is what counts: it has both.
+    assert_eq!(server.get("/a.txt").text(), "a");
+    let begin = Instant::now();
+    assert!(server.stop().status.success());
+    assert!(
+        begin.elapsed() < Duration::from_secs(10),
+        "idle connections hold the end up"
+    );
+    idle.assert_closed();
+    fresh.rest();
+}
+
+#[test]
+fn a_second_sigterm_ends_at_once() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script(
+            "slow",
+            r#"exec 9> "$FOLDER/told"; echo started >&9; sleep 1000 & sleep 1000"#,
+        )
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow");
+    told.line();
+    server.signal("TERM");
+    server.log_line("draining");
+    assert!(is_alive(server.pid()), "it waits for the exchange");
+    server.signal("INT");
+    let ended = server.wait_end();
+    assert!(ended.status.success(), "{}", ended.status);
+    told.end();
+    let (answer, _) = client.rest();
+    assert!(
+        !answer.starts_with(b"HTTP/1.1 2"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
+}
+
+#[test]
+fn the_drain_has_a_time_limit() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .limits("drain_timeout = \"200ms\"")
+        .script("slow", r#"exec 9> "$FOLDER/told"; echo started >&9; sleep 1000"#)
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow");
+    told.line();
+    server.signal("TERM");
+    assert!(server.wait_end().status.success());
+    told.end();
+}
+
+#[test]
+fn a_body_that_is_cut_by_the_end_of_the_server_looks_cut() {
+    let server = Setup::new()
+        .limits("drain_timeout = \"200ms\"")
+        .script("endless", "echo Content-Type: text/plain; echo; exec yes")
+        .start();
+    let mut client = server.connect();
+    let head = client.get("/cgi-bin/endless").head();
+    server.signal("TERM");
+    let (_, ending) = client.body(head.framing("GET"));
+    assert_eq!(ending, Ending::Cut);
+    let ended = server.wait_end();
+    assert!(ended.status.success());
+    assert_eq!(ended.access.len(), 1, "{:#?}", ended.access);
+}
+
+#[test]
+fn no_process_is_left_whatever_scripts_do_at_the_end() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .limits("drain_timeout = \"100ms\"")
+        .cgi("kill_grace = \"100ms\"")
+        .script(
+            "stubborn",
+            r#"trap '' TERM INT HUP; echo started > "$FOLDER/told"; while :; do sleep 1000; done"#,
+        )
+        .script(
+            "family",
+            r#"echo started > "$FOLDER/told"; sleep 1000 & sleep 1000 & wait"#,
+        )
+        .start();
+    let mut clients = Vec::new();
+    for script in ["stubborn", "family", "stubborn", "family"] {
+        let mut client = server.connect();
+        client.get(&format!("/cgi-bin/{script}"));
+        told.line();
+        clients.push(client);
+    }
+    assert!(server.processes().len() >= 4);
+    assert!(server.stop().status.success());
+}
+
+#[test]
+fn a_reload_under_traffic_fails_no_request() {
+    let server = Setup::new()
+        .file("a.txt", "a")
+        .script("x", r"printf 'Content-Type: text/plain\n\nx'")
+        .start();
+    let mut client = server.connect();
+    for round in 1..=10 {
+        server.signal("HUP");
+        for _ in 0..5 {
+            assert_eq!(client.get("/a.txt").response().text(), "a");
+            assert_eq!(client.get("/cgi-bin/x").response().text(), "x");
+        }
+        server.log_lines(round, "is in force");
+    }
+}

@@ -1,1 +1,248 @@
-//! The memory buffer: bulk output, plain and as a ring.
+//! The memory buffer: bulk output through memory that a script shares with the server.
+//!
+//! Here: what BUFFER-BEGIN, -WRITE and -END answer. Below: transfers through the plain buffer (`plain`) and the ring
+//! (`ring`), clients that leave or are slow (`clients`), scripts that lie in the ring (`lies`).
+
+mod clients;
+mod lies;
+mod plain;
+mod ring;
+
+use crate::harness::{Ending, Response, Server, Setup};
+
+/// Asks the lines of its body up to an empty one before the head, the others after it, one callout a line.
+const ASKER: &str = r#"
+while variables := accept():
+    before, _, after = body(int(variables["CONTENT_LENGTH"])).partition(b"\n\n")
+    answers = [answer for line in before.split(b"\n") for answer in ask(line)]
+    put(b"Content-Type: text/plain\n\n")
+    answers += [answer for line in after.split(b"\n") if line for answer in ask(line)]
+    if "close" in variables["QUERY_STRING"]:
+        ask(b"BUFFER-END:")
+    put(b"".join(answers))
+    finish()
+"#;
+
+/// The 32-bit numbers 0, 1, 2 …: no two places are alike.
+fn numbered(length: usize) -> Vec<u8> {
+    (0_u32..).flat_map(u32::to_le_bytes).take(length).collect()
+}
+
+/// The body is the numbers, and then `tail`.
+#[track_caller]
+fn assert_numbered(response: &Response, length: usize, tail: &str, what: &str) {
+    assert_eq!(
+        response.status,
+        200,
+        "{what}: {}",
+        String::from_utf8_lossy(&response.body)
+    );
+    assert_eq!(
+        response.ending,
+        Ending::Complete,
+        "{what}: cut after {} bytes",
+        response.body.len()
+    );
+    let expected = [&numbered(length)[..], tail.as_bytes()].concat();
+    let same = response
+        .body
+        .iter()
+        .zip(&expected)
+        .take_while(|(got, wanted)| got == wanted)
+        .count();
+    assert!(
+        response.body == expected,
+        "{what}: {} bytes instead of {}, right up to {same}",
+        response.body.len(),
+        expected.len()
+    );
+}
+
+#[track_caller]
+fn answers(server: &Server, query: &str, lines: &str) -> Vec<String> {
+    let response = server.post(&format!("/cgiplus-bin/ask?{query}"), lines);
+    assert_eq!(response.status, 200, "{}", server.log());
+    response.text().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn begin_tells_name_and_bytes() {
+    let server = Setup::new().cgiplus("max = 1").python("ask", ASKER).start();
+    for (request, answer) in [
+        ("", "1048576"),
+        ("0", "1048576"),
+        ("ring", "1048576 ring"),
+        ("0 ring", "1048576 ring"),
+        ("2", "2097152"),
+        ("2M", "2097152"),
+        ("3MiB ring", "3145728 ring"),
+        ("512k", "524288"),
+        ("1k", "4096"),
+        ("1k ring", "8192 ring"),
+        ("5KiB", "8192"),
+        ("9k RING", "12288 ring"),
+    ] {
+        let lines = format!("BUFFER-BEGIN: {request}\nBUFFER-END:");
+        let expected = [format!("200 /dev/fd/4 {answer}"), "200 0".to_owned()];
+        assert_eq!(answers(&server, "", &lines), expected, "{request:?}");
+    }
+}
+
+#[test]
+fn bad_sizes_are_refused_and_the_next_begin_is_as_good_as_new() {
+    let server = Setup::new()
+        .cgiplus("max = 1, memory_buffer_max = \"2MiB\"")
+        .python("ask", ASKER)
+        .start();
+    let bad = [
+        "x",
+        "-1",
+        "+1",
+        "4 4",
+        "1T",
+        "k",
+        "ring 4",
+        "ring ring",
+        "1.5",
+        "0x10",
+        "99999999999999999999",
+    ];
+    for request in bad {
+        let answers = answers(
+            &server,
+            "",
+            &format!("BUFFER-BEGIN: {request}\nBUFFER-BEGIN: 4k\nBUFFER-END:"),
+        );
+        assert!(
+            answers[0].starts_with("400 ") && answers[0].len() > 10,
+            "{request:?}: {}",
+            answers[0]
+        );
+        assert_eq!(answers[1..], ["200 /dev/fd/4 4096", "200 0"], "after {request:?}");
+    }
+    for request in ["3", "2049k", "3 ring", "1G", "17179869183G"] {
+        let answers = answers(
+            &server,
+            "",
+            &format!("BUFFER-BEGIN: {request}\nBUFFER-BEGIN: 2 ring\nBUFFER-END:"),
+        );
+        assert!(answers[0].starts_with("413 "), "{request:?}: {}", answers[0]);
+        assert_eq!(
+            answers[1..],
+            ["200 /dev/fd/4 2097152 ring", "200 0"],
+            "after {request:?}"
+        );
+    }
+}
+
+#[test]
+fn a_limit_of_zero_means_no_buffer() {
+    let server = Setup::new()
+        .cgiplus("memory_buffer_max = 0")
+        .python("ask", ASKER)
+        .start();
+    for answer in answers(&server, "", "BUFFER-BEGIN:\nBUFFER-BEGIN: 1k ring") {
+        assert!(answer.starts_with("413 "), "{answer}");
+    }
+}
+
+#[test]
+fn what_comes_at_the_wrong_time_is_refused() {
+    let server = Setup::new().cgiplus("max = 1").python("ask", ASKER).start();
+    let code = |query: &str, lines: &str| -> Vec<String> {
+        let answers = answers(&server, query, lines);
+        answers
+            .iter()
+            .map(|answer| answer.split(' ').next().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        code("", "BUFFER-END:\nBUFFER-WRITE: 1\nNOOP:"),
+        ["400", "400", "200"],
+        "without a buffer"
+    );
+    assert_eq!(
+        code("", "BUFFER-BEGIN: 4k\nBUFFER-BEGIN: 4k\nBUFFER-END:\nBUFFER-END:"),
+        ["200", "400", "200", "400"]
+    );
+    assert_eq!(
+        code("close", "BUFFER-BEGIN: 8k ring\nBUFFER-BEGIN: 4k\nBUFFER-WRITE: 1"),
+        ["200", "400", "400"]
+    );
+    assert_eq!(
+        code("", "NOOP:\n\nBUFFER-BEGIN: 4k\nNOOP:"),
+        ["200", "400", "200"],
+        "after the head"
+    );
+    assert_eq!(
+        code("", "BUFFER-BEGIN: 4k\nBUFFER-END:\n\nBUFFER-WRITE: 1\nBUFFER-END:"),
+        ["200", "200", "400", "400"]
+    );
+}
+
+#[test]
+fn parts_that_the_buffer_does_not_have_are_refused() {
+    let server = Setup::new().cgiplus("max = 1").python("ask", ASKER).start();
+    let bad = [
+        "4097",
+        "1 4096",
+        "4096 1",
+        "18446744073709551615 1",
+        "1 18446744073709551615",
+        "18446744073709551616",
+        "-1",
+        "1 -1",
+        "",
+        "x",
+        "1 2 3",
+        "0x10",
+    ];
+    for part in bad {
+        let answers = answers(
+            &server,
+            "close",
+            &format!("BUFFER-BEGIN: 4k\nBUFFER-WRITE: {part}\n\nNOOP:"),
+        );
+        assert!(answers[1].starts_with("400 "), "{part:?}: {}", answers[1]);
+        assert_eq!(answers[2], "200 OK", "{part:?}");
+    }
+}
+
+#[test]
+fn an_empty_part_is_answered_and_nothing_is_sent() {
+    let server = Setup::new().cgiplus("max = 1").python("ask", ASKER).start();
+    let lines = "BUFFER-BEGIN: 4k\n\nBUFFER-WRITE: 0\nBUFFER-WRITE: 0 4096\n!BUFFER-WRITE: 0\nBUFFER-END:";
+    assert_eq!(
+        answers(&server, "", lines),
+        ["200 /dev/fd/4 4096", "200 0", "200 0", "200 0"]
+    );
+}
+
+#[test]
+fn the_buffer_is_a_descriptor_that_cannot_be_shrunk() {
+    let server = Setup::new()
+        .python(
+            "shrink",
+            r#"
+import fcntl
+while accept():
+    size = os.fstat(4).st_size
+    ask(b"BUFFER-BEGIN: 64k")
+    said = [str(size), str(os.fstat(4).st_size), os.environ["CGIPLUSBUF"]]
+    for what in (lambda: os.ftruncate(4, 100), lambda: fcntl.fcntl(4, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)):
+        try:
+            what()
+            said.append("done")
+        except PermissionError:
+            said.append("refused")
+    ask(b"BUFFER-END:")
+    put(HEAD + " ".join(said).encode())
+    finish()
+"#,
+        )
+        .start();
+    assert_eq!(
+        server.get("/cgiplus-bin/shrink").text(),
+        "0 65536 /dev/fd/4 refused refused"
+    );
+}

@@ -1,1 +1,372 @@
 //! Pools: how many processes a script has, who waits, who is refused, and when a process ends.
+
+use std::time::Duration;
+
+use crate::harness::{Client, Gate, Listener, Server, Setup, complaints, python, spawn, wait_until, write_script};
+
+/// Tells that it has begun, and goes on when the gate is opened. Says its process and the query. Works as CGI too.
+const WAITER: &str = r#"
+def respond(variables):
+    tell("begun", variables["QUERY_STRING"])
+    wait_at("go")
+    put(HEAD + b"%d %s" % (os.getpid(), variables["QUERY_STRING"].encode()))
+if "CGIPLUSEOF" in os.environ:
+    while variables := accept():
+        respond(variables)
+        finish()
+else:
+    respond(os.environ)
+"#;
+
+/// For what must not happen: long enough that it would have, on a machine with something to do.
+const MOMENT: Duration = Duration::from_millis(150);
+
+/// A server with the waiter, and what it meets the test at.
+fn waiting(setup: Setup) -> (Server, Listener, Gate) {
+    let server = setup.python("waiter", WAITER).start();
+    let (begun, gate) = (server.setup().listen("begun"), server.setup().gate("go"));
+    (server, begun, gate)
+}
+
+fn ask(server: &Server, path: &str) -> Client {
+    let mut client = server.connect();
+    client.get(path);
+    client
+}
+
+#[test]
+fn no_more_processes_run_than_max_and_the_others_wait() {
+    for mode in ["cgi", "cgiplus"] {
+        let (server, begun, mut gate) = waiting(Setup::new().cgi("max = 2").cgiplus("max = 2"));
+        let mut clients: Vec<_> = (0..5)
+            .map(|number| ask(&server, &format!("/{mode}-bin/waiter?{number}")))
+            .collect();
+        begun.line();
+        begun.line();
+        for _ in 0..3 {
+            assert_eq!(begun.line_within(MOMENT), None, "{mode}: a third process runs");
+            assert!(server.processes().len() <= 2, "{:?}", server.processes());
+            gate.open();
+            begun.line();
+        }
+        gate.open();
+        gate.open();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let response = client.response();
+            assert_eq!(response.status, 200);
+            assert!(
+                response.text().ends_with(&format!(" {number}")),
+                "each gets its own answer"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_came_first_is_served_first() {
+    for mode in ["cgi", "cgiplus"] {
+        let (server, begun, mut gate) = waiting(Setup::new().cgi("max = 1").cgiplus("max = 1"));
+        let mut clients = Vec::new();
+        for number in 0..4 {
+            clients.push(ask(&server, &format!("/{mode}-bin/waiter?{number}")));
+            if number == 0 {
+                begun.line();
+            }
+            // That a request waits in the queue has no event.
+            assert_eq!(begun.line_within(MOMENT), None);
+        }
+        for number in 1..4 {
+            gate.open();
+            assert_eq!(begun.line(), number.to_string(), "{mode}");
+        }
+        gate.open();
+        assert!(clients.iter_mut().all(|client| client.response().status == 200));
+    }
+}
+
+#[test]
+fn a_full_queue_refuses_with_a_time_to_come_back() {
+    for mode in ["cgi", "cgiplus"] {
+        let (server, begun, mut gate) = waiting(Setup::new().cgi("max = 1, queue = 1").cgiplus("max = 1, queue = 1"));
+        let path = format!("/{mode}-bin/waiter?x");
+        let mut first = ask(&server, &path);
+        begun.line();
+        // Of two more one has a place in the queue, whichever comes first.
+        let mut others = [ask(&server, &path), ask(&server, &path)];
+        let is_refused = |client: &mut Client| !client.is_silent_for(Duration::from_millis(10));
+        let mut refused = None;
+        assert!(wait_until(|| {
+            refused = others.iter_mut().position(is_refused);
+            refused.is_some()
+        }));
+        let [one, other] = &mut others;
+        let (refused, waiting) = if refused == Some(0) { (one, other) } else { (other, one) };
+        let response = refused.response();
+        assert_eq!(response.status, 503);
+        let after: u32 = response.field("retry-after").unwrap().parse().unwrap();
+        assert!((1..=60).contains(&after), "{after}");
+        server.log_line("status=503");
+        gate.open();
+        assert_eq!(first.response().status, 200);
+        begun.line();
+        gate.open();
+        assert_eq!(waiting.response().status, 200);
+    }
+}
+
+#[test]
+fn who_waits_too_long_is_refused_with_a_time_to_come_back() {
+    for mode in ["cgi", "cgiplus"] {
+        let keys = "max = 1, queue_timeout = \"100ms\"";
+        let (server, begun, mut gate) = waiting(Setup::new().cgi(keys).cgiplus(keys));
+        let path = format!("/{mode}-bin/waiter?x");
+        let mut first = ask(&server, &path);
+        begun.line();
+        let response = server.get(&path);
+        assert_eq!(response.status, 503);
+        assert!(response.field("retry-after").is_some());
+        let line = server.log_line("status=503");
+        assert!(line.contains("100ms"), "{line}");
+        assert!(begun.is_silent(), "who was refused has not run");
+        gate.open();
+        assert_eq!(first.response().status, 200);
+        let mut third = ask(&server, &path);
+        begun.line();
+        gate.open();
+        assert_eq!(third.response().status, 200, "the place in the queue was given up");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_is_not_served() {
+    let (server, begun, mut gate) = waiting(Setup::new().cgiplus("max = 1"));
+    let mut first = ask(&server, "/cgiplus-bin/waiter?first");
+    begun.line();
+    let leaver = ask(&server, "/cgiplus-bin/waiter?leaver");
+    assert_eq!(begun.line_within(MOMENT), None);
+    drop(leaver);
+    let line = server.access_lines(1).remove(0);
+    assert!(line.contains("?leaver") && line.contains(" 499 "), "{line}");
+    let mut last = ask(&server, "/cgiplus-bin/waiter?last");
+    gate.open();
+    assert_eq!(first.response().status, 200);
+    assert_eq!(begun.line(), "last");
+    gate.open();
+    assert_eq!(last.response().status, 200);
+}
+
+/// Says its process and its use.
+const COUNTER: &str = r#"
+count = 0
+while accept():
+    count += 1
+    put(HEAD + b"%d %d %s" % (os.getpid(), count, os.environ.get("COLOUR", "none").encode()))
+    finish()
+"#;
+
+#[track_caller]
+fn pid_and_count(server: &Server, path: &str) -> (u32, u32) {
+    let response = server.get(path);
+    assert_eq!(response.status, 200, "{}", server.log());
+    let words: Vec<_> = response.text().split(' ').collect();
+    (words[0].parse().unwrap(), words[1].parse().unwrap())
+}
+
+#[test]
+fn a_process_is_replaced_after_its_number_of_requests() {
+    let server = Setup::new()
+        .cgiplus("max = 1, requests = 3")
+        .python("counter", COUNTER)
+        .start();
+    let served: Vec<_> = (0..9).map(|_| pid_and_count(&server, "/cgiplus-bin/counter")).collect();
+    let counts: Vec<_> = served.iter().map(|(_, count)| *count).collect();
+    assert_eq!(counts, [1, 2, 3, 1, 2, 3, 1, 2, 3]);
+    let mut pids: Vec<_> = served.iter().map(|(pid, _)| *pid).collect();
+    pids.dedup();
+    assert_eq!(pids.len(), 3, "{pids:?}");
+    server.assert_idle();
+    let ended = server.stop();
+    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+}
+
+#[test]
+fn min_processes_outlive_their_idle_time() {
+    let server = Setup::new()
+        .cgiplus("max = 3, min = 1, idle = \"1s\"")
+        .script_route(
+            "/clock/*",
+            "directory = \"htdocs/cgi-bin\", mode = \"cgiplus\", idle = \"1s\"",
+        )
+        .python("waiter", WAITER)
+        .python("clock", "while accept():\n    put(HEAD)\n    finish()\ntell('ended')")
+        .start();
+    let (begun, ended, mut gate) = (
+        server.setup().listen("begun"),
+        server.setup().listen("ended"),
+        server.setup().gate("go"),
+    );
+    let mut clients: Vec<_> = (0..3).map(|_| ask(&server, "/cgiplus-bin/waiter?x")).collect();
+    for _ in 0..3 {
+        begun.line();
+    }
+    for _ in 0..3 {
+        gate.open();
+    }
+    assert!(clients.iter_mut().all(|client| client.response().status == 200));
+    server.wait_for_processes(1);
+    let kept = server.processes()[0].pid;
+    // The end of another process that may idle as long, and began later, shows that the time is over.
+    assert_eq!(server.get("/clock/clock").status, 200);
+    ended.line();
+    server.wait_for_processes(1);
+    let mut client = ask(&server, "/cgiplus-bin/waiter?x");
+    begun.line();
+    gate.open();
+    assert!(client.response().text().starts_with(&format!("{kept} ")));
+}
+
+#[test]
+fn starts_are_put_off_when_processes_die_before_their_first_reply() {
+    let server = Setup::new()
+        .cgiplus("max = 4")
+        .python("mended", COUNTER)
+        .script("dies", "echo started >> \"$FOLDER/started\"; exit 3")
+        .start();
+    let responses: Vec<_> = (0..12).map(|_| server.get("/cgiplus-bin/dies")).collect();
+    assert_eq!(responses[0].status, 502, "the first is told what is wrong");
+    let refused: Vec<_> = responses.iter().filter(|response| response.status == 503).collect();
+    assert!(refused.len() >= 6, "{} of 12 were refused", refused.len());
+    for response in refused {
+        let after: u32 = response.field("retry-after").unwrap().parse().unwrap();
+        assert!((1..=10).contains(&after), "{after}");
+    }
+    let starts = std::fs::read_to_string(server.path("started")).unwrap().lines().count();
+    assert!(starts <= 8, "{starts} starts of a script that cannot work");
+    write_script(&server.path("htdocs/cgi-bin/dies"), &python(COUNTER));
+    assert_eq!(
+        pid_and_count(&server, "/cgiplus-bin/dies").1,
+        1,
+        "a mended script is tried at once"
+    );
+}
+
+#[test]
+fn clients_that_leave_put_off_no_start() {
+    let (server, begun, mut gate) =
+        waiting(Setup::new().cgiplus("max = 1, client_grace = \"10ms\", kill_grace = \"10ms\""));
+    for number in 0..8 {
+        let mut client = ask(&server, &format!("/cgiplus-bin/waiter?{number}"));
+        if begun.line_within(Duration::from_secs(5)).is_none() {
+            panic!(
+                "a good script is refused after {number} clients have left: {}",
+                client.response().status
+            );
+        }
+        drop(client);
+        server.wait_for_processes(0);
+    }
+    let mut client = ask(&server, "/cgiplus-bin/waiter?last");
+    begun.line();
+    gate.open();
+    assert_eq!(client.response().status, 200);
+}
+
+#[test]
+fn requests_on_all_workers_share_the_processes() {
+    let server = Setup::new().cgiplus("max = 3").python("counter", COUNTER).start();
+    let served: Vec<_> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    (0..25)
+                        .map(|_| pid_and_count(&server, "/cgiplus-bin/counter"))
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    let mut pids: Vec<_> = served.iter().map(|(pid, _)| *pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    assert!(pids.len() <= 3, "{pids:?}");
+    for pid in pids {
+        let mut counts: Vec<_> = served
+            .iter()
+            .filter(|(by, _)| *by == pid)
+            .map(|(_, count)| *count)
+            .collect();
+        counts.sort_unstable();
+        let all = u32::try_from(counts.len()).unwrap();
+        assert_eq!(
+            counts,
+            (1..=all).collect::<Vec<_>>(),
+            "each use of a process is one answer"
+        );
+    }
+}
+
+#[test]
+fn one_request_after_the_other_needs_no_more_processes_than_workers() {
+    let server = Setup::new().python("counter", COUNTER).start();
+    let mut pids: Vec<_> = (0..30)
+        .map(|_| pid_and_count(&server, "/cgiplus-bin/counter").0)
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    assert!(pids.len() <= 2, "{pids:?}");
+}
+
+#[test]
+fn a_process_that_is_killed_while_idle_is_replaced() {
+    let server = Setup::new().cgiplus("max = 1").python("counter", COUNTER).start();
+    for _ in 0..3 {
+        let (pid, count) = pid_and_count(&server, "/cgiplus-bin/counter");
+        assert_eq!(count, 1);
+        let mut kill = spawn(std::process::Command::new("kill").arg("-KILL").arg(pid.to_string())).unwrap();
+        assert!(kill.wait().unwrap().success());
+        server.wait_for_processes(0);
+    }
+}
+
+#[test]
+fn a_reload_serves_on_and_ends_the_processes_of_the_old_configuration() {
+    let server = Setup::new()
+        .cgiplus("max = 4, environment = { COLOUR = \"red\" }")
+        .python("counter", COUNTER)
+        .python("waiter", WAITER)
+        .start();
+    let (begun, mut gate) = (server.setup().listen("begun"), server.setup().gate("go"));
+    assert!(server.get("/cgiplus-bin/counter").text().ends_with(" red"));
+    let mut busy = ask(&server, "/cgiplus-bin/waiter?busy");
+    begun.line();
+    let file = server.path("sluice.toml");
+    let green = std::fs::read_to_string(&file).unwrap().replace("red", "green");
+    std::fs::write(&file, green).unwrap();
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..2)
+            .map(|_| scope.spawn(|| wait_until(|| server.get("/cgiplus-bin/counter").text().ends_with(" green"))))
+            .collect();
+        server.signal("HUP");
+        server.log_line("is in force");
+        for client in clients {
+            assert!(client.join().unwrap(), "the new configuration is not in force");
+        }
+    });
+    assert!(server.get("/cgiplus-bin/counter").text().ends_with(" green"));
+    gate.open();
+    assert!(
+        busy.response().text().ends_with(" busy"),
+        "what was under way ends well"
+    );
+    let is_old = |process: u32| {
+        let environment = std::fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == b"COLOUR=red")
+    };
+    let is_replaced = || !server.processes().iter().any(|process| is_old(process.pid));
+    assert!(wait_until(is_replaced), "{:#?}", server.processes());
+    let ended = server.stop();
+    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+}

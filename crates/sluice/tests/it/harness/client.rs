@@ -48,6 +48,11 @@ impl Client {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
     }
 
+    /// The sending side, for a thread that sends while this one reads.
+    pub(crate) fn sender(&self) -> TcpStream {
+        self.stream.try_clone().unwrap()
+    }
+
     /// Closes the sending side: the server reads end-of-file.
     pub(crate) fn finish(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use super::DEADLINE;
 use super::program::spawn;
@@ -71,6 +72,21 @@ impl Listener {
                 Ok(Event::Line(line)) => lines.push(line),
                 Ok(Event::End) => return lines,
                 Err(_) => panic!("{} is still open; from it came {lines:?}", self.path.display()),
+            }
+        }
+    }
+
+    /// The next line, if one comes within this time. That nobody has the FIFO open any more is no line.
+    pub(crate) fn line_within(&self, time: Duration) -> Option<String> {
+        let until = Instant::now() + time;
+        loop {
+            match self
+                .events
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
+            {
+                Ok(Event::Line(line)) => return Some(line),
+                Ok(Event::End) => {}
+                Err(_) => return None,
             }
         }
     }

@@ -6,6 +6,16 @@ use std::time::{Duration, Instant};
 
 use super::DEADLINE;
 
+/// The warnings and errors in a server's log, without what scripts wrote themselves and what every start by root says.
+pub(crate) fn complaints(log: &str) -> Vec<String> {
+    let is_complaint = |line: &&str| {
+        (line.contains(" WARN ") || line.contains(" ERROR "))
+            && !line.contains(" script: ")
+            && !line.contains("running as root")
+    };
+    log.lines().filter(is_complaint).map(str::to_owned).collect()
+}
+
 /// Everything read from one pipe so far.
 #[derive(Clone)]
 pub(crate) struct Lines(Arc<Shared>);

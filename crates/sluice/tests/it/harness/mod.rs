@@ -38,9 +38,10 @@ use std::time::{Duration, Instant};
 pub(crate) use client::Client;
 pub(crate) use fifo::{Gate, Listener};
 pub(crate) use kit::python;
+pub(crate) use lines::complaints;
 pub(crate) use processes::is_alive;
-pub(crate) use program::{Ran, run, spawn, write_script};
-pub(crate) use response::{Ending, Head, Response};
+pub(crate) use program::{Ran, run, signal, spawn, write_script};
+pub(crate) use response::{Ending, Response};
 pub(crate) use server::Server;
 pub(crate) use setup::Setup;
 

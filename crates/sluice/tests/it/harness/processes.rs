@@ -4,6 +4,7 @@
 //! is the environment. So every server and every script carries a mark there, and whoever has it belongs to that test.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,11 +12,16 @@ use std::path::{Path, PathBuf};
 pub(crate) const MARK: &str = "SLUICE_TEST_MARK";
 
 /// A process, as far as a failing test wants to know it.
-#[derive(Debug)]
 pub(crate) struct Process {
     pub pid: u32,
     /// Its command line, or its name in parentheses if it is a zombie.
     pub command: String,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}", self.pid, self.command)
+    }
 }
 
 /// Every process of a server but the server itself: those with its mark, and its children, zombies among them.

@@ -133,7 +133,7 @@ impl Server {
 
     /// Sends a signal: `TERM`, `HUP`, `USR1` …
     pub(crate) fn signal(&self, name: &str) {
-        signal(self.pid(), name);
+        assert!(signal(self.pid(), name), "the server is gone:\n{}", self.log());
     }
 
     /// Its script processes and theirs, at this moment.

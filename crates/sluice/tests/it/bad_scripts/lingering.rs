@@ -1,0 +1,327 @@
+//! Scripts that take too long, and those that leave something behind.
+
+use std::time::{Duration, Instant};
+
+use super::{Bad, assert_refused, request_id};
+use crate::harness::{Ending, Setup, complaints};
+
+const IMPATIENT: &str = "reply_timeout = \"150ms\", output_timeout = \"150ms\", kill_grace = \"100ms\"";
+
+#[test]
+fn who_is_too_slow_with_the_head_is_ended_with_all_children() {
+    let scripts: &[Bad] = &[
+        (
+            "silent",
+            "#!/bin/sh\necho last words >&2\nsleep 1000\n",
+            &["PID", "silent for 150ms", "\"last words\""],
+        ),
+        (
+            "half",
+            "#!/bin/sh\necho 'Content-Type: text/plain'\nexec sleep 1000\n",
+            &["PID", "silent for 150ms"],
+        ),
+        (
+            "stubborn",
+            "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n",
+            &["PID", "silent for 150ms"],
+        ),
+        (
+            "parent",
+            "#!/bin/sh\nsleep 1000 & sleep 1000 >&- & (sleep 1000 & exec sleep 1000) &\nwait\n",
+            &["PID", "silent for 150ms"],
+        ),
+        (
+            "stubborn-parent",
+            "#!/bin/sh\ntrap '' TERM\nsleep 1000 & (trap '' TERM; sleep 1000) >/dev/null 2>&1 &\nwait; wait; sleep 1000\n",
+            &["PID", "silent for 150ms"],
+        ),
+        ("stopped", "#!/bin/sh\nkill -STOP $$\n", &["PID", "silent for 150ms"]),
+    ];
+    assert_refused(
+        Setup::new().cgi(IMPATIENT).cgiplus(IMPATIENT),
+        504,
+        &["cgi", "cgiplus"],
+        scripts,
+    );
+}
+
+#[test]
+fn a_deadline_holds_for_who_is_never_silent() {
+    let scripts: &[Bad] = &[("talks", "python\nwhile True:\n    ask(b'!NOOP:')", &["PID", "deadline"])];
+    let keys = "deadline = \"300ms\", kill_grace = \"100ms\"";
+    assert_refused(Setup::new().cgi(keys).cgiplus(keys), 504, &["cgi", "cgiplus"], scripts);
+}
+
+#[test]
+fn a_body_without_end_is_cut_at_the_deadline() {
+    let keys = "deadline = \"300ms\", kill_grace = \"100ms\"";
+    let server = Setup::new()
+        .cgi(keys)
+        .cgiplus(keys)
+        .script(
+            "endless",
+            "printf 'Content-Type: text/plain\\n\\n'; while :; do echo more; done",
+        )
+        .start();
+    for (turn, mode) in ["cgi", "cgiplus"].into_iter().enumerate() {
+        let response = server.get(&format!("/{mode}-bin/endless"));
+        assert_eq!((response.status, response.ending), (200, Ending::Cut));
+        let lines = server.log_lines(turn + 1, "response cut");
+        assert!(
+            lines[turn].contains("endless, pid ") && lines[turn].contains("deadline"),
+            "{}",
+            lines[turn]
+        );
+        server.assert_idle();
+    }
+    assert_eq!(complaints(&server.stop().errors).len(), 2);
+}
+
+#[test]
+fn a_reply_that_never_ends_is_cut_after_the_silence() {
+    let server = Setup::new()
+        .cgi(IMPATIENT)
+        .cgiplus(IMPATIENT)
+        .script(
+            "hangs",
+            "printf 'Content-Type: text/plain\\n\\npartial'; sleep 1000 & wait",
+        )
+        .script(
+            "hangs-counted",
+            "printf 'Content-Type: text/plain\\nContent-Length: 10\\n\\npartial'; sleep 1000",
+        )
+        .start();
+    let mut count = 0;
+    for mode in ["cgi", "cgiplus"] {
+        for script in ["hangs", "hangs-counted"] {
+            let mut client = server.connect();
+            client.get(&format!("/{mode}-bin/{script}"));
+            let head = client.head();
+            let (body, ending) = client.body(head.framing("GET"));
+            assert_eq!(
+                (String::from_utf8_lossy(&body).as_ref(), ending),
+                ("partial", Ending::Cut),
+                "{mode} {script}"
+            );
+            count += 1;
+            let line = server.log_lines(count, "response cut").pop().unwrap();
+            assert!(
+                line.contains(script) && line.contains(", pid ") && line.contains("silent for 150ms"),
+                "{line}"
+            );
+            server.assert_idle();
+        }
+    }
+    assert_eq!(server.access_lines(count).len(), count);
+    assert_eq!(complaints(&server.stop().errors).len(), count);
+}
+
+#[test]
+fn a_script_may_be_slow_as_long_as_it_is_not_silent() {
+    let server = Setup::new()
+        .cgi("reply_timeout = \"400ms\", output_timeout = \"400ms\"")
+        .script(
+            "slow",
+            "printf 'Content-Type: text/plain\\n\\n'; for i in 1 2 3 4 5 6 7 8; do sleep 0.1; echo $i; done",
+        )
+        .start();
+    let begin = Instant::now();
+    assert_eq!(server.get("/cgi-bin/slow").text(), "1\n2\n3\n4\n5\n6\n7\n8\n");
+    assert!(begin.elapsed() > Duration::from_millis(700));
+}
+
+#[test]
+fn a_slow_client_is_not_a_slow_script() {
+    let server = Setup::new()
+        .cgi("reply_timeout = \"200ms\"")
+        .cgiplus("reply_timeout = \"200ms\"")
+        .python(
+            "reader",
+            r#"
+def respond(variables):
+    put(HEAD + body(int(variables["CONTENT_LENGTH"])))
+if "CGIPLUSEOF" in os.environ:
+    while variables := accept():
+        respond(variables)
+        finish()
+else:
+    respond(os.environ)
+"#,
+        )
+        .start();
+    for mode in ["cgi", "cgiplus"] {
+        let mut client = server.connect();
+        client.send(format!(
+            "POST /{mode}-bin/reader HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\n01234"
+        ));
+        let answered = !client.is_silent_for(Duration::from_millis(500));
+        assert!(
+            !answered,
+            "{mode}: {} while the client still sends",
+            client.response().status
+        );
+        client.send("56789");
+        assert_eq!(client.response().text(), "0123456789", "{mode}");
+    }
+}
+
+#[test]
+fn children_are_ended_with_their_script_and_not_waited_for() {
+    let server = Setup::new()
+        .script(
+            "leaves",
+            "printf 'Content-Type: text/plain\\n\\ndone'; sleep 1000 & sleep 1000 2>&- >&- <&- &",
+        )
+        .script(
+            "leaves-counted",
+            "printf 'Content-Type: text/plain\\nContent-Length: 4\\n\\ndone'; (trap '' TERM HUP; sleep 1000; :) &",
+        )
+        .python(
+            "keeps",
+            r#"
+import subprocess
+while accept():
+    subprocess.Popen(["sleep", "1000"])
+    put(HEAD + b"done")
+    finish()
+    if "once" in sys.argv[0]:
+        break
+"#,
+        )
+        .start();
+    let begin = Instant::now();
+    for script in ["leaves", "leaves-counted"] {
+        assert_eq!(server.get(&format!("/cgi-bin/{script}")).text(), "done", "{script}");
+        server.assert_idle();
+    }
+    assert!(begin.elapsed() < Duration::from_secs(10), "children were waited for");
+    assert_eq!(server.get("/cgiplus-bin/keeps").text(), "done");
+    server.wait_for_processes(2);
+    let ended = server.stop();
+    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+}
+
+#[test]
+fn a_daemon_is_neither_waited_for_nor_killed() {
+    let server = Setup::new()
+        .script(
+            "daemon",
+            r#"printf 'Content-Type: text/plain\n\ndone'
+setsid sh -c 'echo up > "$FOLDER/up"; read -r line < "$FOLDER/go"; echo down > "$FOLDER/told"' &
+read -r line < "$FOLDER/up""#,
+        )
+        .start();
+    let (told, _up, mut gate) = (
+        server.setup().listen("told"),
+        server.setup().gate("up"),
+        server.setup().gate("go"),
+    );
+    let response = server.get("/cgi-bin/daemon");
+    assert_eq!((response.status, response.text()), (200, "done"));
+    server.wait_for_processes(1);
+    server.assert_healthy();
+    gate.open();
+    assert_eq!(told.line(), "down");
+    server.assert_idle();
+}
+
+#[test]
+fn a_script_that_closes_its_output_early_is_taken_to_have_said_all() {
+    let server = Setup::new()
+        .script(
+            "works-on",
+            "printf 'Content-Type: text/plain\\n\\ndone'; exec >&-; echo closed > \"$FOLDER/told\"; read -r line < \"$FOLDER/go\"; echo worked > \"$FOLDER/told\"",
+        )
+        .start();
+    let (told, mut gate) = (server.setup().listen("told"), server.setup().gate("go"));
+    assert_eq!(server.get("/cgi-bin/works-on").text(), "done");
+    assert_eq!(told.line(), "closed");
+    gate.open();
+    assert_eq!(told.line(), "worked");
+    server.assert_idle();
+}
+
+#[test]
+fn a_script_may_leave_its_input_unread_or_close_it() {
+    let server = Setup::new()
+        .script("closes", "exec <&-; printf 'Content-Type: text/plain\\n\\nclosed'")
+        .script("ignores", "printf 'Content-Type: text/plain\\n\\nignored'")
+        .python(
+            "kept",
+            "while variables := accept():\n    if 'close' in variables['QUERY_STRING']:\n        os.close(0)\n    put(HEAD + b'kept')\n    finish()",
+        )
+        .cgiplus("max = 1")
+        .start();
+    for size in [10, 100_000, 3_000_000] {
+        let body = vec![b'x'; size];
+        for (path, text) in [
+            ("/cgi-bin/closes", "closed"),
+            ("/cgi-bin/ignores", "ignored"),
+            ("/cgiplus-bin/kept", "kept"),
+        ] {
+            let mut client = server.connect();
+            let head = format!("POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {size}\r\n\r\n");
+            client.try_send([head.as_bytes(), &body].concat());
+            let response = client.response();
+            assert_eq!((response.status, response.text()), (200, text), "{path} {size}");
+        }
+    }
+    assert_eq!(
+        server.post("/cgiplus-bin/kept?close", vec![b'x'; 100_000]).text(),
+        "kept"
+    );
+    assert_eq!(server.get("/cgiplus-bin/kept").text(), "kept");
+    let ended = server.stop();
+    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+}
+
+#[test]
+fn a_flood_of_errors_costs_a_script_only_its_lines() {
+    let server = Setup::new()
+        .cgiplus("max = 1")
+        .python(
+            "floods",
+            r#"
+def respond():
+    line = b"x" * 99 + b"\n"
+    put(HEAD)
+    for at in range(100):
+        put(b"%02d " % at)
+        noise = line * 1049
+        while noise:
+            noise = noise[os.write(2, noise) :]
+    os.write(2, b"last words\n")
+if "CGIPLUSEOF" in os.environ:
+    while accept():
+        respond()
+        finish()
+else:
+    respond()
+"#,
+        )
+        .start();
+    let expected: String = (0..100).map(|at| format!("{at:02} ")).collect();
+    for mode in ["cgi", "cgiplus", "cgiplus"] {
+        let begin = Instant::now();
+        assert_eq!(server.get(&format!("/{mode}-bin/floods")).text(), expected, "{mode}");
+        assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+    let line = server.log_line("more error lines not logged");
+    assert!(line.contains("cgi-bin/floods") && line.contains("pid="), "{line}");
+    let lines = server.log().lines().count();
+    assert!(lines < 5_000, "{lines} lines of 10 MB each of three times");
+    server.wait_for_processes(1);
+}
+
+#[test]
+fn a_request_is_named_in_the_log_by_what_its_page_says() {
+    let server = Setup::new().script("fails", "echo why >&2; exit 1").start();
+    let response = server.get("/cgi-bin/fails");
+    let id = request_id(&response);
+    let lines = server.log_lines(2, &id);
+    assert!(
+        lines[0].contains(" script: why ") && lines[1].contains("status=502"),
+        "{lines:#?}"
+    );
+    assert!(server.access_lines(1)[0].contains(&id));
+}

@@ -1,0 +1,247 @@
+//! Bodies on their way through a script: at once in both directions, whole, in any size, with a true length.
+
+use crate::harness::{Ending, Setup};
+
+#[test]
+fn a_script_sees_an_upload_while_it_is_still_sent() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script(
+            "take",
+            r#"read -r first; echo "$first" > "$FOLDER/told"; read -r second; printf 'Content-Type: text/plain\n\n%s' "$second""#,
+        )
+        .start();
+    let mut client = server.connect();
+    client.send("POST /cgi-bin/take HTTP/1.1\r\nHost: test\r\nContent-Length: 8\r\n\r\none\n");
+    assert_eq!(told.line(), "one");
+    assert_eq!(client.send("two\n").response().text(), "two");
+}
+
+#[test]
+fn a_client_sees_output_before_the_script_has_ended() {
+    let setup = Setup::new();
+    let mut gate = setup.gate("gate");
+    let server = setup
+        .script(
+            "slow",
+            r#"printf 'Content-Type: text/plain\n\nearly'; read -r line < "$FOLDER/gate"; printf late"#,
+        )
+        .start();
+    let mut client = server.connect();
+    let head = client.get("/cgi-bin/slow").head();
+    assert_eq!(head.field("transfer-encoding"), Some("chunked"));
+    assert_eq!(client.chunk(), b"early");
+    gate.open();
+    assert_eq!(client.chunk(), b"late");
+    assert_eq!(client.chunk(), b"");
+}
+
+#[test]
+fn a_head_is_sent_before_there_is_a_body() {
+    let setup = Setup::new();
+    let mut gate = setup.gate("gate");
+    let server = setup
+        .script(
+            "slow",
+            r#"printf 'Content-Type: text/plain\n\n'; read -r line < "$FOLDER/gate"; printf body"#,
+        )
+        .start();
+    let mut client = server.connect();
+    let head = client.get("/cgi-bin/slow").head();
+    gate.open();
+    assert_eq!(client.body(head.framing("GET")), (b"body".to_vec(), Ending::Complete));
+}
+
+#[test]
+fn a_script_may_answer_while_it_reads() {
+    let server = Setup::new()
+        .script(
+            "echo",
+            r"printf 'Content-Type: text/plain\n\n'; while read -r line; do echo $line; done",
+        )
+        .start();
+    let mut client = server.connect();
+    client.send("POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nContent-Length: 12\r\n\r\none\n");
+    client.head();
+    assert_eq!(client.chunk(), b"one\n");
+    client.send("two\n");
+    assert_eq!(client.chunk(), b"two\n");
+    client.send("end\n");
+    assert_eq!(client.chunk(), b"end\n");
+    assert_eq!(client.chunk(), b"");
+}
+
+#[test]
+fn a_large_body_passes_both_ways_at_once() {
+    let server = Setup::new()
+        .script("echo", r"printf 'Content-Type: text/plain\n\n'; exec cat")
+        .start();
+    let body: Vec<u8> = (0..8_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+    let mut client = server.connect();
+    let length = body.len();
+    client.send(format!(
+        "POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n"
+    ));
+    // The script sends back before it has it all: who sends without reading holds up everything, and that is right.
+    let response = std::thread::scope(|scope| {
+        let mut sender = client.sender();
+        scope.spawn(move || std::io::Write::write_all(&mut sender, &body).unwrap());
+        client.response()
+    });
+    assert_eq!(
+        (response.status, response.body.len(), response.ending),
+        (200, length, Ending::Complete)
+    );
+    assert!(
+        response
+            .body
+            .iter()
+            .zip(0_u32..)
+            .all(|(byte, number)| *byte == number.to_le_bytes()[1])
+    );
+}
+
+#[test]
+fn a_body_that_a_script_does_not_read_holds_nothing_up() {
+    let server = Setup::new()
+        .script("deaf", r"exec 0< /dev/null; printf 'Content-Type: text/plain\n\ndeaf'")
+        .script("done", r"printf 'Content-Type: text/plain\nContent-Length: 4\n\ndone'")
+        .start();
+    for script in ["deaf", "done"] {
+        let mut client = server.connect();
+        client.send(format!(
+            "POST /cgi-bin/{script} HTTP/1.1\r\nHost: test\r\nContent-Length: 3000000\r\n\r\n"
+        ));
+        let response = std::thread::scope(|scope| {
+            let mut sender = client.sender();
+            // The server may close before it has taken all.
+            scope.spawn(move || std::io::Write::write_all(&mut sender, &vec![b'x'; 3_000_000]));
+            client.response()
+        });
+        assert_eq!(response.text(), script);
+    }
+    server.assert_idle();
+}
+
+#[test]
+fn an_upload_in_chunks_is_stored_first_and_has_a_true_length() {
+    let server = Setup::new()
+        .script(
+            "count",
+            r#"printf 'Content-Type: text/plain\n\n%s %s' "$CONTENT_LENGTH" "$(wc -c)""#,
+        )
+        .start();
+    for (chunks, size) in [(0, 1), (1, 1), (5, 1000), (65, 1000), (66, 1000), (30, 100_000)] {
+        let chunk = format!("{size:x}\r\n{}\r\n", "x".repeat(size));
+        let response = server.send(format!(
+            "POST /cgi-bin/count HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n",
+            chunk.repeat(chunks)
+        ));
+        let bytes = chunks * size;
+        assert_eq!(response.text(), format!("{bytes} {bytes}"), "{chunks} chunks of {size}");
+    }
+}
+
+#[test]
+fn a_stored_body_reaches_the_script_unchanged() {
+    let server = Setup::new()
+        .script("echo", r"printf 'Content-Type: application/octet-stream\n\n'; exec cat")
+        .start();
+    let body: Vec<u8> = (0..200_000_u32).map(|number| (number % 251).to_le_bytes()[0]).collect();
+    let mut request = b"POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for piece in body.chunks(7777) {
+        request.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        request.extend_from_slice(piece);
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(b"0\r\n\r\n");
+    assert!(server.send(request).body == body);
+}
+
+#[test]
+fn no_script_is_started_before_a_body_in_chunks_is_whole() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script(
+            "x",
+            r#"echo started > "$FOLDER/told"; printf 'Content-Type: text/plain\n\n'; exec cat"#,
+        )
+        .start();
+    let mut client = server.connect();
+    client.send("POST /cgi-bin/x HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    assert!(told.is_silent_for(std::time::Duration::from_millis(100)));
+    client.send("0\r\n\r\n");
+    assert_eq!(told.line(), "started");
+    assert_eq!(client.response().text(), "abc");
+}
+
+#[test]
+fn a_route_may_have_chunks_streamed_without_a_length() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script(
+            "take",
+            r#"read -r first; echo "$first" > "$FOLDER/told"; printf 'Content-Type: text/plain\n\n%s ' "${CONTENT_LENGTH-none}"; cat"#,
+        )
+        .cgi("request_body = \"stream\"")
+        .start();
+    let mut client = server.connect();
+    client.send("POST /cgi-bin/take HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n");
+    assert_eq!(told.line(), "one");
+    client.send("3\r\ntwo\r\n0\r\n\r\n");
+    assert_eq!(client.response().text(), "none two");
+}
+
+#[test]
+fn output_of_every_size_comes_whole() {
+    let server = Setup::new()
+        .script(
+            "bytes",
+            r#"printf 'Content-Type: text/plain\n\n'; head -c "$QUERY_STRING" /dev/zero"#,
+        )
+        .start();
+    let mut client = server.connect();
+    for size in [0, 1, 4096, 65_536, 131_072, 131_073, 1_048_576, 20_000_000] {
+        let response = client.get(&format!("/cgi-bin/bytes?{size}")).response();
+        assert_eq!((response.body.len(), response.ending), (size, Ending::Complete));
+    }
+}
+
+#[test]
+fn a_script_that_is_killed_in_its_body_leaves_a_cut_response() {
+    let setup = Setup::new();
+    let mut gate = setup.gate("gate");
+    let server = setup
+        .script(
+            "dies",
+            r#"printf 'Content-Type: text/plain\n\nhalf'; read -r line < "$FOLDER/gate"; kill -9 $$"#,
+        )
+        .start();
+    let mut client = server.connect();
+    let head = client.get("/cgi-bin/dies").head();
+    assert_eq!(client.chunk(), b"half");
+    gate.open();
+    assert_eq!(client.body(head.framing("GET")), (Vec::new(), Ending::Cut));
+    server.log_line("response cut");
+    server.assert_idle();
+}
+
+#[test]
+fn http_1_0_sees_a_cut_body_as_a_broken_connection() {
+    let setup = Setup::new();
+    let mut gate = setup.gate("gate");
+    let server = setup
+        .script(
+            "dies",
+            r#"printf 'Content-Type: text/plain\n\nhalf'; read -r line < "$FOLDER/gate"; kill -9 $$"#,
+        )
+        .start();
+    let mut client = server.connect();
+    client.send("GET /cgi-bin/dies HTTP/1.0\r\n\r\n").head();
+    client.take_through(b"half");
+    gate.open();
+    assert_eq!(client.rest().1, Ending::Cut);
+}

@@ -1,0 +1,221 @@
+//! How a script's process ends when it is not left to itself: its client has left, it is too slow, it leaves children.
+//!
+//! A script opens the test's FIFO and so do its children; when nobody has it open any more they have all ended.
+
+use crate::harness::{Ending, Server, Setup, signal};
+
+/// Opens the listener and keeps it open, with two children that have it too.
+const WITH_CHILDREN: &str = r#"exec 9> "$FOLDER/told"; sleep 1000 & sleep 1000 & echo started >&9"#;
+
+#[track_caller]
+fn assert_stopped(server: &Server, told: &crate::harness::Listener) {
+    told.end();
+    server.assert_idle();
+}
+
+#[test]
+fn a_client_that_leaves_before_the_head_stops_the_script_and_its_children() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup.script("slow", &format!("{WITH_CHILDREN}; wait")).start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow");
+    assert_eq!(told.line(), "started");
+    drop(client);
+    assert_stopped(&server, &told);
+    let line = server.access_lines(1).swap_remove(0);
+    assert!(line.contains("\"GET /cgi-bin/slow HTTP/1.1\" 499 "), "{line}");
+}
+
+#[test]
+fn a_client_that_leaves_within_the_body_stops_the_script_and_its_children() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script(
+            "slow",
+            &format!("{WITH_CHILDREN}; printf 'Content-Type: text/plain\\n\\nbody'; wait"),
+        )
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow").head();
+    assert_eq!(client.chunk(), b"body");
+    drop(client);
+    assert_eq!(told.end(), ["started"]);
+    server.assert_idle();
+}
+
+#[test]
+fn a_client_that_leaves_an_endless_body_stops_the_script() {
+    let server = Setup::new()
+        .script("endless", "echo Content-Type: text/plain; echo; exec yes")
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/endless").head();
+    for _ in 0..10 {
+        assert!(!client.chunk().is_empty());
+    }
+    drop(client);
+    server.assert_idle();
+}
+
+#[test]
+fn a_script_that_ignores_sigterm_is_killed() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script(
+            "stubborn",
+            &format!("trap '' TERM; {WITH_CHILDREN}; while :; do wait; done"),
+        )
+        .cgi("kill_grace = \"100ms\"")
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/stubborn");
+    assert_eq!(told.line(), "started");
+    drop(client);
+    assert_stopped(&server, &told);
+}
+
+#[test]
+fn a_script_may_clean_up_when_its_client_has_left() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script("tidy", r#"exec 9> "$FOLDER/told"; trap 'echo cleaned >&9; exit 0' TERM; echo started >&9; while :; do sleep 1000 & wait; done"#)
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/tidy");
+    assert_eq!(told.line(), "started");
+    drop(client);
+    assert_eq!(told.end(), ["cleaned"]);
+    server.assert_idle();
+}
+
+#[test]
+fn a_script_that_does_not_answer_in_time_is_stopped_with_its_children() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script("slow", &format!("{WITH_CHILDREN}; wait"))
+        .cgi("reply_timeout = \"200ms\"")
+        .start();
+    let response = server.get("/cgi-bin/slow");
+    assert_eq!(response.status, 504);
+    assert_eq!(told.end(), ["started"]);
+    server.log_line("silent for 200ms");
+    server.assert_idle();
+}
+
+#[test]
+fn a_script_that_falls_silent_within_its_body_is_cut() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script(
+            "slow",
+            &format!("{WITH_CHILDREN}; printf 'Content-Type: text/plain\\n\\nbody'; wait"),
+        )
+        .cgi("output_timeout = \"200ms\"")
+        .start();
+    let response = server.get("/cgi-bin/slow");
+    assert_eq!(
+        (response.status, response.body.as_slice(), response.ending),
+        (200, b"body".as_slice(), Ending::Cut)
+    );
+    assert_eq!(told.end(), ["started"]);
+    server.assert_idle();
+}
+
+#[test]
+fn children_that_a_script_leaves_behind_are_ended_with_it() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script(
+            "leaves",
+            &format!("{WITH_CHILDREN}; printf 'Content-Type: text/plain\\n\\nbody'"),
+        )
+        .start();
+    assert_eq!(server.get("/cgi-bin/leaves").text(), "body");
+    assert_eq!(told.end(), ["started"]);
+    server.assert_idle();
+}
+
+#[test]
+fn a_child_that_takes_a_session_of_its_own_is_a_daemon_and_stays() {
+    let setup = Setup::new();
+    let (told, mut gate) = (setup.listen("told"), setup.gate("gate"));
+    let daemon =
+        r#"setsid sh -c 'echo settled > "$FOLDER/told"; exec sleep 1000' < /dev/null > /dev/null 2>&1 3>&- 4>&-"#;
+    let server = setup
+        .script(
+            "founds",
+            &format!(r#"{daemon} & read -r line < "$FOLDER/gate"; printf 'Content-Type: text/plain\n\nbody'"#),
+        )
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/founds");
+    assert_eq!(told.line(), "settled");
+    gate.open();
+    assert_eq!(client.response().text(), "body");
+    drop(client);
+    server.wait_for_processes(1);
+    server.assert_healthy();
+    let daemon = server.processes().swap_remove(0);
+    assert_eq!(daemon.command, "sleep 1000");
+    assert!(signal(daemon.pid, "KILL"));
+    server.assert_idle();
+}
+
+#[test]
+fn many_clients_that_leave_at_once_leave_nothing() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script("slow", r#"echo started > "$FOLDER/told"; exec sleep 1000"#)
+        .start();
+    let clients: Vec<_> = (0..30)
+        .map(|_| {
+            let mut client = server.connect();
+            client.get("/cgi-bin/slow");
+            client
+        })
+        .collect();
+    for _ in &clients {
+        assert_eq!(told.line(), "started");
+    }
+    drop(clients);
+    server.assert_idle();
+}
+
+#[test]
+fn clients_that_leave_while_scripts_are_being_started_leave_nothing() {
+    let server = Setup::new().script("slow", "exec sleep 1000").start();
+    for _ in 0..50 {
+        server.connect().get("/cgi-bin/slow");
+    }
+    let lines = server.access_lines(50);
+    assert!(lines.iter().all(|line| line.contains(" 499 ")), "{lines:#?}");
+    server.assert_idle();
+}
+
+#[test]
+fn a_client_that_leaves_with_a_second_request_waiting_stops_the_script() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script("slow", r#"exec 9> "$FOLDER/told"; echo started >&9; exec sleep 1000"#)
+        .cgi("reply_timeout = \"5s\"")
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow").get("/health.txt");
+    assert_eq!(told.line(), "started");
+    drop(client);
+    told.end();
+    let line = server.access_lines(1).swap_remove(0);
+    assert!(
+        line.contains(" 499 "),
+        "the script ran on until its own time was over: {line}"
+    );
+}

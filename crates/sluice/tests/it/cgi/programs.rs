@@ -1,0 +1,197 @@
+//! Which program a path runs, and how: the file itself, its `#!` line, an interpreter by suffix, a pattern, one file.
+
+use std::os::unix::fs::symlink;
+
+use crate::harness::{Setup, write_script};
+
+/// Prints its variables.
+const SHOW: &str = r"printf 'Content-Type: text/plain\n\n'; exec env";
+
+#[test]
+fn the_line_of_a_script_names_its_interpreter_with_an_argument() {
+    let server = Setup::new()
+        .script("sed", "#!/bin/sed -nf\n1i Content-Type: text/plain\\n\\nby sed\n")
+        .script(
+            "env",
+            "#!/usr/bin/env -S sh -e\nprintf 'Content-Type: text/plain\\n\\n%s' \"$0\"\n",
+        )
+        .start();
+    let by_env = server.get("/cgi-bin/env");
+    assert!(by_env.text().ends_with("/cgi-bin/env"), "{}", by_env.text());
+    // sed reads its body, which is empty: then it prints nothing, and that is no reply.
+    assert_eq!(server.get("/cgi-bin/sed").status, 502);
+    let by_sed = server.post("/cgi-bin/sed", "line\n");
+    assert_eq!(by_sed.text(), "by sed\n");
+}
+
+#[test]
+fn a_compiled_program_needs_no_shell() {
+    let setup = Setup::new();
+    std::fs::copy("/usr/bin/env", setup.path("htdocs/cgi-bin/program")).unwrap();
+    let server = setup.start();
+    // Its reply begins with `SERVER_SOFTWARE=…`, which is no field.
+    assert_eq!(server.get("/cgi-bin/program").status, 502);
+    server.log_line("program");
+}
+
+#[test]
+fn a_suffix_chooses_an_interpreter() {
+    let server = Setup::new()
+        .file_with_mode(
+            "tools/x.txt",
+            "printf 'Content-Type: text/plain\\n\\n%s:%s' \"$0\" \"$1\"",
+            0o644,
+        )
+        .file_with_mode("tools/y.other", "not run", 0o644)
+        .script_route(
+            "/tools/*",
+            "directory = \"htdocs/tools\", interpreters = { \".txt\" = \"sh\" }",
+        )
+        .start();
+    let file = server.path("htdocs/tools/x.txt").display().to_string();
+    assert_eq!(server.get("/tools/x.txt?word").text(), format!("{file}:word"));
+    assert_eq!(server.get("/tools/x.txt/info").text(), format!("{file}:"));
+    assert_eq!(server.get("/tools/y.other").status, 403);
+}
+
+#[test]
+fn a_pattern_runs_files_of_the_root_and_leaves_path_info() {
+    let setup = Setup::new().file("a/page.html", "page").file("a/x.cgi.txt", "text");
+    write_script(&setup.path("htdocs/a/x.cgi"), SHOW);
+    write_script(&setup.path("htdocs/a/.hidden.cgi"), SHOW);
+    std::fs::create_dir(setup.path("htdocs/folder.cgi")).unwrap();
+    let server = setup.script_route("*.cgi", "mode = \"cgi\"").start();
+    let response = server.get("/a/x.cgi/more/info?q");
+    assert_eq!(response.variable("SCRIPT_NAME"), Some("/a/x.cgi"));
+    assert_eq!(response.variable("PATH_INFO"), Some("/more/info"));
+    assert_eq!(server.get("/a/x.cgi").variable("PATH_INFO"), None);
+    assert_eq!(server.get("/a/page.html").text(), "page");
+    assert_eq!(server.get("/a/x.cgi.txt").text(), "text");
+    for none in [
+        "/a/y.cgi",
+        "/y.cgi",
+        "/a/.hidden.cgi",
+        "/folder.cgi",
+        "/folder.cgi/x",
+        "/a/x.cgi/../y.cgi",
+    ] {
+        assert_eq!(server.get(none).status, 404, "{none}");
+    }
+}
+
+#[test]
+fn a_programs_text_is_not_served_where_a_pattern_runs_it() {
+    let setup = Setup::new();
+    write_script(
+        &setup.path("htdocs/x.cgi"),
+        "# the source\nprintf 'Content-Type: text/plain\\n\\nran'",
+    );
+    let server = setup.script_route("*.cgi", "mode = \"cgi\"").start();
+    for path in [
+        "/x.cgi",
+        "//x.cgi",
+        "/x%2ecgi",
+        "/./x.cgi",
+        "/a/../x.cgi",
+        "/x.cgi/",
+        "/x.cgi/.",
+    ] {
+        assert_eq!(server.get(path).text(), "ran", "{path}");
+    }
+}
+
+#[test]
+fn one_program_answers_for_all_below_its_path() {
+    let setup = Setup::new();
+    write_script(&setup.path("bin/app"), SHOW);
+    let server = setup.script_route("/app/*", "file = \"bin/app\"").start();
+    for (path, info) in [
+        ("/app", None),
+        ("/app/", Some("/")),
+        ("/app/a/b", Some("/a/b")),
+        ("/app/../app/x", Some("/x")),
+    ] {
+        let response = server.get(path);
+        assert_eq!(
+            (response.variable("SCRIPT_NAME"), response.variable("PATH_INFO")),
+            (Some("/app"), info),
+            "{path}"
+        );
+    }
+    assert_eq!(server.get("/apple").status, 404);
+}
+
+#[test]
+fn a_file_without_run_bit_is_forbidden_and_the_log_says_why() {
+    let server = Setup::new()
+        .file_with_mode("cgi-bin/norun", "#!/bin/sh\n", 0o644)
+        .start();
+    let response = server.get("/cgi-bin/norun");
+    assert_eq!(response.status, 403);
+    assert!(!response.text().contains("chmod"), "the client is not told about files");
+    let line = server.log_line("chmod +x");
+    assert!(line.contains("cgi-bin/norun") && line.contains("WARN"), "{line}");
+}
+
+#[test]
+fn a_script_whose_interpreter_is_missing_fails_and_the_log_says_which_file() {
+    let server = Setup::new().script("lost", "#!/usr/bin/no-such-interpreter\n").start();
+    assert_eq!(server.get("/cgi-bin/lost").status, 502);
+    let line = server.log_line("cannot be started");
+    assert!(line.contains("cgi-bin/lost"), "{line}");
+}
+
+#[test]
+fn what_is_no_program_is_not_run() {
+    let setup = Setup::new()
+        .script(".hidden", SHOW)
+        .script("show", SHOW)
+        .file_with_mode("cgi-bin/garbage", b"\x7fELF garbage", 0o755)
+        .file_with_mode("cgi-bin/empty", "", 0o755);
+    let _fifo = setup.listen("htdocs/cgi-bin/fifo");
+    std::fs::create_dir(setup.path("htdocs/cgi-bin/folder")).unwrap();
+    let server = setup.start();
+    for (path, allowed) in [
+        ("/cgi-bin/.hidden", [404, 404]),
+        ("/cgi-bin/./.hidden", [404, 404]),
+        ("/cgi-bin/none", [404, 404]),
+        ("/cgi-bin/folder", [404, 404]),
+        ("/cgi-bin/folder/", [404, 404]),
+        ("/cgi-bin/", [404, 404]),
+        ("/cgi-bin/fifo", [403, 404]),
+        ("/cgi-bin/garbage", [502, 502]),
+        ("/cgi-bin/empty", [502, 502]),
+        ("/cgi-bin/show%00", [400, 400]),
+    ] {
+        let status = server.get(path).status;
+        assert!(allowed.contains(&status), "{path}: {status}");
+    }
+    assert_eq!(server.get("/cgi-bin/show").status, 200);
+}
+
+#[test]
+fn a_link_in_a_script_folder_may_lead_to_a_program_elsewhere() {
+    let setup = Setup::new();
+    write_script(&setup.path("elsewhere/program"), SHOW);
+    symlink(setup.path("elsewhere/program"), setup.path("htdocs/cgi-bin/link")).unwrap();
+    let server = setup.start();
+    assert_eq!(server.get("/cgi-bin/link/x").variable("PATH_INFO"), Some("/x"));
+}
+
+#[test]
+fn a_script_that_was_changed_runs_as_it_is_now() {
+    let server = Setup::new()
+        .script("x", r"printf 'Content-Type: text/plain\n\nold'")
+        .start();
+    assert_eq!(server.get("/cgi-bin/x").text(), "old");
+    write_script(
+        &server.path("htdocs/cgi-bin/x"),
+        r"printf 'Content-Type: text/plain\n\nnew'",
+    );
+    assert_eq!(server.get("/cgi-bin/x").text(), "new");
+    write_script(
+        &server.path("htdocs/cgi-bin/y"),
+        r"printf 'Content-Type: text/plain\n\nadded'",
+    );
+    assert_eq!(server.get("/cgi-bin/y").text(), "added");
+}

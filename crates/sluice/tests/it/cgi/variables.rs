@@ -1,0 +1,281 @@
+//! What a script is told of its request: variables, arguments, descriptors.
+
+use crate::harness::{Server, Setup};
+
+/// Prints its variables.
+const SHOW: &str = r"printf 'Content-Type: text/plain\n\n'; exec env";
+
+fn server() -> Server {
+    Setup::new().script("show", SHOW).script("deep/er/show", SHOW).start()
+}
+
+#[test]
+fn a_script_is_told_what_rfc_3875_demands() {
+    let server = server();
+    let mut client = server.connect();
+    client.send(
+        "GET /cgi-bin/show/path/info?a=b&c HTTP/1.1\r\nHost: example.org:8080\r\nUser-Agent: test/1.0\r\nX-Some-Thing: value\r\n\r\n",
+    );
+    let response = client.response();
+    let (folder, address) = (server.path("htdocs").display().to_string(), server.address());
+    for (name, value) in [
+        ("GATEWAY_INTERFACE", "CGI/1.1"),
+        ("SERVER_PROTOCOL", "HTTP/1.1"),
+        ("SERVER_NAME", "example.org"),
+        ("SERVER_PORT", address.port().to_string().as_str()),
+        ("SERVER_ADDR", "127.0.0.1"),
+        ("REMOTE_ADDR", "127.0.0.1"),
+        ("REMOTE_HOST", "127.0.0.1"),
+        ("REMOTE_PORT", client.address().port().to_string().as_str()),
+        ("REQUEST_METHOD", "GET"),
+        ("REQUEST_SCHEME", "http"),
+        ("REQUEST_URI", "/cgi-bin/show/path/info?a=b&c"),
+        ("SCRIPT_NAME", "/cgi-bin/show"),
+        ("SCRIPT_FILENAME", format!("{folder}/cgi-bin/show").as_str()),
+        ("PATH_INFO", "/path/info"),
+        ("PATH_TRANSLATED", format!("{folder}/path/info").as_str()),
+        ("DOCUMENT_ROOT", folder.as_str()),
+        ("QUERY_STRING", "a=b&c"),
+        ("HTTP_HOST", "example.org:8080"),
+        ("HTTP_USER_AGENT", "test/1.0"),
+        ("HTTP_X_SOME_THING", "value"),
+        ("CGIPLUSIN", "/dev/fd/3"),
+        ("CGIPLUSBUF", "/dev/fd/4"),
+        ("WWW_GATEWAY_MRS", "65536"),
+        ("WWW_FORM_A", "b"),
+    ] {
+        assert_eq!(response.variable(name), Some(value), "{name} in\n{}", response.text());
+    }
+    let software = response.variable("SERVER_SOFTWARE").unwrap_or_default();
+    assert!(software.starts_with("Sluice/"), "{software}");
+    for name in [
+        "CONTENT_LENGTH",
+        "CONTENT_TYPE",
+        "AUTH_TYPE",
+        "REMOTE_USER",
+        "CGIPLUSEOF",
+        "HTTPS",
+        "HTTP_CONNECTION",
+    ] {
+        assert_eq!(response.variable(name), None, "{name}");
+    }
+}
+
+#[test]
+fn a_query_string_is_there_even_when_it_is_empty() {
+    let server = server();
+    let response = server.get("/cgi-bin/show");
+    assert_eq!(response.variable("QUERY_STRING"), Some(""));
+    assert_eq!(response.variable("PATH_INFO"), None);
+    assert_eq!(response.variable("PATH_TRANSLATED"), None);
+    assert_eq!(server.get("/cgi-bin/show?").variable("QUERY_STRING"), Some(""));
+    assert_eq!(server.get("/cgi-bin/show/").variable("PATH_INFO"), Some("/"));
+}
+
+#[test]
+fn a_body_is_told_by_length_and_type() {
+    let server = server();
+    let response = server.send(
+        "POST /cgi-bin/show HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\nContent-Type: text/x; charset=y\r\n\r\nabc",
+    );
+    assert_eq!(response.variable("CONTENT_LENGTH"), Some("3"));
+    assert_eq!(response.variable("CONTENT_TYPE"), Some("text/x; charset=y"));
+    assert_eq!(response.variable("HTTP_CONTENT_LENGTH"), None);
+    assert_eq!(response.variable("HTTP_CONTENT_TYPE"), None);
+    let empty = server.send("POST /cgi-bin/show HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
+    assert!(matches!(empty.variable("CONTENT_LENGTH"), None | Some("0")));
+}
+
+#[test]
+fn path_info_is_decoded_and_the_query_is_not() {
+    let server = server();
+    let response = server.get("/cgi-bin/show/a%20b/%C3%A4/c%3Fd?e%20f=%41+g");
+    assert_eq!(response.variable("PATH_INFO"), Some("/a b/ä/c?d"));
+    assert_eq!(response.variable("QUERY_STRING"), Some("e%20f=%41+g"));
+    assert_eq!(
+        response.variable("REQUEST_URI"),
+        Some("/cgi-bin/show/a%20b/%C3%A4/c%3Fd?e%20f=%41+g")
+    );
+    assert_eq!(response.variable("SCRIPT_NAME"), Some("/cgi-bin/show"));
+}
+
+#[test]
+fn path_info_cannot_climb() {
+    let server = server();
+    let response = server.get("/cgi-bin/show/a/../../show/b/%2e%2e/c");
+    assert_eq!(response.variable("PATH_INFO"), Some("/c"));
+    let root = server.path("htdocs").display().to_string();
+    assert_eq!(response.variable("PATH_TRANSLATED"), Some(format!("{root}/c").as_str()));
+}
+
+#[test]
+fn path_translated_follows_the_routes_of_the_site() {
+    let setup = Setup::new().script("show", SHOW);
+    std::fs::create_dir(setup.path("pictures")).unwrap();
+    let place = setup.path("pictures").display().to_string();
+    let server = setup
+        .route("path = \"/pictures/*\"\nfiles = { directory = \"pictures\" }")
+        .start();
+    let response = server.get("/cgi-bin/show/pictures/a.png");
+    assert_eq!(
+        response.variable("PATH_TRANSLATED"),
+        Some(format!("{place}/a.png").as_str())
+    );
+}
+
+#[test]
+fn a_field_that_comes_again_is_joined() {
+    let server = server();
+    let response = server.send(
+        "GET /cgi-bin/show HTTP/1.1\r\nHost: test\r\nX-List: a\r\nCookie: one=1\r\nX-List: b\r\nCookie: two=2\r\n\r\n",
+    );
+    assert_eq!(response.variable("HTTP_X_LIST"), Some("a, b"));
+    assert_eq!(response.variable("HTTP_COOKIE"), Some("one=1; two=2"));
+}
+
+#[test]
+fn http_1_0_is_told_as_such() {
+    let server = server();
+    let response = server.send("GET /cgi-bin/show HTTP/1.0\r\n\r\n");
+    assert_eq!(response.variable("SERVER_PROTOCOL"), Some("HTTP/1.0"));
+    assert!(response.variable("SERVER_NAME").is_some_and(|name| !name.is_empty()));
+}
+
+#[test]
+fn keywords_of_a_query_are_arguments_and_variables() {
+    let server = Setup::new()
+        .script(
+            "show",
+            r#"printf 'Content-Type: text/plain\n\n'; for word in "$@"; do echo "[$word]"; done; env"#,
+        )
+        .start();
+    let arguments = |path: &str| -> Vec<String> {
+        let response = server.get(path);
+        let words = response.text().lines().filter(|line| line.starts_with('['));
+        words.map(|line| line.trim_matches(['[', ']']).to_owned()).collect()
+    };
+    assert_eq!(
+        arguments("/cgi-bin/show?one+two%20three+a%3db"),
+        ["one", "two three", "a=b"]
+    );
+    assert_eq!(
+        arguments("/cgi-bin/show?$(id)+%3Bid+%60id%60"),
+        ["$(id)", ";id", "`id`"]
+    );
+    for none in ["", "?", "?a=b", "?a+b=c", "?-s", "?a+%2ds", "?a%00"] {
+        assert_eq!(
+            arguments(&format!("/cgi-bin/show{none}")),
+            Vec::<String>::new(),
+            "{none}"
+        );
+    }
+    let response = server.get("/cgi-bin/show?one+two%20three");
+    assert_eq!(response.variable("WWW_KEY_COUNT"), Some("2"));
+    assert_eq!(response.variable("WWW_KEY_2"), Some("two three"));
+    let posted = server.send("POST /cgi-bin/show?one+two HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
+    assert!(
+        !posted.text().contains("[one]"),
+        "arguments are for GET and HEAD (RFC 3875 §4.4)"
+    );
+}
+
+#[test]
+fn a_prefix_goes_before_every_variable_of_the_request() {
+    let server = Setup::new()
+        .script("show", SHOW)
+        .cgi("variable_prefix = \"WWW_\"")
+        .start();
+    let response = server.get("/cgi-bin/show/info?a=b");
+    assert_eq!(response.variable("WWW_PATH_INFO"), Some("/info"));
+    assert_eq!(response.variable("WWW_REQUEST_METHOD"), Some("GET"));
+    assert_eq!(response.variable("WWW_HTTP_HOST"), Some("test"));
+    assert_eq!(response.variable("WWW_FORM_A"), Some("b"));
+    for name in ["PATH_INFO", "REQUEST_METHOD", "HTTP_HOST", "WWW_WWW_FORM_A"] {
+        assert_eq!(response.variable(name), None, "{name}");
+    }
+}
+
+#[test]
+fn an_environment_holds_what_the_route_says_and_nothing_else_of_the_server() {
+    let server = Setup::new()
+        .script("show", SHOW)
+        .environment("SECRET", "of the server")
+        .environment("LANG", "C")
+        .environment("SPECIAL", "inherited")
+        .environment("LD_LIBRARY_PATH", "/none")
+        .script_route(
+            "/special/*",
+            "directory = \"htdocs/cgi-bin\", environment = { WIKI_DATA = \"/var/lib/wiki\" }",
+        )
+        .start();
+    let response = server.get("/special/show");
+    assert_eq!(response.variable("WIKI_DATA"), Some("/var/lib/wiki"));
+    assert_eq!(response.variable("LANG"), Some("C"));
+    assert!(response.variable("PATH").is_some());
+    for name in ["SECRET", "LD_LIBRARY_PATH", "SPECIAL"] {
+        assert_eq!(response.variable(name), None, "{name}");
+    }
+    assert_eq!(server.get("/cgi-bin/show").variable("WIKI_DATA"), None);
+}
+
+#[test]
+fn a_script_has_the_five_descriptors_and_no_other() {
+    let server = Setup::new()
+        .script(
+            "show",
+            r"printf 'Content-Type: text/plain\n\n'; ls /proc/$$/fd | sort -n",
+        )
+        .start();
+    let response = server.get("/cgi-bin/show");
+    let numbers: Vec<u32> = response.text().lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(numbers[..5], [0, 1, 2, 3, 4], "{numbers:?}");
+    // The shell keeps its script open at 10 or above.
+    assert!(
+        numbers[5..].iter().all(|number| *number >= 10) && numbers.len() <= 6,
+        "{numbers:?}"
+    );
+}
+
+#[test]
+fn a_script_runs_in_its_own_folder_and_process_group() {
+    let server = Setup::new()
+        .script(
+            "deep/show",
+            r"printf 'Content-Type: text/plain\n\n'; echo PWD=$(pwd -P); echo PID=$$; echo GROUP=$(cut -d' ' -f5 /proc/$$/stat)",
+        )
+        .start();
+    let response = server.get("/cgi-bin/deep/show");
+    let folder = server.path("htdocs/cgi-bin/deep").canonicalize().unwrap();
+    assert_eq!(response.variable("PWD"), folder.to_str());
+    assert_eq!(response.variable("GROUP"), response.variable("PID"));
+}
+
+#[test]
+fn a_script_without_a_body_reads_the_end_at_once() {
+    let server = Setup::new()
+        .script("count", r"printf 'Content-Type: text/plain\n\n'; wc -c")
+        .start();
+    assert_eq!(server.get("/cgi-bin/count").text().trim(), "0");
+    assert_eq!(server.post("/cgi-bin/count", "").text().trim(), "0");
+}
+
+#[test]
+fn scripts_in_deep_folders_have_their_whole_path_as_name() {
+    let server = server();
+    let response = server.get("/cgi-bin/deep/er/show/more/info");
+    assert_eq!(response.variable("SCRIPT_NAME"), Some("/cgi-bin/deep/er/show"));
+    assert_eq!(response.variable("PATH_INFO"), Some("/more/info"));
+    let file = server.path("htdocs/cgi-bin/deep/er/show").display().to_string();
+    assert_eq!(response.variable("SCRIPT_FILENAME"), Some(file.as_str()));
+}
+
+#[test]
+fn an_odd_method_reaches_the_script_as_it_is() {
+    let server = server();
+    for method in ["PUT", "DELETE", "PROPFIND", "M-SEARCH", "get"] {
+        let response = server.send(format!(
+            "{method} /cgi-bin/show HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n"
+        ));
+        assert_eq!(response.variable("REQUEST_METHOD"), Some(method));
+    }
+}

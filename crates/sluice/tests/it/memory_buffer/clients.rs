@@ -1,0 +1,134 @@
+//! Clients that leave in the middle of bulk output, or take their time.
+
+use std::time::Duration;
+
+use super::assert_numbered;
+use super::plain::PLAIN;
+use crate::harness::Setup;
+
+#[test]
+fn a_slow_client_holds_the_script_back_and_gets_every_byte() {
+    // More than all socket buffers on the way take.
+    const LENGTH: usize = 64 << 20;
+    let server = Setup::new().ring_programs().start();
+    let half = server.setup().listen("half");
+    let mut gate = server.setup().gate("go");
+    let mut client = server.connect();
+    client.get(&format!("/cgi-bin/bulk?{LENGTH}+65536+60000+cg"));
+    assert!(
+        half.is_silent_for(Duration::from_millis(300)),
+        "32 MiB went to a client that reads nothing"
+    );
+    gate.open();
+    assert_numbered(&client.response(), LENGTH, "", "a slow client");
+    half.line();
+}
+
+#[test]
+fn a_cgi_script_ends_with_its_client() {
+    let server = Setup::new().ring_programs().start();
+    let half = server.setup().listen("half");
+    let _gate = server.setup().gate("go");
+    let mut client = server.connect();
+    client.get("/cgi-bin/bulk?100000+65536+5000+g");
+    half.line();
+    server.wait_for_processes(1);
+    drop(client);
+    server.assert_idle();
+    assert!(server.access_lines(1)[0].contains(" 200 "));
+}
+
+#[test]
+fn the_writes_of_a_cgiplus_script_fail_when_its_client_has_left() {
+    let server = Setup::new()
+        .cgiplus("max = 1, client_grace = \"10s\"")
+        .ring_programs()
+        .start();
+    let (half, failed) = (server.setup().listen("half"), server.setup().listen("failed"));
+    let mut gate = server.setup().gate("go");
+    let mut client = server.connect();
+    client.get("/cgiplus-bin/bulk?100000+65536+5000+g");
+    half.line();
+    let pid = server.processes()[0].pid;
+    drop(client);
+    server.access_lines(1);
+    gate.open();
+    assert_eq!(failed.line(), "Broken pipe");
+    let response = server.get("/cgiplus-bin/bulk?100000+65536+5000+c");
+    assert_numbered(&response, 100_000, "", "after a client that left");
+    assert_eq!(
+        response.field("x-pid"),
+        Some(pid.to_string().as_str()),
+        "the process lives on"
+    );
+}
+
+#[test]
+fn a_script_that_waits_for_room_is_told_that_its_client_has_left() {
+    let server = Setup::new()
+        .cgiplus("max = 1, client_grace = \"10s\"")
+        .ring_programs()
+        .start();
+    let failed = server.setup().listen("failed");
+    let mut client = server.connect();
+    client.get(&format!("/cgiplus-bin/bulk?{}+8192+5000+c", 64 << 20));
+    client.head();
+    drop(client);
+    assert_eq!(failed.line(), "Broken pipe");
+    let response = server.get("/cgiplus-bin/bulk?1000+65536+50+c");
+    assert_numbered(&response, 1000, "", "after a client that left");
+    assert_eq!(response.field("x-usage"), Some("2"));
+}
+
+#[test]
+fn a_cgiplus_script_that_goes_on_without_its_client_is_ended_after_the_grace() {
+    let server = Setup::new()
+        .cgiplus("max = 1, client_grace = \"100ms\", kill_grace = \"100ms\"")
+        .ring_programs()
+        .start();
+    let half = server.setup().listen("half");
+    let _gate = server.setup().gate("go");
+    let mut client = server.connect();
+    client.get("/cgiplus-bin/bulk?100000+65536+5000+g");
+    half.line();
+    drop(client);
+    server.assert_idle();
+}
+
+#[test]
+fn parts_of_a_plain_buffer_are_refused_when_the_client_has_left() {
+    let server = Setup::new()
+        .cgiplus("max = 1, client_grace = \"10s\"")
+        .python(
+            "left",
+            r#"
+while accept():
+    ask(b"BUFFER-BEGIN: 4k")
+    put(HEAD)
+    first = ask(b"BUFFER-WRITE: 5")
+    tell("sent")
+    wait_at("go")
+    said = ask(b"BUFFER-WRITE: 5", b"NOOP:", b"BUFFER-END:")
+    finish()
+    tell("said", b" ".join(answer.strip() for answer in first + said).decode())
+"#,
+        )
+        .python("plain", PLAIN)
+        .start();
+    let (sent, said) = (server.setup().listen("sent"), server.setup().listen("said"));
+    let mut gate = server.setup().gate("go");
+    for _ in 0..2 {
+        let mut client = server.connect();
+        client.get("/cgiplus-bin/left");
+        sent.line();
+        drop(client);
+        assert!(crate::harness::wait_until(|| server.access_lines(1).len() == 1));
+        gate.open();
+        let line = said.line();
+        assert!(
+            line.starts_with("200 5 410 ") && line.contains(" 200 OK 200 "),
+            "{line}"
+        );
+    }
+    server.wait_for_processes(1);
+}

@@ -1,0 +1,192 @@
+//! Transfers through the ring, by programs that use the C library.
+
+use super::assert_numbered;
+use super::plain::PLAIN;
+use crate::harness::{Ending, Setup, complaints};
+
+#[test]
+fn bytes_arrive_as_they_were_written() {
+    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    for (length, buffer, piece, letters) in [
+        (0, 8192, 1, "c"),
+        (0, 8192, 1, "t"),
+        (1, 8192, 1, "-"),
+        (8191, 8192, 100, "c"),
+        (8192, 8192, 8192, "-"),
+        (8193, 8192, 8192, "t"),
+        (20_000, 8192, 3, "c"),
+        (500_000, 8192, 5000, "ct"),
+        (500_000, 12_288, 100_000, "-"),
+        (3_000_000, 65_536, 70_000, "c"),
+        (3_000_001, 65_536, 20_000, "t"),
+        (20_000_000, 1 << 20, 1 << 20, "c"),
+        (20_000_000, 3_000_000, 300_000, "t"),
+        (100_000, 0, 1000, "ct"),
+    ] {
+        for mode in ["cgi", "cgiplus"] {
+            let what = format!("/{mode}-bin/bulk?{length}+{buffer}+{piece}+{letters}");
+            let response = server.get(&what);
+            let tail = if letters.contains('t') { "tail" } else { "" };
+            assert_numbered(&response, length, tail, &what);
+        }
+    }
+    let ended = server.stop();
+    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+}
+
+#[test]
+fn the_beginning_of_a_ring_is_never_mixed_with_its_doorbells() {
+    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    for turn in 0..60 {
+        let what = format!("/cgiplus-bin/bulk?{}+8192+100+t", 1 + turn * 97);
+        assert_numbered(&server.get(&what), 1 + turn * 97, "tail", &what);
+    }
+}
+
+#[test]
+fn the_end_of_the_reply_ends_the_ring() {
+    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    for mode in ["cgi", "cgiplus", "cgiplus"] {
+        for letters in ["n", "nc"] {
+            let what = format!("/{mode}-bin/bulk?300000+65536+9000+{letters}");
+            assert_numbered(&server.get(&what), 300_000, "", &what);
+        }
+    }
+}
+
+#[test]
+fn one_process_uses_rings_and_buffers_of_many_sizes() {
+    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let mut pids = Vec::new();
+    for (buffer, bytes) in [
+        (8192, 8192),
+        (1 << 20, 1 << 20),
+        (65_000, 65_536),
+        (0, 1 << 20),
+        (1, 8192),
+        (100_000, 102_400),
+    ] {
+        let what = format!("/cgiplus-bin/bulk?400000+{buffer}+50000+c");
+        let response = server.get(&what);
+        assert_numbered(&response, 400_000, "", &what);
+        assert_eq!(response.field("x-buffer"), Some(format!("/dev/fd/4 {bytes}").as_str()));
+        pids.push(response.field("x-pid").unwrap().to_owned());
+    }
+    pids.dedup();
+    assert_eq!(pids.len(), 1, "{pids:?}");
+}
+
+#[test]
+fn head_gets_no_byte_of_the_ring_and_leaves_the_process_clean() {
+    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let mut client = server.connect();
+    for mode in ["cgiplus", "cgi"] {
+        for letters in ["c", "t", "n"] {
+            let what = format!("/{mode}-bin/bulk?100000+8192+5000+{letters}");
+            client.send(format!("HEAD {what} HTTP/1.1\r\nHost: test\r\n\r\n"));
+            let response = client.response_to("HEAD");
+            assert_eq!((response.status, response.body.len()), (200, 0), "{what}");
+            if letters == "c" {
+                assert_eq!(response.field("content-length"), Some("100000"));
+            }
+            assert_numbered(
+                &client.get("/cgiplus-bin/bulk?30000+8192+700+t").response(),
+                30_000,
+                "tail",
+                &what,
+            );
+        }
+    }
+}
+
+#[test]
+fn an_old_client_gets_a_ring_to_the_end_of_the_connection() {
+    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let response = server.send("GET /cgiplus-bin/bulk?300000+65536+9000+t HTTP/1.0\r\n\r\n");
+    assert_eq!(response.field("transfer-encoding"), None);
+    assert_numbered(&response, 300_000, "tail", "HTTP/1.0");
+}
+
+#[test]
+fn a_record_mailbox_has_rings_too() {
+    let server = Setup::new()
+        .cgi("mailbox = \"record\"")
+        .cgiplus("mailbox = \"record\", max = 1")
+        .ring_programs()
+        .start();
+    for mode in ["cgi", "cgiplus", "cgiplus"] {
+        for letters in ["c", "t", "n"] {
+            let what = format!("/{mode}-bin/bulk?300000+8192+900+{letters}");
+            let tail = if letters == "t" { "tail" } else { "" };
+            assert_numbered(&server.get(&what), 300_000, tail, &what);
+        }
+    }
+}
+
+#[test]
+fn rings_of_many_processes_do_not_mix() {
+    let server = Setup::new()
+        .cgiplus("max = 4")
+        .ring_programs()
+        .python("plain", PLAIN)
+        .start();
+    std::thread::scope(|scope| {
+        for turn in 0..6 {
+            let server = &server;
+            scope.spawn(move || {
+                for length in [100_000 + turn, 1_000_000 + turn, 3 + turn] {
+                    for path in ["cgi-bin/bulk", "cgiplus-bin/bulk"] {
+                        let what = format!("/{path}?{length}+16384+7000+c");
+                        assert_numbered(&server.get(&what), length, "", &what);
+                    }
+                    let what = format!("/cgiplus-bin/plain?{length}+16k+c");
+                    assert_numbered(&server.get(&what), length, "", &what);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn the_demonstrator_sends_the_same_bytes_both_ways() {
+    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let get = |mode: &str, query: &str| {
+        let response = server.get(&format!("/{mode}-bin/membufdemo?{query}"));
+        assert_eq!(
+            (response.status, response.ending),
+            (200, Ending::Complete),
+            "{mode} {query}"
+        );
+        response
+    };
+    for mode in ["cgi", "cgiplus"] {
+        for (mailbox, buffer, record) in [
+            ("5", "5+b", 65_536),
+            ("1+m+32", "1+b+32", 32),
+            ("3+m+256", "3+b+256+2", 256),
+            ("3+m+10000", "3+b+10000+1", 10_000),
+            ("2+m+32k", "2+b+32k+5", 32_768),
+        ] {
+            let (one, other) = (get(mode, mailbox), get(mode, buffer));
+            let megabytes: usize = mailbox.split('+').next().unwrap().parse().unwrap();
+            let is_right = |body: &[u8]| {
+                let blocks = body.chunks(record).enumerate();
+                body.len() == megabytes << 20
+                    && blocks
+                        .into_iter()
+                        .all(|(at, block)| block.iter().all(|byte| usize::from(*byte) == at & 0xff))
+            };
+            assert!(is_right(&one.body), "{mode} {mailbox}");
+            assert!(one.body == other.body, "{mode} {mailbox} and {buffer}");
+            assert_eq!(one.field("x-mbuf"), Some("NULL 0"));
+            assert!(
+                other.field("x-mbuf").unwrap().starts_with("/dev/fd/4 "),
+                "{mode} {buffer}"
+            );
+            assert_eq!(other.field("x-mrs"), Some(record.to_string().as_str()));
+        }
+    }
+    let too_large = server.get("/cgiplus-bin/membufdemo?1+b+0+1000");
+    assert_eq!(too_large.status, 500, "over memory_buffer_max");
+    assert!(too_large.text().contains("no memory buffer"), "{}", too_large.text());
+}
