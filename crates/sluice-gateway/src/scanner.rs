@@ -39,8 +39,6 @@ pub struct Scanner {
     input: VecDeque<Bytes>,
     /// The beginning of a sentinel that was taken from `input`.
     begun: Option<Beginning>,
-    /// Output bytes still to come that are not searched.
-    counted: u64,
     preceding: Preceding,
     callout: CalloutLines,
     /// Comes out before anything else.
@@ -69,7 +67,6 @@ impl Scanner {
             state: State::Body,
             input: VecDeque::new(),
             begun: None,
-            counted: 0,
             preceding: Preceding::new(),
             callout: CalloutLines::default(),
             due: None,
@@ -85,10 +82,7 @@ impl Scanner {
     }
 
     /// The next thing in the output; `None`: push more.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "not an iterator: None is not the end, and `pass` comes between"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "not an iterator: None is not the end")]
     pub fn next(&mut self) -> Option<Output> {
         if let Some(due) = self.due.take() {
             return Some(due);
@@ -107,20 +101,6 @@ impl Scanner {
             if let Step::Out(output) = step {
                 return Some(output);
             }
-        }
-    }
-
-    /// Says that the next `bytes` output bytes are a counted body: they come out without a search for sentinels.
-    ///
-    /// Bytes that were pushed but have not come out are among them. Zero changes nothing.
-    pub fn pass(&mut self, bytes: u64) {
-        if bytes == 0 {
-            return;
-        }
-        self.counted = bytes;
-        if let Some(begun) = self.begun.take() {
-            let held = self.text_of(begun);
-            self.input.push_front(held);
         }
     }
 
@@ -183,7 +163,6 @@ impl Scanner {
         self.state = State::Body;
         self.input.clear();
         self.begun = None;
-        self.counted = 0;
         self.preceding.forget();
         self.callout = CalloutLines::default();
         self.due = None;
@@ -207,11 +186,6 @@ impl Scanner {
     /// One step through the reply in a stream; `None`: needs more.
     fn scan_body(&mut self) -> Option<Step> {
         let first = self.input.front()?;
-        if self.counted > 0 {
-            let length = usize::try_from(self.counted).unwrap_or(usize::MAX).min(first.len());
-            self.counted -= length as u64;
-            return Some(self.hand_on(length));
-        }
         let wanted = self.wanted_in_body();
         if let Some(begun) = self.begun {
             return Some(self.continue_in_body(begun, wanted));
@@ -356,10 +330,6 @@ impl Scanner {
     /// One record of the reply.
     fn take_record(&mut self) -> Option<Step> {
         let record = self.input.pop_front()?;
-        if self.counted > 0 {
-            self.counted = self.counted.saturating_sub(record.len() as u64);
-            return Some(Step::Out(Output::Bytes(record)));
-        }
         let Some(mark) = self.mark_of(&record, self.wanted_in_body()) else {
             return Some(Step::Out(Output::Bytes(record)));
         };
@@ -462,12 +432,11 @@ impl Scanner {
 /// Without the search, which would show the sentinels.
 impl fmt::Debug for Scanner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut scanner = f.debug_struct("Scanner");
-        scanner
+        f.debug_struct("Scanner")
             .field("kind", &self.kind)
             .field("end", &self.end)
-            .field("state", &self.state);
-        scanner.field("counted", &self.counted).finish_non_exhaustive()
+            .field("state", &self.state)
+            .finish_non_exhaustive()
     }
 }
 

@@ -30,6 +30,9 @@ use crate::write::{error_page, head};
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
 const LOCAL_REDIRECTS_MAX: usize = 10;
 
+/// Named to who asks for a tunnel.
+const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
+
 /// Serves one exchange.
 pub(crate) async fn serve(
     worker: Rc<Worker>,
@@ -62,14 +65,14 @@ pub(crate) async fn serve(
 async fn answer(
     worker: &Rc<Worker>,
     exchange: &Exchange,
-    fields: HeaderMap,
+    mut fields: HeaderMap,
     incoming: Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
     let config = worker.config();
-    let host = host(exchange, &fields)?;
+    let host = host(exchange, &mut fields)?;
     let site = config.site(&host);
-    if exchange.uri.path() == "*" {
-        return Ok(Response::new(ResponseBody::Empty));
+    if let Some(response) = without_path(exchange)? {
+        return Ok(response);
     }
     let mut ask = Ask {
         target: Target::from_uri(&exchange.uri)?,
@@ -88,6 +91,19 @@ async fn answer(
         "more than {LOCAL_REDIRECTS_MAX} local redirects, the last one to {:?}",
         ask.target.raw
     )))
+}
+
+/// The forms of a target that name no resource (RFC 9112 §3.2.3, §3.2.4): `*` asks about the server as a whole, an authority
+/// asks for a tunnel.
+fn without_path(exchange: &Exchange) -> Result<Option<Response<ResponseBody>>, Fault> {
+    let uri = &exchange.uri;
+    let bad = || Fault::client(StatusCode::BAD_REQUEST, format!("request target {uri}: not a path"));
+    match exchange.method {
+        Method::CONNECT => Err(Fault::method(&exchange.method, METHODS)),
+        Method::OPTIONS if uri.path() == "*" => Ok(Some(Response::new(ResponseBody::Empty))),
+        _ if uri.path() == "*" || (uri.authority().is_some() && uri.scheme().is_none()) => Err(bad()),
+        _ => Ok(None),
+    }
 }
 
 /// What is asked for: the client's request, or what a script's local redirect made of it.
@@ -170,7 +186,7 @@ fn job(
 
 /// The host that is asked for, without its port: the target's own, or the field Host, which HTTP/1.1 demands exactly once
 /// (RFC 9112 §3.2).
-fn host(exchange: &Exchange, fields: &HeaderMap) -> Result<String, Fault> {
+fn host(exchange: &Exchange, fields: &mut HeaderMap) -> Result<String, Fault> {
     let bad = |what: &str| Err(Fault::client(StatusCode::BAD_REQUEST, format!("field Host: {what}")));
     let mut hosts = fields.get_all(header::HOST).iter();
     let field = match (hosts.next(), hosts.next()) {
@@ -178,15 +194,28 @@ fn host(exchange: &Exchange, fields: &HeaderMap) -> Result<String, Fault> {
         (None, None) if exchange.version >= Version::HTTP_11 => return bad("missing"),
         (field, None) => field,
     };
-    if let Some(host) = exchange.uri.host() {
-        return Ok(host.to_owned());
+    if let Some(authority) = exchange.uri.authority() {
+        // The target's host takes the field's place, for scripts too (RFC 9112 §3.2.2).
+        if let Ok(value) = HeaderValue::from_str(authority.as_str()) {
+            fields.insert(header::HOST, value);
+        }
+        return Ok(authority.host().to_owned());
     }
     match field.map(HeaderValue::as_bytes) {
         None | Some(b"") => Ok(String::new()),
         Some(text) => match Authority::try_from(text) {
-            Ok(authority) if !authority.as_str().contains('@') => Ok(authority.host().to_owned()),
+            Ok(authority) if is_host_and_port(&authority) => Ok(authority.host().to_owned()),
             _ => bad("not a host"),
         },
+    }
+}
+
+/// No user, and after the host nothing, a colon, or a port (RFC 9110 §4.2.1).
+fn is_host_and_port(authority: &Authority) -> bool {
+    match authority.as_str().strip_prefix(authority.host()) {
+        Some("" | ":") => true,
+        Some(port) => port.starts_with(':') && authority.port_u16().is_some(),
+        None => false,
     }
 }
 

@@ -11,9 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use sluice_gateway::{Answer, BUFFER_BYTES_DEFAULT, BufferShape};
-use sluice_membuf::{BeginError, PlainBuffer, RingReader, Segment};
-
-use crate::fault::Fault;
+use sluice_membuf::{BeginError, PlainBuffer, RingFault, RingReader, Segment};
 
 /// What scripts call the buffer: the descriptor that they were given.
 const NAME: &str = "/dev/fd/4";
@@ -184,14 +182,14 @@ impl Buffer {
     }
 
     /// The next bytes for the client, if there are any now. The fault is the script's: it lied in the ring.
-    pub(crate) fn take(&mut self) -> Result<Option<Bytes>, Fault> {
+    pub(crate) fn take(&mut self) -> Result<Option<Bytes>, RingFault> {
         let piece = match &mut self.kind {
             Kind::Closed => None,
             // An empty part is only its answer.
             Kind::Plain { parts, .. } => std::iter::from_fn(|| parts.pop_front()).find(|part| !part.is_empty()),
-            Kind::Ring { reader } => reader
-                .take(PIECE_BYTES_MAX.min(usize::try_from(reader.capacity() / 4).unwrap_or(usize::MAX)))
-                .map_err(|lie| Fault::script(format!("memory buffer: {lie}")))?,
+            Kind::Ring { reader } => {
+                reader.take(PIECE_BYTES_MAX.min(usize::try_from(reader.capacity() / 4).unwrap_or(usize::MAX)))?
+            }
         };
         self.sent_bytes += piece.as_ref().map_or(0, |piece| piece.len() as u64);
         Ok(piece)

@@ -26,7 +26,10 @@ pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply),
         let pool = job.route.pools.pool(&job.script, job.settings());
         let mut lease = pool.acquire(job.worker.index).await?;
         let (kept, is_new) = match lease.take() {
-            Some(kept) => (here(&job, kept)?, false),
+            Some(kept) => match here(&job, kept)? {
+                Some(kept) => (kept, false),
+                None => continue,
+            },
             None => (start(&job, &lease).await?, true),
         };
         let relay = begin(&job, kept, pump.take(), content_length);
@@ -56,19 +59,24 @@ async fn prepare(body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault
     Ok((Some(Pump::repeatable(stored.into())), Some(length)))
 }
 
-/// A process of another worker's event loop moves to this one's.
-fn here(job: &Job, kept: Kept) -> Result<Kept, Fault> {
+/// Makes a kept process ready on this worker: one of another worker's event loop moves here. `None`: it is of no more use,
+/// because it has ended, or wrote something that no request asked for.
+fn here(job: &Job, mut kept: Kept) -> Result<Option<Kept>, Fault> {
+    if !kept.channels.mailbox.is_quiet() {
+        kept.process.stop();
+        return Ok(None);
+    }
     if kept.worker == job.worker.index {
-        return Ok(kept);
+        return Ok(Some(kept));
     }
     let process = kept.process;
     match kept.channels.rebind() {
-        Ok(channels) => Ok(Kept {
+        Ok(channels) => Ok(Some(Kept {
             process,
             channels,
             worker: job.worker.index,
             ..kept
-        }),
+        })),
         Err(error) => {
             process.stop();
             Err(Fault::server(format!(
@@ -113,10 +121,7 @@ fn begin(job: &Job, kept: Kept, pump: Option<Pump>, content_length: Option<u64>)
     let variables = job.variables(&process.sentinels, content_length);
     let record = channels.orders.begin();
     encode(&variables, form, record);
-    let record_bytes = record.len();
     let (mut desk, patience) = (job.desk(&process), job.patience());
     desk.form = Some(form);
-    let mut relay = Relay::new(process, channels, scanner, desk, pump, patience);
-    relay.expect_request_read(record_bytes);
-    relay
+    Relay::new(process, channels, scanner, desk, pump, patience).with_record()
 }

@@ -96,12 +96,11 @@ impl Errors {
 
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim_end();
+        let text = without_controls(&String::from_utf8_lossy(&line));
         if text.is_empty() {
             return;
         }
-        self.process.note_error(text);
+        self.process.note_error(&text);
         if self.second.elapsed() > Duration::from_secs(1) {
             self.report_suppressed();
             self.second = Instant::now();
@@ -126,4 +125,17 @@ impl Errors {
             self.suppressed = 0;
         }
     }
+}
+
+/// A line must not look like two in a log, or move a terminal's cursor: what does not print is escaped.
+fn without_controls(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    for character in line.trim_end().chars() {
+        match character {
+            '\t' => text.push(' '),
+            control if control.is_control() => text.extend(control.escape_default()),
+            other => text.push(other),
+        }
+    }
+    text
 }

@@ -195,9 +195,13 @@ impl SharedPool {
 
     /// The process has ended by itself.
     pub(crate) fn ended(self: &Arc<Self>, id: ProcessId) {
+        self.remove(id, Pool::ended);
+    }
+
+    fn remove(self: &Arc<Self>, id: ProcessId, how: impl FnOnce(&mut Pool, ProcessId, Instant) -> Option<Action>) {
         let mut state = self.lock();
         let kept = state.idle.remove(&id);
-        let action = state.pool.ended(id, Instant::now());
+        let action = how(&mut state.pool, id, Instant::now());
         let orphan = action.and_then(|action| self.start(&mut state, action));
         drop(state);
         drop((kept, orphan));
@@ -306,9 +310,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         match self.state {
             LeaseState::Returned => {}
-            LeaseState::Used => self.pool.ended(self.id),
+            LeaseState::Used => self.pool.remove(self.id, Pool::stopped),
             LeaseState::Unused => match self.kept.take() {
-                None => self.pool.ended(self.id),
+                None => self.pool.remove(self.id, Pool::stopped),
                 Some(kept) => {
                     let mut state = self.pool.lock();
                     let release = state.pool.give_back(self.id, Instant::now());

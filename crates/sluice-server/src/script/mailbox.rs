@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
 use rustix::buffer::spare_capacity;
@@ -62,6 +62,11 @@ impl Mailbox {
             Mailbox::Stream(stream) => stream.poll_read(context),
             Mailbox::Record(records) => records.poll_read(context),
         }
+    }
+
+    /// Between requests: nothing has come, and the script still holds its end.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.poll_read(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
     /// The reply is over: what was held for it is given back.

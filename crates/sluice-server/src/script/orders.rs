@@ -17,6 +17,8 @@ pub(crate) struct Orders {
     waiting: Vec<u8>,
     /// Of `waiting`, what has been written.
     written: usize,
+    /// Bytes written since `begin`.
+    delivered: u64,
 }
 
 impl Orders {
@@ -25,6 +27,7 @@ impl Orders {
             pipe: pipe::Sender::from_owned_fd(pipe)?,
             waiting: Vec::new(),
             written: 0,
+            delivered: 0,
         })
     }
 
@@ -37,6 +40,7 @@ impl Orders {
     pub(crate) fn begin(&mut self) -> &mut Vec<u8> {
         self.waiting.clear();
         self.written = 0;
+        self.delivered = 0;
         &mut self.waiting
     }
 
@@ -56,7 +60,10 @@ impl Orders {
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.written < self.waiting.len() {
             match self.pipe.try_write(&self.waiting[self.written..]) {
-                Ok(length) => self.written += length,
+                Ok(length) => {
+                    self.written += length;
+                    self.delivered += length as u64;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if ready!(self.pipe.poll_write_ready(context)).is_err() {
                         break;
@@ -71,8 +78,8 @@ impl Orders {
         Poll::Ready(())
     }
 
-    /// Bytes written that the script has not read: with the whole request unread, it never saw the request.
-    pub(crate) fn unread_bytes(&self) -> u64 {
-        rustix::io::ioctl_fionread(self.pipe.as_fd()).unwrap_or(0)
+    /// Nothing that was written since `begin` has been read: all of it is still in the pipe, or none was taken.
+    pub(crate) fn is_unread(&self) -> bool {
+        rustix::io::ioctl_fionread(self.pipe.as_fd()).is_ok_and(|unread| unread >= self.delivered)
     }
 }

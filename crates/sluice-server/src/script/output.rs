@@ -50,6 +50,8 @@ pub(crate) struct Session {
     lease: Option<Lease>,
     progress: Progress,
     /// Body bytes that came with the head.
+    rest: Bytes,
+    /// What was gathered of the body.
     first: VecDeque<Bytes>,
     /// What the script still owes of the Content-Length that it announced.
     owed: Option<u64>,
@@ -79,6 +81,7 @@ impl Session {
             relay: Some(relay),
             lease: Some(lease),
             progress: Progress::Wanted,
+            rest: Bytes::new(),
             first: VecDeque::new(),
             owed: None,
             adjustment: RecordAdjustment::Untouched,
@@ -107,7 +110,7 @@ impl Session {
             match parsed {
                 Ok(None) => {}
                 Ok(Some((reply, rest))) => {
-                    self.first.extend((!rest.is_empty()).then_some(rest));
+                    self.rest = rest;
                     return Ok(reply);
                 }
                 Err(fault) => return Err(self.fail_head(&fault.to_string()).await),
@@ -119,28 +122,18 @@ impl Session {
     pub(crate) fn begin_body(&mut self, head: &ReplyHead) {
         self.owed = head.content_length;
         self.adjustment = RecordAdjustment::of(head);
-        let here: u64 = self.first.iter().map(|piece| piece.len() as u64).sum();
+        let rest = std::mem::take(&mut self.rest);
         if let Some(relay) = &mut self.relay {
             relay.desk.status = Some(head.status);
-            relay.begin_body(self.route.settings.output_timeout);
-            // A counted body needs no search for sentinels, unless it comes by the memory buffer.
-            if !relay.desk.buffer.is_open() {
-                relay
-                    .scanner
-                    .pass(head.content_length.unwrap_or(0).saturating_sub(here));
-            }
+            relay.begin_body(rest, self.route.settings.output_timeout);
         }
-        self.first = std::mem::take(&mut self.first)
-            .into_iter()
-            .filter_map(|piece| self.shape(piece))
-            .collect();
     }
 
     /// The head is on its way to the client, and no body may follow.
     pub(crate) fn begin_unwanted_body(&mut self, status: StatusCode) {
         if let Some(relay) = &mut self.relay {
             relay.desk.status = Some(status);
-            relay.begin_body(self.route.settings.output_timeout);
+            relay.begin_body(Bytes::new(), self.route.settings.output_timeout);
         }
     }
 
@@ -274,7 +267,10 @@ impl Session {
     fn end(&mut self) -> Result<(), Fault> {
         let Some(relay) = &self.relay else { return Ok(()) };
         let is_counted = self.owed == Some(0);
-        if let Some(bytes) = self.owed.filter(|bytes| *bytes > 0) {
+        if let Some(bytes) = self
+            .owed
+            .filter(|bytes| *bytes > 0 && self.progress == Progress::Wanted)
+        {
             return Err(self.fail(&format!("ended {bytes} bytes short of its Content-Length")));
         }
         match self.route.settings.mode {
@@ -344,7 +340,8 @@ impl Session {
     /// The process is of no more use.
     fn give_up(&mut self) {
         if let Some(relay) = self.relay.take() {
-            relay.process.stop();
+            // Its input stays open until it has ended: half a body must not look like a whole one to it.
+            relay.process.stop_holding(relay.channels.input);
         }
         self.lease = None;
     }
@@ -357,6 +354,7 @@ impl Session {
             relay: self.relay.take(),
             lease: self.lease.take(),
             progress: self.progress,
+            rest: Bytes::new(),
             first: VecDeque::new(),
             owed: self.owed,
             adjustment: self.adjustment,

@@ -47,6 +47,11 @@ impl Patience {
         self.waiting_since = None;
     }
 
+    /// The whole exchange takes too long, however busy the script is.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
     /// The script is waited for; ready when it has been for too long.
     pub(crate) fn poll_spent(&mut self, context: &mut Context<'_>) -> Poll<Spent> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);

@@ -211,7 +211,13 @@ impl Pool {
         self.keep(id, now)
     }
 
-    /// A process has ended, or was never started, or cannot serve again.
+    /// A process was stopped, or never started.
+    pub(crate) fn stopped(&mut self, id: ProcessId, now: Instant) -> Option<Action> {
+        self.remove(id)?;
+        self.start_for_waiting(now)
+    }
+
+    /// A process has ended by itself.
     pub(crate) fn ended(&mut self, id: ProcessId, now: Instant) -> Option<Action> {
         let slot = self.remove(id)?;
         if self.backs_off && slot.served == 0 && slot.idle_since.is_none() {

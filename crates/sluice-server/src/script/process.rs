@@ -64,6 +64,7 @@ struct State {
     waiter: Option<Waker>,
     last_error: String,
     exchange: Option<UniqueId>,
+    input: Option<Input>,
 }
 
 /// The server's ends of a process's descriptors.
@@ -153,6 +154,16 @@ impl Process {
         self.order.send_replace(Order::Stop);
     }
 
+    /// The same, and keeps its standard input open until it has ended.
+    pub(crate) fn stop_holding(&self, input: Option<Input>) {
+        let mut state = self.lock();
+        if state.exit.is_none() {
+            state.input = input;
+        }
+        drop(state);
+        self.stop();
+    }
+
     /// Its work is done; it has so long to end by itself before it is stopped.
     pub(crate) fn finish(&self, within: Duration) {
         let by = Instant::now() + within;
@@ -222,6 +233,7 @@ impl Process {
     fn announce(&self, exit: Exit) {
         let mut state = self.lock();
         state.exit = Some(exit);
+        state.input = None;
         if let Some(waiter) = state.waiter.take() {
             waiter.wake();
         }

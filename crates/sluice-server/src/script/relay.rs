@@ -23,6 +23,7 @@ use sluice_gateway::{Output, Scanner};
 use tokio::time::Sleep;
 
 use crate::fault::Fault;
+use crate::script::buffer::Buffer;
 use crate::script::callout::Desk;
 use crate::script::patience::{Patience, Spent};
 use crate::script::process::{Channels, Process};
@@ -61,8 +62,10 @@ pub(crate) struct Relay {
     state: State,
     /// Counts down `EXIT_GRACE` or `LINE_PAUSE`.
     pause: Option<Pin<Box<Sleep>>>,
-    /// Bytes of the request record, for `is_request_unread`.
-    request_bytes: u64,
+    /// Bytes that come before all others: body that came with the head, or what the scanner held back to the last.
+    returned: Option<Bytes>,
+    /// The request is a record on CGIPLUSIN.
+    has_record: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -85,7 +88,8 @@ impl Relay {
     ) -> Relay {
         Relay {
             process,
-            request_bytes: 0,
+            returned: None,
+            has_record: false,
             channels,
             scanner,
             desk,
@@ -98,17 +102,18 @@ impl Relay {
         }
     }
 
-    /// A request record of so many bytes waits in `channels.orders`.
-    pub(crate) fn expect_request_read(&mut self, bytes: usize) {
-        self.request_bytes = bytes as u64;
+    /// The request waits as a record in `channels.orders`; the process is kept after it.
+    pub(crate) fn with_record(mut self) -> Relay {
+        self.has_record = true;
+        self
     }
 
     /// The process has ended without ever looking at its request, so that it may be given to another.
     pub(crate) fn is_request_unread(&self) -> bool {
-        self.request_bytes > 0
+        self.has_record
             && self.process.exit().is_some()
             && self.pump.as_ref().is_none_or(Pump::can_rewind)
-            && self.channels.orders.unread_bytes() >= self.request_bytes
+            && self.channels.orders.is_unread()
     }
 
     pub(crate) fn take_pump(&mut self) -> Option<Pump> {
@@ -120,9 +125,10 @@ impl Relay {
         self.state == State::Ended
     }
 
-    /// The head is complete; from now on `limit` is how long the script may be silent.
-    pub(crate) fn begin_body(&mut self, limit: Duration) {
+    /// The head is complete; `rest` came with it and is body. From now on `limit` is how long the script may be silent.
+    pub(crate) fn begin_body(&mut self, rest: Bytes, limit: Duration) {
         self.has_head = true;
+        self.returned = (!rest.is_empty()).then_some(rest);
         self.patience.renew(limit);
     }
 
@@ -139,10 +145,17 @@ impl Relay {
         loop {
             self.move_request(context)?;
             self.pass_answers(context)?;
-            if self.has_head
-                && let Some(piece) = self.desk.buffer.take()?
+            if self.patience.is_overdue() {
+                return Poll::Ready(Err(self.too_slow(Spent::Deadline)));
+            }
+            if let Some(bytes) = self.returned.take()
+                && let Some(said) = self.hear(Output::Bytes(bytes))?
             {
-                self.patience.progress();
+                return Poll::Ready(Ok(said));
+            }
+            if self.has_head
+                && let Some(piece) = self.take_bulk()?
+            {
                 return Poll::Ready(Ok(Said::Bulk(piece)));
             }
             if self.desk.buffer.is_ending() {
@@ -171,6 +184,15 @@ impl Relay {
         }
     }
 
+    fn take_bulk(&mut self) -> Result<Option<Bytes>, Fault> {
+        let taken = self.desk.buffer.take();
+        let piece = taken.map_err(|lie| self.fault(&format!("memory buffer: {lie}")))?;
+        if piece.is_some() {
+            self.patience.progress();
+        }
+        Ok(piece)
+    }
+
     fn hear(&mut self, output: Output) -> Result<Option<Said>, Fault> {
         match output {
             Output::Bytes(bytes) if self.has_head && self.desk.buffer.is_ring() => self.hear_doorbell(&bytes)?,
@@ -183,9 +205,7 @@ impl Relay {
             Output::Fault(fault) => return Err(self.fault(&fault.to_string())),
             Output::End => {
                 self.state = State::Ended;
-                if self.desk.buffer.is_open() {
-                    self.desk.buffer.end(false);
-                }
+                self.end_buffer();
             }
         }
         Ok(None)
@@ -258,21 +278,21 @@ impl Relay {
         self.state = State::Closed;
         self.pause = None;
         match self.scanner.finish() {
-            Ok(Some(held)) => self.scanner_rest(held),
-            Ok(None) => {}
+            // It looked like the beginning of a sentinel, and was body.
+            Ok(held) => self.returned = held,
             Err(fault) => return Err(self.fault(&fault.to_string())),
         }
-        if self.desk.buffer.is_open() && !self.desk.buffer.is_ending() {
-            self.desk.buffer.end(false);
-        }
+        self.end_buffer();
         Ok(())
     }
 
-    /// Bytes that looked like the beginning of a sentinel were body: they go out uncounted as they are.
-    fn scanner_rest(&mut self, held: Bytes) {
-        let length = held.len() as u64;
-        self.scanner.push(held);
-        self.scanner.pass(length);
+    /// The reply ends without BUFFER-END: what the buffer holds is sent, unless there is no head for it to follow.
+    fn end_buffer(&mut self) {
+        if !self.has_head {
+            self.desk.buffer = Buffer::new();
+        } else if self.desk.buffer.is_open() && !self.desk.buffer.is_ending() {
+            self.desk.buffer.end(false);
+        }
     }
 
     fn poll_closed_end(&mut self, context: &mut Context<'_>) -> Poll<Result<Said, Fault>> {
@@ -293,7 +313,7 @@ impl Relay {
                 self.patience.progress();
             }
             // CGI: end-of-file follows the last byte. CGIplus keeps its input for the next request.
-            if pump.is_done() && self.request_bytes == 0 {
+            if pump.is_done() && !self.has_record {
                 self.pump = None;
                 self.channels.input = None;
             }

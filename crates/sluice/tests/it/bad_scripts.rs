@@ -12,19 +12,18 @@ use crate::harness::{Response, Server, Setup, complaints};
 /// What a bad script's one line in the log must hold beside its name; `PID` stands for `, pid <number>`.
 type Words = &'static [&'static str];
 
-/// A bad reply: its name, the script (of /bin/sh unless it says otherwise), and the words.
+/// A bad reply: its name, the script (in Python if its first line says so), and the words.
 type Bad = (&'static str, &'static str, Words);
 
 /// Asks each script once in each mode; all must be answered by this status, and leave one line in each log.
 #[track_caller]
 fn assert_refused(setup: Setup, status: u16, modes: &[&str], scripts: &[Bad]) {
-    let setup = scripts.iter().fold(setup, |setup, (name, text, _)| {
-        if text.starts_with("python") {
-            setup.python(name, &text["python".len()..])
-        } else {
-            setup.file_with_mode(&format!("cgi-bin/{name}"), text, 0o755)
-        }
-    });
+    let setup = scripts
+        .iter()
+        .fold(setup, |setup, (name, text, _)| match text.strip_prefix("python\n") {
+            Some(python) => setup.python(name, python),
+            None => setup.file_with_mode(&format!("cgi-bin/{name}"), text, 0o755),
+        });
     let server = setup.start();
     let mut told = Vec::new();
     for mode in modes {

@@ -2,8 +2,9 @@
 //! write to their standard error.
 
 use std::fs;
+use std::time::Duration;
 
-use crate::harness::{Server, Setup, wait_until};
+use crate::harness::{Server, Setup, wait_until, wait_until_within};
 
 /// Tells its id in both ways.
 const TELL: &str = r#"printf 'Content-Type: text/plain\n\nUNIQUE_ID=%s\n' "$UNIQUE_ID"; echo "a complaint" >&2"#;
@@ -187,6 +188,16 @@ fn exchanges_that_are_cut_or_left_are_logged_once_as_such() {
         ("/large", "200", "true"),
     ];
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_request_whose_client_has_left_before_it_is_looked_at_is_logged() {
+    let server = Setup::new().file("a.txt", "a").start();
+    for _ in 0..400 {
+        server.connect().get("/a.txt");
+    }
+    let complete = wait_until_within(Duration::from_secs(5), || server.access_lines(0).len() == 400);
+    assert!(complete, "{} lines for 400 requests", server.access_lines(0).len());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Bad, assert_refused, request_id};
-use crate::harness::{Ending, Setup, complaints};
+use crate::harness::{Ending, Server, Setup, complaints, wait_until_within};
 
 const IMPATIENT: &str = "reply_timeout = \"150ms\", output_timeout = \"150ms\", kill_grace = \"100ms\"";
 
@@ -58,10 +58,7 @@ fn a_body_without_end_is_cut_at_the_deadline() {
     let server = Setup::new()
         .cgi(keys)
         .cgiplus(keys)
-        .script(
-            "endless",
-            "printf 'Content-Type: text/plain\\n\\n'; while :; do echo more; done",
-        )
+        .script("endless", "printf 'Content-Type: text/plain\\n\\n'; exec yes")
         .start();
     for (turn, mode) in ["cgi", "cgiplus"].into_iter().enumerate() {
         let response = server.get(&format!("/{mode}-bin/endless"));
@@ -75,6 +72,64 @@ fn a_body_without_end_is_cut_at_the_deadline() {
         server.assert_idle();
     }
     assert_eq!(complaints(&server.stop().errors).len(), 2);
+}
+
+/// Answers come on every worker: each of many new connections may belong to another.
+#[track_caller]
+fn assert_all_workers_answer(server: &Server) {
+    for _ in 0..12 {
+        let mut client = server.connect();
+        client.get("/health.txt");
+        assert!(
+            wait_until_within(Duration::from_secs(5), || !client
+                .is_silent_for(Duration::from_millis(50))),
+            "a worker is held up"
+        );
+        assert_eq!(client.response().text(), "well");
+    }
+}
+
+#[test]
+fn a_script_that_asks_without_end_holds_up_nobody() {
+    let keys = "deadline = \"1s\", kill_grace = \"100ms\"";
+    let server = Setup::new()
+        .cgi(keys)
+        .python(
+            "asks",
+            "tell('up')\nwhile True:\n    put(ESC + b'!NOOP:\\n' * 2000 + EOT)",
+        )
+        .start();
+    let up = server.setup().listen("up");
+    let mut client = server.connect();
+    client.get("/cgi-bin/asks");
+    up.line();
+    assert_all_workers_answer(&server);
+    assert_eq!(client.response().status, 504);
+    drop(client);
+    server.assert_idle();
+}
+
+#[test]
+fn a_body_without_end_that_nobody_wants_holds_up_nobody() {
+    let keys = "output_timeout = \"500ms\", client_grace = \"500ms\", kill_grace = \"100ms\"";
+    let server = Setup::new()
+        .cgi(keys)
+        .cgiplus(keys)
+        .script("endless", "printf 'Content-Type: text/plain\\n\\n'; exec yes")
+        .start();
+    for mode in ["cgi", "cgiplus"] {
+        let mut client = server.connect();
+        client.send(format!("HEAD /{mode}-bin/endless HTTP/1.1\r\nHost: test\r\n\r\n"));
+        assert_eq!(client.response_to("HEAD").status, 200);
+        assert_all_workers_answer(&server);
+        server.wait_for_processes(0);
+        let mut leaver = server.connect();
+        leaver.get(&format!("/{mode}-bin/endless"));
+        leaver.head();
+        drop(leaver);
+        assert_all_workers_answer(&server);
+        server.wait_for_processes(0);
+    }
 }
 
 #[test]
@@ -109,6 +164,7 @@ fn a_reply_that_never_ends_is_cut_after_the_silence() {
                 line.contains(script) && line.contains(", pid ") && line.contains("silent for 150ms"),
                 "{line}"
             );
+            drop(client);
             server.assert_idle();
         }
     }

@@ -4,25 +4,29 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::DEADLINE;
 use super::program::spawn;
 
 /// A FIFO that scripts write to and the test reads.
+///
+/// The test holds a writing end of its own, so that the FIFO stays the same one while scripts open and close it: what is
+/// written just when the last of them closes it is not lost. To learn that none has it open, `end` lets go of that end.
 pub(crate) struct Listener {
     path: PathBuf,
     events: Receiver<Event>,
+    own_end: Arc<Mutex<Option<File>>>,
     is_closed: Arc<AtomicBool>,
 }
 
 #[derive(Debug, PartialEq)]
 enum Event {
     Line(String),
-    /// Everybody who had it open for writing has closed it or ended.
+    /// Nobody has it open for writing.
     End,
 }
 
@@ -30,23 +34,31 @@ impl Listener {
     pub(crate) fn make(path: PathBuf) -> Listener {
         make_fifo(&path);
         let (sender, events) = channel();
+        let own_end = Arc::new(Mutex::new(Some(open_both(&path).unwrap())));
         let is_closed = Arc::new(AtomicBool::new(false));
-        let (place, closed) = (path.clone(), Arc::clone(&is_closed));
+        let mut fifo = BufReader::new(File::open(&path).unwrap());
+        let (place, own, closed) = (path.clone(), Arc::clone(&own_end), Arc::clone(&is_closed));
         std::thread::spawn(move || {
-            // Returns once somebody has opened it for writing.
-            while let Ok(fifo) = File::open(&place) {
-                if closed.load(Ordering::SeqCst) {
+            let mut line = Vec::new();
+            while let Ok(length) = fifo.read_until(b'\n', &mut line) {
+                let event = if length > 0 {
+                    let text = String::from_utf8_lossy(&line);
+                    Event::Line(text.trim_end_matches('\n').to_owned())
+                } else if closed.load(Ordering::SeqCst) {
                     return;
-                }
-                for line in BufReader::new(fifo).lines().map_while(Result::ok) {
-                    let _ = sender.send(Event::Line(line));
-                }
-                let _ = sender.send(Event::End);
+                } else {
+                    // Before the test is told, so that it may ask for the end again at once.
+                    *own.lock().unwrap_or_else(PoisonError::into_inner) = open_both(&place).ok();
+                    Event::End
+                };
+                line.clear();
+                let _ = sender.send(event);
             }
         });
         Listener {
             path,
             events,
+            own_end,
             is_closed,
         }
     }
@@ -67,6 +79,7 @@ impl Listener {
     #[track_caller]
     pub(crate) fn end(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        self.let_go();
         loop {
             match self.events.recv_timeout(DEADLINE) {
                 Ok(Event::Line(line)) => lines.push(line),
@@ -100,16 +113,22 @@ impl Listener {
     }
 
     /// Nothing comes within this time. For what must *not* happen; keep it short.
-    pub(crate) fn is_silent_for(&self, time: std::time::Duration) -> bool {
+    pub(crate) fn is_silent_for(&self, time: Duration) -> bool {
         self.events.recv_timeout(time) == Err(RecvTimeoutError::Timeout)
     }
 }
 
+impl Listener {
+    fn let_go(&self) {
+        *self.own_end.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
 impl Drop for Listener {
+    /// The thread reads the end, and ends.
     fn drop(&mut self) {
         self.is_closed.store(true, Ordering::SeqCst);
-        // Opened for both, so that it does not wait; the thread's open or read returns.
-        let _ = open_both(&self.path);
+        self.let_go();
     }
 }
 

@@ -87,6 +87,7 @@ fn a_lie_cuts_the_reply_and_ends_the_process() {
             line.contains(&format!("cgi-bin/{way}")) && line.contains(&format!("pid {pid}")),
             "{way}: {line}"
         );
+        drop(client);
         server.assert_healthy();
     }
     assert_eq!(server.access_lines(ways.len()).len(), ways.len());
