@@ -18,6 +18,8 @@ pub(crate) struct Connection {
     pub ends: Ends,
     /// Bytes read since the last exchange began: of a head that is still incomplete when this is not zero.
     head_bytes: Cell<u64>,
+    /// An exchange is under way.
+    is_busy: Cell<bool>,
     /// The socket must be reset at its end.
     is_cut: Cell<bool>,
 }
@@ -27,6 +29,7 @@ impl Connection {
         Connection {
             ends,
             head_bytes: Cell::new(0),
+            is_busy: Cell::new(false),
             is_cut: Cell::new(false),
         }
     }
@@ -38,12 +41,18 @@ impl Connection {
 
     /// A head is complete; what is read from here on belongs to its body or to the next head.
     pub(crate) fn begin_exchange(&self) {
+        self.is_busy.set(true);
         self.head_bytes.set(0);
     }
 
     /// An exchange is over: the next byte begins a head.
     pub(crate) fn end_exchange(&self) {
+        self.is_busy.set(false);
         self.head_bytes.set(0);
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy.get()
     }
 
     /// Bytes of a head are here, but not all of it.

@@ -33,23 +33,46 @@ const LOCAL_REDIRECTS_MAX: usize = 10;
 /// Named to who asks for a tunnel.
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
-/// Serves one exchange.
-pub(crate) async fn serve(
+/// A request whose head is complete: from here on it is logged, even if its client leaves before it is looked at.
+pub(crate) struct Asked {
     worker: Rc<Worker>,
     connection: Rc<Connection>,
-    request: Request<Incoming>,
-) -> Response<Finish> {
-    connection.begin_exchange();
-    let (parts, incoming) = request.into_parts();
-    let mut exchange = Exchange::open(
-        &worker,
-        connection.ends,
-        &parts.method,
-        &parts.uri,
-        parts.version,
-        &parts.headers,
-    );
-    let response = match answer(&worker, &exchange, parts.headers, incoming).await {
+    exchange: Exchange,
+    fields: HeaderMap,
+    incoming: Incoming,
+}
+
+impl Asked {
+    pub(crate) fn new(worker: &Rc<Worker>, connection: &Rc<Connection>, request: Request<Incoming>) -> Asked {
+        connection.begin_exchange();
+        let (parts, incoming) = request.into_parts();
+        Asked {
+            exchange: Exchange::open(
+                worker,
+                connection.ends,
+                &parts.method,
+                &parts.uri,
+                parts.version,
+                &parts.headers,
+            ),
+            worker: Rc::clone(worker),
+            connection: Rc::clone(connection),
+            fields: parts.headers,
+            incoming,
+        }
+    }
+}
+
+/// Serves one exchange.
+pub(crate) async fn serve(asked: Asked) -> Response<Finish> {
+    let Asked {
+        worker,
+        connection,
+        mut exchange,
+        fields,
+        incoming,
+    } = asked;
+    let response = match answer(&worker, &exchange, fields, incoming).await {
         Ok(response) => response,
         Err(fault) => {
             report(&exchange, &fault);

@@ -2,6 +2,7 @@
 //!
 //! Here: the time limit of writing, and what the connection must know of its bytes (`connection`). Not here: the protocol.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
@@ -21,6 +23,9 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// Bytes read and thrown away meanwhile, at most.
 const LINGER_BYTES_MAX: usize = 1 << 20;
+
+/// A client's socket as hyper has it; `protocol` has the other handle.
+pub(crate) struct Shared(pub Rc<RefCell<ClientStream>>);
 
 /// A client's socket.
 pub(crate) struct ClientStream {
@@ -39,6 +44,21 @@ impl ClientStream {
             send_timeout,
             stalled: None,
         }
+    }
+
+    /// The client has closed its side, whether or not all that it sent before has been read.
+    pub(crate) fn has_left(&self) -> bool {
+        let mut sides = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let polled = poll(&mut sides, Some(&Timespec::default()));
+        polled.is_ok()
+            && sides[0]
+                .revents()
+                .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Sends a whole response to a client that hyper has given up.
+    pub(crate) async fn send(&mut self, response: &[u8]) -> io::Result<()> {
+        self.socket.write_all(response).await
     }
 
     /// Closes in good order: what was sent arrives even if the client was still sending.
@@ -89,20 +109,20 @@ impl ClientStream {
     }
 }
 
-impl AsyncRead for ClientStream {
+impl AsyncRead for Shared {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
+        let mut stream = self.0.borrow_mut();
         let before = buffer.filled().len();
-        let read = Pin::new(&mut this.socket).poll_read(context, buffer);
-        this.connection.count_read(buffer.filled().len() - before);
+        let read = Pin::new(&mut stream.socket).poll_read(context, buffer);
+        stream.connection.count_read(buffer.filled().len() - before);
         read
     }
 }
 
-impl AsyncWrite for ClientStream {
+impl AsyncWrite for Shared {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.get_mut()
-            .poll_write_with(context, |socket, context| socket.poll_write(context, bytes))
+        let mut stream = self.0.borrow_mut();
+        stream.poll_write_with(context, |socket, context| socket.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -110,8 +130,8 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut()
-            .poll_write_with(context, |socket, context| socket.poll_write_vectored(context, pieces))
+        let mut stream = self.0.borrow_mut();
+        stream.poll_write_with(context, |socket, context| socket.poll_write_vectored(context, pieces))
     }
 
     fn is_write_vectored(&self) -> bool {

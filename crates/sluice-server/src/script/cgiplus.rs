@@ -1,22 +1,25 @@
 //! CGIplus: the process lives, and is handed request after request. The variables are a record on CGIPLUSIN, the body is
 //! CONTENT_LENGTH bytes on its standard input, its reply ends with the end sentinel.
 
+use std::io::ErrorKind;
+
 use sluice_gateway::{EndMark, Environment, MailboxKind, RecordForm, Reply, Scanner, encode};
 use sluice_launch::Input;
 
 use crate::fault::Fault;
 use crate::script::job::{self, Job};
 use crate::script::lease::{Kept, Lease};
+use crate::script::mailbox::Mailbox;
 use crate::script::output::Session;
 use crate::script::process;
 use crate::script::pump::{Pump, Source};
 use crate::script::relay::Relay;
 use crate::script::request_body::RequestBody;
-use crate::settings::Mailbox;
+use crate::settings;
 
 /// Idle processes that turn out to have ended, until a request is given up. Any may end at any moment; a new one that does
 /// not look at its first request is a broken script.
-const ATTEMPTS_MAX: usize = 3;
+const ATTEMPTS_MAX: usize = 100;
 
 /// Runs the script for one request, up to the head of its reply.
 pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply), Fault> {
@@ -62,7 +65,7 @@ async fn prepare(body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault
 /// Makes a kept process ready on this worker: one of another worker's event loop moves here. `None`: it is of no more use,
 /// because it has ended, or wrote something that no request asked for.
 fn here(job: &Job, mut kept: Kept) -> Result<Option<Kept>, Fault> {
-    if !kept.channels.mailbox.is_quiet() {
+    if !is_quiet(&mut kept.channels.mailbox) {
         kept.process.stop();
         return Ok(None);
     }
@@ -86,6 +89,17 @@ fn here(job: &Job, mut kept: Kept) -> Result<Option<Kept>, Fault> {
     }
 }
 
+/// Between requests: nothing has come but the newline that may follow the sentinel, and the script still holds its end.
+fn is_quiet(mailbox: &mut Mailbox) -> bool {
+    loop {
+        match mailbox.read_now() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+            Ok(Some(bytes)) if bytes == "\n" => {}
+            _ => return false,
+        }
+    }
+}
+
 async fn start(job: &Job, lease: &Lease) -> Result<Kept, Fault> {
     let sentinels = job::sentinels()?;
     let extra: Vec<_> = job.settings().environment.clone().into_iter().collect();
@@ -95,8 +109,8 @@ async fn start(job: &Job, lease: &Lease) -> Result<Kept, Fault> {
     let ended = lease.ending();
     let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
     let kind = match job.settings().mailbox {
-        Mailbox::Stream => MailboxKind::Stream,
-        Mailbox::Record => MailboxKind::Record,
+        settings::Mailbox::Stream => MailboxKind::Stream,
+        settings::Mailbox::Record => MailboxKind::Record,
     };
     let scanner = Scanner::new(&process.sentinels, kind, EndMark::Sentinel);
     Ok(Kept {

@@ -6,10 +6,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -64,9 +65,19 @@ impl Mailbox {
         }
     }
 
-    /// Between requests: nothing has come, and the script still holds its end.
-    pub(crate) fn is_quiet(&mut self) -> bool {
-        self.poll_read(&mut Context::from_waker(Waker::noop())).is_pending()
+    /// What is there at this moment, whatever the event loop has heard of it: `WouldBlock` if nothing is.
+    ///
+    /// `poll_read` goes by the event loop's last word, which may be older than what another thread has told, such as the
+    /// process's end.
+    pub(crate) fn read_now(&mut self) -> io::Result<Option<Bytes>> {
+        match self {
+            Mailbox::Stream(stream) => {
+                let mut bytes = Vec::with_capacity(READ_BYTES_MIN);
+                let length = rustix::io::read(stream.pipe.as_fd(), spare_capacity(&mut bytes))?;
+                Ok((length > 0).then(|| bytes.into()))
+            }
+            Mailbox::Record(records) => records.receive(),
+        }
     }
 
     /// The reply is over: what was held for it is given back.
@@ -159,30 +170,26 @@ impl Records {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         loop {
             ready!(self.socket.poll_read_ready(context))?;
-            let mut record = Vec::with_capacity(self.record_bytes_max);
-            let socket = &self.socket;
-            let read = socket.try_io(Interest::READABLE, || {
-                Ok(rustix::net::recv(
-                    socket,
-                    spare_capacity(&mut record),
-                    RecvFlags::TRUNC,
-                )?)
-            });
-            match read {
+            match self.socket.try_io(Interest::READABLE, || self.receive()) {
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                // A script that ends with its input unread resets the socket: for us that is the end as well.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                    return Poll::Ready(Ok(None));
-                }
-                Err(error) => return Poll::Ready(Err(error)),
-                Ok((kept, sent)) if kept < sent => {
-                    let text = format!("a record of {sent} bytes, the largest is {kept}");
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
-                }
-                // An empty record and the end look alike (recv(2)); the end is the one that repeats.
-                Ok((0, _)) => return Poll::Ready(Ok(self.is_open().then(Bytes::new))),
-                Ok(_) => return Poll::Ready(Ok(Some(record.into()))),
+                received => return Poll::Ready(received),
             }
+        }
+    }
+
+    fn receive(&self) -> io::Result<Option<Bytes>> {
+        let mut record = Vec::with_capacity(self.record_bytes_max);
+        match rustix::net::recv(&self.socket, spare_capacity(&mut record), RecvFlags::TRUNC) {
+            Ok((kept, sent)) if kept < sent => {
+                let text = format!("a record of {sent} bytes, the largest is {kept}");
+                Err(io::Error::new(io::ErrorKind::InvalidData, text))
+            }
+            // An empty record and the end look alike (recv(2)).
+            Ok((0, _)) => Ok(self.is_open().then(Bytes::new)),
+            Ok(_) => Ok(Some(record.into())),
+            // A script that ends with its input unread resets the socket: for us that is the end as well.
+            Err(Errno::CONNRESET) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

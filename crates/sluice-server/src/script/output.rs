@@ -35,6 +35,9 @@ use crate::write::body::Source;
 /// Fields in the head of a reply.
 const HEAD_FIELDS_MAX: usize = 200;
 
+/// Pieces thrown away until the other tasks of the worker have their turn.
+const PIECES_MAX: usize = 32;
+
 /// How long a process that wrote a bad head may take to end, so that its status can be told.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
@@ -193,13 +196,15 @@ impl Session {
     }
 
     fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        loop {
+        for _ in 0..PIECES_MAX {
             match ready!(self.poll_body(context)) {
                 Some(Ok(_)) => {}
                 Some(Err(fault)) => return Poll::Ready(Err(fault)),
                 None => return Poll::Ready(Ok(())),
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// The next body bytes; after the last, process and lease have gone where they belong.

@@ -21,6 +21,9 @@ use crate::script::request_body::{RequestBody, Stored};
 /// Bytes read at a time from a stored body, and what a pipe holds (pipe(7)).
 const PIPE_BYTES: usize = 64 << 10;
 
+/// Steps at a time, until the other tasks of the worker have their turn.
+const STEPS_MAX: usize = 64;
+
 /// The server's end of a script's standard input.
 pub(crate) struct Input(pipe::Sender);
 
@@ -141,12 +144,15 @@ impl Pump {
     /// Moves what can be moved now; true if anything was. The fault is the client's: its body is bad.
     pub(crate) fn poll(&mut self, input: &Input, context: &mut Context<'_>) -> Result<bool, Fault> {
         let mut has_moved = false;
-        while !self.is_done {
+        for _ in 0..STEPS_MAX {
+            if self.is_done {
+                return Ok(has_moved);
+            }
             if self.piece.is_empty() {
                 match self.poll_source(context)? {
                     Poll::Ready(Some(piece)) => self.piece = piece,
                     Poll::Ready(None) => self.is_done = true,
-                    Poll::Pending => break,
+                    Poll::Pending => return Ok(has_moved),
                 }
                 continue;
             }
@@ -158,7 +164,7 @@ impl Pump {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if !matches!(input.0.poll_write_ready(context), Poll::Ready(Ok(()))) {
-                        break;
+                        return Ok(has_moved);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -166,6 +172,7 @@ impl Pump {
                 Err(_) => self.is_done = true,
             }
         }
+        context.waker().wake_by_ref();
         Ok(has_moved)
     }
 

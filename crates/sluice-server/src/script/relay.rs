@@ -13,6 +13,7 @@
 //! ```
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -36,6 +37,9 @@ const EXIT_GRACE: Duration = Duration::from_millis(250);
 /// A callout line without its newline is taken as complete after so long: programs written for VMS end no lines, and one
 /// write arrives whole.
 const LINE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Turns of the conversation without output until the other tasks of the worker have theirs.
+const TURNS_MAX: usize = 64;
 
 /// What a script said.
 pub(crate) enum Said {
@@ -142,7 +146,7 @@ impl Relay {
 
     /// The next thing that the script says. Faults: its own (bad, dead, too slow), or the client's (its body is bad).
     pub(crate) fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<Result<Said, Fault>> {
-        loop {
+        for _ in 0..TURNS_MAX {
             self.move_request(context)?;
             self.pass_answers(context)?;
             if self.patience.is_overdue() {
@@ -182,6 +186,9 @@ impl Relay {
             }
             ready!(self.poll_mailbox(context))?;
         }
+        // A script that never stops asking must not keep the worker from the others.
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn take_bulk(&mut self) -> Result<Option<Bytes>, Fault> {
@@ -231,10 +238,10 @@ impl Relay {
         if self.process.poll_exit(context).is_ready() {
             // What it wrote just before its end is still read. Then whoever holds the mailbox open has left the group, and
             // is not waited for.
-            return match self.poll_read(context) {
-                Poll::Ready(read) => Poll::Ready(read),
-                Poll::Pending => Poll::Ready(self.close()),
-            };
+            return Poll::Ready(match self.channels.mailbox.read_now() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.close(),
+                read => self.take_read(read),
+            });
         }
         // No doorbell is asked for before the head has been read: it would stand among the head's bytes.
         if self.has_head && !self.desk.buffer.may_sleep() {
@@ -258,7 +265,12 @@ impl Relay {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        match ready!(self.channels.mailbox.poll_read(context)) {
+        let read = ready!(self.channels.mailbox.poll_read(context));
+        Poll::Ready(self.take_read(read))
+    }
+
+    fn take_read(&mut self, read: io::Result<Option<Bytes>>) -> Result<(), Fault> {
+        match read {
             Ok(Some(bytes)) => {
                 self.patience.progress();
                 self.pause = None;
@@ -266,10 +278,10 @@ impl Relay {
                     pump.confirm();
                 }
                 self.scanner.push(bytes);
-                Poll::Ready(Ok(()))
+                Ok(())
             }
-            Ok(None) => Poll::Ready(self.close()),
-            Err(error) => Poll::Ready(Err(self.fault(&format!("mailbox: {error}")))),
+            Ok(None) => self.close(),
+            Err(error) => Err(self.fault(&format!("mailbox: {error}"))),
         }
     }
 

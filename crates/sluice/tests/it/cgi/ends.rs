@@ -211,26 +211,6 @@ fn clients_that_leave_while_scripts_are_being_started_leave_nothing() {
 }
 
 #[test]
-fn a_client_that_leaves_with_a_second_request_waiting_stops_the_script() {
-    let setup = Setup::new();
-    let told = setup.listen("told");
-    let server = setup
-        .script("slow", r#"exec 9> "$FOLDER/told"; echo started >&9; exec sleep 1000"#)
-        .cgi("reply_timeout = \"5s\"")
-        .start();
-    let mut client = server.connect();
-    client.get("/cgi-bin/slow").get("/health.txt");
-    assert_eq!(told.line(), "started");
-    drop(client);
-    told.end();
-    let line = server.access_lines(1).swap_remove(0);
-    assert!(
-        line.contains(" 499 "),
-        "the script ran on until its own time was over: {line}"
-    );
-}
-
-#[test]
 fn a_client_that_leaves_while_nobody_reads_its_upload_stops_the_script() {
     let setup = Setup::new();
     let told = setup.listen("told");
@@ -242,6 +222,26 @@ fn a_client_that_leaves_while_nobody_reads_its_upload_stops_the_script() {
     client.send("POST /cgi-bin/slow HTTP/1.1\r\nHost: test\r\nContent-Length: 300000\r\n\r\n");
     assert_eq!(told.line(), "started");
     client.send(vec![b'x'; 300_000]);
+    drop(client);
+    told.end();
+    let line = server.access_lines(1).swap_remove(0);
+    assert!(
+        line.contains(" 499 "),
+        "the script ran on until its own time was over: {line}"
+    );
+}
+
+#[test]
+fn a_client_that_leaves_with_a_second_request_waiting_stops_the_script() {
+    let setup = Setup::new();
+    let told = setup.listen("told");
+    let server = setup
+        .script("slow", r#"exec 9> "$FOLDER/told"; echo started >&9; exec sleep 1000"#)
+        .cgi("reply_timeout = \"5s\"")
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow").get("/health.txt");
+    assert_eq!(told.line(), "started");
     drop(client);
     told.end();
     let line = server.access_lines(1).swap_remove(0);
