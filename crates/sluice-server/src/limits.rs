@@ -11,7 +11,7 @@ pub struct Limits {
     /// Connections open at once, over all workers. At the limit a worker stops accepting until one ends: the kernel's
     /// backlog holds the rest, so nothing is refused that could be served a moment later. (`accept::listener`)
     pub connections_max: usize,
-    /// Bytes of a request's head. Over it: 431 (or 414 for the request line) and the connection is closed. hyper refuses
+    /// Bytes of a request's head. Over it: 431 (414 for a target of more than 64 KiB) and the connection is closed. hyper refuses
     /// anything below 8192. (`accept::protocol`)
     pub head_bytes_max: usize,
     /// Fields in a request's head. Over it: 431. (`accept::protocol`)

@@ -199,7 +199,7 @@ static LIMITS: Section = Section {
                 mend: "browsers send several KiB of cookies",
             }),
             default: Value("\"64KiB\""),
-            text: "Largest head of a request. Over it: 431, or 414 when the request line alone is too long.",
+            text: "Largest head of a request. Over it: 431 (414 for a target of more than 64 KiB).",
             example: "\"16KiB\"",
         },
         Key {

@@ -176,11 +176,23 @@ impl Client {
 
     /// No byte comes within this time, and the connection stays open. For what must *not* happen; keep it short.
     pub(crate) fn is_silent_for(&mut self, time: Duration) -> bool {
-        self.buffer.is_empty() && self.ended.is_none() && {
-            self.stream.set_read_timeout(Some(time)).unwrap();
-            let read = self.stream.peek(&mut [0]);
-            read.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+        let until = Instant::now() + time;
+        while self.buffer.is_empty() && self.ended.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            self.stream.set_read_timeout(Some(left)).unwrap();
+            match self.stream.peek(&mut [0]) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
+                _ => return false,
+            }
         }
+        false
     }
 
     /// This side's address, as the server sees it.

@@ -48,13 +48,16 @@ fn ring_programs() -> &'static [PathBuf; 2] {
                 .current_dir(&sdk)
                 .args([library, demonstrator]),
         );
-        let bulk = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bulk");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        // Another run of the tests may be using the one that is there.
+        let (bulk, new) = (folder.join("bulk"), folder.join(format!("bulk-{}", std::process::id())));
         made(
             Command::new("cc")
                 .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-I"])
-                .args([&sdk.join("include"), Path::new("-o"), &bulk])
+                .args([&sdk.join("include"), Path::new("-o"), &new])
                 .args([&here.join("tests/it/programs/bulk.c"), &sdk.join(library)]),
         );
+        std::fs::rename(new, &bulk).unwrap();
         [bulk, sdk.join(demonstrator)]
     })
 }

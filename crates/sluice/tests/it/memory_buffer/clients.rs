@@ -35,7 +35,9 @@ fn a_cgi_script_ends_with_its_client() {
     server.wait_for_processes(1);
     drop(client);
     server.assert_idle();
-    assert!(server.access_lines(1)[0].contains(" 200 "));
+    // 499 where the client had left before the head was made.
+    let line = server.access_lines(1).remove(0);
+    assert!(line.contains(" 200 ") || line.contains(" 499 "), "{line}");
 }
 
 #[test]
