@@ -386,8 +386,12 @@ impl Source for Session {
             },
         };
         // hyper drops a counted body with its last byte. If the sentinel is here already, the process is free at once.
-        if self.owed == Some(0) && self.first.is_empty() && self.relay.is_some() {
-            let _ = self.poll_body(&mut Context::from_waker(Waker::noop()));
+        if self.owed == Some(0)
+            && self.first.is_empty()
+            && self.relay.is_some()
+            && let Poll::Ready(Some(Err(fault))) = self.poll_body(&mut Context::from_waker(Waker::noop()))
+        {
+            tracing::warn!("after a complete reply: {fault}");
         }
         Poll::Ready(Some(piece))
     }
