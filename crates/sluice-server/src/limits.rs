@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The bounds on connections, heads and bodies; one set for the whole server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once, over all workers. At the limit a worker stops accepting until one ends: the kernel's
+    /// Connections open at once, divided evenly among the workers. At its share a worker stops accepting until one ends: the kernel's
     /// backlog holds the rest, so nothing is refused that could be served a moment later. (`accept::listener`)
     pub connections_max: usize,
     /// Bytes of a request's head. Over it: 431 (414 for a target of more than 64 KiB) and the connection is closed. hyper refuses

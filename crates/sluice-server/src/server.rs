@@ -85,6 +85,7 @@ impl Server {
             launcher,
             log,
             script_files_max,
+            busy_workers: watch::Sender::new(workers),
             boot: boot_name().map_err(|error| StartError(format!("no random bytes: {error}")))?,
         });
         let (phase, phases) = watch::channel(Phase::Serving);
@@ -118,7 +119,11 @@ impl Server {
     /// The new settings cannot be served: nothing has changed.
     pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
         let config = Config::open(settings)?;
-        self.shared.config.store(Arc::new(config));
+        let replaced = self.shared.config.swap(Arc::new(config));
+        // What is idle ends now, what is at work after its reply.
+        for route in replaced.sites().flat_map(|site| site.script_routes()) {
+            route.pools.close();
+        }
         Ok(())
     }
 

@@ -157,7 +157,7 @@ pub enum RequestBody {
 pub struct PoolSettings {
     /// Processes at once. CGI: requests of the route's script that run at once.
     pub max: usize,
-    /// Idle processes kept ready whatever their age.
+    /// Processes that are not ended for being idle, once they have been started.
     pub min: usize,
     /// A process that had nothing to do for so long is ended.
     pub idle: Duration,

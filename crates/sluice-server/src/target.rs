@@ -41,8 +41,8 @@ impl Target {
         let path = percent_decode_str(path)
             .decode_utf8()
             .map_err(|_| bad("is not UTF-8 when decoded"))?;
-        if path.contains('\0') {
-            return Err(bad("holds a NUL"));
+        if path.contains(['\0', '\n']) {
+            return Err(bad("holds a NUL or a newline, which no variable can hold"));
         }
         let path = resolve(&path).ok_or_else(|| bad("climbs above the root"))?;
         Ok(Target {
@@ -121,6 +121,7 @@ mod tests {
             "/%2e%2e/x",
             "/..%2fx",
             "/a%00b",
+            "/a%0ab",
             "/%ff",
             "*",
             "x",

@@ -7,8 +7,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::TcpListener;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
+use std::task::Context;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -38,6 +40,8 @@ pub(crate) struct Shared {
     pub log: Log,
     /// Descriptors that a script may have, if bounded.
     pub script_files_max: Option<u64>,
+    /// Workers that have something under way, while the server drains.
+    pub busy_workers: watch::Sender<usize>,
     /// Part of every UNIQUE_ID of this start of the server.
     pub boot: [u8; 8],
 }
@@ -54,6 +58,8 @@ pub(crate) struct Worker {
     /// Tasks that are not done.
     tasks: Cell<usize>,
     task_ended: Notify,
+    /// Script processes are ended, also those that come yet.
+    is_stopping: Cell<bool>,
     is_closed: Cell<bool>,
 }
 
@@ -78,6 +84,7 @@ pub(crate) fn run(
         processes: RefCell::default(),
         tasks: Cell::new(0),
         task_ended: Notify::new(),
+        is_stopping: Cell::new(false),
         is_closed: Cell::new(false),
     });
     let tasks = LocalSet::new();
@@ -150,6 +157,9 @@ impl Worker {
     /// Takes in a script process with the task that watches it.
     pub(crate) fn adopt(self: &Rc<Self>, process: &Arc<Process>, watch: impl Future<Output = ()> + 'static) {
         let pid = process.pid;
+        if self.is_stopping.get() {
+            process.stop();
+        }
         self.processes.borrow_mut().insert(pid, Arc::downgrade(process));
         let worker = Rc::clone(self);
         self.spawn(async move {
@@ -173,7 +183,7 @@ impl Worker {
         self.draining().await;
         let limit = self.config().limits.drain_timeout;
         tokio::select! {
-            _ = timeout(limit, self.idle()) => {}
+            _ = timeout(limit, self.all_idle()) => {}
             () = self.reached(Phase::Ending) => {}
         }
         // Idle processes get the order to exit (CGIPLUSIN at its end), then all that still live the signal.
@@ -194,6 +204,13 @@ impl Worker {
         }
     }
 
+    /// This worker and all others have nothing under way: a process that was started here may be at work there.
+    async fn all_idle(&self) {
+        self.idle().await;
+        self.shared.busy_workers.send_modify(|count| *count -= 1);
+        let _ = self.shared.busy_workers.subscribe().wait_for(|count| *count == 0).await;
+    }
+
     /// Every task but the watchers is done.
     async fn idle(&self) {
         while self.tasks.get() > self.processes.borrow().len() {
@@ -208,11 +225,18 @@ impl Worker {
     }
 
     fn stop_processes(&self) {
+        self.is_stopping.set(true);
         let processes: Vec<_> = self.processes.borrow().values().filter_map(Weak::upgrade).collect();
         for process in processes {
             process.stop();
         }
     }
+}
+
+/// Ends a task's turn though it has more to do: it is polled again after the event loop has looked at its sockets. A plain
+/// wake would have it polled some sixty times before that.
+pub(crate) fn give_way(context: &mut Context<'_>) {
+    let _ = pin!(tokio::task::yield_now()).poll(context);
 }
 
 /// Counts a task until it is dropped.

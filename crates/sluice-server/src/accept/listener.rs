@@ -104,16 +104,17 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: StdListener, places: Rc
     };
     let Ok(server) = listener.local_addr() else { return };
     loop {
-        let place = tokio::select! {
-            () = worker.draining() => return,
-            place = places.take() => place,
-        };
         let accepted = tokio::select! {
             () = worker.draining() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, client)) => {
+                // Only now: a listener that waits must not hold a place that another could use.
+                let place = tokio::select! {
+                    () = worker.draining() => return,
+                    place = places.take() => place,
+                };
                 let ends = Ends {
                     client,
                     server: actual_server(&stream, server),

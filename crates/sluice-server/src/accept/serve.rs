@@ -17,6 +17,7 @@ use crate::dispatch::site::Place;
 use crate::dispatch::{Route, Site};
 use crate::exchange::Exchange;
 use crate::fault::{Culprit, Fault};
+use crate::handler::folder::Folder;
 use crate::handler::script::Outcome;
 use crate::handler::{file, redirect, script};
 use crate::script::job::Job;
@@ -108,6 +109,7 @@ async fn answer(
         match handle(worker, exchange, site, &mut ask).await? {
             Outcome::Response(response) => return Ok(response),
             Outcome::LocalRedirect(target) => ask.redirect(&target)?,
+            Outcome::IndexScript(path) => ask.target.path = path,
         }
     }
     Err(Fault::script(format!(
@@ -161,13 +163,9 @@ async fn handle(worker: &Rc<Worker>, exchange: &Exchange, site: &Arc<Site>, ask:
             StatusCode::NOT_FOUND,
             format!("nothing answers for {path:?}"),
         )),
-        Place::Root(folder) => {
-            file::serve(folder, &path[1..], &site.index, &ask.method, &ask.fields, &ask.target).map(Outcome::Response)
-        }
+        Place::Root(folder) => serve_file(site, folder, &path[1..], ask),
         Place::Route(route, star) => match &route.kind {
-            RouteKind::Files(folder) => {
-                file::serve(folder, star, &site.index, &ask.method, &ask.fields, &ask.target).map(Outcome::Response)
-            }
+            RouteKind::Files(folder) => serve_file(site, folder, star, ask),
             RouteKind::Redirect { to, status } => {
                 redirect::redirect(to, *status, star, &ask.target).map(Outcome::Response)
             }
@@ -180,6 +178,35 @@ async fn handle(worker: &Rc<Worker>, exchange: &Exchange, site: &Arc<Site>, ask:
                 script::serve(job, body).await
             }
         },
+    }
+}
+
+/// A file, or a folder's index page. An index page that a route runs as a script is run, and never sent as a file.
+fn serve_file(site: &Site, folder: &Folder, relative: &str, ask: &Ask) -> Result<Outcome, Fault> {
+    let is_folder = ask.target.path.ends_with('/');
+    let (mut pages, mut scripts) = (Vec::new(), Vec::new());
+    for page in site.index.iter().filter(|_| is_folder) {
+        let path = format!("{}{page}", ask.target.path);
+        match is_script(site, &path) {
+            None => pages.push(page.as_str()),
+            Some(is_there) => scripts.extend(is_there.then_some(path)),
+        }
+    }
+    let served = file::serve(folder, relative, &pages, &ask.method, &ask.fields, &ask.target);
+    match (served, scripts.into_iter().next()) {
+        (Err(fault), Some(script)) if fault.status != StatusCode::NOT_FOUND => Ok(Outcome::IndexScript(script)),
+        (served, _) => served.map(Outcome::Response),
+    }
+}
+
+/// Whether a path belongs to a script route, and then whether a script is there.
+fn is_script(site: &Site, path: &str) -> Option<bool> {
+    match site.place(path) {
+        Place::Route(route, star) => match &route.kind {
+            RouteKind::Script(script) => Some(locate(site, route, script, path, star).is_ok()),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -218,6 +245,9 @@ fn host(exchange: &Exchange, fields: &mut HeaderMap) -> Result<String, Fault> {
         (field, None) => field,
     };
     if let Some(authority) = exchange.uri.authority() {
+        if !is_host_and_port(authority) {
+            return bad("not a host");
+        }
         // The target's host takes the field's place, for scripts too (RFC 9112 §3.2.2).
         if let Ok(value) = HeaderValue::from_str(authority.as_str()) {
             fields.insert(header::HOST, value);

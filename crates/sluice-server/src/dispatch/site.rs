@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dispatch::route::{OpenError, Route, RouteKind, open_folder};
+use crate::dispatch::pattern::Pattern;
+use crate::dispatch::route::{OpenError, Route, RouteKind, leading_parts, open_folder};
 use crate::handler::folder::Folder;
 use crate::limits::Limits;
 use crate::script::route::{Map, ScriptRoute};
@@ -38,11 +39,12 @@ pub(crate) enum Place<'s, 'p> {
 impl Config {
     /// Opens all that the settings name. An error is the administrator's.
     pub(crate) fn open(settings: &Settings) -> Result<Config, OpenError> {
-        let sites: Vec<_> = settings
-            .sites
-            .iter()
-            .map(|site| Site::open(site).map(Arc::new))
-            .collect::<Result<_, _>>()?;
+        let mut sites: Vec<_> = settings.sites.iter().map(Site::open).collect::<Result<_, _>>()?;
+        // Whichever site runs them: their text is sent by none.
+        for place in settings.sites.iter().flat_map(script_places) {
+            sites.iter_mut().for_each(|site| site.withhold(&place));
+        }
+        let sites: Vec<_> = sites.into_iter().map(Arc::new).collect();
         if sites.is_empty() {
             return Err(OpenError::new("", "there is no site to serve"));
         }
@@ -91,9 +93,11 @@ impl Site {
         for route in &settings.routes {
             routes.push(Route::open(route, name)?);
         }
-        for script_place in script_places(settings) {
-            for folder in root.iter_mut().chain(routes.iter_mut().filter_map(Route::folder_mut)) {
-                folder.withhold(&script_place);
+        for pattern in script_patterns(settings) {
+            if let Some(root) = &mut root {
+                root.withhold_programs(Box::new(move |path| {
+                    leading_parts(path).any(|part| pattern.matches(part).is_some())
+                }));
             }
         }
         Ok(Site {
@@ -102,6 +106,15 @@ impl Site {
             index: settings.index.clone(),
             routes,
         })
+    }
+
+    /// Never sends the files of a folder of programs.
+    fn withhold(&mut self, place: &Path) {
+        let folders = self
+            .root
+            .iter_mut()
+            .chain(self.routes.iter_mut().filter_map(Route::folder_mut));
+        folders.for_each(|folder| folder.withhold(place));
     }
 
     /// The routes that run scripts.
@@ -176,6 +189,13 @@ impl Route {
             _ => None,
         }
     }
+}
+
+/// Patterns of paths under the root that are scripts.
+fn script_patterns(settings: &SiteSettings) -> Vec<Pattern> {
+    let is_root = |action: &Action| matches!(action, Action::Script(script) if script.source == ScriptSource::Root);
+    let routes = settings.routes.iter().filter(|route| is_root(&route.action));
+    routes.map(|route| Pattern::new(&route.path)).collect()
 }
 
 /// Folders whose files are programs: their text must not be served where they lie within a served folder.

@@ -1,7 +1,7 @@
 //! Files: correct and plain.
 //!
 //! Here: types, validators, 304, index pages, the slash of a folder. Reading is plain too: small files whole, large ones
-//! in pieces. Not here: what may be opened at all (`dispatch::folder`).
+//! in pieces. Not here: what may be opened at all (`folder`).
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
@@ -32,7 +32,7 @@ const METHODS: &[Method] = &[Method::GET, Method::HEAD];
 pub(crate) fn serve(
     folder: &Folder,
     relative: &str,
-    index: &[String],
+    index: &[&str],
     method: &Method,
     fields: &HeaderMap,
     target: &Target,
@@ -54,7 +54,7 @@ pub(crate) fn serve(
     }
     for page in index {
         let name = if name.is_empty() {
-            page.clone()
+            (*page).to_owned()
         } else {
             format!("{name}/{page}")
         };
@@ -244,7 +244,7 @@ mod tests {
     fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
         let folder = Folder::open(root).unwrap();
         let target = Target::parse(path).unwrap();
-        let index = ["index.html".to_owned()];
+        let index = ["index.html"];
         serve(&folder, &target.path[1..], &index, &Method::GET, fields, &target).map_err(|fault| fault.status)
     }
 

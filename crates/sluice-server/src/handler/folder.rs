@@ -14,13 +14,17 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// A folder held open.
-#[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
     descriptor: OwnedFd,
     /// Folders below this one whose files are never served: paths relative to it.
     private: Vec<PathBuf>,
+    /// Paths below this one that are scripts, not files.
+    programs: Vec<Program>,
 }
+
+/// Tells whether a path is a script's.
+pub(crate) type Program = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl Folder {
     /// Opens a folder. An error is the administrator's: it is not there, or may not be read.
@@ -32,6 +36,7 @@ impl Folder {
             path,
             descriptor,
             private: Vec::new(),
+            programs: Vec::new(),
         })
     }
 
@@ -48,6 +53,11 @@ impl Folder {
         {
             self.private.push(inside.to_owned());
         }
+    }
+
+    /// Withholds what is a script by its path, whatever other name leads to it.
+    pub(crate) fn withhold_programs(&mut self, program: Program) {
+        self.programs.push(program);
     }
 
     /// Opens a file or folder for reading by its path below this folder (no leading slash; empty = the folder itself).
@@ -77,7 +87,7 @@ impl Folder {
             real.into_string().map_err(|_| io::ErrorKind::NotFound)?,
         ));
         match real.strip_prefix(&self.path) {
-            Ok(inside) if self.may_serve(inside) => Ok(file),
+            Ok(inside) if self.may_serve(inside) && !self.is_program(inside) => Ok(file),
             _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -93,6 +103,11 @@ impl Folder {
                 other => return other,
             }
         }
+    }
+
+    fn is_program(&self, inside: &Path) -> bool {
+        let path = format!("/{}", inside.display());
+        self.programs.iter().any(|is_program| is_program(&path))
     }
 
     fn may_serve(&self, inside: &Path) -> bool {

@@ -1,7 +1,7 @@
 //! CGI: one process a request (RFC 3875). The variables are its environment, the body its standard input to end-of-file, its
 //! reply ends with its output.
 
-use sluice_gateway::{EndMark, Environment, MailboxKind, Reply, Scanner};
+use sluice_gateway::{EndMark, Environment, Reply};
 use sluice_launch::Input;
 
 use crate::fault::Fault;
@@ -11,18 +11,19 @@ use crate::script::process;
 use crate::script::pump::{Pump, Source};
 use crate::script::relay::Relay;
 use crate::script::request_body::{RequestBody, Stored};
-use crate::settings::{Mailbox, RequestBody as BodyChoice};
+use crate::settings::RequestBody as BodyChoice;
 
 /// Runs the script for one request, up to the head of its reply.
 pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply), Fault> {
     let settings = job.settings();
-    let pool = job.route.pools.pool(&job.script, settings);
-    let mut lease = pool.acquire(job.worker.index).await?;
     let Body {
         input,
         source,
         content_length,
     } = prepare(body, settings.request_body).await?;
+    // After the body, which may take its client's time.
+    let pool = job.route.pools.pool(&job.script, settings);
+    let mut lease = pool.acquire(job.worker.index).await?;
     let sentinels = job::sentinels()?;
     let variables = job.variables(&sentinels, content_length);
     let environment = Environment::for_cgi(&variables, &job.inherited()).into_bytes();
@@ -31,12 +32,9 @@ pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply),
     lease.take();
     let ended = lease.ending();
     let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
+    lease.started();
     process.begin_exchange(job.id);
-    let kind = match settings.mailbox {
-        Mailbox::Stream => MailboxKind::Stream,
-        Mailbox::Record => MailboxKind::Record,
-    };
-    let scanner = Scanner::new(&process.sentinels, kind, EndMark::EndOfFile);
+    let scanner = job.scanner(&process, EndMark::EndOfFile);
     let (desk, patience) = (job.desk(&process), job.patience());
     let relay = Relay::new(process, channels, scanner, desk, source.map(Pump::once), patience);
     let mut session = Session::new(&job.worker, &job.route, relay, lease);

@@ -1,9 +1,9 @@
 //! CGIplus: the process lives, and is handed request after request. The variables are a record on CGIPLUSIN, the body is
 //! CONTENT_LENGTH bytes on its standard input, its reply ends with the end sentinel.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
-use sluice_gateway::{EndMark, Environment, MailboxKind, RecordForm, Reply, Scanner, encode};
+use sluice_gateway::{EndMark, Environment, RecordForm, Reply, encode};
 use sluice_launch::Input;
 
 use crate::fault::Fault;
@@ -15,7 +15,6 @@ use crate::script::process;
 use crate::script::pump::{Pump, Source};
 use crate::script::relay::Relay;
 use crate::script::request_body::RequestBody;
-use crate::settings;
 
 /// Idle processes that turn out to have ended, until a request is given up. Any may end at any moment; a new one that does
 /// not look at its first request is a broken script.
@@ -33,7 +32,7 @@ pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply),
                 Some(kept) => (kept, false),
                 None => continue,
             },
-            None => (start(&job, &lease).await?, true),
+            None => (start(&job, &mut lease).await?, true),
         };
         let relay = begin(&job, kept, pump.take(), content_length);
         let mut session = Session::new(&job.worker, &job.route, relay, lease);
@@ -91,16 +90,14 @@ fn here(job: &Job, mut kept: Kept) -> Result<Option<Kept>, Fault> {
 
 /// Between requests: nothing has come but the newline that may follow the sentinel, and the script still holds its end.
 fn is_quiet(mailbox: &mut Mailbox) -> bool {
-    loop {
-        match mailbox.read_now() {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-            Ok(Some(bytes)) if bytes == "\n" => {}
-            _ => return false,
-        }
+    let is_empty = |read: io::Result<_>| read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    match mailbox.read_now() {
+        Ok(Some(bytes)) if bytes == "\n" => is_empty(mailbox.read_now()),
+        read => is_empty(read),
     }
 }
 
-async fn start(job: &Job, lease: &Lease) -> Result<Kept, Fault> {
+async fn start(job: &Job, lease: &mut Lease) -> Result<Kept, Fault> {
     let sentinels = job::sentinels()?;
     let extra: Vec<_> = job.settings().environment.clone().into_iter().collect();
     let environment = Environment::for_cgiplus(&sentinels, &job.inherited(), &extra).into_bytes();
@@ -108,11 +105,8 @@ async fn start(job: &Job, lease: &Lease) -> Result<Kept, Fault> {
     let program = job.program(Vec::new(), environment, Input::Pipe, &segment)?;
     let ended = lease.ending();
     let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
-    let kind = match job.settings().mailbox {
-        settings::Mailbox::Stream => MailboxKind::Stream,
-        settings::Mailbox::Record => MailboxKind::Record,
-    };
-    let scanner = Scanner::new(&process.sentinels, kind, EndMark::Sentinel);
+    lease.started();
+    let scanner = job.scanner(&process, EndMark::Sentinel);
     Ok(Kept {
         process,
         channels,

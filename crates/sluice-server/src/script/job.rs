@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{HeaderMap, Method, Version};
-use sluice_gateway::{Facts, Sentinels, Variables, isindex_arguments};
+use sluice_gateway::{EndMark, Facts, MailboxKind, Scanner, Sentinels, Variables, isindex_arguments};
 use sluice_launch::{Input, ProcessLimits, Program};
 use sluice_membuf::Segment;
 
@@ -167,6 +167,15 @@ impl Job {
             record_bytes_max: settings.record_bytes_max,
             kill_grace: settings.kill_grace,
         }
+    }
+
+    /// The scanner of a new process's mailbox.
+    pub(crate) fn scanner(&self, process: &Process, end: EndMark) -> Scanner {
+        let kind = match self.settings().mailbox {
+            settings::Mailbox::Stream => MailboxKind::Stream,
+            settings::Mailbox::Record => MailboxKind::Record,
+        };
+        Scanner::new(&process.sentinels, kind, end)
     }
 
     pub(crate) fn desk(&self, process: &Arc<Process>) -> Desk {

@@ -56,7 +56,7 @@ impl Pools {
         });
     }
 
-    /// The server ends: idle processes are ended, and those at work after their reply.
+    /// The server ends, or goes on by other settings: idle processes are ended, and those at work after their reply.
     pub(crate) fn close(&self) {
         for pool in self.lock().values() {
             let mut state = pool.lock();
@@ -108,8 +108,10 @@ pub(crate) struct Lease {
 enum LeaseState {
     /// Nothing was asked of a process yet.
     Unused,
-    /// A process is started or at work.
-    Used,
+    /// A process is being started.
+    Starting,
+    /// A process is at work.
+    Running,
     Returned,
 }
 
@@ -246,8 +248,18 @@ impl Drop for SharedPool {
 impl Lease {
     /// The live process, if the lease came with one; it counts as used from here on.
     pub(crate) fn take(&mut self) -> Option<Kept> {
-        self.state = LeaseState::Used;
-        self.kept.take()
+        let kept = self.kept.take();
+        self.state = if kept.is_some() {
+            LeaseState::Running
+        } else {
+            LeaseState::Starting
+        };
+        kept
+    }
+
+    /// The process that the holder started runs: its watcher tells its end.
+    pub(crate) fn started(&mut self) {
+        self.state = LeaseState::Running;
     }
 
     /// What the watcher of the process calls at its end. It does not keep the pool alive: a pool that is dropped ends its
@@ -275,16 +287,6 @@ impl Lease {
         self.pool.put(state, self.id, kept, release);
         drop(orphan);
     }
-
-    /// The one request of a CGI process is answered; the process ends by itself.
-    pub(crate) fn finish(mut self) {
-        self.state = LeaseState::Returned;
-        let mut state = self.pool.lock();
-        let (_, action) = state.pool.release(self.id, Instant::now());
-        let orphan = action.and_then(|action| self.pool.start(&mut state, action));
-        drop(state);
-        drop(orphan);
-    }
 }
 
 impl SharedPool {
@@ -310,9 +312,10 @@ impl Drop for Lease {
     fn drop(&mut self) {
         match self.state {
             LeaseState::Returned => {}
-            LeaseState::Used => self.pool.remove(self.id, Pool::stopped),
+            LeaseState::Starting => self.pool.remove(self.id, Pool::not_started),
+            LeaseState::Running => self.pool.lock().pool.ending(self.id),
             LeaseState::Unused => match self.kept.take() {
-                None => self.pool.remove(self.id, Pool::stopped),
+                None => self.pool.remove(self.id, Pool::not_started),
                 Some(kept) => {
                     let mut state = self.pool.lock();
                     let release = state.pool.give_back(self.id, Instant::now());

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | complete | may end by itself | back to its pool |
 //! | all announced bytes are out | is heard to its end in the background, then as above | the same |
-//! | nobody wants the body (HEAD) | the same | the same |
+//! | nobody wants the body (HEAD) | the same, for no longer than `client_grace` | the same |
 //! | a fault | stopped | stopped |
 //! | the client left | stopped | may finish its reply within `client_grace`, then back to its pool or stopped |
 
@@ -29,7 +29,7 @@ use crate::script::pump::{Input, Pump};
 use crate::script::relay::{Relay, Said};
 use crate::script::route::ScriptRoute;
 use crate::settings::{Mailbox, Mode};
-use crate::worker::Worker;
+use crate::worker::{Worker, give_way};
 use crate::write::body::Source;
 
 /// Fields in the head of a reply.
@@ -186,11 +186,12 @@ impl Session {
         });
     }
 
-    /// The request body, if it can be given to another process: this one ended without looking at its request.
+    /// The process has ended without looking at its request.
     pub(crate) fn is_request_unread(&self) -> bool {
         self.relay.as_ref().is_some_and(Relay::is_request_unread)
     }
 
+    /// The request body, for another process.
     pub(crate) fn take_pump(&mut self) -> Option<Pump> {
         self.relay.as_mut().and_then(Relay::take_pump)
     }
@@ -203,7 +204,7 @@ impl Session {
                 None => return Poll::Ready(Ok(())),
             }
         }
-        context.waker().wake_by_ref();
+        give_way(context);
         Poll::Pending
     }
 
@@ -336,7 +337,7 @@ impl Session {
         match self.route.settings.mode {
             Mode::Cgi => {
                 relay.process.finish(self.route.settings.output_timeout);
-                lease.finish();
+                drop(lease);
             }
             Mode::Cgiplus => keep(&self.worker, relay, lease),
         }
@@ -379,7 +380,7 @@ impl Source for Session {
                 Some(Ok(piece)) => Ok(piece),
                 Some(Err(fault)) => {
                     self.fault = Some(fault);
-                    context.waker().wake_by_ref();
+                    give_way(context);
                     return Poll::Pending;
                 }
                 None => return Poll::Ready(None),
@@ -402,7 +403,7 @@ impl Source for Session {
     }
 
     fn discard(self: Box<Self>) {
-        let limit = self.route.settings.output_timeout;
+        let limit = self.route.settings.client_grace;
         (*self).hear_out(limit);
     }
 }

@@ -75,6 +75,7 @@ pub(crate) enum Reason {
     Idle,
     Requests,
     ScriptChanged,
+    /// The server ends, or has another configuration.
     Shutdown,
 }
 
@@ -84,7 +85,7 @@ impl fmt::Display for Reason {
             Reason::Idle => "idle for its lifetime",
             Reason::Requests => "served its number of requests",
             Reason::ScriptChanged => "its file has changed",
-            Reason::Shutdown => "shutdown",
+            Reason::Shutdown => "the server ends or has another configuration",
         })
     }
 }
@@ -108,6 +109,7 @@ pub(crate) struct Pool {
     named: u64,
     failures: u32,
     not_before: Option<Instant>,
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -119,6 +121,8 @@ struct Slot {
     lifetime: Option<Option<Duration>>,
     served: u64,
     is_stale: bool,
+    /// Told to end, or about to: it counts until it has.
+    is_ending: bool,
 }
 
 impl Slot {
@@ -146,6 +150,7 @@ impl Pool {
             named: 0,
             failures: 0,
             not_before: None,
+            is_closed: false,
         }
     }
 
@@ -190,11 +195,13 @@ impl Pool {
         self.failures = 0;
         self.not_before = None;
         let requests_max = self.settings.requests_max.unwrap_or(u64::MAX);
+        let is_closed = self.is_closed;
         let Some(slot) = self.slot(id) else {
             return (Release::Retire(Reason::Shutdown), None);
         };
         slot.served += 1;
         let reason = match slot {
+            _ if is_closed => Some(Reason::Shutdown),
             slot if slot.is_stale => Some(Reason::ScriptChanged),
             slot if slot.served >= requests_max => Some(Reason::Requests),
             _ => None,
@@ -208,19 +215,30 @@ impl Pool {
 
     /// A process was taken and not used.
     pub(crate) fn give_back(&mut self, id: ProcessId, now: Instant) -> Release {
+        if self.is_closed && self.remove(id).is_some() {
+            return Release::Retire(Reason::Shutdown);
+        }
         self.keep(id, now)
     }
 
-    /// A process was stopped, or never started.
-    pub(crate) fn stopped(&mut self, id: ProcessId, now: Instant) -> Option<Action> {
+    /// A process was never started.
+    pub(crate) fn not_started(&mut self, id: ProcessId, now: Instant) -> Option<Action> {
         self.remove(id)?;
         self.start_for_waiting(now)
+    }
+
+    /// A process is of no more use and will end: it takes no further request, and no blame.
+    pub(crate) fn ending(&mut self, id: ProcessId) {
+        if let Some(slot) = self.slot(id) {
+            slot.is_ending = true;
+            slot.idle_since = None;
+        }
     }
 
     /// A process has ended by itself.
     pub(crate) fn ended(&mut self, id: ProcessId, now: Instant) -> Option<Action> {
         let slot = self.remove(id)?;
-        if self.backs_off && slot.served == 0 && slot.idle_since.is_none() {
+        if self.backs_off && slot.served == 0 && slot.idle_since.is_none() && !slot.is_ending {
             self.failures += 1;
             if self.failures > FAILURES_FREE {
                 let doublings = (self.failures - FAILURES_FREE - 1).min(8);
@@ -248,18 +266,17 @@ impl Pool {
         self.retire_idle(usize::MAX, Reason::ScriptChanged, |_| true)
     }
 
-    /// The server ends: as if the script had changed.
+    /// The pool is not used any more: what is idle ends, and what is at work after its reply.
     pub(crate) fn close(&mut self) -> Vec<Action> {
-        for slot in &mut self.processes {
-            slot.is_stale = true;
-        }
+        self.is_closed = true;
         self.retire_idle(usize::MAX, Reason::Shutdown, |_| true)
     }
 
     /// Time has passed: ends what was idle too long, starts what was put off.
     pub(crate) fn tick(&mut self, now: Instant) -> Vec<Action> {
         let (idle, min) = (self.settings.idle, self.settings.min);
-        let spare = self.processes.len().saturating_sub(min);
+        let idle_now = self.processes.iter().filter(|slot| slot.idle_since.is_some()).count();
+        let spare = idle_now.saturating_sub(min);
         let mut actions = self.retire_idle(spare, Reason::Idle, |slot| {
             let limit = slot.lifetime.unwrap_or(Some(idle));
             match (limit, slot.idle_since) {
@@ -352,6 +369,7 @@ impl Pool {
             lifetime: None,
             served: 0,
             is_stale: false,
+            is_ending: false,
         });
         id
     }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use sluice_gateway::Sentinels;
 use sluice_launch::{Exit, LaunchError, Program, Signal, Started};
 use sluice_membuf::Segment;
@@ -113,16 +114,25 @@ pub(crate) async fn start(
         order,
         state: Mutex::default(),
     });
-    let pidfd = awaitable(started.pidfd).map_err(unusable)?;
-    let errors = Errors::new(started.errors, Arc::clone(&process)).map_err(unusable)?;
+    // Without its watcher nobody would end it.
+    let kill = |_: &io::Error| {
+        let _ = sluice_launch::kill_group(started.pid, Signal::Kill);
+    };
+    let pidfd = awaitable(started.pidfd).inspect_err(kill).map_err(unusable)?;
+    let errors = Errors::new(started.errors, Arc::clone(&process))
+        .inspect_err(kill)
+        .map_err(unusable)?;
     tracing::debug!(pid = process.pid, script = process.script, "script process started");
     worker.adopt(&process, watch(Arc::clone(&process), pidfd, errors, orders, ended));
-    let channels = Channels {
-        input: started.input.map(Input::new).transpose().map_err(unusable)?,
-        mailbox: Mailbox::new(started.mailbox, kind, birth.record_bytes_max).map_err(unusable)?,
-        orders: Orders::new(started.orders).map_err(unusable)?,
-        segment,
-    };
+    let channels = (|| {
+        Ok(Channels {
+            input: started.input.map(Input::new).transpose()?,
+            mailbox: Mailbox::new(started.mailbox, kind, birth.record_bytes_max)?,
+            orders: Orders::new(started.orders)?,
+            segment,
+        })
+    })();
+    let channels = channels.inspect_err(|_| process.stop()).map_err(unusable)?;
     Ok((process, channels))
 }
 
@@ -347,12 +357,14 @@ impl Unclaimed {
 
 impl Drop for Unclaimed {
     fn drop(&mut self) {
-        if let Some(started) = &self.0 {
+        if let Some(started) = self.0.take() {
             let _ = sluice_launch::kill_group(started.pid, Signal::Kill);
-            // SIGKILL takes effect at once; the wait is as short as the process's exit.
-            while matches!(sluice_launch::reap(started.pidfd.as_fd()), Ok(None)) {
-                std::thread::yield_now();
-            }
+            // SIGKILL takes effect at once, but for a process that waits for a disk: not for the event loop to wait for.
+            let _ = std::thread::Builder::new().name("reaper".into()).spawn(move || {
+                let mut ends = [PollFd::new(&started.pidfd, PollFlags::IN)];
+                let _ = poll(&mut ends, None);
+                let _ = sluice_launch::reap(started.pidfd.as_fd());
+            });
         }
     }
 }

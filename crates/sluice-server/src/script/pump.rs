@@ -17,9 +17,13 @@ use tokio::net::unix::pipe;
 
 use crate::fault::Fault;
 use crate::script::request_body::{RequestBody, Stored};
+use crate::worker::give_way;
 
 /// Bytes read at a time from a stored body, and what a pipe holds (pipe(7)).
 const PIPE_BYTES: usize = 64 << 10;
+
+/// Reads that empty a pipe; each takes at least a page.
+const DRAIN_READS_MAX: usize = 32;
 
 /// Steps at a time, until the other tasks of the worker have their turn.
 const STEPS_MAX: usize = 64;
@@ -47,14 +51,16 @@ impl Input {
         let path = format!("/proc/self/fd/{}", self.0.as_fd().as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let reader = rustix::fs::open(path, flags, Mode::empty())?;
-        let mut unread = [0; 16 << 10];
-        loop {
+        let mut unread = vec![0; PIPE_BYTES];
+        // One read takes all that a pipe holds, in two if it wraps. More can only come from the script itself.
+        for _ in 0..DRAIN_READS_MAX {
             match rustix::io::read(&reader, &mut unread) {
                 Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        Err(io::Error::other("there is more and more of it"))
     }
 }
 
@@ -172,7 +178,7 @@ impl Pump {
                 Err(_) => self.is_done = true,
             }
         }
-        context.waker().wake_by_ref();
+        give_way(context);
         Ok(has_moved)
     }
 

@@ -29,6 +29,7 @@ use crate::script::callout::Desk;
 use crate::script::patience::{Patience, Spent};
 use crate::script::process::{Channels, Process};
 use crate::script::pump::Pump;
+use crate::worker::give_way;
 
 /// After the mailbox is closed: how long the process's end is awaited, to learn whether it ended well. A script that closes
 /// its output and works on is taken to have said all.
@@ -187,7 +188,7 @@ impl Relay {
             ready!(self.poll_mailbox(context))?;
         }
         // A script that never stops asking must not keep the worker from the others.
-        context.waker().wake_by_ref();
+        give_way(context);
         Poll::Pending
     }
 
