@@ -415,3 +415,46 @@ fn a_site_without_a_root_serves_no_files() {
     assert_eq!(get("/").status, 404);
     assert_eq!(get("/go").field("location"), Some("/gone"));
 }
+
+#[test]
+fn an_index_page_that_is_a_script_is_run_and_never_sent() {
+    let script = "#!/bin/sh\n# SECRET\nprintf 'Content-Type: text/plain\\n\\nrun for %s' \"$SCRIPT_NAME\"\n";
+    let server = Setup::new()
+        .site("index = [\"index.html\", \"index.cgi\"]")
+        .script_route("*.cgi", "mode = \"cgi\"")
+        .file_with_mode("index.cgi", script, 0o755)
+        .file_with_mode("sub/index.cgi", script, 0o755)
+        .file("both/index.html", "the page")
+        .file_with_mode("both/index.cgi", script, 0o755)
+        .start();
+    assert_eq!(server.get("/").text(), "run for /index.cgi");
+    assert_eq!(server.get("/sub/").text(), "run for /sub/index.cgi");
+    assert_eq!(server.post("/sub/", "a=b").text(), "run for /sub/index.cgi");
+    assert_eq!(
+        server.get("/both/").text(),
+        "the page",
+        "the first of the list that is there"
+    );
+}
+
+#[test]
+fn a_script_by_pattern_is_not_sent_under_another_name() {
+    let server = Setup::new()
+        .script_route("*.cgi", "mode = \"cgi\"")
+        .file_with_mode("x.cgi", "#!/bin/sh\n# SECRET\necho; echo ran", 0o755)
+        .start();
+    symlink("x.cgi", server.path("htdocs/x.txt")).unwrap();
+    let response = server.get("/x.txt");
+    assert_eq!(response.status, 404);
+    assert!(!response.text().contains("SECRET"));
+}
+
+#[test]
+fn the_scripts_of_one_site_are_not_the_files_of_another() {
+    let server = Setup::new()
+        .script("secret", "# SECRET\necho; echo ran")
+        .sites("[[site]]\nhosts = [\"other.example\"]\nroot = \"htdocs\"")
+        .start();
+    let response = server.send("GET /cgi-bin/secret HTTP/1.1\r\nHost: other.example\r\n\r\n");
+    assert_eq!(response.status, 404, "{}", response.text());
+}

@@ -370,3 +370,32 @@ fn a_reload_serves_on_and_ends_the_processes_of_the_old_configuration() {
     let ended = server.stop();
     assert_eq!(complaints(&ended.errors), Vec::<String>::new());
 }
+
+#[test]
+fn clients_that_come_and_go_start_no_more_processes_than_the_limit() {
+    let server = Setup::new()
+        .cgi("max = 2, kill_grace = \"300ms\"")
+        .script(
+            "stubborn",
+            "trap '' TERM; exec 9> \"$FOLDER/told\"; echo started >&9; sleep 1000",
+        )
+        .start();
+    let told = server.setup().listen("told");
+    let mut most = 0;
+    for _ in 0..6 {
+        // Two that are sure to ignore their signal, and some that find no place.
+        let clients: Vec<_> = (0..4).map(|_| ask(&server, "/cgi-bin/stubborn")).collect();
+        assert_eq!(told.line(), "started");
+        assert_eq!(told.line(), "started");
+        drop(clients);
+        let processes = server.processes();
+        most = most.max(
+            processes
+                .iter()
+                .filter(|process| process.command.contains("cgi-bin/stubborn"))
+                .count(),
+        );
+    }
+    assert!((1..=2).contains(&most), "{most} processes at once");
+    server.assert_idle();
+}

@@ -137,7 +137,7 @@ pub(super) static SCRIPT: Section = Section {
                 bounds: ANY,
             },
             default: Value("0"),
-            text: "Idle processes kept ready, whatever their age (`cgiplus` only).",
+            text: "Processes that stay when others are ended for being idle; none is started ahead (`cgiplus` only).",
             example: "2",
         },
         Key {
