@@ -117,15 +117,12 @@ enum LeaseState {
 
 impl SharedPool {
     fn new(script: &Script, settings: &ScriptSettings) -> SharedPool {
-        let mut pool = settings.pool;
-        if settings.mode == Mode::Cgi {
-            pool.requests_max = Some(1);
-        }
         SharedPool {
-            settings: pool,
+            settings: settings.pool,
             kill_grace: settings.kill_grace,
             state: Mutex::new(State {
-                pool: Pool::new(pool, settings.mode != Mode::Cgi),
+                // Each run of a CGI script stands for itself: one that fails says nothing about the next.
+                pool: Pool::new(settings.pool, settings.mode != Mode::Cgi),
                 stamp: script.stamp,
                 idle: HashMap::new(),
                 waiting: HashMap::new(),

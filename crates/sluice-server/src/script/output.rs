@@ -62,7 +62,7 @@ pub(crate) struct Session {
     surplus_bytes: u64,
     /// What has gone wrong in the body. It is told one turn later, so that all the script said before leaves first.
     fault: Option<Fault>,
-    /// The same, found while gathering.
+    /// What has gone wrong while gathering: `poll_body` returns it when the body is asked for.
     gathered: Option<Fault>,
 }
 
@@ -132,7 +132,7 @@ impl Session {
         }
     }
 
-    /// The head is on its way to the client, and no body may follow.
+    /// The head is on its way to the client, and no body may follow: what came with the head is dropped, too.
     pub(crate) fn begin_unwanted_body(&mut self, status: StatusCode) {
         if let Some(relay) = &mut self.relay {
             relay.desk.status = Some(status);
@@ -143,7 +143,7 @@ impl Session {
     /// The whole body, if all of it is here already: a short reply then leaves in one write, and its process is free before
     /// the client has read it.
     pub(crate) fn gather(&mut self) -> Option<Bytes> {
-        let mut bytes: usize = self.first.iter().map(Bytes::len).sum();
+        let mut bytes = 0;
         // Nobody needs to be woken: what is not here now is polled for again by the body.
         let mut context = Context::from_waker(Waker::noop());
         while self.relay.is_some() && bytes <= GATHER_BYTES_MAX {
