@@ -3,8 +3,9 @@
 //! Here: a few shared cells, one value per accepted socket, on its worker's thread. Not here: the socket
 //! (`accept::stream`) and the protocol (`accept::protocol`).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::task::Waker;
 
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -18,10 +19,16 @@ pub(crate) struct Connection {
     pub ends: Ends,
     /// Bytes read since the last exchange began: of a head that is still incomplete when this is not zero.
     head_bytes: Cell<u64>,
+    /// Exchanges that have begun; the count may wrap.
+    exchanges: Cell<u32>,
     /// An exchange is under way.
     is_busy: Cell<bool>,
     /// The socket must be reset at its end.
     is_cut: Cell<bool>,
+    /// The worker's tick at which the connection's task wants to be called.
+    call_at: Cell<u32>,
+    /// The connection's task.
+    task: RefCell<Option<Waker>>,
 }
 
 impl Connection {
@@ -29,8 +36,29 @@ impl Connection {
         Connection {
             ends,
             head_bytes: Cell::new(0),
+            exchanges: Cell::new(0),
             is_busy: Cell::new(false),
             is_cut: Cell::new(false),
+            call_at: Cell::new(u32::MAX),
+            task: RefCell::new(None),
+        }
+    }
+
+    /// The task that is polled here wants to be called at a tick of its worker.
+    pub(crate) fn call_at(&self, tick: u32, task: &Waker) {
+        self.call_at.set(tick);
+        let mut kept = self.task.borrow_mut();
+        if !kept.as_ref().is_some_and(|kept| kept.will_wake(task)) {
+            *kept = Some(task.clone());
+        }
+    }
+
+    /// The worker's tick has come: calls the task if it wanted that. `u32::MAX` calls all.
+    pub(crate) fn call(&self, tick: u32) {
+        if self.call_at.get() <= tick
+            && let Some(task) = &*self.task.borrow()
+        {
+            task.wake_by_ref();
         }
     }
 
@@ -42,6 +70,7 @@ impl Connection {
     /// A head is complete; what is read from here on belongs to its body or to the next head.
     pub(crate) fn begin_exchange(&self) {
         self.is_busy.set(true);
+        self.exchanges.set(self.exchanges.get().wrapping_add(1));
         self.head_bytes.set(0);
     }
 
@@ -53,6 +82,15 @@ impl Connection {
 
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy.get()
+    }
+
+    pub(crate) fn exchanges(&self) -> u32 {
+        self.exchanges.get()
+    }
+
+    /// An exchange has ended, and not a byte came after it.
+    pub(crate) fn is_between_exchanges(&self) -> bool {
+        self.exchanges.get() > 0 && !self.is_busy() && !self.has_part_of_head()
     }
 
     /// Bytes of a head are here, but not all of it.

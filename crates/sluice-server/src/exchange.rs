@@ -7,7 +7,8 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, header};
+use http::request::{self, Request};
+use http::{HeaderValue, Method, StatusCode, Uri, Version, header};
 
 use crate::connection::Ends;
 use crate::worker::Worker;
@@ -66,25 +67,19 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    pub(crate) fn open(
-        worker: &Rc<Worker>,
-        ends: Ends,
-        method: &Method,
-        uri: &Uri,
-        version: Version,
-        fields: &HeaderMap,
-    ) -> Exchange {
+    pub(crate) fn open(worker: &Rc<Worker>, ends: Ends, head: &request::Parts) -> Exchange {
+        let field = |name| head.headers.get(name).cloned();
         Exchange {
             id: worker.next_id(),
             ends,
-            method: method.clone(),
-            uri: uri.clone(),
-            version,
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            version: head.version,
             arrived: SystemTime::now(),
             started: Instant::now(),
-            host: fields.get(header::HOST).cloned(),
-            referer: fields.get(header::REFERER).cloned(),
-            agent: fields.get(header::USER_AGENT).cloned(),
+            host: field(header::HOST),
+            referer: field(header::REFERER),
+            agent: field(header::USER_AGENT),
             status: None,
             body_bytes: 0,
             is_cut: false,
@@ -94,15 +89,9 @@ impl Exchange {
 
     /// An exchange whose request has no usable head.
     pub(crate) fn without_head(worker: &Rc<Worker>, ends: Ends) -> Exchange {
-        let method = Method::from_bytes(b"-").unwrap_or_default();
-        Exchange::open(
-            worker,
-            ends,
-            &method,
-            &Uri::default(),
-            Version::HTTP_11,
-            &HeaderMap::new(),
-        )
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method = Method::from_bytes(b"-").unwrap_or_default();
+        Exchange::open(worker, ends, &head)
     }
 
     /// The head is made; hyper sends it next.
@@ -138,7 +127,7 @@ impl Drop for Exchange {
             body_bytes: self.body_bytes,
             is_cut: self.is_cut,
         };
-        self.worker.log().write(&line);
+        self.worker.log().write(self.worker.index, &line);
     }
 }
 

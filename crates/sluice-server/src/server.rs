@@ -75,7 +75,8 @@ impl Server {
             sockets.push(bound);
         }
         let addresses = sockets.iter().filter_map(|bound| bound[0].local_addr().ok()).collect();
-        let log = Log::open(&settings.access_log).map_err(|error| StartError(format!("access log: {error}")))?;
+        let log =
+            Log::open(&settings.access_log, workers).map_err(|error| StartError(format!("access log: {error}")))?;
         let launchers = (workers / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
         let launcher =
             Launcher::start(launchers).map_err(|error| StartError(format!("threads that start scripts: {error}")))?;

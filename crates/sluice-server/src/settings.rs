@@ -22,8 +22,34 @@ pub struct Settings {
     pub sites: Vec<SiteSettings>,
     /// Bounds on connections, heads and bodies.
     pub limits: Limits,
+    /// The file cache; none reads every file anew for every request.
+    pub cache: Option<CacheSettings>,
     /// Where finished exchanges are written down.
     pub access_log: AccessLog,
+}
+
+/// The bounds of the file cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheSettings {
+    /// Memory for content, bytes. Over it what is asked for least makes room.
+    pub bytes_max: u64,
+    /// Files; over it as above.
+    pub entries_max: usize,
+    /// Larger files are read anew for every request, bytes.
+    pub file_bytes_max: u64,
+    /// How long an entry is believed before the file is looked at again: a change may go unseen for so long.
+    pub revalidate_after: Duration,
+}
+
+impl Default for CacheSettings {
+    fn default() -> Self {
+        CacheSettings {
+            bytes_max: 256 << 20,
+            entries_max: 20_000,
+            file_bytes_max: 8 << 20,
+            revalidate_after: Duration::from_millis(100),
+        }
+    }
 }
 
 /// A virtual host.

@@ -6,28 +6,32 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
+use std::hint::black_box;
 use std::net::TcpListener;
-use std::pin::pin;
+use std::ops::Deref;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
+use pin_project_lite::pin_project;
 use sluice_launch::Launcher;
 use tokio::sync::{Notify, watch};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-use crate::accept::listener::{self, Places};
+use crate::accept::listener;
+use crate::accept::places::Places;
 use crate::dispatch::Config;
 use crate::exchange::UniqueId;
 use crate::script::process::Process;
 use crate::server::Phase;
 use crate::write::log::Log;
 
-/// How often pools are told that time has passed.
+/// How often pools and connections are told that time has passed.
 const TICK: Duration = Duration::from_secs(1);
 
 /// After the last order to stop: how long a worker waits for its script processes, which were sent SIGKILL long before.
@@ -50,9 +54,13 @@ pub(crate) struct Shared {
 pub(crate) struct Worker {
     pub index: usize,
     shared: Arc<Shared>,
-    config: RefCell<Cache<Arc<ArcSwap<Config>>, Arc<Config>>>,
+    config: RefCell<CurrentConfig>,
     exchanges: Cell<u32>,
     phase: watch::Receiver<Phase>,
+    is_draining: Cell<bool>,
+    /// Seconds since the worker began.
+    tick: Cell<u32>,
+    places: Rc<Places>,
     /// Script processes whose watcher runs here.
     processes: RefCell<HashMap<i32, Weak<Process>>>,
     /// Tasks that are not done.
@@ -61,6 +69,41 @@ pub(crate) struct Worker {
     /// Script processes are ended, also those that come yet.
     is_stopping: Cell<bool>,
     is_closed: Cell<bool>,
+}
+
+/// A configuration as one worker holds it: counted once for all of the worker's exchanges, which count by themselves (`Rc`).
+/// They would else contend with those of other workers for one counter.
+pub(crate) struct HeldConfig(Arc<Config>);
+
+impl Deref for HeldConfig {
+    type Target = Config;
+
+    fn deref(&self) -> &Config {
+        &self.0
+    }
+}
+
+/// The configuration in force.
+struct CurrentConfig {
+    latest: Cache<Arc<ArcSwap<Config>>, Arc<Config>>,
+    held: Rc<HeldConfig>,
+}
+
+impl CurrentConfig {
+    fn new(shared: &Arc<ArcSwap<Config>>) -> CurrentConfig {
+        CurrentConfig {
+            latest: Cache::new(Arc::clone(shared)),
+            held: Rc::new(HeldConfig(shared.load_full())),
+        }
+    }
+
+    fn load(&mut self) -> Rc<HeldConfig> {
+        let latest = self.latest.load();
+        if !Arc::ptr_eq(latest, &self.held.0) {
+            self.held = Rc::new(HeldConfig(Arc::clone(latest)));
+        }
+        Rc::clone(&self.held)
+    }
 }
 
 /// The worker's thread: returns when every connection and every script process of it has ended.
@@ -77,10 +120,13 @@ pub(crate) fn run(
     };
     let worker = Rc::new(Worker {
         index,
-        config: RefCell::new(Cache::new(Arc::clone(&shared.config))),
+        config: RefCell::new(CurrentConfig::new(&shared.config)),
         shared,
         exchanges: Cell::new(0),
         phase,
+        is_draining: Cell::new(false),
+        tick: Cell::new(0),
+        places: Rc::new(Places::new(places)),
         processes: RefCell::default(),
         tasks: Cell::new(0),
         task_ended: Notify::new(),
@@ -89,9 +135,8 @@ pub(crate) fn run(
     });
     let tasks = LocalSet::new();
     tasks.block_on(&runtime, async {
-        let places = Rc::new(Places::new(places));
         for listener in listeners {
-            worker.spawn(listener::accept(Rc::clone(&worker), listener, Rc::clone(&places)));
+            worker.spawn(listener::accept(Rc::clone(&worker), listener));
         }
         tokio::task::spawn_local(tick(Rc::clone(&worker)));
         worker.live().await;
@@ -105,6 +150,9 @@ async fn tick(worker: Rc<Worker>) {
     let mut interval = tokio::time::interval(TICK);
     loop {
         interval.tick().await;
+        worker.tick.set(worker.tick.get() + 1);
+        worker.places.call(worker.tick.get());
+        prompt_allocator();
         // Also lets go of a configuration that was replaced, whose processes end with its last holder.
         let config = worker.config();
         if worker.index > 0 {
@@ -116,10 +164,17 @@ async fn tick(worker: Rc<Worker>) {
     }
 }
 
+/// Prompts the allocator to give back what connections that came to rest have freed: mimalloc, which the program has, looks
+/// for pages to return only when a large one is freed.
+fn prompt_allocator() {
+    const LARGE: usize = 1 << 20;
+    drop(black_box(Vec::<u8>::with_capacity(LARGE)));
+}
+
 impl Worker {
     /// The configuration as it is now; an exchange keeps the one it began with.
-    pub(crate) fn config(&self) -> Arc<Config> {
-        Arc::clone(self.config.borrow_mut().load())
+    pub(crate) fn config(&self) -> Rc<HeldConfig> {
+        self.config.borrow_mut().load()
     }
 
     pub(crate) fn log(&self) -> &Log {
@@ -147,11 +202,8 @@ impl Worker {
         if self.is_closed.get() {
             return;
         }
-        let guard = TaskGuard::new(self);
-        tokio::task::spawn_local(async move {
-            task.await;
-            drop(guard);
-        });
+        let _guard = TaskGuard::new(self);
+        tokio::task::spawn_local(Task { task, _guard });
     }
 
     /// Takes in a script process with the task that watches it.
@@ -168,6 +220,20 @@ impl Worker {
         });
     }
 
+    pub(crate) fn places(&self) -> Rc<Places> {
+        Rc::clone(&self.places)
+    }
+
+    /// Counts seconds.
+    pub(crate) fn tick(&self) -> u32 {
+        self.tick.get()
+    }
+
+    /// The server drains: no connection begins another exchange.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.get()
+    }
+
     /// Ready once the server drains.
     pub(crate) async fn draining(&self) {
         self.reached(Phase::Draining).await;
@@ -181,6 +247,8 @@ impl Worker {
     /// Serves, drains, stops the script processes, and is done.
     async fn live(&self) {
         self.draining().await;
+        self.is_draining.set(true);
+        self.places.call(u32::MAX);
         let limit = self.config().limits.drain_timeout;
         tokio::select! {
             _ = timeout(limit, self.all_idle()) => {}
@@ -237,6 +305,23 @@ impl Worker {
 /// wake would have it polled some sixty times before that.
 pub(crate) fn give_way(context: &mut Context<'_>) {
     let _ = pin!(tokio::task::yield_now()).poll(context);
+}
+
+pin_project! {
+    /// A task that is counted. An async block in its place would hold the task twice over.
+    struct Task<F> {
+        #[pin]
+        task: F,
+        _guard: TaskGuard,
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Task<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.project().task.poll(context)
+    }
 }
 
 /// Counts a task until it is dropped.

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_server::limits::Limits;
 use sluice_server::settings::{
-    AccessLog, Action, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    AccessLog, Action, CacheSettings, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings, ScriptSource,
+    Settings, SiteSettings,
 };
 
 use crate::config;
@@ -132,6 +133,7 @@ impl Serve {
             workers: self.workers.unwrap_or_else(config::default_workers),
             sites: vec![folder_site(root)],
             limits: Limits::default(),
+            cache: Some(CacheSettings::default()),
             access_log: self.access_log()?,
         })
     }

@@ -11,7 +11,7 @@ mod supervisor;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 use crate::arguments::{Arguments, Command};
@@ -66,10 +66,15 @@ fn print(text: &str) -> Result<(), String> {
     }
 }
 
+/// Diagnostics that wait for a slow terminal; further ones are dropped. Room for all of them is taken at the start.
+const PENDING_LINES_MAX: usize = 8192;
+
 /// Sends diagnostics to standard error by a thread of their own, so that a slow terminal never holds a worker. RUST_LOG
 /// chooses what is told; without it everything but details is.
 fn log_to_stderr() -> WorkerGuard {
-    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    let (writer, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(PENDING_LINES_MAX)
+        .finish(std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")))
         .with_ansi(std::io::stderr().is_terminal())

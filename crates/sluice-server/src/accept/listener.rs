@@ -1,6 +1,5 @@
 //! Listening sockets: bound once for all workers, one socket a worker (SO_REUSEPORT), and the loop that accepts.
 
-use std::cell::Cell;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::rc::Rc;
@@ -9,10 +8,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 
 use crate::accept::protocol;
-use crate::connection::Ends;
+use crate::connection::{Connection, Ends};
 use crate::worker::Worker;
 
 /// Connections that the kernel holds ready for one worker; the system caps it (net.core.somaxconn).
@@ -62,47 +60,14 @@ fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<StdListener> {
     Ok(socket.into())
 }
 
-/// How many connections a worker may have, and how many it has.
-pub(crate) struct Places {
-    free: Cell<usize>,
-    freed: Notify,
-}
-
-impl Places {
-    pub(crate) fn new(places: usize) -> Places {
-        Places {
-            free: Cell::new(places),
-            freed: Notify::new(),
-        }
-    }
-
-    /// Waits until there is a place.
-    async fn take(self: &Rc<Self>) -> Place {
-        while self.free.get() == 0 {
-            self.freed.notified().await;
-        }
-        self.free.set(self.free.get() - 1);
-        Place(Rc::clone(self))
-    }
-}
-
-/// A connection's place, given back when dropped.
-pub(crate) struct Place(Rc<Places>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.free.set(self.0.free.get() + 1);
-        self.0.freed.notify_one();
-    }
-}
-
 /// Accepts until the worker drains. Each connection is a task of its own.
-pub(crate) async fn accept(worker: Rc<Worker>, listener: StdListener, places: Rc<Places>) {
+pub(crate) async fn accept(worker: Rc<Worker>, listener: StdListener) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("listening socket: {error}"),
     };
     let Ok(server) = listener.local_addr() else { return };
+    let places = worker.places();
     loop {
         let accepted = tokio::select! {
             () = worker.draining() => return,
@@ -113,13 +78,12 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: StdListener, places: Rc
                 // Only now: a listener that waits must not hold a place that another could use.
                 let place = tokio::select! {
                     () = worker.draining() => return,
-                    place = places.take() => place,
+                    () = places.wait() => places.take(Connection::new(Ends {
+                        client,
+                        server: actual_server(&stream, server),
+                    })),
                 };
-                let ends = Ends {
-                    client,
-                    server: actual_server(&stream, server),
-                };
-                worker.spawn(protocol::serve(Rc::clone(&worker), stream, ends, place));
+                worker.spawn(protocol::serve(Rc::clone(&worker), stream, place));
             }
             Err(error) => {
                 if is_shortage(&error) {

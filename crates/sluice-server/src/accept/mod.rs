@@ -1,6 +1,7 @@
 //! The first stage: sockets, the protocol on them, and the path of one exchange through all other stages (`serve`).
 
 pub(crate) mod listener;
+pub(crate) mod places;
 pub(crate) mod protocol;
 pub(crate) mod serve;
 pub(crate) mod stream;

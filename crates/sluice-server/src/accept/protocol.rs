@@ -1,13 +1,14 @@
 //! The protocol of a connection: hyper's HTTP/1.1, its bounds, and what is said to a client that does not keep to it.
 //!
-//! Here: one connection from its first byte to its close. hyper parses, frames, keeps alive, pipelines and answers
+//! Here: one connection from its first byte to its close. While it rests between exchanges it costs little more than its
+//! socket: hyper and its buffers go, and come anew when the client speaks again. hyper parses, frames, keeps alive, pipelines and answers
 //! `Expect: 100-continue`. It answers malformed heads itself (400, 414, 431); a head that never becomes complete is
 //! answered here (408). Not here: what a request means (`serve`).
 
 use std::cell::RefCell;
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -16,10 +17,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use crate::accept::listener::Place;
-use crate::accept::serve::{self, Asked};
+use crate::accept::places::Place;
+use crate::accept::serve;
 use crate::accept::stream::{ClientStream, Shared};
-use crate::connection::{Connection, Ends};
+use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::limits::Limits;
 use crate::worker::Worker;
@@ -28,58 +29,111 @@ use crate::write::error_page;
 /// What hyper gathers for one write, and reads ahead, bytes.
 const BUFFER_BYTES_MAX: usize = 512 << 10;
 
-/// How often it is looked whether a client is still there that hyper does not read from.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
-
 /// How long a client that is refused may take to read why.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves one connection to its end; the place is free again after that.
-pub(crate) async fn serve(worker: Rc<Worker>, socket: TcpStream, ends: Ends, place: Place) {
-    let connection = Rc::new(Connection::new(ends));
-    let limits = worker.config().limits.clone();
-    let stream = ClientStream::new(socket, Rc::clone(&connection), limits.send_timeout);
+/// Serves one connection to its end; its place is free again after that.
+pub(crate) async fn serve(worker: Rc<Worker>, socket: TcpStream, place: Place) {
+    let send_timeout = worker.config().limits.send_timeout;
+    let stream = ClientStream::new(socket, Rc::clone(&place), send_timeout);
     let stream = Rc::new(RefCell::new(stream));
-    let service = service_fn(|request| {
-        let asked = Asked::new(&worker, &connection, request);
-        // Pinned: hyper gives the socket back only if it could move the future.
-        Box::pin(async move { Ok::<_, Infallible>(serve::serve(asked).await) })
-    });
-    let mut http = http1(&limits).serve_connection(TokioIo::new(Shared(Rc::clone(&stream))), service);
-    let mut is_draining = false;
     let result = loop {
-        tokio::select! {
-            // Whether the socket is closed or reset is decided below, so hyper must not shut it down.
-            result = poll_fn(|context| http.poll_without_shutdown(context)) => break result,
-            () = left(&connection, &stream) => break Ok(()),
-            () = worker.draining(), if !is_draining => {
-                is_draining = true;
-                std::pin::Pin::new(&mut http).graceful_shutdown();
-            }
+        match converse(&worker, &place, &stream).await {
+            Ok(Turn::Idle) if wait_for_more(&worker, &place, &stream).await => {}
+            Ok(_) => break Ok(()),
+            Err(error) => break Err(error),
         }
     };
-    // Ends the exchange, too, if one is under way.
-    drop(http);
-    let Ok(stream) = Rc::try_unwrap(stream) else {
-        return tracing::error!("connection from {}: its socket is still in use", ends.client);
-    };
-    let mut stream = stream.into_inner();
-    if let Err(error) = result {
-        refuse(&worker, &connection, &mut stream, &error).await;
-    }
-    stream.close().await;
+    // Boxed: what a connection needs at its end it is not to carry all its life.
+    Box::pin(end(&worker, &place, stream, result)).await;
     drop(place);
 }
 
-/// Ready when the client has left in the middle of an exchange. hyper sees that by itself, at once, as long as it reads; it
-/// does not while another request waits in its buffer, or while nobody takes the request's body.
-async fn left(connection: &Connection, stream: &RefCell<ClientStream>) {
-    loop {
-        tokio::time::sleep(LOOK_AFTER).await;
-        if connection.is_busy() && stream.borrow().has_left() {
-            return;
-        }
+/// Closes the socket, after a last word where one is due.
+async fn end(
+    worker: &Rc<Worker>,
+    connection: &Connection,
+    stream: Rc<RefCell<ClientStream>>,
+    result: Result<(), hyper::Error>,
+) {
+    let Ok(stream) = Rc::try_unwrap(stream) else {
+        return tracing::error!("connection from {}: its socket is still in use", connection.ends.client);
+    };
+    let mut stream = stream.into_inner();
+    if let Err(error) = result {
+        refuse(worker, connection, &mut stream, &error).await;
     }
+    stream.close().await;
+}
+
+/// Why a conversation has ended.
+enum Turn {
+    /// One side has closed it, or will have it closed.
+    Over,
+    /// Nothing was said for a while between two exchanges: it goes on when the client speaks again.
+    Idle,
+}
+
+/// Exchange after exchange, until the connection ends or rests.
+async fn converse(
+    worker: &Rc<Worker>,
+    connection: &Rc<Connection>,
+    stream: &Rc<RefCell<ClientStream>>,
+) -> Result<Turn, hyper::Error> {
+    let service = service_fn(|request| serve::serve(worker, connection, request));
+    let io = TokioIo::new(Shared(Rc::clone(stream)));
+    // Boxed: a connection at rest is not to pay for it.
+    let mut http = Box::pin(http1(&worker.config().limits).serve_connection(io, service));
+    let (mut is_ending, mut tick, mut exchanges) = (false, worker.tick(), connection.exchanges());
+    poll_fn(|context| {
+        let mut is_resting = false;
+        if worker.is_draining() && !is_ending {
+            is_ending = true;
+            http.as_mut().graceful_shutdown();
+        }
+        if tick != worker.tick() {
+            tick = worker.tick();
+            // hyper sees by itself, at once, that the client has left, as long as it reads; it does not while another request
+            // waits in its buffer, or while nobody takes the request's body.
+            if connection.is_busy() && stream.borrow().has_left() {
+                return Poll::Ready(Ok(Turn::Over));
+            }
+            let has_rested = exchanges == connection.exchanges() && connection.is_between_exchanges();
+            if has_rested && !is_ending && !stream.borrow().is_sending() {
+                // Between two exchanges hyper then ends at once; otherwise it will not begin another.
+                (is_resting, is_ending) = (true, true);
+                http.as_mut().graceful_shutdown();
+            }
+            exchanges = connection.exchanges();
+        }
+        connection.call_at(tick + 1, context.waker());
+        // Whether the socket is closed or reset is decided by `serve`, so hyper must not shut it down.
+        http.poll_without_shutdown(context).map_ok(|()| {
+            // Not a byte was read since the last exchange, so none can be lost with hyper's buffers.
+            if is_resting && connection.is_between_exchanges() {
+                Turn::Idle
+            } else {
+                Turn::Over
+            }
+        })
+    })
+    .await
+}
+
+/// Keeps nothing but the socket until the client speaks again; false when it does not in time, or the server drains.
+async fn wait_for_more(worker: &Worker, connection: &Connection, stream: &RefCell<ClientStream>) -> bool {
+    let patience = worker.config().limits.head_timeout.as_secs() + 1;
+    let until = worker
+        .tick()
+        .saturating_add(u32::try_from(patience).unwrap_or(u32::MAX));
+    poll_fn(|context| {
+        if worker.is_draining() || worker.tick() >= until {
+            return Poll::Ready(false);
+        }
+        connection.call_at(until, context.waker());
+        stream.borrow().poll_readable(context).map(|()| true)
+    })
+    .await
 }
 
 /// The connection ended by an error. A head that hyper could not take is an exchange too: it is answered and logged.

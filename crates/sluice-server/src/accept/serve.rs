@@ -3,8 +3,12 @@
 //! Read the head (hyper has), choose the site, find what answers for the path, let it answer, turn a fault into a response,
 //! complete the head; the line in the log is written when the exchange is dropped, by whoever has it last.
 
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -17,6 +21,7 @@ use crate::dispatch::site::Place;
 use crate::dispatch::{Route, Site};
 use crate::exchange::Exchange;
 use crate::fault::{Culprit, Fault};
+use crate::handler::file::Files;
 use crate::handler::folder::Folder;
 use crate::handler::script::Outcome;
 use crate::handler::{file, redirect, script};
@@ -24,7 +29,7 @@ use crate::script::job::Job;
 use crate::script::request_body::RequestBody;
 use crate::script::route::ScriptRoute;
 use crate::target::Target;
-use crate::worker::Worker;
+use crate::worker::{HeldConfig, Worker};
 use crate::write::body::{Finish, ResponseBody};
 use crate::write::{error_page, head};
 
@@ -34,82 +39,130 @@ const LOCAL_REDIRECTS_MAX: usize = 10;
 /// Named to who asks for a tunnel.
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
-/// A request whose head is complete: from here on it is logged, even if its client leaves before it is looked at.
-pub(crate) struct Asked {
-    worker: Rc<Worker>,
-    connection: Rc<Connection>,
-    exchange: Exchange,
-    fields: HeaderMap,
-    incoming: Incoming,
+/// An exchange on its way to the head of its response: there already (files, redirects, refusals), or with a script at work.
+///
+/// Only a script is waited for, so only a script needs a future of its own, which is large.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one: a box would be an allocation for every file"
+)]
+pub(crate) enum Serving {
+    Answered(Option<Response<Finish>>),
+    Script(Pin<Box<dyn Future<Output = Response<Finish>>>>),
 }
 
-impl Asked {
-    pub(crate) fn new(worker: &Rc<Worker>, connection: &Rc<Connection>, request: Request<Incoming>) -> Asked {
-        connection.begin_exchange();
-        let (parts, incoming) = request.into_parts();
-        Asked {
-            exchange: Exchange::open(
-                worker,
-                connection.ends,
-                &parts.method,
-                &parts.uri,
-                parts.version,
-                &parts.headers,
-            ),
-            worker: Rc::clone(worker),
-            connection: Rc::clone(connection),
-            fields: parts.headers,
-            incoming,
+impl Future for Serving {
+    type Output = Result<Response<Finish>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Serving::Answered(response) => response
+                .take()
+                .map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
+            Serving::Script(script) => script.as_mut().poll(context).map(Ok),
         }
     }
 }
 
-/// Serves one exchange.
-pub(crate) async fn serve(asked: Asked) -> Response<Finish> {
-    let Asked {
-        worker,
-        connection,
-        mut exchange,
-        fields,
-        incoming,
-    } = asked;
-    let response = match answer(&worker, &exchange, fields, incoming).await {
-        Ok(response) => response,
-        Err(fault) => {
-            report(&exchange, &fault);
-            error_page::response(&fault, exchange.id)
-        }
+/// Serves one exchange. From here on it is logged, whatever becomes of it.
+pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: Request<Incoming>) -> Serving {
+    connection.begin_exchange();
+    let (worker, connection) = (Rc::clone(worker), Rc::clone(connection));
+    let (head, incoming) = request.into_parts();
+    let exchange = Exchange::open(&worker, connection.ends, &head);
+    let answer = match begin(&exchange, worker.config(), head.headers, incoming) {
+        Ok(Begun::Answer(response)) => Ok(response),
+        Ok(Begun::Ask(mut ask)) => match step(&worker, &exchange, &mut ask) {
+            Ok(Step::Answer(response)) => Ok(response),
+            Ok(Step::Script(work)) => {
+                return Serving::Script(Box::pin(async move {
+                    let answer = run(&worker, &exchange, ask, *work).await;
+                    finish(answer, exchange, connection)
+                }));
+            }
+            Err(fault) => Err(fault),
+        },
+        Err(fault) => Err(fault),
     };
+    Serving::Answered(Some(finish(answer, exchange, connection)))
+}
+
+/// Makes the response complete, whatever came of the exchange.
+fn finish(
+    answer: Result<Response<ResponseBody>, Fault>,
+    mut exchange: Exchange,
+    connection: Rc<Connection>,
+) -> Response<Finish> {
+    let response = answer.unwrap_or_else(|fault| {
+        report(&exchange, &fault);
+        error_page::response(&fault, exchange.id)
+    });
     let response = head::complete(&exchange.method, response);
     exchange.answer(response.status());
     response.map(|body| Finish::new(body, exchange, connection))
 }
 
-/// From the head to a response, or to the fault that takes its place.
-async fn answer(
-    worker: &Rc<Worker>,
+/// What a request's head amounts to by itself.
+enum Begun {
+    Answer(Response<ResponseBody>),
+    Ask(Ask),
+}
+
+/// From the head to what is asked for.
+fn begin(
     exchange: &Exchange,
+    config: Rc<HeldConfig>,
     mut fields: HeaderMap,
     incoming: Incoming,
-) -> Result<Response<ResponseBody>, Fault> {
-    let config = worker.config();
+) -> Result<Begun, Fault> {
     let host = host(exchange, &mut fields)?;
-    let site = config.site(&host);
     if let Some(response) = without_path(exchange)? {
-        return Ok(response);
+        return Ok(Begun::Answer(response));
     }
-    let mut ask = Ask {
+    Ok(Begun::Ask(Ask {
         target: Target::from_uri(&exchange.uri)?,
         method: exchange.method.clone(),
         fields,
         host,
         body: Some(RequestBody::new(incoming, &config.limits)?),
-    };
+        config,
+    }))
+}
+
+/// What comes next: a response, or a script that must run first.
+enum Step {
+    Answer(Response<ResponseBody>),
+    Script(Box<(Job, RequestBody)>),
+}
+
+/// Finds what answers for the path and lets it answer; an index page that is a script leads to that script.
+fn step(worker: &Rc<Worker>, exchange: &Exchange, ask: &mut Ask) -> Result<Step, Fault> {
+    let config = Rc::clone(&ask.config);
+    let site = config.site(&ask.host);
+    loop {
+        match handle(worker, exchange, site, ask)? {
+            Handled::Answer(response) => return Ok(Step::Answer(response)),
+            Handled::Script(work) => return Ok(Step::Script(work)),
+            Handled::IndexScript(path) => ask.target.path = path,
+        }
+    }
+}
+
+/// Runs a script, and whatever its local redirects lead to.
+async fn run(
+    worker: &Rc<Worker>,
+    exchange: &Exchange,
+    mut ask: Ask,
+    (mut job, mut body): (Job, RequestBody),
+) -> Result<Response<ResponseBody>, Fault> {
     for _ in 0..=LOCAL_REDIRECTS_MAX {
-        match handle(worker, exchange, site, &mut ask).await? {
+        match script::serve(job, body).await? {
             Outcome::Response(response) => return Ok(response),
             Outcome::LocalRedirect(target) => ask.redirect(&target)?,
-            Outcome::IndexScript(path) => ask.target.path = path,
+        }
+        match step(worker, exchange, &mut ask)? {
+            Step::Answer(response) => return Ok(response),
+            Step::Script(work) => (job, body) = *work,
         }
     }
     Err(Fault::script(format!(
@@ -133,6 +186,7 @@ fn without_path(exchange: &Exchange) -> Result<Option<Response<ResponseBody>>, F
 
 /// What is asked for: the client's request, or what a script's local redirect made of it.
 struct Ask {
+    config: Rc<HeldConfig>,
     target: Target,
     method: Method,
     fields: HeaderMap,
@@ -155,34 +209,38 @@ impl Ask {
     }
 }
 
+/// What answers for a path has answered, or says who does.
+enum Handled {
+    Answer(Response<ResponseBody>),
+    Script(Box<(Job, RequestBody)>),
+    /// Serve this path for the same request: the folder's index page is a script.
+    IndexScript(String),
+}
+
 /// Lets what answers for the path answer.
-async fn handle(worker: &Rc<Worker>, exchange: &Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Outcome, Fault> {
-    let path = ask.target.path.clone();
-    match site.place(&path) {
+fn handle(worker: &Rc<Worker>, exchange: &Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Handled, Fault> {
+    match site.place(&ask.target.path) {
         Place::Nowhere => Err(Fault::client(
             StatusCode::NOT_FOUND,
-            format!("nothing answers for {path:?}"),
+            format!("nothing answers for {:?}", ask.target.path),
         )),
-        Place::Root(folder) => serve_file(site, folder, &path[1..], ask),
+        Place::Root(folder) => serve_file(site, folder, &ask.target.path[1..], ask),
         Place::Route(route, star) => match &route.kind {
             RouteKind::Files(folder) => serve_file(site, folder, star, ask),
             RouteKind::Redirect { to, status } => {
-                redirect::redirect(to, *status, star, &ask.target).map(Outcome::Response)
+                redirect::redirect(to, *status, star, &ask.target).map(Handled::Answer)
             }
             RouteKind::Script(script) => {
                 let job = job(worker, exchange, site, (route, script), star, ask)?;
-                let body = match ask.body.take() {
-                    Some(body) => body,
-                    None => RequestBody::none(),
-                };
-                script::serve(job, body).await
+                let body = ask.body.take().unwrap_or_else(RequestBody::none);
+                Ok(Handled::Script(Box::new((job, body))))
             }
         },
     }
 }
 
 /// A file, or a folder's index page. An index page that a route runs as a script is run, and never sent as a file.
-fn serve_file(site: &Site, folder: &Folder, relative: &str, ask: &Ask) -> Result<Outcome, Fault> {
+fn serve_file(site: &Site, folder: &Folder, relative: &str, ask: &Ask) -> Result<Handled, Fault> {
     let is_folder = ask.target.path.ends_with('/');
     let (mut pages, mut scripts) = (Vec::new(), Vec::new());
     for page in site.index.iter().filter(|_| is_folder) {
@@ -192,10 +250,14 @@ fn serve_file(site: &Site, folder: &Folder, relative: &str, ask: &Ask) -> Result
             Some(is_there) => scripts.extend(is_there.then_some(path)),
         }
     }
-    let served = file::serve(folder, relative, &pages, &ask.method, &ask.fields, &ask.target);
+    let files = Files {
+        folder,
+        cache: ask.config.cache.as_ref(),
+    };
+    let served = file::serve(files, relative, &pages, &ask.method, &ask.fields, &ask.target);
     match (served, scripts.into_iter().next()) {
-        (Err(fault), Some(script)) if fault.status != StatusCode::NOT_FOUND => Ok(Outcome::IndexScript(script)),
-        (served, _) => served.map(Outcome::Response),
+        (Err(fault), Some(script)) if fault.status != StatusCode::NOT_FOUND => Ok(Handled::IndexScript(script)),
+        (served, _) => served.map(Handled::Answer),
     }
 }
 
@@ -256,11 +318,18 @@ fn host(exchange: &Exchange, fields: &mut HeaderMap) -> Result<String, Fault> {
     }
     match field.map(HeaderValue::as_bytes) {
         None | Some(b"") => Ok(String::new()),
+        Some(text) if is_plain_name(text) => Ok(String::from_utf8_lossy(text).into_owned()),
         Some(text) => match Authority::try_from(text) {
             Ok(authority) if is_host_and_port(&authority) => Ok(authority.host().to_owned()),
             _ => bad("not a host"),
         },
     }
+}
+
+/// A name or an IPv4 address without port, told by one look.
+fn is_plain_name(text: &[u8]) -> bool {
+    text.iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
 }
 
 /// No user, and after the host nothing, a colon, or a port (RFC 9110 §4.2.1).

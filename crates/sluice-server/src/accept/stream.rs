@@ -56,6 +56,16 @@ impl ClientStream {
                 .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
+    /// Bytes wait for the client to take them.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.stalled.is_some()
+    }
+
+    /// Ready when there is something to read, or the client has closed.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.socket.poll_read_ready(context).map(|_| ())
+    }
+
     /// Sends a whole response to a client that hyper has given up.
     pub(crate) async fn send(&mut self, response: &[u8]) -> io::Result<()> {
         self.socket.write_all(response).await

@@ -160,6 +160,7 @@ mod tests {
                 ],
             }],
             limits: crate::limits::Limits::default(),
+            cache: None,
             access_log: AccessLog {
                 target: LogTarget::Off,
                 format: LogFormat::Combined,

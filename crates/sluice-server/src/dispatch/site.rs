@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::dispatch::pattern::Pattern;
 use crate::dispatch::route::{OpenError, Route, RouteKind, leading_parts, open_folder};
+use crate::handler::cache::Cache;
 use crate::handler::folder::Folder;
 use crate::limits::Limits;
 use crate::script::route::{Map, ScriptRoute};
@@ -16,6 +17,7 @@ use crate::settings::{Action, ScriptSource, Settings, SiteSettings};
 pub(crate) struct Config {
     sites: Vec<Arc<Site>>,
     pub limits: Limits,
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// A virtual host, ready for use.
@@ -51,6 +53,7 @@ impl Config {
         Ok(Config {
             sites,
             limits: settings.limits.clone(),
+            cache: settings.cache.as_ref().map(|cache| Arc::new(Cache::new(cache))),
         })
     }
 
@@ -231,6 +234,7 @@ mod tests {
         Config {
             sites: sites.iter().map(|site| Arc::new(Site::open(site).unwrap())).collect(),
             limits: Limits::default(),
+            cache: None,
         }
     }
 

@@ -1,36 +1,50 @@
-//! Files: correct and plain.
+//! Files: types, validators, 304, index pages, the slash of a folder.
 //!
-//! Here: types, validators, 304, index pages, the slash of a folder. Reading is plain too: small files whole, large ones
-//! in pieces. Not here: what may be opened at all (`folder`).
+//! Here: from a name to a response, by way of the cache where there is one. Not here: what may be opened at all (`folder`),
+//! how long content is kept (`cache`), how a file is read while it is sent (`file_body`).
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::task::{Context, Poll};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use rustix::buffer::spare_capacity;
 
 use crate::fault::Fault;
+use crate::handler::cache::{Cache, Cached, Known};
+use crate::handler::file_body::{self, FileBody};
 use crate::handler::folder::Folder;
 use crate::handler::redirect;
 use crate::target::Target;
-use crate::write::body::{ResponseBody, Source};
+use crate::write::body::ResponseBody;
 
-/// Files up to this many bytes are read in one go, so that head and body leave in one write.
+/// Files up to this many bytes are read in one go, so that head and body leave in one write; larger ones are read for the
+/// cache by a thread that may wait for a disk, while the first request is served from the file itself.
 const WHOLE_BYTES_MAX: u64 = 64 << 10;
-
-/// Bytes of a piece of a larger file: enough to make the system calls cheap, little enough to leave the worker to others.
-const PIECE_BYTES: u64 = 256 << 10;
 
 const METHODS: &[Method] = &[Method::GET, Method::HEAD];
 
-/// Serves what `relative` names below `folder`; `target` is the whole path, for redirects.
+/// Files below a folder, by way of the cache where there is one.
+#[derive(Clone, Copy)]
+pub(crate) struct Files<'a> {
+    pub folder: &'a Folder,
+    pub cache: Option<&'a Arc<Cache>>,
+}
+
+/// What a name leads to.
+enum Found {
+    Cached(Arc<Cached>),
+    File(Representation, FileBody),
+    Folder,
+    /// A socket, a device.
+    Other,
+}
+
+/// Serves what `relative` names; `target` is the whole path, for redirects.
 pub(crate) fn serve(
-    folder: &Folder,
+    files: Files<'_>,
     relative: &str,
     index: &[&str],
     method: &Method,
@@ -40,44 +54,89 @@ pub(crate) fn serve(
     if !METHODS.contains(method) {
         return Err(Fault::method(method, METHODS));
     }
-    let wants_folder = target.path.ends_with('/');
     let name = relative.trim_matches('/');
-    let (file, metadata) = open(folder, name)?;
-    if metadata.is_file() && !wants_folder {
-        return respond(Path::new(name), file, &metadata, method, fields);
+    if target.path.ends_with('/') {
+        return serve_folder(files, name, index, method, fields);
     }
-    if !metadata.is_dir() {
-        return Err(not_found(name));
+    match files.find(name)? {
+        Found::Folder => redirect::to_folder(target),
+        found => respond(name, found, method, fields),
     }
-    if !wants_folder {
-        return redirect::to_folder(target);
-    }
+}
+
+/// The first of the index pages that is there.
+fn serve_folder(
+    files: Files<'_>,
+    name: &str,
+    index: &[&str],
+    method: &Method,
+    fields: &HeaderMap,
+) -> Result<Response<ResponseBody>, Fault> {
     for page in index {
-        let name = if name.is_empty() {
-            (*page).to_owned()
-        } else {
-            format!("{name}/{page}")
+        let page = match name {
+            "" => (*page).to_owned(),
+            name => format!("{name}/{page}"),
         };
-        match open(folder, &name) {
-            Ok((file, metadata)) if metadata.is_file() => {
-                return respond(Path::new(&name), file, &metadata, method, fields);
-            }
-            Ok(_) => {}
+        match files.find(&page) {
+            Ok(Found::Folder | Found::Other) => {}
+            Ok(found) => return respond(&page, found, method, fields),
             Err(fault) if fault.status == StatusCode::NOT_FOUND => {}
             Err(fault) => return Err(fault),
         }
     }
-    Err(Fault::client(
-        StatusCode::FORBIDDEN,
-        format!("folder {name:?} has no index page"),
-    ))
+    match files.find(name)? {
+        Found::Folder => Err(Fault::client(
+            StatusCode::FORBIDDEN,
+            format!("folder {name:?} has no index page"),
+        )),
+        _ => Err(not_found(name)),
+    }
 }
 
-fn open(folder: &Folder, name: &str) -> Result<(File, Metadata), Fault> {
-    folder
-        .open_below(name)
-        .and_then(|file| file.metadata().map(|metadata| (file, metadata)))
-        .map_err(|error| refused(name, &error))
+impl Files<'_> {
+    fn find(&self, name: &str) -> Result<Found, Fault> {
+        let known = self.cache.map_or(Known::Nothing, |cache| cache.find(self.folder, name));
+        if let Known::Fresh(cached) = known {
+            return Ok(Found::Cached(cached));
+        }
+        let opened = self.folder.open_below(name).and_then(|file| {
+            let metadata = file.metadata()?;
+            Ok((file, metadata))
+        });
+        match opened {
+            Err(error) => Err(refused(name, &error)),
+            Ok((_, metadata)) if metadata.is_dir() => Ok(Found::Folder),
+            Ok((_, metadata)) if !metadata.is_file() => Ok(Found::Other),
+            Ok((file, metadata)) => match (known, self.cache) {
+                (Known::Stale(cached), Some(cache)) if cached.is_of(&metadata) => {
+                    cache.believe(&cached);
+                    Ok(Found::Cached(cached))
+                }
+                (_, Some(cache)) if cache.takes(&metadata) => self.keep(cache, name, file, &metadata),
+                _ => Ok(Found::File(
+                    Representation::of(name, &metadata),
+                    FileBody::new(Arc::new(file), metadata.len()),
+                )),
+            },
+        }
+    }
+
+    /// Takes a file into the cache: a small one at once, a larger one behind the back of this request.
+    fn keep(&self, cache: &Arc<Cache>, name: &str, file: File, metadata: &Metadata) -> Result<Found, Fault> {
+        let failed = |error| Fault::server(format!("file {name:?}: {error}"));
+        let representation = Representation::of(name, metadata);
+        if metadata.len() <= WHOLE_BYTES_MAX {
+            let content = file_body::read_whole(&file, metadata.len()).map_err(failed)?;
+            let cached = Arc::new(Cached::new(representation, content, metadata));
+            if file.metadata().is_ok_and(|now| cached.is_of(&now)) {
+                cache.keep(self.folder, name, &cached);
+            }
+            return Ok(Found::Cached(cached));
+        }
+        let file = Arc::new(file);
+        cache.fill((self.folder, name), Arc::clone(&file), representation.clone(), metadata);
+        Ok(Found::File(representation, FileBody::new(file, metadata.len())))
+    }
 }
 
 fn refused(name: &str, error: &io::Error) -> Fault {
@@ -94,43 +153,45 @@ fn not_found(name: &str) -> Fault {
     Fault::client(StatusCode::NOT_FOUND, format!("file {name:?}: not there"))
 }
 
-fn respond(
-    name: &Path,
-    file: File,
-    metadata: &Metadata,
-    method: &Method,
-    fields: &HeaderMap,
-) -> Result<Response<ResponseBody>, Fault> {
-    let validators = Validators::of(metadata);
+fn respond(name: &str, found: Found, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
+    let (representation, body) = match found {
+        Found::Cached(cached) => (
+            cached.representation.clone(),
+            ResponseBody::Whole(cached.content.clone()),
+        ),
+        Found::File(representation, body) if *method == Method::GET && body.left() <= WHOLE_BYTES_MAX => {
+            let whole = body.gather();
+            let whole = whole.map_err(|error| Fault::server(format!("file {name:?}: {error}")))?;
+            (representation, ResponseBody::Whole(whole))
+        }
+        Found::File(representation, body) => (representation, ResponseBody::Source(Box::new(body))),
+        Found::Folder | Found::Other => return Err(not_found(name)),
+    };
     let mut response = Response::new(ResponseBody::Empty);
+    let is_current = representation.is_current(fields);
     let head = response.headers_mut();
-    head.insert(header::ETAG, validators.etag.clone());
-    head.insert(header::LAST_MODIFIED, validators.last_modified.clone());
-    if validators.are_current(fields) {
+    head.insert(header::ETAG, representation.etag);
+    head.insert(header::LAST_MODIFIED, representation.last_modified);
+    if is_current {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(response);
     }
-    head.insert(header::CONTENT_TYPE, content_type(name));
-    let body = FileBody::new(file, metadata.len());
-    *response.body_mut() = if *method != Method::HEAD && metadata.len() <= WHOLE_BYTES_MAX {
-        body.whole()
-            .map(ResponseBody::Whole)
-            .map_err(|error| Fault::server(format!("file {}: {error}", name.display())))?
-    } else {
-        ResponseBody::Source(Box::new(body))
-    };
+    head.insert(header::CONTENT_TYPE, representation.content_type);
+    *response.body_mut() = body;
     Ok(response)
 }
 
-/// ETag and Last-Modified of a file (RFC 9110 §8.8).
-struct Validators {
+/// What a response says of a file: its validators (RFC 9110 §8.8) and its type.
+#[derive(Clone)]
+pub(crate) struct Representation {
     etag: HeaderValue,
     last_modified: HeaderValue,
+    content_type: HeaderValue,
     modified: SystemTime,
 }
 
-impl Validators {
-    fn of(metadata: &Metadata) -> Validators {
+impl Representation {
+    pub(crate) fn of(name: &str, metadata: &Metadata) -> Representation {
         let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         // Strong: size, and age by the nanosecond, change with the content (RFC 9110 §8.8.1).
         let etag = format!(
@@ -140,7 +201,8 @@ impl Validators {
             metadata.mtime_nsec()
         );
         let value = |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("\"\""));
-        Validators {
+        Representation {
+            content_type: content_type(Path::new(name)),
             etag: value(etag),
             last_modified: value(httpdate::fmt_http_date(modified.max(SystemTime::UNIX_EPOCH))),
             modified,
@@ -148,7 +210,7 @@ impl Validators {
     }
 
     /// The client holds this version (RFC 9110 §13.2.2: If-None-Match decides alone where it is present).
-    fn are_current(&self, fields: &HeaderMap) -> bool {
+    fn is_current(&self, fields: &HeaderMap) -> bool {
         let mut none_match = fields.get_all(header::IF_NONE_MATCH).iter().peekable();
         if none_match.peek().is_some() {
             return none_match
@@ -183,60 +245,6 @@ fn content_type(name: &Path) -> HeaderValue {
     HeaderValue::try_from(format!("{kind}; charset=utf-8")).unwrap_or_else(|_| HeaderValue::from_static("text/plain"))
 }
 
-/// A file on its way out: exactly the bytes that it had when its length was announced, or a cut.
-struct FileBody {
-    file: File,
-    left: u64,
-}
-
-impl FileBody {
-    fn new(file: File, left: u64) -> FileBody {
-        FileBody { file, left }
-    }
-
-    /// All of it, for small files.
-    fn whole(mut self) -> io::Result<Bytes> {
-        let mut all = Vec::new();
-        while self.left > 0 {
-            let piece = self.read()?;
-            if all.is_empty() && self.left == 0 {
-                return Ok(piece.into());
-            }
-            all.extend_from_slice(&piece);
-        }
-        Ok(all.into())
-    }
-
-    fn read(&mut self) -> io::Result<Vec<u8>> {
-        let wanted = self.left.min(PIECE_BYTES);
-        // The spare capacity is all that is read into, so it is exactly what is wanted.
-        let mut piece = Vec::with_capacity(usize::try_from(wanted).unwrap_or(usize::MAX));
-        let read = rustix::io::read(&self.file, spare_capacity(&mut piece))?;
-        if read == 0 {
-            let text = format!("shrank while it was sent, {} bytes are missing", self.left);
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
-        }
-        // with_capacity may give more than was asked for: what the file has gained meanwhile is not sent.
-        piece.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-        self.left -= piece.len() as u64;
-        Ok(piece)
-    }
-}
-
-impl Source for FileBody {
-    fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
-        if self.left == 0 {
-            return Poll::Ready(None);
-        }
-        let piece = self.read().map(Bytes::from);
-        Poll::Ready(Some(piece.map_err(|error| Fault::server(format!("file: {error}")))))
-    }
-
-    fn length(&self) -> Option<u64> {
-        Some(self.left)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,7 +253,11 @@ mod tests {
         let folder = Folder::open(root).unwrap();
         let target = Target::parse(path).unwrap();
         let index = ["index.html"];
-        serve(&folder, &target.path[1..], &index, &Method::GET, fields, &target).map_err(|fault| fault.status)
+        let files = Files {
+            folder: &folder,
+            cache: None,
+        };
+        serve(files, &target.path[1..], &index, &Method::GET, fields, &target).map_err(|fault| fault.status)
     }
 
     #[test]
@@ -291,16 +303,5 @@ mod tests {
         let mut both = date;
         both.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"other\""));
         assert_eq!(get(root.path(), "/f.txt", &both).unwrap().status(), StatusCode::OK);
-    }
-
-    #[test]
-    fn a_file_that_shrinks_is_a_fault_not_an_end() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("f");
-        std::fs::write(&path, vec![0; 1_000_000]).unwrap();
-        let mut body = FileBody::new(File::open(&path).unwrap(), 1_000_000);
-        assert_eq!(body.read().unwrap().len(), 256 << 10);
-        std::fs::write(&path, "").unwrap();
-        assert_eq!(body.read().unwrap_err().kind(), ErrorKind::UnexpectedEof);
     }
 }

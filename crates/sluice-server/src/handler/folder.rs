@@ -9,12 +9,18 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+/// Tells folders apart: the same place opened anew, under other rules, is another folder.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FolderId(u64);
+
 /// A folder held open.
 pub(crate) struct Folder {
+    id: FolderId,
     path: PathBuf,
     descriptor: OwnedFd,
     /// Folders below this one whose files are never served: paths relative to it.
@@ -29,15 +35,22 @@ pub(crate) type Program = Box<dyn Fn(&str) -> bool + Send + Sync>;
 impl Folder {
     /// Opens a folder. An error is the administrator's: it is not there, or may not be read.
     pub(crate) fn open(path: &Path) -> io::Result<Folder> {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
         let path = path.canonicalize()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
         Ok(Folder {
+            // Relaxed: only that no number comes twice matters.
+            id: FolderId(OPENED.fetch_add(1, Ordering::Relaxed)),
             path,
             descriptor,
             private: Vec::new(),
             programs: Vec::new(),
         })
+    }
+
+    pub(crate) fn id(&self) -> FolderId {
+        self.id
     }
 
     /// Where it is, without symbolic links.

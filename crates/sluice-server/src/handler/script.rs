@@ -16,8 +16,6 @@ use crate::write::head::may_have_body;
 /// What a script's reply amounts to.
 pub(crate) enum Outcome {
     Response(Response<ResponseBody>),
-    /// Serve this path for the same request: the folder's index page is a script.
-    IndexScript(String),
     /// Serve this path and query instead (RFC 3875 §6.2.2).
     LocalRedirect(String),
 }

@@ -16,6 +16,9 @@ use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::fault::{Culprit, Fault};
 
+/// Bytes of a piece of what is in memory: a worker hands the kernel so many at a time and then looks after others.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// A source of body bytes: a file, a script. Ends with `None`; a fault cuts the response.
 pub(crate) trait Source {
     /// The next piece, never empty.
@@ -40,9 +43,11 @@ impl ResponseBody {
         match self {
             ResponseBody::Empty => Poll::Ready(None),
             ResponseBody::Whole(bytes) => {
-                let bytes = std::mem::take(bytes);
-                *self = ResponseBody::Empty;
-                Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
+                let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
+                if bytes.is_empty() {
+                    *self = ResponseBody::Empty;
+                }
+                Poll::Ready((!piece.is_empty()).then_some(Ok(piece)))
             }
             ResponseBody::Source(source) => source.poll_piece(context),
         }

@@ -1,14 +1,16 @@
 //! The access log: lines formed by the workers, written by a thread of its own.
 //!
-//! Here: the line's forms and the hand-over. A worker appends to memory under a lock held for a copy and never waits for
-//! a file; the thread takes all there is at once and, while traffic goes on, looks again by itself, so that a busy server
+//! Here: the line's forms and the hand-over. A worker appends to memory of its own, under a lock that only the thread ever
+//! contends for, and never waits for a file; the thread takes all there is at once and, while traffic goes on, looks again by itself, so that a busy server
 //! makes no wake-up per line. Not here: diagnostics (`tracing`), and what counts as the end of an exchange (`exchange`).
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -53,22 +55,31 @@ pub(crate) struct Log {
 }
 
 struct Shared {
-    pending: Mutex<Pending>,
+    /// Lines that wait, by worker: so that workers do not wait for each other.
+    shelves: Box<[Shelf]>,
+    orders: Mutex<Orders>,
     wake: Condvar,
+    /// The thread sleeps until it is woken. Set under the lock of `orders`.
+    is_asleep: AtomicBool,
+}
+
+/// A worker's lines. Aligned, so that two workers never write to one cache line.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shelf {
+    lines: Mutex<Vec<u8>>,
+    lost: AtomicU64,
 }
 
 #[derive(Default)]
-struct Pending {
-    lines: Vec<u8>,
-    lost: u64,
-    is_asleep: bool,
+struct Orders {
     reopen: bool,
     end: bool,
 }
 
 impl Log {
     /// Opens the target and starts the thread. An error is the administrator's: the file cannot be opened.
-    pub(crate) fn open(settings: &AccessLog) -> io::Result<Log> {
+    pub(crate) fn open(settings: &AccessLog, workers: usize) -> io::Result<Log> {
         let sink = match &settings.target {
             LogTarget::Off => None,
             LogTarget::Stdout => Some(Sink::Stdout),
@@ -82,8 +93,10 @@ impl Log {
             });
         };
         let shared = Arc::new(Shared {
-            pending: Mutex::default(),
+            shelves: (0..workers.max(1)).map(|_| Shelf::default()).collect(),
+            orders: Mutex::default(),
             wake: Condvar::new(),
+            is_asleep: AtomicBool::new(false),
         });
         let writer = std::thread::Builder::new().name("access-log".into()).spawn({
             let shared = Arc::clone(&shared);
@@ -96,49 +109,53 @@ impl Log {
         })
     }
 
-    /// Adds a line; never blocks on a file.
-    pub(crate) fn write(&self, line: &Line<'_>) {
+    /// Adds a line of a worker; never blocks on a file.
+    pub(crate) fn write(&self, worker: usize, line: &Line<'_>) {
         let Some(shared) = &self.shared else { return };
-        let mut pending = shared.lock();
-        if pending.lines.len() > PENDING_BYTES_MAX {
-            pending.lost += 1;
-            return;
+        let shelf = &shared.shelves[worker % shared.shelves.len()];
+        {
+            let mut lines = lock(&shelf.lines);
+            if lines.len() > PENDING_BYTES_MAX / shared.shelves.len() {
+                // Relaxed: a count that the thread reads some time later.
+                shelf.lost.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            match self.format {
+                LogFormat::Combined => combined(&mut lines, line),
+                LogFormat::Json => json(&mut lines, line),
+            }
         }
-        match self.format {
-            LogFormat::Combined => combined(&mut pending.lines, line),
-            LogFormat::Json => json(&mut pending.lines, line),
-        }
-        if pending.is_asleep {
-            pending.is_asleep = false;
+        // SeqCst, as in `wait`: either this sees that the thread sleeps, or the thread, after it said so, sees the line.
+        if shared.is_asleep.load(Ordering::SeqCst) {
+            let _orders = lock(&shared.orders);
             shared.wake.notify_one();
         }
     }
 
     /// Closes and opens the file under its name again, for rotation (SIGUSR1).
     pub(crate) fn reopen(&self) {
-        self.order(|pending| pending.reopen = true);
+        self.order(|orders| orders.reopen = true);
     }
 
     /// Writes what is left and ends the thread.
     pub(crate) fn close(&self) {
-        self.order(|pending| pending.end = true);
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.order(|orders| orders.end = true);
+        let writer = lock(&self.writer).take();
         if let Some(writer) = writer {
             let _ = writer.join();
         }
     }
 
-    fn order(&self, change: impl FnOnce(&mut Pending)) {
+    fn order(&self, change: impl FnOnce(&mut Orders)) {
         let Some(shared) = &self.shared else { return };
-        change(&mut shared.lock());
+        change(&mut lock(&shared.orders));
         shared.wake.notify_one();
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A lock whose holder panicked still guards whole lines.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 enum Sink {
@@ -180,55 +197,75 @@ fn run(shared: &Shared, mut sink: Sink) {
     let mut lines = Vec::new();
     let mut is_failing = false;
     loop {
-        let (reopen, lost, end) = {
-            let mut pending = shared.lock();
-            if pending.lines.is_empty() && !pending.end && !pending.reopen {
-                pending = wait(shared, pending);
-            }
-            std::mem::swap(&mut lines, &mut pending.lines);
-            let reopen = std::mem::take(&mut pending.reopen);
-            (reopen, std::mem::take(&mut pending.lost), pending.end)
-        };
-        if reopen {
+        let orders = wait(shared);
+        if orders.reopen {
             sink.reopen();
         }
-        if !lines.is_empty() {
-            match sink.write(&lines) {
-                Ok(()) => is_failing = false,
-                Err(error) if !is_failing => {
-                    is_failing = true;
-                    tracing::error!("access log: {error}; lines are lost until it can be written again");
+        let mut lost = 0;
+        for shelf in &shared.shelves {
+            std::mem::swap(&mut lines, &mut *lock(&shelf.lines));
+            lost += shelf.lost.swap(0, Ordering::Relaxed);
+            if !lines.is_empty() {
+                match sink.write(&lines) {
+                    Ok(()) => is_failing = false,
+                    Err(error) if !is_failing => {
+                        is_failing = true;
+                        tracing::error!("access log: {error}; lines are lost until it can be written again");
+                    }
+                    Err(_) => {}
                 }
-                Err(_) => {}
+                lines.clear();
             }
-            lines.clear();
         }
         if lost > 0 {
             tracing::error!("access log: {lost} lines lost, the log could not keep up");
         }
-        if end && shared.lock().lines.is_empty() {
+        // The order comes after the last line.
+        if orders.end {
             return;
         }
     }
 }
 
-fn wait<'a>(shared: &'a Shared, pending: MutexGuard<'a, Pending>) -> MutexGuard<'a, Pending> {
-    let (mut pending, _) = shared
-        .wake
-        .wait_timeout(pending, GATHER)
-        .unwrap_or_else(PoisonError::into_inner);
-    while pending.lines.is_empty() && !pending.end && !pending.reopen {
-        pending.is_asleep = true;
-        pending = shared.wake.wait(pending).unwrap_or_else(PoisonError::into_inner);
+/// Waits for lines or orders: for a moment, so that lines gather, and when none came, until the first does.
+fn wait(shared: &Shared) -> Orders {
+    let mut orders = lock(&shared.orders);
+    if !orders.is_given() {
+        (orders, _) = shared
+            .wake
+            .wait_timeout(orders, GATHER)
+            .unwrap_or_else(PoisonError::into_inner);
     }
-    pending.is_asleep = false;
-    pending
+    if !orders.is_given() && !shared.has_lines() {
+        shared.is_asleep.store(true, Ordering::SeqCst);
+        while !orders.is_given() && !shared.has_lines() {
+            orders = shared.wake.wait(orders).unwrap_or_else(PoisonError::into_inner);
+        }
+        shared.is_asleep.store(false, Ordering::SeqCst);
+    }
+    std::mem::take(&mut orders)
+}
+
+impl Orders {
+    fn is_given(&self) -> bool {
+        self.reopen || self.end
+    }
+}
+
+impl Shared {
+    fn has_lines(&self) -> bool {
+        self.shelves
+            .iter()
+            .any(|shelf| !lock(&shelf.lines).is_empty() || shelf.lost.load(Ordering::Relaxed) > 0)
+    }
 }
 
 /// Apache's combined format, then the id of the exchange.
 fn combined(out: &mut Vec<u8>, line: &Line<'_>) {
     let mut text = Text(out);
-    let _ = write!(text, "{} - - [{}] \"", line.client.ip(), clf_time(line.arrived));
+    let _ = write!(text, "{} - - [", line.client.ip());
+    clf_time(line.arrived, |time| text.push(time.as_bytes()));
+    text.push(b"] \"");
     text.quoted(line.method.as_bytes());
     text.push(b" ");
     text.quoted(target(line.uri).as_bytes());
@@ -275,9 +312,9 @@ fn target(uri: &Uri) -> &str {
 }
 
 /// `20/Nov/2026:23:54:38 +0000`, in the server's time zone as Apache writes it; formatted once a second and thread.
-fn clf_time(time: SystemTime) -> String {
+fn clf_time(time: SystemTime, take: impl FnOnce(&str)) {
     thread_local! {
-        static LAST: std::cell::RefCell<(i64, String)> = const { std::cell::RefCell::new((i64::MIN, String::new())) };
+        static LAST: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
         static ZONE: TimeZone = TimeZone::system();
     }
     let time = Timestamp::try_from(time).unwrap_or_default();
@@ -287,8 +324,8 @@ fn clf_time(time: SystemTime) -> String {
             *text = zoned.strftime("%d/%b/%Y:%H:%M:%S %z").to_string();
             *second = time.as_second();
         }
-        text.clone()
-    })
+        take(text);
+    });
 }
 
 /// Appends text with the escapes that keep one exchange on one line and a quote inside its quotes.
@@ -301,15 +338,19 @@ impl Text<'_> {
 
     /// As Apache's mod_log_config: `\"`, `\\`, and `\xhh` for what does not print.
     fn quoted(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            match byte {
-                b'"' | b'\\' => self.push(&[b'\\', byte]),
-                0x20..=0x7e => self.0.push(byte),
-                _ => {
+        let is_plain = |byte: &u8| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\');
+        let mut rest = bytes;
+        while let Some(at) = rest.iter().position(|byte| !is_plain(byte)) {
+            self.push(&rest[..at]);
+            match rest[at] {
+                byte @ (b'"' | b'\\') => self.push(&[b'\\', byte]),
+                byte => {
                     let _ = write!(self, "\\x{byte:02x}");
                 }
             }
+            rest = &rest[at + 1..];
         }
+        self.push(rest);
     }
 
     /// A JSON string (RFC 8259 §7), or null; bytes that are not UTF-8 are replaced.
@@ -394,14 +435,17 @@ mod tests {
     fn every_line_is_written_before_close_returns() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
-        let log = Log::open(&AccessLog {
-            target: LogTarget::File(path.clone()),
-            format: LogFormat::Combined,
-        })
+        let log = Log::open(
+            &AccessLog {
+                target: LogTarget::File(path.clone()),
+                format: LogFormat::Combined,
+            },
+            2,
+        )
         .unwrap();
         let (uri, agent) = (Uri::from_static("/"), HeaderValue::from_static("t"));
-        for _ in 0..1000 {
-            log.write(&line(&uri, &agent));
+        for worker in 0..1000 {
+            log.write(worker, &line(&uri, &agent));
         }
         log.close();
         assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 1000);
@@ -411,16 +455,19 @@ mod tests {
     fn reopen_goes_on_in_a_new_file_under_the_name() {
         let folder = tempfile::tempdir().unwrap();
         let (path, old) = (folder.path().join("a.log"), folder.path().join("a.log.1"));
-        let log = Log::open(&AccessLog {
-            target: LogTarget::File(path.clone()),
-            format: LogFormat::Combined,
-        })
+        let log = Log::open(
+            &AccessLog {
+                target: LogTarget::File(path.clone()),
+                format: LogFormat::Combined,
+            },
+            2,
+        )
         .unwrap();
         let (uri, agent) = (Uri::from_static("/"), HeaderValue::from_static("t"));
         std::fs::rename(&path, &old).unwrap();
         log.reopen();
         // The order is taken before any line that is given after it.
-        log.write(&line(&uri, &agent));
+        log.write(0, &line(&uri, &agent));
         log.close();
         assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 1);
         assert_eq!(std::fs::read_to_string(old).unwrap().lines().count(), 0);

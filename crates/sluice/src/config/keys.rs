@@ -128,6 +128,13 @@ pub(crate) static ROOT: Section = Section {
             example: "{ body_size = \"100MiB\" }",
         },
         Key {
+            name: "cache",
+            kind: Kind::Table(&CACHE),
+            default: Said("the defaults of its keys"),
+            text: "Files kept in memory.",
+            example: "{ size = \"1GiB\" }",
+        },
+        Key {
             name: "log",
             kind: Kind::Table(&LOG),
             default: Said("the defaults of its keys"),
@@ -247,6 +254,46 @@ static LIMITS: Section = Section {
             default: Value("\"30s\""),
             text: "After SIGTERM: how long the exchanges under way may take before they are cut.",
             example: "\"2m\"",
+        },
+    ],
+};
+
+static CACHE: Section = Section {
+    title: "[cache]",
+    text: "Files kept in memory, for all sites and workers together. What is asked for least makes room.",
+    keys: &[
+        Key {
+            name: "size",
+            kind: Kind::Size(ANY),
+            default: Value("\"256MiB\""),
+            text: "Memory for the content of files; used as files are asked for. 0 switches the cache off: every file is then \
+                   read anew for every request.",
+            example: "\"1GiB\"",
+        },
+        Key {
+            name: "files",
+            kind: Kind::Number {
+                unit: "files",
+                bounds: at_least(1, "size = 0 switches the cache off"),
+            },
+            default: Value("20000"),
+            text: "Most files in the cache.",
+            example: "100000",
+        },
+        Key {
+            name: "file_size",
+            kind: Kind::Size(ANY),
+            default: Value("\"8MiB\""),
+            text: "Larger files are not kept in the cache.",
+            example: "\"1MiB\"",
+        },
+        Key {
+            name: "revalidate",
+            kind: Kind::Duration(ANY),
+            default: Value("\"100ms\""),
+            text: "How long a file in the cache is believed to be unchanged. Then it is looked at again, and read again if \
+                   it has changed. `0s` looks every time.",
+            example: "\"10s\"",
         },
     ],
 };

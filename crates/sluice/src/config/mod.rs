@@ -25,7 +25,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use sluice_server::limits::Limits;
-use sluice_server::settings::{AccessLog, LogFormat, LogTarget, Settings};
+use sluice_server::settings::{AccessLog, CacheSettings, LogFormat, LogTarget, Settings};
 use toml::de::DeTable;
 
 pub(crate) use describe::{describe, summary};
@@ -99,6 +99,9 @@ fn read<'a>(document: &'a Document<'a>, table: &'a DeTable<'a>) -> Settings {
         limits: root
             .table("limits")
             .map_or_else(Limits::default, |limits| read_limits(&limits)),
+        cache: root
+            .table("cache")
+            .map_or_else(|| Some(CacheSettings::default()), |cache| read_cache(&cache)),
         access_log: read_log(root.table("log").as_ref()),
     }
 }
@@ -125,6 +128,16 @@ fn read_listen(root: &Section<'_>) -> Vec<SocketAddr> {
     } else {
         read.into_iter().map(|address| address.value).collect()
     }
+}
+
+/// None where the cache is switched off.
+fn read_cache(section: &Section<'_>) -> Option<CacheSettings> {
+    let mut cache = CacheSettings::default();
+    put(&mut cache.bytes_max, section.size("size"));
+    put(&mut cache.entries_max, section.number("files"));
+    put(&mut cache.file_bytes_max, section.size("file_size"));
+    put(&mut cache.revalidate_after, section.duration("revalidate"));
+    (cache.bytes_max > 0).then_some(cache)
 }
 
 fn read_limits(section: &Section<'_>) -> Limits {

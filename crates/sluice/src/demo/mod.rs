@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 
 use sluice_server::limits::Limits;
 use sluice_server::settings::{
-    AccessLog, Action, LogFormat, LogTarget, Mailbox, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings,
-    SiteSettings,
+    AccessLog, Action, CacheSettings, LogFormat, LogTarget, Mailbox, Mode, RouteSettings, ScriptSettings, ScriptSource,
+    Settings, SiteSettings,
 };
 use tempfile::TempDir;
 
@@ -90,6 +90,7 @@ impl Site {
                 ],
             }],
             limits: Limits::default(),
+            cache: Some(CacheSettings::default()),
             access_log: AccessLog {
                 target: LogTarget::Stdout,
                 format: LogFormat::Combined,

@@ -252,6 +252,31 @@ fn sigterm_closes_connections_that_wait_for_a_request() {
 }
 
 #[test]
+fn a_connection_at_rest_goes_on_and_is_closed_in_time() {
+    let server = Setup::new()
+        .limits("head_timeout = \"3s\"")
+        .file("a.txt", "a")
+        .script("hello", "echo Content-Type: text/plain; echo; echo hello")
+        .start();
+    let mut resting = server.connect();
+    assert_eq!(resting.get("/a.txt").response().text(), "a");
+    // The end of a client that never completes its head shows that the others have been at rest for a while.
+    let mut slow = server.connect();
+    slow.send("GET /a");
+    assert_eq!(slow.response().status, 408);
+    // Two requests at once, the second in two parts: nothing that comes after a rest is lost.
+    resting.get("/cgi-bin/hello").send("GET /a.txt HTTP/1.1\r\nHo");
+    assert_eq!(resting.response().text(), "hello\n");
+    resting.send("st: test\r\n\r\n");
+    assert_eq!(resting.response().text(), "a");
+    let mut slow = server.connect();
+    slow.send("GET /a");
+    assert_eq!(slow.response().status, 408);
+    // Nothing more is said: the server closes it, at rest as it is.
+    resting.assert_closed();
+}
+
+#[test]
 fn a_second_sigterm_ends_at_once() {
     let setup = Setup::new();
     let told = setup.listen("told");

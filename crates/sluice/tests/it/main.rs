@@ -8,6 +8,7 @@ mod harness;
 
 mod bad_clients;
 mod bad_scripts;
+mod cache;
 mod callouts;
 mod cgi;
 mod cgiplus;

@@ -43,7 +43,7 @@ pub(crate) use processes::is_alive;
 pub(crate) use program::{Ran, run, signal, spawn, write_script};
 pub(crate) use response::{Ending, Response};
 pub(crate) use server::Server;
-pub(crate) use setup::Setup;
+pub(crate) use setup::{Setup, make_old};
 
 /// How long anything may take that must happen: far longer than it does on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);

@@ -1,6 +1,7 @@
 //! A fresh folder with a configuration, files and scripts, from which a server is started.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
@@ -19,6 +20,7 @@ pub(crate) struct Setup {
     folder: TempDir,
     workers: usize,
     limits: String,
+    cache: String,
     log: String,
     site: String,
     cgi: String,
@@ -34,6 +36,7 @@ impl Setup {
             folder: tempfile::tempdir().unwrap(),
             workers: 2,
             limits: String::new(),
+            cache: String::new(),
             log: String::new(),
             site: String::new(),
             cgi: String::new(),
@@ -73,6 +76,18 @@ impl Setup {
     /// Lines for `[limits]`: `head_timeout = "100ms"`.
     pub(crate) fn limits(mut self, keys: &str) -> Setup {
         self.limits = keys.to_owned();
+        self
+    }
+
+    /// Lines for `[cache]`: `revalidate = "1h"`.
+    pub(crate) fn cache(mut self, keys: &str) -> Setup {
+        self.cache = keys.to_owned();
+        self
+    }
+
+    /// Makes a file below the site's root look as if it had been written long ago: the cache keeps no other.
+    pub(crate) fn age(self, name: &str) -> Setup {
+        make_old(&self.path("htdocs").join(name));
         self
     }
 
@@ -187,9 +202,9 @@ impl Setup {
             &self.cgiplus,
         );
         format!(
-            "[[listen]]\naddress = \"127.0.0.1:0\"\n\n[server]\nworkers = {}\n\n[limits]\n{}\n\n[log]\n{log}\n\n\
+            "[[listen]]\naddress = \"127.0.0.1:0\"\n\n[server]\nworkers = {}\n\n[limits]\n{}\n\n[cache]\n{}\n\n[log]\n{log}\n\n\
              [[site]]\nroot = \"htdocs\"\n{}\n\n{}{own}{}\n",
-            self.workers, self.limits, self.site, self.routes, self.sites
+            self.workers, self.limits, self.cache, self.site, self.routes, self.sites
         )
     }
 
@@ -197,6 +212,13 @@ impl Setup {
     fn mark(&self) -> String {
         self.folder().file_name().unwrap().to_string_lossy().into_owned()
     }
+}
+
+/// Sets a file's time of change back by an hour.
+pub(crate) fn make_old(path: &Path) {
+    let file = std::fs::File::options().append(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600))
+        .unwrap();
 }
 
 fn script_route(path: &str, keys: &str, more: &str) -> String {

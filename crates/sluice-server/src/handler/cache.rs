@@ -1,0 +1,376 @@
+//! The file cache: content and head fields of files that were asked for before, shared by all workers.
+//!
+//! Here: what is kept, for how long it is believed, and how it is known that a file is still the same. An entry is believed
+//! for `revalidate_after`; then the file is opened again under all the rules of its folder and compared, and only if it has
+//! changed is it read again. Which entries make room for others is decided by the library below (S3-FIFO: what is asked for
+//! once does not displace what is asked for often). Not here: opening and reading (`file`).
+
+use std::collections::HashSet;
+use std::fs::{File, Metadata};
+use std::hash::{Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use quick_cache::{Equivalent, OptionsBuilder, Weighter};
+use tokio::runtime::Handle;
+
+use crate::handler::file::Representation;
+use crate::handler::file_body;
+use crate::handler::folder::{Folder, FolderId};
+use crate::settings::CacheSettings;
+
+/// A file changed less than this ago may change again without a new time of change, the clock of file systems being
+/// coarse: it is served, but not yet kept.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// What an entry costs beside its content, bytes, roughly: key, fields, the library's own.
+const ENTRY_BYTES: u64 = 768;
+
+/// Least room of a shard of the cache, in largest files.
+const FILES_A_SHARD: u64 = 4;
+
+/// Files by folder and name.
+pub(crate) struct Cache {
+    entries: quick_cache::sync::Cache<Key, Arc<Cached>, Weigh>,
+    /// Files that are being read.
+    filling: Mutex<HashSet<Key>>,
+    file_bytes_max: u64,
+    revalidate_after: Duration,
+    started: Instant,
+}
+
+/// A file in memory.
+pub(crate) struct Cached {
+    pub representation: Representation,
+    pub content: Bytes,
+    identity: Identity,
+    /// When it was last known to be the file's content: milliseconds since the cache was made.
+    checked: AtomicU64,
+}
+
+/// What changes when a file's content changes (stat(2)).
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// What the cache knows of a name.
+pub(crate) enum Known {
+    /// The file as it was moments ago.
+    Fresh(Arc<Cached>),
+    /// The file as it was; to be compared with the file as it is.
+    Stale(Arc<Cached>),
+    Nothing,
+}
+
+impl Cache {
+    /// A cache of these bounds.
+    pub(crate) fn new(settings: &CacheSettings) -> Cache {
+        let shard_bytes = FILES_A_SHARD * (settings.file_bytes_max + ENTRY_BYTES);
+        // No more shards than have room for some largest files each, or these would not be kept at all.
+        let shards = usize::try_from(settings.bytes_max / shard_bytes)
+            .unwrap_or(usize::MAX)
+            .clamp(1, 64);
+        // The library wants the number of entries as an estimate; the bound itself is made of weight.
+        let entries = settings.entries_max.max(1);
+        let options = OptionsBuilder::new()
+            .shards(if shards.is_power_of_two() {
+                shards
+            } else {
+                shards.next_power_of_two() / 2
+            })
+            .estimated_items_capacity(entries)
+            .weight_capacity(settings.bytes_max)
+            .build();
+        let weigh = Weigh {
+            least: settings.bytes_max / entries as u64,
+        };
+        Cache {
+            entries: match options {
+                Ok(options) => quick_cache::sync::Cache::with_options(
+                    options,
+                    weigh,
+                    quick_cache::DefaultHashBuilder::default(),
+                    quick_cache::sync::DefaultLifecycle::default(),
+                ),
+                Err(_) => quick_cache::sync::Cache::with_weighter(entries, settings.bytes_max, weigh),
+            },
+            filling: Mutex::default(),
+            file_bytes_max: settings.file_bytes_max,
+            revalidate_after: settings.revalidate_after,
+            started: Instant::now(),
+        }
+    }
+
+    /// What is known of a file: `name` below `folder`.
+    pub(crate) fn find(&self, folder: &Folder, name: &str) -> Known {
+        let Some(cached) = self.entries.get(&Name(folder.id(), name)) else {
+            return Known::Nothing;
+        };
+        let age = self.now().saturating_sub(cached.checked.load(Ordering::Relaxed));
+        if u128::from(age) < self.revalidate_after.as_millis() {
+            Known::Fresh(cached)
+        } else {
+            Known::Stale(cached)
+        }
+    }
+
+    /// Whether a file may be kept.
+    pub(crate) fn takes(&self, metadata: &Metadata) -> bool {
+        metadata.len() <= self.file_bytes_max
+            && metadata.modified().is_ok_and(|modified| {
+                SystemTime::now()
+                    .duration_since(modified)
+                    .is_ok_and(|age| age >= SETTLED)
+            })
+    }
+
+    /// Keeps a file's content as it was read under `metadata`.
+    pub(crate) fn keep(&self, folder: &Folder, name: &str, cached: &Arc<Cached>) {
+        self.insert(Key(folder.id(), name.into()), cached);
+    }
+
+    fn insert(&self, key: Key, cached: &Arc<Cached>) {
+        self.believe(cached);
+        self.entries.insert(key, Arc::clone(cached));
+    }
+
+    /// Reads a larger file into the cache, by a thread that may wait for a disk; once, however many ask for it meanwhile.
+    /// The file is what `metadata` says, or it is left alone.
+    pub(crate) fn fill(
+        self: &Arc<Self>,
+        (folder, name): (&Folder, &str),
+        file: Arc<File>,
+        representation: Representation,
+        metadata: &Metadata,
+    ) {
+        let key = Key(folder.id(), name.into());
+        // Outside of a runtime there is no such thread, and the file goes without the cache.
+        let Ok(runtime) = Handle::try_current() else { return };
+        if !self.lock_filling().insert(key.clone()) {
+            return;
+        }
+        let cache = Arc::clone(self);
+        let identity = Identity::of(metadata);
+        runtime.spawn_blocking(move || {
+            match file_body::read_whole(&file, identity.bytes).and_then(|content| Ok((content, file.metadata()?))) {
+                Ok((content, now)) if Identity::of(&now) == identity => {
+                    cache.insert(key.clone(), &Arc::new(Cached::new(representation, content, &now)));
+                }
+                // Changed while it was read: it is not settled.
+                Ok(_) => {}
+                Err(error) => tracing::warn!("file {:?}: {error}", key.1),
+            }
+            cache.lock_filling().remove(&key);
+        });
+    }
+
+    fn lock_filling(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file was compared and is the same.
+    pub(crate) fn believe(&self, cached: &Cached) {
+        // Relaxed: nothing else is published by it, and a stale reading only costs one more comparison.
+        cached.checked.store(self.now(), Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Cached {
+    pub(crate) fn new(representation: Representation, content: Bytes, metadata: &Metadata) -> Cached {
+        Cached {
+            representation,
+            content,
+            identity: Identity::of(metadata),
+            checked: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the file behind `metadata` is the one that was read.
+    pub(crate) fn is_of(&self, metadata: &Metadata) -> bool {
+        self.identity == Identity::of(metadata)
+    }
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Identity {
+        Identity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// An entry's key; `Name` is the same without owning its text.
+#[derive(Clone, PartialEq, Eq)]
+struct Key(FolderId, Box<str>);
+
+struct Name<'a>(FolderId, &'a str);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Name(self.0, &self.1).hash(state);
+    }
+}
+
+impl Hash for Name<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+        self.1.hash(state);
+    }
+}
+
+impl Equivalent<Key> for Name<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.0 == key.0 && *self.1 == *key.1
+    }
+}
+
+/// An entry weighs its bytes, but at least its share of the cache, which bounds the number of entries.
+#[derive(Clone)]
+struct Weigh {
+    least: u64,
+}
+
+impl Weighter<Key, Arc<Cached>> for Weigh {
+    fn weight(&self, key: &Key, cached: &Arc<Cached>) -> u64 {
+        (cached.content.len() as u64 + key.1.len() as u64 + ENTRY_BYTES).max(self.least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const SETTINGS: CacheSettings = CacheSettings {
+        bytes_max: 1 << 20,
+        entries_max: 16,
+        file_bytes_max: 100 << 10,
+        revalidate_after: Duration::from_secs(3600),
+    };
+
+    /// A file that was last changed an hour ago.
+    fn old_file(path: &Path, content: &[u8]) -> File {
+        std::fs::write(path, content).unwrap();
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600))
+            .unwrap();
+        file
+    }
+
+    fn cached(name: &str, file: &File, content: &'static [u8]) -> Arc<Cached> {
+        let metadata = file.metadata().unwrap();
+        let content = Bytes::from_static(content);
+        Arc::new(Cached::new(Representation::of(name, &metadata), content, &metadata))
+    }
+
+    #[test]
+    fn what_is_kept_is_found_by_folder_and_name_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, same_place) = (Folder::open(place.path()).unwrap(), Folder::open(place.path()).unwrap());
+        let file = old_file(&place.path().join("a"), b"text");
+        let cache = Cache::new(&SETTINGS);
+        cache.keep(&folder, "a", &cached("a", &file, b"text"));
+        assert!(matches!(cache.find(&folder, "a"), Known::Fresh(cached) if cached.content == "text"));
+        assert!(matches!(cache.find(&folder, "b"), Known::Nothing));
+        // The same place under other rules is another folder.
+        assert!(matches!(cache.find(&same_place, "a"), Known::Nothing));
+    }
+
+    #[test]
+    fn belief_ends_and_is_renewed() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path()).unwrap();
+        let file = old_file(&place.path().join("a"), b"text");
+        let cache = Cache::new(&CacheSettings {
+            revalidate_after: Duration::ZERO,
+            ..SETTINGS
+        });
+        cache.keep(&folder, "a", &cached("a", &file, b"text"));
+        let Known::Stale(stale) = cache.find(&folder, "a") else {
+            panic!("believed for no time at all")
+        };
+        assert!(stale.is_of(&file.metadata().unwrap()));
+        old_file(&place.path().join("a"), b"texts");
+        assert!(!stale.is_of(&file.metadata().unwrap()));
+    }
+
+    #[test]
+    fn large_and_unsettled_files_are_not_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let cache = Cache::new(&SETTINGS);
+        let takes = |file: &File| cache.takes(&file.metadata().unwrap());
+        assert!(takes(&old_file(&at("most"), &[0; 100 << 10])));
+        assert!(!takes(&old_file(&at("more"), &[0; (100 << 10) + 1])));
+        std::fs::write(at("new"), "").unwrap();
+        assert!(!takes(&File::open(at("new")).unwrap()));
+    }
+
+    #[test]
+    fn bounds_hold_for_bytes_and_for_entries() {
+        static LARGE: [u8; 90 << 10] = [0; 90 << 10];
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path()).unwrap();
+        let file = old_file(&place.path().join("a"), b"");
+        for (content, most) in [(&LARGE[..], 12), (b"", 16)] {
+            let cache = Cache::new(&SETTINGS);
+            for number in 0..100 {
+                let name = number.to_string();
+                cache.keep(&folder, &name, &cached(&name, &file, content));
+            }
+            let kept = (0..100)
+                .filter(|number| !matches!(cache.find(&folder, &number.to_string()), Known::Nothing))
+                .count();
+            assert!((1..=most).contains(&kept), "{kept} of at most {most}");
+        }
+    }
+
+    #[test]
+    fn the_largest_files_are_kept_too() {
+        static LARGEST: [u8; 100 << 10] = [0; 100 << 10];
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path()).unwrap();
+        let file = old_file(&place.path().join("a"), &LARGEST);
+        let cache = Cache::new(&SETTINGS);
+        cache.keep(&folder, "a", &cached("a", &file, &LARGEST));
+        assert!(matches!(cache.find(&folder, "a"), Known::Fresh(_)));
+    }
+
+    #[tokio::test]
+    async fn filling_reads_a_file_once_it_is_what_was_looked_at() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path()).unwrap();
+        let cache = Arc::new(Cache::new(&SETTINGS));
+        let fill = |name: &str, seen: &Metadata| {
+            let file = File::open(place.path().join(name)).unwrap();
+            cache.fill((&folder, name), Arc::new(file), Representation::of(name, seen), seen);
+        };
+        let seen = old_file(&place.path().join("changed"), b"text").metadata().unwrap();
+        old_file(&place.path().join("changed"), b"other text");
+        fill("changed", &seen);
+        let seen = old_file(&place.path().join("same"), b"text").metadata().unwrap();
+        fill("same", &seen);
+        while !cache.lock_filling().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(cache.find(&folder, "same"), Known::Fresh(cached) if cached.content == "text"));
+        assert!(matches!(cache.find(&folder, "changed"), Known::Nothing));
+    }
+}

@@ -1,0 +1,129 @@
+//! The file cache: what it keeps, for how long it is believed, and that no mistake of it reaches a client.
+
+use std::fs;
+use std::path::Path;
+
+use crate::harness::{Server, Setup, make_old, wait_until};
+
+/// Writes a file anew, as an editor does: under another name, then renamed. It looks old, so that the cache would keep it.
+fn replace(path: &Path, content: &str) {
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, content).unwrap();
+    make_old(&fresh);
+    fs::rename(fresh, path).unwrap();
+}
+
+/// A server with an old file `a.txt` that says "one", and these keys of the cache.
+fn server_with(cache: &str) -> Server {
+    Setup::new().cache(cache).file("a.txt", "one").age("a.txt").start()
+}
+
+#[test]
+fn a_file_in_the_cache_is_believed_for_a_while() {
+    let server = server_with("revalidate = \"1h\"");
+    let first = server.get("/a.txt");
+    replace(&server.path("htdocs/a.txt"), "another");
+    let second = server.get("/a.txt");
+    assert_eq!((first.text(), second.text()), ("one", "one"));
+    assert_eq!(first.field("etag"), second.field("etag"));
+    assert_eq!(second.field("content-length"), Some("3"));
+}
+
+#[test]
+fn a_changed_file_is_seen_after_that_while() {
+    let server = server_with("");
+    assert_eq!(server.get("/a.txt").text(), "one");
+    replace(&server.path("htdocs/a.txt"), "another");
+    assert!(wait_until(|| server.get("/a.txt").text() == "another"));
+    fs::remove_file(server.path("htdocs/a.txt")).unwrap();
+    assert!(wait_until(|| server.get("/a.txt").status == 404));
+}
+
+#[test]
+fn without_a_while_and_without_a_cache_a_change_is_seen_at_once() {
+    for cache in ["revalidate = \"0s\"", "size = 0"] {
+        let server = server_with(cache);
+        for content in ["two", "three", "four"] {
+            server.get("/a.txt");
+            replace(&server.path("htdocs/a.txt"), content);
+            assert_eq!(server.get("/a.txt").text(), content, "{cache}");
+        }
+    }
+}
+
+#[test]
+fn a_file_written_just_now_is_not_kept() {
+    // Written in place twice within one tick of the file system's clock, it would look the same both times.
+    let server = Setup::new().cache("revalidate = \"1h\"").file("a.txt", "one").start();
+    for content in ["two", "six", "ten"] {
+        fs::write(server.path("htdocs/a.txt"), content).unwrap();
+        assert_eq!(server.get("/a.txt").text(), content);
+    }
+}
+
+#[test]
+fn a_reload_empties_the_cache() {
+    let server = server_with("revalidate = \"1h\"");
+    assert_eq!(server.get("/a.txt").text(), "one");
+    replace(&server.path("htdocs/a.txt"), "another");
+    assert_eq!(server.get("/a.txt").text(), "one");
+    server.signal("HUP");
+    assert!(wait_until(|| server.get("/a.txt").text() == "another"));
+}
+
+#[test]
+fn what_became_a_script_is_not_sent_from_the_cache() {
+    let setup = Setup::new().cache("revalidate = \"1h\"");
+    let server = setup.file("a.tool", "one").age("a.tool").start();
+    assert_eq!(server.get("/a.tool").text(), "one");
+    let configuration = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let route = "[[site.route]]\npath = \"*.tool\"\nscript = { mode = \"cgi\" }\n";
+    fs::write(server.path("sluice.toml"), configuration + route).unwrap();
+    server.signal("HUP");
+    assert!(wait_until(|| server.get("/a.tool").status != 200));
+}
+
+#[test]
+fn a_large_file_comes_the_same_from_disk_and_from_memory() {
+    let content: String = (0..200_000).map(|number| format!("{number},")).collect();
+    let server = Setup::new().file("large.txt", &content).age("large.txt").start();
+    for _ in 0..20 {
+        let response = server.get("/large.txt");
+        assert_eq!(
+            response.field("content-length"),
+            Some(content.len().to_string().as_str())
+        );
+        assert!(response.text() == content, "bytes came otherwise");
+    }
+}
+
+#[test]
+fn more_files_than_the_cache_holds_all_come() {
+    let names: Vec<_> = (0..50).map(|number| format!("f{number}.txt")).collect();
+    let setup = Setup::new().cache("size = \"64k\", files = 10".replace(", ", "\n").as_str());
+    let setup = names
+        .iter()
+        .fold(setup, |setup, name| setup.file(name, name.repeat(1000)).age(name));
+    let server = setup.start();
+    let mut client = server.connect();
+    for name in names.iter().chain(&names) {
+        assert!(
+            client.get(&format!("/{name}")).response().text() == name.repeat(1000),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_cached_file_answers_head_and_conditions() {
+    let server = server_with("revalidate = \"1h\"");
+    let tag = server.get("/a.txt").field("etag").unwrap().to_owned();
+    let mut client = server.connect();
+    client.send("HEAD /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+    let head = client.response_to("HEAD");
+    assert_eq!((head.status, head.field("content-length")), (200, Some("3")));
+    client.send(format!(
+        "GET /a.txt HTTP/1.1\r\nHost: test\r\nIf-None-Match: {tag}\r\n\r\n"
+    ));
+    assert_eq!(client.response().status, 304);
+}
