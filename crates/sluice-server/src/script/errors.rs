@@ -35,7 +35,7 @@ pub(crate) struct Errors {
 impl Errors {
     pub(crate) fn new(pipe: OwnedFd, process: Arc<Process>) -> std::io::Result<Errors> {
         Ok(Errors {
-            pipe: pipe::Receiver::from_owned_fd(pipe)?,
+            pipe: pipe::Receiver::from_owned_fd_unchecked(pipe)?,
             process,
             line: Vec::new(),
             is_open: true,

@@ -44,7 +44,7 @@ impl Mailbox {
     pub(crate) fn new(descriptor: OwnedFd, kind: settings::Mailbox, record_bytes_max: usize) -> io::Result<Mailbox> {
         Ok(match kind {
             settings::Mailbox::Stream => Mailbox::Stream(Stream {
-                pipe: pipe::Receiver::from_owned_fd(descriptor)?,
+                pipe: pipe::Receiver::from_owned_fd_unchecked(descriptor)?,
                 buffer: BytesMut::new(),
                 read_bytes: READ_BYTES_MIN,
                 reply_bytes: 0,
@@ -91,7 +91,7 @@ impl Mailbox {
     pub(crate) fn rebind(self) -> io::Result<Mailbox> {
         Ok(match self {
             Mailbox::Stream(stream) => Mailbox::Stream(Stream {
-                pipe: pipe::Receiver::from_owned_fd(stream.pipe.into_nonblocking_fd()?)?,
+                pipe: pipe::Receiver::from_owned_fd_unchecked(stream.pipe.into_nonblocking_fd()?)?,
                 ..stream
             }),
             Mailbox::Record(records) => Mailbox::Record(Records {

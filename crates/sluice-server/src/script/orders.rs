@@ -1,9 +1,10 @@
 //! The writing end of CGIPLUSIN: requests and the answers to callouts.
 //!
-//! What does not fit the pipe waits here, bounded: a script that asks and never reads its answers is at fault.
+//! What does not fit the pipe waits here, bounded: a script that asks and never reads its answers is at fault. Nearly
+//! everything fits, so the pipe enters the event loop only when something did not.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
 use tokio::net::unix::pipe;
@@ -13,7 +14,7 @@ const UNREAD_BYTES_MAX: usize = 256 << 10;
 
 /// The writing end of CGIPLUSIN.
 pub(crate) struct Orders {
-    pipe: pipe::Sender,
+    pipe: Pipe,
     waiting: Vec<u8>,
     /// Of `waiting`, what has been written.
     written: usize,
@@ -21,19 +22,33 @@ pub(crate) struct Orders {
     delivered: u64,
 }
 
+/// A pipe that does not block.
+enum Pipe {
+    /// It has always taken what it was given.
+    Apart(OwnedFd),
+    /// It was full once.
+    InLoop(pipe::Sender),
+    /// It cannot enter the event loop; between two states, too.
+    Broken,
+}
+
 impl Orders {
-    pub(crate) fn new(pipe: OwnedFd) -> io::Result<Orders> {
-        Ok(Orders {
-            pipe: pipe::Sender::from_owned_fd(pipe)?,
+    pub(crate) fn new(pipe: OwnedFd) -> Orders {
+        Orders {
+            pipe: Pipe::Apart(pipe),
             waiting: Vec::new(),
             written: 0,
             delivered: 0,
-        })
+        }
     }
 
-    /// Moves to the event loop of the calling worker.
+    /// Leaves the event loop of a worker for that of another.
     pub(crate) fn rebind(self) -> io::Result<Orders> {
-        Orders::new(self.pipe.into_nonblocking_fd()?)
+        let pipe = match self.pipe {
+            Pipe::InLoop(sender) => Pipe::Apart(sender.into_nonblocking_fd()?),
+            pipe => pipe,
+        };
+        Ok(Orders { pipe, ..self })
     }
 
     /// Where a request is put together before `poll_flush`; empty between exchanges.
@@ -65,7 +80,7 @@ impl Orders {
                     self.delivered += length as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if ready!(self.pipe.poll_write_ready(context)).is_err() {
+                    if ready!(self.pipe.poll_room(context)).is_err() {
                         break;
                     }
                 }
@@ -80,6 +95,38 @@ impl Orders {
 
     /// Nothing that was written since `begin` has been read: all of it is still in the pipe, or none was taken.
     pub(crate) fn is_unread(&self) -> bool {
-        rustix::io::ioctl_fionread(self.pipe.as_fd()).is_ok_and(|unread| unread >= self.delivered)
+        self.pipe
+            .as_fd()
+            .is_some_and(|pipe| rustix::io::ioctl_fionread(pipe).is_ok_and(|unread| unread >= self.delivered))
+    }
+}
+
+impl Pipe {
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Pipe::Apart(pipe) => Some(pipe.as_fd()),
+            Pipe::InLoop(pipe) => Some(pipe.as_fd()),
+            Pipe::Broken => None,
+        }
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Pipe::Apart(pipe) => Ok(rustix::io::write(pipe, bytes)?),
+            Pipe::InLoop(pipe) => pipe.try_write(bytes),
+            Pipe::Broken => Err(ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Waits until the pipe, which was full, has room.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        *self = match std::mem::replace(self, Pipe::Broken) {
+            Pipe::Apart(pipe) => Pipe::InLoop(pipe::Sender::from_owned_fd_unchecked(pipe)?),
+            pipe => pipe,
+        };
+        match self {
+            Pipe::InLoop(pipe) => pipe.poll_write_ready(context),
+            _ => Poll::Ready(Err(ErrorKind::BrokenPipe.into())),
+        }
     }
 }

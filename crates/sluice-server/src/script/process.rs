@@ -128,7 +128,7 @@ pub(crate) async fn start(
         Ok(Channels {
             input: started.input.map(Input::new).transpose()?,
             mailbox: Mailbox::new(started.mailbox, kind, birth.record_bytes_max)?,
-            orders: Orders::new(started.orders)?,
+            orders: Orders::new(started.orders),
             segment,
         })
     })();

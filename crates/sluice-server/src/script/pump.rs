@@ -33,7 +33,7 @@ pub(crate) struct Input(pipe::Sender);
 
 impl Input {
     pub(crate) fn new(pipe: OwnedFd) -> io::Result<Input> {
-        Ok(Input(pipe::Sender::from_owned_fd(pipe)?))
+        Ok(Input(pipe::Sender::from_owned_fd_unchecked(pipe)?))
     }
 
     /// Moves to the event loop of the calling worker.
