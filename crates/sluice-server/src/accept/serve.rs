@@ -74,9 +74,9 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
         Ok(Begun::Answer(response)) => Ok(response),
         Ok(Begun::Ask(mut ask)) => match step(&worker, &exchange, &mut ask) {
             Ok(Step::Answer(response)) => Ok(response),
-            Ok(Step::Script(work)) => {
+            Ok(Step::Script(job, body)) => {
                 return Serving::Script(Box::pin(async move {
-                    let answer = run(&worker, &exchange, ask, *work).await;
+                    let answer = run(&worker, &exchange, ask, job, body).await;
                     finish(answer, exchange, connection)
                 }));
             }
@@ -132,7 +132,7 @@ fn begin(
 /// What comes next: a response, or a script that must run first.
 enum Step {
     Answer(Response<ResponseBody>),
-    Script(Box<(Job, RequestBody)>),
+    Script(Box<Job>, RequestBody),
 }
 
 /// Finds what answers for the path and lets it answer; an index page that is a script leads to that script.
@@ -142,7 +142,7 @@ fn step(worker: &Rc<Worker>, exchange: &Exchange, ask: &mut Ask) -> Result<Step,
     loop {
         match handle(worker, exchange, site, ask)? {
             Handled::Answer(response) => return Ok(Step::Answer(response)),
-            Handled::Script(work) => return Ok(Step::Script(work)),
+            Handled::Script(job, body) => return Ok(Step::Script(job, body)),
             Handled::IndexScript(path) => ask.target.path = path,
         }
     }
@@ -153,7 +153,8 @@ async fn run(
     worker: &Rc<Worker>,
     exchange: &Exchange,
     mut ask: Ask,
-    (mut job, mut body): (Job, RequestBody),
+    mut job: Box<Job>,
+    mut body: RequestBody,
 ) -> Result<Response<ResponseBody>, Fault> {
     for _ in 0..=LOCAL_REDIRECTS_MAX {
         match script::serve(job, body).await? {
@@ -162,7 +163,7 @@ async fn run(
         }
         match step(worker, exchange, &mut ask)? {
             Step::Answer(response) => return Ok(response),
-            Step::Script(work) => (job, body) = *work,
+            Step::Script(next, rest) => (job, body) = (next, rest),
         }
     }
     Err(Fault::script(format!(
@@ -212,7 +213,7 @@ impl Ask {
 /// What answers for a path has answered, or says who does.
 enum Handled {
     Answer(Response<ResponseBody>),
-    Script(Box<(Job, RequestBody)>),
+    Script(Box<Job>, RequestBody),
     /// Serve this path for the same request: the folder's index page is a script.
     IndexScript(String),
 }
@@ -233,7 +234,7 @@ fn handle(worker: &Rc<Worker>, exchange: &Exchange, site: &Arc<Site>, ask: &mut 
             RouteKind::Script(script) => {
                 let job = job(worker, exchange, site, (route, script), star, ask)?;
                 let body = ask.body.take().unwrap_or_else(RequestBody::none);
-                Ok(Handled::Script(Box::new((job, body))))
+                Ok(Handled::Script(job, body))
             }
         },
     }
@@ -279,8 +280,8 @@ fn job(
     (route, script): (&Route, &Arc<ScriptRoute>),
     star: &str,
     ask: &Ask,
-) -> Result<Job, Fault> {
-    Ok(Job {
+) -> Result<Box<Job>, Fault> {
+    Ok(Box::new(Job {
         worker: Rc::clone(worker),
         map: Arc::<Site>::clone(site),
         route: Arc::clone(script),
@@ -293,7 +294,7 @@ fn job(
         id: exchange.id,
         ends: exchange.ends,
         arrived: exchange.arrived,
-    })
+    }))
 }
 
 /// The host that is asked for, without its port: the target's own, or the field Host, which HTTP/1.1 demands exactly once

@@ -21,7 +21,7 @@ pub(crate) enum Outcome {
 }
 
 /// Runs a script. The fault is the script's (502, 503, 504), the client's (its body), or the server's.
-pub(crate) async fn serve(job: Job, body: RequestBody) -> Result<Outcome, Fault> {
+pub(crate) async fn serve(job: Box<Job>, body: RequestBody) -> Result<Outcome, Fault> {
     let grace = job.settings().client_grace;
     let method = job.method.clone();
     let (session, reply) = match job.settings().mode {
@@ -39,7 +39,7 @@ pub(crate) async fn serve(job: Job, body: RequestBody) -> Result<Outcome, Fault>
     }
 }
 
-fn respond(mut session: Session, mut head: ReplyHead, method: &Method) -> Result<Response<ResponseBody>, Fault> {
+fn respond(mut session: Box<Session>, mut head: ReplyHead, method: &Method) -> Result<Response<ResponseBody>, Fault> {
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Fault::script(
             "the script wants to switch protocols, which is not served",
@@ -62,12 +62,12 @@ fn respond(mut session: Session, mut head: ReplyHead, method: &Method) -> Result
                 .insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
         }
         session.begin_unwanted_body(head.status);
-        Box::new(session).discard();
+        session.discard();
         return Ok(response);
     }
     *response.body_mut() = match session.gather() {
         Some(whole) => ResponseBody::Whole(whole),
-        None => ResponseBody::Source(Box::new(session)),
+        None => ResponseBody::Source(session),
     };
     Ok(response)
 }

@@ -14,7 +14,7 @@ use crate::script::request_body::{RequestBody, Stored};
 use crate::settings::RequestBody as BodyChoice;
 
 /// Runs the script for one request, up to the head of its reply.
-pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply), Fault> {
+pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
     let settings = job.settings();
     let Body {
         input,

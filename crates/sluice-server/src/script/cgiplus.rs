@@ -3,6 +3,7 @@
 
 use std::io::{self, ErrorKind};
 
+use bytes::Bytes;
 use sluice_gateway::{EndMark, Environment, RecordForm, Reply, encode};
 use sluice_launch::Input;
 
@@ -21,7 +22,7 @@ use crate::script::request_body::RequestBody;
 const ATTEMPTS_MAX: usize = 100;
 
 /// Runs the script for one request, up to the head of its reply.
-pub(crate) async fn run(job: Job, body: RequestBody) -> Result<(Session, Reply), Fault> {
+pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
     let (mut pump, content_length) = prepare(body).await?;
     let mut attempt = 1;
     loop {
@@ -64,11 +65,18 @@ async fn prepare(body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault
 /// Makes a kept process ready on this worker: one of another worker's event loop moves here. `None`: it is of no more use,
 /// because it has ended, or wrote something that no request asked for.
 fn here(job: &Job, mut kept: Kept) -> Result<Option<Kept>, Fault> {
-    if !is_quiet(&mut kept.channels.mailbox) {
+    let is_here = kept.worker == job.worker.index;
+    // This worker's event loop knows; what another's knows may be old.
+    let read = if is_here {
+        Mailbox::read_early
+    } else {
+        Mailbox::read_now
+    };
+    if !is_quiet(&mut kept.channels.mailbox, read) {
         kept.process.stop();
         return Ok(None);
     }
-    if kept.worker == job.worker.index {
+    if is_here {
         return Ok(Some(kept));
     }
     let process = kept.process;
@@ -89,10 +97,10 @@ fn here(job: &Job, mut kept: Kept) -> Result<Option<Kept>, Fault> {
 }
 
 /// Between requests: nothing has come but the newline that may follow the sentinel, and the script still holds its end.
-fn is_quiet(mailbox: &mut Mailbox) -> bool {
+fn is_quiet(mailbox: &mut Mailbox, read: fn(&mut Mailbox) -> io::Result<Option<Bytes>>) -> bool {
     let is_empty = |read: io::Result<_>| read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
-    match mailbox.read_now() {
-        Ok(Some(bytes)) if bytes == "\n" => is_empty(mailbox.read_now()),
+    match read(mailbox) {
+        Ok(Some(bytes)) if bytes == "\n" => is_empty(read(mailbox)),
         read => is_empty(read),
     }
 }

@@ -57,7 +57,6 @@ impl Job {
     /// The request as the script's variables. `content_length` is the body's, if there is one and its length is known.
     pub(crate) fn variables(&self, sentinels: &Sentinels, content_length: Option<u64>) -> Variables {
         let settings = self.settings();
-        let protocol = format!("{:?}", self.version);
         let path_info = self.script.path_info.as_deref();
         let translated = path_info.and_then(|path| self.map.file_of(path));
         let extra: Vec<_> = settings.environment.clone().into_iter().collect();
@@ -69,7 +68,7 @@ impl Job {
             path_info,
             path_translated: translated.as_ref().map(|path| path.as_os_str().as_bytes()),
             query: self.target.query.as_deref(),
-            protocol: &protocol,
+            protocol: protocol_name(self.version),
             scheme: "http",
             document_root: self.map.document_root().as_os_str().as_bytes(),
             server_name: if self.host.is_empty() { "localhost" } else { &self.host },
@@ -170,12 +169,12 @@ impl Job {
     }
 
     /// The scanner of a new process's mailbox.
-    pub(crate) fn scanner(&self, process: &Process, end: EndMark) -> Scanner {
+    pub(crate) fn scanner(&self, process: &Process, end: EndMark) -> Box<Scanner> {
         let kind = match self.settings().mailbox {
             settings::Mailbox::Stream => MailboxKind::Stream,
             settings::Mailbox::Record => MailboxKind::Record,
         };
-        Scanner::new(&process.sentinels, kind, end)
+        Box::new(Scanner::new(&process.sentinels, kind, end))
     }
 
     pub(crate) fn desk(&self, process: &Arc<Process>) -> Desk {
@@ -188,6 +187,16 @@ impl Job {
 
     pub(crate) fn patience(&self) -> Patience {
         Patience::new(self.settings().reply_timeout, self.settings().deadline)
+    }
+}
+
+/// SERVER_PROTOCOL (RFC 3875 §4.1.16).
+fn protocol_name(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "HTTP/0.9",
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Kept {
     pub worker: usize,
     /// How it wants its next request.
     pub form: RecordForm,
-    pub scanner: Scanner,
+    pub scanner: Box<Scanner>,
 }
 
 /// The right to one process of a pool.

@@ -1,8 +1,8 @@
 //! The mailbox: what a script writes to its standard output, read without waiting for more than is there.
 //!
 //! Here: the two kinds, a pipe (bytes) and a SOCK_SEQPACKET socket (records), and how much is read at a time: little for a
-//! script that says little, up to `READ_BYTES_MAX` for one that keeps the mailbox full, whose pipe is then also made as
-//! large as the system allows. Not here: what the bytes mean (`relay`).
+//! script that says little, up to `READ_BYTES_MAX` for one that keeps the mailbox full, whose pipe is then also made
+//! larger. Not here: what the bytes mean (`relay`).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,8 +27,13 @@ const READ_BYTES_MAX: usize = 256 << 10;
 /// A pipe's size as the system makes it, bytes (pipe(7)).
 const PIPE_BYTES: usize = 64 << 10;
 
+/// The size, bytes, of the pipe of a process whose replies do not fit that: so that 64 KiB and their head leave the script in
+/// one write and are here in one read. It keeps it; 512 such pipes are all that an ordinary user may have
+/// (pipe-user-pages-soft).
+const PIPE_BYTES_ROOMY: usize = 128 << 10;
+
 /// A pipe's size while a script says much, bytes: pipe-max-size, which needs no privilege. Not for longer than it does: 64
-/// of them are all that an ordinary user may have (pipe-user-pages-soft), and further pipes would be tiny.
+/// of them are all that an ordinary user may have, and further pipes would be tiny.
 const PIPE_BYTES_LARGE: usize = 1 << 20;
 
 /// What a script says in one reply until it says much, bytes.
@@ -48,7 +53,7 @@ impl Mailbox {
                 buffer: BytesMut::new(),
                 read_bytes: READ_BYTES_MIN,
                 reply_bytes: 0,
-                is_large: false,
+                pipe_bytes: PIPE_BYTES,
             }),
             settings::Mailbox::Record => Mailbox::Record(Records {
                 socket: UnixStream::from_std(descriptor.into())?,
@@ -77,6 +82,18 @@ impl Mailbox {
                 Ok((length > 0).then(|| bytes.into()))
             }
             Mailbox::Record(records) => records.receive(),
+        }
+    }
+
+    /// What has come since the last reply, as far as the event loop has heard; cheap where it has heard of nothing.
+    pub(crate) fn read_early(&mut self) -> io::Result<Option<Bytes>> {
+        match self {
+            Mailbox::Stream(stream) => {
+                let mut bytes = [0; 64];
+                let length = stream.pipe.try_read(&mut bytes)?;
+                Ok((length > 0).then(|| Bytes::copy_from_slice(&bytes[..length])))
+            }
+            Mailbox::Record(records) => records.socket.try_io(Interest::READABLE, || records.receive()),
         }
     }
 
@@ -109,7 +126,7 @@ pub(crate) struct Stream {
     read_bytes: usize,
     /// Read since the last rest.
     reply_bytes: usize,
-    is_large: bool,
+    pipe_bytes: usize,
 }
 
 impl Stream {
@@ -126,7 +143,10 @@ impl Stream {
                     self.reply_bytes += length;
                     if length == room {
                         self.grow();
+                    } else {
+                        self.note_drained();
                     }
+                    self.widen();
                     return Poll::Ready(Ok(Some(self.buffer.split().freeze())));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -138,23 +158,42 @@ impl Stream {
         }
     }
 
+    /// The read took all there was: so that no further read is needed to find that out (epoll(7), edge-triggered).
+    fn note_drained(&self) {
+        let _ = self
+            .pipe
+            .try_io(|| Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock)));
+    }
+
     /// The read took all it could: there is more to come.
     fn grow(&mut self) {
         self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
-        if !self.is_large && self.reply_bytes >= MUCH_BYTES {
-            self.is_large = true;
-            // Refused when there are too many: then it stays as it is.
-            let _ = rustix::pipe::fcntl_setpipe_size(self.pipe.as_fd(), PIPE_BYTES_LARGE);
+    }
+
+    /// Makes the pipe as large as what the script says deserves.
+    fn widen(&mut self) {
+        let wanted = match self.reply_bytes {
+            MUCH_BYTES.. => PIPE_BYTES_LARGE,
+            PIPE_BYTES.. => PIPE_BYTES_ROOMY,
+            _ => PIPE_BYTES,
+        };
+        if wanted > self.pipe_bytes {
+            self.resize(wanted);
         }
+    }
+
+    fn resize(&mut self, bytes: usize) {
+        self.pipe_bytes = bytes;
+        // Refused when there are too many: then it stays as it is.
+        let _ = rustix::pipe::fcntl_setpipe_size(self.pipe.as_fd(), bytes);
     }
 
     fn rest(&mut self) {
         self.reply_bytes = 0;
         self.buffer = BytesMut::new();
-        self.read_bytes = self.read_bytes.min(PIPE_BYTES);
-        if self.is_large {
-            self.is_large = false;
-            let _ = rustix::pipe::fcntl_setpipe_size(self.pipe.as_fd(), PIPE_BYTES);
+        self.read_bytes = self.read_bytes.min(PIPE_BYTES_ROOMY);
+        if self.pipe_bytes > PIPE_BYTES_ROOMY {
+            self.resize(PIPE_BYTES_ROOMY);
         }
     }
 }

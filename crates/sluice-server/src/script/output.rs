@@ -77,8 +77,8 @@ enum Progress {
 }
 
 impl Session {
-    pub(crate) fn new(worker: &Rc<Worker>, route: &Arc<ScriptRoute>, relay: Relay, lease: Lease) -> Session {
-        Session {
+    pub(crate) fn new(worker: &Rc<Worker>, route: &Arc<ScriptRoute>, relay: Relay, lease: Lease) -> Box<Session> {
+        Box::new(Session {
             worker: Rc::clone(worker),
             route: Arc::clone(route),
             relay: Some(relay),
@@ -91,7 +91,7 @@ impl Session {
             surplus_bytes: 0,
             fault: None,
             gathered: None,
-        }
+        })
     }
 
     /// Waits for the head of the reply. The fault is the script's (502, 504) or the client's (its body is bad).
@@ -164,7 +164,7 @@ impl Session {
     }
 
     /// The client has left, or was sent elsewhere: the script may finish within `limit`, but its bulk writes fail.
-    pub(crate) fn abandon(mut self, limit: Duration) {
+    pub(crate) fn abandon(mut self: Box<Self>, limit: Duration) {
         if let Some(relay) = &mut self.relay {
             relay.forsake(limit);
         }
@@ -173,7 +173,7 @@ impl Session {
 
     /// The client has all that it needs. The script is heard to its end in the background: its last callouts are answered,
     /// and its process ends well or can serve again.
-    fn hear_out(mut self, limit: Duration) {
+    fn hear_out(mut self: Box<Self>, limit: Duration) {
         self.progress = Progress::Unwanted;
         let worker = Rc::clone(&self.worker);
         worker.spawn(async move {
@@ -353,8 +353,8 @@ impl Session {
     }
 
     /// Takes everything out of a session that is being dropped.
-    fn detach(&mut self) -> Session {
-        Session {
+    fn detach(&mut self) -> Box<Session> {
+        Box::new(Session {
             worker: Rc::clone(&self.worker),
             route: Arc::clone(&self.route),
             relay: self.relay.take(),
@@ -367,7 +367,7 @@ impl Session {
             surplus_bytes: self.surplus_bytes,
             fault: None,
             gathered: None,
-        }
+        })
     }
 }
 
@@ -404,7 +404,7 @@ impl Source for Session {
 
     fn discard(self: Box<Self>) {
         let limit = self.route.settings.client_grace;
-        (*self).hear_out(limit);
+        self.hear_out(limit);
     }
 }
 

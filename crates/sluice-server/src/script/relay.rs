@@ -56,7 +56,7 @@ pub(crate) enum Said {
 pub(crate) struct Relay {
     pub process: Arc<Process>,
     pub channels: Channels,
-    pub scanner: Scanner,
+    pub scanner: Box<Scanner>,
     pub desk: Desk,
     pump: Option<Pump>,
     /// There was a body: some of it may be left unread in the script's input.
@@ -86,7 +86,7 @@ impl Relay {
     pub(crate) fn new(
         process: Arc<Process>,
         channels: Channels,
-        scanner: Scanner,
+        scanner: Box<Scanner>,
         desk: Desk,
         pump: Option<Pump>,
         patience: Patience,
