@@ -6,6 +6,7 @@
 #   make sdk     the C library and its programs: sdk/c/build/
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
+#   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
 #   make soak    some minutes of everything at once, scripts killed at random
 #   make clean   removes what was built
 #
@@ -16,7 +17,7 @@ SLUICE = target/release/sluice
 LISTEN ?= 127.0.0.1:8080
 SOAK_SECONDS ?= 180
 
-.PHONY: demo test build sdk lint docs soak clean test-rust test-models test-sdk
+.PHONY: demo test build sdk lint docs bench bench-quick soak clean test-rust test-models test-sdk test-bench
 
 demo: build sdk
 	@tools/needs python3 perl || echo "The demo site goes without the scripts in these languages."
@@ -25,7 +26,7 @@ demo: build sdk
 
 test:
 	@tools/needs python3 perl git git-http-backend gitweb curl
-	@$(MAKE) --no-print-directory lint sdk test-sdk test-rust test-models
+	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-models
 	@echo "All tests passed."
 
 build:
@@ -52,9 +53,22 @@ test-models:
 test-sdk: sdk
 	@$(MAKE) --no-print-directory -C sdk/c test
 
+# The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
+test-bench:
+	@python3 -m unittest discover -s bench/tests -t bench
+
 docs: build
 	@$(SLUICE) reference > docs/reference/configuration.md
 	@$(CARGO) doc --locked --workspace --no-deps
+
+bench: build sdk
+	@echo "Measuring for some 20 minutes: let the machine be quiet (bench/README.md)"
+	@bench/setup
+	@python3 bench
+
+bench-quick: build sdk
+	@bench/setup
+	@python3 bench --quick
 
 soak: build sdk
 	@tools/needs python3

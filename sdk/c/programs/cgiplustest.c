@@ -6,23 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "content.h"
 #include "query.h"
 #include "sluice.h"
 
-#define BODY_MAX ((uint64_t)1 << 30)
-#define LINE 80
-/* The text repeats after so many lines: each begins one character later in the printable ones than the line before. */
-#define PRINTABLE ('~' - '!' + 1)
-#define TEXT_BYTES (PRINTABLE * LINE * 9)
-
-static char text[TEXT_BYTES];
-
-static void make_text(void)
+/* Made when it is first wanted: ?0 is to cost what a process costs, and nothing else. */
+static const char *body_text(void)
 {
-    for (int at = 0; at < TEXT_BYTES; at++) {
-        int line = at / LINE, column = at % LINE;
-        text[at] = (char)(column == LINE - 1 ? '\n' : '!' + (line + column) % PRINTABLE);
-    }
+    static char text[TEXT_BYTES];
+    if (!*text) make_text(text);
+    return text;
 }
 
 static void respond(uint64_t bytes)
@@ -30,7 +23,7 @@ static void respond(uint64_t bytes)
     printf("Content-Type: text/plain\r\nContent-Length: %" PRIu64 "\r\nX-usage: %lu\r\n\r\n", bytes, sluice_uses());
     for (uint64_t left = bytes; left > 0;) {
         size_t piece = left < TEXT_BYTES ? left : TEXT_BYTES;
-        if (fwrite(text, 1, piece, stdout) != piece) return; /* sluice_finish() reports it */
+        if (fwrite(body_text(), 1, piece, stdout) != piece) return; /* sluice_finish() reports it */
         left -= piece;
     }
 }
@@ -38,12 +31,11 @@ static void respond(uint64_t bytes)
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    make_text();
     while (sluice_accept()) {
         char key[KEYWORD_BYTES];
         uint64_t bytes = 0;
         query_keyword(1, key);
-        if (query_number(key, 0, BODY_MAX, &bytes) == NUMBER_BAD)
+        if (query_number(key, 0, TEXT_MAX, &bytes) == NUMBER_BAD)
             query_refuse(1, key, "bytes", "a whole number from 0 to 1073741824");
         else
             respond(bytes);

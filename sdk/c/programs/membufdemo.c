@@ -15,14 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "content.h"
 #include "query.h"
 #include "sluice.h"
 
-#define MEGABYTES_DEFAULT 100
-#define MEGABYTES_MAX ((uint64_t)1 << 24) /* 16 TiB: more is a slip of the finger */
-#define RECORD_DEFAULT 8192
-#define RECORD_MAX ((uint64_t)64 << 20)     /* mailbox without a WWW_GATEWAY_MRS: one block is allocated */
-#define RECORD_MAX_BUFFER ((uint64_t)1 << 30) /* buffer: nothing is allocated */
+#define RECORD_MAX_BUFFER ((uint64_t)1 << 30) /* nothing is allocated; a record of the mailbox is (RECORD_MAX) */
 #define BUFFER_MEGABYTES_MAX ((uint64_t)1 << 20)
 /* Filled and handed over at a time: small enough to be still in the processor's cache when the server sends it. */
 #define PIECE_MAX (128 * 1024)
@@ -148,27 +145,6 @@ static int send_by_mailbox(const struct order *order)
         left -= bytes;
     }
     return 0;
-}
-
-/* Where in the repeating pattern the body has got to. */
-struct pattern {
-    uint64_t record, left_in_block;
-    unsigned value;
-};
-
-static void fill(struct pattern *pattern, char *to, size_t bytes)
-{
-    while (bytes > 0) {
-        size_t run = bytes < pattern->left_in_block ? bytes : pattern->left_in_block;
-        memset(to, (int)(pattern->value & 0xff), run);
-        to += run;
-        bytes -= run;
-        pattern->left_in_block -= run;
-        if (pattern->left_in_block == 0) {
-            pattern->value++;
-            pattern->left_in_block = pattern->record;
-        }
-    }
 }
 
 /* What the record size cuts is the content only: the ring is filled in place, in pieces of its own. */

@@ -1,0 +1,150 @@
+"""The command: `python3 bench [--quick] …`, or `make bench`.
+
+Here: arguments, the folder of the results, and that the results are written and everything ends, whatever happens.
+Not here: the run (run.py)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional
+
+from . import machine, plan, report, results
+from .progress import clock_time
+from .run import Run
+from .servers import SERVERS
+from .stage import Stage, make_site
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+VENV_PYTHON = REPOSITORY / "bench" / ".venv" / "bin" / "python"
+NEEDED_TOOLS = ("h2load", "curl")
+CHARTS_SECONDS = 120.0
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    options = parse(arguments)
+    if options.report:
+        done = results.load(options.report / "results.json")
+        return publish(done, options.report)
+    tables = plan.choose(options.tables, options.quick, options.rounds, options.servers)
+    missing = [tool for tool in NEEDED_TOOLS if not shutil.which(tool)]
+    if missing:
+        return complain(f"{' and '.join(missing)}: not installed; bench/setup does it")
+    if not options.sluice.is_file():
+        return complain(f"{options.sluice} is not there: `make build sdk` builds it")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    folder = options.output or new_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"{clock_time(plan.estimate_seconds(tables))} minutes at most, {folder}", file=sys.stderr)
+    return measure(tables, options, folder)
+
+
+def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python3 bench", description="Sluice and its peers, side by side in one run.")
+    parser.add_argument("--quick", action="store_true", help="bandwidth, scripts and files at one setting each")
+    parser.add_argument(
+        "--tables", type=names(plan.TABLE_KEYS), default=[], metavar="A,B", help=f"of {', '.join(plan.TABLE_KEYS)}"
+    )
+    parser.add_argument(
+        "--servers",
+        type=names(tuple(SERVERS)),
+        default=[],
+        metavar="A,B",
+        help=f"of {', '.join(SERVERS)}; Sluice always",
+    )
+    parser.add_argument("--rounds", type=at_least_one, help="of each table, in place of its own number")
+    parser.add_argument("--output", type=Path, help="folder for the results (default: bench/results/<date>-<host>)")
+    parser.add_argument(
+        "--sluice", type=Path, default=REPOSITORY / "target" / "release" / "sluice", help="the server's binary"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the temporary folder: configurations and logs of the servers"
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="DIR", help="only write summary and charts of an earlier run anew"
+    )
+    return parser.parse_args(arguments)
+
+
+def names(known: Sequence[str]):
+    def read(text: str) -> list[str]:
+        chosen = [name for name in text.split(",") if name]
+        unknown = [name for name in chosen if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not one of {', '.join(known)}")
+        return chosen
+
+    return read
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: not a number of rounds")
+    return int(text)
+
+
+def complain(text: str) -> int:
+    print(f"bench: {text}", file=sys.stderr)
+    return 1
+
+
+def new_folder() -> Path:
+    """bench/results/<date>-<host>; a second run of the day gets a number."""
+    stem = f"{time.strftime('%Y-%m-%d')}-{os.uname().nodename.split('.')[0]}"
+    parent = REPOSITORY / "bench" / "results"
+    return next(
+        path for path in (parent / f"{stem}{'' if n == 1 else f'-{n}'}" for n in range(1, 1000)) if not path.exists()
+    )
+
+
+def measure(tables: list[plan.Table], options: argparse.Namespace, folder: Path) -> int:
+    found = results.Results(machine=machine.describe(REPOSITORY), quick=options.quick)
+    begin, status = time.monotonic(), 0
+    if found.machine["load"] > found.machine["cores"] / 2:
+        found.remarks.append(
+            f"The machine was not quiet: its load average at the start was {found.machine['load']:.2f}."
+        )
+    try:
+        found.machine["rating before"] = machine.rating()
+        with Stage(make_site(REPOSITORY, options.sluice.resolve()), found.machine["cores"], options.keep) as stage:
+            found.machine["servers"] = stage.versions
+            Run(tables, stage, found, folder).run()
+        found.machine["rating after"] = machine.rating()
+    except KeyboardInterrupt:
+        found.remarks.append("The run was interrupted: not every cell has all its rounds.")
+        status = 130
+    except Exception as error:
+        found.remarks.append(f"The run ended early: {error.__class__.__name__}: {error}")
+        status = complain(f"{error.__class__.__name__}: {error}")
+    found.machine["minutes"] = (time.monotonic() - begin) / 60
+    found.save(folder / "results.json")
+    return publish(found, folder) or status
+
+
+def publish(found: results.Results, folder: Path) -> int:
+    """Charts first: the summary shows those that are there."""
+    draw(folder)
+    print(report.write(found, folder))
+    return 0
+
+
+def draw(folder: Path) -> None:
+    """In a Python that has matplotlib: bench/.venv, or this one."""
+    python = VENV_PYTHON if os.access(VENV_PYTHON, os.X_OK) else Path(sys.executable)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "bench")}
+    command = [str(python), "-m", "sluicebench.charts", str(folder)]
+    try:
+        subprocess.run(command, env=environment, timeout=CHARTS_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"bench: no charts: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,128 @@
+"""The aims: which ratio is wanted in which cell, and whether it was reached.
+
+Here: the aims as data, and the verdict. Not here: how the ratio is taken (figures.py). An aim counts for every row
+that it names; its worst row is the one that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Optional
+
+from .figures import Spread, ratio
+from .plan import LARGE_FILES, SERVER_COLUMNS
+from .results import Results, failure_of
+
+
+@dataclass(frozen=True)
+class Aim:
+    text: str
+    table: str
+    rows: tuple[str, ...]
+    sluice: str
+    peer: str
+    bound: float
+    at_most: bool = False
+
+    def is_met(self, figure: float) -> bool:
+        return figure <= self.bound if self.at_most else figure >= self.bound
+
+    def reach(self, figure: float) -> float:
+        """1 where the aim is just met, more where it is more than met."""
+        if not self.at_most:
+            return figure / self.bound
+        return self.bound / figure if figure > 0 else float("inf")
+
+    @property
+    def wanted(self) -> str:
+        return f"{'≤' if self.at_most else '≥'} {self.bound:g}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    aim: Aim
+    #: Row → ratio, of those measured.
+    ratios: dict[str, Spread]
+    #: Row → why it has none; "" where it was not part of the run.
+    without: dict[str, str]
+
+    @property
+    def met(self) -> list[str]:
+        return [row for row, figure in self.ratios.items() if self.aim.is_met(figure.median)]
+
+    @property
+    def missed(self) -> list[str]:
+        return [row for row in self.ratios if row not in self.met]
+
+    @property
+    def worst(self) -> Optional[str]:
+        pick = max if self.aim.at_most else min
+        return pick(self.ratios, key=lambda row: self.ratios[row].median) if self.ratios else None
+
+    @property
+    def word(self) -> str:
+        """met, missed, failed, or not measured."""
+        if self.missed:
+            return "missed"
+        if any(self.without.values()):
+            return "failed"
+        return "met" if self.ratios else "not measured"
+
+
+PEER_FILES = tuple(column.key for column in SERVER_COLUMNS if column.against)
+PEER_NAMES = {column.key: column.label for column in SERVER_COLUMNS}
+
+
+def script_aims() -> Iterator[Aim]:
+    row = ("1000-64k",)
+    yield Aim("memory buffer / Apache module, record by record", "bandwidth", row, "sluice-buffer", "apache-records", 1.3)
+    yield Aim("memory buffer / Apache module, best blocks", "bandwidth", row, "sluice-buffer", "apache-module", 1.3)
+    yield Aim("memory buffer / bare limit", "bandwidth", ("1000-64k",), "sluice-buffer", "limit", 0.9)
+    yield Aim("mailbox / Apache CGI", "bandwidth", ("1000-64k",), "sluice-mailbox", "apache-cgi", 2.0)
+    yield Aim("mailbox / lighttpd CGI", "bandwidth", ("1000-64k",), "sluice-mailbox", "lighttpd-cgi", 1.3)
+    rows = ("0k-c1", "0k-c10")
+    for peer, name in (
+        ("apache-cgi", "Apache CGI"),
+        ("lighttpd-cgi", "lighttpd CGI"),
+        ("nginx-fcgiwrap", "nginx+fcgiwrap"),
+    ):
+        yield Aim(f"CGI 0 kB at 1, 10 / {name}", "scripts", rows, "sluice-cgi", peer, 1.3)
+    yield Aim("CGI 0 kB at 1, 10 / bare limit", "scripts", rows, "sluice-cgi", "limit", 0.85)
+    for row, size, module, fastcgi in (("0k-c10", "0 kB", 2.0, 3.0), ("64k-c10", "64 kB", 1.8, 4.0)):
+        yield Aim(f"CGIplus {size} at 10 / Apache module", "scripts", (row,), "sluice-cgiplus", "apache-module", module)
+        yield Aim(
+            f"CGIplus {size} at 10 / nginx→FastCGI", "scripts", (row,), "sluice-cgiplus", "nginx-fastcgi", fastcgi
+        )
+    yield Aim(
+        "CGIplus 0, 64 kB at 1 / Apache module", "scripts", ("0k-c1", "64k-c1"), "sluice-cgiplus", "apache-module", 0.9
+    )
+
+
+def file_aims() -> Iterator[Aim]:
+    rows = tuple(f"{size}-c{c}-{kind}" for kind in ("kept", "close") for size in ("0k", "64k") for c in (10, 64))
+    for peer in PEER_FILES:
+        yield Aim(f"files 0 k, 64 k at 10, 64 / {PEER_NAMES[peer]}", "files", rows, "sluice", peer, 1.15)
+    rows = tuple(f"{name.rsplit('.', 1)[0]}-c{c}" for name in LARGE_FILES for c in (1, 10))
+    for peer in PEER_FILES:
+        yield Aim(f"transfer, all sizes / {PEER_NAMES[peer]}", "transfer", rows, "sluice", peer, 1.1)
+    yield Aim("memory of an idle connection / nginx", "cost", ("idle",), "sluice", "nginx", 1.5, at_most=True)
+
+
+AIMS: tuple[Aim, ...] = (*script_aims(), *file_aims())
+
+
+def judge(results: Results) -> list[Verdict]:
+    """One for each aim whose table was part of the run."""
+    return [verdict_on(aim, results) for aim in AIMS if results.has_table(aim.table)]
+
+
+def verdict_on(aim: Aim, results: Results) -> Verdict:
+    ratios, without = {}, {}
+    for row in aim.rows:
+        ours, theirs = results.cell(aim.table, row, aim.sluice), results.cell(aim.table, row, aim.peer)
+        found = ratio(ours, theirs)
+        if found:
+            ratios[row] = found
+        else:
+            without[row] = failure_of(ours) or failure_of(theirs)
+    return Verdict(aim, ratios, without)

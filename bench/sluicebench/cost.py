@@ -1,0 +1,247 @@
+"""What a server costs: memory, system calls, processor time.
+
+Here: how each is read from /proc and strace, for one server that has just been started and is alone. Not here: the
+rows' names and units (plan.py), the servers' order (run.py).
+
+  memory          PSS from smaps_rollup, summed over the server's own processes: shared pages are divided among those
+                  that share them, so no other server of the same program may run meanwhile. A script process:
+                  Private_Dirty, what is its own alone, as the PSS of a program depends on how many of it run.
+  system calls    `strace -c -f` on the server, its helpers and its scripts, also those that start meanwhile; all calls
+                  of all of them, divided by the requests, one after the other. strace slows: counts only, no times.
+  processor time  all that the machine's processors did during a run, less what the load tool used: server, helpers,
+                  scripts and the kernel's work for them. (The processes' own sums would miss the CGI scripts of Apache
+                  and fcgiwrap, which let the kernel collect their children.) It needs a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Callable
+
+from .load import Invocation, checked, h2load_command, invoke
+from .plan import Row
+from .results import NotMeasured, Sample, failed
+from .servers import Server
+
+IDLE_CONNECTIONS = 1000
+#: Connections that were there before them and stay: so that what a server allocates once is not taken for a cost of each,
+#: and that what it has freed is not taken for room for them.
+FIRST_CONNECTIONS = 250
+#: Requests under strace: one after the other.
+TRACED_REQUESTS = {"file": 500, "cgi": 100, "kept": 500}
+ATTACH_SECONDS, DETACH_SECONDS, REQUEST_SECONDS = 10.0, 5.0, 30.0
+#: A server may let go of what an idle connection does not need, but need not at once.
+SETTLE_SECONDS = 5.0
+#: Ways of running a program that stays, the first that a server has.
+KEPT_WAYS = ("cgiplus", "module", "fastcgi")
+
+#: Where raw output goes: what it is about, the invocation.
+Keep = Callable[[str, Invocation], None]
+KeepRun = Callable[[Invocation], None]
+
+
+def measure(server: Server, ways: dict[str, str], seconds: float, keep: Keep) -> Iterator[tuple[str, Sample]]:
+    """Row and sample, one after the other; `ways` are the server's routes that may be measured. Rows for which it has
+    no way are left out."""
+    paths = addresses(server, ways)
+    kinds = [kind for kind in ("file", "cgi", "kept") if kind in paths]
+    yield "rest", attempt(lambda: Sample(pss_kib(server.pids()) / 1024))
+    if "idle" in paths:
+        yield "idle", attempt(partial(idle_connections, server, paths["idle"]))
+    for kind in kinds:
+        yield f"cpu-{kind}", attempt(partial(processor_time, paths[kind], seconds, partial(keep, f"cpu-{kind}")))
+    if "kept" in paths and server.script_pids():
+        yield "script", attempt(lambda: Sample(dirty_kib(server.script_pids())))
+    for kind in kinds:
+        yield f"calls-{kind}", attempt(partial(calls, server, kind, paths[kind], partial(keep, f"calls-{kind}")))
+
+
+def addresses(server: Server, ways: dict[str, str]) -> dict[str, str]:
+    found = {}
+    if "file" in ways:
+        found["idle"], found["file"] = ways["file"] + "0k.txt", server.address(ways["file"] + "16k.txt")
+    if "cgi" in ways:
+        found["cgi"] = server.address(ways["cgi"] + "cgiplustest?0")
+    kept = next((way for way in KEPT_WAYS if way in ways), None)
+    if kept:
+        found["kept"] = server.address(ways[kept] + "cgiplustest?0")
+    return found
+
+
+def attempt(figure: Callable[[], Sample]) -> Sample:
+    try:
+        return figure()
+    except (NotMeasured, OSError) as error:
+        return failed(str(error))
+
+
+# ---- memory ----
+
+
+def rollup_kib(text: str, field: str) -> int:
+    """A line of smaps_rollup: `Pss:   1234 kB`."""
+    found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
+    if not found:
+        raise NotMeasured(f"smaps_rollup has no {field}")
+    return int(found[1])
+
+
+def memory_kib(pids: Iterable[int], field: str) -> list[int]:
+    return [rollup_kib(Path("/proc", str(pid), "smaps_rollup").read_text(), field) for pid in pids]
+
+
+def pss_kib(pids: Iterable[int]) -> float:
+    return sum(memory_kib(pids, "Pss"))
+
+
+def dirty_kib(pids: Iterable[int]) -> float:
+    each = memory_kib(pids, "Private_Dirty")
+    return sum(each) / len(each)
+
+
+def ask(port: int, path: str) -> socket.socket:
+    """A connection on which one request has been answered, and which stays."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=REQUEST_SECONDS)
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    reply = b""
+    while b"\r\n\r\n" not in reply:  # a file of no bytes: nothing follows the head
+        more = connection.recv(65536)
+        if not more:
+            break
+        reply += more
+    if not reply.startswith(b"HTTP/1.1 200"):
+        raise NotMeasured(f"{path}: {reply[:40]!r}")
+    return connection
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1, socket.MSG_PEEK) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def idle_connections(server: Server, path: str) -> Sample:
+    """KiB for each."""
+    with ExitStack() as stack:
+        for _ in range(FIRST_CONNECTIONS):
+            stack.enter_context(ask(server.port, path))
+        time.sleep(SETTLE_SECONDS)
+        before = pss_kib(server.pids())
+        connections = [stack.enter_context(ask(server.port, path)) for _ in range(IDLE_CONNECTIONS)]
+        time.sleep(SETTLE_SECONDS)
+        after = pss_kib(server.pids())
+        still_open = sum(map(is_open, connections))
+    if still_open != IDLE_CONNECTIONS:
+        raise NotMeasured(f"only {still_open} of {IDLE_CONNECTIONS} idle connections stayed")
+    return Sample((after - before) / IDLE_CONNECTIONS)
+
+
+# ---- processor time ----
+
+
+def busy_seconds(stat: str) -> float:
+    """The first line of /proc/stat, without idle, iowait and steal; user holds guest."""
+    user, nice, system, _, _, irq, softirq = map(int, stat.splitlines()[0].split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def processor_time(url: str, seconds: float, keep: KeepRun) -> Sample:
+    """Microseconds a request."""
+    row = Row("cpu", "", concurrency=10)
+    probe = checked(run_h2load(url, row, seconds / 4), row)
+    count = max(probe.done * 4 // 10 * 10, 100)
+    busy, children = busy_seconds(Path("/proc/stat").read_text()), children_seconds()
+    run = run_h2load(url, row, seconds, count)
+    busy, children = busy_seconds(Path("/proc/stat").read_text()) - busy, children_seconds() - children
+    keep(run)
+    checked(run, row)
+    return Sample((busy - children) / count * 1e6)
+
+
+def run_h2load(url: str, row: Row, seconds: float, count: int = 0) -> Invocation:
+    return invoke(h2load_command(url, row, seconds, count), REQUEST_SECONDS)
+
+
+# ---- system calls ----
+
+
+def parse_strace(text: str) -> dict[str, int]:
+    """Calls by name, of strace's table: `% time  seconds  usecs/call  calls  [errors]  syscall`."""
+    found = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) in (5, 6) and re.fullmatch(r"[\d.]+", fields[0]) and fields[-1] != "total":
+            found[fields[-1]] = int(fields[3])
+    return found
+
+
+def calls(server: Server, kind: str, url: str, keep: KeepRun) -> Sample:
+    """System calls a request; by name in the details."""
+    pids = server.pids()
+    if kind != "file":
+        pids += server.helper_pids()
+    if kind == "kept":
+        pids += server.script_pids()
+    requests = TRACED_REQUESTS[kind]
+    each = {name: count / requests for name, count in traced_calls(pids, url, requests, server.folder, keep).items()}
+    # Rarer ones are waits that were under way when strace came, timers and the like.
+    return Sample(sum(each.values()), details={name: value for name, value in sorted(each.items()) if value >= 0.1})
+
+
+def traced_calls(pids: list[int], url: str, requests: int, folder: Path, keep: KeepRun) -> dict[str, int]:
+    """By name. strace is told to end when the server is idle again, never earlier: it would wait for a process in
+    vfork(2), which waits for its child, which waits for strace."""
+    row = Row("calls", "")
+    table, messages = folder / "strace.txt", folder / "strace.err"
+    run_h2load(url, row, 0, 20)  # what happens only once
+    command = ["strace", "-c", "-f", "-o", str(table), *(f"--attach={pid}" for pid in pids)]
+    with open(messages, "wb") as errors:
+        strace = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+    try:
+        wait_until_attached(strace, messages, len(pids))
+        run = run_h2load(url, row, 0, requests)
+        strace.send_signal(signal.SIGINT)
+        strace.wait(DETACH_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise NotMeasured("strace did not end") from None
+    finally:
+        if strace.poll() is None:
+            strace.kill()  # the kernel lets go of all that it held
+            strace.wait()
+    keep(run)
+    keep(Invocation(("strace", "-c", "-f", f"({len(pids)} processes)"), table.read_text(), strace.returncode))
+    checked(run, row)
+    counted = parse_strace(table.read_text())
+    if not counted:
+        raise NotMeasured("strace counted nothing")
+    return counted
+
+
+def wait_until_attached(strace: subprocess.Popen, messages: Path, processes: int) -> None:
+    deadline = time.monotonic() + ATTACH_SECONDS
+    while True:
+        said = messages.read_text()
+        if len(re.findall(r"^strace: Process \d+ attached", said, re.MULTILINE)) >= processes:
+            return
+        if strace.poll() is not None or time.monotonic() > deadline:
+            raise NotMeasured(f"strace cannot attach: {said.strip().splitlines()[0] if said.strip() else 'no answer'}")
+        time.sleep(0.02)

@@ -1,0 +1,221 @@
+"""The load tools: h2load, curl and spawn_limit. Their commands, and what their output says.
+
+Here: command line, invocation, parsing, and what counts as a failure. Not here: which address is asked how (plan.py),
+in which order (run.py).
+
+What was found out about h2load 1.52, and is built upon:
+  -D with kept connections counts rightly (compared with the servers' access logs), also for slow replies. Without
+    --warm-up-time the requests under way at the end would be missing: c/2 of them on average.
+  -D ends late when its threads are busy with large replies, but divides by the time it should have taken. So the
+    time that it says it took is used where the two differ.
+  -D with `Connection: close` never ends: it connects again and again. So -n there, its count from the speed of the
+    run before. Each client has its share of -n from the start; that is no matter where each request is a new
+    connection, but with kept ones the slowest client would decide, so -n is not used for these.
+  The status is 0 also when all fails; only its count of failures tells.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from .plan import MIB, Row
+from .results import NotMeasured, Sample, failed
+
+#: -n of the first run without keep-alive, before any speed is known.
+COUNT_FIRST = 500
+COUNT_LEAST = 100
+
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """A command, what it printed (both outputs), and its status; None: it did not end in time, and was killed."""
+
+    command: tuple[str, ...]
+    output: str
+    status: Optional[int]
+
+    def __str__(self) -> str:
+        ending = (
+            ""
+            if self.status == 0
+            else f"[status {self.status}]\n"
+            if self.status is not None
+            else "[killed: took too long]\n"
+        )
+        return f"$ {' '.join(self.command)}\n{self.output}{ending}"
+
+
+def invoke(command: Sequence[str], timeout_seconds: float) -> Invocation:
+    try:
+        done = subprocess.run(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_seconds,
+            check=False,
+        )
+        return Invocation(tuple(command), done.stdout.decode(errors="replace"), done.returncode)
+    except subprocess.TimeoutExpired as expired:
+        return Invocation(tuple(command), (expired.stdout or b"").decode(errors="replace"), None)
+    except OSError as error:
+        return Invocation(tuple(command), f"{error}\n", 127)
+
+
+# ---- h2load ----
+
+
+@dataclass(frozen=True)
+class H2load:
+    """What h2load prints at its end."""
+
+    finished_seconds: float
+    done: int
+    succeeded: int
+    failed: int
+    errored: int
+    timed_out: int
+    statuses: tuple[int, ...]  # 2xx, 3xx, 4xx, 5xx
+    traffic_bytes: int
+    data_bytes: int
+    #: Requests a second of the single clients: min, max, mean, standard deviation.
+    shares: tuple[float, ...]
+
+
+def parse_h2load(text: str) -> H2load:
+    """ValueError when something is missing."""
+
+    def numbers(pattern: str) -> tuple[str, ...]:
+        found = re.search(pattern, text)
+        if not found:
+            raise ValueError(f"h2load's output has no {pattern.split(':')[0].split('(')[0].strip()!r}")
+        return found.groups()
+
+    finished, unit = numbers(r"finished in ([\d.]+)(us|ms|s|m|h),")
+    counts = numbers(
+        r"requests: \d+ total, \d+ started, (\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout"
+    )
+    done, succeeded, failures, errored, timed_out = map(int, counts)
+    statuses = numbers(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx")
+    traffic, data = numbers(r"traffic: \S+ \((\d+)\) total, .* \S+ \((\d+)\) data")
+    shares = numbers(r"req/s\s+:\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)")
+    return H2load(
+        float(finished) * UNITS[unit], done, succeeded, failures, errored, timed_out,
+        tuple(map(int, statuses)), int(traffic), int(data), tuple(map(float, shares)),
+    )  # fmt: skip
+
+
+def h2load_command(url: str, row: Row, seconds: float, count: int = 0) -> list[str]:
+    """With a `count`, that many requests; otherwise as many as the time allows, after a warm-up."""
+    threads = min(row.concurrency, 2)  # the servers need the rest of the machine
+    command = ["h2load", "--h1", "-c", str(row.concurrency), "-t", str(threads)]
+    if count:
+        command += ["-n", str(count)]
+    else:
+        command += ["-D", f"{seconds * 1000:.0f}ms", f"--warm-up-time={row.warm_up_seconds * 1000:.0f}ms"]
+    if not row.keep_alive:
+        command += ["-H", "Connection: close"]
+    return [*command, url]
+
+
+def next_count(rate: Optional[float], row: Row, seconds: float) -> int:
+    """-n for a run of about `seconds`, a multiple of the clients so that each has as many."""
+    count = max(rate * seconds, COUNT_LEAST) if rate else COUNT_FIRST
+    return math.ceil(count / row.concurrency) * row.concurrency
+
+
+def fault_in(report: H2load, row: Row) -> str:
+    """Why a run does not count; "" when it does."""
+    wrong = [f"{number} replies {kind}" for number, kind in zip(report.statuses[1:], ("3xx", "4xx", "5xx")) if number]
+    if wrong:
+        return ", ".join(wrong)
+    if report.failed or report.errored or report.timed_out:
+        return f"{report.failed} requests failed, {report.errored} errored, {report.timed_out} timed out"
+    if report.succeeded != report.done:
+        return f"{report.done} requests done, but {report.succeeded} succeeded"
+    if report.data_bytes < report.done * row.bytes:
+        return f"{report.done} replies with {report.data_bytes} bytes, instead of {row.bytes} each"
+    return ""
+
+
+def window_seconds(report: H2load, row: Row, seconds: float) -> float:
+    """The time in which h2load counted."""
+    if not row.keep_alive:
+        return report.finished_seconds
+    took = report.finished_seconds - row.warm_up_seconds
+    return took if took - seconds > 0.01 else seconds  # it prints 10 ms as its smallest step
+
+
+def checked(run: Invocation, row: Row) -> H2load:
+    """The report of a run in which nothing failed; otherwise NotMeasured."""
+    if run.status is None:
+        raise NotMeasured("h2load did not end: does the server close connections that it should keep?")
+    try:
+        report = parse_h2load(run.output)
+    except ValueError as error:
+        raise NotMeasured(f"{error}: {run.output.strip()[-200:]}") from None
+    fault = fault_in(report, row)
+    if fault:
+        raise NotMeasured(fault)
+    return report
+
+
+def h2load_sample(run: Invocation, row: Row, seconds: float, in_bytes: bool = False) -> Sample:
+    """Requests a second, or MiB a second, of a run of h2load."""
+    try:
+        report = checked(run, row)
+    except NotMeasured as reason:
+        return failed(str(reason))
+    window = window_seconds(report, row, seconds)
+    value = report.traffic_bytes / MIB / window if in_bytes else report.done / window
+    if not value:
+        return failed("no reply")
+    least, most, mean, deviation = report.shares
+    return Sample(value, details={"least": least, "most": most, "mean": mean, "deviation": deviation})
+
+
+# ---- curl ----
+
+CURL_FORMAT = "%{http_code} %{size_download} %{time_total}\\n"
+
+
+def curl_command(url: str) -> list[str]:
+    return ["curl", "-s", "-S", "-o", "/dev/null", "-w", CURL_FORMAT, url]
+
+
+def curl_sample(run: Invocation, expected_bytes: int) -> Sample:
+    """MiB a second of one transfer. The last line is curl's report, those before are complaints."""
+    lines = run.output.strip().splitlines()
+    report = re.fullmatch(r"(\d+) (\d+) ([\d.]+)", lines[-1]) if lines else None
+    if run.status != 0 or not report:
+        return failed(f"curl ended with status {run.status}: {' '.join(lines[:1])}")
+    status, size, seconds = int(report[1]), int(report[2]), float(report[3])
+    if status != 200:
+        return failed(f"status {status}")
+    if size != expected_bytes:
+        return failed(f"{size} bytes instead of {expected_bytes}")
+    return Sample(size / MIB / seconds, details={"seconds": seconds})
+
+
+def next_megabytes(least: int, sample: Sample, seconds: float) -> int:
+    """`least` MiB, or as many as last `seconds` by what one transfer has shown, with some to spare."""
+    if sample.value is None:
+        return least
+    return max(least, math.ceil(sample.value * seconds * 1.2 / 250) * 250)
+
+
+# ---- the bare start of a program ----
+
+
+def spawn_sample(run: Invocation) -> Sample:
+    found = re.search(r"^spawns_per_second ([\d.]+)$", run.output, re.MULTILINE)
+    if run.status != 0 or not found:
+        return failed(f"spawn_limit ended with status {run.status}: {run.output.strip()[:200]}")
+    return Sample(float(found[1]))

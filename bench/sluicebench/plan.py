@@ -1,0 +1,317 @@
+"""What is measured: the tables, as data, and how long they take.
+
+Here: tables, rows, columns; which cell asks which address; the estimate of the time. Not here: how a cell is measured
+(load.py, cost.py), in which order (run.py), what the ratios ought to be (aims.py).
+
+A new peer is a column in the tables that it can do; a new dimension, such as TLS, is a field of Row, one more loop
+where rows are made, and its place in load.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Optional
+
+KIB, MIB = 1024, 1024 * 1024
+
+#: Files under the root, by name: bytes. The sizes of the large ones are those of the original tables.
+SMALL_FILES = {"0k.txt": 0, "16k.txt": 16 * KIB, "64k.txt": 64 * KIB}
+LARGE_FILES = {"2MB.bin": 2_110_976, "5.69MB.bin": 5_976_576, "7MB.bin": 7_604_224, "100MB.bin": 100_000_000}
+
+CONCURRENCIES = (1, 10, 64)
+
+#: Before its window of measurement h2load runs for so long: requests under way at its end are made up for by those
+#: under way at its begin. Longer for many connections, which take their time to be opened.
+WARM_UP_SECONDS, WARM_UP_SECONDS_MANY, MANY_CONNECTIONS = 0.1, 0.3, 100
+
+#: What a measurement takes beside its window: starting the tool, and its end; seconds.
+TOOL_SECONDS = 0.03
+#: Starting and checking the servers, ratings of the processor, charts; seconds.
+BEFORE_AND_AFTER_SECONDS = 30.0
+#: All costs of one server: a start, connections and the times in which they settle, strace.
+COST_SECONDS = 17.0
+
+
+@dataclass(frozen=True)
+class Column:
+    """A server and a way of running; or, as server "limit", one of the bare programs."""
+
+    key: str
+    label: str
+    server: str
+    way: str
+    #: The Sluice column that it is compared with; None for those of Sluice.
+    against: Optional[str] = None
+    #: membufdemo's second keyword: b for the memory buffer, m for the mailbox. In the Apache module b is the best way
+    #: that was found, in blocks of its own size, and m writes record by record.
+    channel: str = "m"
+
+    @property
+    def is_limit(self) -> bool:
+        return self.server == "limit"
+
+
+@dataclass(frozen=True)
+class Row:
+    key: str
+    label: str
+    concurrency: int = 1
+    keep_alive: bool = True
+    file: str = ""
+    bytes: int = 0  # of a response
+    record: str = ""  # membufdemo's third keyword
+    ring: str = ""  # and its fourth
+    workers: Optional[int] = None  # of the server; None: one for each processor
+    unit: str = ""  # where it is not the table's
+    #: Columns that this row has not.
+    without: tuple[str, ...] = ()
+
+    @property
+    def warm_up_seconds(self) -> float:
+        return WARM_UP_SECONDS_MANY if self.concurrency >= MANY_CONNECTIONS else WARM_UP_SECONDS
+
+
+@dataclass(frozen=True)
+class Table:
+    key: str
+    title: str
+    what: str  # a sentence or two for the reader
+    measure: str  # "requests", "bytes" (both h2load), "bulk" (curl), "cost"
+    unit: str
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+    rounds: int
+    seconds: float  # of one measurement
+    less_is_better: bool = False
+    megabytes: int = 0  # of a bulk transfer, at least
+
+    def columns_of(self, row: Row) -> list[Column]:
+        return [column for column in self.columns if column.key not in row.without]
+
+    def unit_of(self, row: Row) -> str:
+        return row.unit or self.unit
+
+    def column(self, key: str) -> Column:
+        return next(column for column in self.columns if column.key == key)
+
+    def rivals(self, sluice_column: str) -> list[Column]:
+        return [column for column in self.columns if column.against == sluice_column]
+
+    def sluice_columns(self) -> list[Column]:
+        return [column for column in self.columns if column.server == "sluice"]
+
+
+# ---- the columns ----
+
+BANDWIDTH_COLUMNS = (
+    Column("sluice-buffer", "Sluice memory buffer", "sluice", "cgi", channel="b"),
+    Column("apache-module", "Apache module", "apache", "module", "sluice-buffer", channel="b"),
+    Column("limit", "bare limit", "limit", "send", "sluice-buffer"),
+    Column("sluice-mailbox", "Sluice mailbox", "sluice", "cgi"),
+    Column("apache-cgi", "Apache CGI", "apache", "cgi", "sluice-mailbox"),
+    Column("lighttpd-cgi", "lighttpd CGI", "lighttpd", "cgi", "sluice-mailbox"),
+    Column("apache-records", "Apache module, records", "apache", "module", "sluice-mailbox"),
+)
+
+SCRIPT_COLUMNS = (
+    Column("sluice-cgi", "Sluice CGI", "sluice", "cgi"),
+    Column("apache-cgi", "Apache CGI", "apache", "cgi", "sluice-cgi"),
+    Column("lighttpd-cgi", "lighttpd CGI", "lighttpd", "cgi", "sluice-cgi"),
+    Column("nginx-fcgiwrap", "nginx+fcgiwrap", "nginx", "cgi", "sluice-cgi"),
+    Column("limit", "bare limit", "limit", "spawn", "sluice-cgi"),
+    Column("sluice-cgiplus", "Sluice CGIplus", "sluice", "cgiplus"),
+    Column("apache-module", "Apache module", "apache", "module", "sluice-cgiplus"),
+    Column("nginx-fastcgi", "nginx→FastCGI", "nginx", "fastcgi", "sluice-cgiplus"),
+    Column("lighttpd-fastcgi", "lighttpd→FastCGI", "lighttpd", "fastcgi", "sluice-cgiplus"),
+)
+
+SERVER_COLUMNS = (
+    Column("sluice", "Sluice", "sluice", "file"),
+    Column("apache", "Apache", "apache", "file", "sluice"),
+    Column("nginx", "nginx", "nginx", "file", "sluice"),
+    Column("lighttpd", "lighttpd", "lighttpd", "file", "sluice"),
+    Column("h2o", "h2o", "h2o", "file", "sluice"),
+)
+
+FILE_COLUMNS = (*SERVER_COLUMNS, Column("sluice-uncached", "Sluice, no cache", "sluice-uncached", "file", "sluice"))
+
+SCALE_COLUMNS = tuple(column for column in SERVER_COLUMNS if column.key in ("sluice", "nginx"))
+
+
+# ---- the tables ----
+
+
+def bandwidth_row() -> Row:
+    return Row("1000-64k", "records of 64k", record="64k")
+
+
+def record_rows() -> Iterable[Row]:
+    for record in ("4k", "16k", "64k", "256k", "1M"):
+        # Sluice tells scripts that a record of the mailbox is 64 KiB at most, and membufdemo heeds it.
+        without = ("sluice-mailbox",) if record in ("256k", "1M") else ()
+        yield Row(record, f"records of {record}", record=record, without=without)
+
+
+def ring_rows() -> Iterable[Row]:
+    for ring in (1, 2, 4, 8, 16):
+        yield Row(f"{ring}M", f"buffer of {ring} MiB", record="64k", ring=str(ring))
+
+
+def script_rows() -> Iterable[Row]:
+    for kilobytes in (0, 16, 64):
+        for concurrency in CONCURRENCIES:
+            without = ("limit",) if kilobytes else ()
+            label = f"{kilobytes} kB, c {concurrency}"
+            yield Row(f"{kilobytes}k-c{concurrency}", label, concurrency, bytes=kilobytes * KIB, without=without)
+
+
+def file_rows() -> Iterable[Row]:
+    for keep_alive in (True, False):
+        for name, size in SMALL_FILES.items():
+            for concurrency in CONCURRENCIES:
+                stem = name.split(".", maxsplit=1)[0]
+                key = f"{stem}-c{concurrency}-{'kept' if keep_alive else 'close'}"
+                label = f"{stem}, c {concurrency}{'' if keep_alive else ', no keep-alive'}"
+                yield Row(key, label, concurrency, keep_alive, file=name, bytes=size)
+
+
+def transfer_rows() -> Iterable[Row]:
+    for name, size in LARGE_FILES.items():
+        for concurrency in (1, 10):
+            stem = name.rsplit(".", 1)[0]
+            yield Row(
+                f"{stem}-c{concurrency}",
+                f"{stem.replace('MB', ' MB')}, c {concurrency}",
+                concurrency,
+                file=name,
+                bytes=size,
+            )
+
+
+def scale_rows() -> Iterable[Row]:
+    for name in ("0k.txt", "16k.txt"):
+        for workers in (1, 2, 4):
+            for connections in (10, 100, 1000):
+                stem = name.split(".", maxsplit=1)[0]
+                label = f"{stem}, {workers} worker{'s' if workers > 1 else ''}, c {connections:,}"
+                yield Row(
+                    f"{stem}-w{workers}-c{connections}",
+                    label,
+                    connections,
+                    file=name,
+                    bytes=SMALL_FILES[name],
+                    workers=workers,
+                )
+
+
+def cost_rows() -> Iterable[Row]:
+    yield Row("rest", "memory at rest", unit="MiB")
+    yield Row("idle", "memory of an idle connection", unit="KiB")
+    yield Row("script", "memory of an idle kept script process", unit="KiB")
+    for key, label in (("file", "a file of 16k"), ("cgi", "CGI, 0 kB"), ("kept", "a kept program, 0 kB")):
+        yield Row(f"calls-{key}", f"system calls, {label}", unit="a request")
+    for key, label in (("file", "a file of 16k"), ("cgi", "CGI, 0 kB"), ("kept", "a kept program, 0 kB")):
+        yield Row(f"cpu-{key}", f"CPU time, {label}", unit="µs a request")
+
+
+TABLES: tuple[Table, ...] = (
+    Table(
+        "bandwidth", "Script bandwidth",
+        "One transfer of 1000 MiB of generated data by curl, more where that takes less than half a second.\n"
+        "`membufdemo` as CGI; the same generator as an Apache module, in blocks as large as pays and record by\n"
+        "record; and a program that does nothing but fill a block and send it.",
+        "bulk", "MiB/s", (bandwidth_row(),), BANDWIDTH_COLUMNS, rounds=7, seconds=0.5, megabytes=1000,
+    ),
+    Table(
+        "records", "Script bandwidth by record size",
+        "The same for other sizes of a record, that is, of one write. The mailbox of Sluice takes records up to\n"
+        "64 KiB by default. In the memory buffer, the Apache module with blocks of its own, and the bare limit, the\n"
+        "size changes only the content.",
+        "bulk", "MiB/s", tuple(record_rows()), BANDWIDTH_COLUMNS, rounds=3, seconds=0.3, megabytes=500,
+    ),
+    Table(
+        "rings", "Script bandwidth by size of the memory buffer", "The memory buffer of other sizes, records of 64k.",
+        "bulk", "MiB/s", tuple(ring_rows()), tuple(c for c in BANDWIDTH_COLUMNS if c.key in ("sluice-buffer", "limit")),
+        rounds=3, seconds=0.3, megabytes=500,
+    ),
+    Table(
+        "scripts", "Scripts",
+        "`cgiplustest` with a reply of 0, 16 and 64 kB, c clients at once, connections kept alive. First a\n"
+        "process for each request, then a program that stays. The bare limit starts the program and waits for its\n"
+        "end, and does nothing else.",
+        "requests", "requests/s", tuple(script_rows()), SCRIPT_COLUMNS, rounds=5, seconds=0.6,
+    ),
+    Table(
+        "files", "Files",
+        "Small files, HTTP/1.1 clear, c clients at once. Sluice with its file cache, as it is by default, and without.",
+        "requests", "requests/s", tuple(file_rows()), FILE_COLUMNS, rounds=5, seconds=0.45,
+    ),
+    Table(
+        "transfer", "Transfer", "Large files, c clients at once.",
+        "bytes", "MiB/s", tuple(transfer_rows()), FILE_COLUMNS, rounds=5, seconds=0.6,
+    ),
+    Table(
+        "cost", "Cost of a server, a connection, a request",
+        "Less is better. Memory is PSS, the sum over the server's own processes; of an idle connection, of\n"
+        "1,000 that have each had one reply, beside 250 before them, a while after; of a script process, what is its own alone. System calls and CPU\n"
+        "time are those of server, helpers and scripts, CPU time with the kernel's work for them. A kept program\n"
+        "is CGIplus (Sluice), a module (Apache), FastCGI (lighttpd, nginx).",
+        "cost", "", tuple(cost_rows()), SERVER_COLUMNS, rounds=2, seconds=0.7, less_is_better=True,
+    ),
+    Table(
+        "scale", "Scale", "Files, connections kept alive, with 1, 2 and 4 workers and up to 1,000 connections.",
+        "requests", "requests/s", tuple(scale_rows()), SCALE_COLUMNS, rounds=3, seconds=0.6,
+    ),
+)  # fmt: skip
+
+TABLE_KEYS = tuple(table.key for table in TABLES)
+
+#: Of --quick: the rows of the tables that it runs.
+QUICK = {"bandwidth": ("1000-64k",), "scripts": ("0k-c10",), "files": ("0k-c10-kept",)}
+
+
+#: Servers that are measured whatever peers are asked for.
+ALWAYS = {"sluice", "sluice-uncached", "limit"}
+
+
+# ---- a plan: tables chosen, and their time ----
+
+
+def choose(
+    keys: Iterable[str] = (), quick: bool = False, rounds: Optional[int] = None, servers: Iterable[str] = ()
+) -> list[Table]:
+    """Without `keys`, all (or all of --quick). Without `servers`, all; Sluice and limits always."""
+    wanted, peers = set(keys), set(servers)
+    chosen = []
+    for table in TABLES:
+        if (wanted and table.key not in wanted) or (quick and table.key not in QUICK):
+            continue
+        rows = tuple(row for row in table.rows if not quick or row.key in QUICK[table.key])
+        columns = tuple(c for c in table.columns if not peers or c.server in peers | ALWAYS)
+        chosen.append(replace(table, rows=rows, columns=columns, rounds=rounds or table.rounds))
+    return chosen
+
+
+def sample_seconds(table: Table, row: Row) -> float:
+    """What one measurement takes, about."""
+    if table.measure == "cost":
+        return COST_SECONDS / len(table.rows)
+    warm_up = row.warm_up_seconds if row.keep_alive and table.measure in ("requests", "bytes") else 0.0
+    # A transfer lasts at least `seconds`, on average a good deal longer.
+    return table.seconds * (1.4 if table.measure == "bulk" else 1.0) + warm_up + TOOL_SECONDS
+
+
+def estimate_seconds(tables: Iterable[Table]) -> float:
+    """With every peer there: the warm-up of each route, and all rounds."""
+    total = BEFORE_AND_AFTER_SECONDS
+    for table in tables:
+        for row in table.rows:
+            one = sample_seconds(table, row) * len(table.columns_of(row))
+            total += one * table.rounds + (
+                0 if table.measure == "cost" else WARM_UP_COST[table.measure] * len(table.columns_of(row))
+            )
+    return total
+
+
+#: The warm-up of one route, seconds.
+WARM_UP_COST = {"requests": 0.2, "bytes": 0.2, "bulk": 0.3}

@@ -1,0 +1,267 @@
+"""summary.md: what was measured, for a reader.
+
+Here: Markdown that can be read as it stands, and as a page. Not here: the figures (figures.py, aims.py, scale.py),
+pictures (charts.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Callable, Optional
+
+from . import aims
+from .figures import Spread, ratio, spread_of
+from .plan import TABLES, Column, Row, Table
+from .results import Results, failure_of
+from .scale import fairness
+
+NOTHING = "–"
+FAILED = "failed"
+
+HOW_TO_READ = """\
+Load tool and servers share one machine, over the loopback. So a figure says little, and a ratio of two figures much. A
+round measures all columns of a row one after the other, in an order that changes; **a ratio is taken within the
+round**. Shown is the median over the rounds, with the smallest and the largest in brackets. Larger is better, save in
+the table of costs. "/ nginx" is Sluice's figure over nginx's. A cell with any failed request is no number, but
+*failed*. Access logs are on everywhere."""
+
+SHARES = "Shares of the connections: standard deviation over mean (0: all alike); smallest over largest (1: all alike)."
+
+
+def write(results: Results, folder: Path) -> Path:
+    path = folder / "summary.md"
+    path.write_text(summary(results, {picture.stem for picture in folder.glob("*.svg")}), encoding="utf-8")
+    return path
+
+
+def summary(results: Results, pictures: set[str]) -> str:
+    title = "# Sluice beside its peers" + (", the quick run" if results.quick else "")
+    parts = [title, intro(results), HOW_TO_READ, "## The aims", *aims_part(results, pictures)]
+    for table in TABLES:
+        if results.has_table(table.key):
+            parts += table_part(table, results, pictures)
+    parts += notes(results)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+# ---- the machine ----
+
+
+def intro(results: Results) -> str:
+    machine = results.machine
+    rows = [
+        ("date", machine.get("date", "")),
+        ("Sluice", machine.get("commit", "")),
+        ("processor", f"{machine.get('processor', '')}{', virtual' if machine.get('virtual') else ''}"),
+        ("cores", str(machine.get("cores", ""))),
+        ("memory", machine.get("memory", "")),
+        ("system", f"{machine.get('system', '')}, {machine.get('kernel', '')}"),
+        ("load average at the start", f"{machine.get('load', 0):.2f}"),
+        *((f"processor's rating, {when}", rating_text(machine.get(f"rating {when}"))) for when in ("before", "after")),
+        ("servers", ", ".join(machine.get("servers", {}).values())),
+        ("tools", ", ".join(f"{name} {version}" for name, version in machine.get("tools", {}).items())),
+        ("rounds", rounds_text(results)),
+        ("took", f"{machine.get('minutes', 0):.1f} minutes"),
+    ]
+    return markdown(["machine and run", ""], [[name, text] for name, text in rows if text])
+
+
+def rating_text(rating: Optional[dict[str, float]]) -> str:
+    """SHA-256 of 64 KiB, again and again on one core."""
+    if not rating:
+        return ""
+    average, least, most = (f"{rating[name]:,.0f}" for name in ("average", "least", "most"))
+    return f"{average} MB/s on average, {least} at the least, {most} at most (SHA-256, one core)"
+
+
+def rounds_text(results: Results) -> str:
+    seen: dict[str, int] = {}
+    for key, cell in results.cells.items():
+        table = key.split("/", maxsplit=1)[0]
+        seen[table] = max(seen.get(table, 0), len(cell))
+    return ", ".join(f"{table} {count}" for table, count in seen.items())
+
+
+# ---- the aims ----
+
+
+def aims_part(results: Results, pictures: set[str]) -> list[str]:
+    verdicts = aims.judge(results)
+    if not verdicts:
+        return ["None of the tables with aims was part of this run."]
+    lines = []
+    for verdict in verdicts:
+        worst = verdict.worst
+        unmeasured = sum(not reason for reason in verdict.without.values())
+        count = f"{len(verdict.met)} of {len(verdict.aim.rows)}" + (
+            f", {unmeasured} not measured" if unmeasured else ""
+        )
+        row = row_label(verdict.aim.table, worst) if worst and len(verdict.aim.rows) > 1 else ""
+        figure = spread_text(verdict.ratios[worst], ratio_text) if worst else NOTHING
+        word = verdict.word if verdict.word != "missed" else "**missed**"
+        lines.append([verdict.aim.text, verdict.aim.wanted, figure, row, count, word])
+    met = sum(verdict.word == "met" for verdict in verdicts)
+    measured = sum(bool(verdict.ratios) for verdict in verdicts)
+    head = ["Sluice / peer", "aim", "ratio, of the worst row", "worst row", "rows that meet it", ""]
+    return [
+        f"{met} of the {measured} aims that were measured are met." if measured else "No aim could be measured.",
+        picture("aims", "aims", pictures),
+        markdown(head, lines),
+    ]
+
+
+def row_label(table_key: str, row_key: str) -> str:
+    table = next(table for table in TABLES if table.key == table_key)
+    return next(row.label for row in table.rows if row.key == row_key)
+
+
+# ---- the tables ----
+
+
+def table_part(table: Table, results: Results, pictures: set[str]) -> list[str]:
+    rows = [row for row in table.rows if any(results.cell(table.key, row.key, c.key) for c in table.columns)]
+    names = [stem for stem in sorted(pictures) if stem == table.key or stem.startswith(f"{table.key}-")]
+    parts = [f"## {table.title}", table.what, *(picture(stem, table.title, pictures) for stem in names)]
+    for ours in table.sluice_columns():
+        parts.append(ratio_table(table, ours, rows, results))
+    if table.key == "scale":
+        parts += [SHARES, fairness_table(table, rows, results)]
+    if table.key == "cost":
+        parts += calls_part(results)
+    parts.append("<details><summary>All figures</summary>\n\n" + value_table(table, rows, results) + "\n\n</details>")
+    return parts
+
+
+def ratio_table(table: Table, ours: Column, rows: Sequence[Row], results: Results) -> str:
+    """Sluice's figure, and its ratio to each peer."""
+    rivals = [c for c in table.rivals(ours.key) if any(results.cell(table.key, row.key, c.key) for row in rows)]
+    head = ["", f"{ours.label}{', ' + table.unit if table.unit else ''}", *(f"/ {rival.label}" for rival in rivals)]
+    lines = []
+    for row in rows:
+        if not results.cell(table.key, row.key, ours.key):
+            continue
+        unit = f" {row.unit}" if row.unit else ""
+        line = [row.label, cell_text(table, row, ours, results, unit)]
+        lines.append([*line, *(ratio_cell(table, row, ours, rival, results) for rival in rivals)])
+    return markdown(head, lines) if lines else ""
+
+
+def ratio_cell(table: Table, row: Row, ours: Column, rival: Column, results: Results) -> str:
+    mine, theirs = results.cell(table.key, row.key, ours.key), results.cell(table.key, row.key, rival.key)
+    if failure_of(mine) or failure_of(theirs):
+        return FAILED
+    found = ratio(mine, theirs)
+    return spread_text(found, ratio_text) if found else NOTHING
+
+
+def value_table(table: Table, rows: Sequence[Row], results: Results) -> str:
+    columns = [c for c in table.columns if any(results.cell(table.key, row.key, c.key) for row in rows)]
+    lines = []
+    for row in rows:
+        label = f"{row.label}, {row.unit}" if row.unit else row.label
+        lines.append([label, *(cell_text(table, row, column, results) for column in columns)])
+    return markdown([table.unit, *(column.label for column in columns)], lines)
+
+
+def cell_text(table: Table, row: Row, column: Column, results: Results, unit: str = "") -> str:
+    cell = results.cell(table.key, row.key, column.key)
+    if failure_of(cell):
+        return FAILED
+    found = spread_of(cell)
+    return spread_text(found, number_text) + unit if found else NOTHING
+
+
+def fairness_table(table: Table, rows: Sequence[Row], results: Results) -> str:
+    head = [""]
+    for column in table.columns:
+        head += [f"{column.label}: deviation", f"{column.label}: smallest / largest"]
+    lines = []
+    for row in rows:
+        line = [row.label]
+        for column in table.columns:
+            found = fairness(results.cell(table.key, row.key, column.key))
+            line += (
+                [spread_text(found.deviation, ratio_text), spread_text(found.least_to_most, ratio_text)]
+                if found
+                else [NOTHING, NOTHING]
+            )
+        lines.append(line)
+    return markdown(head, lines)
+
+
+def calls_part(results: Results) -> list[str]:
+    """Which system calls Sluice makes, since this is where to look first."""
+    lines = []
+    for row, what in (("calls-file", "A file"), ("calls-cgi", "CGI"), ("calls-kept", "CGIplus")):
+        cell = results.cell("cost", row, "sluice")
+        if cell and not failure_of(cell):
+            calls = sorted(cell[max(cell)].details.items(), key=lambda item: -item[1])
+            lines.append(f"- {what}: " + ", ".join(f"{name} {count:.3g}" for name, count in calls))
+    if not lines:
+        return []
+    return [
+        "System calls of Sluice and its scripts for a request, those made for one in ten or oftener:",
+        "\n".join(lines),
+    ]
+
+
+# ---- notes ----
+
+
+def notes(results: Results) -> list[str]:
+    parts = []
+    if results.remarks:
+        parts += ["## Remarks", "\n".join(f"- {remark}" for remark in results.remarks)]
+    if results.skipped:
+        lines = (f"- {name}: {first_line(reason)}" for name, reason in results.skipped.items())
+        parts += ["## Left out", "\n".join(lines)]
+    failures = list(results.failures())
+    if failures:
+        parts += ["## Failed", "\n".join(f"- {cell}: {first_line(reason)}" for cell, reason in failures)]
+    return [
+        *parts,
+        "The tools' own output is in `raw/`, all samples in `results.json`. `bench/README.md` says how it was made.",
+    ]
+
+
+# ---- small things ----
+
+
+def picture(stem: str, text: str, pictures: set[str]) -> str:
+    return f"![{text}]({stem}.svg)" if stem in pictures else ""
+
+
+def first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+def number_text(value: float) -> str:
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def ratio_text(value: float) -> str:
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def spread_text(found: Spread, text: Callable[[float], str]) -> str:
+    if found.count == 1:
+        return text(found.median)
+    return f"{text(found.median)} ({text(found.least)}–{text(found.most)})"
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table whose columns stand under each other; the first to the left, figures to the right."""
+    widths = [max(3, *(len(line[at]) for line in [head, *lines])) for at in range(len(head))]
+    text_only = len(head) == 2 and not head[1]
+
+    def side(at: int) -> str:
+        return "<" if at == 0 or text_only else ">"
+
+    def row(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(f"{cell:{side(at)}{widths[at]}}" for at, cell in enumerate(cells)) + " |"
+
+    rule = (
+        "|" + "|".join("-" * (width + 1) + (":" if side(at) == ">" else "-") for at, width in enumerate(widths)) + "|"
+    )
+    return "\n".join([row(head), rule, *(row(line) for line in lines)])

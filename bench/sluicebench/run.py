@@ -1,0 +1,213 @@
+"""The run: warm-up, then rounds in which every row is measured once on every server, then what a server costs.
+
+Here: the order, one measurement, and what happens when it fails. Not here: the tables (plan.py), the tools (load.py),
+start and end of the servers (stage.py).
+
+A round goes through all rows of all tables. Within a row the columns follow each other at once, in an order shuffled
+anew in each round, since the ratios are taken between them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Optional
+
+from . import cost, load
+from .plan import MIB, WARM_UP_COST, Column, Row, Table, sample_seconds
+from .progress import Progress
+from .results import NotMeasured, Results, Sample, failed
+from .servers import ServerFailed
+from .stage import Stage
+
+#: The order of the columns is by chance, but the same in every run.
+SEED = 20020819
+#: Longest time of one invocation beside its window, seconds.
+PATIENCE_SECONDS = 30.0
+#: A route's warm-up: enough for its processes to be there, and its files in memory.
+WARM_UP = Row("warm-up", "", concurrency=10)
+WARM_UP_WINDOW = 0.1
+
+
+def order(tables: list[Table]) -> Iterator[tuple[int, Table, Row, list[Column]]]:
+    """Round by round: table, row, and its columns in the order in which they are measured."""
+    for number in range(1, max((table.rounds for table in tables), default=0) + 1):
+        for table in tables:
+            if number <= table.rounds:
+                for row in table.rows:
+                    columns = table.columns_of(row)
+                    random.Random(f"{SEED}/{table.key}/{row.key}/{number}").shuffle(columns)
+                    yield number, table, row, columns
+
+
+class Run:
+    def __init__(self, tables: list[Table], stage: Stage, results: Results, folder: Path) -> None:
+        self.loaded = [table for table in tables if table.measure != "cost"]
+        self.costed = [table for table in tables if table.measure == "cost"]
+        self.stage = stage
+        self.results = results
+        self.folder = folder
+        self.raw = folder / "raw"
+        self.raw.mkdir(parents=True, exist_ok=True)
+        #: Of a row without keep-alive: requests a second, by the run before.
+        self.rates: dict[tuple[str, str, str], Optional[float]] = {}
+        #: Of a bulk transfer: MiB, by its first run.
+        self.megabytes: dict[tuple[str, str, str], int] = {}
+        self.progress = Progress(0.0)
+
+    def run(self) -> None:
+        self.progress = Progress(self.planned_seconds())
+        self.progress.say("starting the servers")
+        self.stage.set_up(self.loaded)
+        self.progress = Progress(self.planned_seconds())
+        for name, reason in self.stage.skipped.items():
+            self.progress.say(f"left out: {name}: {reason.splitlines()[0]}")
+        self.results.skipped.update(self.stage.skipped)
+        self.warm_up()
+        self.rounds()
+        try:
+            self.stage.stop_servers()  # before the costs: a second server of a program shares its memory
+        except ServerFailed as complaint:
+            self.results.remarks.append(str(complaint))
+        self.costs()
+        self.results.skipped.update(self.stage.skipped)
+        self.progress.end()
+
+    # ---- the plan, without what cannot run ----
+
+    def columns(self, row: Row, columns: list[Column]) -> list[Column]:
+        return [column for column in columns if not self.stage.lacks(column, row.workers)]
+
+    def planned_seconds(self) -> float:
+        total = 0.0
+        for table in self.loaded:
+            for row in table.rows:
+                total += len(self.columns(row, table.columns_of(row))) * (
+                    WARM_UP_COST[table.measure] + table.rounds * sample_seconds(table, row)
+                )
+        return total + sum(
+            table.rounds * sample_seconds(table, row) * len(table.columns)
+            for table in self.costed
+            for row in table.rows
+        )
+
+    # ---- load ----
+
+    def warm_up(self) -> None:
+        """Each route once; what it shows decides how long the first measurement runs."""
+        for table in self.loaded:
+            for row in table.rows:
+                for column in self.columns(row, table.columns_of(row)):
+                    self.progress.step(
+                        f"warm-up: {table.title}: {row.label}: {column.label}", WARM_UP_COST[table.measure]
+                    )
+                    key = (table.key, row.key, column.key)
+                    if table.measure == "bulk":
+                        sample = self.attempt(table, row, column, 0)
+                        self.megabytes[key] = load.next_megabytes(table.megabytes, sample, table.seconds)
+                    elif not row.keep_alive:
+                        self.rates[key] = self.attempt(table, row, column, 0).value
+                    elif not column.is_limit:
+                        url = self.stage.address(column, path_of(column, row, 0), row.workers)
+                        load.invoke(load.h2load_command(url, WARM_UP, WARM_UP_WINDOW), PATIENCE_SECONDS)
+        self.stage.shorten_logs()
+
+    def rounds(self) -> None:
+        number_before = 1
+        for number, table, row, columns in order(self.loaded):
+            if number != number_before:
+                self.save()
+                number_before = number
+            for column in self.columns(row, columns):
+                what = f"round {number} of {table.rounds}: {table.title}: {row.label}: {column.label}"
+                self.progress.step(what, sample_seconds(table, row))
+                self.results.add(table.key, row.key, column.key, number, self.attempt(table, row, column, number))
+            self.stage.shorten_logs()
+        self.save()
+
+    def save(self) -> None:
+        """What there is, so that nothing is lost whatever happens later."""
+        self.results.save(self.folder / "results.json")
+
+    def attempt(self, table: Table, row: Row, column: Column, number: int) -> Sample:
+        """A failure of one measurement is a result, and no reason to end."""
+        try:
+            return self.measure(table, row, column, number)
+        except Exception as error:  # noqa: BLE001
+            return failed(f"{error.__class__.__name__}: {error}")
+
+    def measure(self, table: Table, row: Row, column: Column, number: int) -> Sample:
+        key = (table.key, row.key, column.key)
+        patience = table.seconds + PATIENCE_SECONDS
+        if column.way == "spawn":
+            program = self.stage.site.programs / "cgiplustest"
+            limit = self.stage.site.build / "spawn_limit"
+            command = [str(limit), str(program), str(row.concurrency), str(table.seconds)]
+            return load.spawn_sample(self.invoke(key, number, command, patience))
+        if table.measure == "bulk":
+            megabytes = self.megabytes.get(key, table.megabytes)
+            url = self.stage.address(column, path_of(column, row, megabytes), row.workers)
+            return load.curl_sample(self.invoke(key, number, load.curl_command(url), patience), megabytes * MIB)
+        url = self.stage.address(column, path_of(column, row, 0), row.workers)
+        count = 0 if row.keep_alive else load.next_count(self.rates.get(key), row, table.seconds)
+        run = self.invoke(key, number, load.h2load_command(url, row, table.seconds, count), patience)
+        sample = load.h2load_sample(run, row, table.seconds, in_bytes=table.measure == "bytes")
+        if not row.keep_alive and sample.value is not None:
+            self.rates[key] = sample.value
+        return sample
+
+    def invoke(self, key: tuple[str, str, str], number: int, command: list[str], patience: float) -> load.Invocation:
+        run = load.invoke(command, patience)
+        self.keep("-".join(key), number, run)
+        return run
+
+    def keep(self, name: str, number: int, run: load.Invocation) -> None:
+        """The tool's own output, all rounds of a cell in one file; paths as seen from the checkout."""
+        text = str(run).replace(f"{self.stage.site.build.parents[1]}/", "")
+        with open(self.raw / f"{name}.txt", "a", encoding="utf-8") as file:
+            file.write(f"== {'warm-up' if number == 0 else f'round {number}'}\n{text}\n")
+
+    # ---- cost ----
+
+    def costs(self) -> None:
+        for table in self.costed:
+            rows = {row.key: row for row in table.rows}
+            for number in range(1, table.rounds + 1):
+                columns = list(table.columns)
+                random.Random(f"{SEED}/{table.key}/{number}").shuffle(columns)
+                for column in columns:
+                    if not self.stage.skipped.get(column.server):
+                        try:
+                            self.cost_of(table, rows, column, number)
+                        except Exception as error:  # noqa: BLE001
+                            self.results.remarks.append(f"Cost of {column.label}: {error.__class__.__name__}: {error}")
+            self.save()
+
+    def cost_of(self, table: Table, rows: dict[str, Row], column: Column, number: int) -> None:
+        """All rows of one server, started for this."""
+        seconds = sum(sample_seconds(table, row) for row in rows.values())
+        self.progress.step(f"round {number} of {table.rounds}: {table.title}: {column.label}", seconds)
+        try:
+            server = self.stage.fresh(column.server)
+        except (NotMeasured, ServerFailed, OSError) as reason:
+            self.stage.skipped[column.server] = str(reason)
+            return
+
+        def keep(row: str, run: load.Invocation) -> None:
+            self.keep(f"{table.key}-{row}-{column.key}", number, run)
+
+        try:
+            for key, sample in cost.measure(server, self.stage.ways(server), table.seconds, keep):
+                self.results.add(table.key, key, column.key, number, sample)
+        finally:
+            server.stop()
+
+
+def path_of(column: Column, row: Row, megabytes: int) -> str:
+    """What follows the route's prefix."""
+    if row.file:
+        return row.file
+    if row.record:
+        ring = f"+{row.ring}" if row.ring else ""
+        return f"membufdemo?{megabytes}+{column.channel}+{row.record}{ring}"
+    return f"cgiplustest?{row.bytes}"

@@ -1,0 +1,17 @@
+"""The servers of the benchmark, by name, in the order in which they are shown.
+
+A new peer is a file here and a name below.
+"""
+
+from typing import Dict, Type
+
+from .apache import Apache
+from .base import Reply, Server, ServerFailed, Site, verify
+from .h2o import H2o
+from .lighttpd import Lighttpd
+from .nginx import Nginx
+from .sluice import Sluice, SluiceUncached
+
+SERVERS: Dict[str, Type[Server]] = {kind.name: kind for kind in (Sluice, Apache, Lighttpd, Nginx, H2o, SluiceUncached)}
+
+__all__ = ["SERVERS", "Reply", "Server", "ServerFailed", "Site", "verify"]

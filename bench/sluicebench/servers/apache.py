@@ -1,0 +1,140 @@
+"""Apache httpd 2.4: event MPM, mod_cgid, and the two programs as a loadable module.
+
+Here: its configuration and its processes. Not here: what all servers share (base.py); the module (bench/programs).
+The manual meant in the comments: https://httpd.apache.org/docs/2.4/.
+"""
+
+import re
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from .base import IDLE_SECONDS, PROGRAMS, Server
+from .host import find_program, output_of, unprivileged_group, unprivileged_user
+
+# Where Debian's package has them.
+MODULES = Path("/usr/lib/apache2/modules")
+
+# Threads of a process; 16 of these make 1,024.
+THREADS = 64
+
+TEMPLATE = """\
+# Apache for the benchmark. Only the modules that are used.
+ServerRoot "{folder}"
+ServerName localhost
+Listen 127.0.0.1:{port}
+PidFile "{folder}/httpd.pid"
+DefaultRuntimeDir "{folder}"
+{user}
+# Debian's has log_config and unixd built in.
+LoadModule mpm_event_module "{modules}/mod_mpm_event.so"
+LoadModule authz_core_module "{modules}/mod_authz_core.so"
+LoadModule mime_module "{modules}/mod_mime.so"
+LoadModule alias_module "{modules}/mod_alias.so"
+LoadModule cgid_module "{modules}/mod_cgid.so"
+{load_module}
+# The default, 16 processes of 25 threads, is for 400 requests under way. 1,024, so that 1,000 connections that all ask
+# at once are served at once: of more threads a process, as they cost less than processes.
+ServerLimit         16
+ThreadLimit         {threads}
+ThreadsPerChild     {threads}
+MaxRequestWorkers   1024
+# One process for each processor from the start. The bounds on spare threads are the defaults, but that the upper one
+# leaves room for these processes: else they would be ended, and started anew at the next burst.
+StartServers        {workers}
+MinSpareThreads     75
+MaxSpareThreads     {spare_threads}
+MaxConnectionsPerChild 0
+
+KeepAlive On
+# No bound: the load tool is not to be cut off after 100 requests, the default.
+MaxKeepAliveRequests 0
+# The same for every server of the run.
+KeepAliveTimeout {idle_seconds}
+
+# Off by default, as file systems on the network may not bear it; where they do the manual says that it is faster.
+# Measured: 1.3 times as fast at 64 kB with 10 and 64 connections, 0.75 with 1; 0.9 to 1.0 at 5.69 MB.
+EnableSendfile On
+
+ErrorLog "{error_log}"
+LogLevel warn
+LogFormat "%h %l %u %t \\"%r\\" %>s %O \\"%{{Referer}}i\\" \\"%{{User-Agent}}i\\"" combined
+CustomLog "{access_log}" combined
+HostnameLookups Off
+
+# The manual's advice on performance: no .htaccess files looked for, symbolic links followed without a look at each.
+<Directory />
+    Options FollowSymLinks
+    AllowOverride None
+    Require all denied
+</Directory>
+
+TypesConfig /dev/null
+AddType text/plain .txt
+AddType application/octet-stream .bin
+DocumentRoot "{htdocs}"
+<Directory "{htdocs}">
+    Require all granted
+</Directory>
+
+# mod_cgid is what the manual says to use with threads: a daemon starts the scripts. ScriptLog is off, the default.
+ScriptSock "{folder}/cgid.sock"
+ScriptAlias /cgi-bin/ "{programs}/"
+<Directory "{programs}">
+    Options +ExecCGI
+    Require all granted
+</Directory>
+{module_locations}"""
+
+LOCATION = """
+<Location "/module/{program}">
+    SetHandler {program}
+    Require all granted
+</Location>
+"""
+
+
+class Apache(Server):
+    name = "apache"
+    ways = {"file": "/", "cgi": "/cgi-bin/", "module": "/module/"}
+
+    @classmethod
+    def available(cls) -> Optional[str]:
+        if not find_program("apache2"):
+            return "apache2 is not installed"
+        absent = [name for name in ("mod_mpm_event.so", "mod_cgid.so") if not (MODULES / name).is_file()]
+        return f"apache2 has no {' and no '.join(absent)} in {MODULES}" if absent else None
+
+    @property
+    def version(self) -> str:
+        found = re.search(r"Apache/\S+", output_of([find_program("apache2") or "apache2", "-v"]))
+        return found.group() if found else "Apache"
+
+    @property
+    def own_module(self) -> Path:
+        return self.site.build / "mod_sluicebench.so"
+
+    def missing(self) -> Dict[str, str]:
+        return self.missing_build("module", self.own_module)
+
+    def configuration(self) -> str:
+        user = unprivileged_user()
+        programs = PROGRAMS["module"] if "module" in self.routes() else ()
+        return TEMPLATE.format(
+            folder=self.folder,
+            port=self.port,
+            user=f"User {user}\nGroup {unprivileged_group(user)}\n" if user else "",
+            modules=MODULES,
+            load_module=f'LoadModule sluicebench_module "{self.own_module}"\n' if programs else "",
+            module_locations="".join(LOCATION.format(program=name) for name in programs),
+            threads=THREADS,
+            workers=self.workers,
+            spare_threads=max(250, (self.workers + 1) * THREADS + 75),
+            idle_seconds=IDLE_SECONDS,
+            error_log=self.error_log,
+            access_log=self.access_log,
+            htdocs=self.site.htdocs,
+            programs=self.site.programs,
+        )
+
+    def command(self) -> List[str]:
+        return [find_program("apache2") or "apache2", "-f", str(self.configuration_file), "-D", "FOREGROUND"]

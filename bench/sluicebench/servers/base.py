@@ -1,0 +1,345 @@
+"""What every server of the benchmark has in common: the interface, start and stop, and the check before measuring.
+
+Here: Site, Server, ServerFailed, Reply, verify(). Not here: how one program is configured (the file of its name), how
+load is made (sluicebench/load.py), what is measured (sluicebench/plan.py).
+
+    site = Site(scratch, htdocs, programs, build, sluice)
+    for kind in SERVERS.values():                 # sluicebench.servers
+        reason = kind.available()                 # None, or what is missing, in words
+        server = kind(site, workers=4)
+        server.start()                            # or: with kind(site, workers=4) as server:
+        server.address(server.routes()["file"] + "16k.txt")
+        server.stop()
+    faults = verify(servers, "64k.txt")           # {(server name, way): reason}; measure none of these
+"""
+
+import abc
+import atexit
+import hashlib
+import http.client
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from . import processes
+from .host import bound_open_files, child_environment, free_port, group_of, unprivileged_user
+
+# Longest time until a server answers, and until one request of the check is answered, seconds.
+START_SECONDS = 10.0
+REQUEST_SECONDS = 30.0
+
+# What a server has for an orderly end, then it is killed, seconds.
+STOP_SECONDS = 5.0
+
+# How long every server keeps an idle connection. Their defaults are 5 to 75 s; one that closes its connections while
+# idle ones are counted would be measured without them.
+IDLE_SECONDS = 60
+
+# The programs that each way of running has; a file is none.
+PROGRAMS: Mapping[str, Tuple[str, ...]] = {
+    "file": (),
+    "cgi": ("cgiplustest", "membufdemo"),
+    "cgiplus": ("cgiplustest", "membufdemo"),
+    "module": ("cgiplustest", "membufdemo"),
+    "fastcgi": ("cgiplustest",),
+}
+
+# Asked of each program in the check. The record size of membufdemo is named: its default differs from server to server
+# (WWW_GATEWAY_MRS, which only Sluice gives), and with it the bytes.
+CHECK_QUERIES: Mapping[str, str] = {"cgiplustest": "65536", "membufdemo": "1+m+8192"}
+
+# The persistent program of the way "fastcgi".
+FASTCGI_PROGRAM = "fastcgi_test"
+
+
+class ServerFailed(Exception):
+    """A server did not start, does not answer, or left something behind. Its text has the end of the error log."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What all servers serve, and where they may write. All paths absolute."""
+
+    scratch: Path  # the run's temporary folder; each server makes one of its own in it
+    htdocs: Path  # the files
+    programs: Path  # cgiplustest, membufdemo
+    build: Path  # bench/build: fastcgi_test, mod_sluicebench.so
+    sluice: Path  # the server's binary
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+Child = subprocess.Popen  # in a session of its own
+
+
+class Server(abc.ABC):
+    """One program, started once for the whole run, on a free port, in a folder of its own."""
+
+    name: str = ""
+    # Way of running → prefix of the URL path, for all that it has when everything is there.
+    ways: Mapping[str, str] = {}
+
+    # ---- what a server says of itself ----
+
+    @classmethod
+    @abc.abstractmethod
+    def available(cls) -> Optional[str]:
+        """None when it can run; otherwise what is missing, in words: "apache2 is not installed"."""
+
+    @property
+    @abc.abstractmethod
+    def version(self) -> str:
+        """Name and version as the program tells them, in one line."""
+
+    def routes(self) -> Dict[str, str]:
+        """Way of running ("file", "cgi", "cgiplus", "module", "fastcgi") → prefix of the URL path, with "/" at its end.
+        What follows it is a file's name, or that of one of PROGRAMS[way]. Only ways that are asked for and there."""
+        missing = self.missing()
+        return {way: prefix for way, prefix in self.ways.items() if way in self.only and way not in missing}
+
+    def missing(self) -> Dict[str, str]:
+        """Way of running that it would have → why it has not: "…/mod_sluicebench.so is not built"."""
+        return {}
+
+    @property
+    def fastcgi_program(self) -> Path:
+        return self.site.build / FASTCGI_PROGRAM
+
+    def missing_build(self, way: str, path: Path) -> Dict[str, str]:
+        return {} if path.is_file() else {way: f"{path} is not built"}
+
+    @abc.abstractmethod
+    def configuration(self) -> str:
+        """The text of its configuration, as start() writes it."""
+
+    @abc.abstractmethod
+    def command(self) -> List[str]:
+        """What start() runs, in the foreground."""
+
+    def __init__(self, site: Site, workers: int, only: Sequence[str] = tuple(PROGRAMS)) -> None:
+        """`only`: the ways that are wanted; without the others it needs no helpers."""
+        self.site = site
+        self.workers = workers
+        self.only = tuple(only)
+        self.port = free_port()
+        self.folder = site.scratch / f"{self.name}-{self.port}"
+        self.access_log = self.folder / "access.log"
+        self.error_log = self.folder / "error.log"
+        self.console = self.folder / "console.log"  # what it prints; its error log it may open as another user
+        self.configuration_file = self.folder / "server.conf"
+        self._children: List[Child] = []
+        self._helpers: List[Child] = []  # children beside the server: fcgiwrap, FastCGI programs
+
+    # ---- start and stop ----
+
+    def start(self) -> None:
+        """Returns when a request is answered. On failure all is ended, and ServerFailed raised."""
+        if self._children:
+            raise ServerFailed(f"{self.name} runs already")
+        atexit.register(self.end_all)  # for a caller that fails before it calls stop()
+        self._make_folder()
+        self.configuration_file.write_text(self.configuration())
+        try:
+            self.start_helpers()
+            self._children.append(self.spawn(self.command()))
+            self._wait_for_answer()
+        except BaseException:
+            self.end_all()
+            raise
+
+    def start_helpers(self) -> None:
+        """Whatever must run beside the server, by self.spawn_helper()."""
+
+    def stop(self) -> None:
+        """Ends the server, its helpers, its scripts. ServerFailed when something remains. No harm when nothing runs."""
+        left = self.end_all()
+        if left:
+            pids = ", ".join(str(process.pid) for process in left)
+            raise ServerFailed(f"{self.name}: processes that do not end: {pids}")
+
+    def end_all(self) -> List[processes.Process]:
+        """The same without a complaint: what remains is given back."""
+        left = processes.end_family([child.pid for child in self._children], STOP_SECONDS)
+        # Helpers have nothing to finish once the server has gone; some do not heed SIGTERM while they wait.
+        left += processes.end_family([child.pid for child in self._helpers], 0)
+        for child in [*self._children, *self._helpers]:
+            child.poll()  # collects its exit status
+        for path in self.folder.iterdir() if self.folder.is_dir() else []:
+            if path.is_socket():
+                path.unlink()
+        self._children, self._helpers = [], []
+        atexit.unregister(self.end_all)
+        return left
+
+    def __enter__(self) -> "Server":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def spawn(self, command: Sequence[str], stdin: int = subprocess.DEVNULL, user: Optional[str] = None) -> Child:
+        """In a session of its own, so that a Ctrl-C at the terminal reaches the harness alone, which then stops it."""
+        bound_open_files()
+        try:
+            with open(self.console, "ab") as log:
+                return subprocess.Popen(
+                    list(command), stdin=stdin, stdout=log, stderr=log, cwd=self.folder, env=child_environment(),
+                    start_new_session=True, user=user, group=group_of(user), extra_groups=[] if user else None,
+                )  # fmt: skip
+        except OSError as error:
+            raise ServerFailed(f"{self.name}: {command[0]} cannot be run: {error.strerror}") from None
+
+    def spawn_helper(self, command: Sequence[str], stdin: int = subprocess.DEVNULL, user: Optional[str] = None) -> None:
+        self._helpers.append(self.spawn(command, stdin, user))
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if user := unprivileged_user():
+            # The workers of most servers are somebody else's then: they must get here, and write temporary files.
+            self.site.scratch.chmod(0o755)
+            shutil.chown(self.folder, user, group_of(user))
+
+    def _wait_for_answer(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            self._complain_of_ended()
+            try:
+                self.request("/", deadline_seconds=1.0)
+                return
+            except (OSError, http.client.HTTPException):
+                if time.monotonic() > deadline:
+                    raise ServerFailed(self.explain(f"no answer within {START_SECONDS:.0f} s")) from None
+                time.sleep(processes.POLL_SECONDS)
+
+    def _complain_of_ended(self) -> None:
+        for child in [*self._children, *self._helpers]:
+            # Not reaped yet: as long as end_all() looks for its descendants its pid must be nobody else's.
+            ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended:
+                raise ServerFailed(self.explain(f"{child.args[0]} ended with status {ended.si_status}"))
+
+    def empty_access_log(self) -> None:
+        """Between measurements: at the fastest tens of megabytes are written a second. All servers append, so what
+        comes next stands at the beginning again."""
+        if self.access_log.exists():
+            os.truncate(self.access_log, 0)
+
+    def explain(self, what: str) -> str:
+        logs = dict.fromkeys([self.console, self.error_log])
+        return "\n".join([f"{self.name}: {what}", *(text for text in map(tail, logs) if text)])
+
+    # ---- asking it ----
+
+    def address(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def request(self, path: str, deadline_seconds: float = REQUEST_SECONDS) -> Reply:
+        """One GET on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=deadline_seconds)
+        try:
+            connection.request("GET", path, headers={"Connection": "close"})
+            response = connection.getresponse()
+            return Reply(response.status, dict(response.getheaders()), response.read())
+        finally:
+            connection.close()
+
+    # ---- its processes ----
+
+    def pids(self) -> List[int]:
+        """The server's own processes: neither helpers nor scripts."""
+        scripts = set(self.script_pids())
+        return [p.pid for p in processes.descendants(c.pid for c in self._children) if p.pid not in scripts]
+
+    def helper_pids(self) -> List[int]:
+        """Processes between server and scripts that are not the server's (fcgiwrap)."""
+        scripts = set(self.script_pids())
+        return [p.pid for p in processes.descendants(c.pid for c in self._helpers) if p.pid not in scripts]
+
+    def script_pids(self) -> List[int]:
+        """Descendants, also by way of helpers, that run one of the site's programs."""
+        programs = program_files(self.site)
+        family = processes.descendants(c.pid for c in [*self._children, *self._helpers])
+        return [p.pid for p in family if runs_a_script(p.pid, programs)]
+
+
+# ---- the check before measuring ----
+
+
+def verify(servers: Sequence[Server], file_name: str) -> Dict[Tuple[str, str], str]:
+    """(server name, way) → why it may not be measured. Every way of every server is asked for a file or for its
+    programs; the answer must be 200 with the very bytes of the file, or of the program when it is run by hand."""
+    faults: Dict[Tuple[str, str], str] = {}
+    for server in servers:
+        for way, prefix in server.routes().items():
+            for path, expected in _checks(server.site, way, prefix, file_name):
+                reason = _compare(server, path, expected)
+                if reason:
+                    faults.setdefault((server.name, way), reason)
+    return faults
+
+
+def _checks(site: Site, way: str, prefix: str, file_name: str) -> List[Tuple[str, bytes]]:
+    if way == "file":
+        return [(prefix + file_name, (site.htdocs / file_name).read_bytes())]
+    return [
+        (f"{prefix}{program}?{CHECK_QUERIES[program]}", output_by_hand(site.programs / program, CHECK_QUERIES[program]))
+        for program in PROGRAMS[way]
+    ]
+
+
+def _compare(server: Server, path: str, expected: bytes) -> Optional[str]:
+    try:
+        reply = server.request(path)
+    except (OSError, http.client.HTTPException) as error:
+        return f"{path}: {error.__class__.__name__}: {error}"
+    if reply.status != 200:
+        return f"{path}: status {reply.status}"
+    if len(reply.body) != len(expected):
+        return f"{path}: {len(reply.body)} bytes instead of {len(expected)}"
+    if hashlib.sha256(reply.body).digest() != hashlib.sha256(expected).digest():
+        return f"{path}: the right number of bytes, but not the right ones"
+    return None
+
+
+def output_by_hand(program: Path, query: str) -> bytes:
+    """The body that a program writes as plain CGI with no server about."""
+    variables = {
+        "GATEWAY_INTERFACE": "CGI/1.1",
+        "REQUEST_METHOD": "GET",
+        "QUERY_STRING": query,
+        "SERVER_PROTOCOL": "HTTP/1.1",
+    }
+    done = subprocess.run(
+        [str(program)], env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        timeout=REQUEST_SECONDS, check=True,
+    )  # fmt: skip
+    return done.stdout.partition(b"\r\n\r\n")[2]
+
+
+# ---- small things ----
+
+
+def runs_a_script(pid: int, programs: Set[str]) -> bool:
+    path = processes.executable(pid)
+    return path is not None and (path in programs or os.path.basename(path) == FASTCGI_PROGRAM)
+
+
+def program_files(site: Site) -> Set[str]:
+    return {os.path.realpath(entry) for entry in site.programs.iterdir()} if site.programs.is_dir() else set()
+
+
+def tail(path: Path, lines: int = 20) -> str:
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""

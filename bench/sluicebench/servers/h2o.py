@@ -1,0 +1,61 @@
+"""h2o: files.
+
+Here: its configuration and its processes. Not here: what all servers share (base.py).
+The manual meant in the comments: https://h2o.examp1e.net/configure.html.
+"""
+
+import re
+from typing import List, Optional
+
+from .base import IDLE_SECONDS, Server
+from .host import find_program, output_of, unprivileged_user
+
+TEMPLATE = """\
+# h2o for the benchmark.
+{user}
+num-threads: {workers}       # the default: one for each processor
+max-connections: 4096        # 1,024 by default
+listen:
+  host: 127.0.0.1
+  port: {port}
+http1-request-timeout: {idle_seconds}    # how long an idle connection stays: the same for every server of the run
+pid-file: {folder}/h2o.pid
+error-log: {error_log}
+access-log: {access_log}     # combined is the default format
+# The cache of open files is left as it is by default. There is no sendfile in this version.
+hosts:
+  default:
+    paths:
+      /:
+        file.dir: {htdocs}
+"""
+
+
+class H2o(Server):
+    name = "h2o"
+    ways = {"file": "/"}
+
+    @classmethod
+    def available(cls) -> Optional[str]:
+        return None if find_program("h2o") else "h2o is not installed"
+
+    @property
+    def version(self) -> str:
+        found = re.search(r"h2o version (\S+)", output_of([find_program("h2o") or "h2o", "--version"]))
+        return f"h2o/{found.group(1)}" if found else "h2o"
+
+    def configuration(self) -> str:
+        user = unprivileged_user()
+        return TEMPLATE.format(
+            user=f"user: {user}\n" if user else "",
+            workers=self.workers,
+            port=self.port,
+            idle_seconds=IDLE_SECONDS,
+            folder=self.folder,
+            error_log=self.error_log,
+            access_log=self.access_log,
+            htdocs=self.site.htdocs,
+        )
+
+    def command(self) -> List[str]:
+        return [find_program("h2o") or "h2o", "-m", "worker", "-c", str(self.configuration_file)]

@@ -1,0 +1,121 @@
+"""lighttpd 1.4: files, mod_cgi, and mod_fastcgi with a persistent C program.
+
+Here: its configuration. Not here: what all servers share (base.py); the program (bench/programs).
+The manual meant in the comments: https://redmine.lighttpd.net/projects/lighttpd/wiki/.
+"""
+
+import re
+import shutil
+from typing import Dict, List, Optional
+
+from .base import IDLE_SECONDS, Server
+from .host import find_program, open_files, output_of, unprivileged_group, unprivileged_user
+
+# Persistent programs for each worker. One serves one request at a time; more than processors gain nothing while they
+# only compute, but none should wait for another that waits for the server. 64 were measured to be no faster than 16.
+PROGRAMS_PER_WORKER = 4
+
+TEMPLATE = """\
+# lighttpd for the benchmark.
+server.modules = ( "mod_alias", "mod_accesslog"{modules} )
+server.bind = "127.0.0.1"
+server.port = {port}
+server.document-root = "{htdocs}"
+server.pid-file = "{folder}/lighttpd.pid"
+server.upload-dirs = ( "{folder}" )
+server.errorlog = "{error_log}"
+{user}
+# The manual recommends 0, one process, unless another number makes a difference on one's own system that can be
+# measured; then the number of cores. It does: 1.3 to 1.5 times as fast for files and FastCGI at 10 and 64 connections.
+server.max-worker = {workers}
+
+# 4,096 by default, of which connections are a third.
+server.max-fds = {open_files}
+
+# 1,000 by default; this is the largest that it takes. Then the load tool connects anew.
+server.max-keep-alive-requests = 65535
+# The same for every server of the run.
+server.max-keep-alive-idle = {idle_seconds}
+
+# The default on Linux.
+server.network-backend = "sendfile"
+
+# Replies of programs go out as they come, and a program waits for the client. 0, the default, holds a reply back until
+# it is complete; 1 keeps what the client has not yet taken in temporary files. The manual has 2 for extremely large
+# replies, which the table of bandwidths is about: measured 2 times as fast there as 0, 4 as 1; the same up to 64 kB.
+server.stream-response-body = 2
+
+# server.stat-cache-engine is "simple", the default: what is known of a file is believed for a second or two.
+
+accesslog.filename = "{access_log}"
+accesslog.format = "%h %l %u %t \\"%r\\" %>s %b \\"%{{Referer}}i\\" \\"%{{User-Agent}}i\\""
+
+mimetype.assign = ( ".txt" => "text/plain", ".html" => "text/html", "" => "application/octet-stream" )
+{routes}"""
+
+CGI = """
+$HTTP["url"] =~ "^/cgi-bin/" {{
+    alias.url = ( "/cgi-bin/" => "{programs}/" )
+    cgi.assign = ( "" => "" )
+}}
+"""
+
+# min-procs as well: else it starts 4 of them.
+FASTCGI = """
+fastcgi.server = ( "/fastcgi/" => ((
+    "bin-path" => "{program}",
+    "socket" => "{folder}/persistent.sock",
+    "min-procs" => {processes},
+    "max-procs" => {processes},
+    "check-local" => "disable",
+)) )
+"""
+
+
+class Lighttpd(Server):
+    name = "lighttpd"
+    ways = {"file": "/", "cgi": "/cgi-bin/", "fastcgi": "/fastcgi/"}
+
+    @classmethod
+    def available(cls) -> Optional[str]:
+        return None if find_program("lighttpd") else "lighttpd is not installed"
+
+    @property
+    def version(self) -> str:
+        found = re.search(r"lighttpd/\S+", output_of([find_program("lighttpd") or "lighttpd", "-v"]))
+        return found.group() if found else "lighttpd"
+
+    def missing(self) -> Dict[str, str]:
+        return self.missing_build("fastcgi", self.fastcgi_program)
+
+    def configuration(self) -> str:
+        user = unprivileged_user()
+        routes = self.routes()
+        texts = {"cgi": CGI, "fastcgi": FASTCGI}
+        places = {
+            "programs": self.site.programs,
+            "program": self.folder / self.fastcgi_program.name,
+            "folder": self.folder,
+            "processes": self.workers * PROGRAMS_PER_WORKER,
+        }
+        return TEMPLATE.format(
+            modules="".join(f', "mod_{way}"' for way in ("cgi", "fastcgi") if way in routes),
+            port=self.port,
+            htdocs=self.site.htdocs,
+            folder=self.folder,
+            error_log=self.error_log,
+            user=f'server.username = "{user}"\nserver.groupname = "{unprivileged_group(user)}"\n' if user else "",
+            workers=self.workers if self.workers > 1 else 0,
+            open_files=open_files(),
+            idle_seconds=IDLE_SECONDS,
+            access_log=self.access_log,
+            routes="".join(text.format(**places) for way, text in texts.items() if way in routes),
+        )
+
+    def start_helpers(self) -> None:
+        # Started by lighttpd itself, as its user: who may not be able to get at the build folder.
+        if "fastcgi" in self.routes():
+            shutil.copy(self.fastcgi_program, self.folder)
+
+    def command(self) -> List[str]:
+        return [find_program("lighttpd") or "lighttpd", "-D", "-f", str(self.configuration_file)]

@@ -1,0 +1,77 @@
+"""Sluice, configured as its reference says: docs/reference/configuration.md.
+
+Here: its configuration and its processes. Not here: what all servers share (base.py).
+"""
+
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+from .base import IDLE_SECONDS, PROGRAMS, Server, Site
+from .host import output_of
+
+TEMPLATE = """\
+# Sluice for the benchmark.
+[[listen]]
+address = "127.0.0.1:{port}"
+
+[server]
+workers = {workers}                # one for each processor is the default; the table of scales asks for fewer
+
+[limits]
+head_timeout = "{idle_seconds}s"   # how long an idle connection stays: the same for every server of the run
+
+{cache}[log]
+access = "{access_log}"            # in the combined format, as with all
+
+[[site]]
+root = "{htdocs}"
+
+  [[site.route]]
+  path = "/cgi-bin/*"
+  script = {{ directory = "{programs}" }}
+
+  # 16 processes of a script at most, the default.
+  [[site.route]]
+  path = "/cgiplus-bin/*"
+  script = {{ directory = "{programs}", mode = "cgiplus" }}
+"""
+
+
+class Sluice(Server):
+    name = "sluice"
+    ways = {"file": "/", "cgi": "/cgi-bin/", "cgiplus": "/cgiplus-bin/"}
+    #: A section of the configuration; without it the cache is on.
+    cache = ""
+
+    def __init__(self, site: Site, workers: int, only: Sequence[str] = tuple(PROGRAMS)) -> None:
+        super().__init__(site, workers, only)
+        self.error_log = self.console  # its own log goes to the standard error output
+
+    @classmethod
+    def available(cls) -> Optional[str]:
+        return None  # its binary is made, not installed: start() says when it is not there
+
+    @property
+    def version(self) -> str:
+        return output_of([str(self.site.sluice), "--version"]).strip()
+
+    def configuration(self) -> str:
+        return TEMPLATE.format(
+            port=self.port,
+            workers=self.workers,
+            idle_seconds=IDLE_SECONDS,
+            access_log=self.access_log,
+            cache=self.cache,
+            htdocs=self.site.htdocs,
+            programs=self.site.programs,
+        )
+
+    def command(self) -> List[str]:
+        return [str(Path(self.site.sluice).absolute()), "run", "-c", str(self.configuration_file)]
+
+
+class SluiceUncached(Sluice):
+    """To show what the file cache is worth."""
+
+    name = "sluice-uncached"
+    cache = "[cache]\nsize = 0                        # off\n\n"

@@ -1,0 +1,182 @@
+"""The stage: content, servers and bare programs, set up before the run and ended after it, come what may.
+
+Here: the temporary folder and what lies in it; which servers can run, and why others cannot. Not here: how a server
+is started (servers/), what is measured on it (run.py)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Optional
+
+from .plan import LARGE_FILES, SMALL_FILES, Column, Table
+from .results import NotMeasured
+from .servers import SERVERS, Server, ServerFailed, Site, verify
+from .servers.base import PROGRAMS as PROGRAMS_OF_WAY
+from .servers.host import bound_open_files
+
+PROGRAMS = ("cgiplustest", "membufdemo")
+
+
+def make_site(repository: Path, sluice: Path) -> Site:
+    for name in PROGRAMS:
+        if not program_file(repository, name).is_file():
+            raise FileNotFoundError(f"{program_file(repository, name)} is not there: `make sdk` builds it")
+    scratch = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
+    try:
+        return fill_site(repository, sluice, scratch)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def program_file(repository: Path, name: str) -> Path:
+    return repository / "sdk" / "c" / "build" / name
+
+
+def fill_site(repository: Path, sluice: Path, scratch: Path) -> Site:
+    scratch.chmod(0o755)  # servers started by root run as somebody else
+    htdocs, programs = scratch / "htdocs", scratch / "cgi-bin"
+    htdocs.mkdir()
+    programs.mkdir()
+    for name, size in SMALL_FILES.items():
+        (htdocs / name).write_text("".join(chr(33 + at % 90) for at in range(size)))
+    for name, size in LARGE_FILES.items():
+        (htdocs / name).write_bytes(os.urandom(size))
+    for name in PROGRAMS:
+        shutil.copy2(program_file(repository, name), programs / name)
+    return Site(scratch, htdocs, programs, repository / "bench" / "build", sluice)
+
+
+class Stage:
+    """Use as a context: on leaving, every process ends and the folder goes."""
+
+    def __init__(self, site: Site, workers: int, keep_folder: bool = False) -> None:
+        self.site = site
+        self.workers = workers
+        self.keep_folder = keep_folder
+        #: A server, or "server way" → why it is left out.
+        self.skipped: dict[str, str] = {}
+        self.versions: dict[str, str] = {}
+        self._running: dict[tuple[str, int], Server] = {}
+        self._send_limit: Optional[subprocess.Popen[bytes]] = None
+        self._send_port = 0
+
+    def __enter__(self) -> Stage:
+        bound_open_files()  # the load tools have as many connections
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.stop_all()
+        finally:
+            if self.keep_folder:
+                print(f"kept: {self.site.scratch}")
+            else:
+                shutil.rmtree(self.site.scratch, ignore_errors=True)
+
+    # ---- set-up ----
+
+    def set_up(self, tables: Iterable[Table]) -> None:
+        """Starts what the tables need, and checks what it answers. What cannot run is noted in `skipped`."""
+        wanted: dict[tuple[str, int], set[str]] = {}
+        for column, workers in (
+            (c, r.workers or self.workers) for t in tables for r in t.rows for c in t.columns_of(r)
+        ):
+            wanted.setdefault((column.server, workers), set()).add(column.way)
+        for (name, workers), ways in sorted(wanted.items()):
+            if name in SERVERS:
+                self._start(name, workers, ways)
+        for (name, way), reason in verify(list(self._running.values()), "64k.txt").items():
+            self.skipped[f"{name} {way}"] = reason
+        limits = {column.way for table in tables for column in table.columns if column.is_limit}
+        for way in limits:
+            if not (self.site.build / f"{way}_limit").is_file():
+                self.skipped[f"limit {way}"] = f"bench/build/{way}_limit is not built"
+        if "send" in limits and "limit send" not in self.skipped:
+            self._start_send_limit()
+
+    def _start(self, name: str, workers: int, ways: Iterable[str]) -> None:
+        try:
+            self._running[name, workers] = self.fresh(name, workers, ways)
+        except (NotMeasured, ServerFailed, OSError) as reason:
+            self.skipped[name] = str(reason)
+
+    def fresh(self, name: str, workers: Optional[int] = None, ways: Iterable[str] = PROGRAMS_OF_WAY) -> Server:
+        """One that has just been started; it is the caller's to stop."""
+        kind = SERVERS[name]
+        missing = kind.available()
+        if missing:
+            raise NotMeasured(missing)
+        server = kind(self.site, workers or self.workers, tuple(ways))
+        server.start()
+        self.versions[name] = server.version
+        self.skipped.update({f"{name} {way}": reason for way, reason in server.missing().items() if way in ways})
+        return server
+
+    def _start_send_limit(self) -> None:
+        command = [str(self.site.build / "send_limit")]
+        self._send_limit = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert self._send_limit.stdout
+        word, _, port = self._send_limit.stdout.readline().decode().partition(" ")
+        if word == "listening":
+            self._send_port = int(port)
+        else:
+            self.skipped["limit send"] = "send_limit did not start"
+
+    # ---- what there is ----
+
+    def lacks(self, column: Column, workers: Optional[int] = None) -> Optional[str]:
+        """Why a column cannot be measured; None when it can."""
+        name = f"{column.server} {column.way}"
+        reason = self.skipped.get(column.server) or self.skipped.get(name)
+        if reason or column.is_limit:
+            return reason
+        server = self._running.get((column.server, workers or self.workers))
+        return None if server and column.way in server.routes() else f"{name} is not there"
+
+    def server(self, name: str, workers: Optional[int]) -> Server:
+        return self._running[name, workers or self.workers]
+
+    def ways(self, server: Server) -> dict[str, str]:
+        """The routes of a server that have stood the check."""
+        return {way: prefix for way, prefix in server.routes().items() if f"{server.name} {way}" not in self.skipped}
+
+    def address(self, column: Column, path: str, workers: Optional[int] = None) -> str:
+        if column.way == "send":
+            return f"http://127.0.0.1:{self._send_port}/{path}"
+        server = self.server(column.server, workers)
+        return server.address(server.routes()[column.way] + path)
+
+    def shorten_logs(self) -> None:
+        """Access logs are on everywhere: they would fill the disk, and their writing back would disturb."""
+        for server in self._running.values():
+            server.empty_access_log()
+
+    # ---- the end ----
+
+    def stop_servers(self) -> None:
+        """Each is stopped, also when the one before would not."""
+        complaints = []
+        while self._running:
+            try:
+                self._running.popitem()[1].stop()
+            except (ServerFailed, OSError) as complaint:
+                complaints.append(str(complaint))
+        if complaints:
+            raise ServerFailed("; ".join(complaints))
+
+    def stop_all(self) -> None:
+        try:
+            self.stop_servers()
+        finally:
+            if self._send_limit:
+                self._send_limit.kill()
+                self._send_limit.communicate()
+                self._send_limit = None

@@ -1,0 +1,37 @@
+"""A made-up result: every cell of every table, for the tests of what is made of results. No figure in it is true."""
+
+from __future__ import annotations
+
+import random
+
+from sluicebench.plan import TABLES, Table
+from sluicebench.results import Results, Sample
+
+SPEED = {"sluice": 1.3, "sluice-uncached": 1.0, "apache": 0.6, "nginx": 1.0, "lighttpd": 0.9, "h2o": 1.1, "limit": 1.5}
+
+
+def made_up(tables: tuple[Table, ...] = TABLES) -> Results:
+    results = Results(
+        machine={
+            "date": "2026-01-02 03:04 UTC", "processor": "A processor", "cores": 4, "memory": "8.0 GiB",
+            "system": "A system",
+            "kernel": "Linux 6", "virtual": False, "load": 0.1, "commit": "0123456789", "minutes": 19.5,
+            "servers": {"sluice": "sluice 0.1.0", "nginx": "nginx/1.22.1"}, "tools": {"h2load": "1.52"},
+            "rating before": {"average": 1400.0, "least": 1390.0, "most": 1410.0},
+        },
+    )  # fmt: skip
+    chance = random.Random(1)
+    for table in tables:
+        for row in table.rows:
+            for column in table.columns_of(row):
+                for number in range(1, table.rounds + 1):
+                    results.add(
+                        table.key, row.key, column.key, number, made_up_sample(chance, column.server, row.concurrency)
+                    )
+    return results
+
+
+def made_up_sample(chance: random.Random, server: str, concurrency: int) -> Sample:
+    value = 10_000 * SPEED[server] * chance.uniform(0.9, 1.1) * concurrency**0.3
+    mean = value / concurrency
+    return Sample(value, details={"least": mean * 0.8, "most": mean * 1.3, "mean": mean, "deviation": mean * 0.1})

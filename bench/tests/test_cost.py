@@ -1,0 +1,54 @@
+"""Reading strace's table, /proc, and a connection that stays or not."""
+
+from __future__ import annotations
+
+import socket
+import unittest
+from pathlib import Path
+
+from sluicebench import cost
+from sluicebench.results import NotMeasured, Sample
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+class Strace(unittest.TestCase):
+    def test_calls_by_name_with_and_without_errors(self) -> None:
+        calls = cost.parse_strace((FIXTURES / "strace-cgi.txt").read_text())
+        self.assertEqual(calls["execve"], 200)
+        self.assertEqual(calls["epoll_wait"], 920)
+        self.assertEqual(sum(calls.values()), 34596)  # what its last line says
+        self.assertNotIn("total", calls)
+
+    def test_no_table(self) -> None:
+        self.assertEqual(cost.parse_strace("strace: attach: Operation not permitted\n"), {})
+
+
+class Proc(unittest.TestCase):
+    def test_a_field_of_smaps_rollup(self) -> None:
+        text = "55d0-7ffd ---p 00000000 00:00 0  [rollup]\nRss:  4096 kB\nPss:  1234 kB\nPss_Dirty:  99 kB\n"
+        self.assertEqual(cost.rollup_kib(text, "Pss"), 1234)
+        with self.assertRaises(NotMeasured):
+            cost.rollup_kib("", "Pss")
+
+    def test_busy_time_leaves_out_idle_iowait_and_steal(self) -> None:
+        tick = 1 / cost.os.sysconf("SC_CLK_TCK")
+        self.assertAlmostEqual(cost.busy_seconds("cpu  10 20 30 4000 5000 1 2 9000 7 7\ncpu0 …\n"), 63 * tick)
+
+    def test_a_memory_file_that_may_not_be_read_is_a_reason(self) -> None:
+        sample = cost.attempt(lambda: Sample(cost.pss_kib([2**22 + 1])))
+        self.assertIsNone(sample.value)
+        self.assertIn("No such file", sample.failure)
+
+
+class IdleConnection(unittest.TestCase):
+    def test_a_closed_one_is_told_from_an_open_one(self) -> None:
+        here, there = socket.socketpair()
+        with here, there:
+            self.assertTrue(cost.is_open(here))
+            there.close()
+            self.assertFalse(cost.is_open(here))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,139 @@
+"""What the tools print, as they printed it, and what becomes of it."""
+
+from __future__ import annotations
+
+import unittest
+from dataclasses import replace
+from pathlib import Path
+
+from sluicebench import load
+from sluicebench.plan import MIB, Row
+from sluicebench.results import NotMeasured
+
+FIXTURES = Path(__file__).parent / "fixtures"
+KEPT = Row("kept", "", concurrency=10, bytes=16384)
+CLOSE = replace(KEPT, keep_alive=False)
+
+
+def h2load(name: str) -> load.Invocation:
+    return load.Invocation(("h2load",), (FIXTURES / f"h2load-{name}.txt").read_text(), 0)
+
+
+class H2loadOutput(unittest.TestCase):
+    def test_a_run_by_the_clock_counts_the_window_without_the_warm_up(self) -> None:
+        sample = load.h2load_sample(h2load("duration"), KEPT, 1.0)
+        self.assertEqual(sample.value, 44552.0)
+        self.assertEqual(sample.details, {"least": 4226.75, "most": 4934.33, "mean": 4453.32, "deviation": 284.84})
+
+    def test_a_window_that_ended_late_is_as_long_as_it_was(self) -> None:
+        late = load.Invocation((), h2load("duration").output.replace("finished in 1.10s", "finished in 1.30s"), 0)
+        self.assertAlmostEqual(load.h2load_sample(late, KEPT, 1.0).value or 0, 44552 / 1.2, places=3)
+
+    def test_a_run_by_the_count_takes_the_time_that_it_took(self) -> None:
+        self.assertAlmostEqual(
+            load.h2load_sample(h2load("count-close"), CLOSE, 1.0).value or 0, 2000 / 0.12604, places=3
+        )
+
+    def test_bytes_count_also_when_their_reply_is_not_complete(self) -> None:
+        sample = load.h2load_sample(h2load("bytes"), Row("100MB", "", bytes=104857600), 1.0, in_bytes=True)
+        self.assertAlmostEqual(sample.value or 0, 2470840797 / MIB, places=3)
+
+    def test_replies_of_another_status_are_a_failure(self) -> None:
+        sample = load.h2load_sample(h2load("404"), CLOSE, 1.0)
+        self.assertIsNone(sample.value)
+        self.assertEqual(sample.failure, "200 replies 4xx")
+
+    def test_a_server_that_is_not_there_is_a_failure_although_h2load_says_0(self) -> None:
+        self.assertEqual(
+            load.h2load_sample(h2load("refused"), CLOSE, 1.0).failure, "200 requests failed, 200 errored, 0 timed out"
+        )
+
+    def test_replies_that_are_too_short_are_a_failure(self) -> None:
+        sample = load.h2load_sample(h2load("count-close"), replace(CLOSE, bytes=20000), 1.0)
+        self.assertEqual(sample.failure, "2000 replies with 32768000 bytes, instead of 20000 each")
+
+    def test_no_reply_is_a_failure(self) -> None:
+        silent = h2load("duration").output.replace("44552 done, 44552 succeeded", "0 done, 0 succeeded")
+        self.assertEqual(load.h2load_sample(load.Invocation((), silent, 0), KEPT, 1.0).failure, "no reply")
+
+    def test_a_run_that_was_killed_and_one_without_a_report_are_failures(self) -> None:
+        self.assertIn("did not end", load.h2load_sample(load.Invocation((), "", None), KEPT, 1.0).failure)
+        self.assertIn(
+            "Address already in use",
+            load.h2load_sample(load.Invocation((), "Address already in use\n", 1), KEPT, 1.0).failure,
+        )
+
+    def test_checked_raises_with_the_reason(self) -> None:
+        with self.assertRaisesRegex(NotMeasured, "4xx"):
+            load.checked(h2load("404"), CLOSE)
+
+
+class H2loadCommand(unittest.TestCase):
+    def test_kept_connections_run_by_the_clock(self) -> None:
+        command = load.h2load_command("http://h/", KEPT, 0.7)
+        self.assertEqual(
+            command, ["h2load", "--h1", "-c", "10", "-t", "2", "-D", "700ms", "--warm-up-time=100ms", "http://h/"]
+        )
+
+    def test_without_keep_alive_it_runs_by_the_count(self) -> None:
+        command = load.h2load_command("http://h/", replace(CLOSE, concurrency=1), 0.7, 350)
+        self.assertEqual(
+            command, ["h2load", "--h1", "-c", "1", "-t", "1", "-n", "350", "-H", "Connection: close", "http://h/"]
+        )
+
+    def test_the_count_follows_the_speed_and_gives_each_client_as_many(self) -> None:
+        self.assertEqual(load.next_count(None, CLOSE, 0.5), 500)
+        self.assertEqual(load.next_count(20_001, CLOSE, 0.5), 10_010)
+        self.assertEqual(load.next_count(3, CLOSE, 0.5), 100)
+
+
+class CurlOutput(unittest.TestCase):
+    def test_a_transfer(self) -> None:
+        sample = load.curl_sample(load.Invocation(("curl",), "200 209715200 0.078477\n", 0), 200 * MIB)
+        self.assertAlmostEqual(sample.value or 0, 200 / 0.078477)
+
+    def test_what_is_wrong_is_told(self) -> None:
+        for output, status, reason in (
+            ("400 78 0.006621\n", 0, "status 400"),
+            ("200 78 0.006621\n", 0, f"78 bytes instead of {MIB}"),
+            (
+                "curl: (7) Failed to connect\n000 0 0.000110\n",
+                7,
+                "curl ended with status 7: curl: (7) Failed to connect",
+            ),
+            ("", 127, "curl ended with status 127: "),
+        ):
+            with self.subTest(output):
+                self.assertEqual(load.curl_sample(load.Invocation(("curl",), output, status), MIB).failure, reason)
+
+    def test_a_quick_route_gets_more_megabytes(self) -> None:
+        fast = load.curl_sample(load.Invocation((), f"200 {1000 * MIB} 0.200000\n", 0), 1000 * MIB)
+        self.assertEqual(load.next_megabytes(1000, fast, 0.5), 3000)
+        slow = load.curl_sample(load.Invocation((), f"200 {1000 * MIB} 2.000000\n", 0), 1000 * MIB)
+        self.assertEqual(load.next_megabytes(1000, slow, 0.5), 1000)
+
+
+class SpawnLimitOutput(unittest.TestCase):
+    def test_a_rate_or_the_reason(self) -> None:
+        self.assertEqual(load.spawn_sample(load.Invocation((), "spawns_per_second 4875.2\n", 0)).value, 4875.2)
+        self.assertIn(
+            "printed nothing", load.spawn_sample(load.Invocation((), "spawn_limit: x: printed nothing\n", 1)).failure
+        )
+
+
+class Invoking(unittest.TestCase):
+    def test_both_outputs_and_the_status_are_kept(self) -> None:
+        run = load.invoke(["sh", "-c", "echo out; echo err >&2; exit 3"], 10)
+        self.assertEqual((run.output, run.status), ("out\nerr\n", 3))
+        self.assertIn("[status 3]", str(run))
+
+    def test_a_program_that_does_not_end_is_killed(self) -> None:
+        run = load.invoke(["tail", "-f", "/dev/null"], 0.05)
+        self.assertIsNone(run.status)
+
+    def test_a_program_that_is_not_there(self) -> None:
+        self.assertEqual(load.invoke(["/nowhere/h2load"], 1).status, 127)
+
+
+if __name__ == "__main__":
+    unittest.main()

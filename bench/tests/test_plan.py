@@ -1,0 +1,130 @@
+"""The plan: its bounds, its order, and that all that refers to it finds what it names."""
+
+from __future__ import annotations
+
+import io
+import unittest
+from collections import Counter
+
+from sluicebench import aims, plan, run
+from sluicebench.progress import Progress
+from sluicebench.servers import SERVERS
+from sluicebench.servers.base import PROGRAMS
+
+
+class Estimate(unittest.TestCase):
+    def test_the_whole_takes_less_than_25_minutes(self) -> None:
+        self.assertLess(plan.estimate_seconds(plan.choose()), 25 * 60)
+
+    def test_the_quick_one_less_than_4(self) -> None:
+        quick = plan.choose(quick=True)
+        self.assertEqual([table.key for table in quick], ["bandwidth", "scripts", "files"])
+        self.assertTrue(all(len(table.rows) == 1 for table in quick))
+        self.assertLess(plan.estimate_seconds(quick), 4 * 60)
+
+
+class Choice(unittest.TestCase):
+    def test_tables_and_rounds(self) -> None:
+        (table,) = plan.choose(["files"], rounds=2)
+        self.assertEqual((table.key, table.rounds), ("files", 2))
+
+    def test_sluice_and_the_limits_are_always_there(self) -> None:
+        (table,) = plan.choose(["scripts"], servers=["nginx"])
+        self.assertEqual({column.server for column in table.columns}, {"sluice", "nginx", "limit"})
+
+
+class Order(unittest.TestCase):
+    def test_each_round_has_every_row_once_and_the_columns_of_a_row_together(self) -> None:
+        tables = plan.choose(["scripts", "transfer"], rounds=2)
+        seen = list(run.order(tables))
+        self.assertEqual([number for number, *_ in seen], [1] * 17 + [2] * 17)
+        self.assertEqual(set(Counter((number, table.key, row.key) for number, table, row, _ in seen).values()), {1})
+        for _, table, row, columns in seen:
+            self.assertCountEqual([c.key for c in columns], [c.key for c in table.columns_of(row)])
+
+    def test_the_order_of_the_columns_changes_from_round_to_round_and_is_the_same_in_each_run(self) -> None:
+        def orders() -> list[tuple[str, ...]]:
+            return [tuple(c.key for c in columns) for _, _, _, columns in run.order(plan.choose(["bandwidth"]))]
+
+        self.assertEqual(orders(), orders())
+        self.assertGreater(len(set(orders())), 4)
+
+    def test_a_table_with_fewer_rounds_ends_earlier(self) -> None:
+        last = {table.key: number for number, table, _, _ in run.order(plan.choose(["bandwidth", "scale"]))}
+        self.assertEqual(last, {"bandwidth": 7, "scale": 3})
+
+
+class References(unittest.TestCase):
+    def test_keys_are_single_and_fit_a_file_name(self) -> None:
+        for table in plan.TABLES:
+            for keys in ([row.key for row in table.rows], [column.key for column in table.columns]):
+                self.assertEqual(len(keys), len(set(keys)), table.key)
+                self.assertTrue(all(key.replace("-", "").replace(".", "").isalnum() for key in keys), keys)
+
+    def test_columns_name_servers_ways_and_columns_that_there_are(self) -> None:
+        for table in plan.TABLES:
+            for column in table.columns:
+                self.assertIn(column.server, {*SERVERS, "limit"})
+                self.assertIn(column.way, {*PROGRAMS, "spawn", "send"})
+                if column.against:
+                    self.assertEqual(table.column(column.against).server, "sluice")
+
+    def test_aims_name_cells_that_are_measured(self) -> None:
+        tables = {table.key: table for table in plan.TABLES}
+        for aim in aims.AIMS:
+            table = tables[aim.table]
+            self.assertEqual(table.column(aim.sluice).server, "sluice", aim.text)
+            self.assertIsNotNone(table.column(aim.peer).against, aim.text)
+            rows = {row.key: row for row in table.rows}
+            for key in aim.rows:
+                self.assertNotIn(aim.peer, rows[key].without)
+                self.assertNotIn(aim.sluice, rows[key].without)
+
+    def test_the_quick_rows_are_there(self) -> None:
+        for table in plan.TABLES:
+            self.assertLessEqual(set(plan.QUICK.get(table.key, ())), {row.key for row in table.rows})
+
+    def test_paths(self) -> None:
+        (bandwidth,), (rings,), (scripts,), (files,) = (
+            plan.choose([key]) for key in ("bandwidth", "rings", "scripts", "files")
+        )
+        buffer = bandwidth.column("sluice-buffer")
+        self.assertEqual(run.path_of(buffer, bandwidth.rows[0], 1000), "membufdemo?1000+b+64k")
+        module = bandwidth.column("apache-module")
+        self.assertEqual(run.path_of(module, bandwidth.rows[0], 1000), "membufdemo?1000+b+64k")
+        self.assertEqual(run.path_of(bandwidth.column("apache-cgi"), bandwidth.rows[0], 1500), "membufdemo?1500+m+64k")
+        self.assertEqual(run.path_of(buffer, rings.rows[2], 500), "membufdemo?500+b+64k+4")
+        self.assertEqual(run.path_of(scripts.columns[0], scripts.rows[-1], 0), "cgiplustest?65536")
+        self.assertEqual(run.path_of(files.columns[0], files.rows[0], 0), "0k.txt")
+
+
+class ProgressLine(unittest.TestCase):
+    def progress(self, out: io.StringIO, planned: float) -> tuple[Progress, list[float]]:
+        now = [0.0]
+        return Progress(planned, out, lambda: now[0]), now
+
+    def test_without_a_terminal_a_line_every_few_seconds(self) -> None:
+        out = io.StringIO()
+        progress, now = self.progress(out, 100)
+        for second in range(25):
+            now[0] = float(second)
+            progress.step(f"step {second}", 1)
+        self.assertEqual(out.getvalue(), "1:40 left   step 0\n1:30 left   step 10\n1:20 left   step 20\n")
+
+    def test_the_time_left_follows_the_pace_seen(self) -> None:
+        progress, now = self.progress(io.StringIO(), 100)
+        progress.done, now[0] = 50, 100.0
+        self.assertEqual(progress.left_seconds(), 100)
+
+    def test_on_a_terminal_one_line_is_written_anew(self) -> None:
+        out = io.StringIO()
+        out.isatty = lambda: True  # type: ignore[method-assign]
+        progress, _ = self.progress(out, 10)
+        progress.step("one", 1)
+        progress.step("two", 1)
+        progress.end()
+        self.assertEqual(out.getvalue(), "\r\x1b[K0:10 left   one\r\x1b[K0:09 left   two\r\x1b[K")
+
+
+if __name__ == "__main__":
+    unittest.main()

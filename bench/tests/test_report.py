@@ -1,0 +1,93 @@
+"""The summary of a made-up result, and results.json."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import unittest
+from contextlib import redirect_stderr
+from pathlib import Path
+
+from sluicebench import __main__ as command
+from sluicebench import plan, report, results
+from sluicebench.results import Results, failed
+
+from .made_up import made_up
+
+
+class Summary(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.made_up = made_up()
+
+    def test_it_has_the_machine_the_aims_and_every_table(self) -> None:
+        text = report.summary(self.made_up, {"aims", "files-kept"})
+        for title in ("## The aims", *(f"## {table.title}" for table in plan.TABLES)):
+            self.assertIn(f"\n{title}\n", text)
+        self.assertIn("1,400 MB/s on average, 1,390 at the least, 1,410 at most", text)
+        self.assertIn("bandwidth 7, records 3", text)
+
+    def test_only_pictures_that_are_there_are_shown(self) -> None:
+        text = report.summary(self.made_up, {"aims", "files-kept"})
+        self.assertIn("![Files](files-kept.svg)", text)
+        self.assertEqual(text.count(".svg)"), 2)
+
+    def test_columns_of_a_table_stand_under_each_other(self) -> None:
+        table: list[str] = []
+        for line in report.summary(self.made_up, set()).splitlines():
+            if line.startswith("|"):
+                table.append(line)
+                self.assertEqual(len(line), len(table[0]), line)
+            else:
+                table = []
+
+    def test_a_failed_cell_is_no_number_and_has_its_reason(self) -> None:
+        spoilt = made_up(tuple(plan.choose(["files"])))
+        spoilt.add("files", "0k-c10-kept", "nginx", 3, failed("7 replies 5xx"))
+        text = report.summary(spoilt, set())
+        row = next(line for line in text.splitlines() if line.startswith("| 0k, c 10 "))
+        self.assertEqual(row.count("failed"), 1)
+        self.assertIn("- files/0k-c10-kept/nginx: 7 replies 5xx", text)
+        aim = next(line for line in text.splitlines() if "files 0 k, 64 k at 10, 64 / nginx" in line)
+        self.assertRegex(aim, r"\d of 8 .*(failed|missed)")
+
+    def test_with_sluice_alone(self) -> None:
+        alone = Results(
+            cells={key: cell for key, cell in self.made_up.cells.items() if key.rpartition("/")[2].startswith("sluice")}
+        )
+        alone.skipped["nginx"] = "nginx is not installed\nand more"
+        text = report.summary(alone, set())
+        self.assertIn("- nginx: nginx is not installed\n", text)
+        self.assertIn("not measured", text)
+
+    def test_of_nothing(self) -> None:
+        self.assertIn("None of the tables with aims", report.summary(Results(), set()))
+
+
+class Numbers(unittest.TestCase):
+    def test_three_digits_are_enough(self) -> None:
+        for value, text in ((12345.6, "12,346"), (99.96, "100.0"), (1.239, "1.24"), (0.0, "0.00"), (-250.0, "-250")):
+            self.assertEqual(report.number_text(value), text)
+
+
+class File(unittest.TestCase):
+    def test_what_was_saved_is_read_again(self) -> None:
+        before = made_up(tuple(plan.choose(["bandwidth"])))
+        before.remarks.append("a remark")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "results.json"
+            before.save(path)
+            self.assertEqual(results.load(path), before)
+
+
+class Arguments(unittest.TestCase):
+    def test_names_are_checked(self) -> None:
+        self.assertEqual(command.parse(["--tables", "files,cost"]).tables, ["files", "cost"])
+        complaint = io.StringIO()
+        with self.assertRaises(SystemExit), redirect_stderr(complaint):
+            command.parse(["--servers", "iis"])
+        self.assertIn("iis: not one of sluice, apache", complaint.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,349 @@
+"""The servers' configurations, their registry, the check before measuring, and what /proc tells.
+
+No peer is needed: nothing is started but short programs of our own. Every run of the benchmark tries the servers.
+"""
+
+import contextlib
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional
+from unittest import mock
+
+from sluicebench.servers import SERVERS, Server, ServerFailed, Site, verify
+from sluicebench.servers import apache, base, host, lighttpd, nginx, processes
+
+USER = "somebody"
+
+
+class InAFolder(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        places = {name: self.folder / name for name in ("scratch", "htdocs", "programs", "build")}
+        for place in places.values():
+            place.mkdir()
+        self.site = Site(sluice=self.folder / "sluice", **places)
+
+    def build(self, *names: str) -> None:
+        for name in names:
+            (self.site.build / name).touch()
+
+    def program(self, name: str, text: str) -> None:
+        path = self.site.programs / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+@contextlib.contextmanager
+def started_by(user: Optional[str]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for module in (apache, lighttpd, nginx, sys.modules["sluicebench.servers.h2o"]):
+            stack.enter_context(mock.patch.object(module, "unprivileged_user", return_value=user))
+            if hasattr(module, "unprivileged_group"):
+                stack.enter_context(mock.patch.object(module, "unprivileged_group", return_value=user))
+        yield
+
+
+class Registry(InAFolder):
+    def test_names_are_those_of_the_classes(self) -> None:
+        self.assertEqual(list(SERVERS), ["sluice", "apache", "lighttpd", "nginx", "h2o", "sluice-uncached"])
+        self.assertTrue(all(kind.name == name for name, kind in SERVERS.items()))
+
+    def test_each_server_serves_files_and_has_a_port_of_its_own(self) -> None:
+        servers = [kind(self.site, 4) for kind in SERVERS.values()]
+        self.assertEqual({server.routes()["file"] for server in servers}, {"/"})
+        self.assertEqual(len({server.port for server in servers}), len(servers))
+
+    def test_a_peer_that_is_not_there_is_named(self) -> None:
+        with mock.patch.object(shutil, "which", return_value=None):
+            reasons = {name: kind.available() for name, kind in SERVERS.items()}
+        self.assertIsNone(reasons.pop("sluice"))
+        self.assertIsNone(reasons.pop("sluice-uncached"))
+        self.assertEqual(
+            reasons,
+            {
+                "apache": "apache2 is not installed",
+                "lighttpd": "lighttpd is not installed",
+                "nginx": "nginx is not installed",
+                "h2o": "h2o is not installed",
+            },
+        )
+
+    def test_apache_without_its_modules_is_named(self) -> None:
+        with mock.patch.object(shutil, "which", return_value="/x"), mock.patch.object(apache, "MODULES", self.folder):
+            self.assertIn("no mod_mpm_event.so and no mod_cgid.so", str(SERVERS["apache"].available()))
+
+    def test_a_way_whose_program_is_not_built_is_missing_and_named(self) -> None:
+        server = SERVERS["apache"](self.site, 4)
+        self.assertNotIn("module", server.routes())
+        self.assertIn("mod_sluicebench.so is not built", server.missing()["module"])
+        self.build("mod_sluicebench.so")
+        self.assertEqual(server.routes()["module"], "/module/")
+        self.assertEqual(server.missing(), {})
+
+    def test_nginx_without_fcgiwrap_has_no_cgi(self) -> None:
+        self.build("fastcgi_test")
+        with mock.patch.object(shutil, "which", return_value=None):
+            server = SERVERS["nginx"](self.site, 4)
+            self.assertEqual(server.routes(), {"file": "/", "fastcgi": "/fastcgi/"})
+            self.assertEqual(server.missing(), {"cgi": "fcgiwrap is not installed"})
+
+    def test_only_the_ways_that_are_asked_for(self) -> None:
+        for kind in SERVERS.values():
+            self.assertEqual(kind(self.site, 1, only=("file",)).routes(), {"file": "/"})
+
+
+class Configurations(InAFolder):
+    def text(self, name: str, workers: int = 4, user: Optional[str] = None, **more: List[str]) -> str:
+        self.build("fastcgi_test", "mod_sluicebench.so")
+        with started_by(user), mock.patch.object(shutil, "which", return_value="/usr/sbin/x"):
+            self.server = SERVERS[name](self.site, workers, **more)
+            return self.server.configuration()
+
+    def test_each_has_port_files_and_access_log(self) -> None:
+        for name in SERVERS:
+            text = self.text(name)
+            for part in (str(self.server.port), str(self.site.htdocs), str(self.server.access_log)):
+                self.assertIn(part, text, name)
+
+    def test_each_keeps_idle_connections_for_the_same_time(self) -> None:
+        lines = {
+            "sluice": 'head_timeout = "60s"',
+            "apache": "KeepAliveTimeout 60\n",
+            "lighttpd": "server.max-keep-alive-idle = 60\n",
+            "nginx": "keepalive_timeout 60s;",
+            "h2o": "http1-request-timeout: 60 ",
+        }
+        for name, line in lines.items():
+            self.assertIn(line, self.text(name), name)
+
+    def test_each_has_the_workers_that_are_asked_for(self) -> None:
+        lines = {
+            "sluice": "workers = 3 ",
+            "apache": "StartServers        3\n",
+            "lighttpd": "server.max-worker = 3\n",
+            "nginx": "worker_processes 3;",
+            "h2o": "num-threads: 3 ",
+        }
+        for name, line in lines.items():
+            self.assertIn(line, self.text(name, workers=3), name)
+
+    def test_one_worker_of_lighttpd_is_its_own_process(self) -> None:
+        self.assertIn("server.max-worker = 0\n", self.text("lighttpd", workers=1))
+
+    def test_a_user_is_named_only_for_root(self) -> None:
+        lines = {"apache": "User", "lighttpd": "server.username", "nginx": "user", "h2o": "user:"}
+        for name, word in lines.items():
+            self.assertRegex(self.text(name, user=USER), rf'(?m)^{word}.*{USER}', name)
+            self.assertNotRegex(self.text(name), rf"(?m)^{word}\b", name)
+
+    def test_nginx_has_programs_for_every_kept_connection_and_every_request(self) -> None:
+        self.text("nginx", workers=2)
+        self.assertEqual(self.server.program_processes(), 2 * nginx.KEPT_CONNECTIONS + nginx.REQUESTS_AT_ONCE)
+
+    def test_fastcgi_goes_on_one_connection_in_nginx_and_to_a_fixed_number_of_processes_in_lighttpd(self) -> None:
+        self.assertIn("fastcgi_keep_conn on;", self.text("nginx"))
+        text = self.text("lighttpd", workers=2)
+        self.assertIn('"min-procs" => 8,', text)
+        self.assertIn('"max-procs" => 8,', text)
+
+    def test_what_is_not_asked_for_is_not_configured(self) -> None:
+        for name in SERVERS:
+            text = self.text(name, only=["file"])
+            self.assertNotRegex(text, "(?m)^[^#]*(fastcgi_pass|fastcgi.server|cgi.assign|sluicebench_module)", name)
+
+    def test_apache_answers_its_own_module_at_the_programs_names(self) -> None:
+        text = self.text("apache")
+        self.assertIn(f'LoadModule sluicebench_module "{self.site.build}/mod_sluicebench.so"', text)
+        for program in base.PROGRAMS["module"]:
+            self.assertIn(f'<Location "/module/{program}">\n    SetHandler {program}\n', text)
+
+    def test_sluice_has_both_ways_over_one_folder(self) -> None:
+        text = self.text("sluice")
+        self.assertIn(f'script = {{ directory = "{self.site.programs}" }}', text)
+        self.assertIn(f'script = {{ directory = "{self.site.programs}", mode = "cgiplus" }}', text)
+
+
+class Starting(InAFolder):
+    def test_a_program_that_is_not_there_is_a_failure_in_words(self) -> None:
+        with self.assertRaisesRegex(ServerFailed, "sluice: .*/sluice cannot be run: No such file"):
+            SERVERS["sluice"](self.site, 1).start()
+
+    def test_a_server_that_ends_at_once_is_a_failure_with_the_end_of_its_log(self) -> None:
+        server = Loaf(self.site, 1)
+        server.text = "import sys; sys.exit('the port is taken')"
+        with self.assertRaisesRegex(ServerFailed, "(?s)ended with status 1.*the port is taken"):
+            server.start()
+        self.assertEqual(server.pids(), [])
+
+    def test_stop_ends_children_in_sessions_of_their_own_and_removes_sockets(self) -> None:
+        with Loaf(self.site, 1) as server:
+            self.assertEqual(server.request("/").status, 200)
+            family = [processes.look_at(pid) for pid in server.pids()]
+            self.assertEqual(len(family), 2)
+            self.assertEqual(len({process.session for process in family if process}), 2)
+            host.listening_socket(server.folder / "left.sock", 1).close()
+        self.assertEqual(processes.still_there(process for process in family if process), [])
+        self.assertFalse((server.folder / "left.sock").exists())
+        self.assertEqual(server.pids(), [])
+        server.stop()
+
+    def test_scripts_are_told_from_the_server(self) -> None:
+        shutil.copy(shutil.which("sleep") or "/bin/sleep", self.site.programs / "sleep")
+        with Loaf(self.site, 1) as server:
+            own = server.pids()
+            server.spawn_helper([str(self.site.programs / "sleep"), "60"])
+            self.assertEqual(len(server.script_pids()), 1)
+            self.assertEqual(server.helper_pids(), [])
+            self.assertEqual(server.pids(), own)
+
+
+# A server of two processes, the second in a session of its own and deaf to SIGTERM.
+LOAF = """
+import http.server, os, signal, sys, time
+readable, writable = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.write(writable, b".")
+    while True:
+        time.sleep(60)
+os.read(readable, 1)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+class Loaf(Server):
+    name = "loaf"
+    text = LOAF
+    version = "loaf 1"
+
+    @classmethod
+    def available(cls) -> Optional[str]:
+        return None
+
+    def configuration(self) -> str:
+        return ""
+
+    def command(self) -> List[str]:
+        return [sys.executable, "-S", "-c", self.text, str(self.port)]
+
+    def end_all(self) -> List[processes.Process]:
+        with mock.patch.object(base, "STOP_SECONDS", 0):  # the second process would use all of it
+            return super().end_all()
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """A server for the check, in a thread: path → status and body."""
+
+    answers: Dict[str, "tuple[int, bytes]"] = {}
+
+    def do_GET(self) -> None:
+        status, body = self.answers.get(self.path, (404, b""))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Verify(InAFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        (self.site.htdocs / "a.txt").write_bytes(b"text")
+        head = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n"
+        self.program("cgiplustest", head + "body %s' \"$QUERY_STRING\"\n")
+        self.program("membufdemo", head + "pattern'\n")
+        handler = type("Handler", (Answers,), {"answers": {}})
+        self.answers = handler.answers
+        service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(service.server_close)
+        self.addCleanup(service.shutdown)
+        self.server = SERVERS["sluice"](self.site, 1, only=("file", "cgi"))
+        self.server.port = service.server_address[1]
+        self.answers.update(
+            {
+                "/a.txt": (200, b"text"),
+                "/cgi-bin/cgiplustest?65536": (200, b"body 65536"),
+                "/cgi-bin/membufdemo?1+m+8192": (200, b"pattern"),
+            }
+        )
+
+    def fault(self) -> Dict["tuple[str, str]", str]:
+        return verify([self.server], "a.txt")
+
+    def test_the_right_answers_are_no_fault(self) -> None:
+        self.assertEqual(self.fault(), {})
+
+    def test_another_status_is_told(self) -> None:
+        self.answers["/a.txt"] = (403, b"text")
+        self.assertEqual(self.fault(), {("sluice", "file"): "/a.txt: status 403"})
+
+    def test_another_number_of_bytes_is_told(self) -> None:
+        self.answers["/cgi-bin/cgiplustest?65536"] = (200, b"body")
+        self.assertEqual(self.fault(), {("sluice", "cgi"): "/cgi-bin/cgiplustest?65536: 4 bytes instead of 10"})
+
+    def test_other_bytes_are_told(self) -> None:
+        self.answers["/cgi-bin/membufdemo?1+m+8192"] = (200, b"Pattern")
+        self.assertIn("not the right ones", self.fault()[("sluice", "cgi")])
+
+    def test_no_answer_is_told(self) -> None:
+        self.server.port = host.free_port()
+        self.assertIn("ConnectionRefusedError", self.fault()[("sluice", "file")])
+
+
+def entry(pid: int, parent: int, group: int = 0, session: int = 0, started: int = 0) -> processes.Process:
+    return processes.Process(pid, parent, group, session, started, "S")
+
+
+class Processes(unittest.TestCase):
+    def test_a_name_may_hold_brackets_and_spaces(self) -> None:
+        fields = " ".join(str(number) for number in range(7, 7 + 30))
+        found = processes.parse_stat(f"42 (a) (b c) S 7 8 9 0 -1 {fields}")
+        self.assertEqual((found.pid, found.parent, found.group, found.session, found.state), (42, 7, 8, 9, "S"))
+        self.assertFalse(found.has_ended)
+
+    def test_descendants_are_children_and_theirs_parents_first(self) -> None:
+        table = {p.pid: p for p in [entry(1, 0), entry(5, 1), entry(3, 5), entry(9, 3), entry(6, 1)]}
+        self.assertEqual([p.pid for p in processes.descendants([5], table)], [5, 3, 9])
+
+    def test_an_orphan_is_found_by_its_session_also_when_the_root_has_ended(self) -> None:
+        table = {p.pid: p for p in [entry(1, 0), entry(7, 1, 7, 5), entry(8, 7), entry(6, 1)]}
+        self.assertEqual([p.pid for p in processes.descendants([5], table)], [7, 8])
+
+    def test_another_process_of_the_same_pid_is_not_the_same(self) -> None:
+        here = processes.look_at(os.getpid())
+        assert here
+        self.assertEqual(processes.still_there([here]), [here])
+        self.assertEqual(processes.still_there([here._replace(started=here.started - 1)]), [])
+
+    def test_one_that_waits_to_be_reaped_has_ended(self) -> None:
+        child = subprocess.Popen([sys.executable, "-S", "-c", ""])
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        found = processes.look_at(child.pid)
+        self.assertTrue(found and found.has_ended)
+        self.assertEqual(processes.end_family([child.pid], 0), [])
+        child.wait()
+
+
+if __name__ == "__main__":
+    unittest.main()
