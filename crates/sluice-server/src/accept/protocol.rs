@@ -1,9 +1,9 @@
 //! The protocol of a connection: hyper's HTTP/1.1, its bounds, and what is said to a client that does not keep to it.
 //!
 //! Here: one connection from its first byte to its close. While it rests between exchanges it costs little more than its
-//! socket: hyper and its buffers go, and come anew when the client speaks again. hyper parses, frames, keeps alive, pipelines and answers
-//! `Expect: 100-continue`. It answers malformed heads itself (400, 414, 431); a head that never becomes complete is
-//! answered here (408). Not here: what a request means (`serve`).
+//! socket: hyper and its buffers go, and come anew when the client speaks again. hyper parses, frames, keeps alive,
+//! pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414, 431); a head that never
+//! becomes complete is answered here (408). Not here: what a request means (`serve`).
 
 use std::cell::RefCell;
 use std::future::poll_fn;

@@ -9,10 +9,7 @@ use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 
 use crate::fault::Fault;
-use crate::write::body::Source;
-
-/// Bytes of a piece: enough to make the system calls cheap, little enough to leave the worker to others.
-const PIECE_BYTES: u64 = 256 << 10;
+use crate::write::body::{PIECE_BYTES, Source};
 
 /// A file that is read while it is sent.
 pub(crate) struct FileBody {
@@ -42,7 +39,7 @@ impl FileBody {
     }
 
     fn read(&mut self) -> io::Result<Bytes> {
-        let piece = read_at(&self.file, self.at, self.left.min(PIECE_BYTES))?;
+        let piece = read_at(&self.file, self.at, self.left.min(PIECE_BYTES as u64))?;
         if piece.is_empty() {
             return Err(shrank(self.left));
         }

@@ -16,8 +16,8 @@ use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::fault::{Culprit, Fault};
 
-/// Bytes of a piece of what is in memory: a worker hands the kernel so many at a time and then looks after others.
-const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of a piece of a file: enough to make the system calls cheap, little enough to leave the worker to others.
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// A source of body bytes: a file, a script. Ends with `None`; a fault cuts the response.
 pub(crate) trait Source {
