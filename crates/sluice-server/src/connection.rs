@@ -23,6 +23,8 @@ pub(crate) struct Connection {
     exchanges: Cell<u32>,
     /// An exchange is under way.
     is_busy: Cell<bool>,
+    /// The client has said that it sends nothing more.
+    is_last: Cell<bool>,
     /// The socket must be reset at its end.
     is_cut: Cell<bool>,
     /// The worker's tick at which the connection's task wants to be called.
@@ -38,6 +40,7 @@ impl Connection {
             head_bytes: Cell::new(0),
             exchanges: Cell::new(0),
             is_busy: Cell::new(false),
+            is_last: Cell::new(false),
             is_cut: Cell::new(false),
             call_at: Cell::new(u32::MAX),
             task: RefCell::new(None),
@@ -96,6 +99,15 @@ impl Connection {
     /// Bytes of a head are here, but not all of it.
     pub(crate) fn has_part_of_head(&self) -> bool {
         self.head_bytes.get() > 0
+    }
+
+    /// The request under way is whole, and its sender will close when it has the response: no byte of its is to come.
+    pub(crate) fn expect_no_more(&self) {
+        self.is_last.set(true);
+    }
+
+    pub(crate) fn is_last(&self) -> bool {
+        self.is_last.get()
     }
 
     /// A response that ends with the connection ends before it is complete. The socket must then be reset, not closed: an

@@ -1,15 +1,21 @@
 //! Listening sockets: bound once for all workers, one socket a worker (SO_REUSEPORT), and the loop that accepts.
 
+use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use rustix::net::{SocketFlags, acceptfrom_with};
+use socket2::{Domain, Protocol, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::accept::protocol;
+use crate::accept::socket::Socket;
 use crate::connection::{Connection, Ends};
 use crate::worker::Worker;
 
@@ -22,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Binds an address for `workers` workers; port 0 lets the system choose, the same port for all.
 ///
 /// An error is the administrator's: the port is taken, or the address is not this machine's.
-pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<StdListener>> {
+pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
     // A port shared by SO_REUSEPORT can be bound twice, by a second server as well. So first without: that fails where
     // anybody listens.
     drop(socket(address, Sharing::Alone)?);
@@ -41,8 +47,8 @@ enum Sharing {
     Workers,
 }
 
-fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<StdListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // An address whose last connections are still in TIME-WAIT can be bound again (socket(7)).
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(sharing == Sharing::Workers)?;
@@ -61,29 +67,36 @@ fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<StdListener> {
 }
 
 /// Accepts until the worker drains. Each connection is a task of its own.
-pub(crate) async fn accept(worker: Rc<Worker>, listener: StdListener) {
-    let listener = match TcpListener::from_std(listener) {
+pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
+    let Ok(server) = listener.local_addr() else { return };
+    #[expect(
+        deprecated,
+        reason = "sound for a listener, which owns its descriptor; the function in its place is unsafe for those that do not"
+    )]
+    let listener = match AsyncFd::with_interest(listener, Interest::READABLE) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("listening socket: {error}"),
     };
-    let Ok(server) = listener.local_addr() else { return };
     let places = worker.places();
-    loop {
+    let mut draining = pin!(worker.draining());
+    while !worker.is_draining() {
         let accepted = tokio::select! {
-            () = worker.draining() => return,
-            accepted = listener.accept() => accepted,
+            biased;
+            accepted = poll_fn(|context| poll_accept(&listener, context)) => accepted,
+            () = &mut draining => return,
         };
         match accepted {
-            Ok((stream, client)) => {
+            Ok((socket, client)) => {
+                let socket = Socket::new(socket);
+                let server = actual_server(&socket, server);
                 // Only now: a listener that waits must not hold a place that another could use.
-                let place = tokio::select! {
-                    () = worker.draining() => return,
-                    () = places.wait() => places.take(Connection::new(Ends {
-                        client,
-                        server: actual_server(&stream, server),
-                    })),
-                };
-                worker.spawn(protocol::serve(Rc::clone(&worker), stream, place));
+                tokio::select! {
+                    biased;
+                    () = places.wait() => {}
+                    () = &mut draining => return,
+                }
+                let place = places.take(Connection::new(Ends { client, server }));
+                worker.spawn(protocol::serve(Rc::clone(&worker), socket, place));
             }
             Err(error) => {
                 if is_shortage(&error) {
@@ -95,10 +108,30 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: StdListener) {
     }
 }
 
+/// The next connection: a socket that does not block, and the client's address.
+fn poll_accept(
+    listener: &AsyncFd<TcpListener>,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+    loop {
+        let mut ready = ready!(listener.poll_read_ready(context))?;
+        if let Ok(accepted) = ready.try_io(|listener| accept_now(listener.get_ref())) {
+            return Poll::Ready(accepted);
+        }
+    }
+}
+
+fn accept_now(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (socket, client) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+    let client = client.ok_or_else(|| io::Error::other("a client without an address"))?;
+    Ok((socket.into(), client))
+}
+
 /// Behind a wildcard address the address that the client reached is the connection's own.
-fn actual_server(stream: &TcpStream, listener: SocketAddr) -> SocketAddr {
+fn actual_server(socket: &Socket, listener: SocketAddr) -> SocketAddr {
     if listener.ip().is_unspecified() {
-        stream.local_addr().unwrap_or(listener)
+        socket.local_addr().unwrap_or(listener)
     } else {
         listener
     }

@@ -4,4 +4,5 @@ pub(crate) mod listener;
 pub(crate) mod places;
 pub(crate) mod protocol;
 pub(crate) mod serve;
+pub(crate) mod socket;
 pub(crate) mod stream;

@@ -9,16 +9,16 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpStream;
+use hyper_util::rt::TokioIo;
 
 use crate::accept::places::Place;
 use crate::accept::serve;
+use crate::accept::socket::Socket;
 use crate::accept::stream::{ClientStream, Shared};
 use crate::connection::Connection;
 use crate::exchange::Exchange;
@@ -33,15 +33,14 @@ const BUFFER_BYTES_MAX: usize = 512 << 10;
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves one connection to its end; its place is free again after that.
-pub(crate) async fn serve(worker: Rc<Worker>, socket: TcpStream, place: Place) {
+pub(crate) async fn serve(worker: Rc<Worker>, socket: Socket, place: Place) {
     let send_timeout = worker.config().limits.send_timeout;
     let stream = ClientStream::new(socket, Rc::clone(&place), send_timeout);
     let stream = Rc::new(RefCell::new(stream));
     let result = loop {
         match converse(&worker, &place, &stream).await {
             Ok(Turn::Idle) if wait_for_more(&worker, &place, &stream).await => {}
-            Ok(_) => break Ok(()),
-            Err(error) => break Err(error),
+            result => break result,
         }
     };
     // Boxed: what a connection needs at its end it is not to carry all its life.
@@ -54,14 +53,22 @@ async fn end(
     worker: &Rc<Worker>,
     connection: &Connection,
     stream: Rc<RefCell<ClientStream>>,
-    result: Result<(), hyper::Error>,
+    result: Result<Turn, hyper::Error>,
 ) {
     let Ok(stream) = Rc::try_unwrap(stream) else {
         return tracing::error!("connection from {}: its socket is still in use", connection.ends.client);
     };
     let mut stream = stream.into_inner();
-    if let Err(error) = result {
-        refuse(worker, connection, &mut stream, &error).await;
+    match result {
+        Ok(Turn::Late) if connection.has_part_of_head() => {
+            refuse(worker, connection, &mut stream, &Refusal::late()).await;
+        }
+        Ok(_) => {}
+        Err(error) => match Refusal::of(&error) {
+            Some(refusal) => refuse(worker, connection, &mut stream, &refusal).await,
+            // The client left, or a response was cut: its exchange has said so.
+            None => tracing::debug!("connection from {}: {error}", connection.ends.client),
+        },
     }
     stream.close().await;
 }
@@ -72,6 +79,8 @@ enum Turn {
     Over,
     /// Nothing was said for a while between two exchanges: it goes on when the client speaks again.
     Idle,
+    /// The head of a request has not come in time.
+    Late,
 }
 
 /// Exchange after exchange, until the connection ends or rests.
@@ -80,11 +89,13 @@ async fn converse(
     connection: &Rc<Connection>,
     stream: &Rc<RefCell<ClientStream>>,
 ) -> Result<Turn, hyper::Error> {
+    let config = worker.config();
     let service = service_fn(|request| serve::serve(worker, connection, request));
     let io = TokioIo::new(Shared(Rc::clone(stream)));
     // Boxed: a connection at rest is not to pay for it.
-    let mut http = Box::pin(http1(&worker.config().limits).serve_connection(io, service));
+    let mut http = Box::pin(http1(&config.limits).serve_connection(io, service));
     let (mut is_ending, mut tick, mut exchanges) = (false, worker.tick(), connection.exchanges());
+    let mut head_awaited = Instant::now();
     poll_fn(|context| {
         let mut is_resting = false;
         if worker.is_draining() && !is_ending {
@@ -98,13 +109,17 @@ async fn converse(
             if connection.is_busy() && stream.borrow().has_left() {
                 return Poll::Ready(Ok(Turn::Over));
             }
-            let has_rested = exchanges == connection.exchanges() && connection.is_between_exchanges();
-            if has_rested && !is_ending && !stream.borrow().is_sending() {
+            let has_spoken = exchanges != connection.exchanges();
+            exchanges = connection.exchanges();
+            if has_spoken || connection.is_busy() || stream.borrow().is_sending() {
+                head_awaited = Instant::now();
+            } else if head_awaited.elapsed() >= config.limits.head_timeout {
+                return Poll::Ready(Ok(Turn::Late));
+            } else if connection.is_between_exchanges() && !is_ending {
                 // Between two exchanges hyper then ends at once; otherwise it will not begin another.
                 (is_resting, is_ending) = (true, true);
                 http.as_mut().graceful_shutdown();
             }
-            exchanges = connection.exchanges();
         }
         connection.call_at(tick + 1, context.waker());
         // Whether the socket is closed or reset is decided by `serve`, so hyper must not shut it down.
@@ -131,30 +146,54 @@ async fn wait_for_more(worker: &Worker, connection: &Connection, stream: &RefCel
             return Poll::Ready(false);
         }
         connection.call_at(until, context.waker());
-        stream.borrow().poll_readable(context).map(|()| true)
+        stream.borrow_mut().poll_readable(context).map(|()| true)
     })
     .await
 }
 
-/// The connection ended by an error. A head that hyper could not take is an exchange too: it is answered and logged.
-async fn refuse(worker: &Rc<Worker>, connection: &Connection, stream: &mut ClientStream, error: &hyper::Error) {
-    let (status, is_answered) = if error.is_timeout() && connection.has_part_of_head() {
-        (StatusCode::REQUEST_TIMEOUT, false)
-    } else if error.is_parse_version_h2() {
-        (StatusCode::HTTP_VERSION_NOT_SUPPORTED, false)
-    } else if error.is_parse_too_large() {
-        (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, true)
-    } else if error.is_parse() {
-        (StatusCode::BAD_REQUEST, true)
-    } else {
-        // The client left, or a response was cut: its exchange has said so.
-        return tracing::debug!("connection from {}: {error}", connection.ends.client);
-    };
+/// A head that could not be taken.
+struct Refusal {
+    status: StatusCode,
+    reason: String,
+    /// hyper has told the client.
+    is_answered: bool,
+}
+
+impl Refusal {
+    fn late() -> Refusal {
+        Refusal {
+            status: StatusCode::REQUEST_TIMEOUT,
+            reason: "incomplete when its time was over".to_owned(),
+            is_answered: false,
+        }
+    }
+
+    /// None when it is not about a head.
+    fn of(error: &hyper::Error) -> Option<Refusal> {
+        let (status, is_answered) = if error.is_parse_version_h2() {
+            (StatusCode::HTTP_VERSION_NOT_SUPPORTED, false)
+        } else if error.is_parse_too_large() {
+            (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, true)
+        } else if error.is_parse() {
+            (StatusCode::BAD_REQUEST, true)
+        } else {
+            return None;
+        };
+        Some(Refusal {
+            status,
+            reason: error.to_string(),
+            is_answered,
+        })
+    }
+}
+
+/// A head that was not taken is an exchange too: it is answered and logged.
+async fn refuse(worker: &Rc<Worker>, connection: &Connection, stream: &mut ClientStream, refusal: &Refusal) {
     let mut exchange = Exchange::without_head(worker, connection.ends);
-    exchange.answer(status);
-    tracing::info!(id = %exchange.id, "request head from {}: {error}", connection.ends.client);
-    if !is_answered {
-        let page = error_page::raw(status, exchange.id);
+    exchange.answer(refusal.status);
+    tracing::info!(id = %exchange.id, "request head from {}: {}", connection.ends.client, refusal.reason);
+    if !refusal.is_answered {
+        let page = error_page::raw(refusal.status, exchange.id);
         let _ = tokio::time::timeout(PAGE_TIMEOUT, stream.send(&page)).await;
     }
 }
@@ -162,8 +201,8 @@ async fn refuse(worker: &Rc<Worker>, connection: &Connection, stream: &mut Clien
 fn http1(limits: &Limits) -> http1::Builder {
     let mut http1 = http1::Builder::new();
     http1
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_timeout)
+        // How long a head may take is seen to here, once a second and without a timer for each (`converse`).
+        .header_read_timeout(None)
         .max_header_size(limits.head_bytes_max)
         .max_headers(limits.head_fields_max)
         .max_buf_size(BUFFER_BYTES_MAX.max(limits.head_bytes_max))

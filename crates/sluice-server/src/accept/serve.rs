@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
+use http_body::Body;
 use hyper::body::Incoming;
 
 use crate::connection::Connection;
@@ -69,6 +70,9 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
     connection.begin_exchange();
     let (worker, connection) = (Rc::clone(worker), Rc::clone(connection));
     let (head, incoming) = request.into_parts();
+    if incoming.is_end_stream() && ends_connection(&head) {
+        connection.expect_no_more();
+    }
     let exchange = Exchange::open(&worker, connection.ends, &head);
     let answer = match begin(&exchange, worker.config(), head.headers, incoming) {
         Ok(Begun::Answer(response)) => Ok(response),
@@ -85,6 +89,18 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
         Err(fault) => Err(fault),
     };
     Serving::Answered(Some(finish(answer, exchange, connection)))
+}
+
+/// Whether the client says that this request is its last (RFC 9112 §9.3).
+fn ends_connection(head: &request::Parts) -> bool {
+    let says = |word: &str| {
+        let values = head.headers.get_all(header::CONNECTION).iter();
+        values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|list| list.split(','))
+            .any(|option| option.trim().eq_ignore_ascii_case(word))
+    };
+    says("close") || (head.version < Version::HTTP_11 && !says("keep-alive"))
 }
 
 /// Makes the response complete, whatever came of the exchange.

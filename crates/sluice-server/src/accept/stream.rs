@@ -1,20 +1,20 @@
 //! The bytes of a connection: a socket that does not wait for ever for a client to take what it is sent.
 //!
-//! Here: the time limit of writing, and what the connection must know of its bytes (`connection`). Not here: the protocol.
+//! Here: the time limit of writing, what the connection must know of its bytes (`connection`), and how it is closed. Not
+//! here: the protocol.
 
 use std::cell::RefCell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use crate::accept::socket::Socket;
 use crate::connection::Connection;
 
 /// After the last byte was sent: how long the client may take to close its side. Closing with bytes unread would reset the
@@ -29,7 +29,7 @@ pub(crate) struct Shared(pub Rc<RefCell<ClientStream>>);
 
 /// A client's socket.
 pub(crate) struct ClientStream {
-    socket: TcpStream,
+    socket: Socket,
     connection: Rc<Connection>,
     send_timeout: Duration,
     /// Armed while the client takes nothing.
@@ -37,7 +37,7 @@ pub(crate) struct ClientStream {
 }
 
 impl ClientStream {
-    pub(crate) fn new(socket: TcpStream, connection: Rc<Connection>, send_timeout: Duration) -> ClientStream {
+    pub(crate) fn new(socket: Socket, connection: Rc<Connection>, send_timeout: Duration) -> ClientStream {
         ClientStream {
             socket,
             connection,
@@ -48,12 +48,7 @@ impl ClientStream {
 
     /// The client has closed its side, whether or not all that it sent before has been read.
     pub(crate) fn has_left(&self) -> bool {
-        let mut sides = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        let polled = poll(&mut sides, Some(&Timespec::default()));
-        polled.is_ok()
-            && sides[0]
-                .revents()
-                .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+        self.socket.has_left()
     }
 
     /// Bytes wait for the client to take them.
@@ -62,47 +57,54 @@ impl ClientStream {
     }
 
     /// Ready when there is something to read, or the client has closed.
-    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.socket.poll_read_ready(context).map(|_| ())
+    pub(crate) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.socket.poll_readable(context)
     }
 
     /// Sends a whole response to a client that hyper has given up.
-    pub(crate) async fn send(&mut self, response: &[u8]) -> io::Result<()> {
-        self.socket.write_all(response).await
+    pub(crate) async fn send(&mut self, mut response: &[u8]) -> io::Result<()> {
+        while !response.is_empty() {
+            let sent = poll_fn(|context| self.socket.poll_write(context, response)).await?;
+            response = &response[sent..];
+        }
+        Ok(())
     }
 
     /// Closes in good order: what was sent arrives even if the client was still sending.
     pub(crate) async fn close(mut self) {
         if self.connection.is_cut() {
-            return self.reset();
-        }
-        if self.socket.shutdown().await.is_err() {
+            let _ = self.socket.reset_at_close();
             return;
         }
-        let _ = tokio::time::timeout(LINGER, async {
-            let mut unread = [0; 4096];
-            let mut bytes = 0;
-            while bytes < LINGER_BYTES_MAX {
-                match self.socket.read(&mut unread).await {
-                    Ok(0) | Err(_) => return,
-                    Ok(length) => bytes += length,
-                }
-            }
-        })
-        .await;
+        if self.connection.is_last() && !self.socket.has_unread() {
+            return;
+        }
+        if self.socket.end_writing().is_ok() {
+            let _ = tokio::time::timeout(LINGER, poll_fn(|context| self.poll_end(context))).await;
+        }
     }
 
-    /// Closes so that the client sees that something is missing.
-    fn reset(self) {
-        let _ = self.socket.set_zero_linger();
+    /// Ready when the client has closed its side, or has sent too much after its end.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut unread = [0; 4096];
+        let mut bytes = 0;
+        while bytes < LINGER_BYTES_MAX {
+            let mut buffer = ReadBuf::new(&mut unread);
+            ready!(self.socket.poll_read(context, &mut buffer))?;
+            match buffer.filled().len() {
+                0 => break,
+                length => bytes += length,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_write_with(
         &mut self,
         context: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+        write: impl FnOnce(&mut Socket, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        let written = write(Pin::new(&mut self.socket), context);
+        let written = write(&mut self.socket, context);
         if written.is_ready() {
             self.stalled = None;
             return written;
@@ -123,7 +125,7 @@ impl AsyncRead for Shared {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut stream = self.0.borrow_mut();
         let before = buffer.filled().len();
-        let read = Pin::new(&mut stream.socket).poll_read(context, buffer);
+        let read = stream.socket.poll_read(context, buffer);
         stream.connection.count_read(buffer.filled().len() - before);
         read
     }

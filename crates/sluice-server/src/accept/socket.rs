@@ -1,0 +1,157 @@
+//! A client's socket: read and written at once, and in the event loop only from when it must first be waited for.
+//!
+//! A connection that brings its request along, is answered and closed never enters the loop, which spares two system
+//! calls and a wake-up. Here: that, and what is asked of the socket itself. Not here: time limits (`stream`).
+
+use std::io::{self, IoSlice, Read, Write};
+use std::mem;
+use std::net::{SocketAddr, TcpStream as StdStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, Shutdown};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Read by the first reads, before the socket is in the loop: most heads are smaller.
+const FIRST_READ_BYTES: usize = 2048;
+
+/// A client's socket.
+pub(crate) struct Socket(State);
+
+enum State {
+    /// Not in the loop.
+    Free {
+        socket: StdStream,
+        /// The last read took all that there was: the next one would only be told so.
+        is_drained: bool,
+    },
+    Waited(TcpStream),
+    /// It could not be put into the loop.
+    Lost,
+}
+
+impl Socket {
+    /// An accepted socket, which must not block.
+    pub(crate) fn new(socket: StdStream) -> Socket {
+        Socket(State::Free {
+            socket,
+            is_drained: false,
+        })
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.0 {
+            State::Free { socket, .. } => socket.local_addr(),
+            State::Waited(socket) => socket.local_addr(),
+            State::Lost => Err(lost()),
+        }
+    }
+
+    /// The socket in the event loop, where it is put now if it was not.
+    fn waited(&mut self) -> io::Result<&mut TcpStream> {
+        if let State::Free { .. } = self.0
+            && let State::Free { socket, .. } = mem::replace(&mut self.0, State::Lost)
+        {
+            self.0 = State::Waited(TcpStream::from_std(socket)?);
+        }
+        match &mut self.0 {
+            State::Waited(socket) => Ok(socket),
+            _ => Err(lost()),
+        }
+    }
+
+    fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        match &self.0 {
+            State::Free { socket, .. } => Ok(socket.as_fd()),
+            State::Waited(socket) => Ok(socket.as_fd()),
+            State::Lost => Err(lost()),
+        }
+    }
+
+    pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let State::Free { socket, is_drained } = &mut self.0
+            && !*is_drained
+        {
+            let mut bytes = [0; FIRST_READ_BYTES];
+            let room = buffer.remaining().min(bytes.len());
+            match socket.read(&mut bytes[..room]) {
+                Err(error) if is_temporary(&error) => {}
+                read => {
+                    return Poll::Ready(read.map(|length| {
+                        *is_drained = 0 < length && length < room;
+                        buffer.put_slice(&bytes[..length]);
+                    }));
+                }
+            }
+        }
+        Pin::new(self.waited()?).poll_read(context, buffer)
+    }
+
+    pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    pub(crate) fn poll_write_vectored(
+        &mut self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let State::Free { socket, .. } = &mut self.0 {
+            match socket.write_vectored(pieces) {
+                Err(error) if is_temporary(&error) => {}
+                written => return Poll::Ready(written),
+            }
+        }
+        Pin::new(self.waited()?).poll_write_vectored(context, pieces)
+    }
+
+    /// Ready when there is something to read, or the client has closed.
+    pub(crate) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self.waited() {
+            Ok(socket) => socket.poll_read_ready(context).map(|_| ()),
+            Err(_) => Poll::Ready(()),
+        }
+    }
+
+    /// The client has closed its side, whether or not all that it sent before has been read.
+    pub(crate) fn has_left(&self) -> bool {
+        let Ok(socket) = self.fd() else { return true };
+        let mut sides = [PollFd::new(&socket, PollFlags::RDHUP)];
+        let polled = poll(&mut sides, Some(&Timespec::default()));
+        polled.is_ok()
+            && sides[0]
+                .revents()
+                .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Whether bytes have come that nobody has read.
+    pub(crate) fn has_unread(&self) -> bool {
+        let peeked = self
+            .fd()
+            .map(|socket| rustix::net::recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT));
+        matches!(peeked, Ok(Ok((1.., _))))
+    }
+
+    /// Tells the client that nothing more will come.
+    pub(crate) fn end_writing(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(self.fd()?, Shutdown::Write)?)
+    }
+
+    /// Makes the close to come a reset.
+    pub(crate) fn reset_at_close(&self) -> io::Result<()> {
+        SockRef::from(&self.fd()?).set_linger(Some(Duration::ZERO))
+    }
+}
+
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+fn lost() -> io::Error {
+    io::Error::other("the socket could not be put into the event loop")
+}
