@@ -1,4 +1,4 @@
-//! The clone, and what the child does until its program runs.
+//! What the child does until its program runs.
 //!
 //! The child has the server's memory (CLONE_VM), so nothing is copied however large the server is, and the launcher
 //! thread that made it stands still until the child has executed its program or is gone (CLONE_VFORK). The server's
@@ -11,20 +11,17 @@
 //!   every disposition is the default;
 //! - what it changes in memory stays: it writes nothing but the reason of a failure.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_char, c_int, c_long, c_void};
-use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::ptr;
 
+use crate::clone::{Cloner, SIGNAL_MAX, SignalSet};
 use crate::credentials::Credentials;
 use crate::limits::Limit;
 use crate::message::{LaunchError, Stage};
 use crate::pidfd;
 use crate::slots::SCRIPT_DESCRIPTORS;
-
-/// Numbers of signals end here (signal(7)); the kernel's signal set is 64 bits.
-const SIGNAL_MAX: c_int = 64;
 
 /// The mask for files that a script creates.
 const UMASK: c_int = 0o022;
@@ -42,6 +39,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) beyond_slots: c_int,
     pub(crate) limits: &'a [Limit],
     pub(crate) credentials: Option<&'a Credentials>,
+    /// Those whose disposition may not be the default; known when the child is cloned.
+    pub(crate) signals_to_reset: Cell<SignalSet>,
     /// The process that the launcher runs in.
     pub(crate) server: libc::pid_t,
     /// Written by the child, read by the parent once the child has let go of its memory.
@@ -51,28 +50,19 @@ pub(crate) struct Plan<'a> {
 /// Starts a process; when this returns, its program runs.
 ///
 /// The caller is a launcher thread with all signals blocked, and the pointers in `plan` are good.
-pub(crate) fn start(plan: &Plan<'_>, stack: &mut Stack) -> Result<(i32, OwnedFd), LaunchError> {
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::CLONE_PIDFD | libc::SIGCHLD;
-    let mut pidfd: c_int = -1;
-    // SAFETY: `child` runs on the stack of its own, and this thread stands still meanwhile (CLONE_VFORK), so that
-    // `plan` and all it points to outlive its use. CLONE_PIDFD writes the one number. `child` never returns.
-    let pid = unsafe {
-        libc::clone(
-            child,
-            stack.top(),
-            flags,
-            ptr::from_ref(plan).cast_mut().cast(),
-            &raw mut pidfd,
-        )
+pub(crate) fn start(plan: &Plan<'_>, cloner: &mut Cloner) -> Result<(i32, OwnedFd), LaunchError> {
+    // SAFETY: `child` takes a plan, and never returns. This thread stands still until it has left this memory, so that
+    // `plan` and all it points to outlive its use.
+    let cloned = unsafe {
+        cloner.clone(child, |signals_to_reset| {
+            plan.signals_to_reset.set(signals_to_reset);
+            ptr::from_ref(plan).cast_mut().cast()
+        })
     };
-    if pid < 0 {
-        return Err(LaunchError {
-            stage: Stage::Clone,
-            errno: io::Error::last_os_error().raw_os_error().unwrap_or(0),
-        });
-    }
-    // SAFETY: the kernel has just made it, and nobody else knows it.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let (pid, pidfd) = cloned.map_err(|error| LaunchError {
+        stage: Stage::Clone,
+        errno: error.raw_os_error().unwrap_or(0),
+    })?;
     // SAFETY: the child that wrote it has left this memory.
     match unsafe { plan.failure.get().read_volatile() } {
         None => Ok((pid, pidfd)),
@@ -102,7 +92,8 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
     let failed = |stage| move |errno| LaunchError { stage, errno };
     let prepare = || {
         leave_descriptor_table(plan).map_err(failed(Stage::Descriptors))?;
-        reset_signals();
+        reset_dispositions(plan.signals_to_reset.get());
+        unblock_signals();
         lead_group().map_err(failed(Stage::Group))?;
         place_descriptors(plan).map_err(failed(Stage::Descriptors))?;
         enter_directory(plan).map_err(failed(Stage::Directory))?;
@@ -138,23 +129,28 @@ fn leave_descriptor_table(plan: &Plan<'_>) -> Result<(), i32> {
     checked(done).map(drop)
 }
 
-/// Every disposition the default, then no signal blocked: as a program expects to find them.
+/// Every disposition the default, as a program expects to find them.
 ///
 /// An ignored signal would stay ignored in the program (execve(2)), and Rust's runtime ignores SIGPIPE: a script would
 /// never notice that its reader is gone. A handler would run here, in the server's memory.
-///
-/// These calls are about 4 % of a start (64 of 0.1 µs). CLONE_CLEAR_SIGHAND would spare most of them, but only
-/// `clone3` takes it: containers' filters refuse that, and without a wrapper in the C library it needs assembler.
-fn reset_signals() {
+fn reset_dispositions(signals: SignalSet) {
     // struct kernel_sigaction: the handler first (SIG_DFL is 0), then flags, restorer and mask, at most 4 words.
     const DEFAULT: [u64; 4] = [0; 4];
     const OLD: usize = 0;
-    const NONE: [u64; 1] = [0];
     for signal in 1..=SIGNAL_MAX {
+        if !signals.has(signal) {
+            continue;
+        }
         // It refuses SIGKILL and SIGSTOP, whose disposition is always the default; nothing else can go wrong.
         // SAFETY: the kernel reads a sigaction of its own layout, and writes none to a null pointer.
         unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT.as_ptr(), OLD, size_of::<u64>()) };
     }
+}
+
+/// No signal blocked, now that none has a handler.
+fn unblock_signals() {
+    const NONE: [u64; 1] = [0];
+    const OLD: usize = 0;
     // SAFETY: the kernel reads a signal set of the size given, and writes none to a null pointer.
     unsafe {
         libc::syscall(
@@ -230,57 +226,4 @@ pub(crate) fn checked(done: c_long) -> Result<c_long, i32> {
         return Err(unsafe { *libc::__errno_location() });
     }
     Ok(done)
-}
-
-/// The stack of the children of one launcher thread, one after the other.
-#[derive(Debug)]
-pub(crate) struct Stack {
-    base: *mut c_void,
-}
-
-// SAFETY: memory that this value alone owns.
-unsafe impl Send for Stack {}
-
-impl Stack {
-    /// The child's functions need about 1 KiB, unoptimised a few.
-    const BYTES: usize = 64 * 1024;
-    /// Below the stack, inaccessible: an overflow must not reach the server's memory. A whole page everywhere.
-    const GUARD_BYTES: usize = 64 * 1024;
-
-    /// Maps a stack with its guard.
-    pub(crate) fn map() -> io::Result<Stack> {
-        // SAFETY: a fresh private mapping.
-        let base = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                Stack::GUARD_BYTES + Stack::BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let stack = Stack { base };
-        // SAFETY: the lower part of the mapping just made, which nothing refers to.
-        if unsafe { libc::mprotect(base, Stack::GUARD_BYTES, libc::PROT_NONE) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(stack)
-    }
-
-    /// Where a child's stack begins: it grows down. Aligned to pages, so to whatever the machine asks for.
-    fn top(&mut self) -> *mut c_void {
-        // SAFETY: one past the end of the mapping.
-        unsafe { self.base.byte_add(Stack::GUARD_BYTES + Stack::BYTES) }
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`; no child is on it, since `start` returns after the child has left.
-        unsafe { libc::munmap(self.base, Stack::GUARD_BYTES + Stack::BYTES) };
-    }
 }

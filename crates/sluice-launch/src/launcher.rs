@@ -3,7 +3,7 @@
 //! A start holds its thread until the program runs (`child`): an event loop must not stand still for that, so it hands
 //! the program over and is called back.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::fmt;
@@ -15,7 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use crate::channels::{self, Channels};
-use crate::child::{self, Plan, Stack};
+use crate::child::{self, Plan};
+use crate::clone::{Cloner, SignalSet};
 use crate::message::{LaunchError, Program, Stage, Started};
 use crate::slots::Slots;
 
@@ -109,7 +110,7 @@ impl fmt::Debug for Launcher {
 #[derive(Debug)]
 struct Starter {
     slots: Slots,
-    stack: Stack,
+    cloner: Cloner,
     null: Arc<OwnedFd>,
     /// The process that this is.
     server: libc::pid_t,
@@ -119,7 +120,7 @@ impl Starter {
     fn prepare(null: &Arc<OwnedFd>) -> io::Result<Starter> {
         Ok(Starter {
             slots: Slots::reserve(Arc::clone(null))?,
-            stack: Stack::map()?,
+            cloner: Cloner::prepare()?,
             null: Arc::clone(null),
             server: std::process::id().cast_signed(),
         })
@@ -151,10 +152,11 @@ impl Starter {
             beyond_slots: filled.beyond(),
             limits: &limits,
             credentials: program.credentials.as_ref(),
+            signals_to_reset: Cell::new(SignalSet::ALL),
             server: self.server,
             failure: UnsafeCell::new(None),
         };
-        let (pid, pidfd) = child::start(&plan, &mut self.stack)?;
+        let (pid, pidfd) = child::start(&plan, &mut self.cloner)?;
         Ok(Started {
             pid,
             pidfd,

@@ -1,7 +1,7 @@
 //! Starting script processes from a server of many threads: vfork-class, never fork.
 //!
 //! What lives here: the program to start and what comes back (`message`), the threads that start (`launcher`), the
-//! channels between server and script (`channels`), the clone and what the child does before its program runs
+//! channels between server and script (`channels`), the clone (`clone`) and what the child does before its program runs
 //! (`child`), and how an end is noticed (`pidfd`). What does not: what is said on those channels (sluice-gateway), the
 //! memory behind descriptor 4 (sluice-membuf), and when to start or end a process (the pools of sluice-server).
 //!
@@ -17,6 +17,7 @@ compile_error!("sluice-launch makes raw system calls of 64-bit Linux");
 
 mod channels;
 mod child;
+mod clone;
 mod credentials;
 mod launcher;
 mod limits;
