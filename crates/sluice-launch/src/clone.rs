@@ -35,7 +35,15 @@ impl SignalSet {
             let mut action = [0_usize; 4];
             // The C library's wrapper would refuse the signals that it uses itself.
             // SAFETY: the kernel reads nothing from a null pointer, and writes a sigaction of its own layout.
-            unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, NEW, action.as_mut_ptr(), size_of::<u64>()) };
+            unsafe {
+                libc::syscall(
+                    libc::SYS_rt_sigaction,
+                    signal,
+                    NEW,
+                    action.as_mut_ptr(),
+                    size_of::<u64>(),
+                )
+            };
             if action[0] == libc::SIG_IGN {
                 set |= 1 << (signal - 1);
             }
@@ -141,7 +149,9 @@ impl Cloner {
         match i32::try_from(done) {
             Ok(pid @ 1..) => {
                 // SAFETY: the kernel has just made it, and nobody else knows it.
-                Ok((pid, unsafe { OwnedFd::from_raw_fd(ptr::from_ref(&pidfd).read_volatile()) }))
+                Ok((pid, unsafe {
+                    OwnedFd::from_raw_fd(ptr::from_ref(&pidfd).read_volatile())
+                }))
             }
             Ok(errno) => Err(io::Error::from_raw_os_error(-errno)),
             Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),

@@ -1,8 +1,9 @@
 //! The memory buffer: memory shared by a script process and the server, for bulk output. Both sides of it.
 //!
 //! Here: the memfd ([`Segment`]), the two shapes it can take ([`PlainBuffer`], [`RingReader`]) and the script's side of
-//! the ring ([`RingWriter`]). Not here: the callouts that ask for a buffer (sluice-gateway), waiting for the mailbox
-//! and sending the bytes (sluice-server). Floor 1: imports nothing of the workspace.
+//! the ring ([`RingWriter`]); and, by the same means, content of the server's own that never changes ([`Sealed`]). Not
+//! here: the callouts that ask for a buffer (sluice-gateway), waiting for the mailbox and sending the bytes
+//! (sluice-server). Floor 1: imports nothing of the workspace.
 //!
 //! The peer is hostile: it may write anything into the shared pages at any moment, and punch holes into them. Every
 //! number read from there is checked before use, nothing the server needs is kept there, and no promise is made about
@@ -24,7 +25,7 @@
 //! ```
 //
 // Unsafe is allowed here because sharing memory with another process cannot be said in safe Rust: the memfd
-// (segment.rs), its mappings and the views of them (mapping.rs), the futex call (futex.rs), two questions to the
+// (segment.rs, sealed.rs), its mappings and the views of them (mapping.rs), the futex call (futex.rs), two questions to the
 // system (peer.rs). Nothing else in the crate uses it.
 #![allow(unsafe_code)]
 // The model checker sees the protocol, not the mappings that use it.
@@ -47,6 +48,8 @@ mod plain;
 #[cfg(not(loom))]
 mod ring;
 #[cfg(not(loom))]
+mod sealed;
+#[cfg(not(loom))]
 mod segment;
 
 #[cfg(all(loom, test))]
@@ -59,5 +62,7 @@ pub use peer::{RingWriter, WriteError};
 pub use plain::{BufferFault, PlainBuffer};
 #[cfg(not(loom))]
 pub use ring::RingReader;
+#[cfg(not(loom))]
+pub use sealed::Sealed;
 #[cfg(not(loom))]
 pub use segment::{BeginError, Segment};

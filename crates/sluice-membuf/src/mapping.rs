@@ -21,13 +21,18 @@ use std::ptr::{self, NonNull};
 
 use crate::layout::{CONTROL_BYTES, ControlPage};
 
-/// The server's view of the data: read-only by the page tables, not only by the type.
+/// The server's view of data: read-only by the page tables, not only by the type.
 #[derive(Debug)]
 pub(crate) struct DataView(Mapping);
 
 impl DataView {
     pub(crate) fn map(memory: BorrowedFd<'_>, bytes: usize) -> io::Result<DataView> {
-        Mapping::map(memory, bytes, libc::PROT_READ).map(DataView)
+        Mapping::map(memory, bytes, libc::PROT_READ, libc::MAP_SHARED).map(DataView)
+    }
+
+    /// The same, of a memfd that is sealed against writing: before Linux 6.7 it cannot be mapped shared.
+    pub(crate) fn map_private(memory: BorrowedFd<'_>, bytes: usize) -> io::Result<DataView> {
+        Mapping::map(memory, bytes, libc::PROT_READ, libc::MAP_PRIVATE).map(DataView)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -49,7 +54,7 @@ pub(crate) struct DataRoom(Mapping);
 
 impl DataRoom {
     pub(crate) fn map(memory: BorrowedFd<'_>, bytes: usize) -> io::Result<DataRoom> {
-        Mapping::map(memory, bytes, libc::PROT_READ | libc::PROT_WRITE).map(DataRoom)
+        Mapping::map(memory, bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED).map(DataRoom)
     }
 
     /// The part at `offset`, to be filled. Panics outside of the mapping, which the cursors' arithmetic excludes.
@@ -67,7 +72,13 @@ pub(crate) struct Control(Mapping);
 
 impl Control {
     pub(crate) fn map(memory: BorrowedFd<'_>) -> io::Result<Control> {
-        Mapping::map(memory, CONTROL_BYTES, libc::PROT_READ | libc::PROT_WRITE).map(Control)
+        Mapping::map(
+            memory,
+            CONTROL_BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+        )
+        .map(Control)
     }
 }
 
@@ -95,18 +106,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    fn map(memory: BorrowedFd<'_>, bytes: usize, protection: libc::c_int) -> io::Result<Mapping> {
+    fn map(memory: BorrowedFd<'_>, bytes: usize, protection: libc::c_int, sharing: libc::c_int) -> io::Result<Mapping> {
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
-        let address = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                protection,
-                libc::MAP_SHARED,
-                memory.as_raw_fd(),
-                0,
-            )
-        };
+        let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, sharing, memory.as_raw_fd(), 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

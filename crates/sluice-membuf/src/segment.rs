@@ -11,6 +11,7 @@
 //! allocate (RLIMIT_FSIZE, its cgroup). `F_SEAL_WRITE` and `F_SEAL_FUTURE_WRITE`, which alone would forbid to punch
 //! holes, would forbid the script's writable mapping too.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -85,7 +86,7 @@ impl Segment {
     /// What memfd_create(2) or fcntl(2) says: no descriptors left, no memory.
     pub fn create() -> io::Result<Segment> {
         let file = MemFile {
-            fd: create_memfd()?,
+            fd: create_memfd(c"sluice-buffer")?,
             allocated_bytes: 0,
         };
         file.seal(libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL)?;
@@ -259,18 +260,19 @@ impl Drop for MemFile {
     }
 }
 
-fn create_memfd() -> io::Result<OwnedFd> {
+/// An empty memfd that can be sealed. The name is for /proc (memfd_create(2)).
+pub(crate) fn create_memfd(name: &CStr) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // Never a program to execute. Kernels before 6.3 do not know that flag and say EINVAL.
-    memfd_create(flags | libc::MFD_NOEXEC_SEAL).or_else(|error| match error.raw_os_error() {
-        Some(libc::EINVAL) => memfd_create(flags),
+    memfd_create(name, flags | libc::MFD_NOEXEC_SEAL).or_else(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => memfd_create(name, flags),
         _ => Err(error),
     })
 }
 
-fn memfd_create(flags: libc::c_uint) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a NUL-terminated constant.
-    let fd = unsafe { libc::memfd_create(c"sluice-buffer".as_ptr(), flags) };
+fn memfd_create(name: &CStr, flags: libc::c_uint) -> io::Result<OwnedFd> {
+    // SAFETY: the name is NUL-terminated.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
     if fd == -1 {
         return Err(io::Error::last_os_error());
     }
@@ -283,7 +285,7 @@ fn round_up(bytes: u64) -> Result<u64, BeginError> {
 }
 
 /// The largest file this process may make, bytes (RLIMIT_FSIZE).
-fn file_bytes_max() -> u64 {
+pub(crate) fn file_bytes_max() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,

@@ -3,9 +3,12 @@
 //! Here: a few shared cells, one value per accepted socket, on its worker's thread. Not here: the socket
 //! (`accept::stream`) and the protocol (`accept::protocol`).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::Waker;
+
+use sluice_membuf::Sealed;
 
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +30,8 @@ pub(crate) struct Connection {
     is_last: Cell<bool>,
     /// The socket must be reset at its end.
     is_cut: Cell<bool>,
+    /// What the body under way lies in, where it is sealed memory.
+    sealed: RefCell<Option<Arc<Sealed>>>,
     /// The worker's tick at which the connection's task wants to be called.
     call_at: Cell<u32>,
     /// The connection's task.
@@ -42,6 +47,7 @@ impl Connection {
             is_busy: Cell::new(false),
             is_last: Cell::new(false),
             is_cut: Cell::new(false),
+            sealed: RefCell::new(None),
             call_at: Cell::new(u32::MAX),
             task: RefCell::new(None),
         }
@@ -108,6 +114,23 @@ impl Connection {
 
     pub(crate) fn is_last(&self) -> bool {
         self.is_last.get()
+    }
+
+    /// A body is to come whose bytes lie in this memory: the kernel can send from there without a copy.
+    pub(crate) fn send_from(&self, sealed: Arc<Sealed>) {
+        *self.sealed.borrow_mut() = Some(sealed);
+    }
+
+    /// The memory that bytes to be sent may lie in.
+    pub(crate) fn sealed(&self) -> Ref<'_, Option<Arc<Sealed>>> {
+        self.sealed.borrow()
+    }
+
+    /// All that was to be sent is sent.
+    pub(crate) fn flushed(&self) {
+        if !self.is_busy() {
+            *self.sealed.borrow_mut() = None;
+        }
     }
 
     /// A response that ends with the connection ends before it is complete. The socket must then be reset, not closed: an

@@ -6,7 +6,7 @@
 //! becomes complete is answered here (408). Not here: what a request means (`serve`).
 
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -122,8 +122,8 @@ async fn converse(
             }
         }
         connection.call_at(tick + 1, context.waker());
-        // Whether the socket is closed or reset is decided by `serve`, so hyper must not shut it down.
-        http.poll_without_shutdown(context).map_ok(|()| {
+        // Ready once all is flushed. hyper's shutdown at the end does nothing: `end` decides how the socket is closed.
+        http.as_mut().poll(context).map_ok(|()| {
             // Not a byte was read since the last exchange, so none can be lost with hyper's buffers.
             if is_resting && connection.is_between_exchanges() {
                 Turn::Idle

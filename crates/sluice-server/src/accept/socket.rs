@@ -3,18 +3,21 @@
 //! A connection that brings its request along, is answered and closed never enters the loop, which spares two system
 //! calls and a wake-up. Here: that, and what is asked of the socket itself. Not here: time limits (`stream`).
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Read};
 use std::mem;
 use std::net::{SocketAddr, TcpStream as StdStream};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, Shutdown};
+use rustix::fs::sendfile;
+use rustix::io::writev;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sendmsg};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// Read by the first reads, before the socket is in the loop: most heads are smaller.
@@ -101,13 +104,52 @@ impl Socket {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if let State::Free { socket, .. } = &mut self.0 {
-            match socket.write_vectored(pieces) {
+        self.poll_write_by(context, |socket| Ok(writev(socket, pieces)?))
+    }
+
+    /// Writes pieces that are not the last: what is too little for a packet waits for more, for a moment (tcp(7), TCP_CORK).
+    pub(crate) fn poll_write_more(
+        &mut self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_by(context, |socket| {
+            let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+            Ok(sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags)?)
+        })
+    }
+
+    /// Writes a part of a file, which the kernel may go on to read from after this: it must not change.
+    pub(crate) fn poll_send_file(
+        &mut self,
+        context: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        part: Range<u64>,
+    ) -> Poll<io::Result<usize>> {
+        let bytes = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
+        self.poll_write_by(context, |socket| {
+            Ok(sendfile(socket, file, Some(&mut part.start.clone()), bytes)?)
+        })
+    }
+
+    /// Writes by a system call of the caller's: at once, as there is room nearly always, or else when there is.
+    fn poll_write_by(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl Fn(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        match write(self.fd()?) {
+            Err(error) if is_temporary(&error) => {}
+            written => return Poll::Ready(written),
+        }
+        let socket = self.waited()?;
+        loop {
+            ready!(socket.poll_write_ready(context))?;
+            match socket.try_io(Interest::WRITABLE, || write(socket.as_fd())) {
                 Err(error) if is_temporary(&error) => {}
                 written => return Poll::Ready(written),
             }
         }
-        Pin::new(self.waited()?).poll_write_vectored(context, pieces)
     }
 
     /// Ready when there is something to read, or the client has closed.

@@ -6,11 +6,14 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use sluice_membuf::Sealed;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -23,6 +26,9 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// Bytes read and thrown away meanwhile, at most.
 const LINGER_BYTES_MAX: usize = 1 << 20;
+
+/// Less than this is copied sooner than it is sent by a system call of its own.
+const SEND_FILE_BYTES_MIN: usize = 8 << 10;
 
 /// A client's socket as hyper has it; `protocol` has the other handle.
 pub(crate) struct Shared(pub Rc<RefCell<ClientStream>>);
@@ -99,6 +105,22 @@ impl ClientStream {
         Poll::Ready(Ok(()))
     }
 
+    /// Writes what it can of the pieces; those in sealed memory without a copy.
+    fn poll_write_pieces(&mut self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let connection = Rc::clone(&self.connection);
+        let sealed = connection.sealed();
+        if let Some(sealed) = &*sealed
+            && let Some((before, part)) = split_at_sealed(pieces, sealed)
+        {
+            return self.poll_write_with(context, |socket, context| match before {
+                [] => socket.poll_send_file(context, sealed.as_fd(), part),
+                // What is before it waits for it, and leaves with it (MSG_MORE).
+                _ => socket.poll_write_more(context, before),
+            });
+        }
+        self.poll_write_with(context, |socket, context| socket.poll_write_vectored(context, pieces))
+    }
+
     fn poll_write_with(
         &mut self,
         context: &mut Context<'_>,
@@ -131,10 +153,17 @@ impl AsyncRead for Shared {
     }
 }
 
+/// The pieces before the first one that lies in sealed memory and is worth a system call of its own, and where it lies there.
+fn split_at_sealed<'a, 'b>(pieces: &'a [IoSlice<'b>], sealed: &Sealed) -> Option<(&'a [IoSlice<'b>], Range<u64>)> {
+    pieces.iter().enumerate().find_map(|(index, piece)| {
+        let offset = sealed.offset_of(piece).filter(|_| piece.len() >= SEND_FILE_BYTES_MIN)?;
+        Some((&pieces[..index], offset..offset + piece.len() as u64))
+    })
+}
+
 impl AsyncWrite for Shared {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut stream = self.0.borrow_mut();
-        stream.poll_write_with(context, |socket, context| socket.poll_write(context, bytes))
+        self.0.borrow_mut().poll_write_pieces(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -142,15 +171,16 @@ impl AsyncWrite for Shared {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut stream = self.0.borrow_mut();
-        stream.poll_write_with(context, |socket, context| socket.poll_write_vectored(context, pieces))
+        self.0.borrow_mut().poll_write_pieces(context, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
         true
     }
 
+    /// hyper says so when it has handed over all that there was.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.borrow().connection.flushed();
         Poll::Ready(Ok(()))
     }
 

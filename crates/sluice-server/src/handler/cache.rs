@@ -8,19 +8,22 @@
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
 use std::hash::{Hash, Hasher};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
+use rustix::process::{Resource, getrlimit};
+use sluice_membuf::Sealed;
 use tokio::runtime::Handle;
 
 use crate::handler::file::Representation;
 use crate::handler::file_body;
 use crate::handler::folder::{Folder, FolderId};
 use crate::settings::CacheSettings;
+use crate::write::body::Content;
 
 /// A file changed less than this ago may change again without a new time of change, the clock of file systems being
 /// coarse: it is served, but not yet kept.
@@ -28,6 +31,15 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// What an entry costs beside its content, bytes, roughly: key, fields, the library's own.
 const ENTRY_BYTES: u64 = 768;
+
+/// Content of at least so many bytes is kept in sealed memory, from which the kernel sends without a copy: less is copied
+/// sooner than a second system call is made.
+const SEALED_BYTES_MIN: u64 = 16 << 10;
+
+/// Each piece of sealed memory has a descriptor: so many of them at most, and no more than a part of those that the server may
+/// have.
+const SEALED_MAX: usize = 4096;
+const SEALED_SHARE: u64 = 8;
 
 /// Least room of a shard of the cache, in largest files.
 const FILES_A_SHARD: u64 = 4;
@@ -40,15 +52,24 @@ pub(crate) struct Cache {
     file_bytes_max: u64,
     revalidate_after: Duration,
     started: Instant,
+    /// Held by each piece of sealed memory.
+    sealed: Arc<()>,
+    sealed_max: usize,
 }
 
 /// A file in memory.
 pub(crate) struct Cached {
     pub representation: Representation,
-    pub content: Bytes,
+    pub content: Content,
     identity: Identity,
     /// When it was last known to be the file's content: milliseconds since the cache was made.
     checked: AtomicU64,
+}
+
+/// Pieces of sealed memory at most.
+fn sealed_max() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / SEALED_SHARE).map_or(SEALED_MAX, |share| share.min(SEALED_MAX))
 }
 
 /// What changes when a file's content changes (stat(2)).
@@ -106,6 +127,8 @@ impl Cache {
             file_bytes_max: settings.file_bytes_max,
             revalidate_after: settings.revalidate_after,
             started: Instant::now(),
+            sealed: Arc::default(),
+            sealed_max: sealed_max(),
         }
     }
 
@@ -160,7 +183,10 @@ impl Cache {
         let cache = Arc::clone(self);
         let identity = Identity::of(metadata);
         runtime.spawn_blocking(move || {
-            match file_body::read_whole(&file, identity.bytes).and_then(|content| Ok((content, file.metadata()?))) {
+            match cache
+                .read(&file, identity.bytes)
+                .and_then(|content| Ok((content, file.metadata()?)))
+            {
                 Ok((content, now)) if Identity::of(&now) == identity => {
                     cache.insert(key.clone(), &Arc::new(Cached::new(representation, content, &now)));
                 }
@@ -170,6 +196,20 @@ impl Cache {
             }
             cache.lock_filling().remove(&key);
         });
+    }
+
+    /// Reads the first `bytes` bytes of a file that nobody has read from yet; an error if it has fewer by now.
+    pub(crate) fn read(&self, file: &File, bytes: u64) -> io::Result<Content> {
+        let has_room = Arc::strong_count(&self.sealed) <= self.sealed_max;
+        if bytes >= SEALED_BYTES_MIN && has_room {
+            match Sealed::read(file, bytes) {
+                Ok(sealed) => return Ok(Content::sealed(sealed, Arc::clone(&self.sealed))),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(error),
+                // No more descriptors, say: ordinary memory will do, and tells whether it was the file.
+                Err(error) => tracing::debug!("sealed memory for {bytes} bytes: {error}"),
+            }
+        }
+        file_body::read_whole(file, bytes).map(Content::from)
     }
 
     fn lock_filling(&self) -> MutexGuard<'_, HashSet<Key>> {
@@ -188,7 +228,7 @@ impl Cache {
 }
 
 impl Cached {
-    pub(crate) fn new(representation: Representation, content: Bytes, metadata: &Metadata) -> Cached {
+    pub(crate) fn new(representation: Representation, content: Content, metadata: &Metadata) -> Cached {
         Cached {
             representation,
             content,
@@ -256,6 +296,8 @@ impl Weighter<Key, Arc<Cached>> for Weigh {
 mod tests {
     use std::path::Path;
 
+    use bytes::Bytes;
+
     use super::*;
 
     const SETTINGS: CacheSettings = CacheSettings {
@@ -276,7 +318,7 @@ mod tests {
 
     fn cached(name: &str, file: &File, content: &'static [u8]) -> Arc<Cached> {
         let metadata = file.metadata().unwrap();
-        let content = Bytes::from_static(content);
+        let content = Bytes::from_static(content).into();
         Arc::new(Cached::new(Representation::of(name, &metadata), content, &metadata))
     }
 
@@ -287,7 +329,7 @@ mod tests {
         let file = old_file(&place.path().join("a"), b"text");
         let cache = Cache::new(&SETTINGS);
         cache.keep(&folder, "a", &cached("a", &file, b"text"));
-        assert!(matches!(cache.find(&folder, "a"), Known::Fresh(cached) if cached.content == "text"));
+        assert!(matches!(cache.find(&folder, "a"), Known::Fresh(cached) if cached.content.bytes() == b"text"));
         assert!(matches!(cache.find(&folder, "b"), Known::Nothing));
         // The same place under other rules is another folder.
         assert!(matches!(cache.find(&same_place, "a"), Known::Nothing));
@@ -353,6 +395,24 @@ mod tests {
         assert!(matches!(cache.find(&folder, "a"), Known::Fresh(_)));
     }
 
+    #[test]
+    fn larger_content_is_sealed_while_there_is_room_for_it() {
+        let place = tempfile::tempdir().unwrap();
+        let text: Vec<u8> = (0..SEALED_BYTES_MIN).map(|at| (at % 251) as u8).collect();
+        let file = old_file(&place.path().join("a"), &text);
+        let mut cache = Cache::new(&SETTINGS);
+        cache.sealed_max = 1;
+        let sealed = cache.read(&file, SEALED_BYTES_MIN).unwrap();
+        let beyond = cache.read(&file, SEALED_BYTES_MIN).unwrap();
+        assert_eq!((sealed.is_sealed(), beyond.is_sealed()), (true, false));
+        assert_eq!((sealed.bytes(), beyond.bytes()), (&text[..], &text[..]));
+        drop(sealed);
+        assert!(cache.read(&file, SEALED_BYTES_MIN).unwrap().is_sealed());
+        assert!(!cache.read(&file, 100).unwrap().is_sealed());
+        let error = cache.read(&file, SEALED_BYTES_MIN + 1).err().map(|error| error.kind());
+        assert_eq!(error, Some(ErrorKind::UnexpectedEof));
+    }
+
     #[tokio::test]
     async fn filling_reads_a_file_once_it_is_what_was_looked_at() {
         let place = tempfile::tempdir().unwrap();
@@ -370,7 +430,7 @@ mod tests {
         while !cache.lock_filling().is_empty() {
             tokio::task::yield_now().await;
         }
-        assert!(matches!(cache.find(&folder, "same"), Known::Fresh(cached) if cached.content == "text"));
+        assert!(matches!(cache.find(&folder, "same"), Known::Fresh(cached) if cached.content.bytes() == b"text"));
         assert!(matches!(cache.find(&folder, "changed"), Known::Nothing));
     }
 }

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use crate::fault::Fault;
 use crate::handler::cache::{Cache, Cached, Known};
-use crate::handler::file_body::{self, FileBody};
+use crate::handler::file_body::FileBody;
 use crate::handler::folder::Folder;
 use crate::handler::redirect;
 use crate::target::Target;
@@ -126,7 +126,7 @@ impl Files<'_> {
         let failed = |error| Fault::server(format!("file {name:?}: {error}"));
         let representation = Representation::of(name, metadata);
         if metadata.len() <= WHOLE_BYTES_MAX {
-            let content = file_body::read_whole(&file, metadata.len()).map_err(failed)?;
+            let content = cache.read(&file, metadata.len()).map_err(failed)?;
             let cached = Arc::new(Cached::new(representation, content, metadata));
             if file.metadata().is_ok_and(|now| cached.is_of(&now)) {
                 cache.keep(self.folder, name, &cached);
@@ -162,7 +162,7 @@ fn respond(name: &str, found: Found, method: &Method, fields: &HeaderMap) -> Res
         Found::File(representation, body) if *method == Method::GET && body.left() <= WHOLE_BYTES_MAX => {
             let whole = body.gather();
             let whole = whole.map_err(|error| Fault::server(format!("file {name:?}: {error}")))?;
-            (representation, ResponseBody::Whole(whole))
+            (representation, ResponseBody::Whole(whole.into()))
         }
         Found::File(representation, body) => (representation, ResponseBody::Source(Box::new(body))),
         Found::Folder | Found::Other => return Err(not_found(name)),

@@ -66,7 +66,7 @@ fn respond(mut session: Box<Session>, mut head: ReplyHead, method: &Method) -> R
         return Ok(response);
     }
     *response.body_mut() = match session.gather() {
-        Some(whole) => ResponseBody::Whole(whole),
+        Some(whole) => ResponseBody::Whole(whole.into()),
         None => ResponseBody::Source(session),
     };
     Ok(response)

@@ -6,11 +6,13 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::Version;
 use http_body::{Body, Frame, SizeHint};
+use sluice_membuf::Sealed;
 
 use crate::connection::Connection;
 use crate::exchange::Exchange;
@@ -31,10 +33,59 @@ pub(crate) trait Source {
     fn discard(self: Box<Self>) {}
 }
 
+/// Bytes that are all there. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Content {
+    bytes: Bytes,
+    /// The memory that they lie in, where the kernel can send from it without a copy.
+    sealed: Option<Arc<Sealed>>,
+}
+
+impl Content {
+    /// Bytes left.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Content in sealed memory; `guard` is dropped with the last clone of it.
+    pub(crate) fn sealed(sealed: Sealed, guard: Arc<()>) -> Content {
+        let sealed = Arc::new(sealed);
+        Content {
+            bytes: Bytes::from_owner(Owner(Arc::clone(&sealed), guard)),
+            sealed: Some(sealed),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Content {
+        Content { bytes, sealed: None }
+    }
+}
+
+/// What sealed bytes belong to.
+struct Owner(Arc<Sealed>, #[expect(dead_code, reason = "held, not used")] Arc<()>);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// The body of a response.
 pub(crate) enum ResponseBody {
     Empty,
-    Whole(Bytes),
+    Whole(Content),
     Source(Box<dyn Source>),
 }
 
@@ -42,7 +93,7 @@ impl ResponseBody {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         match self {
             ResponseBody::Empty => Poll::Ready(None),
-            ResponseBody::Whole(bytes) => {
+            ResponseBody::Whole(Content { bytes, .. }) => {
                 let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
                 if bytes.is_empty() {
                     *self = ResponseBody::Empty;
@@ -57,7 +108,7 @@ impl ResponseBody {
     pub(crate) fn length(&self) -> Option<u64> {
         match self {
             ResponseBody::Empty => Some(0),
-            ResponseBody::Whole(bytes) => Some(bytes.len() as u64),
+            ResponseBody::Whole(content) => Some(content.len() as u64),
             ResponseBody::Source(source) => source.length(),
         }
     }
@@ -74,6 +125,12 @@ pub(crate) struct Finish {
 
 impl Finish {
     pub(crate) fn new(body: ResponseBody, exchange: Exchange, connection: Rc<Connection>) -> Finish {
+        if let ResponseBody::Whole(Content {
+            sealed: Some(sealed), ..
+        }) = &body
+        {
+            connection.send_from(Arc::clone(sealed));
+        }
         Finish {
             is_delimited: body.length().is_some() || exchange.version >= Version::HTTP_11,
             body,

@@ -12,7 +12,7 @@ use crate::write::body::ResponseBody;
 
 /// The response to a request that failed.
 pub(crate) fn response(fault: &Fault, id: UniqueId) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::Whole(page(fault.status, id)));
+    let mut response = Response::new(ResponseBody::Whole(page(fault.status, id).into()));
     *response.status_mut() = fault.status;
     let fields = response.headers_mut();
     fields.insert(

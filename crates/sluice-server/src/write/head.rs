@@ -46,10 +46,12 @@ pub(crate) fn may_have_body(method: &Method, status: StatusCode) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn response(status: StatusCode) -> Response<ResponseBody> {
-        let mut response = Response::new(ResponseBody::Whole("hello".into()));
+        let mut response = Response::new(ResponseBody::Whole(Bytes::from("hello").into()));
         *response.status_mut() = status;
         response
     }

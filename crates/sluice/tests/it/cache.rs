@@ -98,6 +98,27 @@ fn a_large_file_comes_the_same_from_disk_and_from_memory() {
 }
 
 #[test]
+fn requests_in_one_write_get_each_file_whole_and_in_order() {
+    let sizes = [200_000, 10, 64 << 10, 0, 16 << 10, 1_000_000, 8191];
+    let names: Vec<_> = sizes.iter().map(|size| format!("{size}.txt")).collect();
+    let content = |size: usize| -> String { (0..size).map(|at| char::from(b'a' + (at % 23) as u8)).collect() };
+    let setup = sizes.iter().zip(&names).fold(Setup::new(), |setup, (size, name)| {
+        setup.file(name, content(*size)).age(name)
+    });
+    let server = setup.start();
+    for _ in 0..3 {
+        let mut client = server.connect();
+        let requests = names
+            .iter()
+            .map(|name| format!("GET /{name} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        client.send(requests.collect::<String>());
+        for size in sizes {
+            assert!(client.response().text() == content(size), "{size} bytes came otherwise");
+        }
+    }
+}
+
+#[test]
 fn more_files_than_the_cache_holds_all_come() {
     let names: Vec<_> = (0..50).map(|number| format!("f{number}.txt")).collect();
     let setup = Setup::new().cache("size = \"64k\", files = 10".replace(", ", "\n").as_str());

@@ -46,7 +46,10 @@ pub(crate) fn descriptors_of(server: u32) -> Vec<String> {
     let mut held: Vec<String> = links
         .filter(|link| match link.strip_prefix("socket:[") {
             Some(inode) => sockets.contains(inode.trim_end_matches(']')),
-            None => !link.contains("[eventpoll]") && !link.contains("[eventfd]"),
+            // The last is what the cache keeps, which has a bound of its own.
+            None => !["[eventpoll]", "[eventfd]", "/memfd:sluice-content"]
+                .iter()
+                .any(|kind| link.contains(kind)),
         })
         .collect();
     held.sort();
