@@ -256,7 +256,7 @@ TABLES: tuple[Table, ...] = (
         "1,000 that have each had one reply, beside 250 before them, a while after; of a script process, what is its own alone. System calls and CPU\n"
         "time are those of server, helpers and scripts, CPU time with the kernel's work for them. A kept program\n"
         "is CGIplus (Sluice), a module (Apache), FastCGI (lighttpd, nginx).",
-        "cost", "", tuple(cost_rows()), SERVER_COLUMNS, rounds=2, seconds=0.7, less_is_better=True,
+        "cost", "", tuple(cost_rows()), SERVER_COLUMNS, rounds=3, seconds=0.7, less_is_better=True,
     ),
     Table(
         "scale", "Scale", "Files, connections kept alive, with 1, 2 and 4 workers and up to 1,000 connections.",
