@@ -26,7 +26,7 @@ demo: build sdk
 
 test:
 	@tools/needs python3 perl git git-http-backend gitweb curl
-	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-models
+	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-h2spec test-models
 	@echo "All tests passed."
 
 build:
@@ -49,6 +49,11 @@ test-rust:
 # Every interleaving of the memory buffer's two sides, within bounds.
 test-models:
 	@RUSTFLAGS="--cfg loom" $(CARGO) test --locked --package sluice-membuf --lib --release --target-dir target/loom loom
+
+# The conformance of HTTP/2.
+test-h2spec:
+	@$(CARGO) build --locked --bin sluice
+	@tools/h2spec target/debug/sluice
 
 test-sdk: sdk
 	@$(MAKE) --no-print-directory -C sdk/c test

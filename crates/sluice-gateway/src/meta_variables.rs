@@ -40,6 +40,8 @@ pub struct Facts<'a> {
     pub protocol: &'a str,
     /// `http` or `https`.
     pub scheme: &'a str,
+    /// What TLS has found out, by the names of Apache (`SSL_PROTOCOL`).
+    pub tls: &'a [(&'static str, String)],
     /// The directory of the site's files.
     pub document_root: &'a [u8],
     /// The host that the client asked for, with or without port; what is no host is not believed.
@@ -193,6 +195,9 @@ impl Variables {
         if facts.scheme == "https" {
             self.add(prefix, "HTTPS", "on");
         }
+        for (name, value) in facts.tls {
+            self.add(prefix, name, value.as_str());
+        }
         self.add(prefix, "UNIQUE_ID", facts.unique_id);
         // php-cgi refuses to run without it: it is how PHP knows that a server, and no visitor, started it.
         self.add(prefix, "REDIRECT_STATUS", "200");
@@ -280,7 +285,8 @@ fn bytes_expected(facts: &Facts<'_>) -> usize {
     let paths = facts.script_name.len() + facts.path_info.map_or(0, str::len) + facts.request_uri.len();
     // Once as it came, once in parts, each of which gets a name.
     let query = facts.query.map_or(0, |query| 3 * query.len());
-    FIXED_BYTES + VARIABLES * facts.prefix.len() + fields + extra + files + paths + query
+    let tls: usize = facts.tls.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    FIXED_BYTES + VARIABLES * facts.prefix.len() + fields + tls + extra + files + paths + query
 }
 
 /// Whether a time is from 1970 to 9999: others have no form in HTTP (RFC 9110 §5.6.7).

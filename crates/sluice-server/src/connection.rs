@@ -3,8 +3,9 @@
 //! Here: a few shared cells, one value per accepted socket, on its worker's thread. Not here: the socket
 //! (`accept::stream`) and the protocol (`accept::protocol`).
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -17,15 +18,26 @@ pub(crate) struct Ends {
     pub server: SocketAddr,
 }
 
+/// What TLS has found out.
+#[derive(Debug)]
+pub(crate) struct Security {
+    /// Variables for scripts, by their names.
+    pub variables: Vec<(&'static str, String)>,
+}
+
 /// What is known of an accepted socket.
 pub(crate) struct Connection {
     pub ends: Ends,
+    /// None in clear text, and until the handshake is done.
+    security: OnceCell<Rc<Security>>,
+    /// The port by which every request is to come again over TLS.
+    redirect_to_https: Cell<Option<u16>>,
     /// Bytes read since the last exchange began: of a head that is still incomplete when this is not zero.
     head_bytes: Cell<u64>,
     /// Exchanges that have begun; the count may wrap.
     exchanges: Cell<u32>,
-    /// An exchange is under way.
-    is_busy: Cell<bool>,
+    /// Exchanges that are under way; more than one only in HTTP/2.
+    open: Cell<u32>,
     /// The client has said that it sends nothing more.
     is_last: Cell<bool>,
     /// The socket must be reset at its end.
@@ -42,15 +54,36 @@ impl Connection {
     pub(crate) fn new(ends: Ends) -> Connection {
         Connection {
             ends,
+            security: OnceCell::new(),
+            redirect_to_https: Cell::new(None),
             head_bytes: Cell::new(0),
             exchanges: Cell::new(0),
-            is_busy: Cell::new(false),
+            open: Cell::new(0),
             is_last: Cell::new(false),
             is_cut: Cell::new(false),
             sealed: RefCell::new(None),
             call_at: Cell::new(u32::MAX),
             task: RefCell::new(None),
         }
+    }
+
+    /// The handshake is done.
+    pub(crate) fn secure(&self, security: Security) {
+        // Once a connection.
+        let _ = self.security.set(Rc::new(security));
+    }
+
+    pub(crate) fn security(&self) -> Option<&Rc<Security>> {
+        self.security.get()
+    }
+
+    /// Requests are not served, but sent to this port of the same host.
+    pub(crate) fn redirect_to_https(&self, port: Option<u16>) {
+        self.redirect_to_https.set(port);
+    }
+
+    pub(crate) fn https_port(&self) -> Option<u16> {
+        self.redirect_to_https.get()
     }
 
     /// The task that is polled here wants to be called at a tick of its worker.
@@ -78,19 +111,19 @@ impl Connection {
 
     /// A head is complete; what is read from here on belongs to its body or to the next head.
     pub(crate) fn begin_exchange(&self) {
-        self.is_busy.set(true);
+        self.open.set(self.open.get() + 1);
         self.exchanges.set(self.exchanges.get().wrapping_add(1));
         self.head_bytes.set(0);
     }
 
     /// An exchange is over: the next byte begins a head.
     pub(crate) fn end_exchange(&self) {
-        self.is_busy.set(false);
+        self.open.set(self.open.get().saturating_sub(1));
         self.head_bytes.set(0);
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.is_busy.get()
+        self.open.get() > 0
     }
 
     pub(crate) fn exchanges(&self) -> u32 {

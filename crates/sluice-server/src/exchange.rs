@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 use http::request::{self, Request};
 use http::{HeaderValue, Method, StatusCode, Uri, Version, header};
 
-use crate::connection::Ends;
+use crate::connection::{Ends, Security};
 use crate::worker::Worker;
 use crate::write::log::{self, Line};
 
@@ -54,6 +54,10 @@ pub(crate) struct Exchange {
     pub uri: Uri,
     pub version: Version,
     pub arrived: SystemTime,
+    /// None in clear text.
+    pub security: Option<Rc<Security>>,
+    /// The site's Strict-Transport-Security, where it is to be told.
+    pub hsts: Option<HeaderValue>,
     started: Instant,
     host: Option<HeaderValue>,
     referer: Option<HeaderValue>,
@@ -76,6 +80,8 @@ impl Exchange {
             uri: head.uri.clone(),
             version: head.version,
             arrived: SystemTime::now(),
+            security: None,
+            hsts: None,
             started: Instant::now(),
             host: field(header::HOST),
             referer: field(header::REFERER),

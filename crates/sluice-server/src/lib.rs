@@ -21,4 +21,4 @@ mod worker;
 mod write;
 
 pub use dispatch::route::OpenError;
-pub use server::{Server, StartError};
+pub use server::{Server, StartError, check};

@@ -9,10 +9,12 @@ use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::server::ProducesTickets;
 use sluice_launch::Launcher;
 use tokio::sync::watch;
 
 use crate::accept::listener;
+use crate::accept::tls::{self, Speech};
 use crate::dispatch::Config;
 use crate::dispatch::route::OpenError;
 use crate::settings::Settings;
@@ -36,7 +38,10 @@ pub(crate) enum Phase {
 /// A running server.
 pub struct Server {
     shared: Arc<Shared>,
+    /// As they were asked for.
+    listen: Vec<SocketAddr>,
     addresses: Vec<SocketAddr>,
+    tickets: Arc<dyn ProducesTickets>,
     phase: watch::Sender<Phase>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -66,15 +71,19 @@ impl Server {
     /// A folder or script is missing, an address is taken, the log cannot be opened: the administrator's to mend.
     pub fn start(settings: &Settings) -> Result<Server, StartError> {
         let config = Config::open(settings)?;
+        let tickets = tls::tickets()?;
+        let mut speech = tls::open(settings, &tickets)?;
         let script_files_max = raise_descriptor_limit();
         let workers = settings.workers.get();
         let mut sockets = Vec::new();
-        for address in &settings.listen {
+        let listen: Vec<_> = settings.listen.iter().map(|listen| listen.address).collect();
+        for address in &listen {
             let bound = listener::bind(*address, workers)
                 .map_err(|error| StartError(format!("listen on {address}: {error}")))?;
             sockets.push(bound);
         }
-        let addresses = sockets.iter().filter_map(|bound| bound[0].local_addr().ok()).collect();
+        let addresses: Vec<_> = sockets.iter().filter_map(|bound| bound[0].local_addr().ok()).collect();
+        tls::fill_in_port(&mut speech, &addresses);
         let log =
             Log::open(&settings.access_log, workers).map_err(|error| StartError(format!("access log: {error}")))?;
         let launchers = (workers / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
@@ -83,6 +92,7 @@ impl Server {
         let places = config.limits.connections_max.div_ceil(workers);
         let shared = Arc::new(Shared {
             config: Arc::new(ArcSwap::from_pointee(config)),
+            speech: ArcSwap::from_pointee(speech),
             launcher,
             log,
             script_files_max,
@@ -102,7 +112,9 @@ impl Server {
         }
         Ok(Server {
             shared,
+            listen,
             addresses,
+            tickets,
             phase,
             workers: threads,
         })
@@ -120,12 +132,41 @@ impl Server {
     /// The new settings cannot be served: nothing has changed.
     pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
         let config = Config::open(settings)?;
+        let speech = self.speech(settings)?;
+        self.shared.speech.store(Arc::new(speech));
         let replaced = self.shared.config.swap(Arc::new(config));
         // What is idle ends now, what is at work after its reply.
         for route in replaced.sites().flat_map(|site| site.script_routes()) {
             route.pools.close();
         }
         Ok(())
+    }
+
+    /// Reads certificates and keys again; new connections get them, the others go on.
+    ///
+    /// # Errors
+    /// They cannot be used: nothing has changed.
+    pub fn reload_certificates(&self, settings: &Settings) -> Result<(), StartError> {
+        let speech = self.speech(settings)?;
+        self.shared.speech.store(Arc::new(speech));
+        Ok(())
+    }
+
+    /// What the settings say of the addresses that the server was started with; of others they have no effect, and what they
+    /// leave out stays.
+    fn speech(&self, settings: &Settings) -> Result<Vec<Speech>, OpenError> {
+        let opened = tls::open(settings, &self.tickets)?;
+        let mut speech = Vec::clone(&self.shared.speech.load());
+        let mut told: Vec<_> = settings.listen.iter().map(|listen| Some(listen.address)).collect();
+        for (address, speech) in self.listen.iter().zip(&mut speech) {
+            // Each once: several may have port 0.
+            if let Some(index) = told.iter().position(|told| *told == Some(*address)) {
+                told[index] = None;
+                *speech = opened[index].clone();
+            }
+        }
+        tls::fill_in_port(&mut speech, &self.addresses);
+        Ok(speech)
     }
 
     /// Opens the access log under its name again, after it was renamed.
@@ -146,6 +187,16 @@ impl Server {
         }
         self.shared.log.close();
     }
+}
+
+/// Opens what the settings name, and lets go of it again: whether a server could serve by them, addresses aside.
+///
+/// # Errors
+/// A folder or script is missing, a certificate does not fit its key: the administrator's to mend.
+pub fn check(settings: &Settings) -> Result<(), StartError> {
+    Config::open(settings)?;
+    tls::open(settings, &tls::tickets()?)?;
+    Ok(())
 }
 
 /// The order to end, given: it can be made stricter while `Server::join` waits.

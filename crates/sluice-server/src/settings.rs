@@ -14,8 +14,8 @@ use crate::limits::Limits;
 /// Everything that one running server needs to know.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Addresses to listen on, at least one; port 0 lets the system choose.
-    pub listen: Vec<SocketAddr>,
+    /// Where to listen, at least one.
+    pub listen: Vec<ListenSettings>,
     /// Event-loop threads.
     pub workers: NonZeroUsize,
     /// Virtual hosts; the first one also answers for hosts that no site names.
@@ -26,6 +26,82 @@ pub struct Settings {
     pub cache: Option<CacheSettings>,
     /// Where finished exchanges are written down.
     pub access_log: AccessLog,
+}
+
+/// An address to listen on, and what is spoken there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenSettings {
+    /// Address and port; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// TLS; none is clear text.
+    pub tls: Option<TlsSettings>,
+    /// HTTP/2: negotiated over TLS (ALPN), or with prior knowledge in clear text (RFC 9113 §3.3).
+    pub http2: bool,
+    /// Every request is sent to the same address by https, at this port.
+    pub redirect_to_https: Option<u16>,
+}
+
+impl ListenSettings {
+    /// Clear text, HTTP/1.1 alone.
+    #[must_use]
+    pub fn clear(address: SocketAddr) -> ListenSettings {
+        ListenSettings {
+            address,
+            tls: None,
+            http2: false,
+            redirect_to_https: None,
+        }
+    }
+}
+
+/// TLS on an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// For clients that name no host, or one that no site with a certificate has.
+    pub identity: IdentitySettings,
+    /// Version 1.2 is refused.
+    pub is_1_3_only: bool,
+    /// Whether clients are asked for a certificate.
+    pub clients: ClientCertificates,
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentitySettings {
+    /// Where it was written, for messages.
+    pub origin: String,
+    /// Where they are.
+    pub source: IdentitySource,
+}
+
+/// Where a certificate and its key are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentitySource {
+    /// In files in PEM form, which may be one: the certificate, then those that lead to its authority.
+    Files {
+        /// The certificates.
+        certificate: PathBuf,
+        /// The key: PKCS #8, PKCS #1 or SEC 1.
+        key: PathBuf,
+    },
+    /// Made for this start of the server, in PEM form.
+    Made {
+        /// The certificate.
+        certificate: String,
+        /// The key.
+        key: String,
+    },
+}
+
+/// Whether clients are asked for a certificate, and by which authorities it must be signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not.
+    Off,
+    /// They are, and may have none; one that is bad is refused.
+    Optional(PathBuf),
+    /// They must have one.
+    Required(PathBuf),
 }
 
 /// The bounds of the file cache.
@@ -61,6 +137,10 @@ pub struct SiteSettings {
     pub hosts: Vec<String>,
     /// Folder of the site's files, if it serves any; also DOCUMENT_ROOT.
     pub root: Option<PathBuf>,
+    /// Its certificate, for clients that name one of its hosts (SNI, RFC 6066 §3).
+    pub identity: Option<IdentitySettings>,
+    /// For how long clients are to use nothing but https (RFC 6797); told over TLS.
+    pub hsts: Option<Duration>,
     /// Names tried, in order, when a folder is asked for.
     pub index: Vec<String>,
     /// Rules in the order in which they are tried; the first whose pattern matches decides. What none matches is a file

@@ -25,6 +25,7 @@ use tokio::time::timeout;
 
 use crate::accept::listener;
 use crate::accept::places::Places;
+use crate::accept::tls::Speech;
 use crate::dispatch::Config;
 use crate::exchange::UniqueId;
 use crate::script::process::Process;
@@ -40,6 +41,8 @@ const REAP_TIMEOUT: Duration = Duration::from_secs(20);
 /// What all workers share.
 pub(crate) struct Shared {
     pub config: Arc<ArcSwap<Config>>,
+    /// What is spoken on each address, in the order of the listeners.
+    pub speech: ArcSwap<Vec<Speech>>,
     pub launcher: Launcher,
     pub log: Log,
     /// Descriptors that a script may have, if bounded.
@@ -135,8 +138,8 @@ pub(crate) fn run(
     });
     let tasks = LocalSet::new();
     tasks.block_on(&runtime, async {
-        for listener in listeners {
-            worker.spawn(listener::accept(Rc::clone(&worker), listener));
+        for (index, listener) in listeners.into_iter().enumerate() {
+            worker.spawn(listener::accept(Rc::clone(&worker), listener, index));
         }
         tokio::task::spawn_local(tick(Rc::clone(&worker)));
         worker.live().await;
@@ -175,6 +178,11 @@ impl Worker {
     /// The configuration as it is now; an exchange keeps the one it began with.
     pub(crate) fn config(&self) -> Rc<HeldConfig> {
         self.config.borrow_mut().load()
+    }
+
+    /// What is spoken on the address of this listener, as it is now.
+    pub(crate) fn speech(&self, listener: usize) -> Speech {
+        self.shared.speech.load()[listener].clone()
     }
 
     pub(crate) fn log(&self) -> &Log {

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_server::limits::Limits;
 use sluice_server::settings::{
-    AccessLog, Action, CacheSettings, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings, ScriptSource,
-    Settings, SiteSettings,
+    AccessLog, Action, CacheSettings, ListenSettings, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings,
+    ScriptSource, Settings, SiteSettings,
 };
 
-use crate::config;
+use crate::{certificates, config};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +32,7 @@ Examples:
   sluice serve                                this folder, at http://127.0.0.1:8080/
   sluice serve htdocs --listen :8080          for every IPv4 address of this machine
   sluice serve --listen 8080 --listen [::1]:8080
+  sluice serve --tls                          https, with a certificate for local use
   sluice serve --access-log access.log --log-format json";
 
 const LISTEN_HELP: &str = "\
@@ -72,6 +73,9 @@ pub(crate) struct Serve {
     directory: PathBuf,
     #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     listen: Vec<SocketAddr>,
+    /// Serve https, with a certificate that is made now and signed by itself: for local use.
+    #[arg(long)]
+    tls: bool,
     /// Event-loop threads [default: one for each processor].
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
@@ -129,13 +133,24 @@ impl Serve {
         let root =
             absolute(&self.directory).map_err(|error| format!("cannot serve {shown}: {}", config::reason(&error)))?;
         Ok(Settings {
-            listen: self.listen.clone(),
+            listen: self.listen()?,
             workers: self.workers.unwrap_or_else(config::default_workers),
             sites: vec![folder_site(root)],
             limits: Limits::default(),
             cache: Some(CacheSettings::default()),
             access_log: self.access_log()?,
         })
+    }
+
+    fn listen(&self) -> Result<Vec<ListenSettings>, String> {
+        let mut listen: Vec<_> = self.listen.iter().copied().map(ListenSettings::clear).collect();
+        if self.tls {
+            let tls = certificates::self_signed(&listen)?;
+            for address in &mut listen {
+                (address.tls, address.http2) = (Some(tls.clone()), true);
+            }
+        }
+        Ok(listen)
     }
 
     fn access_log(&self) -> Result<AccessLog, String> {
@@ -175,6 +190,8 @@ fn folder_site(root: PathBuf) -> SiteSettings {
         origin: origin.into(),
         hosts: Vec::new(),
         root: Some(root),
+        identity: None,
+        hsts: None,
         index: vec![config::INDEX.to_owned()],
         routes,
     }
@@ -211,7 +228,7 @@ mod tests {
     fn a_folder_without_cgi_bin_serves_only_files() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let settings = serve(&[folder.path().to_str().expect("UTF-8")]).expect("a folder");
-        assert_eq!(settings.listen, [config::LISTEN]);
+        assert_eq!(settings.listen, [ListenSettings::clear(config::LISTEN)]);
         assert_eq!(settings.sites[0].root.as_deref(), Some(folder.path()));
         assert!(settings.sites[0].routes.is_empty());
         assert_eq!(
@@ -243,7 +260,11 @@ mod tests {
     fn every_option_of_serve_reaches_the_settings() {
         let options = "--listen 8081 --listen [::1]:0 --workers 3 --access-log /var/log/sluice.log --log-format json .";
         let settings = serve(&options.split(' ').collect::<Vec<_>>()).expect("this folder");
-        let addresses: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = settings
+            .listen
+            .iter()
+            .map(|listen| listen.address.to_string())
+            .collect();
         assert_eq!(addresses, ["127.0.0.1:8081", "[::1]:0"]);
         assert_eq!(settings.workers.get(), 3);
         let target = LogTarget::File("/var/log/sluice.log".into());

@@ -4,6 +4,7 @@
 //! means (`config`), signals (`supervisor`).
 
 mod arguments;
+mod certificates;
 mod config;
 mod demo;
 mod supervisor;
@@ -44,6 +45,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
         }
         Command::Check(check) => {
             let settings = config::load(&check.file).map_err(|errors| errors.to_string())?;
+            sluice_server::check(&settings).map_err(|error| error.to_string())?;
             print(&format!(
                 "{}\n{}",
                 config::summary(&check.file, &settings),

@@ -14,6 +14,7 @@ use sluice_server::Server;
 use sluice_server::settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::certificates::Certificates;
 use crate::config;
 
 /// Where the settings came from: what SIGHUP reads again.
@@ -25,22 +26,35 @@ pub(crate) enum Origin {
 /// Runs a server by these settings until a signal ends it. The error is one line for the administrator.
 pub(crate) fn run(settings: &Settings, origin: Origin) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
+        .enable_all()
         .build()
         .map_err(|error| format!("event loop: {error}"))?;
     runtime.block_on(supervise(settings, origin))
 }
 
 async fn supervise(settings: &Settings, origin: Origin) -> Result<(), String> {
+    let mut settings = settings.clone();
     // Before the server, so that a signal that comes during its start is not lost.
     let mut signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
-    let server = Server::start(settings).map_err(|error| error.to_string())?;
-    announce(settings, &server);
+    let mut certificates = Certificates::of(&settings);
+    let server = Server::start(&settings).map_err(|error| error.to_string())?;
+    announce(&settings, &server);
     loop {
-        match signals.next().await {
-            Event::Reload => reload(&server, &origin),
-            Event::ReopenLogs => server.reopen_logs(),
-            Event::End => break,
+        tokio::select! {
+            event = signals.next() => match event {
+                Event::Reload => {
+                    if let Some(read) = reload(&server, &origin) {
+                        certificates = Certificates::of(&read);
+                        settings = read;
+                    }
+                }
+                Event::ReopenLogs => server.reopen_logs(),
+                Event::End => break,
+            },
+            () = certificates.changed() => match server.reload_certificates(&settings) {
+                Ok(()) => tracing::info!("certificates have changed: the new ones are in force"),
+                Err(error) => tracing::error!("certificates have changed: {error}; the old ones stay"),
+            }
         }
     }
     tracing::info!("draining: no new connections; a second signal ends at once");
@@ -60,7 +74,9 @@ async fn supervise(settings: &Settings, origin: Origin) -> Result<(), String> {
 /// Prints the addresses and what is served where.
 fn announce(settings: &Settings, server: &Server) {
     let mut settings = settings.clone();
-    settings.listen = server.addresses().to_vec();
+    for (listen, address) in settings.listen.iter_mut().zip(server.addresses()) {
+        listen.address = *address;
+    }
     for line in config::describe(&settings).lines() {
         tracing::info!("{line}");
     }
@@ -72,9 +88,11 @@ fn announce(settings: &Settings, server: &Server) {
     }
 }
 
-fn reload(server: &Server, origin: &Origin) {
+/// The settings that are in force now, if they are others.
+fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
     let Origin::File(file) = origin else {
-        return tracing::warn!("SIGHUP: there is no configuration file to read again");
+        tracing::warn!("SIGHUP: there is no configuration file to read again");
+        return None;
     };
     let settings = match config::load(file) {
         Ok(settings) => settings,
@@ -82,12 +100,19 @@ fn reload(server: &Server, origin: &Origin) {
             for line in errors.to_string().lines() {
                 tracing::error!("{line}");
             }
-            return tracing::error!("SIGHUP: the configuration is bad, nothing has changed");
+            tracing::error!("SIGHUP: the configuration is bad, nothing has changed");
+            return None;
         }
     };
     match server.reload(&settings) {
-        Ok(()) => tracing::info!("SIGHUP: {} is in force", file.display()),
-        Err(error) => tracing::error!("SIGHUP: {error}; nothing has changed"),
+        Ok(()) => {
+            tracing::info!("SIGHUP: {} is in force", file.display());
+            Some(settings)
+        }
+        Err(error) => {
+            tracing::error!("SIGHUP: {error}; nothing has changed");
+            None
+        }
     }
 }
 

@@ -15,6 +15,7 @@ fn facts<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> Facts<'a> {
         query: Some("one+two"),
         protocol: "HTTP/1.1",
         scheme: "http",
+        tls: &[],
         document_root: b"/srv/htdocs",
         server_name: "example.org:8080",
         server_addr: [192, 0, 2, 1].into(),

@@ -66,8 +66,8 @@ fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Accepts until the worker drains. Each connection is a task of its own.
-pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
+/// Accepts until the worker drains. Each connection is a task of its own. `index` is the listener's among the worker's.
+pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener, index: usize) {
     let Ok(server) = listener.local_addr() else { return };
     #[expect(
         deprecated,
@@ -96,7 +96,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
                     () = &mut draining => return,
                 }
                 let place = places.take(Connection::new(Ends { client, server }));
-                worker.spawn(protocol::serve(Rc::clone(&worker), socket, place));
+                worker.spawn(protocol::serve(Rc::clone(&worker), socket, place, index));
             }
             Err(error) => {
                 if is_shortage(&error) {

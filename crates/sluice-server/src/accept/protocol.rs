@@ -1,211 +1,170 @@
-//! The protocol of a connection: hyper's HTTP/1.1, its bounds, and what is said to a client that does not keep to it.
+//! The protocol of a connection: which one it is, and how the connection ends.
 //!
-//! Here: one connection from its first byte to its close. While it rests between exchanges it costs little more than its
-//! socket: hyper and its buffers go, and come anew when the client speaks again. hyper parses, frames, keeps alive,
-//! pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414, 431); a head that never
-//! becomes complete is answered here (408). Not here: what a request means (`serve`).
+//! Here: one connection from its acceptance to its close. Not here: what is said on it (`http1`, `http2`).
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use http::StatusCode;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
+use tokio::time::timeout;
 
+use crate::accept::http1::Refusal;
 use crate::accept::places::Place;
-use crate::accept::serve;
 use crate::accept::socket::Socket;
-use crate::accept::stream::{ClientStream, Shared};
+use crate::accept::stream::ClientStream;
+use crate::accept::transport::Transport;
+use crate::accept::{http1, http2};
 use crate::connection::Connection;
-use crate::exchange::Exchange;
-use crate::limits::Limits;
 use crate::worker::Worker;
-use crate::write::error_page;
 
-/// What hyper gathers for one write, and reads ahead, bytes.
-const BUFFER_BYTES_MAX: usize = 512 << 10;
+/// The first bytes of HTTP/2 with prior knowledge (RFC 9113 §3.4); no method of HTTP/1.1 begins so.
+const PREFACE: &[u8] = b"PRI";
 
-/// How long a client that is refused may take to read why.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Serves one connection to its end; its place is free again after that.
-pub(crate) async fn serve(worker: Rc<Worker>, socket: Socket, place: Place) {
-    let send_timeout = worker.config().limits.send_timeout;
-    let stream = ClientStream::new(socket, Rc::clone(&place), send_timeout);
-    let stream = Rc::new(RefCell::new(stream));
-    let result = loop {
-        match converse(&worker, &place, &stream).await {
-            Ok(Turn::Idle) if wait_for_more(&worker, &place, &stream).await => {}
-            result => break result,
-        }
-    };
-    // Boxed: what a connection needs at its end it is not to carry all its life.
-    Box::pin(end(&worker, &place, stream, result)).await;
-    drop(place);
+/// Serves one connection, accepted on the listener of this index, to its end; its place is free again after that.
+pub(crate) fn serve(worker: Rc<Worker>, socket: Socket, place: Place, listener: usize) -> impl Future<Output = ()> {
+    // Begun outside: what an async function is given it carries all its life.
+    let beginning = begin(&worker, &place, socket, listener);
+    async move {
+        let Some((stream, is_http2)) = open(&worker, &place, beginning).await else {
+            return;
+        };
+        let refusal = if is_http2 {
+            Box::pin(http2::talk(&worker, &place, &stream)).await;
+            None
+        } else {
+            http1::talk(&worker, &place, &stream).await
+        };
+        // Boxed, as above.
+        Box::pin(end(&worker, &place, stream, refusal)).await;
+        drop(place);
+    }
 }
 
-/// Closes the socket, after a last word where one is due.
+async fn open(
+    worker: &Worker,
+    connection: &Rc<Connection>,
+    beginning: Beginning,
+) -> Option<(Rc<RefCell<ClientStream>>, bool)> {
+    let (transport, is_http2) = match beginning {
+        Beginning::Done(transport) => (transport, false),
+        Beginning::Awaited(beginning) => beginning.await?,
+    };
+    let send_timeout = worker.config().limits.send_timeout;
+    let stream = ClientStream::new(transport, Rc::clone(connection), send_timeout);
+    Some((Rc::new(RefCell::new(stream)), is_http2))
+}
+
+/// What carries a connection, and whether it is HTTP/2 that it carries.
+type Begun = (Transport, bool);
+
+/// A connection on its way to its first byte of HTTP.
+enum Beginning {
+    /// Clear text, HTTP/1.1.
+    Done(Transport),
+    /// A handshake, or the first bytes. Whether it is HTTP/2; none when it does not come to that. Boxed: a connection is not
+    /// to carry all its life what it needs at its beginning.
+    Awaited(Pin<Box<dyn Future<Output = Option<Begun>>>>),
+}
+
+fn begin(worker: &Rc<Worker>, connection: &Rc<Connection>, mut socket: Socket, listener: usize) -> Beginning {
+    let speech = worker.speech(listener);
+    connection.redirect_to_https(speech.redirect_to_https);
+    let (worker, connection) = (Rc::clone(worker), Rc::clone(connection));
+    match speech.tls {
+        Some(tls) => Beginning::Awaited(Box::pin(async move {
+            let transport = handshake(&worker, &connection, socket, tls).await?;
+            let is_http2 = transport.is_http2();
+            Some((transport, is_http2))
+        })),
+        None if speech.http2 => Beginning::Awaited(Box::pin(async move {
+            let is_http2 = speaks_http2(&worker, &mut socket).await?;
+            Some((Transport::Clear(socket), is_http2))
+        })),
+        None => Beginning::Done(Transport::Clear(socket)),
+    }
+}
+
+/// TLS, as far as the first byte of what it carries. None when it does not come to that: the client's fault.
+async fn handshake(
+    worker: &Worker,
+    connection: &Connection,
+    mut socket: Socket,
+    config: Arc<ServerConfig>,
+) -> Option<Transport> {
+    let limit = worker.config().limits.head_timeout;
+    let client = connection.ends.client;
+    let handshake = async {
+        let mut first = [0];
+        match poll_fn(|context| socket.poll_peek(context, &mut first)).await {
+            Ok(1..) if is_in_clear(first[0]) => {
+                tell_of_https(socket).await;
+                Err(io::Error::other("HTTP in clear text"))
+            }
+            Ok(_) => Transport::encrypt(socket, config).await,
+            Err(error) => Err(error),
+        }
+    };
+    match timeout(limit, handshake).await {
+        Ok(Ok(transport)) => {
+            if let Some(security) = transport.security() {
+                connection.secure(security);
+            }
+            Some(transport)
+        }
+        Ok(Err(error)) => {
+            tracing::debug!("connection from {client}: handshake: {error}");
+            None
+        }
+        Err(_) => {
+            tracing::debug!("connection from {client}: no handshake within {limit:?}");
+            None
+        }
+    }
+}
+
+/// Whether a connection begins with a method of HTTP, and not with a record of TLS.
+fn is_in_clear(first: u8) -> bool {
+    first.is_ascii_uppercase()
+}
+
+/// A browser that was given an address without https:// is to say so, not to show nothing.
+async fn tell_of_https(mut socket: Socket) {
+    const TEXT: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n\
+        This port speaks https: write https:// in the address.\n";
+    let pieces = [io::IoSlice::new(TEXT)];
+    // It is small and the first thing sent: if it does not go at once, nobody reads it.
+    let _ = poll_fn(|context| socket.poll_write_vectored(context, &pieces)).await;
+    socket.linger().await;
+}
+
+/// Whether HTTP/2 is what a client begins with, in clear text. None when it says nothing in time, or leaves.
+async fn speaks_http2(worker: &Worker, socket: &mut Socket) -> Option<bool> {
+    let limit = worker.config().limits.head_timeout;
+    let mut first = [0; PREFACE.len()];
+    let peeked = timeout(limit, poll_fn(|context| socket.poll_peek(context, &mut first))).await;
+    match peeked {
+        Ok(Ok(1..)) => Some(first == PREFACE),
+        _ => None,
+    }
+}
+
+/// Closes the connection, after a last word where one is due.
 async fn end(
     worker: &Rc<Worker>,
     connection: &Connection,
     stream: Rc<RefCell<ClientStream>>,
-    result: Result<Turn, hyper::Error>,
+    refusal: Option<Refusal>,
 ) {
     let Ok(stream) = Rc::try_unwrap(stream) else {
         return tracing::error!("connection from {}: its socket is still in use", connection.ends.client);
     };
     let mut stream = stream.into_inner();
-    match result {
-        Ok(Turn::Late) if connection.has_part_of_head() => {
-            refuse(worker, connection, &mut stream, &Refusal::late()).await;
-        }
-        Ok(_) => {}
-        Err(error) => match Refusal::of(&error) {
-            Some(refusal) => refuse(worker, connection, &mut stream, &refusal).await,
-            // The client left, or a response was cut: its exchange has said so.
-            None => tracing::debug!("connection from {}: {error}", connection.ends.client),
-        },
+    if let Some(refusal) = refusal {
+        http1::refuse(worker, connection, &mut stream, &refusal).await;
     }
     stream.close().await;
-}
-
-/// Why a conversation has ended.
-enum Turn {
-    /// One side has closed it, or will have it closed.
-    Over,
-    /// Nothing was said for a while between two exchanges: it goes on when the client speaks again.
-    Idle,
-    /// The head of a request has not come in time.
-    Late,
-}
-
-/// Exchange after exchange, until the connection ends or rests.
-async fn converse(
-    worker: &Rc<Worker>,
-    connection: &Rc<Connection>,
-    stream: &Rc<RefCell<ClientStream>>,
-) -> Result<Turn, hyper::Error> {
-    let config = worker.config();
-    let service = service_fn(|request| serve::serve(worker, connection, request));
-    let io = TokioIo::new(Shared(Rc::clone(stream)));
-    // Boxed: a connection at rest is not to pay for it.
-    let mut http = Box::pin(http1(&config.limits).serve_connection(io, service));
-    let (mut is_ending, mut tick, mut exchanges) = (false, worker.tick(), connection.exchanges());
-    let mut head_awaited = Instant::now();
-    poll_fn(|context| {
-        let mut is_resting = false;
-        if worker.is_draining() && !is_ending {
-            is_ending = true;
-            http.as_mut().graceful_shutdown();
-        }
-        if tick != worker.tick() {
-            tick = worker.tick();
-            // hyper sees by itself, at once, that the client has left, as long as it reads; it does not while another request
-            // waits in its buffer, or while nobody takes the request's body.
-            if connection.is_busy() && stream.borrow().has_left() {
-                return Poll::Ready(Ok(Turn::Over));
-            }
-            let has_spoken = exchanges != connection.exchanges();
-            exchanges = connection.exchanges();
-            if has_spoken || connection.is_busy() || stream.borrow().is_sending() {
-                head_awaited = Instant::now();
-            } else if head_awaited.elapsed() >= config.limits.head_timeout {
-                return Poll::Ready(Ok(Turn::Late));
-            } else if connection.is_between_exchanges() && !is_ending {
-                // Between two exchanges hyper then ends at once; otherwise it will not begin another.
-                (is_resting, is_ending) = (true, true);
-                http.as_mut().graceful_shutdown();
-            }
-        }
-        connection.call_at(tick + 1, context.waker());
-        // Ready once all is flushed. hyper's shutdown at the end does nothing: `end` decides how the socket is closed.
-        http.as_mut().poll(context).map_ok(|()| {
-            // Not a byte was read since the last exchange, so none can be lost with hyper's buffers.
-            if is_resting && connection.is_between_exchanges() {
-                Turn::Idle
-            } else {
-                Turn::Over
-            }
-        })
-    })
-    .await
-}
-
-/// Keeps nothing but the socket until the client speaks again; false when it does not in time, or the server drains.
-async fn wait_for_more(worker: &Worker, connection: &Connection, stream: &RefCell<ClientStream>) -> bool {
-    let patience = worker.config().limits.head_timeout.as_secs() + 1;
-    let until = worker
-        .tick()
-        .saturating_add(u32::try_from(patience).unwrap_or(u32::MAX));
-    poll_fn(|context| {
-        if worker.is_draining() || worker.tick() >= until {
-            return Poll::Ready(false);
-        }
-        connection.call_at(until, context.waker());
-        stream.borrow_mut().poll_readable(context).map(|()| true)
-    })
-    .await
-}
-
-/// A head that could not be taken.
-struct Refusal {
-    status: StatusCode,
-    reason: String,
-    /// hyper has told the client.
-    is_answered: bool,
-}
-
-impl Refusal {
-    fn late() -> Refusal {
-        Refusal {
-            status: StatusCode::REQUEST_TIMEOUT,
-            reason: "incomplete when its time was over".to_owned(),
-            is_answered: false,
-        }
-    }
-
-    /// None when it is not about a head.
-    fn of(error: &hyper::Error) -> Option<Refusal> {
-        let (status, is_answered) = if error.is_parse_version_h2() {
-            (StatusCode::HTTP_VERSION_NOT_SUPPORTED, false)
-        } else if error.is_parse_too_large() {
-            (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, true)
-        } else if error.is_parse() {
-            (StatusCode::BAD_REQUEST, true)
-        } else {
-            return None;
-        };
-        Some(Refusal {
-            status,
-            reason: error.to_string(),
-            is_answered,
-        })
-    }
-}
-
-/// A head that was not taken is an exchange too: it is answered and logged.
-async fn refuse(worker: &Rc<Worker>, connection: &Connection, stream: &mut ClientStream, refusal: &Refusal) {
-    let mut exchange = Exchange::without_head(worker, connection.ends);
-    exchange.answer(refusal.status);
-    tracing::info!(id = %exchange.id, "request head from {}: {}", connection.ends.client, refusal.reason);
-    if !refusal.is_answered {
-        let page = error_page::raw(refusal.status, exchange.id);
-        let _ = tokio::time::timeout(PAGE_TIMEOUT, stream.send(&page)).await;
-    }
-}
-
-fn http1(limits: &Limits) -> http1::Builder {
-    let mut http1 = http1::Builder::new();
-    http1
-        // How long a head may take is seen to here, once a second and without a timer for each (`converse`).
-        .header_read_timeout(None)
-        .max_header_size(limits.head_bytes_max)
-        .max_headers(limits.head_fields_max)
-        .max_buf_size(BUFFER_BYTES_MAX.max(limits.head_bytes_max))
-        .writev(true);
-    http1
 }

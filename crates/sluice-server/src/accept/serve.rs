@@ -73,19 +73,25 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
     if incoming.is_end_stream() && ends_connection(&head) {
         connection.expect_no_more();
     }
-    let exchange = Exchange::open(&worker, connection.ends, &head);
-    let answer = match begin(&exchange, worker.config(), head.headers, incoming) {
+    let mut exchange = Exchange::open(&worker, connection.ends, &head);
+    exchange.security = connection.security().cloned();
+    let answer = match begin(&exchange, &connection, worker.config(), head.headers, incoming) {
         Ok(Begun::Answer(response)) => Ok(response),
-        Ok(Begun::Ask(mut ask)) => match step(&worker, &exchange, &mut ask) {
-            Ok(Step::Answer(response)) => Ok(response),
-            Ok(Step::Script(job, body)) => {
-                return Serving::Script(Box::pin(async move {
-                    let answer = run(&worker, &exchange, ask, job, body).await;
-                    finish(answer, exchange, connection)
-                }));
+        Ok(Begun::Ask(mut ask)) => {
+            if exchange.security.is_some() {
+                exchange.hsts.clone_from(&ask.config.site(&ask.host).hsts);
             }
-            Err(fault) => Err(fault),
-        },
+            match step(&worker, &exchange, &mut ask) {
+                Ok(Step::Answer(response)) => Ok(response),
+                Ok(Step::Script(job, body)) => {
+                    return Serving::Script(Box::pin(async move {
+                        let answer = run(&worker, &exchange, ask, job, body).await;
+                        finish(answer, exchange, connection)
+                    }));
+                }
+                Err(fault) => Err(fault),
+            }
+        }
         Err(fault) => Err(fault),
     };
     Serving::Answered(Some(finish(answer, exchange, connection)))
@@ -113,7 +119,10 @@ fn finish(
         report(&exchange, &fault);
         error_page::response(&fault, exchange.id)
     });
-    let response = head::complete(&exchange.method, response);
+    let mut response = head::complete(&exchange.method, response);
+    if let Some(hsts) = exchange.hsts.take() {
+        response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts);
+    }
     exchange.answer(response.status());
     response.map(|body| Finish::new(body, exchange, connection))
 }
@@ -127,11 +136,15 @@ enum Begun {
 /// From the head to what is asked for.
 fn begin(
     exchange: &Exchange,
+    connection: &Connection,
     config: Rc<HeldConfig>,
     mut fields: HeaderMap,
     incoming: Incoming,
 ) -> Result<Begun, Fault> {
     let host = host(exchange, &mut fields)?;
+    if let Some(port) = connection.https_port() {
+        return redirect::to_https(&host, port, &exchange.uri).map(Begun::Answer);
+    }
     if let Some(response) = without_path(exchange)? {
         return Ok(Begun::Answer(response));
     }
@@ -309,6 +322,7 @@ fn job(
         host: ask.host.clone(),
         id: exchange.id,
         ends: exchange.ends,
+        security: exchange.security.clone(),
         arrived: exchange.arrived,
     }))
 }
@@ -320,7 +334,11 @@ fn host(exchange: &Exchange, fields: &mut HeaderMap) -> Result<String, Fault> {
     let mut hosts = fields.get_all(header::HOST).iter();
     let field = match (hosts.next(), hosts.next()) {
         (_, Some(_)) => return bad("more than one"),
-        (None, None) if exchange.version >= Version::HTTP_11 => return bad("missing"),
+        // In HTTP/2 it is a part of the target (RFC 9113 §8.3.1).
+        (None, None) if exchange.version == Version::HTTP_11 => return bad("missing"),
+        (None, None) if exchange.version > Version::HTTP_11 && exchange.uri.authority().is_none() => {
+            return bad("missing, and the target names no host");
+        }
         (field, None) => field,
     };
     if let Some(authority) = exchange.uri.authority() {

@@ -3,6 +3,7 @@
 //! A connection that brings its request along, is answered and closed never enters the loop, which spares two system
 //! calls and a wake-up. Here: that, and what is asked of the socket itself. Not here: time limits (`stream`).
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice, Read};
 use std::mem;
 use std::net::{SocketAddr, TcpStream as StdStream};
@@ -17,11 +18,18 @@ use rustix::fs::sendfile;
 use rustix::io::writev;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sendmsg};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// Read by the first reads, before the socket is in the loop: most heads are smaller.
 const FIRST_READ_BYTES: usize = 2048;
+
+/// After the last byte was sent: how long the client may take to close its side. Closing with bytes unread would reset the
+/// connection and could take the response away from a client that is still sending.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Bytes read and thrown away meanwhile, at most.
+const LINGER_BYTES_MAX: usize = 1 << 20;
 
 /// A client's socket.
 pub(crate) struct Socket(State);
@@ -92,11 +100,7 @@ impl Socket {
                 }
             }
         }
-        Pin::new(self.waited()?).poll_read(context, buffer)
-    }
-
-    pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+        AsyncRead::poll_read(Pin::new(self.waited()?), context, buffer)
     }
 
     pub(crate) fn poll_write_vectored(
@@ -160,6 +164,11 @@ impl Socket {
         }
     }
 
+    /// Looks at what comes first, and leaves it there; 0 when the client has closed.
+    pub(crate) fn poll_peek(&mut self, context: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.waited()?.poll_peek(context, &mut ReadBuf::new(bytes))
+    }
+
     /// The client has closed its side, whether or not all that it sent before has been read.
     pub(crate) fn has_left(&self) -> bool {
         let Ok(socket) = self.fd() else { return true };
@@ -179,14 +188,69 @@ impl Socket {
         matches!(peeked, Ok(Ok((1.., _))))
     }
 
+    /// Ends writing and waits for the client to close its side: what was sent arrives even if it was still sending.
+    pub(crate) async fn linger(&mut self) {
+        if self.end_writing().is_ok() {
+            let _ = tokio::time::timeout(LINGER, poll_fn(|context| self.poll_end(context))).await;
+        }
+    }
+
+    /// Ready when the client has closed its side, or has sent too much after its end.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut unread = [0; 4096];
+        let mut bytes = 0;
+        while bytes < LINGER_BYTES_MAX {
+            let mut buffer = ReadBuf::new(&mut unread);
+            ready!(self.poll_read(context, &mut buffer))?;
+            match buffer.filled().len() {
+                0 => break,
+                length => bytes += length,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Tells the client that nothing more will come.
-    pub(crate) fn end_writing(&self) -> io::Result<()> {
+    fn end_writing(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(self.fd()?, Shutdown::Write)?)
     }
 
     /// Makes the close to come a reset.
     pub(crate) fn reset_at_close(&self) -> io::Result<()> {
         SockRef::from(&self.fd()?).set_linger(Some(Duration::ZERO))
+    }
+}
+
+/// For TLS, which reads and writes through these.
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Socket::poll_read(self.get_mut(), context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Socket::poll_write_vectored(self.get_mut(), context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Socket::poll_write_vectored(self.get_mut(), context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.end_writing())
     }
 }
 

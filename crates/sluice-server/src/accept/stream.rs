@@ -17,15 +17,11 @@ use sluice_membuf::Sealed;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use crate::accept::socket::Socket;
+use crate::accept::transport::Transport;
 use crate::connection::Connection;
 
-/// After the last byte was sent: how long the client may take to close its side. Closing with bytes unread would reset the
-/// connection and could take the response away from a client that is still sending.
-const LINGER: Duration = Duration::from_secs(1);
-
-/// Bytes read and thrown away meanwhile, at most.
-const LINGER_BYTES_MAX: usize = 1 << 20;
+/// How long the client may take to make room for the last message of TLS.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Less than this is copied sooner than it is sent by a system call of its own.
 const SEND_FILE_BYTES_MIN: usize = 8 << 10;
@@ -35,7 +31,7 @@ pub(crate) struct Shared(pub Rc<RefCell<ClientStream>>);
 
 /// A client's socket.
 pub(crate) struct ClientStream {
-    socket: Socket,
+    transport: Transport,
     connection: Rc<Connection>,
     send_timeout: Duration,
     /// Armed while the client takes nothing.
@@ -43,9 +39,9 @@ pub(crate) struct ClientStream {
 }
 
 impl ClientStream {
-    pub(crate) fn new(socket: Socket, connection: Rc<Connection>, send_timeout: Duration) -> ClientStream {
+    pub(crate) fn new(transport: Transport, connection: Rc<Connection>, send_timeout: Duration) -> ClientStream {
         ClientStream {
-            socket,
+            transport,
             connection,
             send_timeout,
             stalled: None,
@@ -54,7 +50,7 @@ impl ClientStream {
 
     /// The client has closed its side, whether or not all that it sent before has been read.
     pub(crate) fn has_left(&self) -> bool {
-        self.socket.has_left()
+        self.transport.socket().has_left()
     }
 
     /// Bytes wait for the client to take them.
@@ -64,69 +60,64 @@ impl ClientStream {
 
     /// Ready when there is something to read, or the client has closed.
     pub(crate) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.socket.poll_readable(context)
+        self.transport.socket_mut().poll_readable(context)
     }
 
     /// Sends a whole response to a client that hyper has given up.
     pub(crate) async fn send(&mut self, mut response: &[u8]) -> io::Result<()> {
         while !response.is_empty() {
-            let sent = poll_fn(|context| self.socket.poll_write(context, response)).await?;
+            let sent = poll_fn(|context| self.poll_write_pieces(context, &[IoSlice::new(response)])).await?;
             response = &response[sent..];
         }
-        Ok(())
+        poll_fn(|context| self.poll_flushed(context)).await
     }
 
     /// Closes in good order: what was sent arrives even if the client was still sending.
     pub(crate) async fn close(mut self) {
         if self.connection.is_cut() {
-            let _ = self.socket.reset_at_close();
+            let _ = self.transport.socket().reset_at_close();
             return;
         }
-        if self.connection.is_last() && !self.socket.has_unread() {
+        let farewell = poll_fn(|context| self.transport.poll_farewell(context));
+        if tokio::time::timeout(FAREWELL, farewell).await.is_err() {
             return;
         }
-        if self.socket.end_writing().is_ok() {
-            let _ = tokio::time::timeout(LINGER, poll_fn(|context| self.poll_end(context))).await;
+        let socket = self.transport.socket();
+        if self.connection.is_last() && !socket.has_unread() {
+            return;
         }
+        self.transport.socket_mut().linger().await;
     }
 
-    /// Ready when the client has closed its side, or has sent too much after its end.
-    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut unread = [0; 4096];
-        let mut bytes = 0;
-        while bytes < LINGER_BYTES_MAX {
-            let mut buffer = ReadBuf::new(&mut unread);
-            ready!(self.socket.poll_read(context, &mut buffer))?;
-            match buffer.filled().len() {
-                0 => break,
-                length => bytes += length,
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Writes what it can of the pieces; those in sealed memory without a copy.
+    /// Writes what it can of the pieces; in clear text those in sealed memory without a copy.
     fn poll_write_pieces(&mut self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let connection = Rc::clone(&self.connection);
         let sealed = connection.sealed();
-        if let Some(sealed) = &*sealed
+        if let (Some(sealed), Transport::Clear(_)) = (&*sealed, &self.transport)
             && let Some((before, part)) = split_at_sealed(pieces, sealed)
         {
-            return self.poll_write_with(context, |socket, context| match before {
-                [] => socket.poll_send_file(context, sealed.as_fd(), part),
+            return self.poll_in_time(context, |transport, context| match before {
+                [] => transport.socket_mut().poll_send_file(context, sealed.as_fd(), part),
                 // What is before it waits for it, and leaves with it (MSG_MORE).
-                _ => socket.poll_write_more(context, before),
+                _ => transport.socket_mut().poll_write_more(context, before),
             });
         }
-        self.poll_write_with(context, |socket, context| socket.poll_write_vectored(context, pieces))
+        self.poll_in_time(context, |transport, context| {
+            transport.poll_write_vectored(context, pieces)
+        })
     }
 
-    fn poll_write_with(
+    fn poll_flushed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_in_time(context, Transport::poll_flush)
+    }
+
+    /// Writes, unless the client has taken nothing for too long.
+    fn poll_in_time<T>(
         &mut self,
         context: &mut Context<'_>,
-        write: impl FnOnce(&mut Socket, &mut Context<'_>) -> Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        let written = write(&mut self.socket, context);
+        write: impl FnOnce(&mut Transport, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let written = write(&mut self.transport, context);
         if written.is_ready() {
             self.stalled = None;
             return written;
@@ -147,7 +138,7 @@ impl AsyncRead for Shared {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut stream = self.0.borrow_mut();
         let before = buffer.filled().len();
-        let read = stream.socket.poll_read(context, buffer);
+        let read = stream.transport.poll_read(context, buffer);
         stream.connection.count_read(buffer.filled().len() - before);
         read
     }
@@ -179,8 +170,10 @@ impl AsyncWrite for Shared {
     }
 
     /// hyper says so when it has handed over all that there was.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.borrow().connection.flushed();
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut stream = self.0.borrow_mut();
+        ready!(stream.poll_flushed(context))?;
+        stream.connection.flushed();
         Poll::Ready(Ok(()))
     }
 

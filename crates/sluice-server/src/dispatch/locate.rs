@@ -152,6 +152,8 @@ mod tests {
                 origin: String::new(),
                 hosts: Vec::new(),
                 root: Some(root.to_owned()),
+                identity: None,
+                hsts: None,
                 index: Vec::new(),
                 routes: vec![
                     route("/cgi-bin/*", directory),

@@ -4,6 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
 
 use crate::dispatch::pattern::Pattern;
 use crate::dispatch::route::{OpenError, Route, RouteKind, leading_parts, open_folder};
@@ -24,6 +27,8 @@ pub(crate) struct Config {
 pub(crate) struct Site {
     hosts: Vec<String>,
     root: Option<Folder>,
+    /// The field Strict-Transport-Security.
+    pub hsts: Option<HeaderValue>,
     pub index: Vec<String>,
     pub routes: Vec<Route>,
 }
@@ -74,6 +79,12 @@ impl Config {
     }
 }
 
+/// The value of Strict-Transport-Security (RFC 6797 §6.1).
+fn hsts(age: Duration) -> HeaderValue {
+    HeaderValue::try_from(format!("max-age={}", age.as_secs()))
+        .unwrap_or_else(|_| HeaderValue::from_static("max-age=0"))
+}
+
 /// `*.example.org` names every host below example.org.
 fn is_below(host: &str, name: &str) -> bool {
     name.strip_prefix('*').is_some_and(|suffix| {
@@ -106,6 +117,7 @@ impl Site {
         Ok(Site {
             hosts: settings.hosts.clone(),
             root,
+            hsts: settings.hsts.map(hsts),
             index: settings.index.clone(),
             routes,
         })
@@ -225,6 +237,8 @@ mod tests {
             origin: "test".into(),
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
             root: Some(root.to_owned()),
+            identity: None,
+            hsts: None,
             index: vec!["index.html".into()],
             routes: Vec::new(),
         }

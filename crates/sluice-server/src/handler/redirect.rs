@@ -1,6 +1,7 @@
 //! Redirects: a route that sends the client elsewhere.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Response, StatusCode, Uri, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::fault::Fault;
@@ -51,6 +52,22 @@ pub(crate) fn to_folder(target: &Target) -> Result<Response<ResponseBody>, Fault
         location.push_str(query);
     }
     to_location(&location, StatusCode::MOVED_PERMANENTLY)
+}
+
+/// Sends the client to the same place by https, with the same method and body (RFC 9110 §15.4.9).
+pub(crate) fn to_https(host: &str, port: u16, uri: &Uri) -> Result<Response<ResponseBody>, Fault> {
+    const HTTPS_PORT: u16 = 443;
+    if host.is_empty() {
+        let text = "names no host, which the redirect to https needs";
+        return Err(Fault::client(StatusCode::BAD_REQUEST, text));
+    }
+    let place = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let place = if place == "*" { "/" } else { place };
+    let location = match port {
+        HTTPS_PORT => format!("https://{host}{place}"),
+        port => format!("https://{host}:{port}{place}"),
+    };
+    to_location(&location, StatusCode::PERMANENT_REDIRECT)
 }
 
 fn to_location(location: &str, status: StatusCode) -> Result<Response<ResponseBody>, Fault> {

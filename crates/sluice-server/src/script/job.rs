@@ -17,7 +17,7 @@ use sluice_gateway::{EndMark, Facts, MailboxKind, Scanner, Sentinels, Variables,
 use sluice_launch::{Input, ProcessLimits, Program};
 use sluice_membuf::Segment;
 
-use crate::connection::Ends;
+use crate::connection::{Ends, Security};
 use crate::exchange::UniqueId;
 use crate::fault::Fault;
 use crate::script::callout::Desk;
@@ -46,6 +46,7 @@ pub(crate) struct Job {
     pub host: String,
     pub id: UniqueId,
     pub ends: Ends,
+    pub security: Option<Rc<Security>>,
     pub arrived: SystemTime,
 }
 
@@ -69,7 +70,8 @@ impl Job {
             path_translated: translated.as_ref().map(|path| path.as_os_str().as_bytes()),
             query: self.target.query.as_deref(),
             protocol: protocol_name(self.version),
-            scheme: "http",
+            scheme: if self.security.is_some() { "https" } else { "http" },
+            tls: self.security.as_ref().map_or(&[], |security| &security.variables),
             document_root: self.map.document_root().as_os_str().as_bytes(),
             server_name: if self.host.is_empty() { "localhost" } else { &self.host },
             server_addr: self.ends.server.ip(),

@@ -15,7 +15,10 @@ pub(crate) fn describe(settings: &Settings) -> String {
     let addresses: Vec<String> = settings
         .listen
         .iter()
-        .map(|address| format!("http://{address}/"))
+        .map(|listen| {
+            let scheme = if listen.tls.is_some() { "https" } else { "http" };
+            format!("{scheme}://{}/", listen.address)
+        })
         .collect();
     line(&mut out, "listening on", &addresses.join("  "));
     line(&mut out, "workers", &settings.workers.to_string());

@@ -154,14 +154,92 @@ pub(crate) static ROOT: Section = Section {
 static LISTEN: Section = Section {
     title: "[[listen]]",
     text: "An address to listen on; as many as needed. Without any, `127.0.0.1:8080`: this machine alone.",
-    keys: &[Key {
-        name: "address",
-        kind: Kind::Address,
-        default: Required,
-        text: "Address and port: `0.0.0.0:80` or `:80` (every IPv4 address), `[::]:80` (every IPv6 address), \
-               `localhost:8080` or `8080` (this machine alone). Port 0 lets the system choose.",
-        example: "\"0.0.0.0:80\"",
-    }],
+    keys: &[
+        Key {
+            name: "address",
+            kind: Kind::Address,
+            default: Required,
+            text: "Address and port: `0.0.0.0:80` or `:80` (every IPv4 address), `[::]:80` (every IPv6 address), \
+                   `localhost:8080` or `8080` (this machine alone). Port 0 lets the system choose.",
+            example: "\"0.0.0.0:80\"",
+        },
+        Key {
+            name: "tls",
+            kind: Kind::Table(&TLS),
+            default: Said("clear text"),
+            text: "TLS 1.2 and 1.3 on this address.",
+            example: "{ certificate = \"cert.pem\" }",
+        },
+        Key {
+            name: "http2",
+            kind: Kind::Choice(&["on", "off"]),
+            default: Said("`on` with `tls`, `off` without"),
+            text: "HTTP/2 besides HTTP/1.1: over TLS the client chooses (ALPN); in clear text it must know beforehand.",
+            example: "\"on\"",
+        },
+        Key {
+            name: "redirect",
+            kind: Kind::Choice(&["https"]),
+            default: Said("requests are served"),
+            text: "Sends every request to the same place by https (308), at the port of the first address with `tls`.",
+            example: "\"https\"",
+        },
+    ],
+};
+
+static TLS: Section = Section {
+    title: "[[listen]].tls",
+    text: "TLS on an address, with the certificate for clients that name no site's host, or one without a certificate of its \
+           own. Certificates and keys are files in PEM form; when they change they are read again within some seconds, \
+           and on SIGHUP, and connections go on.",
+    keys: &[
+        CERTIFICATE,
+        KEY,
+        Key {
+            name: "oldest",
+            kind: Kind::Choice(&["1.2", "1.3"]),
+            default: Value("\"1.2\""),
+            text: "The oldest version of TLS that is spoken.",
+            example: "\"1.3\"",
+        },
+        Key {
+            name: "client_certificates",
+            kind: Kind::Choice(&["off", "optional", "required"]),
+            default: Value("\"off\""),
+            text: "Whether clients are asked for a certificate. Scripts are told of it by `SSL_CLIENT_VERIFY`, \
+                   `SSL_CLIENT_S_DN` and the other names of Apache.",
+            example: "\"required\"",
+        },
+        Key {
+            name: "client_authorities",
+            kind: Kind::Path,
+            default: Said("none, so `client_certificates` must be off"),
+            text: "The certificates of the authorities that sign those of clients.",
+            example: "\"clients.pem\"",
+        },
+    ],
+};
+
+static SITE_TLS: Section = Section {
+    title: "[site.tls]",
+    text: "The certificate of a site, for clients that name one of its hosts (SNI) on an address with `tls`.",
+    keys: &[CERTIFICATE, KEY],
+};
+
+const CERTIFICATE: Key = Key {
+    name: "certificate",
+    kind: Kind::Path,
+    default: Required,
+    text: "The certificate, followed by those that lead to its authority.",
+    example: "\"cert.pem\"",
+};
+
+const KEY: Key = Key {
+    name: "key",
+    kind: Kind::Path,
+    default: Said("in the file of the certificate"),
+    text: "Its key: RSA, P-256, P-384 or Ed25519, without a pass phrase.",
+    example: "\"key.pem\"",
 };
 
 static SERVER: Section = Section {
@@ -339,6 +417,21 @@ static SITE: Section = Section {
             text: "Folder of the site's files: what no route matches is looked for there. Scripts are told it as \
                    DOCUMENT_ROOT.",
             example: "\"htdocs\"",
+        },
+        Key {
+            name: "tls",
+            kind: Kind::Table(&SITE_TLS),
+            default: Said("the certificate of the address"),
+            text: "The site's own certificate.",
+            example: "{ certificate = \"cert.pem\" }",
+        },
+        Key {
+            name: "hsts",
+            kind: Kind::Duration(ANY),
+            default: Said("not told"),
+            text: "For how long clients are to use nothing but https for this host (`Strict-Transport-Security`), told over \
+                   TLS. Browsers hold to it: begin with minutes.",
+            example: "\"5m\"",
         },
         Key {
             name: "index",

@@ -8,6 +8,7 @@
 
 mod describe;
 mod keys;
+mod listen;
 mod mistake;
 mod pattern;
 mod reference;
@@ -89,7 +90,7 @@ fn read<'a>(document: &'a Document<'a>, table: &'a DeTable<'a>) -> Settings {
         );
     }
     Settings {
-        listen: read_listen(&root),
+        listen: listen::read_all(&root),
         workers: root
             .table("server")
             .and_then(|server| server.number("workers"))
@@ -103,30 +104,6 @@ fn read<'a>(document: &'a Document<'a>, table: &'a DeTable<'a>) -> Settings {
             .table("cache")
             .map_or_else(|| Some(CacheSettings::default()), |cache| read_cache(&cache)),
         access_log: read_log(root.table("log").as_ref()),
-    }
-}
-
-fn read_listen(root: &Section<'_>) -> Vec<SocketAddr> {
-    let mut read: Vec<At<SocketAddr>> = Vec::new();
-    for section in root.tables("listen") {
-        let Some(address) = section.address("address") else {
-            continue;
-        };
-        match read
-            .iter()
-            .find(|earlier| earlier.value == address.value && address.value.port() != 0)
-        {
-            Some(earlier) => section.refuse(
-                "address",
-                &format!("is listened on already (line {}): remove one", earlier.line),
-            ),
-            None => read.push(address),
-        }
-    }
-    if read.is_empty() {
-        vec![LISTEN]
-    } else {
-        read.into_iter().map(|address| address.value).collect()
     }
 }
 

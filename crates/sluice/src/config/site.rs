@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use sluice_server::settings::SiteSettings;
 
+use super::listen;
 use super::mistake::{At, Document, Found};
 use super::route;
 use super::section::Section;
@@ -66,6 +67,8 @@ fn read(section: &Section<'_>, hosts: Vec<At<String>>) -> SiteSettings {
         origin: document.origin(section.line),
         hosts: hosts.into_iter().map(|host| host.value).collect(),
         root: root.map(|root| root.value),
+        identity: section.table("tls").and_then(|tls| listen::read_identity(&tls)),
+        hsts: section.duration("hsts").map(|hsts| hsts.value),
         index: read_index(section),
         routes,
     }

@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn a_key_like_nothing_is_answered_with_what_there_is() {
         assert_eq!(
-            unknown_key("tls", section("[[listen]]")),
-            "unknown key \"tls\" in [[listen]]; what may stand there: address"
+            unknown_key("colour", section("[[listen]]")),
+            "unknown key \"colour\" in [[listen]]; what may stand there: address, tls, http2, redirect"
         );
     }
 

@@ -5,7 +5,7 @@ mod table;
 
 use std::path::Path;
 
-use sluice_server::settings::Settings;
+use sluice_server::settings::{ListenSettings, Settings};
 
 use super::mistake::{ConfigErrors, Document, Found};
 use super::{interpret, load};
@@ -20,6 +20,7 @@ fn world(path: &Path) -> Found {
     let path = path.to_string_lossy();
     match path.rsplit('/').next().unwrap_or_default() {
         name if name == "missing" || name.ends_with(".log") => Found::Nothing("No such file or directory".into()),
+        name if name.ends_with(".pem") => Found::File,
         "socket" => Found::Other,
         "plain" | "wiki.pl" => Found::File,
         "wiki" | "perl" | "python3" => Found::Program,
@@ -35,7 +36,7 @@ fn a_file_is_read_from_its_own_folder() {
     let settings = load(&file).expect("a good configuration");
     assert_eq!(settings.sites[0].root.as_deref(), Some(folder.path()));
     assert_eq!(settings.sites[0].origin, format!("{}:1", file.display()));
-    assert_eq!(settings.listen, [super::LISTEN]);
+    assert_eq!(settings.listen, [ListenSettings::clear(super::LISTEN)]);
 }
 
 #[test]

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 
 use sluice_server::limits::Limits;
 use sluice_server::settings::{
-    AccessLog, Action, CacheSettings, LogFormat, LogTarget, Mailbox, Mode, RouteSettings, ScriptSettings, ScriptSource,
-    Settings, SiteSettings,
+    AccessLog, Action, CacheSettings, ListenSettings, LogFormat, LogTarget, Mailbox, Mode, RouteSettings,
+    ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 use tempfile::TempDir;
 
@@ -75,12 +75,14 @@ impl Site {
             })),
         };
         Settings {
-            listen,
+            listen: listen.into_iter().map(ListenSettings::clear).collect(),
             workers: config::default_workers(),
             sites: vec![SiteSettings {
                 origin: ORIGIN.into(),
                 hosts: Vec::new(),
                 root: Some(self.path.join("htdocs")),
+                identity: None,
+                hsts: None,
                 index: vec![config::INDEX.to_owned()],
                 routes: vec![
                     route("/cgi-bin/*", Mode::Cgi, Mailbox::Stream),

@@ -39,8 +39,9 @@ fn unknown_keys_are_told_with_what_was_meant() {
             r#"5: unknown key "idle" in [[site.route]]; it belongs in [[site.route]].script"#,
         ),
         (
-            "[[site]]\nroot = 'a'\n[[listen]]\naddress = ':443'\ntls = { certificate = 'c', key = 'k' }".into(),
-            r#"5: unknown key "tls" in [[listen]]; what may stand there: address"#,
+            "[[site]]\nroot = 'a'\n[[listen]]\naddress = ':443'\ntls = { certificate = 'c.pem', keys = 'k.pem' }"
+                .into(),
+            r#"5: unknown key "keys" in [[listen]].tls; did you mean "key"?"#,
         ),
         (
             "[limit]\n[[site]]\nroot = 'a'".into(),

@@ -33,6 +33,15 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
     let needed: &[(&str, &str)] = match section.title {
         "" => &[("site", "[{ root = 'base' }]")],
         "[[listen]]" => &[("address", "'127.0.0.1:1'")],
+        "[[listen]].tls" => match (key.name, value.as_deref()) {
+            ("client_authorities", Some(_)) => &[("certificate", "'cert.pem'"), ("client_certificates", "'optional'")],
+            ("client_certificates", Some("\"required\"")) => {
+                &[("certificate", "'cert.pem'"), ("client_authorities", "'ca.pem'")]
+            }
+            ("certificate", _) => &[("certificate", "'other.pem'")],
+            _ => &[("certificate", "'cert.pem'")],
+        },
+        "[site.tls]" => &[("certificate", "'other.pem'")],
         "[[site]]" => &[("root", "'base'"), ("hosts", "['base']")],
         "[[site.route]]" => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
         "[[site.route]].files" => &[("directory", "'base'")],
@@ -60,7 +69,13 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
     let route = |route: String| format!("site = [{{ root = 'base', route = [{route}] }}]");
     match section.title {
         "" => format!("{}\n", pairs.join("\n")),
-        "[[listen]]" => format!("listen = [{inner}]\nsite = [{{ root = 'base' }}]"),
+        "[[listen]]" => format!(
+            "listen = [{inner}, {{ address = '127.0.0.1:2', tls = {{ certificate = 'cert.pem' }} }}]\nsite = [{{ root = 'base' }}]"
+        ),
+        "[[listen]].tls" => {
+            format!("listen = [{{ address = '127.0.0.1:1', tls = {inner} }}]\nsite = [{{ root = 'base' }}]")
+        }
+        "[site.tls]" => format!("site = [{{ root = 'base', hosts = ['base'], tls = {inner} }}]"),
         "[[site]]" => format!("site = [{inner}]"),
         "[[site.route]]" => route(inner),
         "[[site.route]].files" => route(format!("{{ path = '/base/*', files = {inner} }}")),

@@ -32,6 +32,7 @@ mod program;
 mod response;
 mod server;
 mod setup;
+mod tls;
 
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,7 @@ pub(crate) use program::{Ran, run, signal, spawn, write_script};
 pub(crate) use response::{Ending, Response};
 pub(crate) use server::Server;
 pub(crate) use setup::{Setup, make_old};
+pub(crate) use tls::{Authority, TlsClient, curl};
 
 /// How long anything may take that must happen: far longer than it does on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);

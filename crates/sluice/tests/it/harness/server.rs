@@ -55,7 +55,7 @@ impl Server {
             has_ended: true,
         };
         let line = server.log_line("listening on ");
-        let (_, rest) = line.split_once("http://").unwrap();
+        let (_, rest) = line.split_once("://").unwrap();
         server.address = rest.split('/').next().unwrap().parse().unwrap();
         server.has_ended = false;
         server.descriptors = descriptors_of(server.pid()).len();
@@ -64,6 +64,22 @@ impl Server {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The addresses listened on: `http://127.0.0.1:1234/`, in the order of the configuration.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        let line = self.log_line("listening on ");
+        line.split_whitespace()
+            .filter(|word| word.contains("://"))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The address of the first one with TLS.
+    pub(crate) fn tls_address(&self) -> SocketAddr {
+        let addresses = self.addresses();
+        let mut https = addresses.iter().filter_map(|address| address.strip_prefix("https://"));
+        https.next().unwrap().trim_end_matches('/').parse().unwrap()
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -186,6 +202,12 @@ impl Server {
     #[track_caller]
     pub(crate) fn stop(mut self) -> Ended {
         self.stop_well()
+    }
+
+    /// The same for a server that does not answer in clear text.
+    #[track_caller]
+    pub(crate) fn end(&mut self) {
+        self.stop_well();
     }
 
     fn stop_well(&mut self) -> Ended {

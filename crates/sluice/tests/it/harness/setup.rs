@@ -19,6 +19,7 @@ pub(crate) const HEALTH: &str = "/health.txt";
 pub(crate) struct Setup {
     folder: TempDir,
     workers: usize,
+    listeners: String,
     limits: String,
     cache: String,
     log: String,
@@ -35,6 +36,7 @@ impl Setup {
         let setup = Setup {
             folder: tempfile::tempdir().unwrap(),
             workers: 2,
+            listeners: String::new(),
             limits: String::new(),
             cache: String::new(),
             log: String::new(),
@@ -70,6 +72,12 @@ impl Setup {
     /// Event-loop threads; without it two, so that tests meet what goes wrong between workers.
     pub(crate) fn workers(mut self, count: usize) -> Setup {
         self.workers = count;
+        self
+    }
+
+    /// Addresses besides the one in clear text that every test has, as they stand in the file.
+    pub(crate) fn listeners(mut self, lines: &str) -> Setup {
+        self.listeners = lines.to_owned();
         self
     }
 
@@ -202,9 +210,9 @@ impl Setup {
             &self.cgiplus,
         );
         format!(
-            "[[listen]]\naddress = \"127.0.0.1:0\"\n\n[server]\nworkers = {}\n\n[limits]\n{}\n\n[cache]\n{}\n\n[log]\n{log}\n\n\
+            "[[listen]]\naddress = \"127.0.0.1:0\"\n\n{}\n\n[server]\nworkers = {}\n\n[limits]\n{}\n\n[cache]\n{}\n\n[log]\n{log}\n\n\
              [[site]]\nroot = \"htdocs\"\n{}\n\n{}{own}{}\n",
-            self.workers, self.limits, self.cache, self.site, self.routes, self.sites
+            self.listeners, self.workers, self.limits, self.cache, self.site, self.routes, self.sites
         )
     }
 

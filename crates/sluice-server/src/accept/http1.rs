@@ -1,0 +1,192 @@
+//! HTTP/1.1: hyper's, its bounds, and what is said to a client that does not keep to it.
+//!
+//! Here: exchange after exchange on one connection. While it rests between exchanges it costs little more than its
+//! socket: hyper and its buffers go, and come anew when the client speaks again. hyper parses, frames, keeps alive,
+//! pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414, 431); a head that never
+//! becomes complete is answered here (408). Not here: what a request means (`serve`).
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+
+use crate::accept::serve;
+use crate::accept::stream::{ClientStream, Shared};
+use crate::connection::Connection;
+use crate::exchange::Exchange;
+use crate::limits::Limits;
+use crate::worker::Worker;
+use crate::write::error_page;
+
+/// What hyper gathers for one write, and reads ahead, bytes.
+const BUFFER_BYTES_MAX: usize = 512 << 10;
+
+/// How long a client that is refused may take to read why.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Exchange after exchange to the end; the refusal of a head that could not be taken.
+pub(crate) async fn talk(
+    worker: &Rc<Worker>,
+    connection: &Rc<Connection>,
+    stream: &Rc<RefCell<ClientStream>>,
+) -> Option<Refusal> {
+    loop {
+        // Boxed: a connection at rest is not to pay for it.
+        match Box::pin(converse(worker, connection, stream)).await {
+            Ok(Turn::Idle) if wait_for_more(worker, connection, stream).await => {}
+            Ok(Turn::Late) if connection.has_part_of_head() => return Some(Refusal::late()),
+            Ok(_) => return None,
+            Err(error) => {
+                let refusal = Refusal::of(&error);
+                if refusal.is_none() {
+                    // The client left, or a response was cut: its exchange has said so.
+                    tracing::debug!("connection from {}: {error}", connection.ends.client);
+                }
+                return refusal;
+            }
+        }
+    }
+}
+
+/// Why a conversation has ended.
+enum Turn {
+    /// One side has closed it, or will have it closed.
+    Over,
+    /// Nothing was said for a while between two exchanges: it goes on when the client speaks again.
+    Idle,
+    /// The head of a request has not come in time.
+    Late,
+}
+
+/// Exchange after exchange, until the connection ends or rests.
+async fn converse(
+    worker: &Rc<Worker>,
+    connection: &Rc<Connection>,
+    stream: &Rc<RefCell<ClientStream>>,
+) -> Result<Turn, hyper::Error> {
+    let config = worker.config();
+    let service = service_fn(|request| serve::serve(worker, connection, request));
+    let io = TokioIo::new(Shared(Rc::clone(stream)));
+    let mut http = pin!(http1(&config.limits).serve_connection(io, service));
+    let (mut is_ending, mut tick, mut exchanges) = (false, worker.tick(), connection.exchanges());
+    let mut head_awaited = Instant::now();
+    poll_fn(|context| {
+        let mut is_resting = false;
+        if worker.is_draining() && !is_ending {
+            is_ending = true;
+            http.as_mut().graceful_shutdown();
+        }
+        if tick != worker.tick() {
+            tick = worker.tick();
+            // hyper sees by itself, at once, that the client has left, as long as it reads; it does not while another request
+            // waits in its buffer, or while nobody takes the request's body.
+            if connection.is_busy() && stream.borrow().has_left() {
+                return Poll::Ready(Ok(Turn::Over));
+            }
+            let has_spoken = exchanges != connection.exchanges();
+            exchanges = connection.exchanges();
+            if has_spoken || connection.is_busy() || stream.borrow().is_sending() {
+                head_awaited = Instant::now();
+            } else if head_awaited.elapsed() >= config.limits.head_timeout {
+                return Poll::Ready(Ok(Turn::Late));
+            } else if connection.is_between_exchanges() && !is_ending {
+                // Between two exchanges hyper then ends at once; otherwise it will not begin another.
+                (is_resting, is_ending) = (true, true);
+                http.as_mut().graceful_shutdown();
+            }
+        }
+        connection.call_at(tick + 1, context.waker());
+        // Ready once all is flushed. hyper's shutdown at the end does nothing: `protocol` decides how the socket is closed.
+        http.as_mut().poll(context).map_ok(|()| {
+            // Not a byte was read since the last exchange, so none can be lost with hyper's buffers.
+            if is_resting && connection.is_between_exchanges() {
+                Turn::Idle
+            } else {
+                Turn::Over
+            }
+        })
+    })
+    .await
+}
+
+/// Keeps nothing but the socket until the client speaks again; false when it does not in time, or the server drains.
+async fn wait_for_more(worker: &Worker, connection: &Connection, stream: &RefCell<ClientStream>) -> bool {
+    let patience = worker.config().limits.head_timeout.as_secs() + 1;
+    let until = worker
+        .tick()
+        .saturating_add(u32::try_from(patience).unwrap_or(u32::MAX));
+    poll_fn(|context| {
+        if worker.is_draining() || worker.tick() >= until {
+            return Poll::Ready(false);
+        }
+        connection.call_at(until, context.waker());
+        stream.borrow_mut().poll_readable(context).map(|()| true)
+    })
+    .await
+}
+
+/// A head that could not be taken.
+pub(crate) struct Refusal {
+    status: StatusCode,
+    reason: String,
+    /// hyper has told the client.
+    is_answered: bool,
+}
+
+impl Refusal {
+    fn late() -> Refusal {
+        Refusal {
+            status: StatusCode::REQUEST_TIMEOUT,
+            reason: "incomplete when its time was over".to_owned(),
+            is_answered: false,
+        }
+    }
+
+    /// None when it is not about a head.
+    fn of(error: &hyper::Error) -> Option<Refusal> {
+        let (status, is_answered) = if error.is_parse_version_h2() {
+            (StatusCode::HTTP_VERSION_NOT_SUPPORTED, false)
+        } else if error.is_parse_too_large() {
+            (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, true)
+        } else if error.is_parse() {
+            (StatusCode::BAD_REQUEST, true)
+        } else {
+            return None;
+        };
+        Some(Refusal {
+            status,
+            reason: error.to_string(),
+            is_answered,
+        })
+    }
+}
+
+/// A head that was not taken is an exchange too: it is answered and logged.
+pub(crate) async fn refuse(worker: &Rc<Worker>, connection: &Connection, stream: &mut ClientStream, refusal: &Refusal) {
+    let mut exchange = Exchange::without_head(worker, connection.ends);
+    exchange.answer(refusal.status);
+    tracing::info!(id = %exchange.id, "request head from {}: {}", connection.ends.client, refusal.reason);
+    if !refusal.is_answered {
+        let page = error_page::raw(refusal.status, exchange.id);
+        let _ = tokio::time::timeout(PAGE_TIMEOUT, stream.send(&page)).await;
+    }
+}
+
+fn http1(limits: &Limits) -> http1::Builder {
+    let mut http1 = http1::Builder::new();
+    http1
+        // How long a head may take is seen to here, once a second and without a timer for each (`converse`).
+        .header_read_timeout(None)
+        .max_header_size(limits.head_bytes_max)
+        .max_headers(limits.head_fields_max)
+        .max_buf_size(BUFFER_BYTES_MAX.max(limits.head_bytes_max))
+        .writev(true);
+    http1
+}

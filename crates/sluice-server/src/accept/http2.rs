@@ -1,0 +1,99 @@
+//! HTTP/2 (RFC 9113): hyper's, and its bounds.
+//!
+//! Here: one connection, whose exchanges are tasks beside it. Frames, flow control, header compression and the floods that
+//! they invite (resets, pings, settings, continuations) are the library's; the numbers are here. Not here: what a request
+//! means (`serve`), which is the same as in HTTP/1.1.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+
+use hyper::rt::Executor;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+
+use crate::accept::serve;
+use crate::accept::stream::{ClientStream, Shared};
+use crate::connection::Connection;
+use crate::limits::Limits;
+use crate::worker::Worker;
+
+/// Exchanges of one connection at once. The RFC recommends 100 at least (§6.5.2).
+const STREAMS_MAX: u32 = 128;
+
+/// Bytes that a client may send of one body before somebody takes them, and of all bodies of a connection.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+
+/// Bytes of one response that wait for the client's window.
+const SEND_BUFFER_BYTES: usize = 256 << 10;
+
+/// Streams that were opened and reset again before they were looked at: with more of them the connection is ended
+/// (CVE-2023-44487, the rapid reset).
+const RESETS_MAX: usize = 20;
+
+/// Streams that the client made us reset by its errors: as above.
+const ERRORS_MAX: usize = 256;
+
+/// Tasks of a worker, for exchanges.
+#[derive(Clone)]
+struct OnWorker(Rc<Worker>);
+
+impl<F: Future<Output = ()> + 'static> Executor<F> for OnWorker {
+    fn execute(&self, exchange: F) {
+        self.0.spawn(exchange);
+    }
+}
+
+/// Exchanges until the connection ends.
+pub(crate) async fn talk(worker: &Rc<Worker>, connection: &Rc<Connection>, stream: &Rc<RefCell<ClientStream>>) {
+    let config = worker.config();
+    let (here, this) = (Rc::clone(worker), Rc::clone(connection));
+    let service = service_fn(move |request| serve::serve(&here, &this, request));
+    let io = TokioIo::new(Shared(Rc::clone(stream)));
+    let mut http = Box::pin(http2(&config.limits, worker).serve_connection(io, service));
+    let (mut is_ending, mut tick, mut exchanges) = (false, worker.tick(), connection.exchanges());
+    let mut idle_since = Instant::now();
+    let result = poll_fn(|context| {
+        if worker.is_draining() && !is_ending {
+            is_ending = true;
+            http.as_mut().graceful_shutdown();
+        }
+        if tick != worker.tick() {
+            tick = worker.tick();
+            let has_spoken = exchanges != connection.exchanges();
+            exchanges = connection.exchanges();
+            if has_spoken || connection.is_busy() {
+                idle_since = Instant::now();
+            } else if idle_since.elapsed() >= config.limits.head_timeout {
+                if is_ending {
+                    return Poll::Ready(Ok(()));
+                }
+                (is_ending, idle_since) = (true, Instant::now());
+                http.as_mut().graceful_shutdown();
+            }
+        }
+        connection.call_at(tick + 1, context.waker());
+        http.as_mut().poll(context)
+    })
+    .await;
+    if let Err(error) = result {
+        tracing::debug!("connection from {}: {error}", connection.ends.client);
+    }
+}
+
+fn http2(limits: &Limits, worker: &Rc<Worker>) -> http2::Builder<OnWorker> {
+    let mut http2 = http2::Builder::new(OnWorker(Rc::clone(worker)));
+    http2
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(ERRORS_MAX);
+    http2
+}

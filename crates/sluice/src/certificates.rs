@@ -1,0 +1,109 @@
+//! The files of certificates and keys: noticing that they have changed, and making a pair for local use.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sluice_server::settings::{
+    ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
+};
+
+/// How often the files are looked at. Renewing programs put new files in place of the old ones, or turn a symbolic link:
+/// looking sees both, wherever the files lie, and costs a few system calls.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Two files are the same content when these are (stat(2)); none for a file that is not there.
+type Stamp = Option<(u64, u64, i64, i64, u64)>;
+
+/// The files of certificates and keys of a server, as they were when last looked at.
+pub(crate) struct Certificates {
+    files: Vec<PathBuf>,
+    seen: Vec<Stamp>,
+    /// Changed, but perhaps not all of them yet: the next look decides.
+    is_settling: bool,
+}
+
+impl Certificates {
+    pub(crate) fn of(settings: &Settings) -> Certificates {
+        let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
+        let mut files: Vec<PathBuf> = of_addresses.clone().filter_map(authorities).collect();
+        let identities = of_addresses
+            .map(|tls| &tls.identity)
+            .chain(settings.sites.iter().filter_map(|site| site.identity.as_ref()));
+        for identity in identities {
+            if let IdentitySource::Files { certificate, key } = &identity.source {
+                files.extend([certificate.clone(), key.clone()]);
+            }
+        }
+        Certificates {
+            seen: files.iter().map(stamp).collect(),
+            files,
+            is_settling: false,
+        }
+    }
+
+    /// Ready when files have changed, and then stayed as they are for a moment: a certificate and its key change one after
+    /// the other.
+    pub(crate) async fn changed(&mut self) {
+        if self.files.is_empty() {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let now: Vec<Stamp> = self.files.iter().map(stamp).collect();
+            let is_new = now != self.seen;
+            self.seen = now;
+            if self.is_settling && !is_new {
+                self.is_settling = false;
+                return;
+            }
+            self.is_settling |= is_new;
+        }
+    }
+}
+
+fn authorities(tls: &TlsSettings) -> Option<PathBuf> {
+    match &tls.clients {
+        ClientCertificates::Off => None,
+        ClientCertificates::Optional(file) | ClientCertificates::Required(file) => Some(file.clone()),
+    }
+}
+
+fn stamp(file: &PathBuf) -> Stamp {
+    let about = fs::metadata(file).ok()?;
+    Some((
+        about.dev(),
+        about.ino(),
+        about.mtime(),
+        about.mtime_nsec(),
+        about.size(),
+    ))
+}
+
+/// TLS with a certificate that is made now and signed by itself, for the names by which this machine reaches itself and for
+/// the addresses listened on. Browsers ask before they believe it.
+///
+/// # Errors
+/// One line; the system has no random bytes, say.
+pub(crate) fn self_signed(listen: &[ListenSettings]) -> Result<TlsSettings, String> {
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    for address in listen.iter().map(|listen| listen.address.ip()) {
+        if !address.is_unspecified() && !names.contains(&address.to_string()) {
+            names.push(IpAddr::to_string(&address));
+        }
+    }
+    let made = rcgen::generate_simple_self_signed(names).map_err(|error| format!("certificate: {error}"))?;
+    Ok(TlsSettings {
+        identity: IdentitySettings {
+            origin: "--tls".to_owned(),
+            source: IdentitySource::Made {
+                certificate: made.cert.pem(),
+                key: made.signing_key.serialize_pem(),
+            },
+        },
+        is_1_3_only: false,
+        clients: ClientCertificates::Off,
+    })
+}
