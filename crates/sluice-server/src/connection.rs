@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
@@ -32,6 +33,10 @@ pub(crate) struct Connection {
     security: OnceCell<Rc<Security>>,
     /// The port by which every request is to come again over TLS.
     redirect_to_https: Cell<Option<u16>>,
+    /// Exchanges that wait for the server: for a script, say, and not for the client to take what it is sent.
+    ours: Cell<u32>,
+    /// Bytes read and written; the count may wrap.
+    moved_bytes: Cell<u64>,
     /// Bytes read since the last exchange began: of a head that is still incomplete when this is not zero.
     head_bytes: Cell<u64>,
     /// Exchanges that have begun; the count may wrap.
@@ -56,6 +61,8 @@ impl Connection {
             ends,
             security: OnceCell::new(),
             redirect_to_https: Cell::new(None),
+            ours: Cell::new(0),
+            moved_bytes: Cell::new(0),
             head_bytes: Cell::new(0),
             exchanges: Cell::new(0),
             open: Cell::new(0),
@@ -107,19 +114,21 @@ impl Connection {
     /// Bytes came in.
     pub(crate) fn count_read(&self, bytes: usize) {
         self.head_bytes.set(self.head_bytes.get() + bytes as u64);
+        self.count_written(bytes);
     }
 
-    /// A head is complete; what is read from here on belongs to its body or to the next head.
-    pub(crate) fn begin_exchange(&self) {
-        self.open.set(self.open.get() + 1);
-        self.exchanges.set(self.exchanges.get().wrapping_add(1));
-        self.head_bytes.set(0);
+    /// Bytes went out.
+    pub(crate) fn count_written(&self, bytes: usize) {
+        self.moved_bytes.set(self.moved_bytes.get().wrapping_add(bytes as u64));
     }
 
-    /// An exchange is over: the next byte begins a head.
-    pub(crate) fn end_exchange(&self) {
-        self.open.set(self.open.get().saturating_sub(1));
-        self.head_bytes.set(0);
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.moved_bytes.get()
+    }
+
+    /// Exchanges are under way, and every one of them waits for the client.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.is_busy() && self.ours.get() == 0
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -174,5 +183,53 @@ impl Connection {
 
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut.get()
+    }
+}
+
+/// An exchange under way on a connection, which is told of its end when this is dropped.
+pub(crate) struct UnderWay {
+    connection: Rc<Connection>,
+    is_ours: bool,
+}
+
+impl UnderWay {
+    /// A head is complete; what is read from here on belongs to its body or to the next head.
+    pub(crate) fn begin(connection: &Rc<Connection>) -> UnderWay {
+        connection.open.set(connection.open.get() + 1);
+        connection.exchanges.set(connection.exchanges.get().wrapping_add(1));
+        connection.head_bytes.set(0);
+        connection.ours.set(connection.ours.get() + 1);
+        UnderWay {
+            connection: Rc::clone(connection),
+            is_ours: true,
+        }
+    }
+
+    /// Whether it waits for the server, or for the client.
+    pub(crate) fn set_ours(&mut self, is_ours: bool) {
+        let ours = self.connection.ours.get();
+        match (self.is_ours, is_ours) {
+            (false, true) => self.connection.ours.set(ours + 1),
+            (true, false) => self.connection.ours.set(ours - 1),
+            _ => {}
+        }
+        self.is_ours = is_ours;
+    }
+}
+
+impl Deref for UnderWay {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Drop for UnderWay {
+    /// The next byte begins a head, unless others are under way.
+    fn drop(&mut self) {
+        self.set_ours(false);
+        self.connection.open.set(self.connection.open.get() - 1);
+        self.connection.head_bytes.set(0);
     }
 }

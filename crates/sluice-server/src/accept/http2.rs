@@ -57,6 +57,7 @@ pub(crate) async fn talk(worker: &Rc<Worker>, connection: &Rc<Connection>, strea
     let mut http = Box::pin(http2(&config.limits, worker).serve_connection(io, service));
     let (mut is_ending, mut tick, mut exchanges) = (false, worker.tick(), connection.exchanges());
     let mut idle_since = Instant::now();
+    let (mut moved_bytes, mut moved) = (connection.moved_bytes(), Instant::now());
     let result = poll_fn(|context| {
         if worker.is_draining() && !is_ending {
             is_ending = true;
@@ -64,6 +65,13 @@ pub(crate) async fn talk(worker: &Rc<Worker>, connection: &Rc<Connection>, strea
         }
         if tick != worker.tick() {
             tick = worker.tick();
+            if moved_bytes != connection.moved_bytes() || !connection.waits_for_client() {
+                (moved_bytes, moved) = (connection.moved_bytes(), Instant::now());
+            } else if moved.elapsed() >= config.limits.send_timeout {
+                // Its window is closed, or it takes no byte of its socket: as in HTTP/1.1, where the stream sees to it.
+                connection.cut();
+                return Poll::Ready(Ok(()));
+            }
             let has_spoken = exchanges != connection.exchanges();
             exchanges = connection.exchanges();
             if has_spoken || connection.is_busy() {

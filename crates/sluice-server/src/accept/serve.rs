@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body;
 use hyper::body::Incoming;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, UnderWay};
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::RouteKind;
 use crate::dispatch::site::Place;
@@ -67,15 +67,15 @@ impl Future for Serving {
 
 /// Serves one exchange. From here on it is logged, whatever becomes of it.
 pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: Request<Incoming>) -> Serving {
-    connection.begin_exchange();
-    let (worker, connection) = (Rc::clone(worker), Rc::clone(connection));
+    let under_way = UnderWay::begin(connection);
+    let worker = Rc::clone(worker);
     let (head, incoming) = request.into_parts();
     if incoming.is_end_stream() && ends_connection(&head) {
         connection.expect_no_more();
     }
     let mut exchange = Exchange::open(&worker, connection.ends, &head);
     exchange.security = connection.security().cloned();
-    let answer = match begin(&exchange, &connection, worker.config(), head.headers, incoming) {
+    let answer = match begin(&exchange, connection, worker.config(), head.headers, incoming) {
         Ok(Begun::Answer(response)) => Ok(response),
         Ok(Begun::Ask(mut ask)) => {
             if exchange.security.is_some() {
@@ -86,7 +86,7 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
                 Ok(Step::Script(job, body)) => {
                     return Serving::Script(Box::pin(async move {
                         let answer = run(&worker, &exchange, ask, job, body).await;
-                        finish(answer, exchange, connection)
+                        finish(answer, exchange, under_way)
                     }));
                 }
                 Err(fault) => Err(fault),
@@ -94,7 +94,7 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
         }
         Err(fault) => Err(fault),
     };
-    Serving::Answered(Some(finish(answer, exchange, connection)))
+    Serving::Answered(Some(finish(answer, exchange, under_way)))
 }
 
 /// Whether the client says that this request is its last (RFC 9112 §9.3).
@@ -113,7 +113,7 @@ fn ends_connection(head: &request::Parts) -> bool {
 fn finish(
     answer: Result<Response<ResponseBody>, Fault>,
     mut exchange: Exchange,
-    connection: Rc<Connection>,
+    under_way: UnderWay,
 ) -> Response<Finish> {
     let response = answer.unwrap_or_else(|fault| {
         report(&exchange, &fault);
@@ -124,7 +124,7 @@ fn finish(
         response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts);
     }
     exchange.answer(response.status());
-    response.map(|body| Finish::new(body, exchange, connection))
+    response.map(|body| Finish::new(body, exchange, under_way))
 }
 
 /// What a request's head amounts to by itself.

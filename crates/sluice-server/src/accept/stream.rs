@@ -92,6 +92,19 @@ impl ClientStream {
     /// Writes what it can of the pieces; in clear text those in sealed memory without a copy.
     fn poll_write_pieces(&mut self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let connection = Rc::clone(&self.connection);
+        let written = self.poll_write_some(context, pieces, &connection);
+        if let Poll::Ready(Ok(bytes)) = written {
+            connection.count_written(bytes);
+        }
+        written
+    }
+
+    fn poll_write_some(
+        &mut self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+        connection: &Connection,
+    ) -> Poll<io::Result<usize>> {
         let sealed = connection.sealed();
         if let (Some(sealed), Transport::Clear(_)) = (&*sealed, &self.transport)
             && let Some((before, part)) = split_at_sealed(pieces, sealed)

@@ -5,7 +5,6 @@
 //! which makes hyper cut the connection: a client never takes half a response for a whole one.
 
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -14,7 +13,7 @@ use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use sluice_membuf::Sealed;
 
-use crate::connection::Connection;
+use crate::connection::UnderWay;
 use crate::exchange::Exchange;
 use crate::fault::{Culprit, Fault};
 
@@ -118,30 +117,31 @@ impl ResponseBody {
 pub(crate) struct Finish {
     body: ResponseBody,
     exchange: Option<Exchange>,
-    connection: Rc<Connection>,
+    under_way: UnderWay,
     /// The client can see by itself whether something is missing: by Content-Length, or by the last chunk.
     is_delimited: bool,
 }
 
 impl Finish {
-    pub(crate) fn new(body: ResponseBody, exchange: Exchange, connection: Rc<Connection>) -> Finish {
+    pub(crate) fn new(body: ResponseBody, exchange: Exchange, mut under_way: UnderWay) -> Finish {
+        under_way.set_ours(false);
         if let ResponseBody::Whole(Content {
             sealed: Some(sealed), ..
         }) = &body
         {
-            connection.send_from(Arc::clone(sealed));
+            under_way.send_from(Arc::clone(sealed));
         }
         Finish {
             is_delimited: body.length().is_some() || exchange.version >= Version::HTTP_11,
             body,
             exchange: Some(exchange),
-            connection,
+            under_way,
         }
     }
 
     fn cut(&mut self, fault: &Fault) {
         if !self.is_delimited {
-            self.connection.cut();
+            self.under_way.cut();
         }
         if let Some(mut exchange) = self.exchange.take() {
             exchange.cut();
@@ -160,7 +160,9 @@ impl Body for Finish {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let this = self.get_mut();
-        match ready!(this.body.poll_piece(context)) {
+        let piece = this.body.poll_piece(context);
+        this.under_way.set_ours(piece.is_pending());
+        match ready!(piece) {
             Some(Ok(piece)) => {
                 if let Some(exchange) = &mut this.exchange {
                     exchange.count(piece.len());
@@ -191,7 +193,6 @@ impl Body for Finish {
 impl Drop for Finish {
     /// Dropped with a source unfinished: the client left, or needed no more (HEAD has no source here).
     fn drop(&mut self) {
-        self.connection.end_exchange();
         if let (ResponseBody::Source(_), Some(exchange)) = (&self.body, &mut self.exchange) {
             exchange.cut();
         }

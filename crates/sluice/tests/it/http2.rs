@@ -1,6 +1,10 @@
 //! HTTP/2, over TLS and in clear text: the same files and scripts as by HTTP/1.1.
 
-use crate::harness::{Authority, Server, Setup, curl};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use crate::harness::{Authority, DEADLINE, Server, Setup, curl, spawn, write_script};
 
 const LISTENERS: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }\n\
     [[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"";
@@ -133,7 +137,7 @@ fn a_connection_ends_in_good_order_when_the_server_does() {
     let (address, option) = ways(&server)[0].clone();
     let mut gate = server.setup().gate("go");
     let told = server.setup().listen("told");
-    crate::harness::write_script(
+    write_script(
         &server.path("htdocs/cgi-bin/waits"),
         "echo here > \"$FOLDER/told\"; read line < \"$FOLDER/go\"; printf 'Content-Type: text/plain\\n\\ndone'",
     );
@@ -145,4 +149,48 @@ fn a_connection_ends_in_good_order_when_the_server_does() {
     gate.open();
     assert_eq!(asked.join().unwrap(), "done");
     server.wait_end();
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_script() {
+    let server = server();
+    let told = server.setup().listen("told");
+    write_script(
+        &server.path("htdocs/cgi-bin/endless"),
+        "echo here > \"$FOLDER/told\"; exec sleep 1000",
+    );
+    for (address, option) in ways(&server) {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--insecure", option, &format!("{address}cgi-bin/endless")]);
+        let mut client = spawn(&mut command).unwrap();
+        assert_eq!(told.line(), "here");
+        client.kill().unwrap();
+        client.wait().unwrap();
+        server.wait_for_processes(0);
+    }
+}
+
+#[test]
+fn a_client_that_opens_no_window_loses_its_connection() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    /// SETTINGS_INITIAL_WINDOW_SIZE: nothing may be sent of any body.
+    const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
+    /// HEADERS of stream 1, which end it: GET, http, `/a.txt`, and the host `t` (RFC 7541 §6).
+    const HEADERS: &[u8] = b"\0\0\x0d\x01\x05\0\0\0\x01\x82\x86\x04\x06/a.txt\x41\x01t";
+    let setup = Setup::new()
+        .file("a.txt", "hello")
+        .limits("send_timeout = \"300ms\"")
+        .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"");
+    let server = setup.start();
+    let address = &server.addresses()[1];
+    let address = address.trim_start_matches("http://").trim_end_matches('/');
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
+    client.write_all(&[PREFACE, SETTINGS, HEADERS].concat()).unwrap();
+    let mut received = Vec::new();
+    let end = client.read_to_end(&mut received).map_err(|error| error.kind());
+    assert!(matches!(end, Ok(_) | Err(ErrorKind::ConnectionReset)), "{end:?}");
+    assert!(!received.windows(5).any(|bytes| bytes == b"hello"));
+    let line = server.access_lines(1).remove(0);
+    assert!(line.contains("\"GET /a.txt HTTP/2.0\" 200"), "{line}");
 }
