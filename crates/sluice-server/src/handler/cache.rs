@@ -20,9 +20,9 @@ use rustix::process::{Resource, getrlimit};
 use sluice_membuf::Sealed;
 use tokio::runtime::Handle;
 
-use crate::handler::file::Representation;
 use crate::handler::file_body;
 use crate::handler::folder::{Folder, FolderId};
+use crate::handler::representation::Representation;
 use crate::settings::CacheSettings;
 use crate::write::body::Content;
 

@@ -5,4 +5,5 @@ pub(crate) mod file;
 pub(crate) mod file_body;
 pub(crate) mod folder;
 pub(crate) mod redirect;
+pub(crate) mod representation;
 pub(crate) mod script;
