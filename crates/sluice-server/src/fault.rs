@@ -32,6 +32,8 @@ pub(crate) struct Fault {
     pub retry_after: Option<Duration>,
     /// Goes into Allow (RFC 9110 §10.2.1); required with 405.
     pub allow: Option<&'static [Method]>,
+    /// The length of what is there, for Content-Range (RFC 9110 §15.5.17); with 416.
+    pub length: Option<u64>,
 }
 
 impl Fault {
@@ -74,6 +76,14 @@ impl Fault {
         }
     }
 
+    /// Nothing of the range that is asked for is within `length` bytes: 416.
+    pub(crate) fn range(length: u64, text: impl Into<String>) -> Fault {
+        Fault {
+            length: Some(length),
+            ..Fault::client(StatusCode::RANGE_NOT_SATISFIABLE, text)
+        }
+    }
+
     fn new(culprit: Culprit, status: StatusCode, text: impl Into<String>) -> Fault {
         Fault {
             culprit,
@@ -81,6 +91,7 @@ impl Fault {
             text: text.into(),
             retry_after: None,
             allow: None,
+            length: None,
         }
     }
 }

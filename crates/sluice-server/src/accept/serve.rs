@@ -287,6 +287,8 @@ fn serve_file(site: &Site, folder: &Folder, relative: &str, ask: &Ask) -> Result
     let served = file::serve(files, relative, &pages, &ask.method, &ask.fields, &ask.target);
     match (served, scripts.into_iter().next()) {
         (Err(fault), Some(script)) if fault.status != StatusCode::NOT_FOUND => Ok(Handled::IndexScript(script)),
+        // Which methods a folder takes is for its script to say.
+        (Ok(_), Some(script)) if ask.method == Method::OPTIONS => Ok(Handled::IndexScript(script)),
         (served, _) => served.map(Handled::Answer),
     }
 }

@@ -20,15 +20,12 @@ use rustix::process::{Resource, getrlimit};
 use sluice_membuf::Sealed;
 use tokio::runtime::Handle;
 
+use crate::handler::conditions;
 use crate::handler::file_body;
 use crate::handler::folder::{Folder, FolderId};
 use crate::handler::representation::Representation;
 use crate::settings::CacheSettings;
 use crate::write::body::Content;
-
-/// A file changed less than this ago may change again without a new time of change, the clock of file systems being
-/// coarse: it is served, but not yet kept.
-const SETTLED: Duration = Duration::from_secs(1);
 
 /// What an entry costs beside its content, bytes, roughly: key, fields, the library's own.
 const ENTRY_BYTES: u64 = 768;
@@ -147,14 +144,10 @@ impl Cache {
         }
     }
 
-    /// Whether a file may be kept.
+    /// Whether a file may be kept: one that may change without looking changed is served, but not yet kept.
     pub(crate) fn takes(&self, metadata: &Metadata) -> bool {
-        metadata.len() <= self.file_bytes_max
-            && metadata.modified().is_ok_and(|modified| {
-                SystemTime::now()
-                    .duration_since(modified)
-                    .is_ok_and(|age| age >= SETTLED)
-            })
+        let is_settled = |modified| conditions::is_settled(modified, SystemTime::now());
+        metadata.len() <= self.file_bytes_max && metadata.modified().is_ok_and(is_settled)
     }
 
     /// Keeps a file's content as it was read under `metadata`.
@@ -211,7 +204,7 @@ impl Cache {
                 Err(error) => tracing::debug!("sealed memory for {bytes} bytes: {error}"),
             }
         }
-        file_body::read_whole(file, bytes).map(Content::from)
+        file_body::read_part(file, 0, bytes).map(Content::from)
     }
 
     fn lock_filling(&self) -> MutexGuard<'_, HashSet<Key>> {

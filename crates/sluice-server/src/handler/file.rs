@@ -1,28 +1,35 @@
-//! Files: types, validators, 304, index pages, the slash of a folder.
+//! Files: from a name to a response, by way of the cache where there is one.
 //!
-//! Here: from a name to a response, by way of the cache where there is one. Not here: what may be opened at all (`folder`),
-//! how long content is kept (`cache`), how a file is read while it is sent (`file_body`).
+//! Here: index pages, the slash of a folder, and which of 200, 206, 304, 412 and 416 it is. Not here: what may be opened at
+//! all (`folder`), how long content is kept (`cache`), how a file is read while it is sent (`file_body`), what it is
+//! described by (`representation`); what conditions say of it (`conditions`), which parts are wanted (`ranges`), and how
+//! several become one body (`multipart`).
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::Arc;
 
-use http::{HeaderMap, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use crate::fault::Fault;
 use crate::handler::cache::{Cache, Cached, Known};
+use crate::handler::conditions::{self, Validators, Verdict};
 use crate::handler::file_body::FileBody;
 use crate::handler::folder::Folder;
+use crate::handler::multipart::{Boundary, Multipart};
+use crate::handler::ranges::{self, Selection};
 use crate::handler::redirect;
 use crate::handler::representation::Representation;
 use crate::target::Target;
-use crate::write::body::ResponseBody;
+use crate::write::body::{Content, ResponseBody};
+use crate::write::head;
 
 /// Files up to this many bytes are read in one go, so that head and body leave in one write; larger ones are read for the
 /// cache by a thread that may wait for a disk, while the first request is served from the file itself.
 const WHOLE_BYTES_MAX: u64 = 64 << 10;
 
-const METHODS: &[Method] = &[Method::GET, Method::HEAD];
+const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
 
 /// Files below a folder, by way of the cache where there is one.
 #[derive(Clone, Copy)]
@@ -53,6 +60,9 @@ pub(crate) fn serve(
         return Err(Fault::method(method, METHODS));
     }
     let name = relative.trim_matches('/');
+    if *method == Method::OPTIONS {
+        return serve_options(files, name, target);
+    }
     if target.path.ends_with('/') {
         return serve_folder(files, name, index, method, fields);
     }
@@ -89,6 +99,19 @@ fn serve_folder(
         )),
         _ => Err(not_found(name)),
     }
+}
+
+/// What may be done with a file or folder that is there; conditions and ranges mean nothing here (RFC 9110 §13.2.1, §14.2).
+fn serve_options(files: Files<'_>, name: &str, target: &Target) -> Result<Response<ResponseBody>, Fault> {
+    match files.find(name)? {
+        Found::Folder => {}
+        Found::Cached(_) | Found::File(..) if !target.path.ends_with('/') => {}
+        _ => return Err(not_found(name)),
+    }
+    let mut response = Response::new(ResponseBody::Empty);
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(header::ALLOW, head::allow(METHODS));
+    Ok(response)
 }
 
 impl Files<'_> {
@@ -152,49 +175,151 @@ fn not_found(name: &str) -> Fault {
 }
 
 fn respond(name: &str, found: Found, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
-    let (representation, body) = match found {
-        Found::Cached(cached) => (
-            cached.representation.clone(),
-            ResponseBody::Whole(cached.content.clone()),
-        ),
-        Found::File(representation, body) if *method == Method::GET && body.left() <= WHOLE_BYTES_MAX => {
-            let whole = body.gather();
-            let whole = whole.map_err(|error| Fault::server(format!("file {name:?}: {error}")))?;
-            (representation, ResponseBody::Whole(whole.into()))
-        }
-        Found::File(representation, body) => (representation, ResponseBody::Source(Box::new(body))),
+    let (representation, stored) = match found {
+        Found::Cached(cached) => (cached.representation.clone(), Stored::Memory(cached.content.clone())),
+        Found::File(representation, body) => (representation, Stored::File(body)),
         Found::Folder | Found::Other => return Err(not_found(name)),
     };
-    let mut response = Response::new(ResponseBody::Empty);
-    let is_current = representation.is_current(fields);
-    let head = response.headers_mut();
-    head.insert(header::ETAG, representation.etag);
-    head.insert(header::LAST_MODIFIED, representation.last_modified);
-    if is_current {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        return Ok(response);
+    match conditions::judge(fields, &representation.validators) {
+        Verdict::Perform if *method == Method::HEAD => {
+            Ok(respond_with(StatusCode::OK, representation, stored.into_body()))
+        }
+        Verdict::Perform => send(name, representation, stored, fields),
+        Verdict::NotModified => Ok(not_modified(representation.validators)),
+        Verdict::Failed => Err(Fault::client(
+            StatusCode::PRECONDITION_FAILED,
+            format!("file {name:?}: not the version that the request is for"),
+        )),
     }
-    head.insert(header::CONTENT_TYPE, representation.content_type);
-    *response.body_mut() = body;
-    Ok(response)
+}
+
+/// The file or the parts of it that GET asks for; no other method has ranges (RFC 9110 §14.2).
+fn send(
+    name: &str,
+    mut representation: Representation,
+    stored: Stored,
+    fields: &HeaderMap,
+) -> Result<Response<ResponseBody>, Fault> {
+    let length = stored.length();
+    let selection = if conditions::is_same_version(fields, &representation.validators) {
+        ranges::select(fields, length)
+    } else {
+        Selection::Whole
+    };
+    let gather = |stored: Stored| {
+        let body = stored.gather();
+        body.map_err(|error| Fault::server(format!("file {name:?}: {error}")))
+    };
+    match selection {
+        Selection::Whole => Ok(respond_with(StatusCode::OK, representation, gather(stored)?)),
+        Selection::Part(range) => {
+            let body = gather(stored.slice(&range))?;
+            let mut response = respond_with(StatusCode::PARTIAL_CONTENT, representation, body);
+            let content_range = ranges::content_range(&range, length);
+            response.headers_mut().insert(header::CONTENT_RANGE, content_range);
+            Ok(response)
+        }
+        Selection::Parts(ranges) => {
+            let boundary = Boundary::draw()?;
+            let bodies = ranges.iter().map(|range| stored.slice(range).into_body());
+            let parts = ranges.iter().zip(bodies);
+            let body = Multipart::new(&boundary, &representation.content_type, length, parts);
+            representation.content_type = boundary.content_type();
+            let body = ResponseBody::Source(Box::new(body));
+            Ok(respond_with(StatusCode::PARTIAL_CONTENT, representation, body))
+        }
+        Selection::Nothing => Err(Fault::range(
+            length,
+            format!("file {name:?}: of its {length} bytes none is in the range asked for"),
+        )),
+    }
+}
+
+/// A response with a body, and all that is said of the file. A part says it too, even to who asks by If-Range and might
+/// do with less (RFC 9110 §15.3.7): players take the type from the part that they have.
+fn respond_with(status: StatusCode, representation: Representation, body: ResponseBody) -> Response<ResponseBody> {
+    let Representation {
+        validators,
+        content_type,
+    } = representation;
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let head = response.headers_mut();
+    head.insert(header::ETAG, validators.etag);
+    head.insert(header::LAST_MODIFIED, validators.last_modified);
+    head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    head.insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// As much as a client needs to go on with what it has (RFC 9110 §15.4.5): beside a tag it needs no date.
+fn not_modified(validators: Validators) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Empty);
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response.headers_mut().insert(header::ETAG, validators.etag);
+    response
+}
+
+/// Where the bytes of a file are.
+enum Stored {
+    Memory(Content),
+    File(FileBody),
+}
+
+impl Stored {
+    fn length(&self) -> u64 {
+        match self {
+            Stored::Memory(content) => content.len() as u64,
+            Stored::File(body) => body.left(),
+        }
+    }
+
+    fn slice(&self, range: &Range<u64>) -> Stored {
+        match self {
+            Stored::Memory(content) => Stored::Memory(content.slice(range)),
+            Stored::File(body) => Stored::File(body.slice(range)),
+        }
+    }
+
+    /// A body that is read while it is sent.
+    fn into_body(self) -> ResponseBody {
+        match self {
+            Stored::Memory(content) => ResponseBody::Whole(content),
+            Stored::File(body) => ResponseBody::Source(Box::new(body)),
+        }
+    }
+
+    /// A body that is read now, if it is small: a file that cannot be read then has an error page.
+    fn gather(self) -> io::Result<ResponseBody> {
+        match self {
+            Stored::File(body) if body.left() <= WHOLE_BYTES_MAX => Ok(ResponseBody::Whole(body.gather()?.into())),
+            stored => Ok(stored.into_body()),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-
-    use http::HeaderValue;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::settings::CacheSettings;
 
     fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
+        fetch(None, root, path, fields)
+    }
+
+    fn fetch(
+        cache: Option<&Arc<Cache>>,
+        root: &Path,
+        path: &str,
+        fields: &HeaderMap,
+    ) -> Result<Response<ResponseBody>, StatusCode> {
         let folder = Folder::open(root).unwrap();
         let target = Target::parse(path).unwrap();
         let index = ["index.html"];
-        let files = Files {
-            folder: &folder,
-            cache: None,
-        };
+        let files = Files { folder: &folder, cache };
         serve(files, &target.path[1..], &index, &Method::GET, fields, &target).map_err(|fault| fault.status)
     }
 
@@ -241,5 +366,22 @@ mod tests {
         let mut both = date;
         both.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"other\""));
         assert_eq!(get(root.path(), "/f.txt", &both).unwrap().status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn parts_of_cached_content_stay_where_the_kernel_can_send_them_from() {
+        let root = tempfile::tempdir().unwrap();
+        let file = File::create(root.path().join("f")).unwrap();
+        file.set_len(WHOLE_BYTES_MAX).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600))
+            .unwrap();
+        let cache = Arc::new(Cache::new(&CacheSettings::default()));
+        for (range, length) in [("bytes=0-9999", Some(10_000)), ("bytes=0-9999,20000-29999", None)] {
+            let fields = HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static(range))]);
+            let response = fetch(Some(&cache), root.path(), "/f", &fields).unwrap();
+            assert_eq!(response.status(), StatusCode::PARTIAL_CONTENT);
+            assert!(response.body().sealed().is_some(), "{range}");
+            assert!(length.is_none() || response.body().length() == length);
+        }
     }
 }

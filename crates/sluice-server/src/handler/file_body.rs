@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -28,6 +29,16 @@ impl FileBody {
         }
     }
 
+    /// A part of the same file; as much of the range as this is to send.
+    pub(crate) fn slice(&self, range: &Range<u64>) -> FileBody {
+        let (start, end) = (range.start.min(self.left), range.end.min(self.left));
+        FileBody {
+            file: Arc::clone(&self.file),
+            at: self.at + start,
+            left: end.saturating_sub(start),
+        }
+    }
+
     /// Bytes still to come.
     pub(crate) fn left(&self) -> u64 {
         self.left
@@ -35,7 +46,7 @@ impl FileBody {
 
     /// All of it at once, for small files.
     pub(crate) fn gather(self) -> io::Result<Bytes> {
-        read_whole(&self.file, self.left)
+        read_part(&self.file, self.at, self.left)
     }
 
     fn read(&mut self) -> io::Result<Bytes> {
@@ -63,19 +74,19 @@ impl Source for FileBody {
     }
 }
 
-/// The first `bytes` bytes of a file; an error if it has fewer by now.
-pub(crate) fn read_whole(file: &File, bytes: u64) -> io::Result<Bytes> {
-    let mut whole = read_at(file, 0, bytes)?;
+/// `bytes` bytes of a file from an offset on; an error if it has fewer by now.
+pub(crate) fn read_part(file: &File, at: u64, bytes: u64) -> io::Result<Bytes> {
+    let mut part = read_at(file, at, bytes)?;
     // A read may return less than there is.
-    while (whole.len() as u64) < bytes {
-        let at = whole.len() as u64;
-        let more = read_at(file, at, bytes - at)?;
+    while (part.len() as u64) < bytes {
+        let read = part.len() as u64;
+        let more = read_at(file, at + read, bytes - read)?;
         if more.is_empty() {
-            return Err(shrank(bytes - at));
+            return Err(shrank(bytes - read));
         }
-        whole.extend_from_slice(&more);
+        part.extend_from_slice(&more);
     }
-    Ok(whole.into())
+    Ok(part.into())
 }
 
 fn read_at(file: &File, at: u64, bytes: u64) -> io::Result<Vec<u8>> {
@@ -108,5 +119,23 @@ mod tests {
         assert_eq!(body.read().unwrap().len(), 256 << 10);
         std::fs::write(&path, "").unwrap();
         assert_eq!(body.read().unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_part_is_read_from_its_place_and_never_beyond_the_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("f");
+        std::fs::write(&path, "0123456789, grown meanwhile").unwrap();
+        let body = FileBody::new(Arc::new(File::open(&path).unwrap()), 10);
+        let gathered = |part: FileBody| part.gather().unwrap();
+        assert_eq!(gathered(body.slice(&(2..5))), "234");
+        assert_eq!(gathered(body.slice(&(2..8)).slice(&(1..3))), "34");
+        assert_eq!(gathered(body.slice(&(8..20))), "89");
+        assert_eq!(gathered(body.slice(&(20..30))), "");
+        let mut part = body.slice(&(4..6));
+        assert_eq!((part.read().unwrap(), part.left()), (Bytes::from("45"), 0));
+        std::fs::write(&path, "01234").unwrap();
+        let error = body.slice(&(4..6)).gather().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
     }
 }

@@ -1,9 +1,12 @@
 //! The third stage: what a route does. Each handler takes the request and returns a response or a fault.
 
 pub(crate) mod cache;
+pub(crate) mod conditions;
 pub(crate) mod file;
 pub(crate) mod file_body;
 pub(crate) mod folder;
+pub(crate) mod multipart;
+pub(crate) mod ranges;
 pub(crate) mod redirect;
 pub(crate) mod representation;
 pub(crate) mod script;

@@ -1,5 +1,6 @@
 //! Redirects: a route that sends the client elsewhere.
 
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response, StatusCode, Uri, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -73,7 +74,8 @@ pub(crate) fn to_https(host: &str, port: u16, uri: &Uri) -> Result<Response<Resp
 fn to_location(location: &str, status: StatusCode) -> Result<Response<ResponseBody>, Fault> {
     let location = HeaderValue::from_str(location)
         .map_err(|_| Fault::server(format!("redirect to {location:?}: not a field value")))?;
-    let mut response = Response::new(ResponseBody::Empty);
+    // A body that is there and has no bytes: so HEAD announces its length as GET does (RFC 9110 §9.3.2).
+    let mut response = Response::new(ResponseBody::Whole(Bytes::new().into()));
     *response.status_mut() = status;
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)

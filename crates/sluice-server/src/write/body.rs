@@ -4,6 +4,7 @@
 //! exchange, thereby logging it, when the body has ended or the client has left. A body that fails returns its fault,
 //! which makes hyper cut the connection: a client never takes half a response for a whole one.
 
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -28,6 +29,11 @@ pub(crate) trait Source {
     /// Bytes still to come, where that is known; becomes Content-Length.
     fn length(&self) -> Option<u64>;
 
+    /// The memory that pieces lie in, where the kernel can send from it without a copy.
+    fn sealed(&self) -> Option<Arc<Sealed>> {
+        None
+    }
+
     /// Nobody wants the pieces (HEAD, 304): end in good order, as if they had been taken.
     fn discard(self: Box<Self>) {}
 }
@@ -44,6 +50,16 @@ impl Content {
     /// Bytes left.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// A part of it, which shares its memory; as much of the range as there is.
+    pub(crate) fn slice(&self, range: &Range<u64>) -> Content {
+        let bytes = self.bytes.len();
+        let within = |at: u64| usize::try_from(at).map_or(bytes, |at| at.min(bytes));
+        Content {
+            bytes: self.bytes.slice(within(range.start)..within(range.end)),
+            sealed: self.sealed.clone(),
+        }
     }
 
     /// Content in sealed memory; `guard` is dropped with the last clone of it.
@@ -89,7 +105,8 @@ pub(crate) enum ResponseBody {
 }
 
 impl ResponseBody {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+    /// The next piece, never empty.
+    pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         match self {
             ResponseBody::Empty => Poll::Ready(None),
             ResponseBody::Whole(Content { bytes, .. }) => {
@@ -111,6 +128,15 @@ impl ResponseBody {
             ResponseBody::Source(source) => source.length(),
         }
     }
+
+    /// The memory that its bytes lie in, where the kernel can send from it without a copy.
+    pub(crate) fn sealed(&self) -> Option<Arc<Sealed>> {
+        match self {
+            ResponseBody::Empty => None,
+            ResponseBody::Whole(content) => content.sealed.clone(),
+            ResponseBody::Source(source) => source.sealed(),
+        }
+    }
 }
 
 /// The body that hyper gets: counts, logs the end, and makes a cut visible.
@@ -125,11 +151,8 @@ pub(crate) struct Finish {
 impl Finish {
     pub(crate) fn new(body: ResponseBody, exchange: Exchange, mut under_way: UnderWay) -> Finish {
         under_way.set_ours(false);
-        if let ResponseBody::Whole(Content {
-            sealed: Some(sealed), ..
-        }) = &body
-        {
-            under_way.send_from(Arc::clone(sealed));
+        if let Some(sealed) = body.sealed() {
+            under_way.send_from(sealed);
         }
         Finish {
             is_delimited: body.length().is_some() || exchange.version >= Version::HTTP_11,
@@ -196,5 +219,25 @@ impl Drop for Finish {
         if let (ResponseBody::Source(_), Some(exchange)) = (&self.body, &mut self.exchange) {
             exchange.cut();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_sealed_content_is_the_same_memory() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("f"), "0123456789").unwrap();
+        let file = std::fs::File::open(place.path().join("f")).unwrap();
+        let content = Content::sealed(Sealed::read(file, 10).unwrap(), Arc::default());
+        let part = content.slice(&(2..5));
+        assert_eq!((part.bytes(), part.is_sealed()), (&b"234"[..], true));
+        let body = ResponseBody::Whole(part.clone());
+        let memory = body.sealed().unwrap();
+        assert_eq!(memory.offset_of(part.bytes()), Some(2));
+        assert_eq!(content.slice(&(8..20)).bytes(), b"89");
+        assert_eq!(content.slice(&(20..30)).bytes(), b"");
     }
 }

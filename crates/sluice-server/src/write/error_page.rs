@@ -9,6 +9,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use crate::exchange::UniqueId;
 use crate::fault::Fault;
 use crate::write::body::ResponseBody;
+use crate::write::head;
 
 /// The response to a request that failed.
 pub(crate) fn response(fault: &Fault, id: UniqueId) -> Response<ResponseBody> {
@@ -23,10 +24,12 @@ pub(crate) fn response(fault: &Fault, id: UniqueId) -> Response<ResponseBody> {
         fields.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
     }
     if let Some(methods) = fault.allow {
-        let names: Vec<_> = methods.iter().map(http::Method::as_str).collect();
-        if let Ok(value) = HeaderValue::from_str(&names.join(", ")) {
-            fields.insert(header::ALLOW, value);
-        }
+        fields.insert(header::ALLOW, head::allow(methods));
+    }
+    if let Some(length) = fault.length
+        && let Ok(value) = HeaderValue::try_from(format!("bytes */{length}"))
+    {
+        fields.insert(header::CONTENT_RANGE, value);
     }
     response
 }
@@ -39,7 +42,7 @@ pub(crate) fn raw(status: StatusCode, id: UniqueId) -> Vec<u8> {
         status.as_str(),
         reason(status),
         page.len(),
-        crate::write::head::SERVER_SOFTWARE,
+        head::SERVER_SOFTWARE,
         httpdate::fmt_http_date(std::time::SystemTime::now()),
     )
     .into_bytes();
@@ -72,6 +75,8 @@ fn sentence(status: StatusCode) -> &'static str {
         StatusCode::NOT_FOUND => "There is nothing at this address.",
         StatusCode::METHOD_NOT_ALLOWED => "This address does not take requests of this kind.",
         StatusCode::REQUEST_TIMEOUT => "The request took too long to arrive.",
+        StatusCode::PRECONDITION_FAILED => "What is at this address is not the version that was asked for.",
+        StatusCode::RANGE_NOT_SATISFIABLE => "What is at this address is shorter than the part that was asked for.",
         StatusCode::PAYLOAD_TOO_LARGE => "The request is larger than this server takes.",
         StatusCode::BAD_GATEWAY => "The program behind this address gave no usable answer.",
         StatusCode::SERVICE_UNAVAILABLE => "The program behind this address is busy; please try again in a moment.",

@@ -36,6 +36,12 @@ pub(crate) fn complete(method: &Method, mut response: Response<ResponseBody>) ->
     response
 }
 
+/// The field Allow: what may be done with what is there (RFC 9110 §10.2.1).
+pub(crate) fn allow(methods: &[Method]) -> HeaderValue {
+    let names: Vec<_> = methods.iter().map(Method::as_str).collect();
+    HeaderValue::try_from(names.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
 /// Whether a response with this status to this method has a body at all (RFC 9110 §6.4.1).
 pub(crate) fn may_have_body(method: &Method, status: StatusCode) -> bool {
     *method != Method::HEAD
