@@ -3,7 +3,7 @@
 //! Here: a few shared cells, one value per accepted socket, on its worker's thread. Not here: the socket
 //! (`accept::stream`) and the protocol (`accept::protocol`).
 
-use std::cell::{Cell, OnceCell, Ref, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -36,9 +36,9 @@ pub(crate) struct Connection {
     /// Exchanges that wait for the server: for a script, say, and not for the client to take what it is sent.
     ours: Cell<u32>,
     /// Bytes read and written; the count may wrap.
-    moved_bytes: Cell<u64>,
+    moved_bytes: Cell<u32>,
     /// Bytes read since the last exchange began: of a head that is still incomplete when this is not zero.
-    head_bytes: Cell<u64>,
+    head_bytes: Cell<u32>,
     /// Exchanges that have begun; the count may wrap.
     exchanges: Cell<u32>,
     /// Exchanges that are under way; more than one only in HTTP/2.
@@ -48,11 +48,11 @@ pub(crate) struct Connection {
     /// The socket must be reset at its end.
     is_cut: Cell<bool>,
     /// What the body under way lies in, where it is sealed memory.
-    sealed: RefCell<Option<Arc<Sealed>>>,
+    sealed: Cell<Option<Arc<Sealed>>>,
     /// The worker's tick at which the connection's task wants to be called.
     call_at: Cell<u32>,
     /// The connection's task.
-    task: RefCell<Option<Waker>>,
+    task: Cell<Option<Waker>>,
 }
 
 impl Connection {
@@ -68,9 +68,9 @@ impl Connection {
             open: Cell::new(0),
             is_last: Cell::new(false),
             is_cut: Cell::new(false),
-            sealed: RefCell::new(None),
+            sealed: Cell::new(None),
             call_at: Cell::new(u32::MAX),
-            task: RefCell::new(None),
+            task: Cell::new(None),
         }
     }
 
@@ -96,33 +96,32 @@ impl Connection {
     /// The task that is polled here wants to be called at a tick of its worker.
     pub(crate) fn call_at(&self, tick: u32, task: &Waker) {
         self.call_at.set(tick);
-        let mut kept = self.task.borrow_mut();
-        if !kept.as_ref().is_some_and(|kept| kept.will_wake(task)) {
-            *kept = Some(task.clone());
-        }
+        let kept = self.task.take().filter(|kept| kept.will_wake(task));
+        self.task.set(Some(kept.unwrap_or_else(|| task.clone())));
     }
 
     /// The worker's tick has come: calls the task if it wanted that. `u32::MAX` calls all.
     pub(crate) fn call(&self, tick: u32) {
         if self.call_at.get() <= tick
-            && let Some(task) = &*self.task.borrow()
+            && let Some(task) = self.task.take()
         {
             task.wake_by_ref();
+            self.task.set(Some(task));
         }
     }
 
     /// Bytes came in.
     pub(crate) fn count_read(&self, bytes: usize) {
-        self.head_bytes.set(self.head_bytes.get() + bytes as u64);
+        self.head_bytes.set(self.head_bytes.get().saturating_add(count(bytes)));
         self.count_written(bytes);
     }
 
     /// Bytes went out.
     pub(crate) fn count_written(&self, bytes: usize) {
-        self.moved_bytes.set(self.moved_bytes.get().wrapping_add(bytes as u64));
+        self.moved_bytes.set(self.moved_bytes.get().wrapping_add(count(bytes)));
     }
 
-    pub(crate) fn moved_bytes(&self) -> u64 {
+    pub(crate) fn moved_bytes(&self) -> u32 {
         self.moved_bytes.get()
     }
 
@@ -160,18 +159,21 @@ impl Connection {
 
     /// A body is to come whose bytes lie in this memory: the kernel can send from there without a copy.
     pub(crate) fn send_from(&self, sealed: Arc<Sealed>) {
-        *self.sealed.borrow_mut() = Some(sealed);
+        self.sealed.set(Some(sealed));
     }
 
-    /// The memory that bytes to be sent may lie in.
-    pub(crate) fn sealed(&self) -> Ref<'_, Option<Arc<Sealed>>> {
-        self.sealed.borrow()
+    /// Lends out the memory that bytes to be sent may lie in.
+    pub(crate) fn with_sealed<T>(&self, use_it: impl FnOnce(Option<&Arc<Sealed>>) -> T) -> T {
+        let sealed = self.sealed.take();
+        let used = use_it(sealed.as_ref());
+        self.sealed.set(sealed);
+        used
     }
 
     /// All that was to be sent is sent.
     pub(crate) fn flushed(&self) {
         if !self.is_busy() {
-            *self.sealed.borrow_mut() = None;
+            self.sealed.set(None);
         }
     }
 
@@ -184,6 +186,11 @@ impl Connection {
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut.get()
     }
+}
+
+/// Bytes of one call, which are never more.
+fn count(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// An exchange under way on a connection, which is told of its end when this is dropped.

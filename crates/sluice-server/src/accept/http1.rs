@@ -5,7 +5,6 @@
 //! pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414, 431); a head that never
 //! becomes complete is answered here (408). Not here: what a request means (`serve`).
 
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -17,9 +16,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
+use crate::accept::protocol::Client;
 use crate::accept::serve;
 use crate::accept::stream::{ClientStream, Shared};
-use crate::connection::Connection;
+use crate::connection::{Connection, Ends};
 use crate::exchange::Exchange;
 use crate::limits::Limits;
 use crate::worker::Worker;
@@ -32,22 +32,18 @@ const BUFFER_BYTES_MAX: usize = 512 << 10;
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Exchange after exchange to the end; the refusal of a head that could not be taken.
-pub(crate) async fn talk(
-    worker: &Rc<Worker>,
-    connection: &Rc<Connection>,
-    stream: &Rc<RefCell<ClientStream>>,
-) -> Option<Refusal> {
+pub(crate) async fn talk(client: &Client) -> Option<Refusal> {
     loop {
         // Boxed: a connection at rest is not to pay for it.
-        match Box::pin(converse(worker, connection, stream)).await {
-            Ok(Turn::Idle) if wait_for_more(worker, connection, stream).await => {}
-            Ok(Turn::Late) if connection.has_part_of_head() => return Some(Refusal::late()),
+        match Box::pin(converse(client)).await {
+            Ok(Turn::Idle) if wait_for_more(client).await => {}
+            Ok(Turn::Late) if client.place.has_part_of_head() => return Some(Refusal::late()),
             Ok(_) => return None,
             Err(error) => {
                 let refusal = Refusal::of(&error);
                 if refusal.is_none() {
                     // The client left, or a response was cut: its exchange has said so.
-                    tracing::debug!("connection from {}: {error}", connection.ends.client);
+                    tracing::debug!("connection from {}: {error}", client.place.ends.client);
                 }
                 return refusal;
             }
@@ -66,11 +62,9 @@ enum Turn {
 }
 
 /// Exchange after exchange, until the connection ends or rests.
-async fn converse(
-    worker: &Rc<Worker>,
-    connection: &Rc<Connection>,
-    stream: &Rc<RefCell<ClientStream>>,
-) -> Result<Turn, hyper::Error> {
+async fn converse(client: &Client) -> Result<Turn, hyper::Error> {
+    let Client { worker, place, stream } = client;
+    let connection: &Rc<Connection> = place;
     let config = worker.config();
     let service = service_fn(|request| serve::serve(worker, connection, request));
     let io = TokioIo::new(Shared(Rc::clone(stream)));
@@ -117,19 +111,19 @@ async fn converse(
 }
 
 /// Keeps nothing but the socket until the client speaks again; false when it does not in time, or the server drains.
-async fn wait_for_more(worker: &Worker, connection: &Connection, stream: &RefCell<ClientStream>) -> bool {
-    let patience = worker.config().limits.head_timeout.as_secs() + 1;
-    let until = worker
+fn wait_for_more(client: &Client) -> impl Future<Output = bool> {
+    let patience = client.worker.config().limits.head_timeout.as_secs() + 1;
+    let until = client
+        .worker
         .tick()
         .saturating_add(u32::try_from(patience).unwrap_or(u32::MAX));
-    poll_fn(|context| {
-        if worker.is_draining() || worker.tick() >= until {
+    poll_fn(move |context| {
+        if client.worker.is_draining() || client.worker.tick() >= until {
             return Poll::Ready(false);
         }
-        connection.call_at(until, context.waker());
-        stream.borrow_mut().poll_readable(context).map(|()| true)
+        client.place.call_at(until, context.waker());
+        client.stream.borrow_mut().poll_readable(context).map(|()| true)
     })
-    .await
 }
 
 /// A head that could not be taken.
@@ -169,10 +163,10 @@ impl Refusal {
 }
 
 /// A head that was not taken is an exchange too: it is answered and logged.
-pub(crate) async fn refuse(worker: &Rc<Worker>, connection: &Connection, stream: &mut ClientStream, refusal: &Refusal) {
-    let mut exchange = Exchange::without_head(worker, connection.ends);
+pub(crate) async fn refuse(worker: &Rc<Worker>, ends: Ends, stream: &mut ClientStream, refusal: &Refusal) {
+    let mut exchange = Exchange::without_head(worker, ends);
     exchange.answer(refusal.status);
-    tracing::info!(id = %exchange.id, "request head from {}: {}", connection.ends.client, refusal.reason);
+    tracing::info!(id = %exchange.id, "request head from {}: {}", ends.client, refusal.reason);
     if !refusal.is_answered {
         let page = error_page::raw(refusal.status, exchange.id);
         let _ = tokio::time::timeout(PAGE_TIMEOUT, stream.send(&page)).await;

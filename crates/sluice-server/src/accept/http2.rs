@@ -4,7 +4,6 @@
 //! they invite (resets, pings, settings, continuations) are the library's; the numbers are here. Not here: what a request
 //! means (`serve`), which is the same as in HTTP/1.1.
 
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
@@ -15,8 +14,9 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
+use crate::accept::protocol::Client;
 use crate::accept::serve;
-use crate::accept::stream::{ClientStream, Shared};
+use crate::accept::stream::Shared;
 use crate::connection::Connection;
 use crate::limits::Limits;
 use crate::worker::Worker;
@@ -49,7 +49,9 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for OnWorker {
 }
 
 /// Exchanges until the connection ends.
-pub(crate) async fn talk(worker: &Rc<Worker>, connection: &Rc<Connection>, stream: &Rc<RefCell<ClientStream>>) {
+pub(crate) async fn talk(client: &Client) {
+    let Client { worker, place, stream } = client;
+    let connection: &Rc<Connection> = place;
     let config = worker.config();
     let (here, this) = (Rc::clone(worker), Rc::clone(connection));
     let service = service_fn(move |request| serve::serve(&here, &this, request));

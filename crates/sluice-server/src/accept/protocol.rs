@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,67 +25,85 @@ use crate::worker::Worker;
 /// The first bytes of HTTP/2 with prior knowledge (RFC 9113 §3.4); no method of HTTP/1.1 begins so.
 const PREFACE: &[u8] = b"PRI";
 
-/// Serves one connection, accepted on the listener of this index, to its end; its place is free again after that.
-pub(crate) fn serve(worker: Rc<Worker>, socket: Socket, place: Place, listener: usize) -> impl Future<Output = ()> {
-    // Begun outside: what an async function is given it carries all its life.
-    let beginning = begin(&worker, &place, socket, listener);
-    async move {
-        let Some((stream, is_http2)) = open(&worker, &place, beginning).await else {
-            return;
-        };
-        let refusal = if is_http2 {
-            Box::pin(http2::talk(&worker, &place, &stream)).await;
-            None
-        } else {
-            http1::talk(&worker, &place, &stream).await
-        };
-        // Boxed, as above.
-        Box::pin(end(&worker, &place, stream, refusal)).await;
-        drop(place);
+/// A connection that speaks HTTP. Fields are dropped in this order: the place is free when the socket is closed.
+pub(crate) struct Client {
+    pub worker: Rc<Worker>,
+    pub stream: Rc<RefCell<ClientStream>>,
+    pub place: Place,
+}
+
+impl Client {
+    fn new(worker: Rc<Worker>, place: Place, transport: Transport) -> Client {
+        let send_timeout = worker.config().limits.send_timeout;
+        let stream = ClientStream::new(transport, Rc::clone(&place), send_timeout);
+        Client {
+            worker,
+            stream: Rc::new(RefCell::new(stream)),
+            place,
+        }
     }
 }
 
-async fn open(
-    worker: &Worker,
-    connection: &Rc<Connection>,
-    beginning: Beginning,
-) -> Option<(Rc<RefCell<ClientStream>>, bool)> {
-    let (transport, is_http2) = match beginning {
-        Beginning::Done(transport) => (transport, false),
-        Beginning::Awaited(beginning) => beginning.await?,
-    };
-    let send_timeout = worker.config().limits.send_timeout;
-    let stream = ClientStream::new(transport, Rc::clone(connection), send_timeout);
-    Some((Rc::new(RefCell::new(stream)), is_http2))
+/// Serves one connection, accepted on the listener of this index, to its end; its place is free again after that.
+pub(crate) fn serve(worker: Rc<Worker>, socket: Socket, place: Place, listener: usize) -> impl Future<Output = ()> {
+    // Here and not below, and in one place all the time: what an async block is given it carries all its life.
+    let mut stage = begin(worker, place, socket, listener);
+    async move {
+        if let Stage::Beginning(beginning) = &mut stage {
+            stage = beginning.await;
+        }
+        let refusal = match &stage {
+            Stage::Http1(client) => http1::talk(client).await,
+            Stage::Http2(client) => {
+                Box::pin(http2::talk(client)).await;
+                None
+            }
+            Stage::Beginning(_) | Stage::Over => None,
+        };
+        if let Stage::Http1(client) | Stage::Http2(client) = mem::replace(&mut stage, Stage::Over) {
+            // Boxed: a connection is not to carry all its life what it needs at its end.
+            Box::pin(end(client, refusal)).await;
+        }
+    }
 }
 
-/// What carries a connection, and whether it is HTTP/2 that it carries.
-type Begun = (Transport, bool);
-
-/// A connection on its way to its first byte of HTTP.
-enum Beginning {
-    /// Clear text, HTTP/1.1.
-    Done(Transport),
-    /// A handshake, or the first bytes. Whether it is HTTP/2; none when it does not come to that. Boxed: a connection is not
-    /// to carry all its life what it needs at its beginning.
-    Awaited(Pin<Box<dyn Future<Output = Option<Begun>>>>),
+/// How far a connection has come.
+enum Stage {
+    /// A handshake, or the first bytes. Boxed: a connection is not to carry all its life what it needs at its beginning.
+    Beginning(Pin<Box<dyn Future<Output = Stage>>>),
+    Http1(Client),
+    Http2(Client),
+    Over,
 }
 
-fn begin(worker: &Rc<Worker>, connection: &Rc<Connection>, mut socket: Socket, listener: usize) -> Beginning {
+impl Stage {
+    fn http(client: Client, is_http2: bool) -> Stage {
+        if is_http2 {
+            Stage::Http2(client)
+        } else {
+            Stage::Http1(client)
+        }
+    }
+}
+
+fn begin(worker: Rc<Worker>, place: Place, mut socket: Socket, listener: usize) -> Stage {
     let speech = worker.speech(listener);
-    connection.redirect_to_https(speech.redirect_to_https);
-    let (worker, connection) = (Rc::clone(worker), Rc::clone(connection));
+    place.redirect_to_https(speech.redirect_to_https);
     match speech.tls {
-        Some(tls) => Beginning::Awaited(Box::pin(async move {
-            let transport = handshake(&worker, &connection, socket, tls).await?;
+        Some(tls) => Stage::Beginning(Box::pin(async move {
+            let Some(transport) = handshake(&worker, &place, socket, tls).await else {
+                return Stage::Over;
+            };
             let is_http2 = transport.is_http2();
-            Some((transport, is_http2))
+            Stage::http(Client::new(worker, place, transport), is_http2)
         })),
-        None if speech.http2 => Beginning::Awaited(Box::pin(async move {
-            let is_http2 = speaks_http2(&worker, &mut socket).await?;
-            Some((Transport::Clear(socket), is_http2))
+        None if speech.http2 => Stage::Beginning(Box::pin(async move {
+            let Some(is_http2) = speaks_http2(&worker, &mut socket).await else {
+                return Stage::Over;
+            };
+            Stage::http(Client::new(worker, place, Transport::Clear(socket)), is_http2)
         })),
-        None => Beginning::Done(Transport::Clear(socket)),
+        None => Stage::Http1(Client::new(worker, place, Transport::Clear(socket))),
     }
 }
 
@@ -153,18 +172,15 @@ async fn speaks_http2(worker: &Worker, socket: &mut Socket) -> Option<bool> {
 }
 
 /// Closes the connection, after a last word where one is due.
-async fn end(
-    worker: &Rc<Worker>,
-    connection: &Connection,
-    stream: Rc<RefCell<ClientStream>>,
-    refusal: Option<Refusal>,
-) {
+async fn end(client: Client, refusal: Option<Refusal>) {
+    let Client { worker, stream, place } = client;
     let Ok(stream) = Rc::try_unwrap(stream) else {
-        return tracing::error!("connection from {}: its socket is still in use", connection.ends.client);
+        return tracing::error!("connection from {}: its socket is still in use", place.ends.client);
     };
     let mut stream = stream.into_inner();
     if let Some(refusal) = refusal {
-        http1::refuse(worker, connection, &mut stream, &refusal).await;
+        http1::refuse(&worker, place.ends, &mut stream, &refusal).await;
     }
     stream.close().await;
+    drop(place);
 }

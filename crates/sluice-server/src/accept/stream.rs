@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ impl ClientStream {
     /// Writes what it can of the pieces; in clear text those in sealed memory without a copy.
     fn poll_write_pieces(&mut self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let connection = Rc::clone(&self.connection);
-        let written = self.poll_write_some(context, pieces, &connection);
+        let written = connection.with_sealed(|sealed| self.poll_write_some(context, pieces, sealed));
         if let Poll::Ready(Ok(bytes)) = written {
             connection.count_written(bytes);
         }
@@ -103,10 +104,9 @@ impl ClientStream {
         &mut self,
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
-        connection: &Connection,
+        sealed: Option<&Arc<Sealed>>,
     ) -> Poll<io::Result<usize>> {
-        let sealed = connection.sealed();
-        if let (Some(sealed), Transport::Clear(_)) = (&*sealed, &self.transport)
+        if let (Some(sealed), Transport::Clear(_)) = (sealed, &self.transport)
             && let Some((before, part)) = split_at_sealed(pieces, sealed)
         {
             return self.poll_in_time(context, |transport, context| match before {
