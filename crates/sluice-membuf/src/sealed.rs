@@ -4,7 +4,8 @@
 //! possible once it is sealed, so that what is on its way to a client cannot change any more, also where the kernel holds
 //! on to the pages (sendfile(2)) after the memory was let go here.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -27,12 +28,24 @@ impl Sealed {
     /// in this way (sendfile(2)).
     pub fn read(source: impl AsFd, bytes: u64) -> io::Result<Sealed> {
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Sealed::fill(length, |file| copy(source.as_fd(), file.as_fd(), length))
+    }
+
+    /// A copy of these bytes.
+    ///
+    /// # Errors
+    /// As there, but for what concerns a file.
+    pub fn copy_of(content: &[u8]) -> io::Result<Sealed> {
+        Sealed::fill(content.len(), |mut file| file.write_all(content))
+    }
+
+    fn fill(length: usize, fill: impl FnOnce(&File) -> io::Result<()>) -> io::Result<Sealed> {
         // The kernel would signal SIGXFSZ.
-        if length == 0 || bytes > file_bytes_max() {
+        if length == 0 || length as u64 > file_bytes_max() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let file = create_memfd(c"sluice-content")?;
-        copy(source.as_fd(), file.as_fd(), length)?;
+        let file = File::from(create_memfd(c"sluice-content")?);
+        fill(&file)?;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
         // SAFETY: F_ADD_SEALS takes an integer and touches no memory of ours.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } == -1 {
@@ -40,7 +53,10 @@ impl Sealed {
         }
         // The seals come first: what is mapped from here on neither shrinks nor changes.
         let view = DataView::map_private(file.as_fd(), length)?;
-        Ok(Sealed { file, view })
+        Ok(Sealed {
+            file: file.into(),
+            view,
+        })
     }
 
     /// Where a part of the content lies in it, if `part` is one: told by its address.
@@ -92,8 +108,7 @@ impl AsFd for Sealed {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::io::{Seek, Write};
+    use std::io::Seek;
 
     use super::*;
 
@@ -115,6 +130,17 @@ mod tests {
         memory.rewind().unwrap();
         assert!(memory.write(b"x").is_err());
         assert!(memory.set_len(1).is_err());
+    }
+
+    #[test]
+    fn bytes_are_copied_and_sealed_alike() {
+        let sealed = Sealed::copy_of(b"0123456789").unwrap();
+        assert_eq!(&sealed[..], b"0123456789");
+        let mut memory = File::from(sealed.as_fd().try_clone_to_owned().unwrap());
+        assert!(memory.write(b"x").is_err());
+        assert!(memory.set_len(1).is_err());
+        let error = Sealed::copy_of(b"").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]
