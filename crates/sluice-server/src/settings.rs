@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::limits::Limits;
+use crate::record_format::RecordFormat;
 
 /// Everything that one running server needs to know.
 #[derive(Clone, Debug)]
@@ -166,6 +167,8 @@ pub enum Action {
     Files {
         /// The folder.
         directory: PathBuf,
+        /// How its files are stored, where that is not as bytes.
+        records: Option<RecordSettings>,
     },
     /// Runs a script.
     Script(Box<ScriptSettings>),
@@ -176,6 +179,26 @@ pub enum Action {
         /// 301, 302, 303, 307 or 308.
         status: u16,
     },
+}
+
+/// Files of records, which are sent as lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordSettings {
+    /// How the records lie in a file.
+    pub format: RecordFormat,
+    /// What becomes of the lines beside the response.
+    pub convert: Convert,
+}
+
+/// What becomes of the lines that were made of a file's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Convert {
+    /// Nothing: they are made anew for each request.
+    Off,
+    /// They are kept in the file cache, within its bounds.
+    Cache,
+    /// The same, and the file is written anew as stream-LF.
+    Rewrite,
 }
 
 /// How the scripts of a route run.

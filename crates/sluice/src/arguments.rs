@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_server::limits::Limits;
+use sluice_server::record_format::RecordFormat;
 use sluice_server::settings::{
     AccessLog, Action, CacheSettings, ListenSettings, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings,
     ScriptSource, Settings, SiteSettings,
@@ -39,6 +40,16 @@ const LISTEN_HELP: &str = "\
 Address to listen on; may be repeated. 8080 and localhost:8080 mean this machine alone, :8080 every IPv4 address, \
 [::]:8080 every IPv6 address; port 0 lets the system choose";
 
+const STREAM_LF_HELP: &str = "\
+For files that came from VMS as they lay on its disk (copied as images, not as text): each record becomes a line. The new file \
+takes the place of the old one at one moment; a file that is not of the format stays as it is, and FILE.orig is never written \
+over. A route with a record_format serves files of both kinds: one beside FILE.orig holds lines.
+
+Examples:
+  sluice stream-lf site/*.txt                  records after their lengths, as most editors on VMS write them
+  sluice stream-lf --format vfc login.com      each with a control area of 2 bytes, as DCL writes them; vfc:4 for another size
+  sluice stream-lf --format fixed:80 cards.dat records of 80 bytes, without lengths";
+
 /// A web server whose core is running other people's programs: CGI, CGIplus and bulk output through shared memory.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, after_help = EXAMPLES, max_term_width = 100)]
@@ -59,6 +70,8 @@ pub(crate) enum Command {
     Check(ConfigFile),
     /// Serve the built-in site: an example of every way to run a script.
     Demo(Demo),
+    /// Write files of VMS records anew as lines (stream-LF), each original kept as FILE.orig.
+    StreamLf(StreamLf),
     /// Print the reference page of the configuration.
     #[command(hide = true)]
     Reference,
@@ -100,6 +113,18 @@ pub(crate) struct ConfigFile {
 pub(crate) struct Demo {
     #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     pub(crate) listen: Vec<SocketAddr>,
+}
+
+/// `sluice stream-lf`.
+#[derive(Args, Debug)]
+#[command(after_help = STREAM_LF_HELP)]
+pub(crate) struct StreamLf {
+    /// How their records are stored: variable, vfc, vfc:N or fixed:N.
+    #[arg(long, value_name = "FORMAT", default_value = "variable")]
+    pub(crate) format: RecordFormat,
+    /// The files.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// The form of a line of the access log.
@@ -304,7 +329,7 @@ mod tests {
 
     #[test]
     fn wrong_usage_ends_with_status_2_and_says_what_is_right() {
-        let cases: [(&[&str], &str); 4] = [
+        let cases: [(&[&str], &str); 6] = [
             (
                 &["sluice", "serve", "--listen", "example.org:80"],
                 "an address is written \"8080\"",
@@ -312,6 +337,11 @@ mod tests {
             (&["sluice", "serve", "--workers", "0"], "number would be zero"),
             (&["sluice", "run"], "--config <FILE>"),
             (&["sluice", "sreve"], "'serve'"),
+            (&["sluice", "stream-lf"], "<FILE>..."),
+            (
+                &["sluice", "stream-lf", "--format", "stream_cr", "a"],
+                "records are \"variable\", \"vfc\"",
+            ),
         ];
         for (arguments, told) in cases {
             let error = refusal(arguments);
@@ -343,6 +373,16 @@ mod tests {
                 other => panic!("{other:?} is not {name}"),
             }
         }
+    }
+
+    #[test]
+    fn stream_lf_takes_files_of_variable_records_or_those_of_another_format() {
+        let read = |typed: &[&str]| match Arguments::parse_from(["sluice", "stream-lf"].iter().chain(typed)).command {
+            Command::StreamLf(read) => (read.format.to_string(), read.files),
+            other => panic!("{other:?} is not stream-lf"),
+        };
+        assert_eq!(read(&["a", "b"]), ("variable".to_owned(), vec!["a".into(), "b".into()]));
+        assert_eq!(read(&["--format", "fixed:80", "a"]).0, "fixed:80");
     }
 
     #[test]

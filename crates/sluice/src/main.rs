@@ -7,6 +7,7 @@ mod arguments;
 mod certificates;
 mod config;
 mod demo;
+mod stream_lf;
 mod supervisor;
 
 use std::io::{IsTerminal, Write};
@@ -56,6 +57,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
             let site = demo::Site::unpack()?;
             supervisor::run(&site.settings(demo.listen), Origin::Arguments)
         }
+        Command::StreamLf(files) => stream_lf::run(&files),
         Command::Reference => print(&config::reference()),
     }
 }

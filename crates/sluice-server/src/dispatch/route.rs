@@ -11,6 +11,7 @@ use http::StatusCode;
 
 use crate::dispatch::pattern::Pattern;
 use crate::handler::folder::Folder;
+use crate::handler::records::Records;
 use crate::script::lease::Pools;
 use crate::script::route::ScriptRoute;
 use crate::settings::{Action, RouteSettings, ScriptSettings, ScriptSource};
@@ -60,7 +61,13 @@ impl Route {
     /// Opens what the settings name; `site` is its name for the log.
     pub(crate) fn open(settings: &RouteSettings, site: &str) -> Result<Route, OpenError> {
         let kind = match &settings.action {
-            Action::Files { directory } => RouteKind::Files(open_folder(directory, &settings.origin)?),
+            Action::Files { directory, records } => {
+                let mut folder = open_folder(directory, &settings.origin)?;
+                if let Some(records) = records {
+                    folder.hold_records(Records::new(*records));
+                }
+                RouteKind::Files(folder)
+            }
             Action::Script(script) => RouteKind::Script(Arc::new(open_script(script, site, &settings.origin)?)),
             Action::Redirect { to, status } => RouteKind::Redirect {
                 to: to.clone(),

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
 use rustix::process::{Resource, getrlimit};
 use sluice_membuf::Sealed;
@@ -69,6 +70,12 @@ pub(crate) struct Cached {
 fn sealed_max() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(descriptors / SEALED_SHARE).map_or(SEALED_MAX, |share| share.min(SEALED_MAX))
+}
+
+/// Whether a file was last changed so long ago that another change would show.
+pub(crate) fn is_settled(metadata: &Metadata) -> bool {
+    let is_settled = |modified| conditions::is_settled(modified, SystemTime::now());
+    metadata.modified().is_ok_and(is_settled)
 }
 
 /// What changes when a file's content changes (stat(2)).
@@ -146,8 +153,12 @@ impl Cache {
 
     /// Whether a file may be kept: one that may change without looking changed is served, but not yet kept.
     pub(crate) fn takes(&self, metadata: &Metadata) -> bool {
-        let is_settled = |modified| conditions::is_settled(modified, SystemTime::now());
-        metadata.len() <= self.file_bytes_max && metadata.modified().is_ok_and(is_settled)
+        metadata.len() <= self.file_bytes_max && is_settled(metadata)
+    }
+
+    /// Bytes of the largest content that is kept.
+    pub(crate) fn file_bytes_max(&self) -> u64 {
+        self.file_bytes_max
     }
 
     /// Keeps a file's content as it was read under `metadata`.
@@ -169,6 +180,19 @@ impl Cache {
         representation: Representation,
         metadata: &Metadata,
     ) {
+        self.fill_by((folder, name), file, representation, metadata, Cache::read);
+    }
+
+    /// The same, where the content is what `read` makes of the file and its bytes. An error of kind `InvalidData` is not
+    /// logged: a response has it too.
+    pub(crate) fn fill_by(
+        self: &Arc<Self>,
+        (folder, name): (&Folder, &str),
+        file: Arc<File>,
+        representation: Representation,
+        metadata: &Metadata,
+        read: impl FnOnce(&Cache, &File, u64) -> io::Result<Content> + Send + 'static,
+    ) {
         let key = Key(folder.id(), name.into());
         // Outside of a runtime there is no such thread, and the file goes without the cache.
         let Ok(runtime) = Handle::try_current() else { return };
@@ -178,15 +202,13 @@ impl Cache {
         let cache = Arc::clone(self);
         let identity = Identity::of(metadata);
         runtime.spawn_blocking(move || {
-            match cache
-                .read(&file, identity.bytes)
-                .and_then(|content| Ok((content, file.metadata()?)))
-            {
+            match read(&cache, &file, identity.bytes).and_then(|content| Ok((content, file.metadata()?))) {
                 Ok((content, now)) if Identity::of(&now) == identity => {
                     cache.insert(key.clone(), &Arc::new(Cached::new(representation, content, &now)));
                 }
                 // Changed while it was read: it is not settled.
                 Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::InvalidData => {}
                 Err(error) => tracing::warn!("file {:?}: {error}", key.1),
             }
             cache.lock_filling().remove(&key);
@@ -195,16 +217,33 @@ impl Cache {
 
     /// Reads the first `bytes` bytes of a file that nobody has read from yet; an error if it has fewer by now.
     pub(crate) fn read(&self, file: &File, bytes: u64) -> io::Result<Content> {
+        match self.seal(bytes, || Sealed::read(file, bytes)) {
+            Ok(content) => Ok(content),
+            Err(Some(error)) if error.kind() == ErrorKind::UnexpectedEof => Err(error),
+            Err(_) => file_body::read_part(file, 0, bytes).map(Content::from),
+        }
+    }
+
+    /// Takes content that was made from a file.
+    pub(crate) fn hold(&self, content: Vec<u8>) -> Content {
+        let sealed = self.seal(content.len() as u64, || Sealed::copy_of(&content));
+        sealed.unwrap_or_else(|_| Bytes::from(content).into())
+    }
+
+    /// Content in sealed memory, if it is large enough and there is room for it. With the error the caller does without:
+    /// no more descriptors, say.
+    fn seal(&self, bytes: u64, make: impl FnOnce() -> io::Result<Sealed>) -> Result<Content, Option<io::Error>> {
         let has_room = Arc::strong_count(&self.sealed) <= self.sealed_max;
-        if SEALED_BYTES.contains(&bytes) && has_room {
-            match Sealed::read(file, bytes) {
-                Ok(sealed) => return Ok(Content::sealed(sealed, Arc::clone(&self.sealed))),
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(error),
-                // No more descriptors, say: ordinary memory will do, and tells whether it was the file.
-                Err(error) => tracing::debug!("sealed memory for {bytes} bytes: {error}"),
+        if !SEALED_BYTES.contains(&bytes) || !has_room {
+            return Err(None);
+        }
+        match make() {
+            Ok(sealed) => Ok(Content::sealed(sealed, Arc::clone(&self.sealed))),
+            Err(error) => {
+                tracing::debug!("sealed memory for {bytes} bytes: {error}");
+                Err(Some(error))
             }
         }
-        file_body::read_part(file, 0, bytes).map(Content::from)
     }
 
     fn lock_filling(&self) -> MutexGuard<'_, HashSet<Key>> {
@@ -290,8 +329,6 @@ impl Weighter<Key, Arc<Cached>> for Weigh {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-
-    use bytes::Bytes;
 
     use super::*;
 
@@ -409,6 +446,13 @@ mod tests {
         assert!(cache.read(&file, LARGEST).unwrap().is_sealed());
         assert!(!cache.read(&file, 100).unwrap().is_sealed());
         assert!(!cache.read(&file, LARGEST + 1).unwrap().is_sealed());
+        let content = &text[..text.len() - 1];
+        let [held, beyond] = [cache.hold(content.to_vec()), cache.hold(content.to_vec())];
+        assert_eq!((held.is_sealed(), beyond.is_sealed()), (true, false));
+        assert_eq!((held.bytes(), beyond.bytes()), (content, content));
+        drop(held);
+        assert!(!cache.hold(text.clone()).is_sealed());
+        assert!(!cache.hold(vec![0; 100]).is_sealed());
         let error = cache.read(&file, LARGEST + 2).err().map(|error| error.kind());
         assert_eq!(error, Some(ErrorKind::UnexpectedEof));
     }

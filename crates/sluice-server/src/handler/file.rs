@@ -19,6 +19,7 @@ use crate::handler::file_body::FileBody;
 use crate::handler::folder::Folder;
 use crate::handler::multipart::{Boundary, Multipart};
 use crate::handler::ranges::{self, Selection};
+use crate::handler::records::RecordBody;
 use crate::handler::redirect;
 use crate::handler::representation::Representation;
 use crate::target::Target;
@@ -27,7 +28,7 @@ use crate::write::head;
 
 /// Files up to this many bytes are read in one go, so that head and body leave in one write; larger ones are read for the
 /// cache by a thread that may wait for a disk, while the first request is served from the file itself.
-const WHOLE_BYTES_MAX: u64 = 64 << 10;
+pub(crate) const WHOLE_BYTES_MAX: u64 = 64 << 10;
 
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
 
@@ -39,9 +40,10 @@ pub(crate) struct Files<'a> {
 }
 
 /// What a name leads to.
-enum Found {
+pub(crate) enum Found {
     Cached(Arc<Cached>),
     File(Representation, FileBody),
+    Records(Representation, RecordBody),
     Folder,
     /// A socket, a device.
     Other,
@@ -105,7 +107,7 @@ fn serve_folder(
 fn serve_options(files: Files<'_>, name: &str, target: &Target) -> Result<Response<ResponseBody>, Fault> {
     match files.find(name)? {
         Found::Folder => {}
-        Found::Cached(_) | Found::File(..) if !target.path.ends_with('/') => {}
+        Found::Cached(_) | Found::File(..) | Found::Records(..) if !target.path.ends_with('/') => {}
         _ => return Err(not_found(name)),
     }
     let mut response = Response::new(ResponseBody::Empty);
@@ -133,6 +135,7 @@ impl Files<'_> {
                     cache.believe(&cached);
                     Ok(Found::Cached(cached))
                 }
+                _ if self.has_records(&file, &metadata) => self.open_records(name, file, &metadata),
                 (_, Some(cache)) if cache.takes(&metadata) => self.keep(cache, name, file, &metadata),
                 _ => Ok(Found::File(
                     Representation::of(name, &metadata),
@@ -178,14 +181,43 @@ fn respond(name: &str, found: Found, method: &Method, fields: &HeaderMap) -> Res
     let (representation, stored) = match found {
         Found::Cached(cached) => (cached.representation.clone(), Stored::Memory(cached.content.clone())),
         Found::File(representation, body) => (representation, Stored::File(body)),
+        Found::Records(representation, body) => return respond_lines(name, representation, body, fields),
         Found::Folder | Found::Other => return Err(not_found(name)),
     };
+    if let Some(response) = judge(name, &representation, fields)? {
+        return Ok(response);
+    }
+    if *method == Method::HEAD {
+        return Ok(respond_with(StatusCode::OK, representation, stored.into_body()));
+    }
+    send(name, representation, stored, fields)
+}
+
+/// Lines that are made while they are sent: how many bytes they are is not known, so there are no parts of them.
+fn respond_lines(
+    name: &str,
+    representation: Representation,
+    lines: RecordBody,
+    fields: &HeaderMap,
+) -> Result<Response<ResponseBody>, Fault> {
+    if let Some(response) = judge(name, &representation, fields)? {
+        return Ok(response);
+    }
+    let body = ResponseBody::Source(Box::new(lines));
+    let mut response = respond_with(StatusCode::OK, representation, body);
+    response.headers_mut().remove(header::ACCEPT_RANGES);
+    Ok(response)
+}
+
+/// The response if the request's conditions do not let it be carried out.
+fn judge(
+    name: &str,
+    representation: &Representation,
+    fields: &HeaderMap,
+) -> Result<Option<Response<ResponseBody>>, Fault> {
     match conditions::judge(fields, &representation.validators) {
-        Verdict::Perform if *method == Method::HEAD => {
-            Ok(respond_with(StatusCode::OK, representation, stored.into_body()))
-        }
-        Verdict::Perform => send(name, representation, stored, fields),
-        Verdict::NotModified => Ok(not_modified(representation.validators)),
+        Verdict::Perform => Ok(None),
+        Verdict::NotModified => Ok(Some(not_modified(representation.validators.clone()))),
         Verdict::Failed => Err(Fault::client(
             StatusCode::PRECONDITION_FAILED,
             format!("file {name:?}: not the version that the request is for"),

@@ -89,7 +89,8 @@ pub(crate) fn read_part(file: &File, at: u64, bytes: u64) -> io::Result<Bytes> {
     Ok(part.into())
 }
 
-fn read_at(file: &File, at: u64, bytes: u64) -> io::Result<Vec<u8>> {
+/// Up to `bytes` bytes of a file from `at` on, fewer only at its end or where the system likes; none at its end.
+pub(crate) fn read_at(file: &File, at: u64, bytes: u64) -> io::Result<Vec<u8>> {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     // The spare capacity is all that is read into, so it is exactly what is wanted.
     let mut piece = Vec::with_capacity(bytes);
@@ -101,7 +102,8 @@ fn read_at(file: &File, at: u64, bytes: u64) -> io::Result<Vec<u8>> {
     Ok(piece)
 }
 
-fn shrank(missing: u64) -> io::Error {
+/// The file ended before the bytes that it had when it was opened.
+pub(crate) fn shrank(missing: u64) -> io::Error {
     let text = format!("shrank while it was sent, {missing} bytes are missing");
     io::Error::new(ErrorKind::UnexpectedEof, text)
 }

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::handler::records::Records;
+
 /// Tells folders apart: the same place opened anew, under other rules, is another folder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FolderId(u64);
@@ -27,6 +29,8 @@ pub(crate) struct Folder {
     private: Vec<PathBuf>,
     /// Paths below this one that are scripts, not files.
     programs: Vec<Program>,
+    /// How its files are stored, where that is not as bytes.
+    records: Option<Records>,
 }
 
 /// Tells whether a path is a script's.
@@ -46,6 +50,7 @@ impl Folder {
             descriptor,
             private: Vec::new(),
             programs: Vec::new(),
+            records: None,
         })
     }
 
@@ -56,6 +61,15 @@ impl Folder {
     /// Where it is, without symbolic links.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its files are records.
+    pub(crate) fn hold_records(&mut self, records: Records) {
+        self.records = Some(records);
+    }
+
+    pub(crate) fn records(&self) -> Option<&Records> {
+        self.records.as_ref()
     }
 
     /// Withholds another folder's files if it lies within this one.
@@ -86,6 +100,15 @@ impl Folder {
             Err(Errno::LOOP) => self.open_through_links(name),
             other => Ok(other?.into()),
         }
+    }
+
+    /// As `open_below`, for who is to change something there: over no symbolic link at all.
+    pub(crate) fn open_without_links(&self, relative: &str) -> io::Result<File> {
+        if !self.may_serve(Path::new(relative)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let name = if relative.is_empty() { "." } else { relative };
+        Ok(self.open_with(name, ResolveFlags::NO_SYMLINKS)?.into())
     }
 
     /// The path leads over symbolic links that stay inside: what it leads to must be servable by its real name too.

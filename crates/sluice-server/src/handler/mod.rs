@@ -7,6 +7,7 @@ pub(crate) mod file_body;
 pub(crate) mod folder;
 pub(crate) mod multipart;
 pub(crate) mod ranges;
+pub(crate) mod records;
 pub(crate) mod redirect;
 pub(crate) mod representation;
 pub(crate) mod script;

@@ -2,6 +2,7 @@
 //!
 //! Not here: what a request's conditions make of that (`conditions`), and the response (`file`).
 
+use std::fmt::Display;
 use std::fs::Metadata;
 use std::path::Path;
 use std::time::SystemTime;
@@ -25,6 +26,15 @@ impl Representation {
             validators: Validators::new(metadata.len(), modified, SystemTime::now()),
             content_type: content_type(Path::new(name)),
         }
+    }
+
+    /// The same file in another form: its bytes are others, and so is its tag (RFC 9110 §8.8.3.1).
+    pub(crate) fn in_form(mut self, form: impl Display) -> Representation {
+        let tag = self.validators.etag.to_str().unwrap_or_default();
+        if let Ok(tag) = HeaderValue::try_from(format!("{}-{form}\"", tag.trim_end_matches('"'))) {
+            self.validators.etag = tag;
+        }
+        self
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use sluice_server::settings::{
-    AccessLog, Action, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    AccessLog, Action, Convert, LogFormat, LogTarget, Mode, RecordSettings, RouteSettings, ScriptSettings,
+    ScriptSource, Settings, SiteSettings,
 };
 
 use super::value::format_duration;
@@ -82,11 +83,26 @@ fn describe_site(site: &SiteSettings) -> String {
 
 fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
     let (action, with) = match &route.action {
-        Action::Files { directory } => ("files".to_owned(), directory.display().to_string()),
+        Action::Files { directory, records } => (
+            "files".to_owned(),
+            format!("{}{}", directory.display(), describe_records(records.as_ref())),
+        ),
         Action::Redirect { to, status } => (format!("redirect {status}"), to.clone()),
         Action::Script(script) => (describe_mode(script.mode).to_owned(), describe_script(script, site)),
     };
     [route.path.clone(), action, with]
+}
+
+fn describe_records(records: Option<&RecordSettings>) -> String {
+    let Some(RecordSettings { format, convert }) = records else {
+        return String::new();
+    };
+    let converted = match convert {
+        Convert::Off => "",
+        Convert::Cache => ", as lines in the cache",
+        Convert::Rewrite => ", written anew as stream-LF",
+    };
+    format!(" ({format} records{converted})")
 }
 
 fn describe_mode(mode: Mode) -> &'static str {
@@ -137,6 +153,7 @@ mod tests {
                 { path = "/wiki/*", script = { file = "wiki", mode = "cgiplus", min = 1, max = 8 } },
                 { path = "/old/*", redirect = { to = "/new/*", status = 301 } },
                 { path = "*.cgi", script = {} },
+                { path = "/vms/*", files = { directory = "vms", record_format = "vfc", convert = "rewrite" } },
             ]
             [[site]]
             route = [{ path = "/*", files = { directory = "other" } }]
@@ -152,6 +169,7 @@ site          example.org *.example.org
   /wiki/*     cgiplus       /etc/sluice/wiki (1 to 8 processes a script, idle 10m)
   /old/*      redirect 301  /new/*
   *.cgi       cgi           /etc/sluice/htdocs (up to 64 processes a script)
+  /vms/*      files         /etc/sluice/vms (vfc records, written anew as stream-LF)
   /*          files         /etc/sluice/htdocs
 site          any host
   /*  files  /etc/sluice/other
@@ -159,7 +177,7 @@ site          any host
         assert_eq!(describe(&settings), expected);
         assert_eq!(
             summary(Path::new("sluice.toml"), &settings),
-            "sluice.toml: ok: 2 sites, 5 routes, 1 address"
+            "sluice.toml: ok: 2 sites, 6 routes, 1 address"
         );
     }
 }

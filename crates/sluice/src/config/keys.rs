@@ -490,13 +490,33 @@ static ROUTE: Section = Section {
 static FILES: Section = Section {
     title: "[[site.route]].files",
     text: "Serves files from a folder. The part of the pattern before its `*` is taken off the path.",
-    keys: &[Key {
-        name: "directory",
-        kind: Kind::Path,
-        default: Required,
-        text: "The folder.",
-        example: "\"pictures\"",
-    }],
+    keys: &[
+        Key {
+            name: "directory",
+            kind: Kind::Path,
+            default: Required,
+            text: "The folder.",
+            example: "\"pictures\"",
+        },
+        Key {
+            name: "record_format",
+            kind: Kind::Text,
+            default: Value("\"undefined\""),
+            text: "How the files are stored, where they are raw images of files of VMS: `variable`, `vfc` (`vfc:4` with a \
+                   control area of 4 bytes) or `fixed:80` (records of 80 bytes) are sent as lines; `stream`, `stream_lf`, \
+                   `stream_cr` and `undefined` as the bytes that they are.",
+            example: "\"variable\"",
+        },
+        Key {
+            name: "convert",
+            kind: Kind::Choice(&["off", "cache", "rewrite"]),
+            default: Value("\"off\""),
+            text: "What becomes of the lines made of records: `off` makes them anew for each request; `cache` keeps them in the \
+                   file cache; `rewrite` does the same and also writes the file anew as stream-LF, its original kept as \
+                   `NAME.orig`: the server must be allowed to write to the folder.",
+            example: "\"cache\"",
+        },
+    ],
 };
 
 static REDIRECT: Section = Section {

@@ -2,7 +2,7 @@
 //!
 //! Here: which route does what, and which can never match. Not here: the form of patterns (`pattern`), scripts (`script`).
 
-use sluice_server::settings::{Action, RouteSettings, ScriptSource};
+use sluice_server::settings::{Action, Convert, RecordSettings, RouteSettings, ScriptSource};
 
 use super::mistake::At;
 use super::section::Section;
@@ -127,6 +127,7 @@ fn read_action(section: &Section<'_>, path: Option<&At<String>>, has_root: bool)
 }
 
 fn read_files(section: &Section<'_>, path: Option<&At<String>>) -> Option<Action> {
+    let records = read_records(section);
     section.required_text("directory")?;
     let directory = section.path("directory")?;
     require_folder(section.document, "directory", &directory);
@@ -135,7 +136,38 @@ fn read_files(section: &Section<'_>, path: Option<&At<String>>) -> Option<Action
     }
     Some(Action::Files {
         directory: directory.value,
+        records,
     })
+}
+
+/// How the files of a folder are stored; None where they are sent as they are.
+fn read_records(section: &Section<'_>) -> Option<RecordSettings> {
+    let convert = match section.choice("convert").map(|convert| convert.value) {
+        Some("cache") => Convert::Cache,
+        Some("rewrite") => Convert::Rewrite,
+        _ => Convert::Off,
+    };
+    let format = section.text("record_format").map(|format| format.value);
+    match format.as_deref() {
+        None if section.has("record_format") => None,
+        None | Some("stream" | "stream_lf" | "stream_cr" | "undefined") => {
+            if convert != Convert::Off {
+                let message = "there are no records to convert: say what they are, record_format = \"variable\", \"vfc\" or \"fixed:80\"";
+                section.refuse("convert", message);
+            }
+            None
+        }
+        Some(text) => match text.parse() {
+            Ok(format) => Some(RecordSettings { format, convert }),
+            Err(message) => {
+                let message = format!(
+                    "{message}; \"stream\", \"stream_lf\", \"stream_cr\" and \"undefined\" are bytes as they are"
+                );
+                section.refuse("record_format", &message);
+                None
+            }
+        },
+    }
 }
 
 fn read_redirect(section: &Section<'_>, path: Option<&At<String>>) -> Option<Action> {

@@ -21,4 +21,5 @@ mod log;
 mod memory_buffer;
 mod pools;
 mod ranges;
+mod records;
 mod tls;

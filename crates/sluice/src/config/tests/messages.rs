@@ -459,6 +459,56 @@ fn a_script_must_say_which_program_runs() {
 }
 
 #[test]
+fn record_formats_that_there_are_not_and_conversions_of_nothing_are_refused() {
+    let bytes = "\"stream\", \"stream_lf\", \"stream_cr\" and \"undefined\" are bytes as they are";
+    let nothing =
+        "there are no records to convert: say what they are, record_format = \"variable\", \"vfc\" or \"fixed:80\"";
+    let cases = [
+        (
+            "record_format = 'varible'",
+            format!(
+                "record_format = 'varible': records are \"variable\", \"vfc\", \"vfc:4\" (a control area of 4 bytes) or \"fixed:80\" (80 bytes each); {bytes}"
+            ),
+        ),
+        (
+            "record_format = 'fixed'",
+            format!("record_format = 'fixed': needs the bytes of a record, as in \"fixed:80\"; {bytes}"),
+        ),
+        (
+            "record_format = 'fixed:0', convert = 'cache'",
+            format!("record_format = 'fixed:0': a record has 1 to 32767 bytes, as in \"fixed:80\"; {bytes}"),
+        ),
+        (
+            "record_format = 'vfc:300'",
+            format!(
+                "record_format = 'vfc:300': a control area has 1 to 255 bytes, as in \"vfc:4\"; \"vfc\" alone means 2; {bytes}"
+            ),
+        ),
+        (
+            "record_format = 80, convert = 'cache'",
+            "record_format = 80: must be a text, as in record_format = \"variable\"".to_owned(),
+        ),
+        (
+            "record_format = 'variable', convert = true",
+            "convert = true: must be \"off\", \"cache\" or \"rewrite\"".to_owned(),
+        ),
+        ("convert = 'cache'", format!("convert = 'cache': {nothing}")),
+        (
+            "record_format = 'stream_cr', convert = 'rewrite'",
+            format!("convert = 'rewrite': {nothing}"),
+        ),
+    ];
+    for (keys, message) in cases {
+        let text = with_route(&format!("path = '/vms/*'\nfiles = {{ directory = 'vms', {keys} }}"));
+        assert_mistake(&text, &format!("5: {message}"));
+    }
+    assert_mistake(
+        &with_route("path = '/vms/*'\nrecord_format = 'variable'\nfiles = { directory = 'vms' }"),
+        "5: unknown key \"record_format\" in [[site.route]]; it belongs in [[site.route]].files",
+    );
+}
+
+#[test]
 fn folders_and_files_that_are_not_there_are_named() {
     let gone = "(No such file or directory)";
     let cases = [

@@ -44,7 +44,10 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         "[site.tls]" => &[("certificate", "'other.pem'")],
         "[[site]]" => &[("root", "'base'"), ("hosts", "['base']")],
         "[[site.route]]" => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
-        "[[site.route]].files" => &[("directory", "'base'")],
+        "[[site.route]].files" => match key.name {
+            "convert" => &[("directory", "'base'"), ("record_format", "'vfc'")],
+            _ => &[("directory", "'base'")],
+        },
         "[[site.route]].redirect" => &[("to", "'/base'")],
         "[[site.route]].script" => match key.name {
             "mode" | "request_body" => &[("directory", "'base'")],

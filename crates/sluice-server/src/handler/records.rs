@@ -1,0 +1,328 @@
+//! Files of records: sent as lines, which are made while they are sent or, once made, come from the cache.
+//!
+//! Here: what is done with a file that the folder's settings call records ([`Records`], and the part of [`Files`] that is
+//! asked then), and its body on its way out ([`RecordBody`]). Not here: what records are, and how a file is written anew
+//! (`record_format`). A file beside which its original lies was written anew, and is sent like any other.
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+
+use crate::fault::Fault;
+use crate::handler::cache::{Cache, Cached, is_settled};
+use crate::handler::file::{Files, Found, WHOLE_BYTES_MAX};
+use crate::handler::file_body::{read_at, shrank};
+use crate::handler::folder::Folder;
+use crate::handler::representation::Representation;
+use crate::record_format::{Decoder, ORIGINAL_SUFFIX, RecordFormat, has_original, rewrite};
+use crate::settings::{Convert, RecordSettings};
+use crate::write::body::{Content, PIECE_BYTES, Source};
+
+/// Names of files of which is remembered that they were to be written anew. Beyond it all are forgotten, and may be tried
+/// once more: only the failures among them cost something, a line in the log.
+const TRIED_MAX: usize = 10_000;
+
+/// How the files of a folder are stored, and what becomes of the lines that they are sent as.
+pub(crate) struct Records {
+    settings: RecordSettings,
+    /// Files that were to be written anew, as they were then: none is tried twice.
+    tried: Mutex<HashMap<Box<str>, Stamp>>,
+}
+
+/// Size and time of change.
+type Stamp = (u64, i64, i64);
+
+impl Records {
+    pub(crate) fn new(settings: RecordSettings) -> Records {
+        Records {
+            settings,
+            tried: Mutex::default(),
+        }
+    }
+
+    /// Has a file written anew by a thread that may wait for a disk, if the settings say so and it was not tried before. The
+    /// response goes its own way, whatever comes of it.
+    fn rewrite_behind(&self, folder: &Folder, name: &str, metadata: &Metadata) {
+        let is_wanted = self.settings.convert == Convert::Rewrite && !name.ends_with(ORIGINAL_SUFFIX);
+        // One that is not settled may be on its way here still.
+        if !is_wanted || !is_settled(metadata) || !self.is_first_attempt(name, metadata) {
+            return;
+        }
+        // Outside of a runtime there is no such thread.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (place, last) = name.rsplit_once('/').unwrap_or(("", name));
+        // Held open from here on: what is renamed meanwhile is not written to.
+        let place = match folder.open_without_links(place) {
+            Ok(place) => place,
+            Err(error) => return tracing::warn!("file {name:?}: not written anew: its folder: {error}"),
+        };
+        let (name, last, format) = (name.to_owned(), last.to_owned(), self.settings.format);
+        runtime.spawn_blocking(move || match rewrite(&place, last.as_ref(), format) {
+            Ok(_) => {
+                tracing::info!("file {name:?}: written anew as stream-LF, original kept as {ORIGINAL_SUFFIX}");
+            }
+            Err(error) => tracing::warn!("file {name:?}: not written anew: {error}"),
+        });
+    }
+
+    fn is_first_attempt(&self, name: &str, metadata: &Metadata) -> bool {
+        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        if tried.len() >= TRIED_MAX {
+            tried.clear();
+        }
+        let stamp = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+        tried.insert(name.into(), stamp) != Some(stamp)
+    }
+}
+
+impl Files<'_> {
+    /// Whether a file is one of records: its folder's files are, and it was not written anew.
+    pub(crate) fn has_records(&self, file: &File, metadata: &Metadata) -> bool {
+        self.folder.records().is_some() && !has_original(file, metadata)
+    }
+
+    /// A file of records as lines: a small one at once, a larger one while it is sent.
+    pub(crate) fn open_records(&self, name: &str, file: File, metadata: &Metadata) -> Result<Found, Fault> {
+        let Some(records) = self.folder.records() else {
+            return Err(Fault::server(format!("file {name:?}: is not one of records")));
+        };
+        records.rewrite_behind(self.folder, name, metadata);
+        let RecordSettings { format, convert } = records.settings;
+        let representation = Representation::of(name, metadata).in_form(format);
+        let cache = self
+            .cache
+            .filter(|cache| convert != Convert::Off && cache.takes(metadata));
+        if metadata.len() <= WHOLE_BYTES_MAX {
+            let lines = read_lines(&file, metadata.len(), format)
+                .map_err(|error| Fault::server(format!("file {name:?}: {error}")))?;
+            let content = match cache {
+                Some(cache) => cache.hold(lines),
+                None => Bytes::from(lines).into(),
+            };
+            let cached = Arc::new(Cached::new(representation, content, metadata));
+            if let Some(cache) = cache
+                && file.metadata().is_ok_and(|now| cached.is_of(&now))
+            {
+                cache.keep(self.folder, name, &cached);
+            }
+            return Ok(Found::Cached(cached));
+        }
+        let file = Arc::new(file);
+        if let Some(cache) = cache {
+            let read = move |cache: &Cache, file: &File, bytes| read_for(cache, file, bytes, format);
+            cache.fill_by(
+                (self.folder, name),
+                Arc::clone(&file),
+                representation.clone(),
+                metadata,
+                read,
+            );
+        }
+        let body = RecordBody::new(name, file, metadata.len(), format);
+        Ok(Found::Records(representation, body))
+    }
+}
+
+/// The lines of a file for the cache, whose bound for a file they must keep as well: those of fixed records are longer than
+/// the file.
+fn read_for(cache: &Cache, file: &File, bytes: u64, format: RecordFormat) -> io::Result<Content> {
+    let lines = read_lines(file, bytes, format)?;
+    if lines.len() as u64 > cache.file_bytes_max() {
+        return Err(io::Error::other("its lines are too large for the cache"));
+    }
+    Ok(cache.hold(lines))
+}
+
+/// The lines of the first `bytes` bytes of a file; a malformed one is `InvalidData`.
+fn read_lines(file: &File, bytes: u64, format: RecordFormat) -> io::Result<Vec<u8>> {
+    let mut reader = LineReader::new(bytes, format);
+    let mut lines = Vec::new();
+    while !reader.has_ended() {
+        reader.read(file, &mut lines)?;
+    }
+    Ok(lines)
+}
+
+/// Reads a file of records piece by piece: exactly the bytes that it had when it was opened.
+struct LineReader {
+    decoder: Decoder,
+    at: u64,
+    left: u64,
+}
+
+impl LineReader {
+    fn new(bytes: u64, format: RecordFormat) -> LineReader {
+        LineReader {
+            decoder: Decoder::new(format),
+            at: 0,
+            left: bytes,
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Adds the lines of the next piece, which may be none. With an error, those before the fault were added.
+    fn read(&mut self, file: &File, lines: &mut Vec<u8>) -> io::Result<()> {
+        let piece = read_at(file, self.at, self.left.min(PIECE_BYTES as u64))?;
+        if piece.is_empty() {
+            return Err(shrank(self.left));
+        }
+        self.at += piece.len() as u64;
+        self.left -= piece.len() as u64;
+        self.decoder.push(&piece, lines)?;
+        if self.has_ended() {
+            self.decoder.finish()?;
+        }
+        Ok(())
+    }
+}
+
+/// A file of records that is read while it is sent. Its length is not known before its end.
+pub(crate) struct RecordBody {
+    name: Box<str>,
+    file: Arc<File>,
+    reader: LineReader,
+    /// What ends it, once the lines before it are on their way.
+    fault: Option<Fault>,
+    /// The connection was left a turn to send these lines: with the fault it drops what it still holds.
+    had_turn: bool,
+}
+
+impl RecordBody {
+    fn new(name: &str, file: Arc<File>, bytes: u64, format: RecordFormat) -> RecordBody {
+        RecordBody {
+            name: name.into(),
+            file,
+            reader: LineReader::new(bytes, format),
+            fault: None,
+            had_turn: false,
+        }
+    }
+}
+
+impl Source for RecordBody {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        if self.fault.is_some() && !self.had_turn {
+            self.had_turn = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if let Some(fault) = self.fault.take() {
+            return Poll::Ready(Some(Err(fault)));
+        }
+        if self.reader.has_ended() {
+            return Poll::Ready(None);
+        }
+        let mut lines = Vec::new();
+        if let Err(error) = self.reader.read(&self.file, &mut lines) {
+            // Nothing is read behind it.
+            self.reader.left = 0;
+            let fault = Fault::server(format!("file {:?}: {error}", self.name));
+            if lines.is_empty() {
+                return Poll::Ready(Some(Err(fault)));
+            }
+            self.fault = Some(fault);
+        }
+        if lines.is_empty() && !self.reader.has_ended() {
+            // A stretch of unused blocks: other connections have their turn before the next piece.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready((!lines.is_empty()).then(|| Ok(lines.into())))
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    const VARIABLE: RecordFormat = RecordFormat::Variable;
+
+    fn body(content: &[u8]) -> RecordBody {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, content).unwrap();
+        RecordBody::new("a", Arc::new(file), content.len() as u64, VARIABLE)
+    }
+
+    /// Pieces and the fault at their end, and how often there was none yet.
+    fn drain(mut body: RecordBody) -> (Vec<u8>, Option<String>, usize) {
+        let (mut all, mut pauses) = (Vec::new(), 0);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            match body.poll_piece(&mut context) {
+                Poll::Pending => pauses += 1,
+                Poll::Ready(Some(Ok(piece))) => {
+                    assert!(!piece.is_empty());
+                    all.extend_from_slice(&piece);
+                }
+                Poll::Ready(Some(Err(fault))) => return (all, Some(fault.to_string()), pauses),
+                Poll::Ready(None) => return (all, None, pauses),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_come_in_large_pieces_until_a_fault_which_comes_last() {
+        let mut content = b"\x04\0good".repeat(100_000);
+        let expected = b"good\n".repeat(100_000);
+        assert_eq!(drain(body(&content)), (expected.clone(), None, 0));
+        content.extend(b"\0\x90");
+        let fault = "file \"a\": byte 600000: a record of 36864 bytes, but none is longer than 32767";
+        assert_eq!(drain(body(&content)), (expected, Some(fault.into()), 1));
+    }
+
+    #[test]
+    fn unused_blocks_give_no_piece_and_leave_others_their_turn() {
+        let mut content = b"\x02\0ab\xff\xff".to_vec();
+        content.resize(512, 0);
+        content.extend([0xff_u8; 512].repeat(2000));
+        let expected = || b"ab\n".to_vec();
+        let (lines, fault, pauses) = drain(body(&content));
+        assert_eq!((lines, fault), (expected(), None));
+        assert!((2..=4).contains(&pauses), "{pauses} for a megabyte");
+        content.extend(b"\x02\0cd");
+        assert_eq!(drain(body(&content)).0, b"ab\ncd\n");
+        assert_eq!(drain(body(b"")), (Vec::new(), None, 0));
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_a_fault() {
+        let cut = body(&b"\x04\0good".repeat(100_000));
+        cut.file.set_len(300_000).unwrap();
+        let (lines, fault, _) = drain(cut);
+        assert_eq!(lines, b"good\n".repeat(50_000));
+        assert!(fault.unwrap().contains("shrank"));
+    }
+
+    #[test]
+    fn a_file_is_tried_once_until_it_changes() {
+        let records = Records::new(RecordSettings {
+            format: VARIABLE,
+            convert: Convert::Rewrite,
+        });
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let metadata = file.as_file().metadata().unwrap();
+        assert!(records.is_first_attempt("a", &metadata) && records.is_first_attempt("b", &metadata));
+        assert!(!records.is_first_attempt("a", &metadata));
+        io::Write::write_all(&mut file, b"more").unwrap();
+        assert!(records.is_first_attempt("a", &file.as_file().metadata().unwrap()));
+        for number in 0..2 * TRIED_MAX {
+            records.is_first_attempt(&number.to_string(), &metadata);
+        }
+        assert!(records.tried.lock().unwrap().len() <= TRIED_MAX);
+    }
+}
