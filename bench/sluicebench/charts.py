@@ -93,6 +93,8 @@ def pictures_of(found: Results, table: Table) -> Iterator[tuple[str, plt.Figure]
                 yield f"files-{stem}", bars(found, table, panels, table.columns, title)
     elif table.key == "transfer":
         yield table.key, bars(found, table, grid(table, found, 2), table.columns, "Large files")
+    elif table.key == "formats":
+        yield table.key, bars(found, table, grid(table, found, 2), table.columns, "A text file, by the format it is stored in")
     elif table.key == "cost":
         yield table.key, bars(found, table, grid(table, found, 3), table.columns, "What it costs (less is better)")
     elif table.key == "scale":

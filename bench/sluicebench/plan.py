@@ -12,11 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Optional
 
+from .servers.base import LINES_FILE
+
 KIB, MIB = 1024, 1024 * 1024
 
 #: Files under the root, by name: bytes. The sizes of the large ones are those of the original tables.
 SMALL_FILES = {"0k.txt": 0, "16k.txt": 16 * KIB, "64k.txt": 64 * KIB}
 LARGE_FILES = {"2MB.bin": 2_110_976, "5.69MB.bin": 5_976_576, "7MB.bin": 7_604_224, "100MB.bin": 100_000_000}
+
+#: Bytes of the file of lines that is there as VMS records too (servers/base.py has its name).
+LINES_BYTES = 5_976_576
 
 CONCURRENCIES = (1, 10, 64)
 
@@ -40,7 +45,7 @@ class Column:
     label: str
     server: str
     way: str
-    #: The Sluice column that it is compared with; None for those of Sluice.
+    #: The Sluice column that it is compared with; None for one that others are compared with.
     against: Optional[str] = None
     #: membufdemo's second keyword: b for the memory buffer, m for the mailbox. In the Apache module b is the best way
     #: that was found, in blocks of its own size, and m writes record by record.
@@ -98,7 +103,7 @@ class Table:
         return [column for column in self.columns if column.against == sluice_column]
 
     def sluice_columns(self) -> list[Column]:
-        return [column for column in self.columns if column.server == "sluice"]
+        return [column for column in self.columns if column.server == "sluice" and not column.against]
 
 
 # ---- the columns ----
@@ -134,6 +139,13 @@ SERVER_COLUMNS = (
 )
 
 FILE_COLUMNS = (*SERVER_COLUMNS, Column("sluice-uncached", "Sluice, no cache", "sluice-uncached", "file", "sluice"))
+
+FORMAT_COLUMNS = (
+    Column("stream", "stream-LF", "sluice", "file"),
+    Column("stream-uncached", "stream-LF, no cache", "sluice-uncached", "file", "stream"),
+    Column("variable", "variable records", "sluice", "variable", "stream"),
+    Column("converted", "variable, converted in the cache", "sluice", "converted", "stream"),
+)
 
 SCALE_COLUMNS = tuple(column for column in SERVER_COLUMNS if column.key in ("sluice", "nginx"))
 
@@ -186,6 +198,11 @@ def transfer_rows() -> Iterable[Row]:
                 file=name,
                 bytes=size,
             )
+
+
+def format_rows() -> Iterable[Row]:
+    for concurrency in (1, 10):
+        yield Row(f"lines-c{concurrency}", f"6 MB of lines, c {concurrency}", concurrency, file=LINES_FILE, bytes=LINES_BYTES)
 
 
 def scale_rows() -> Iterable[Row]:
@@ -249,6 +266,12 @@ TABLES: tuple[Table, ...] = (
     Table(
         "transfer", "Transfer", "Large files, c clients at once.",
         "bytes", "MiB/s", tuple(transfer_rows()), FILE_COLUMNS, rounds=5, seconds=0.6,
+    ),
+    Table(
+        "formats", "Record formats",
+        "A text file as stream-LF, and as the VMS records of variable length that are made lines: for each request, or once\n"
+        "for the cache. All by Sluice: the ratios say how much faster stream-LF is.",
+        "bytes", "MiB/s", tuple(format_rows()), FORMAT_COLUMNS, rounds=5, seconds=0.6,
     ),
     Table(
         "cost", "Cost of a server, a connection, a request",

@@ -6,16 +6,19 @@ is started (servers/), what is measured on it (run.py)."""
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional
 
-from .plan import LARGE_FILES, SMALL_FILES, Column, Table
+from .plan import LARGE_FILES, LINES_BYTES, SMALL_FILES, Column, Table
 from .results import NotMeasured
 from .servers import SERVERS, Server, ServerFailed, Site, verify
+from .servers.base import LINES_FILE
 from .servers.base import PROGRAMS as PROGRAMS_OF_WAY
 from .servers.host import bound_open_files
 
@@ -49,7 +52,26 @@ def fill_site(repository: Path, sluice: Path, scratch: Path) -> Site:
         (htdocs / name).write_bytes(os.urandom(size))
     for name in PROGRAMS:
         shutil.copy2(program_file(repository, name), programs / name)
-    return Site(scratch, htdocs, programs, repository / "bench" / "build", sluice)
+    site = Site(scratch, htdocs, programs, repository / "bench" / "build", sluice)
+    site.records.mkdir()
+    lines = text_lines(LINES_BYTES)
+    (htdocs / LINES_FILE).write_bytes(b"".join(line + b"\n" for line in lines))
+    (site.records / LINES_FILE).write_bytes(variable_records(lines))
+    return site
+
+
+def text_lines(size: int) -> list[bytes]:
+    """Lines of 0 to 100 letters, the same in every run, together a little more than `size` bytes."""
+    chance, lines = random.Random(size), []
+    while size > 0:
+        lines.append(b"x" * chance.randint(0, 100))
+        size -= len(lines[-1]) + 1
+    return lines
+
+
+def variable_records(lines: Iterable[bytes]) -> bytes:
+    """As VMS stores them: each after its length, the odd ones followed by a byte of padding."""
+    return b"".join(struct.pack("<H", len(line)) + line + b"\0" * (len(line) % 2) for line in lines)
 
 
 class Stage:

@@ -69,6 +69,12 @@ class References(unittest.TestCase):
                 if column.against:
                     self.assertEqual(table.column(column.against).server, "sluice")
 
+    def test_a_column_is_compared_with_one_that_is_compared_with_none(self) -> None:
+        for table in plan.TABLES:
+            for column in table.columns:
+                if column.against:
+                    self.assertIn(column.against, [ours.key for ours in table.sluice_columns()])
+
     def test_aims_name_cells_that_are_measured(self) -> None:
         tables = {table.key: table for table in plan.TABLES}
         for aim in aims.AIMS:

@@ -17,6 +17,7 @@ from typing import Dict, Iterator, List, Optional
 from unittest import mock
 
 from sluicebench.servers import SERVERS, Server, ServerFailed, Site, verify
+from sluicebench import stage
 from sluicebench.servers import apache, base, host, lighttpd, nginx, processes
 
 USER = "somebody"
@@ -112,6 +113,11 @@ class Configurations(InAFolder):
             text = self.text(name)
             for part in (str(self.server.port), str(self.site.htdocs), str(self.server.access_log)):
                 self.assertIn(part, text, name)
+
+    def test_sluice_serves_records_as_lines_in_two_ways(self) -> None:
+        text = self.text("sluice")
+        for keys in ('record_format = "variable" }', 'record_format = "variable", convert = "cache" }'):
+            self.assertIn(f'files = {{ directory = "{self.site.records}", {keys}', text)
 
     def test_each_keeps_idle_connections_for_the_same_time(self) -> None:
         lines = {
@@ -263,6 +269,16 @@ class Answers(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Content(unittest.TestCase):
+    def test_records_stand_after_their_length_and_begin_at_even_places(self) -> None:
+        self.assertEqual(stage.variable_records([b"hello", b"", b"good"]), b"\5\0hello\0\0\0\4\0good")
+
+    def test_lines_are_as_many_bytes_as_are_wanted_and_the_same_each_time(self) -> None:
+        lines = stage.text_lines(10_000)
+        self.assertEqual(lines, stage.text_lines(10_000))
+        self.assertTrue(10_000 <= sum(len(line) + 1 for line in lines) < 10_101)
+
+
 class Verify(InAFolder):
     def setUp(self) -> None:
         super().setUp()
@@ -293,6 +309,12 @@ class Verify(InAFolder):
 
     def test_the_right_answers_are_no_fault(self) -> None:
         self.assertEqual(self.fault(), {})
+
+    def test_records_must_come_as_the_lines_that_they_are(self) -> None:
+        (self.site.htdocs / base.LINES_FILE).write_bytes(b"one\n")
+        self.server.only = ("variable", "converted")
+        self.answers.update({"/variable/lines.txt": (200, b"one\n"), "/converted/lines.txt": (200, b"\3\0one\0")})
+        self.assertEqual(self.fault(), {("sluice", "converted"): "/converted/lines.txt: 6 bytes instead of 4"})
 
     def test_another_status_is_told(self) -> None:
         self.answers["/a.txt"] = (403, b"text")

@@ -42,11 +42,18 @@ IDLE_SECONDS = 60
 # The programs that each way of running has; a file is none.
 PROGRAMS: Mapping[str, Tuple[str, ...]] = {
     "file": (),
+    "variable": (),
+    "converted": (),
     "cgi": ("cgiplustest", "membufdemo"),
     "cgiplus": ("cgiplustest", "membufdemo"),
     "module": ("cgiplustest", "membufdemo"),
     "fastcgi": ("cgiplustest",),
 }
+
+# Ways in which a file that is stored as VMS records of variable length comes as lines, and the one file that is there
+# in both forms.
+RECORD_WAYS = ("variable", "converted")
+LINES_FILE = "lines.txt"
 
 # Asked of each program in the check. The record size of membufdemo is named: its default differs from server to server
 # (WWW_GATEWAY_MRS, which only Sluice gives), and with it the bytes.
@@ -69,6 +76,11 @@ class Site:
     programs: Path  # cgiplustest, membufdemo
     build: Path  # bench/build: fastcgi_test, mod_sluicebench.so
     sluice: Path  # the server's binary
+
+    @property
+    def records(self) -> Path:
+        """Files of htdocs as VMS records."""
+        return self.scratch / "records"
 
 
 @dataclass(frozen=True)
@@ -101,8 +113,8 @@ class Server(abc.ABC):
         """Name and version as the program tells them, in one line."""
 
     def routes(self) -> Dict[str, str]:
-        """Way of running ("file", "cgi", "cgiplus", "module", "fastcgi") → prefix of the URL path, with "/" at its end.
-        What follows it is a file's name, or that of one of PROGRAMS[way]. Only ways that are asked for and there."""
+        """Way of running (a key of PROGRAMS) → prefix of the URL path, with "/" at its end. What follows it is a file's
+        name, or that of one of PROGRAMS[way]. Only ways that are asked for and there."""
         missing = self.missing()
         return {way: prefix for way, prefix in self.ways.items() if way in self.only and way not in missing}
 
@@ -289,8 +301,9 @@ def verify(servers: Sequence[Server], file_name: str) -> Dict[Tuple[str, str], s
 
 
 def _checks(site: Site, way: str, prefix: str, file_name: str) -> List[Tuple[str, bytes]]:
-    if way == "file":
-        return [(prefix + file_name, (site.htdocs / file_name).read_bytes())]
+    if way == "file" or way in RECORD_WAYS:
+        name = file_name if way == "file" else LINES_FILE
+        return [(prefix + name, (site.htdocs / name).read_bytes())]
     return [
         (f"{prefix}{program}?{CHECK_QUERIES[program]}", output_by_hand(site.programs / program, CHECK_QUERIES[program]))
         for program in PROGRAMS[way]

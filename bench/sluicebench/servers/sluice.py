@@ -34,12 +34,24 @@ root = "{htdocs}"
   [[site.route]]
   path = "/cgiplus-bin/*"
   script = {{ directory = "{programs}", mode = "cgiplus" }}
+
+  # Files that are VMS records of variable length: made lines for each request, and once for the cache.
+  [[site.route]]
+  path = "/variable/*"
+  files = {{ directory = "{records}", record_format = "variable" }}
+
+  [[site.route]]
+  path = "/converted/*"
+  files = {{ directory = "{records}", record_format = "variable", convert = "cache" }}
 """
 
 
 class Sluice(Server):
     name = "sluice"
-    ways = {"file": "/", "cgi": "/cgi-bin/", "cgiplus": "/cgiplus-bin/"}
+    ways = {
+        "file": "/", "cgi": "/cgi-bin/", "cgiplus": "/cgiplus-bin/",
+        "variable": "/variable/", "converted": "/converted/",
+    }  # fmt: skip
     #: A section of the configuration; without it the cache is on.
     cache = ""
 
@@ -64,6 +76,7 @@ class Sluice(Server):
             cache=self.cache,
             htdocs=self.site.htdocs,
             programs=self.site.programs,
+            records=self.site.records,
         )
 
     def command(self) -> List[str]:
