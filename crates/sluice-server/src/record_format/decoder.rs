@@ -171,6 +171,10 @@ impl Decoder {
             self.begin(0, bytes.get(), lines);
             return Ok(0);
         }
+        let taken = self.take_whole_records(rest, lines);
+        if taken > 0 {
+            return Ok(taken);
+        }
         match rest {
             [low, high, ..] => {
                 self.read_length(u16::from_le_bytes([*low, *high]), lines)?;
@@ -184,11 +188,37 @@ impl Decoder {
         }
     }
 
-    fn read_length(&mut self, bytes: u16, lines: &mut Vec<u8>) -> Result<(), Malformed> {
-        let control_bytes = match self.format {
+    /// Records that lie whole in `rest`, without the steps of each: that is most of a file, and takes half the time. What is no
+    /// such record, sound or not, is left to the steps.
+    fn take_whole_records(&mut self, rest: &[u8], lines: &mut Vec<u8>) -> usize {
+        let control = usize::from(self.control_bytes());
+        let mut taken = 0;
+        while let [low, high, after @ ..] = &rest[taken..] {
+            let bytes = usize::from(u16::from_le_bytes([*low, *high]));
+            let padded = bytes.next_multiple_of(2);
+            if bytes > usize::from(RECORD_BYTES_MAX) || bytes < control || padded > after.len() {
+                break;
+            }
+            let data = &after[control..bytes];
+            lines.extend_from_slice(data);
+            if data.last() != Some(&b'\n') {
+                lines.push(b'\n');
+            }
+            self.records += 1;
+            taken += 2 + padded;
+        }
+        taken
+    }
+
+    fn control_bytes(&self) -> u8 {
+        match self.format {
             RecordFormat::Vfc { control_bytes } => control_bytes,
             RecordFormat::Variable | RecordFormat::Fixed { .. } => 0,
-        };
+        }
+    }
+
+    fn read_length(&mut self, bytes: u16, lines: &mut Vec<u8>) -> Result<(), Malformed> {
+        let control_bytes = self.control_bytes();
         if bytes == UNUSED {
             self.state = State::Unused;
         } else if bytes > RECORD_BYTES_MAX {
