@@ -46,9 +46,10 @@ takes the place of the old one at one moment; a file that is not of the format s
 over. A route with a record_format serves files of both kinds: one beside FILE.orig holds lines.
 
 Examples:
-  sluice stream-lf site/*.txt                  records after their lengths, as most editors on VMS write them
-  sluice stream-lf --format vfc login.com      each with a control area of 2 bytes, as DCL writes them; vfc:4 for another size
-  sluice stream-lf --format fixed:80 cards.dat records of 80 bytes, without lengths";
+  sluice stream-lf site/*.txt                    records after their lengths, as editors write them
+  sluice stream-lf --format vfc login.com        with a control area of 2 bytes, as DCL writes them
+  sluice stream-lf --format vfc:4 print.log      with one of 4 bytes
+  sluice stream-lf --format fixed:80 cards.dat   records of 80 bytes, without lengths";
 
 /// A web server whose core is running other people's programs: CGI, CGIplus and bulk output through shared memory.
 #[derive(Debug, Parser)]
