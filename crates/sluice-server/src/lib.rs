@@ -2,8 +2,8 @@
 //!
 //! The folders are the stages of a request, in its order: [`accept`], [`dispatch`], [`handler`], [`script`], [`write`]; a
 //! stage uses only those after it. `accept::serve` is the table of contents. Beside the path stand what all stages know:
-//! the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the [`settings`], a [`record_format`]; and what
-//! carries them: a [`worker`], the [`server`].
+//! the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the [`settings`], a [`record_format`], a
+//! [`template`]; and what carries them: a [`worker`], the [`server`].
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -18,8 +18,11 @@ mod script;
 pub mod server;
 pub mod settings;
 mod target;
+mod template;
 mod worker;
 mod write;
 
 pub use dispatch::route::OpenError;
 pub use server::{Server, StartError, check};
+pub use template::{TEMPLATE_BYTES_MAX, Template, TemplateError};
+pub use write::error_page::error_template;

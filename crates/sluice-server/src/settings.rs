@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::limits::Limits;
 use crate::record_format::RecordFormat;
+use crate::template::Template;
 
 /// Everything that one running server needs to know.
 #[derive(Clone, Debug)]
@@ -147,6 +148,34 @@ pub struct SiteSettings {
     /// Rules in the order in which they are tried; the first whose pattern matches decides. What none matches is a file
     /// under `root`.
     pub routes: Vec<RouteSettings>,
+    /// What is sent when a request fails.
+    pub errors: ErrorSettings,
+}
+
+/// What is sent when a request fails.
+#[derive(Clone, Debug, Default)]
+pub struct ErrorSettings {
+    /// The visitor is told what the log is told.
+    pub detail: bool,
+    /// The site's own pages.
+    pub templates: BTreeMap<Statuses, Template>,
+}
+
+/// The statuses that a page of errors is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Statuses {
+    /// This one, such as 404.
+    One(u16),
+    /// All that begin with this digit and have no page of their own: 4 or 5.
+    Class(u16),
+}
+
+impl ErrorSettings {
+    /// The site's own page for a status.
+    pub(crate) fn template(&self, status: u16) -> Option<&Template> {
+        let own = self.templates.get(&Statuses::One(status));
+        own.or_else(|| self.templates.get(&Statuses::Class(status / 100)))
+    }
 }
 
 /// A rule of a site: what a path means.

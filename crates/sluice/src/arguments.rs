@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_server::limits::Limits;
 use sluice_server::record_format::RecordFormat;
 use sluice_server::settings::{
-    AccessLog, Action, CacheSettings, ListenSettings, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings,
-    ScriptSource, Settings, SiteSettings,
+    AccessLog, Action, CacheSettings, ErrorSettings, ListenSettings, LogFormat, LogTarget, Mode, RouteSettings,
+    ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 
 use crate::{certificates, config};
@@ -220,6 +220,7 @@ fn folder_site(root: PathBuf) -> SiteSettings {
         hsts: None,
         index: vec![config::INDEX.to_owned()],
         routes,
+        errors: ErrorSettings::default(),
     }
 }
 

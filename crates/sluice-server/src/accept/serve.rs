@@ -29,6 +29,7 @@ use crate::handler::{file, redirect, script};
 use crate::script::job::Job;
 use crate::script::request_body::RequestBody;
 use crate::script::route::ScriptRoute;
+use crate::settings::ErrorSettings;
 use crate::target::Target;
 use crate::worker::{HeldConfig, Worker};
 use crate::write::body::{Finish, ResponseBody};
@@ -75,26 +76,32 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
     }
     let mut exchange = Exchange::open(&worker, connection.ends, &head);
     exchange.security = connection.security().cloned();
-    let answer = match begin(&exchange, connection, worker.config(), head.headers, incoming) {
-        Ok(Begun::Answer(response)) => Ok(response),
+    let mut fields = head.headers;
+    let response = match begin(&exchange, connection, worker.config(), &mut fields, incoming) {
+        Ok(Begun::Answer(response)) => response,
         Ok(Begun::Ask(mut ask)) => {
             if exchange.security.is_some() {
                 exchange.hsts.clone_from(&ask.config.site(&ask.host).hsts);
             }
             match step(&worker, &exchange, &mut ask) {
-                Ok(Step::Answer(response)) => Ok(response),
-                Ok(Step::Script(job, body)) => {
+                Ok(Step::Answer(response)) => response,
+                Ok(next) => {
                     return Serving::Script(Box::pin(async move {
-                        let answer = run(&worker, &exchange, ask, job, body).await;
-                        finish(answer, exchange, under_way)
+                        let answer = run(&worker, &exchange, &mut ask, next).await;
+                        let response = answer.unwrap_or_else(|fault| ask.refuse(&exchange, &fault));
+                        finish(response, exchange, under_way)
                     }));
                 }
-                Err(fault) => Err(fault),
+                Err(fault) => ask.refuse(&exchange, &fault),
             }
         }
-        Err(fault) => Err(fault),
+        Err(fault) => match host(&exchange, &mut fields) {
+            Ok(host) => refuse(&exchange, &fault, &worker.config().site(&host).errors, &fields),
+            // Without a host there is no site to say how.
+            Err(_) => refuse(&exchange, &fault, &ErrorSettings::default(), &fields),
+        },
     };
-    Serving::Answered(Some(finish(answer, exchange, under_way)))
+    Serving::Answered(Some(finish(response, exchange, under_way)))
 }
 
 /// Whether the client says that this request is its last (RFC 9112 §9.3).
@@ -109,16 +116,14 @@ fn ends_connection(head: &request::Parts) -> bool {
     says("close") || (head.version < Version::HTTP_11 && !says("keep-alive"))
 }
 
-/// Makes the response complete, whatever came of the exchange.
-fn finish(
-    answer: Result<Response<ResponseBody>, Fault>,
-    mut exchange: Exchange,
-    under_way: UnderWay,
-) -> Response<Finish> {
-    let response = answer.unwrap_or_else(|fault| {
-        report(&exchange, &fault);
-        error_page::response(&fault, exchange.id)
-    });
+/// Turns a fault into a response.
+fn refuse(exchange: &Exchange, fault: &Fault, settings: &ErrorSettings, fields: &HeaderMap) -> Response<ResponseBody> {
+    report(exchange, fault);
+    error_page::response(fault, settings, (exchange.id, exchange.uri.path()), fields)
+}
+
+/// Makes the response complete.
+fn finish(response: Response<ResponseBody>, mut exchange: Exchange, under_way: UnderWay) -> Response<Finish> {
     let mut response = head::complete(&exchange.method, response);
     if let Some(hsts) = exchange.hsts.take() {
         response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts);
@@ -133,27 +138,29 @@ enum Begun {
     Ask(Ask),
 }
 
-/// From the head to what is asked for.
+/// From the head to what is asked for, which then has the fields.
 fn begin(
     exchange: &Exchange,
     connection: &Connection,
     config: Rc<HeldConfig>,
-    mut fields: HeaderMap,
+    fields: &mut HeaderMap,
     incoming: Incoming,
 ) -> Result<Begun, Fault> {
-    let host = host(exchange, &mut fields)?;
+    let host = host(exchange, fields)?;
     if let Some(port) = connection.https_port() {
         return redirect::to_https(&host, port, &exchange.uri).map(Begun::Answer);
     }
     if let Some(response) = without_path(exchange)? {
         return Ok(Begun::Answer(response));
     }
+    let target = Target::from_uri(&exchange.uri)?;
+    let body = RequestBody::new(incoming, &config.limits)?;
     Ok(Begun::Ask(Ask {
-        target: Target::from_uri(&exchange.uri)?,
+        target,
         method: exchange.method.clone(),
-        fields,
+        fields: std::mem::take(fields),
         host,
-        body: Some(RequestBody::new(incoming, &config.limits)?),
+        body: Some(body),
         config,
     }))
 }
@@ -181,19 +188,18 @@ fn step(worker: &Rc<Worker>, exchange: &Exchange, ask: &mut Ask) -> Result<Step,
 async fn run(
     worker: &Rc<Worker>,
     exchange: &Exchange,
-    mut ask: Ask,
-    mut job: Box<Job>,
-    mut body: RequestBody,
+    ask: &mut Ask,
+    mut next: Step,
 ) -> Result<Response<ResponseBody>, Fault> {
     for _ in 0..=LOCAL_REDIRECTS_MAX {
-        match script::serve(job, body).await? {
-            Outcome::Response(response) => return Ok(response),
-            Outcome::LocalRedirect(target) => ask.redirect(&target)?,
-        }
-        match step(worker, exchange, &mut ask)? {
+        match next {
             Step::Answer(response) => return Ok(response),
-            Step::Script(next, rest) => (job, body) = (next, rest),
+            Step::Script(job, body) => match script::serve(job, body).await? {
+                Outcome::Response(response) => return Ok(response),
+                Outcome::LocalRedirect(target) => ask.redirect(&target)?,
+            },
         }
+        next = step(worker, exchange, ask)?;
     }
     Err(Fault::script(format!(
         "more than {LOCAL_REDIRECTS_MAX} local redirects, the last one to {:?}",
@@ -225,6 +231,11 @@ struct Ask {
 }
 
 impl Ask {
+    /// Turns a fault into a response, as the site wants it.
+    fn refuse(&self, exchange: &Exchange, fault: &Fault) -> Response<ResponseBody> {
+        refuse(exchange, fault, &self.config.site(&self.host).errors, &self.fields)
+    }
+
     /// As if a client had asked for this target by GET, without a body (RFC 3875 §6.2.2).
     fn redirect(&mut self, target: &str) -> Result<(), Fault> {
         self.target = Target::parse(target).map_err(|fault| Fault::script(format!("local redirect: {fault}")))?;

@@ -14,7 +14,7 @@ use crate::handler::cache::Cache;
 use crate::handler::folder::Folder;
 use crate::limits::Limits;
 use crate::script::route::{Map, ScriptRoute};
-use crate::settings::{Action, ScriptSource, Settings, SiteSettings};
+use crate::settings::{Action, ErrorSettings, ScriptSource, Settings, SiteSettings};
 
 /// Everything that a running server serves; replaced as a whole on reload.
 pub(crate) struct Config {
@@ -31,6 +31,7 @@ pub(crate) struct Site {
     pub hsts: Option<HeaderValue>,
     pub index: Vec<String>,
     pub routes: Vec<Route>,
+    pub errors: ErrorSettings,
 }
 
 /// What answers for a path.
@@ -120,6 +121,7 @@ impl Site {
             hsts: settings.hsts.map(hsts),
             index: settings.index.clone(),
             routes,
+            errors: settings.errors.clone(),
         })
     }
 
@@ -241,6 +243,7 @@ mod tests {
             hsts: None,
             index: vec!["index.html".into()],
             routes: Vec::new(),
+            errors: ErrorSettings::default(),
         }
     }
 

@@ -4,3 +4,4 @@ pub(crate) mod body;
 pub(crate) mod error_page;
 pub(crate) mod head;
 pub(crate) mod log;
+pub(crate) mod negotiate;

@@ -4,9 +4,11 @@
 //! (`reference`). The reader can ask for no key that is not here, and tests show that every key here is read, that its
 //! example changes the settings and that its default does not.
 
+mod pages;
 mod script;
 
 use Fallback::{Required, Said, Value};
+use pages::{ERROR_DETAIL, ERRORS};
 use script::SCRIPT;
 
 /// One key.
@@ -56,6 +58,8 @@ pub(crate) enum Kind {
     Duration(Bounds),
     /// A size; the bounds are bytes.
     Size(Bounds),
+    /// `true` or `false`.
+    Flag,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// One of these numbers.
@@ -440,6 +444,8 @@ static SITE: Section = Section {
             text: "Names of files that are tried, in order, when a folder is asked for.",
             example: "[\"index.html\", \"index.cgi\"]",
         },
+        ERRORS,
+        ERROR_DETAIL,
         Key {
             name: "route",
             kind: Kind::Tables(&ROUTE),

@@ -4,8 +4,12 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+use sluice_server::TEMPLATE_BYTES_MAX;
 
 /// Mistakes that are told at once; a file with more of them is read again after mending these.
 const MISTAKES_TOLD_MAX: usize = 20;
@@ -20,6 +24,8 @@ pub(crate) struct Document<'a> {
     pub(crate) folder: &'a Path,
     /// Looks what is at a path; tests put their own world here.
     pub(crate) look: &'a dyn Fn(&Path) -> Found,
+    /// Reads a text that the configuration names, or says why it cannot.
+    pub(crate) read: &'a dyn Fn(&Path) -> Result<String, String>,
     mistakes: RefCell<Vec<(usize, String)>>,
 }
 
@@ -61,8 +67,15 @@ impl<'a> Document<'a> {
             text,
             folder,
             look,
+            read: &read_text,
             mistakes: RefCell::default(),
         }
+    }
+
+    /// The same document in a world that has these texts.
+    #[cfg(test)]
+    pub(crate) fn reading(self, read: &'a dyn Fn(&Path) -> Result<String, String>) -> Self {
+        Document { read, ..self }
     }
 
     /// Notes a mistake on a line; line 0 means the file as a whole.
@@ -166,9 +179,21 @@ impl fmt::Display for ConfigErrors {
 impl std::error::Error for ConfigErrors {}
 
 /// The system's reason in words, without its number.
-pub(crate) fn reason(error: &std::io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// Reads a text of at most a template's size.
+fn read_text(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let most = TEMPLATE_BYTES_MAX as u64 + 1;
+    match File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)) {
+        Ok(_) if text.len() as u64 == most => Err(format!("is larger than {} KiB", TEMPLATE_BYTES_MAX >> 10)),
+        Ok(_) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err("is no UTF-8 text".to_owned()),
+        Err(error) => Err(format!("cannot be read: {}", reason(&error))),
+    }
 }
 
 /// Whether anybody at all may execute the file: the server may run as another user than the one who checks.

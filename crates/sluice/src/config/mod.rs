@@ -10,6 +10,7 @@ mod describe;
 mod keys;
 mod listen;
 mod mistake;
+mod pages;
 mod pattern;
 mod reference;
 mod route;

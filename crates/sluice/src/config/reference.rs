@@ -82,6 +82,7 @@ fn value(key: &Key) -> String {
         Kind::Number { unit, bounds } => format!("number of {unit}{}", range(bounds, |bound| bound.to_string())),
         Kind::Duration(bounds) => format!("duration{}", range(bounds, millis)),
         Kind::Size(bounds) => format!("size{}", range(bounds, format_size)),
+        Kind::Flag => quoted(["true", "false"].into_iter().map(str::to_owned)),
         Kind::Choice(words) => quoted(words.iter().map(|word| format!("\"{word}\""))),
         Kind::Code(codes) => quoted(codes.iter().map(ToString::to_string)),
         Kind::Table(below) => format!("[section](#{})", anchor(below)),

@@ -223,6 +223,13 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// `true` or `false`.
+    pub(crate) fn flag(&self, name: &'static str) -> Option<At<bool>> {
+        let written = self.written(name)?;
+        let flag = self.expect(&written, written.value.as_bool())?;
+        Some(written.at(flag))
+    }
+
     /// One of the words that its key lists.
     pub(crate) fn choice(&self, name: &'static str) -> Option<At<&'static str>> {
         let written = self.written(name)?;
@@ -356,6 +363,7 @@ fn form(key: &Key) -> String {
         }
         Kind::Number { unit, .. } => format!("a number of {unit}"),
         Kind::Code(_) => "a number".to_owned(),
+        Kind::Flag => "true or false".to_owned(),
         Kind::Texts => "a list of texts".to_owned(),
         Kind::Pairs => "a table of names and texts".to_owned(),
         Kind::Table(_) => "one table".to_owned(),

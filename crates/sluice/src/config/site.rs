@@ -1,6 +1,6 @@
 //! `[[site]]`: from sections of the file to the server's settings of virtual hosts.
 //!
-//! Here: hosts, root and index. Not here: what paths mean (`route`).
+//! Here: hosts, root and index. Not here: what paths mean (`route`), what the server itself shows (`pages`).
 
 use std::path::PathBuf;
 
@@ -8,6 +8,7 @@ use sluice_server::settings::SiteSettings;
 
 use super::listen;
 use super::mistake::{At, Document, Found};
+use super::pages;
 use super::route;
 use super::section::Section;
 
@@ -71,6 +72,7 @@ fn read(section: &Section<'_>, hosts: Vec<At<String>>) -> SiteSettings {
         hsts: section.duration("hsts").map(|hsts| hsts.value),
         index: read_index(section),
         routes,
+        errors: pages::read_errors(section),
     }
 }
 

@@ -12,7 +12,16 @@ use super::{interpret, load};
 
 /// Reads a configuration in a world where everything it names exists (see `world`).
 pub(super) fn read(text: &str) -> Result<Settings, ConfigErrors> {
-    interpret(Document::new("sluice.toml", text, Path::new("/etc/sluice"), &world))
+    interpret(Document::new("sluice.toml", text, Path::new("/etc/sluice"), &world).reading(&texts))
+}
+
+/// What templates say: `missing.html` is not there, `broken.html` has its mistake on its second line.
+fn texts(path: &Path) -> Result<String, String> {
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some("missing.html") => Err("cannot be read: No such file or directory".to_owned()),
+        Some("broken.html") => Ok("<p>\n{{ misspelt }}".to_owned()),
+        _ => Ok("<p>a page</p>".to_owned()),
+    }
 }
 
 /// What is where: `missing` is not there, a name with a dot or `bin/…` is a file, everything else a folder.

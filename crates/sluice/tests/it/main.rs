@@ -13,6 +13,7 @@ mod callouts;
 mod cgi;
 mod cgiplus;
 mod conditions;
+mod error_pages;
 mod files;
 mod http;
 mod http2;

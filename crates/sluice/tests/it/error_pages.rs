@@ -1,0 +1,199 @@
+//! Requests that fail: the form in which they are told, how much is told, and a site's own pages.
+
+use crate::harness::{Response, Server, Setup, run};
+
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+#[track_caller]
+fn fetch(server: &Server, path: &str, accept: &str) -> Response {
+    server.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\nAccept: {accept}\r\n\r\n"))
+}
+
+fn kind(response: &Response) -> Option<&str> {
+    response.field("content-type")
+}
+
+/// A script that fails, and names a secret in the log.
+fn failing() -> Setup {
+    Setup::new().script("fails", "echo 'no: head'")
+}
+
+#[test]
+fn a_failure_is_told_in_the_form_that_the_client_prefers() {
+    let server = failing().start();
+    for (path, status, phrase) in [("/none", 404, "Not Found"), ("/cgi-bin/fails", 502, "Bad Gateway")] {
+        let page = fetch(&server, path, BROWSER);
+        assert_eq!((page.status, kind(&page)), (status, Some("text/html; charset=utf-8")));
+        assert!(
+            page.text().contains(&format!("<h1>{status} {phrase}</h1>")),
+            "{}",
+            page.text()
+        );
+        let problem = fetch(&server, path, "application/json, text/html;q=0.9");
+        assert_eq!(
+            (problem.status, kind(&problem)),
+            (status, Some("application/problem+json"))
+        );
+        let begin = format!("{{\"type\":\"about:blank\",\"title\":\"{phrase}\",\"status\":{status},\"detail\":\"");
+        assert!(problem.text().starts_with(&begin), "{}", problem.text());
+        for accept in ["*/*", "image/avif,image/webp,*/*;q=0.8", "text/plain", "image/png"] {
+            let text = fetch(&server, path, accept);
+            assert_eq!(
+                (text.status, kind(&text)),
+                (status, Some("text/plain; charset=utf-8")),
+                "{accept}"
+            );
+            assert!(
+                text.text().starts_with(&format!("{status} {phrase}\n")),
+                "{}",
+                text.text()
+            );
+        }
+        for response in [page, problem] {
+            assert_eq!(response.field("vary"), Some("accept"));
+            assert!(
+                !response.text().contains("script") && !response.text().contains("file "),
+                "{}",
+                response.text()
+            );
+        }
+    }
+    // Whoever sends no Accept at all.
+    assert!(server.get("/none").text().starts_with("404 Not Found\n"));
+}
+
+#[test]
+fn a_failure_told_to_head_has_a_length_and_no_body() {
+    let server = Setup::new().start();
+    for accept in [BROWSER, "*/*", "application/json"] {
+        let length = fetch(&server, "/none", accept).body.len().to_string();
+        let mut client = server.connect();
+        client.send(format!("HEAD /none HTTP/1.1\r\nHost: test\r\nAccept: {accept}\r\n\r\n"));
+        let head = client.response_to("HEAD");
+        assert_eq!(
+            (head.status, head.field("content-length")),
+            (404, Some(length.as_str()))
+        );
+        assert_eq!(client.get("/health.txt").response().text(), "well");
+    }
+}
+
+#[test]
+fn detail_is_told_where_the_site_says_so_and_nowhere_else() {
+    let server = failing()
+        .site("hosts = [\"test\"]\nerror_detail = true")
+        .sites("[[site]]\nhosts = [\"other.example\"]\nroot = \"htdocs\"\nroute = [{ path = \"/cgi-bin/*\", script = { directory = \"htdocs/cgi-bin\" } }]")
+        .start();
+    for accept in [BROWSER, "*/*", "application/json"] {
+        let detailed = fetch(&server, "/cgi-bin/fails", accept);
+        assert!(detailed.text().contains("script "), "{}", detailed.text());
+        let other = server.send(format!(
+            "GET /cgi-bin/fails HTTP/1.1\r\nHost: other.example\r\nAccept: {accept}\r\n\r\n"
+        ));
+        assert_eq!(other.status, 502);
+        assert!(!other.text().contains("script "), "{}", other.text());
+    }
+    let evil = fetch(&server, "/%3Cscript%3E", BROWSER);
+    assert!(
+        evil.text().contains("&lt;script&gt;") && !evil.text().contains("<script>"),
+        "{}",
+        evil.text()
+    );
+}
+
+#[test]
+fn a_site_has_pages_of_its_own_by_status() {
+    let setup = failing();
+    for (name, text) in [
+        (
+            "404.html",
+            "no {{ path }}\n{{ status }} {{ phrase }} {{ id }}{{ detail }}",
+        ),
+        ("4xx.html", "refused {{ status }}: {{ sentence }}"),
+        ("5xx.html", "failed {{ status }}"),
+    ] {
+        std::fs::write(setup.path(name), text).unwrap();
+    }
+    let server = setup
+        .site("hosts = [\"test\"]\nerrors = { 404 = \"404.html\", 4xx = \"4xx.html\", 5xx = \"5xx.html\" }")
+        .sites("[[site]]\nhosts = [\"other.example\"]\nroot = \"htdocs\"")
+        .start();
+    for (count, accept) in [BROWSER, "*/*"].into_iter().enumerate() {
+        let page = fetch(&server, "/a&b'?x=1", accept);
+        assert_eq!((page.status, kind(&page)), (404, Some("text/html; charset=utf-8")));
+        let (first, second) = page.text().split_once('\n').unwrap();
+        assert_eq!(first, "no &#x2f;a&amp;b&#x27;");
+        let id = second.strip_prefix("404 Not Found ").unwrap();
+        assert!(server.access_lines(count + 1)[count].contains(id), "{id}");
+    }
+    assert_eq!(fetch(&server, "/cgi-bin/fails", BROWSER).text(), "failed 502");
+    let refused = server.post("/health.txt", "a=b");
+    assert_eq!((refused.status, refused.field("allow")), (405, Some("GET, HEAD")));
+    assert!(refused.text().starts_with("refused 405: "), "{}", refused.text());
+    assert!(
+        fetch(&server, "/none", "text/plain")
+            .text()
+            .starts_with("404 Not Found\n"),
+        "another form is the server's"
+    );
+    // Before it is known what is asked for, but not of whom.
+    let target = server.send(format!("GET /%ff HTTP/1.1\r\nHost: test\r\nAccept: {BROWSER}\r\n\r\n"));
+    assert!(target.text().starts_with("refused 400: "), "{}", target.text());
+    let other = server.send(format!(
+        "GET /none HTTP/1.1\r\nHost: other.example\r\nAccept: {BROWSER}\r\n\r\n"
+    ));
+    assert!(other.text().contains("<h1>404 Not Found</h1>"), "{}", other.text());
+    let nobody = server.send(format!("GET /none HTTP/1.1\r\nAccept: {BROWSER}\r\n\r\n"));
+    assert!(nobody.text().contains("<h1>400 Bad Request</h1>"), "{}", nobody.text());
+}
+
+#[test]
+fn pages_are_read_again_on_reload_and_a_wrong_one_changes_nothing() {
+    let setup = Setup::new().site("errors = { 404 = \"404.html\" }");
+    std::fs::write(setup.path("404.html"), "one").unwrap();
+    let server = setup.start();
+    assert_eq!(fetch(&server, "/none", BROWSER).text(), "one");
+    std::fs::write(server.path("404.html"), "two {{").unwrap();
+    server.signal("HUP");
+    let line = server.log_line("404.html:1: ");
+    assert!(line.contains("errors: 404: "), "{line}");
+    assert_eq!(fetch(&server, "/none", BROWSER).text(), "one");
+    std::fs::write(server.path("404.html"), "two").unwrap();
+    server.signal("HUP");
+    server.log_line("is in force");
+    assert_eq!(fetch(&server, "/none", BROWSER).text(), "two");
+}
+
+#[test]
+fn templates_that_cannot_be_used_are_told_by_check() {
+    for (page, message) in [
+        (
+            Some("x".repeat(300 << 10).into_bytes()),
+            "404.html is larger than 256 KiB",
+        ),
+        (Some(b"\xff".to_vec()), "404.html is no UTF-8 text"),
+        (Some(b"a\n{{ pth }}".to_vec()), "404.html:2: undefined value"),
+        (Some(b"a\n\n{% if %}".to_vec()), "404.html:3: syntax error"),
+        (None, "404.html cannot be read: No such file or directory"),
+    ] {
+        let setup = Setup::new().site("errors = { 404 = \"404.html\" }");
+        if let Some(page) = page {
+            std::fs::write(setup.path("404.html"), page).unwrap();
+        }
+        setup.write_configuration();
+        let ran = run(setup.folder(), &["check", "-c", "sluice.toml"]);
+        assert!(ran.errors.contains(message), "no {message:?} in {}", ran.errors);
+        assert!(!ran.status.success());
+    }
+}
+
+#[test]
+fn an_enormous_accept_is_no_burden() {
+    let server = Setup::new().limits("head_size = \"128KiB\"").start();
+    let accept = format!("application/json,{}text/html", "a/b;q=0.1,".repeat(6_000));
+    let response = fetch(&server, "/none", &accept);
+    assert_eq!(
+        (response.status, kind(&response)),
+        (404, Some("application/problem+json"))
+    );
+}
