@@ -148,8 +148,34 @@ pub struct SiteSettings {
     /// Rules in the order in which they are tried; the first whose pattern matches decides. What none matches is a file
     /// under `root`.
     pub routes: Vec<RouteSettings>,
+    /// What files are called, and whether folders are listed.
+    pub files: FileSettings,
     /// What is sent when a request fails.
     pub errors: ErrorSettings,
+}
+
+/// What a site's files are called, and whether folders are listed.
+#[derive(Clone, Debug)]
+pub struct FileSettings {
+    /// Media types by the ending of a name (`".foo"` → `text/x-foo`), asked before the server's own table.
+    pub types: BTreeMap<String, String>,
+    /// The charset told of text whose type names none; empty: it is not told.
+    pub charset: String,
+    /// Folders without an index page are listed.
+    pub listing: bool,
+    /// The page of a listing; none is the server's own.
+    pub listing_template: Option<Template>,
+}
+
+impl Default for FileSettings {
+    fn default() -> Self {
+        FileSettings {
+            types: BTreeMap::new(),
+            charset: "utf-8".to_owned(),
+            listing: false,
+            listing_template: None,
+        }
+    }
 }
 
 /// What is sent when a request fails.
@@ -198,6 +224,8 @@ pub enum Action {
         directory: PathBuf,
         /// How its files are stored, where that is not as bytes.
         records: Option<RecordSettings>,
+        /// Whether folders in it without an index page are listed; none: as the site says.
+        listing: Option<bool>,
     },
     /// Runs a script.
     Script(Box<ScriptSettings>),

@@ -1,7 +1,8 @@
 //! A page that a site may replace: a template in the language of Jinja, read and tried before anything is served by it.
 //!
 //! Here: reading, the bounds, rendering, and messages for whoever wrote a template. Not here: what a page may say: that is
-//! known where the page is made (`write::error_page`), which tries a template with a page of its own kind.
+//! known where the page is made (`handler::listing::page`, `write::error_page`), and each of them tries a template
+//! with a page of its own kind.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

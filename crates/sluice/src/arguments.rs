@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_server::limits::Limits;
 use sluice_server::record_format::RecordFormat;
 use sluice_server::settings::{
-    AccessLog, Action, CacheSettings, ErrorSettings, ListenSettings, LogFormat, LogTarget, Mode, RouteSettings,
-    ScriptSettings, ScriptSource, Settings, SiteSettings,
+    AccessLog, Action, CacheSettings, ErrorSettings, FileSettings, ListenSettings, LogFormat, LogTarget, Mode,
+    RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 
 use crate::{certificates, config};
@@ -32,6 +32,7 @@ to /cgi-bin/x, as CGI, and is kept running for requests to /cgiplus-bin/x, as CG
 Examples:
   sluice serve                                this folder, at http://127.0.0.1:8080/
   sluice serve htdocs --listen :8080          for every IPv4 address of this machine
+  sluice serve --listing /srv/files           folders without an index page are listed
   sluice serve --listen 8080 --listen [::1]:8080
   sluice serve --tls                          https, with a certificate for local use
   sluice serve --access-log access.log --log-format json";
@@ -90,6 +91,9 @@ pub(crate) struct Serve {
     /// Serve https, with a certificate that is made now and signed by itself: for local use.
     #[arg(long)]
     tls: bool,
+    /// List folders that have no index page.
+    #[arg(long)]
+    listing: bool,
     /// Event-loop threads [default: one for each processor].
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
@@ -161,7 +165,7 @@ impl Serve {
         Ok(Settings {
             listen: self.listen()?,
             workers: self.workers.unwrap_or_else(config::default_workers),
-            sites: vec![folder_site(root)],
+            sites: vec![folder_site(root, self.files())],
             limits: Limits::default(),
             cache: Some(CacheSettings::default()),
             access_log: self.access_log()?,
@@ -177,6 +181,13 @@ impl Serve {
             }
         }
         Ok(listen)
+    }
+
+    fn files(&self) -> FileSettings {
+        FileSettings {
+            listing: self.listing,
+            ..FileSettings::default()
+        }
     }
 
     fn access_log(&self) -> Result<AccessLog, String> {
@@ -196,7 +207,7 @@ impl Serve {
 }
 
 /// The site of a folder: its files and, if it has a `cgi-bin`, the programs in there, once as CGI and once as CGIplus.
-fn folder_site(root: PathBuf) -> SiteSettings {
+fn folder_site(root: PathBuf, files: FileSettings) -> SiteSettings {
     let origin = "the command line";
     let programs = root.join("cgi-bin");
     let route = |path: &str, mode: Mode| RouteSettings {
@@ -220,6 +231,7 @@ fn folder_site(root: PathBuf) -> SiteSettings {
         hsts: None,
         index: vec![config::INDEX.to_owned()],
         routes,
+        files,
         errors: ErrorSettings::default(),
     }
 }
@@ -257,7 +269,7 @@ mod tests {
         let settings = serve(&[folder.path().to_str().expect("UTF-8")]).expect("a folder");
         assert_eq!(settings.listen, [ListenSettings::clear(config::LISTEN)]);
         assert_eq!(settings.sites[0].root.as_deref(), Some(folder.path()));
-        assert!(settings.sites[0].routes.is_empty());
+        assert!(settings.sites[0].routes.is_empty() && !settings.sites[0].files.listing);
         assert_eq!(
             settings.access_log,
             AccessLog {
@@ -302,6 +314,8 @@ mod tests {
                 format: LogFormat::Json
             }
         );
+        let listed = serve(&["--listing"]).map(|settings| settings.sites[0].files.listing);
+        assert_eq!(listed, Ok(true));
         assert_eq!(
             serve(&["--access-log", "off"]).map(|off| off.access_log.target),
             Ok(LogTarget::Off)

@@ -24,8 +24,9 @@ use crate::exchange::Exchange;
 use crate::fault::{Culprit, Fault};
 use crate::handler::file::Files;
 use crate::handler::folder::Folder;
+use crate::handler::listing::page::Wish;
 use crate::handler::script::Outcome;
-use crate::handler::{file, redirect, script};
+use crate::handler::{file, listing, redirect, script};
 use crate::script::job::Job;
 use crate::script::request_body::RequestBody;
 use crate::script::route::ScriptRoute;
@@ -41,16 +42,17 @@ const LOCAL_REDIRECTS_MAX: usize = 10;
 /// Named to who asks for a tunnel.
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
-/// An exchange on its way to the head of its response: there already (files, redirects, refusals), or with a script at work.
+/// An exchange on its way to the head of its response: there already (files, redirects, refusals), or with a script, or
+/// whoever makes a listing, at work.
 ///
-/// Only a script is waited for, so only a script needs a future of its own, which is large.
+/// Only these are waited for, so only they need a future of their own, which is large.
 #[expect(
     clippy::large_enum_variant,
     reason = "the large one is the usual one: a box would be an allocation for every file"
 )]
 pub(crate) enum Serving {
     Answered(Option<Response<Finish>>),
-    Script(Pin<Box<dyn Future<Output = Response<Finish>>>>),
+    Awaited(Pin<Box<dyn Future<Output = Response<Finish>>>>),
 }
 
 impl Future for Serving {
@@ -61,7 +63,7 @@ impl Future for Serving {
             Serving::Answered(response) => response
                 .take()
                 .map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
-            Serving::Script(script) => script.as_mut().poll(context).map(Ok),
+            Serving::Awaited(answer) => answer.as_mut().poll(context).map(Ok),
         }
     }
 }
@@ -86,7 +88,7 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
             match step(&worker, &exchange, &mut ask) {
                 Ok(Step::Answer(response)) => response,
                 Ok(next) => {
-                    return Serving::Script(Box::pin(async move {
+                    return Serving::Awaited(Box::pin(async move {
                         let answer = run(&worker, &exchange, &mut ask, next).await;
                         let response = answer.unwrap_or_else(|fault| ask.refuse(&exchange, &fault));
                         finish(response, exchange, under_way)
@@ -165,10 +167,11 @@ fn begin(
     }))
 }
 
-/// What comes next: a response, or a script that must run first.
+/// What comes next: a response, a script that must run first, or a listing that must be made.
 enum Step {
     Answer(Response<ResponseBody>),
     Script(Box<Job>, RequestBody),
+    Listing(Arc<Site>, Wish),
 }
 
 /// Finds what answers for the path and lets it answer; an index page that is a script leads to that script.
@@ -179,12 +182,13 @@ fn step(worker: &Rc<Worker>, exchange: &Exchange, ask: &mut Ask) -> Result<Step,
         match handle(worker, exchange, site, ask)? {
             Handled::Answer(response) => return Ok(Step::Answer(response)),
             Handled::Script(job, body) => return Ok(Step::Script(job, body)),
+            Handled::Listing => return Ok(Step::Listing(Arc::clone(site), Wish::of(&ask.target, &ask.fields))),
             Handled::IndexScript(path) => ask.target.path = path,
         }
     }
 }
 
-/// Runs a script, and whatever its local redirects lead to.
+/// Waits for a listing, or runs a script and whatever its local redirects lead to.
 async fn run(
     worker: &Rc<Worker>,
     exchange: &Exchange,
@@ -194,6 +198,7 @@ async fn run(
     for _ in 0..=LOCAL_REDIRECTS_MAX {
         match next {
             Step::Answer(response) => return Ok(response),
+            Step::Listing(site, wish) => return listing::respond(move || site.list(&wish)).await,
             Step::Script(job, body) => match script::serve(job, body).await? {
                 Outcome::Response(response) => return Ok(response),
                 Outcome::LocalRedirect(target) => ask.redirect(&target)?,
@@ -254,6 +259,8 @@ impl Ask {
 enum Handled {
     Answer(Response<ResponseBody>),
     Script(Box<Job>, RequestBody),
+    /// The folder is to be listed.
+    Listing,
     /// Serve this path for the same request: the folder's index page is a script.
     IndexScript(String),
 }
@@ -280,7 +287,8 @@ fn handle(worker: &Rc<Worker>, exchange: &Exchange, site: &Arc<Site>, ask: &mut 
     }
 }
 
-/// A file, or a folder's index page. An index page that a route runs as a script is run, and never sent as a file.
+/// A file, a folder's index page, or else its listing. An index page that a route runs as a script is run, and never sent
+/// as a file.
 fn serve_file(site: &Site, folder: &Folder, relative: &str, ask: &Ask) -> Result<Handled, Fault> {
     let is_folder = ask.target.path.ends_with('/');
     let (mut pages, mut scripts) = (Vec::new(), Vec::new());
@@ -294,13 +302,21 @@ fn serve_file(site: &Site, folder: &Folder, relative: &str, ask: &Ask) -> Result
     let files = Files {
         folder,
         cache: ask.config.cache.as_ref(),
+        types: &site.types,
     };
     let served = file::serve(files, relative, &pages, &ask.method, &ask.fields, &ask.target);
     match (served, scripts.into_iter().next()) {
-        (Err(fault), Some(script)) if fault.status != StatusCode::NOT_FOUND => Ok(Handled::IndexScript(script)),
         // Which methods a folder takes is for its script to say.
-        (Ok(_), Some(script)) if ask.method == Method::OPTIONS => Ok(Handled::IndexScript(script)),
-        (served, _) => served.map(Handled::Answer),
+        (Ok(Some(_)), Some(script)) if ask.method == Method::OPTIONS => Ok(Handled::IndexScript(script)),
+        (Ok(Some(response)), _) => Ok(Handled::Answer(response)),
+        (Ok(None), Some(script)) => Ok(Handled::IndexScript(script)),
+        (Ok(None), None) if folder.is_listed() => Ok(Handled::Listing),
+        (Ok(None), None) => Err(Fault::client(
+            StatusCode::FORBIDDEN,
+            format!("folder {relative:?} has no index page, and is not listed"),
+        )),
+        (Err(fault), Some(script)) if fault.status != StatusCode::NOT_FOUND => Ok(Handled::IndexScript(script)),
+        (Err(fault), _) => Err(fault),
     }
 }
 

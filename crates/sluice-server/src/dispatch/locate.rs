@@ -132,8 +132,8 @@ mod tests {
     use super::*;
     use crate::dispatch::site::{Config, Place};
     use crate::settings::{
-        AccessLog, Action, ErrorSettings, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings, Settings,
-        SiteSettings,
+        AccessLog, Action, ErrorSettings, FileSettings, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings,
+        Settings, SiteSettings,
     };
 
     fn config(root: &Path) -> Config {
@@ -161,6 +161,7 @@ mod tests {
                     route("*.cgi", by_pattern),
                     route("/app/*", one),
                 ],
+                files: FileSettings::default(),
                 errors: ErrorSettings::default(),
             }],
             limits: crate::limits::Limits::default(),

@@ -1,6 +1,7 @@
 //! The second stage: what a request's target means. From the host to the site, from the path to the route, from the
 //! route to the script's file.
 
+pub(crate) mod listed;
 pub(crate) mod locate;
 pub(crate) mod pattern;
 pub(crate) mod route;

@@ -61,7 +61,7 @@ impl Route {
     /// Opens what the settings name; `site` is its name for the log.
     pub(crate) fn open(settings: &RouteSettings, site: &str) -> Result<Route, OpenError> {
         let kind = match &settings.action {
-            Action::Files { directory, records } => {
+            Action::Files { directory, records, .. } => {
                 let mut folder = open_folder(directory, &settings.origin)?;
                 if let Some(records) = records {
                     folder.hold_records(Records::new(*records));

@@ -12,9 +12,11 @@ use crate::dispatch::pattern::Pattern;
 use crate::dispatch::route::{OpenError, Route, RouteKind, leading_parts, open_folder};
 use crate::handler::cache::Cache;
 use crate::handler::folder::Folder;
+use crate::handler::types::Types;
 use crate::limits::Limits;
 use crate::script::route::{Map, ScriptRoute};
 use crate::settings::{Action, ErrorSettings, ScriptSource, Settings, SiteSettings};
+use crate::template::Template;
 
 /// Everything that a running server serves; replaced as a whole on reload.
 pub(crate) struct Config {
@@ -31,6 +33,8 @@ pub(crate) struct Site {
     pub hsts: Option<HeaderValue>,
     pub index: Vec<String>,
     pub routes: Vec<Route>,
+    pub types: Types,
+    pub listing_template: Option<Template>,
     pub errors: ErrorSettings,
 }
 
@@ -104,9 +108,16 @@ impl Site {
             .as_deref()
             .map(|path| open_folder(path, &settings.origin))
             .transpose()?;
+        if let Some(root) = &mut root {
+            root.set_listed(settings.files.listing);
+        }
         let mut routes = Vec::new();
-        for route in &settings.routes {
-            routes.push(Route::open(route, name)?);
+        for route_settings in &settings.routes {
+            let mut route = Route::open(route_settings, name)?;
+            if let (Some(folder), Action::Files { listing, .. }) = (route.folder_mut(), &route_settings.action) {
+                folder.set_listed(listing.unwrap_or(settings.files.listing));
+            }
+            routes.push(route);
         }
         for pattern in script_patterns(settings) {
             if let Some(root) = &mut root {
@@ -121,6 +132,8 @@ impl Site {
             hsts: settings.hsts.map(hsts),
             index: settings.index.clone(),
             routes,
+            types: Types::new(&settings.files),
+            listing_template: settings.files.listing_template.clone(),
             errors: settings.errors.clone(),
         })
     }
@@ -232,7 +245,7 @@ fn script_places(settings: &SiteSettings) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Mode, RouteSettings, ScriptSettings};
+    use crate::settings::{FileSettings, Mode, RouteSettings, ScriptSettings};
 
     fn site(hosts: &[&str], root: &Path) -> SiteSettings {
         SiteSettings {
@@ -243,6 +256,7 @@ mod tests {
             hsts: None,
             index: vec!["index.html".into()],
             routes: Vec::new(),
+            files: FileSettings::default(),
             errors: ErrorSettings::default(),
         }
     }

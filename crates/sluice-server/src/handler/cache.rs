@@ -331,6 +331,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::handler::types::Types;
+    use crate::settings::FileSettings;
 
     const SETTINGS: CacheSettings = CacheSettings {
         bytes_max: 1 << 20,
@@ -348,10 +350,14 @@ mod tests {
         file
     }
 
+    fn representation(name: &str, metadata: &Metadata) -> Representation {
+        Representation::of(Types::new(&FileSettings::default()).of(name), metadata)
+    }
+
     fn cached(name: &str, file: &File, content: &'static [u8]) -> Arc<Cached> {
         let metadata = file.metadata().unwrap();
         let content = Bytes::from_static(content).into();
-        Arc::new(Cached::new(Representation::of(name, &metadata), content, &metadata))
+        Arc::new(Cached::new(representation(name, &metadata), content, &metadata))
     }
 
     #[test]
@@ -464,7 +470,7 @@ mod tests {
         let cache = Arc::new(Cache::new(&SETTINGS));
         let fill = |name: &str, seen: &Metadata| {
             let file = File::open(place.path().join(name)).unwrap();
-            cache.fill((&folder, name), Arc::new(file), Representation::of(name, seen), seen);
+            cache.fill((&folder, name), Arc::new(file), representation(name, seen), seen);
         };
         let seen = old_file(&place.path().join("changed"), b"text").metadata().unwrap();
         old_file(&place.path().join("changed"), b"other text");

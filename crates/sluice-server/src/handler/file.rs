@@ -22,6 +22,7 @@ use crate::handler::ranges::{self, Selection};
 use crate::handler::records::RecordBody;
 use crate::handler::redirect;
 use crate::handler::representation::Representation;
+use crate::handler::types::Types;
 use crate::target::Target;
 use crate::write::body::{Content, ResponseBody};
 use crate::write::head;
@@ -37,6 +38,7 @@ const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
 pub(crate) struct Files<'a> {
     pub folder: &'a Folder,
     pub cache: Option<&'a Arc<Cache>>,
+    pub types: &'a Types,
 }
 
 /// What a name leads to.
@@ -49,7 +51,7 @@ pub(crate) enum Found {
     Other,
 }
 
-/// Serves what `relative` names; `target` is the whole path, for redirects.
+/// Serves what `relative` names; `target` is the whole path, for redirects. None for a folder without an index page.
 pub(crate) fn serve(
     files: Files<'_>,
     relative: &str,
@@ -57,20 +59,20 @@ pub(crate) fn serve(
     method: &Method,
     fields: &HeaderMap,
     target: &Target,
-) -> Result<Response<ResponseBody>, Fault> {
+) -> Result<Option<Response<ResponseBody>>, Fault> {
     if !METHODS.contains(method) {
         return Err(Fault::method(method, METHODS));
     }
     let name = relative.trim_matches('/');
     if *method == Method::OPTIONS {
-        return serve_options(files, name, target);
+        return serve_options(files, name, target).map(Some);
     }
     if target.path.ends_with('/') {
         return serve_folder(files, name, index, method, fields);
     }
     match files.find(name)? {
-        Found::Folder => redirect::to_folder(target),
-        found => respond(name, found, method, fields),
+        Found::Folder => redirect::to_folder(target).map(Some),
+        found => respond(name, found, method, fields).map(Some),
     }
 }
 
@@ -81,7 +83,7 @@ fn serve_folder(
     index: &[&str],
     method: &Method,
     fields: &HeaderMap,
-) -> Result<Response<ResponseBody>, Fault> {
+) -> Result<Option<Response<ResponseBody>>, Fault> {
     for page in index {
         let page = match name {
             "" => (*page).to_owned(),
@@ -89,16 +91,13 @@ fn serve_folder(
         };
         match files.find(&page) {
             Ok(Found::Folder | Found::Other) => {}
-            Ok(found) => return respond(&page, found, method, fields),
+            Ok(found) => return respond(&page, found, method, fields).map(Some),
             Err(fault) if fault.status == StatusCode::NOT_FOUND => {}
             Err(fault) => return Err(fault),
         }
     }
     match files.find(name)? {
-        Found::Folder => Err(Fault::client(
-            StatusCode::FORBIDDEN,
-            format!("folder {name:?} has no index page"),
-        )),
+        Found::Folder => Ok(None),
         _ => Err(not_found(name)),
     }
 }
@@ -138,7 +137,7 @@ impl Files<'_> {
                 _ if self.has_records(&file, &metadata) => self.open_records(name, file, &metadata),
                 (_, Some(cache)) if cache.takes(&metadata) => self.keep(cache, name, file, &metadata),
                 _ => Ok(Found::File(
-                    Representation::of(name, &metadata),
+                    Representation::of(self.types.of(name), &metadata),
                     FileBody::new(Arc::new(file), metadata.len()),
                 )),
             },
@@ -148,7 +147,7 @@ impl Files<'_> {
     /// Takes a file into the cache: a small one at once, a larger one behind the back of this request.
     fn keep(&self, cache: &Arc<Cache>, name: &str, file: File, metadata: &Metadata) -> Result<Found, Fault> {
         let failed = |error| Fault::server(format!("file {name:?}: {error}"));
-        let representation = Representation::of(name, metadata);
+        let representation = Representation::of(self.types.of(name), metadata);
         if metadata.len() <= WHOLE_BYTES_MAX {
             let content = cache.read(&file, metadata.len()).map_err(failed)?;
             let cached = Arc::new(Cached::new(representation, content, metadata));
@@ -163,7 +162,8 @@ impl Files<'_> {
     }
 }
 
-fn refused(name: &str, error: &io::Error) -> Fault {
+/// Why a file or folder is not opened.
+pub(crate) fn refused(name: &str, error: &io::Error) -> Fault {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(name),
         ErrorKind::PermissionDenied => Fault::client(StatusCode::FORBIDDEN, format!("file {name:?}: {error}")),
@@ -336,7 +336,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::settings::CacheSettings;
+    use crate::settings::{CacheSettings, FileSettings};
 
     fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
         fetch(None, root, path, fields)
@@ -351,8 +351,13 @@ mod tests {
         let folder = Folder::open(root).unwrap();
         let target = Target::parse(path).unwrap();
         let index = ["index.html"];
-        let files = Files { folder: &folder, cache };
-        serve(files, &target.path[1..], &index, &Method::GET, fields, &target).map_err(|fault| fault.status)
+        let files = Files {
+            folder: &folder,
+            cache,
+            types: &Types::new(&FileSettings::default()),
+        };
+        let served = serve(files, &target.path[1..], &index, &Method::GET, fields, &target);
+        served.map_err(|fault| fault.status)?.ok_or(StatusCode::FORBIDDEN)
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(crate) struct Folder {
     programs: Vec<Program>,
     /// How its files are stored, where that is not as bytes.
     records: Option<Records>,
+    /// Folders in it without an index page are listed.
+    is_listed: bool,
 }
 
 /// Tells whether a path is a script's.
@@ -51,6 +53,7 @@ impl Folder {
             private: Vec::new(),
             programs: Vec::new(),
             records: None,
+            is_listed: false,
         })
     }
 
@@ -85,6 +88,15 @@ impl Folder {
     /// Withholds what is a script by its path, whatever other name leads to it.
     pub(crate) fn withhold_programs(&mut self, program: Program) {
         self.programs.push(program);
+    }
+
+    /// Lets folders in it that have no index page be listed.
+    pub(crate) fn set_listed(&mut self, is_listed: bool) {
+        self.is_listed = is_listed;
+    }
+
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_listed
     }
 
     /// Opens a file or folder for reading by its path below this folder (no leading slash; empty = the folder itself).

@@ -94,7 +94,7 @@ impl Files<'_> {
         };
         records.rewrite_behind(self.folder, name, metadata);
         let RecordSettings { format, convert } = records.settings;
-        let representation = Representation::of(name, metadata).in_form(format);
+        let representation = Representation::of(self.types.of(name), metadata).in_form(format);
         let cache = self
             .cache
             .filter(|cache| convert != Convert::Off && cache.takes(metadata));

@@ -4,7 +4,6 @@
 
 use std::fmt::Display;
 use std::fs::Metadata;
-use std::path::Path;
 use std::time::SystemTime;
 
 use http::HeaderValue;
@@ -19,12 +18,12 @@ pub(crate) struct Representation {
 }
 
 impl Representation {
-    /// Of the file of this name, looked at now.
-    pub(crate) fn of(name: &str, metadata: &Metadata) -> Representation {
+    /// Of a file of this type, looked at now.
+    pub(crate) fn of(content_type: HeaderValue, metadata: &Metadata) -> Representation {
         let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         Representation {
             validators: Validators::new(metadata.len(), modified, SystemTime::now()),
-            content_type: content_type(Path::new(name)),
+            content_type,
         }
     }
 
@@ -36,16 +35,4 @@ impl Representation {
         }
         self
     }
-}
-
-fn content_type(name: &Path) -> HeaderValue {
-    let guess = mime_guess::from_path(name).first_raw();
-    let Some(kind) = guess else {
-        return HeaderValue::from_static("application/octet-stream");
-    };
-    let is_text = kind.starts_with("text/") || kind == "application/javascript" || kind == "application/json";
-    if !is_text {
-        return HeaderValue::from_static(kind);
-    }
-    HeaderValue::try_from(format!("{kind}; charset=utf-8")).unwrap_or_else(|_| HeaderValue::from_static("text/plain"))
 }

@@ -72,7 +72,7 @@ pub(crate) fn response(
     };
     let body = match form {
         Form::Html => page.own_html(template),
-        Form::Problem => page.json(),
+        Form::Json | Form::Problem => page.json(),
         Form::Text => page.text(),
     };
     let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(body).into()));

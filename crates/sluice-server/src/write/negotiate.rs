@@ -1,6 +1,7 @@
 //! Which of several forms of one answer a client prefers: its field Accept (RFC 9110 §12.5.1).
 //!
-//! Here: reading the field, within a bound, and the choice. Not here: the forms themselves (`error_page`).
+//! Here: reading the field, within a bound, and the choice. Not here: the forms themselves (`error_page`,
+//! `handler::listing`).
 
 use http::{HeaderMap, HeaderValue, header};
 
@@ -12,6 +13,7 @@ const ACCEPT_BYTES_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Html,
+    Json,
     /// JSON about a problem (RFC 9457).
     Problem,
     Text,
@@ -21,6 +23,7 @@ impl Form {
     pub(crate) fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Form::Html => "text/html; charset=utf-8",
+            Form::Json => "application/json",
             Form::Problem => "application/problem+json",
             Form::Text => "text/plain; charset=utf-8",
         })
@@ -30,6 +33,7 @@ impl Form {
     fn types(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Form::Html => &[("text", "html")],
+            Form::Json => &[("application", "json")],
             Form::Problem => &[("application", "problem+json"), ("application", "json")],
             Form::Text => &[("text", "plain")],
         }

@@ -71,7 +71,8 @@ fn describe_log(log: &AccessLog) -> String {
 fn describe_site(site: &SiteSettings) -> String {
     let mut rows: Vec<[String; 3]> = site.routes.iter().map(|route| describe_route(route, site)).collect();
     if let Some(root) = &site.root {
-        rows.push(["/*".into(), "files".into(), root.display().to_string()]);
+        let files = describe_files(site.files.listing).to_owned();
+        rows.push(["/*".into(), files, root.display().to_string()]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let (first, second) = (width(0), width(1));
@@ -83,10 +84,15 @@ fn describe_site(site: &SiteSettings) -> String {
 
 fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
     let (action, with) = match &route.action {
-        Action::Files { directory, records } => (
-            "files".to_owned(),
-            format!("{}{}", directory.display(), describe_records(records.as_ref())),
-        ),
+        Action::Files {
+            directory,
+            records,
+            listing,
+        } => {
+            let files = describe_files(listing.unwrap_or(site.files.listing));
+            let records = describe_records(records.as_ref());
+            (files.to_owned(), format!("{}{records}", directory.display()))
+        }
         Action::Redirect { to, status } => (format!("redirect {status}"), to.clone()),
         Action::Script(script) => (describe_mode(script.mode).to_owned(), describe_script(script, site)),
     };
@@ -103,6 +109,10 @@ fn describe_records(records: Option<&RecordSettings>) -> String {
         Convert::Rewrite => ", written anew as stream-LF",
     };
     format!(" ({format} records{converted})")
+}
+
+fn describe_files(is_listed: bool) -> &'static str {
+    if is_listed { "files, listed" } else { "files" }
 }
 
 fn describe_mode(mode: Mode) -> &'static str {
@@ -156,7 +166,9 @@ mod tests {
                 { path = "/vms/*", files = { directory = "vms", record_format = "vfc", convert = "rewrite" } },
             ]
             [[site]]
-            route = [{ path = "/*", files = { directory = "other" } }]
+            listing = true
+            root = "htdocs"
+            route = [{ path = "/other/*", files = { directory = "other", listing = false } }]
             "#,
         )
         .expect("a good configuration");
@@ -172,7 +184,8 @@ site          example.org *.example.org
   /vms/*      files         /etc/sluice/vms (vfc records, written anew as stream-LF)
   /*          files         /etc/sluice/htdocs
 site          any host
-  /*  files  /etc/sluice/other
+  /other/*  files          /etc/sluice/other
+  /*        files, listed  /etc/sluice/htdocs
 ";
         assert_eq!(describe(&settings), expected);
         assert_eq!(

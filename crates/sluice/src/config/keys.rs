@@ -8,7 +8,7 @@ mod pages;
 mod script;
 
 use Fallback::{Required, Said, Value};
-use pages::{ERROR_DETAIL, ERRORS};
+use pages::{CHARSET, ERROR_DETAIL, ERRORS, LISTING, LISTING_OF_ROUTE, LISTING_TEMPLATE, TYPES};
 use script::SCRIPT;
 
 /// One key.
@@ -444,6 +444,10 @@ static SITE: Section = Section {
             text: "Names of files that are tried, in order, when a folder is asked for.",
             example: "[\"index.html\", \"index.cgi\"]",
         },
+        LISTING,
+        LISTING_TEMPLATE,
+        TYPES,
+        CHARSET,
         ERRORS,
         ERROR_DETAIL,
         Key {
@@ -522,6 +526,7 @@ static FILES: Section = Section {
                    `NAME.orig`: the server must be allowed to write to the folder.",
             example: "\"cache\"",
         },
+        LISTING_OF_ROUTE,
     ],
 };
 

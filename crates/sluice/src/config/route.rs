@@ -137,6 +137,7 @@ fn read_files(section: &Section<'_>, path: Option<&At<String>>) -> Option<Action
     Some(Action::Files {
         directory: directory.value,
         records,
+        listing: section.flag("listing").map(|flag| flag.value),
     })
 }
 

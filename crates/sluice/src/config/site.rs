@@ -72,6 +72,7 @@ fn read(section: &Section<'_>, hosts: Vec<At<String>>) -> SiteSettings {
         hsts: section.duration("hsts").map(|hsts| hsts.value),
         index: read_index(section),
         routes,
+        files: pages::read_files(section),
         errors: pages::read_errors(section),
     }
 }

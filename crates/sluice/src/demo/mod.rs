@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_server::limits::Limits;
 use sluice_server::settings::{
-    AccessLog, Action, CacheSettings, ErrorSettings, ListenSettings, LogFormat, LogTarget, Mailbox, Mode,
+    AccessLog, Action, CacheSettings, ErrorSettings, FileSettings, ListenSettings, LogFormat, LogTarget, Mailbox, Mode,
     RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 use tempfile::TempDir;
@@ -90,6 +90,7 @@ impl Site {
                     route("/record-bin/*", Mode::Cgi, Mailbox::Record),
                     icon(),
                 ],
+                files: FileSettings::default(),
                 errors: ErrorSettings::default(),
             }],
             limits: Limits::default(),

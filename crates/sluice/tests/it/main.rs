@@ -18,6 +18,7 @@ mod files;
 mod http;
 mod http2;
 mod lifecycle;
+mod listing;
 mod log;
 mod memory_buffer;
 mod pools;
