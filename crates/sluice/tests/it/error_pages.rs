@@ -128,7 +128,10 @@ fn a_site_has_pages_of_its_own_by_status() {
     }
     assert_eq!(fetch(&server, "/cgi-bin/fails", BROWSER).text(), "failed 502");
     let refused = server.post("/health.txt", "a=b");
-    assert_eq!((refused.status, refused.field("allow")), (405, Some("GET, HEAD")));
+    assert_eq!(
+        (refused.status, refused.field("allow")),
+        (405, Some("GET, HEAD, OPTIONS"))
+    );
     assert!(refused.text().starts_with("refused 405: "), "{}", refused.text());
     assert!(
         fetch(&server, "/none", "text/plain")

@@ -276,7 +276,10 @@ fn head_tells_the_length_and_other_methods_are_refused() {
         "the connection lives on"
     );
     let refused = server.post("/d/", "a=b");
-    assert_eq!((refused.status, refused.field("allow")), (405, Some("GET, HEAD")));
+    assert_eq!(
+        (refused.status, refused.field("allow")),
+        (405, Some("GET, HEAD, OPTIONS"))
+    );
 }
 
 #[test]
