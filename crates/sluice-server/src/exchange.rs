@@ -3,16 +3,21 @@
 //! Here: what every stage may want to know of it, and the promise that it is logged exactly once, whatever happens: the
 //! line is written when the value is dropped. Not here: what a line looks like (`write::log`).
 
+use std::cell::OnceCell;
 use std::fmt;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use http::request::{self, Request};
-use http::{HeaderValue, Method, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 
 use crate::connection::{Ends, Security};
-use crate::worker::Worker;
-use crate::write::log::{self, Line};
+use crate::worker::{HeldConfig, Worker};
+use crate::write::body::ResponseBody;
+use crate::write::head;
+use crate::write::log::SiteLog;
+use crate::write::log::line::{Line, RequestFields, ResponseFields, STATUS_CLIENT_LEFT};
 
 /// Names an exchange in the log, in the script's variables (UNIQUE_ID) and in the script's errors.
 ///
@@ -58,10 +63,18 @@ pub(crate) struct Exchange {
     pub security: Option<Rc<Security>>,
     /// The site's Strict-Transport-Security, where it is to be told.
     pub hsts: Option<HeaderValue>,
+    /// The client has said that nothing follows.
+    pub is_last: bool,
+    /// What makes the response, for the log.
+    pub handler: &'static str,
+    /// The file behind the path, if the log wants to know it.
+    file: Option<PathBuf>,
     started: Instant,
-    host: Option<HeaderValue>,
-    referer: Option<HeaderValue>,
-    agent: Option<HeaderValue>,
+    logs: Rc<[SiteLog]>,
+    log: ChosenLog,
+    /// What the log's format names of the request and the response.
+    request_fields: RequestFields,
+    response_fields: ResponseFields,
     /// What the client was told; none while no head has been made, which is logged as 499 (nginx's word for a client
     /// that left before the answer).
     status: Option<StatusCode>,
@@ -70,9 +83,31 @@ pub(crate) struct Exchange {
     worker: Rc<Worker>,
 }
 
+/// Which of the logs gets the line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChosenLog {
+    /// No site is found: the server's own.
+    Server,
+    Site(usize),
+    /// The route says that none does.
+    None,
+}
+
+impl ChosenLog {
+    fn of(self, logs: &[SiteLog]) -> Option<&SiteLog> {
+        let log = match self {
+            ChosenLog::Server => logs.first(),
+            ChosenLog::Site(number) => logs.get(number),
+            ChosenLog::None => None,
+        };
+        log.filter(|log| log.is_on())
+    }
+}
+
 impl Exchange {
-    pub(crate) fn open(worker: &Rc<Worker>, ends: Ends, head: &request::Parts) -> Exchange {
-        let field = |name| head.headers.get(name).cloned();
+    pub(crate) fn open(worker: &Rc<Worker>, config: &HeldConfig, ends: Ends, head: &request::Parts) -> Exchange {
+        let log = ChosenLog::Server.of(&config.logs);
+        let names = log.map_or(&[][..], |log| &log.format.request_fields);
         Exchange {
             id: worker.next_id(),
             ends,
@@ -82,10 +117,14 @@ impl Exchange {
             arrived: SystemTime::now(),
             security: None,
             hsts: None,
+            is_last: false,
+            handler: "-",
+            file: None,
             started: Instant::now(),
-            host: field(header::HOST),
-            referer: field(header::REFERER),
-            agent: field(header::USER_AGENT),
+            request_fields: RequestFields::of(names, &head.headers),
+            response_fields: ResponseFields::default(),
+            logs: Rc::clone(&config.logs),
+            log: ChosenLog::Server,
             status: None,
             body_bytes: 0,
             is_cut: false,
@@ -97,12 +136,61 @@ impl Exchange {
     pub(crate) fn without_head(worker: &Rc<Worker>, ends: Ends) -> Exchange {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = Method::from_bytes(b"-").unwrap_or_default();
-        Exchange::open(worker, ends, &head)
+        let mut exchange = Exchange::open(worker, &worker.config(), ends, &head);
+        exchange.is_last = true;
+        exchange
+    }
+
+    /// The path has led to a site, by the number of its log, and to a route that may not be logged. The first place counts:
+    /// it is what the client has asked for, whatever a script's local redirect makes of it.
+    pub(crate) fn place(&mut self, site: usize, is_logged: bool, fields: &HeaderMap) {
+        if self.log != ChosenLog::Server {
+            return;
+        }
+        self.log = if is_logged {
+            ChosenLog::Site(site)
+        } else {
+            ChosenLog::None
+        };
+        let (log, former) = (self.log.of(&self.logs), ChosenLog::Server.of(&self.logs));
+        if let Some(log) = log
+            && !former.is_some_and(|former| log.shares_format(former))
+        {
+            self.request_fields = RequestFields::of(&log.format.request_fields, fields);
+        }
+    }
+
+    /// Notes what answers, and the file behind it if the log wants to know that.
+    pub(crate) fn handle_by(&mut self, handler: &'static str, file: impl FnOnce() -> Option<PathBuf>) {
+        self.handler = handler;
+        if self.log.of(&self.logs).is_some_and(|log| log.format.names_file) {
+            self.file = file();
+        }
     }
 
     /// The head is made; hyper sends it next.
     pub(crate) fn answer(&mut self, status: StatusCode) {
         self.status = Some(status);
+    }
+
+    /// As above; keeps what the log's format names of the head.
+    pub(crate) fn answer_with(&mut self, response: &Response<ResponseBody>) {
+        self.answer(response.status());
+        let Some(log) = self.log.of(&self.logs) else { return };
+        let names = &log.format.response_fields;
+        if names.is_empty() {
+            return;
+        }
+        let mut kept = ResponseFields::of(names, response.headers());
+        // hyper adds this one by itself.
+        if let Some(number) = names.iter().position(|name| name == header::CONTENT_LENGTH)
+            && kept.value(number).is_none()
+            && head::may_have_body(&self.method, response.status())
+            && let Some(bytes) = response.body().length()
+        {
+            kept.put(number, HeaderValue::from(bytes));
+        }
+        self.response_fields = kept;
     }
 
     /// Bytes of the body were handed to the connection.
@@ -118,22 +206,26 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        let Some(log) = self.log.of(&self.logs) else { return };
         let line = Line {
             id: self.id.as_str(),
-            client: self.ends.client,
+            ends: self.ends,
             method: self.method.as_str(),
             uri: &self.uri,
             version: self.version,
-            host: self.host.as_ref(),
-            referer: self.referer.as_ref(),
-            agent: self.agent.as_ref(),
+            request_fields: &self.request_fields,
+            response_fields: &self.response_fields,
             arrived: self.arrived,
-            duration: self.started.elapsed(),
-            status: self.status.map_or(log::STATUS_CLIENT_LEFT, |status| status.as_u16()),
+            started: self.started,
+            duration: OnceCell::new(),
+            status: self.status.map_or(STATUS_CLIENT_LEFT, |status| status.as_u16()),
             body_bytes: self.body_bytes,
             is_cut: self.is_cut,
+            is_last: self.is_last || self.worker.is_draining(),
+            handler: self.handler,
+            file: self.file.as_deref(),
         };
-        self.worker.log().write(self.worker.index, &line);
+        log.write(self.worker.index, &line);
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The folders are the stages of a request, in its order: [`accept`], [`dispatch`], [`handler`], [`script`], [`write`]; a
 //! stage uses only those after it. `accept::serve` is the table of contents. Beside the path stand what all stages know:
-//! the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the [`settings`], a [`record_format`], a
-//! [`template`]; and what carries them: a [`worker`], the [`server`].
+//! the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the [`settings`], a [`record_format`], the
+//! [`log_format`], a [`template`]; and what carries them: a [`worker`], the [`server`].
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -13,6 +13,7 @@ mod exchange;
 mod fault;
 mod handler;
 pub mod limits;
+pub mod log_format;
 pub mod record_format;
 mod script;
 pub mod server;

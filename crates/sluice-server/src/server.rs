@@ -17,7 +17,7 @@ use crate::accept::listener;
 use crate::accept::tls::{self, Speech};
 use crate::dispatch::Config;
 use crate::dispatch::route::OpenError;
-use crate::settings::Settings;
+use crate::settings::{AccessLog, LogTarget, Settings};
 use crate::worker::{self, Shared};
 use crate::write::log::Log;
 
@@ -70,9 +70,10 @@ impl Server {
     /// # Errors
     /// A folder or script is missing, an address is taken, the log cannot be opened: the administrator's to mend.
     pub fn start(settings: &Settings) -> Result<Server, StartError> {
-        let config = Config::open(settings)?;
         let tickets = tls::tickets()?;
         let mut speech = tls::open(settings, &tickets)?;
+        let log = Log::new(settings.workers.get());
+        let config = Config::open(settings, &log)?;
         let script_files_max = raise_descriptor_limit();
         let workers = settings.workers.get();
         let mut sockets = Vec::new();
@@ -84,8 +85,6 @@ impl Server {
         }
         let addresses: Vec<_> = sockets.iter().filter_map(|bound| bound[0].local_addr().ok()).collect();
         tls::fill_in_port(&mut speech, &addresses);
-        let log =
-            Log::open(&settings.access_log, workers).map_err(|error| StartError(format!("access log: {error}")))?;
         let launchers = (workers / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
         let launcher =
             Launcher::start(launchers).map_err(|error| StartError(format!("threads that start scripts: {error}")))?;
@@ -126,13 +125,13 @@ impl Server {
     }
 
     /// Serves by other settings from the next exchange on; those under way, and their processes, end by the old ones.
-    /// Addresses, workers and the log keep what they were started with.
+    /// Addresses and workers keep what they were started with.
     ///
     /// # Errors
     /// The new settings cannot be served: nothing has changed.
     pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
-        let config = Config::open(settings)?;
         let speech = self.speech(settings)?;
+        let config = Config::open(settings, &self.shared.log)?;
         self.shared.speech.store(Arc::new(speech));
         let replaced = self.shared.config.swap(Arc::new(config));
         // What is idle ends now, what is at work after its reply.
@@ -169,7 +168,7 @@ impl Server {
         Ok(speech)
     }
 
-    /// Opens the access log under its name again, after it was renamed.
+    /// Opens the access logs under their names again, after they were renamed.
     pub fn reopen_logs(&self) {
         self.shared.log.reopen();
     }
@@ -189,13 +188,17 @@ impl Server {
     }
 }
 
-/// Opens what the settings name, and lets go of it again: whether a server could serve by them, addresses aside.
+/// Opens what the settings name, and lets go of it again: whether a server could serve by them, addresses and logs aside.
 ///
 /// # Errors
 /// A folder or script is missing, a certificate does not fit its key: the administrator's to mend.
 pub fn check(settings: &Settings) -> Result<(), StartError> {
-    Config::open(settings)?;
     tls::open(settings, &tls::tickets()?)?;
+    let mut settings = settings.clone();
+    // To open a log is to make its file.
+    settings.access_log = AccessLog::new(LogTarget::Off);
+    settings.sites.iter_mut().for_each(|site| site.log = None);
+    Config::open(&settings, &Log::new(1))?;
     Ok(())
 }
 

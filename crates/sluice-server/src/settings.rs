@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::limits::Limits;
+pub use crate::log_format::LogFormat;
 use crate::record_format::RecordFormat;
 use crate::template::Template;
 
@@ -152,6 +153,8 @@ pub struct SiteSettings {
     pub files: FileSettings,
     /// What is sent when a request fails.
     pub errors: ErrorSettings,
+    /// Where its exchanges are written down; none: where the server's are.
+    pub log: Option<AccessLog>,
 }
 
 /// What a site's files are called, and whether folders are listed.
@@ -213,6 +216,8 @@ pub struct RouteSettings {
     pub path: String,
     /// What is done with a path that matches.
     pub action: Action,
+    /// Requests whose path leads here are written down in the access log.
+    pub is_logged: bool,
 }
 
 /// What a route does.
@@ -362,6 +367,30 @@ pub struct AccessLog {
     pub target: LogTarget,
     /// The form of a line.
     pub format: LogFormat,
+    /// When its file is put aside.
+    pub rotation: Rotation,
+}
+
+/// When the file of a log is put aside and another begun.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// Largest file, bytes, if bounded.
+    pub bytes_max: Option<u64>,
+    /// With the first line after midnight.
+    pub is_daily: bool,
+    /// Files put aside that are kept, if bounded; over it the oldest are removed.
+    pub keep: Option<usize>,
+}
+
+impl AccessLog {
+    /// Lines of the combined form, never put aside.
+    pub fn new(target: LogTarget) -> AccessLog {
+        AccessLog {
+            target,
+            format: LogFormat::default(),
+            rotation: Rotation::default(),
+        }
+    }
 }
 
 /// Where a log goes.
@@ -373,15 +402,6 @@ pub enum LogTarget {
     Stdout,
     /// Appended to a file, which is opened anew on SIGUSR1.
     File(PathBuf),
-}
-
-/// The form of a line of the access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Apache's combined format followed by the exchange's UNIQUE_ID.
-    Combined,
-    /// One JSON object a line.
-    Json,
 }
 
 impl ScriptSettings {

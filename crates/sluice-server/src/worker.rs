@@ -30,7 +30,7 @@ use crate::dispatch::Config;
 use crate::exchange::UniqueId;
 use crate::script::process::Process;
 use crate::server::Phase;
-use crate::write::log::Log;
+use crate::write::log::{Log, SiteLog};
 
 /// How often pools and connections are told that time has passed.
 const TICK: Duration = Duration::from_secs(1);
@@ -76,13 +76,26 @@ pub(crate) struct Worker {
 
 /// A configuration as one worker holds it: counted once for all of the worker's exchanges, which count by themselves (`Rc`).
 /// They would else contend with those of other workers for one counter.
-pub(crate) struct HeldConfig(Arc<Config>);
+pub(crate) struct HeldConfig {
+    config: Arc<Config>,
+    /// An exchange keeps its log to the end of its body, and not the rest of a configuration that was replaced meanwhile.
+    pub logs: Rc<[SiteLog]>,
+}
+
+impl HeldConfig {
+    fn new(config: Arc<Config>) -> HeldConfig {
+        HeldConfig {
+            logs: config.logs.iter().cloned().collect(),
+            config,
+        }
+    }
+}
 
 impl Deref for HeldConfig {
     type Target = Config;
 
     fn deref(&self) -> &Config {
-        &self.0
+        &self.config
     }
 }
 
@@ -96,14 +109,14 @@ impl CurrentConfig {
     fn new(shared: &Arc<ArcSwap<Config>>) -> CurrentConfig {
         CurrentConfig {
             latest: Cache::new(Arc::clone(shared)),
-            held: Rc::new(HeldConfig(shared.load_full())),
+            held: Rc::new(HeldConfig::new(shared.load_full())),
         }
     }
 
     fn load(&mut self) -> Rc<HeldConfig> {
         let latest = self.latest.load();
-        if !Arc::ptr_eq(latest, &self.held.0) {
-            self.held = Rc::new(HeldConfig(Arc::clone(latest)));
+        if !Arc::ptr_eq(latest, &self.held.config) {
+            self.held = Rc::new(HeldConfig::new(Arc::clone(latest)));
         }
         Rc::clone(&self.held)
     }
@@ -183,10 +196,6 @@ impl Worker {
     /// What is spoken on the address of this listener, as it is now.
     pub(crate) fn speech(&self, listener: usize) -> Speech {
         self.shared.speech.load()[listener].clone()
-    }
-
-    pub(crate) fn log(&self) -> &Log {
-        &self.shared.log
     }
 
     pub(crate) fn launcher(&self) -> &Launcher {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use sluice_server::limits::Limits;
 use sluice_server::record_format::RecordFormat;
 use sluice_server::settings::{
@@ -100,9 +100,10 @@ pub(crate) struct Serve {
     /// Where finished requests are written down: a file, - for the standard output, or off.
     #[arg(long, value_name = "PATH|-|off", default_value = "-")]
     access_log: PathBuf,
-    /// The form of a line of that log.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "combined")]
-    log_format: Format,
+    /// The form of a line of that log: common, combined, vhost-combined, json, or a string in the notation of Apache's
+    /// mod_log_config.
+    #[arg(long, value_name = "FORMAT", value_parser = LogFormat::parse, default_value = "combined")]
+    log_format: LogFormat,
 }
 
 /// `sluice run` and `sluice check`.
@@ -130,15 +131,6 @@ pub(crate) struct StreamLf {
     /// The files.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-}
-
-/// The form of a line of the access log.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Format {
-    /// Apache's combined format and the UNIQUE_ID of the request
-    Combined,
-    /// One JSON object a line
-    Json,
 }
 
 /// Reads the command line. Ends the process when it asks for help (status 0) or is wrong (status 2).
@@ -198,11 +190,10 @@ impl Serve {
                 absolute(&self.access_log).map_err(|error| format!("--access-log: {}", config::reason(&error)))?,
             ),
         };
-        let format = match self.log_format {
-            Format::Combined => LogFormat::Combined,
-            Format::Json => LogFormat::Json,
-        };
-        Ok(AccessLog { target, format })
+        Ok(AccessLog {
+            format: self.log_format.clone(),
+            ..AccessLog::new(target)
+        })
     }
 }
 
@@ -213,6 +204,7 @@ fn folder_site(root: PathBuf, files: FileSettings) -> SiteSettings {
     let route = |path: &str, mode: Mode| RouteSettings {
         origin: origin.into(),
         path: path.into(),
+        is_logged: true,
         action: Action::Script(Box::new(ScriptSettings::new(
             ScriptSource::Directory(programs.clone()),
             mode,
@@ -233,6 +225,7 @@ fn folder_site(root: PathBuf, files: FileSettings) -> SiteSettings {
         routes,
         files,
         errors: ErrorSettings::default(),
+        log: None,
     }
 }
 
@@ -270,13 +263,7 @@ mod tests {
         assert_eq!(settings.listen, [ListenSettings::clear(config::LISTEN)]);
         assert_eq!(settings.sites[0].root.as_deref(), Some(folder.path()));
         assert!(settings.sites[0].routes.is_empty() && !settings.sites[0].files.listing);
-        assert_eq!(
-            settings.access_log,
-            AccessLog {
-                target: LogTarget::Stdout,
-                format: LogFormat::Combined
-            }
-        );
+        assert_eq!(settings.access_log, AccessLog::new(LogTarget::Stdout));
     }
 
     #[test]
@@ -310,8 +297,8 @@ mod tests {
         assert_eq!(
             settings.access_log,
             AccessLog {
-                target,
-                format: LogFormat::Json
+                format: LogFormat::parse("json").expect("a format"),
+                ..AccessLog::new(target)
             }
         );
         let listed = serve(&["--listing"]).map(|settings| settings.sites[0].files.listing);
@@ -345,7 +332,11 @@ mod tests {
 
     #[test]
     fn wrong_usage_ends_with_status_2_and_says_what_is_right() {
-        let cases: [(&[&str], &str); 6] = [
+        let cases: [(&[&str], &str); 7] = [
+            (
+                &["sluice", "serve", "--log-format", "%h %y"],
+                "at character 4: %y is no directive",
+            ),
             (
                 &["sluice", "serve", "--listen", "example.org:80"],
                 "an address is written \"8080\"",

@@ -3,7 +3,7 @@
 //! | signal | what happens |
 //! |---|---|
 //! | SIGHUP | the configuration is read again; a bad one changes nothing and says why |
-//! | SIGUSR1 | the access log is opened anew under its name |
+//! | SIGUSR1 | the access logs are opened anew under their names |
 //! | SIGTERM, SIGINT | no new connections; what is under way may end within `drain_timeout`; a second one ends it at once |
 
 use std::os::unix::fs::MetadataExt;

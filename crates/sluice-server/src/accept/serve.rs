@@ -29,7 +29,7 @@ use crate::handler::script::Outcome;
 use crate::handler::{file, listing, redirect, script};
 use crate::script::job::Job;
 use crate::script::request_body::RequestBody;
-use crate::script::route::ScriptRoute;
+use crate::script::route::{Map, ScriptRoute};
 use crate::settings::ErrorSettings;
 use crate::target::Target;
 use crate::worker::{HeldConfig, Worker};
@@ -73,23 +73,25 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
     let under_way = UnderWay::begin(connection);
     let worker = Rc::clone(worker);
     let (head, incoming) = request.into_parts();
-    if incoming.is_end_stream() && ends_connection(&head) {
+    let config = worker.config();
+    let mut exchange = Exchange::open(&worker, &config, connection.ends, &head);
+    exchange.is_last = ends_connection(&head);
+    if incoming.is_end_stream() && exchange.is_last {
         connection.expect_no_more();
     }
-    let mut exchange = Exchange::open(&worker, connection.ends, &head);
     exchange.security = connection.security().cloned();
     let mut fields = head.headers;
-    let response = match begin(&exchange, connection, worker.config(), &mut fields, incoming) {
+    let response = match begin(&exchange, connection, config, &mut fields, incoming) {
         Ok(Begun::Answer(response)) => response,
         Ok(Begun::Ask(mut ask)) => {
             if exchange.security.is_some() {
                 exchange.hsts.clone_from(&ask.config.site(&ask.host).hsts);
             }
-            match step(&worker, &exchange, &mut ask) {
+            match step(&worker, &mut exchange, &mut ask) {
                 Ok(Step::Answer(response)) => response,
                 Ok(next) => {
                     return Serving::Awaited(Box::pin(async move {
-                        let answer = run(&worker, &exchange, &mut ask, next).await;
+                        let answer = run(&worker, &mut exchange, &mut ask, next).await;
                         let response = answer.unwrap_or_else(|fault| ask.refuse(&exchange, &fault));
                         finish(response, exchange, under_way)
                     }));
@@ -130,7 +132,7 @@ fn finish(response: Response<ResponseBody>, mut exchange: Exchange, under_way: U
     if let Some(hsts) = exchange.hsts.take() {
         response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts);
     }
-    exchange.answer(response.status());
+    exchange.answer_with(&response);
     response.map(|body| Finish::new(body, exchange, under_way))
 }
 
@@ -175,14 +177,17 @@ enum Step {
 }
 
 /// Finds what answers for the path and lets it answer; an index page that is a script leads to that script.
-fn step(worker: &Rc<Worker>, exchange: &Exchange, ask: &mut Ask) -> Result<Step, Fault> {
+fn step(worker: &Rc<Worker>, exchange: &mut Exchange, ask: &mut Ask) -> Result<Step, Fault> {
     let config = Rc::clone(&ask.config);
     let site = config.site(&ask.host);
     loop {
         match handle(worker, exchange, site, ask)? {
             Handled::Answer(response) => return Ok(Step::Answer(response)),
             Handled::Script(job, body) => return Ok(Step::Script(job, body)),
-            Handled::Listing => return Ok(Step::Listing(Arc::clone(site), Wish::of(&ask.target, &ask.fields))),
+            Handled::Listing => {
+                exchange.handle_by("listing", || None);
+                return Ok(Step::Listing(Arc::clone(site), Wish::of(&ask.target, &ask.fields)));
+            }
             Handled::IndexScript(path) => ask.target.path = path,
         }
     }
@@ -191,7 +196,7 @@ fn step(worker: &Rc<Worker>, exchange: &Exchange, ask: &mut Ask) -> Result<Step,
 /// Waits for a listing, or runs a script and whatever its local redirects lead to.
 async fn run(
     worker: &Rc<Worker>,
-    exchange: &Exchange,
+    exchange: &mut Exchange,
     ask: &mut Ask,
     mut next: Step,
 ) -> Result<Response<ResponseBody>, Fault> {
@@ -266,20 +271,31 @@ enum Handled {
 }
 
 /// Lets what answers for the path answer.
-fn handle(worker: &Rc<Worker>, exchange: &Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Handled, Fault> {
-    match site.place(&ask.target.path) {
+fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Handled, Fault> {
+    let place = site.place(&ask.target.path);
+    let is_logged = !matches!(place, Place::Route(route, _) if !route.is_logged);
+    exchange.place(site.log, is_logged, &ask.fields);
+    match place {
         Place::Nowhere => Err(Fault::client(
             StatusCode::NOT_FOUND,
             format!("nothing answers for {:?}", ask.target.path),
         )),
-        Place::Root(folder) => serve_file(site, folder, &ask.target.path[1..], ask),
+        Place::Root(folder) => {
+            exchange.handle_by("file", || site.file_of(&ask.target.path));
+            serve_file(site, folder, &ask.target.path[1..], ask)
+        }
         Place::Route(route, star) => match &route.kind {
-            RouteKind::Files(folder) => serve_file(site, folder, star, ask),
+            RouteKind::Files(folder) => {
+                exchange.handle_by("file", || site.file_of(&ask.target.path));
+                serve_file(site, folder, star, ask)
+            }
             RouteKind::Redirect { to, status } => {
+                exchange.handle_by("redirect", || None);
                 redirect::redirect(to, *status, star, &ask.target).map(Handled::Answer)
             }
             RouteKind::Script(script) => {
                 let job = job(worker, exchange, site, (route, script), star, ask)?;
+                exchange.handle_by("script", || Some(job.script.file.clone()));
                 let body = ask.body.take().unwrap_or_else(RequestBody::none);
                 Ok(Handled::Script(job, body))
             }

@@ -132,9 +132,10 @@ mod tests {
     use super::*;
     use crate::dispatch::site::{Config, Place};
     use crate::settings::{
-        AccessLog, Action, ErrorSettings, FileSettings, LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings,
-        Settings, SiteSettings,
+        AccessLog, Action, ErrorSettings, FileSettings, LogTarget, Mode, RouteSettings, ScriptSettings, Settings,
+        SiteSettings,
     };
+    use crate::write::log::Log;
 
     fn config(root: &Path) -> Config {
         let mut directory = ScriptSettings::new(ScriptSource::Directory(root.join("cgi-bin")), Mode::Cgi);
@@ -144,6 +145,7 @@ mod tests {
         let route = |path: &str, script: ScriptSettings| RouteSettings {
             origin: String::new(),
             path: path.into(),
+            is_logged: true,
             action: Action::Script(Box::new(script)),
         };
         let settings = Settings {
@@ -163,15 +165,13 @@ mod tests {
                 ],
                 files: FileSettings::default(),
                 errors: ErrorSettings::default(),
+                log: None,
             }],
             limits: crate::limits::Limits::default(),
             cache: None,
-            access_log: AccessLog {
-                target: LogTarget::Off,
-                format: LogFormat::Combined,
-            },
+            access_log: AccessLog::new(LogTarget::Off),
         };
-        Config::open(&settings).unwrap()
+        Config::open(&settings, &Log::new(1)).unwrap()
     }
 
     fn locate_path(config: &Config, path: &str) -> Result<(String, Option<String>), StatusCode> {

@@ -20,6 +20,8 @@ use crate::settings::{Action, RouteSettings, ScriptSettings, ScriptSource};
 pub(crate) struct Route {
     pub pattern: Pattern,
     pub kind: RouteKind,
+    /// Requests that lead here are logged.
+    pub is_logged: bool,
 }
 
 /// What a route does.
@@ -78,6 +80,7 @@ impl Route {
         Ok(Route {
             pattern: Pattern::new(&settings.path),
             kind,
+            is_logged: settings.is_logged,
         })
     }
 
@@ -175,6 +178,7 @@ mod tests {
             &RouteSettings {
                 origin: String::new(),
                 path: path.into(),
+                is_logged: true,
                 action: Action::Script(Box::new(settings)),
             },
             "test",

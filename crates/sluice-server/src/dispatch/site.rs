@@ -17,17 +17,22 @@ use crate::limits::Limits;
 use crate::script::route::{Map, ScriptRoute};
 use crate::settings::{Action, ErrorSettings, ScriptSource, Settings, SiteSettings};
 use crate::template::Template;
+use crate::write::log::{Log, SiteLog};
 
 /// Everything that a running server serves; replaced as a whole on reload.
 pub(crate) struct Config {
     sites: Vec<Arc<Site>>,
     pub limits: Limits,
     pub cache: Option<Arc<Cache>>,
+    /// The server's own, then those of the sites.
+    pub logs: Box<[SiteLog]>,
 }
 
 /// A virtual host, ready for use.
 pub(crate) struct Site {
     hosts: Vec<String>,
+    /// The number of its log.
+    pub log: usize,
     root: Option<Folder>,
     /// The field Strict-Transport-Security.
     pub hsts: Option<HeaderValue>,
@@ -50,8 +55,11 @@ pub(crate) enum Place<'s, 'p> {
 
 impl Config {
     /// Opens all that the settings name. An error is the administrator's.
-    pub(crate) fn open(settings: &Settings) -> Result<Config, OpenError> {
-        let mut sites: Vec<_> = settings.sites.iter().map(Site::open).collect::<Result<_, _>>()?;
+    pub(crate) fn open(settings: &Settings, log: &Log) -> Result<Config, OpenError> {
+        let mut sites = Vec::new();
+        for (number, site) in settings.sites.iter().enumerate() {
+            sites.push(Site::open(site, number + 1)?);
+        }
         // Whichever site runs them: their text is sent by none.
         for place in settings.sites.iter().flat_map(script_places) {
             sites.iter_mut().for_each(|site| site.withhold(&place));
@@ -64,6 +72,8 @@ impl Config {
             sites,
             limits: settings.limits.clone(),
             cache: settings.cache.as_ref().map(|cache| Arc::new(Cache::new(cache))),
+            // Last: nothing fails after it, so a configuration that is refused leaves the logs as they are.
+            logs: log.open(settings).map_err(|text| OpenError::new("", text))?,
         })
     }
 
@@ -101,7 +111,7 @@ fn is_below(host: &str, name: &str) -> bool {
 }
 
 impl Site {
-    fn open(settings: &SiteSettings) -> Result<Site, OpenError> {
+    fn open(settings: &SiteSettings, log: usize) -> Result<Site, OpenError> {
         let name = settings.hosts.first().map_or("*", String::as_str);
         let mut root = settings
             .root
@@ -128,6 +138,7 @@ impl Site {
         }
         Ok(Site {
             hosts: settings.hosts.clone(),
+            log,
             root,
             hsts: settings.hsts.map(hsts),
             index: settings.index.clone(),
@@ -258,14 +269,19 @@ mod tests {
             routes: Vec::new(),
             files: FileSettings::default(),
             errors: ErrorSettings::default(),
+            log: None,
         }
     }
 
     fn config(sites: &[SiteSettings]) -> Config {
         Config {
-            sites: sites.iter().map(|site| Arc::new(Site::open(site).unwrap())).collect(),
+            sites: sites
+                .iter()
+                .map(|site| Arc::new(Site::open(site, 0).unwrap()))
+                .collect(),
             limits: Limits::default(),
             cache: None,
+            logs: Box::default(),
         }
     }
 
@@ -299,12 +315,13 @@ mod tests {
         settings.routes.push(RouteSettings {
             origin: String::new(),
             path: "/cgi-bin/*".into(),
+            is_logged: true,
             action: Action::Script(Box::new(ScriptSettings::new(
                 ScriptSource::Directory(root.join("programs")),
                 Mode::Cgi,
             ))),
         });
-        let site = Site::open(&settings).unwrap();
+        let site = Site::open(&settings, 0).unwrap();
         assert_eq!(site.file_of("/a/b"), Some(root.join("a/b")));
         assert_eq!(site.file_of("/cgi-bin/x"), Some(root.join("programs/x")));
         let file = |name: &str| root.join(name).to_str().unwrap().to_owned();

@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::path::Path;
 
 use sluice_server::settings::{
-    AccessLog, Action, Convert, LogFormat, LogTarget, Mode, RecordSettings, RouteSettings, ScriptSettings,
-    ScriptSource, Settings, SiteSettings,
+    AccessLog, Action, Convert, LogTarget, Mode, RecordSettings, RouteSettings, ScriptSettings, ScriptSource, Settings,
+    SiteSettings,
 };
 
-use super::value::format_duration;
+use super::value::{format_duration, format_size};
 
 /// Tells what is served where: addresses, sites and their routes, one a line, in columns. Ends with a newline.
 pub(crate) fn describe(settings: &Settings) -> String {
@@ -31,6 +31,9 @@ pub(crate) fn describe(settings: &Settings) -> String {
             site.hosts.join(" ")
         };
         line(&mut out, "site", &hosts);
+        if let Some(log) = &site.log {
+            line(&mut out, "  access log", &describe_log(log));
+        }
         out.push_str(&describe_site(site));
     }
     out
@@ -56,15 +59,23 @@ fn count(number: usize, one: &str, several: &str) -> String {
 }
 
 fn describe_log(log: &AccessLog) -> String {
-    let format = match log.format {
-        LogFormat::Combined => "combined",
-        LogFormat::Json => "json",
+    let place = match &log.target {
+        LogTarget::Off => return "off".into(),
+        LogTarget::Stdout => "standard output".to_owned(),
+        LogTarget::File(path) => path.display().to_string(),
     };
-    match &log.target {
-        LogTarget::Off => "off".into(),
-        LogTarget::Stdout => format!("standard output, {format}"),
-        LogTarget::File(path) => format!("{}, {format}", path.display()),
+    let mut parts = vec![place, log.format.to_string()];
+    if matches!(log.target, LogTarget::File(_)) {
+        let rotation = &log.rotation;
+        parts.extend(
+            rotation
+                .bytes_max
+                .map(|bytes| format!("rotated at {}", format_size(bytes))),
+        );
+        parts.extend(rotation.is_daily.then(|| "rotated daily".to_owned()));
+        parts.extend(rotation.keep.map(|files| format!("{files} kept")));
     }
+    parts.join(", ")
 }
 
 /// The routes and, last, what no route matches: pattern, what is done, with what.
@@ -95,6 +106,11 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
         }
         Action::Redirect { to, status } => (format!("redirect {status}"), to.clone()),
         Action::Script(script) => (describe_mode(script.mode).to_owned(), describe_script(script, site)),
+    };
+    let with = if route.is_logged {
+        with
+    } else {
+        format!("{with}, not logged")
     };
     [route.path.clone(), action, with]
 }
@@ -168,7 +184,8 @@ mod tests {
             [[site]]
             listing = true
             root = "htdocs"
-            route = [{ path = "/other/*", files = { directory = "other", listing = false } }]
+            route = [{ path = "/other/*", files = { directory = "other", listing = false }, log = false }]
+            log = { access = "other.log", format = "%h %r", rotate = "daily", rotate_size = "1GiB", keep = 7 }
             "#,
         )
         .expect("a good configuration");
@@ -184,7 +201,8 @@ site          example.org *.example.org
   /vms/*      files         /etc/sluice/vms (vfc records, written anew as stream-LF)
   /*          files         /etc/sluice/htdocs
 site          any host
-  /other/*  files          /etc/sluice/other
+  access log  /etc/sluice/other.log, %h %r, rotated at 1GiB, rotated daily, 7 kept
+  /other/*  files          /etc/sluice/other, not logged
   /*        files, listed  /etc/sluice/htdocs
 ";
         assert_eq!(describe(&settings), expected);

@@ -4,10 +4,12 @@
 //! (`reference`). The reader can ask for no key that is not here, and tests show that every key here is read, that its
 //! example changes the settings and that its default does not.
 
+mod log;
 mod pages;
 mod script;
 
 use Fallback::{Required, Said, Value};
+use log::{LOG, SITE_LOG};
 use pages::{CHARSET, ERROR_DETAIL, ERRORS, LISTING, LISTING_OF_ROUTE, LISTING_TEMPLATE, TYPES};
 use script::SCRIPT;
 
@@ -43,6 +45,8 @@ pub(crate) enum Kind {
     Path,
     /// A text that is an address to listen on.
     Address,
+    /// true or false.
+    Flag,
     /// A list of texts.
     Texts,
     /// Names with texts.
@@ -58,8 +62,6 @@ pub(crate) enum Kind {
     Duration(Bounds),
     /// A size; the bounds are bytes.
     Size(Bounds),
-    /// `true` or `false`.
-    Flag,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// One of these numbers.
@@ -142,7 +144,7 @@ pub(crate) static ROOT: Section = Section {
             name: "log",
             kind: Kind::Table(&LOG),
             default: Said("the defaults of its keys"),
-            text: "Where finished exchanges are written down.",
+            text: "Where finished exchanges are written down; `false` for nowhere.",
             example: "{ access = \"access.log\" }",
         },
         Key {
@@ -380,29 +382,6 @@ static CACHE: Section = Section {
     ],
 };
 
-static LOG: Section = Section {
-    title: "[log]",
-    text: "Where finished exchanges are written down.",
-    keys: &[
-        Key {
-            name: "access",
-            kind: Kind::Path,
-            default: Value("\"-\""),
-            text: "A file, to which lines are appended and which is opened anew on SIGUSR1; `-` for the standard output; \
-                   `off` for none.",
-            example: "\"access.log\"",
-        },
-        Key {
-            name: "format",
-            kind: Kind::Choice(&["combined", "json"]),
-            default: Value("\"combined\""),
-            text: "The form of a line: Apache's combined format followed by the UNIQUE_ID of the exchange, or one JSON \
-                   object a line.",
-            example: "\"json\"",
-        },
-    ],
-};
-
 static SITE: Section = Section {
     title: "[[site]]",
     text: "A virtual host; at least one. For hosts that no site names the one without `hosts` answers, or else the first.",
@@ -451,6 +430,13 @@ static SITE: Section = Section {
         ERRORS,
         ERROR_DETAIL,
         Key {
+            name: "log",
+            kind: Kind::Table(&SITE_LOG),
+            default: Said("as `[log]`"),
+            text: "Where the site's finished exchanges are written down, if elsewhere or in another form; `false` for nowhere.",
+            example: "{ access = \"example.org.log\" }",
+        },
+        Key {
             name: "route",
             kind: Kind::Tables(&ROUTE),
             default: Said("files under `root`"),
@@ -493,6 +479,14 @@ static ROUTE: Section = Section {
             default: Said("not this"),
             text: "Sends the client elsewhere.",
             example: "{ to = \"/new\", status = 301 }",
+        },
+        Key {
+            name: "log",
+            kind: Kind::Flag,
+            default: Value("true"),
+            text: "Whether requests whose path leads here are written down in the access log. Faults are told in the \
+                   diagnostics all the same.",
+            example: "false",
         },
     ],
 };

@@ -9,6 +9,7 @@
 mod describe;
 mod keys;
 mod listen;
+mod log;
 mod mistake;
 mod pages;
 mod pattern;
@@ -27,7 +28,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use sluice_server::limits::Limits;
-use sluice_server::settings::{AccessLog, CacheSettings, LogFormat, LogTarget, Settings};
+use sluice_server::settings::{CacheSettings, Settings};
 use toml::de::DeTable;
 
 pub(crate) use describe::{describe, summary};
@@ -90,6 +91,7 @@ fn read<'a>(document: &'a Document<'a>, table: &'a DeTable<'a>) -> Settings {
             "has no [[site]], so nothing would be served: add [[site]] and root = \"htdocs\" below it",
         );
     }
+    let access_log = log::read(&root, &sites);
     Settings {
         listen: listen::read_all(&root),
         workers: root
@@ -97,14 +99,14 @@ fn read<'a>(document: &'a Document<'a>, table: &'a DeTable<'a>) -> Settings {
             .and_then(|server| server.number("workers"))
             .and_then(|workers| NonZeroUsize::new(workers.value))
             .unwrap_or_else(default_workers),
-        sites: site::read_all(document, &sites),
+        sites: site::read_all(document, &sites, &access_log),
         limits: root
             .table("limits")
             .map_or_else(Limits::default, |limits| read_limits(&limits)),
         cache: root
             .table("cache")
             .map_or_else(|| Some(CacheSettings::default()), |cache| read_cache(&cache)),
-        access_log: read_log(root.table("log").as_ref()),
+        access_log,
     }
 }
 
@@ -129,46 +131,6 @@ fn read_limits(section: &Section<'_>) -> Limits {
     put(&mut limits.send_timeout, section.duration("send_timeout"));
     put(&mut limits.drain_timeout, section.duration("drain_timeout"));
     limits
-}
-
-fn read_log(section: Option<&Section<'_>>) -> AccessLog {
-    let mut log = AccessLog {
-        target: LogTarget::Stdout,
-        format: LogFormat::Combined,
-    };
-    let Some(section) = section else { return log };
-    if let Some(access) = section.text("access") {
-        log.target = match access.value.as_str() {
-            "-" => LogTarget::Stdout,
-            "off" => LogTarget::Off,
-            _ => LogTarget::File(read_log_file(section)),
-        };
-    }
-    if section.choice("format").is_some_and(|format| format.value == "json") {
-        log.format = LogFormat::Json;
-    }
-    log
-}
-
-/// The file of a log: it is made when it is missing, its folder is not.
-fn read_log_file(section: &Section<'_>) -> std::path::PathBuf {
-    let Some(file) = section.path("access") else {
-        return std::path::PathBuf::new();
-    };
-    if let Some(folder) = file.value.parent() {
-        site::require_folder(
-            section.document,
-            "access",
-            &At {
-                value: folder.to_owned(),
-                line: file.line,
-            },
-        );
-    }
-    if (section.document.look)(&file.value) == Found::Folder {
-        section.refuse("access", "is a folder: name a file in it");
-    }
-    file.value
 }
 
 /// Notes what the TOML reader could not read, one mistake a line.

@@ -23,6 +23,7 @@ pub(crate) fn read_all(sections: &[Section<'_>], has_root: bool) -> Vec<RouteSet
     for section in sections {
         let path = read_pattern(section);
         let action = read_action(section, path.as_ref(), has_root);
+        let is_logged = section.flag("log").is_none_or(|log| log.value);
         let Some(At { value: path, line }) = path else {
             continue;
         };
@@ -43,7 +44,12 @@ pub(crate) fn read_all(sections: &[Section<'_>], has_root: bool) -> Vec<RouteSet
         });
         if let Some(action) = action {
             let origin = section.document.origin(section.line);
-            routes.push(RouteSettings { origin, path, action });
+            routes.push(RouteSettings {
+                origin,
+                path,
+                action,
+                is_logged,
+            });
         }
     }
     routes

@@ -100,6 +100,19 @@ impl<'a> Section<'a> {
         Some(written.at(text.to_owned()))
     }
 
+    /// true or false.
+    pub(crate) fn flag(&self, name: &'static str) -> Option<At<bool>> {
+        let written = self.written(name)?;
+        let flag = self.expect(&written, written.value.as_bool())?;
+        Some(written.at(flag))
+    }
+
+    /// Whether `false` stands there in the place of a section: a part that is switched off.
+    pub(crate) fn is_off(&self, name: &'static str) -> bool {
+        self.written(name)
+            .is_some_and(|written| written.value.as_bool() == Some(false))
+    }
+
     /// A path, made absolute.
     pub(crate) fn path(&self, name: &'static str) -> Option<At<PathBuf>> {
         let text = self.text(name)?;
@@ -221,13 +234,6 @@ impl<'a> Section<'a> {
             }
             Err(message) => self.complain(&written, &message),
         }
-    }
-
-    /// `true` or `false`.
-    pub(crate) fn flag(&self, name: &'static str) -> Option<At<bool>> {
-        let written = self.written(name)?;
-        let flag = self.expect(&written, written.value.as_bool())?;
-        Some(written.at(flag))
     }
 
     /// One of the words that its key lists.

@@ -1,22 +1,22 @@
 //! `[[site]]`: from sections of the file to the server's settings of virtual hosts.
 //!
-//! Here: hosts, root and index. Not here: what paths mean (`route`), what the server itself shows (`pages`).
+//! Here: hosts, root and index. Not here: what paths mean (`route`), what the server itself shows (`pages`), the site's log
+//! (`log`).
 
 use std::path::PathBuf;
 
-use sluice_server::settings::SiteSettings;
+use sluice_server::settings::{AccessLog, SiteSettings};
 
 use super::listen;
 use super::mistake::{At, Document, Found};
-use super::pages;
-use super::route;
 use super::section::Section;
+use super::{log, pages, route};
 
 /// Names of files that are tried for a folder when a site does not say.
 pub(crate) const INDEX: &str = "index.html";
 
 /// Reads all sites and finds hosts that two of them claim.
-pub(crate) fn read_all(document: &Document<'_>, sections: &[Section<'_>]) -> Vec<SiteSettings> {
+pub(crate) fn read_all(document: &Document<'_>, sections: &[Section<'_>], log: &AccessLog) -> Vec<SiteSettings> {
     let mut claimed: Vec<At<String>> = Vec::new();
     let mut open_to_all: Option<usize> = None;
     let mut sites = Vec::new();
@@ -46,12 +46,12 @@ pub(crate) fn read_all(document: &Document<'_>, sections: &[Section<'_>]) -> Vec
                 None => claimed.push(host.clone()),
             }
         }
-        sites.push(read(section, hosts));
+        sites.push(read(section, hosts, log));
     }
     sites
 }
 
-fn read(section: &Section<'_>, hosts: Vec<At<String>>) -> SiteSettings {
+fn read(section: &Section<'_>, hosts: Vec<At<String>>, log: &AccessLog) -> SiteSettings {
     let document = section.document;
     let root = section.path("root");
     if let Some(root) = &root {
@@ -74,6 +74,7 @@ fn read(section: &Section<'_>, hosts: Vec<At<String>>) -> SiteSettings {
         routes,
         files: pages::read_files(section),
         errors: pages::read_errors(section),
+        log: log::read_site(section, log),
     }
 }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_server::limits::Limits;
 use sluice_server::settings::{
-    AccessLog, Action, CacheSettings, ErrorSettings, FileSettings, ListenSettings, LogFormat, LogTarget, Mailbox, Mode,
+    AccessLog, Action, CacheSettings, ErrorSettings, FileSettings, ListenSettings, LogTarget, Mailbox, Mode,
     RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 use tempfile::TempDir;
@@ -69,6 +69,7 @@ impl Site {
         let route = |path: &str, mode: Mode, mailbox: Mailbox| RouteSettings {
             origin: ORIGIN.into(),
             path: path.into(),
+            is_logged: true,
             action: Action::Script(Box::new(ScriptSettings {
                 mailbox,
                 ..ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode)
@@ -92,13 +93,11 @@ impl Site {
                 ],
                 files: FileSettings::default(),
                 errors: ErrorSettings::default(),
+                log: None,
             }],
             limits: Limits::default(),
             cache: Some(CacheSettings::default()),
-            access_log: AccessLog {
-                target: LogTarget::Stdout,
-                format: LogFormat::Combined,
-            },
+            access_log: AccessLog::new(LogTarget::Stdout),
         }
     }
 }
@@ -108,6 +107,7 @@ fn icon() -> RouteSettings {
     RouteSettings {
         origin: ORIGIN.into(),
         path: "/favicon.ico".into(),
+        is_logged: true,
         action: Action::Redirect {
             to: "/icon.svg".into(),
             status: 301,

@@ -1,5 +1,12 @@
-//! The access log: one line for each exchange, whatever became of it; its two forms; rotation. And the lines that scripts
-//! write to their standard error.
+//! The access log: one line for each exchange, whatever became of it, and the signal that opens its file anew. And the lines
+//! that scripts write to their standard error.
+//!
+//! The forms of a line (`formats`), logs of sites and routes (`sites`), and rotation by the server itself (`rotation`) have
+//! files of their own.
+
+mod formats;
+mod rotation;
+mod sites;
 
 use std::fs;
 use std::time::Duration;

@@ -1,66 +1,104 @@
 //! The access log: lines formed by the workers, written by a thread of its own.
 //!
-//! Here: the line's forms and the hand-over. A worker appends to memory of its own, under a lock that only the thread ever
-//! contends for, and never waits for a file; the thread takes all there is at once and, while traffic goes on, looks again by itself, so that a busy server
-//! makes no wake-up per line. Not here: diagnostics (`tracing`), and what counts as the end of an exchange (`exchange`).
+//! Here: the hand-over. A worker appends to memory of its own, under a lock that only the thread ever contends for, and
+//! never waits for a file; the thread takes all there is at once and, while traffic goes on, looks again by itself, so that
+//! a busy server makes no wake-up per line. Not here: what a line looks like (`line`), files (`sink`) and their rotation
+//! (`rotate`), diagnostics (`tracing`), and what counts as the end of an exchange (`exchange`).
+//!
+//! ```text
+//! Exchange ──▶ SiteLog (format) ──▶ Book ─ a shelf for each worker ─▶ the thread ──▶ Sink (file)
+//! ```
+//! A book is everything that goes to one file; sites that name the same file share it.
 
-use std::cell::RefCell;
-use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+mod clock;
+pub(crate) mod line;
+mod rotate;
+mod sink;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use http::{HeaderValue, Uri, Version};
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
-
-use crate::settings::{AccessLog, LogFormat, LogTarget};
-
-/// Logged for a client that left before any answer was made; not a status of RFC 9110, but nginx's known word for it.
-pub(crate) const STATUS_CLIENT_LEFT: u16 = 499;
+use crate::log_format::LogFormat;
+use crate::settings::{AccessLog, LogTarget, Settings, SiteSettings};
+use line::Line;
+use sink::{Now, RETRY, Sink};
 
 /// Memory for lines that the thread has not written yet (a slow or full disk); further lines are counted, not kept.
 const PENDING_BYTES_MAX: usize = 16 << 20;
 
+/// What every shelf may hold of it, however many there are.
+const SHELF_BYTES_LEAST: usize = 64 << 10;
+
 /// How long the thread waits after a write before it looks for the lines that came meanwhile.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// What a line says of an exchange.
-pub(crate) struct Line<'a> {
-    pub id: &'a str,
-    pub client: SocketAddr,
-    pub method: &'a str,
-    pub uri: &'a Uri,
-    pub version: Version,
-    pub host: Option<&'a HeaderValue>,
-    pub referer: Option<&'a HeaderValue>,
-    pub agent: Option<&'a HeaderValue>,
-    pub arrived: SystemTime,
-    pub duration: Duration,
-    pub status: u16,
-    pub body_bytes: u64,
-    pub is_cut: bool,
+/// The log of a site, as its exchanges see it: one for each site, and the server's own.
+#[derive(Clone)]
+pub(crate) struct SiteLog {
+    /// The site's name; the server's own, for exchanges that never found a site, is `-`.
+    site: Arc<str>,
+    pub format: Arc<LogFormat>,
+    /// None: nothing is written.
+    book: Option<Arc<Book>>,
 }
 
-/// The server's access log; cheap to share, one for all workers.
+impl SiteLog {
+    pub(crate) fn is_on(&self) -> bool {
+        self.book.is_some()
+    }
+
+    pub(crate) fn shares_format(&self, other: &SiteLog) -> bool {
+        Arc::ptr_eq(&self.format, &other.format)
+    }
+
+    /// Adds a line of a worker; never blocks on a file.
+    pub(crate) fn write(&self, worker: usize, line: &Line<'_>) {
+        if let Some(book) = &self.book {
+            book.write(worker, |out| line::write(out, &self.format, &self.site, line));
+        }
+    }
+}
+
+/// All logs of the server, and the thread that writes them.
 pub(crate) struct Log {
-    shared: Option<Arc<Shared>>,
-    format: LogFormat,
+    workers: usize,
+    shared: Arc<Shared>,
+    /// Started with the first book.
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
-    /// Lines that wait, by worker: so that workers do not wait for each other.
-    shelves: Box<[Shelf]>,
+    /// The books that are open. The thread has the lock while it writes; beside it only a configuration is read under it.
+    books: Mutex<Vec<Arc<Book>>>,
+    bell: Arc<Bell>,
+}
+
+/// How the thread is told that there is something to do.
+#[derive(Default)]
+struct Bell {
     orders: Mutex<Orders>,
     wake: Condvar,
     /// The thread sleeps until it is woken. Set under the lock of `orders`.
     is_asleep: AtomicBool,
+}
+
+#[derive(Default)]
+struct Orders {
+    reopen: bool,
+    end: bool,
+}
+
+/// What goes to one file.
+struct Book {
+    /// Lines that wait, by worker: so that workers do not wait for each other.
+    shelves: Box<[Shelf]>,
+    shelf_bytes_max: AtomicUsize,
+    bell: Arc<Bell>,
+    /// Only the thread writes to it; nobody else has the lock for longer than a look.
+    sink: Mutex<Sink>,
 }
 
 /// A worker's lines. Aligned, so that two workers never write to one cache line.
@@ -71,86 +109,104 @@ struct Shelf {
     lost: AtomicU64,
 }
 
-#[derive(Default)]
-struct Orders {
-    reopen: bool,
-    end: bool,
-}
-
 impl Log {
-    /// Opens the target and starts the thread. An error is the administrator's: the file cannot be opened.
-    pub(crate) fn open(settings: &AccessLog, workers: usize) -> io::Result<Log> {
-        let sink = match &settings.target {
-            LogTarget::Off => None,
-            LogTarget::Stdout => Some(Sink::Stdout),
-            LogTarget::File(path) => Some(Sink::File(open_append(path)?, path.as_path().into())),
-        };
-        let Some(sink) = sink else {
-            return Ok(Log {
-                shared: None,
-                format: settings.format,
-                writer: Mutex::new(None),
-            });
-        };
-        let shared = Arc::new(Shared {
-            shelves: (0..workers.max(1)).map(|_| Shelf::default()).collect(),
-            orders: Mutex::default(),
-            wake: Condvar::new(),
-            is_asleep: AtomicBool::new(false),
+    pub(crate) fn new(workers: usize) -> Log {
+        Log {
+            workers: workers.max(1),
+            shared: Arc::new(Shared {
+                books: Mutex::default(),
+                bell: Arc::default(),
+            }),
+            writer: Mutex::new(None),
+        }
+    }
+
+    /// Opens what the settings name, and starts the thread if it is needed: first the server's own log, then those of the
+    /// sites in their order. Files that are open already stay so. An error is the administrator's: a file cannot be opened.
+    pub(crate) fn open(&self, settings: &Settings) -> Result<Box<[SiteLog]>, String> {
+        let own = self.site_log("-", &settings.access_log)?;
+        let sites = settings.sites.iter().map(|site| match &site.log {
+            Some(log) => self.site_log(name(site), log),
+            None => Ok(SiteLog {
+                site: name(site).into(),
+                ..own.clone()
+            }),
         });
-        let writer = std::thread::Builder::new().name("access-log".into()).spawn({
-            let shared = Arc::clone(&shared);
-            move || run(&shared, sink)
-        })?;
-        Ok(Log {
-            shared: Some(shared),
-            format: settings.format,
-            writer: Mutex::new(Some(writer)),
+        let sites = sites.collect::<Result<Vec<_>, _>>()?;
+        let books = lock(&self.shared.books);
+        let room = PENDING_BYTES_MAX / (self.workers * books.len().max(1));
+        for book in &*books {
+            // Relaxed: a bound that a worker may learn of some time later.
+            book.shelf_bytes_max
+                .store(room.max(SHELF_BYTES_LEAST), Ordering::Relaxed);
+        }
+        let is_any = !books.is_empty();
+        drop(books);
+        if is_any {
+            self.start()
+                .map_err(|error| format!("access log: its thread: {error}"))?;
+        }
+        Ok([own].into_iter().chain(sites).collect())
+    }
+
+    fn site_log(&self, site: &str, log: &AccessLog) -> Result<SiteLog, String> {
+        let book = if let Some(book) = self.shared.book(&log.target) {
+            lock(&book.sink).rotate_by(&log.rotation);
+            Some(book)
+        } else {
+            // Without any lock: opening a file may take its time.
+            let sink = Sink::open(&log.target, &log.rotation).map_err(|error| match &log.target {
+                LogTarget::File(path) => format!("access log {}: {error}", path.display()),
+                _ => format!("access log: {error}"),
+            })?;
+            let book = sink.map(|sink| Arc::new(self.book(sink)));
+            lock(&self.shared.books).extend(book.clone());
+            book
+        };
+        Ok(SiteLog {
+            site: site.into(),
+            format: Arc::new(log.format.clone()),
+            book,
         })
     }
 
-    /// Adds a line of a worker; never blocks on a file.
-    pub(crate) fn write(&self, worker: usize, line: &Line<'_>) {
-        let Some(shared) = &self.shared else { return };
-        let shelf = &shared.shelves[worker % shared.shelves.len()];
-        {
-            let mut lines = lock(&shelf.lines);
-            if lines.len() > PENDING_BYTES_MAX / shared.shelves.len() {
-                // Relaxed: a count that the thread reads some time later.
-                shelf.lost.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            match self.format {
-                LogFormat::Combined => combined(&mut lines, line),
-                LogFormat::Json => json(&mut lines, line),
-            }
-        }
-        // SeqCst, as in `wait`: either this sees that the thread sleeps, or the thread, after it said so, sees the line.
-        if shared.is_asleep.load(Ordering::SeqCst) {
-            let _orders = lock(&shared.orders);
-            shared.wake.notify_one();
+    fn book(&self, sink: Sink) -> Book {
+        Book {
+            shelves: (0..self.workers).map(|_| Shelf::default()).collect(),
+            shelf_bytes_max: AtomicUsize::new(SHELF_BYTES_LEAST),
+            bell: Arc::clone(&self.shared.bell),
+            sink: Mutex::new(sink),
         }
     }
 
-    /// Closes and opens the file under its name again, for rotation (SIGUSR1).
+    fn start(&self) -> io::Result<()> {
+        let mut writer = lock(&self.writer);
+        if writer.is_none() {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("access-log".into());
+            *writer = Some(thread.spawn(move || run(&shared))?);
+        }
+        Ok(())
+    }
+
+    /// Closes and opens all files under their names again, after somebody has renamed them (SIGUSR1).
     pub(crate) fn reopen(&self) {
-        self.order(|orders| orders.reopen = true);
+        self.shared.bell.order(|orders| orders.reopen = true);
     }
 
     /// Writes what is left and ends the thread.
     pub(crate) fn close(&self) {
-        self.order(|orders| orders.end = true);
+        self.shared.bell.order(|orders| orders.end = true);
         let writer = lock(&self.writer).take();
         if let Some(writer) = writer {
             let _ = writer.join();
         }
     }
+}
 
-    fn order(&self, change: impl FnOnce(&mut Orders)) {
-        let Some(shared) = &self.shared else { return };
-        change(&mut lock(&shared.orders));
-        shared.wake.notify_one();
-    }
+/// A site's name as `%v` writes it.
+fn name(site: &SiteSettings) -> &str {
+    site.hosts.first().map_or("*", String::as_str)
 }
 
 /// A lock whose holder panicked still guards whole lines.
@@ -158,92 +214,149 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-enum Sink {
-    Stdout,
-    File(File, Box<Path>),
-}
-
-impl Sink {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        match self {
-            Sink::Stdout => {
-                let mut out = io::stdout().lock();
-                out.write_all(lines)?;
-                out.flush()
+impl Book {
+    fn write(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let shelf = &self.shelves[worker % self.shelves.len()];
+        {
+            let mut lines = lock(&shelf.lines);
+            if lines.len() > self.shelf_bytes_max.load(Ordering::Relaxed) {
+                // Relaxed: a count that the thread reads some time later.
+                shelf.lost.fetch_add(1, Ordering::Relaxed);
+                return;
             }
-            Sink::File(file, _) => file.write_all(lines),
+            write(&mut lines);
+        }
+        // SeqCst, as in `Shared::wait`: either this sees that the thread sleeps, or the thread, after it said so, sees the
+        // line.
+        if self.bell.is_asleep.load(Ordering::SeqCst) {
+            let _orders = lock(&self.bell.orders);
+            self.bell.wake.notify_one();
         }
     }
 
-    fn reopen(&mut self) {
-        if let Sink::File(file, path) = self {
-            match open_append(path) {
-                Ok(fresh) => *file = fresh,
-                Err(error) => tracing::error!(
-                    "access log {}: {error}; the file opened before stays in use",
-                    path.display()
-                ),
-            }
+    fn has_lines(&self) -> bool {
+        self.shelves
+            .iter()
+            .any(|shelf| !lock(&shelf.lines).is_empty() || shelf.lost.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Takes the lines of all workers to the file. `lines` is memory to do it with.
+    fn empty(&self, lines: &mut Vec<u8>, turn: Turn) -> bool {
+        let mut sink = lock(&self.sink);
+        if turn.reopens {
+            sink.reopen();
         }
+        if sink.is_waiting() {
+            sink.retry(turn.now);
+        }
+        for shelf in &self.shelves {
+            std::mem::swap(lines, &mut *lock(&shelf.lines));
+            sink.lose(shelf.lost.swap(0, Ordering::Relaxed));
+            if !lines.is_empty() {
+                sink.take(lines, turn.now, turn.waiting_bytes_max);
+                lines.clear();
+            }
+            // What a crowd has made large is not kept for good.
+            lines.shrink_to(SHELF_BYTES_LEAST);
+        }
+        sink.tell(turn.now);
+        if turn.is_last {
+            sink.end(turn.now);
+        }
+        sink.is_waiting()
     }
 }
 
-fn open_append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+/// What the thread is about to do with every book.
+#[derive(Clone, Copy)]
+struct Turn {
+    now: Now,
+    reopens: bool,
+    /// Nothing comes after it.
+    is_last: bool,
+    /// What one book may keep of lines that cannot be written.
+    waiting_bytes_max: usize,
 }
 
 /// The thread: take all, write, look again; sleep only when nothing came for a while.
-fn run(shared: &Shared, mut sink: Sink) {
+fn run(shared: &Shared) {
     let mut lines = Vec::new();
-    let mut is_failing = false;
+    let mut is_waiting = false;
     loop {
-        let orders = wait(shared);
-        if orders.reopen {
-            sink.reopen();
-        }
-        let mut lost = 0;
-        for shelf in &shared.shelves {
-            std::mem::swap(&mut lines, &mut *lock(&shelf.lines));
-            lost += shelf.lost.swap(0, Ordering::Relaxed);
-            if !lines.is_empty() {
-                match sink.write(&lines) {
-                    Ok(()) => is_failing = false,
-                    Err(error) if !is_failing => {
-                        is_failing = true;
-                        tracing::error!("access log: {error}; lines are lost until it can be written again");
-                    }
-                    Err(_) => {}
-                }
-                lines.clear();
-            }
-        }
-        if lost > 0 {
-            tracing::error!("access log: {lost} lines lost, the log could not keep up");
-        }
-        // The order comes after the last line.
+        let orders = shared.wait(is_waiting.then_some(RETRY));
+        let mut books = lock(&shared.books);
+        let turn = Turn {
+            now: Now::take(),
+            reopens: orders.reopen,
+            // The order comes after the last line.
+            is_last: orders.end,
+            waiting_bytes_max: (PENDING_BYTES_MAX / books.len().max(1)).max(SHELF_BYTES_LEAST),
+        };
+        is_waiting = false;
+        books.retain(|book| {
+            // Only this list has it, whose lock is held: nobody will have it again. Whoever wrote its last line has let go of
+            // it after that, so the line is found below.
+            let is_over = Arc::strong_count(book) == 1;
+            let is_last = turn.is_last || is_over;
+            is_waiting |= book.empty(&mut lines, Turn { is_last, ..turn });
+            !is_over
+        });
         if orders.end {
             return;
         }
     }
 }
 
-/// Waits for lines or orders: for a moment, so that lines gather, and when none came, until the first does.
-fn wait(shared: &Shared) -> Orders {
-    let mut orders = lock(&shared.orders);
-    if !orders.is_given() {
-        (orders, _) = shared
-            .wake
-            .wait_timeout(orders, GATHER)
-            .unwrap_or_else(PoisonError::into_inner);
+impl Shared {
+    /// The open book of a target.
+    fn book(&self, target: &LogTarget) -> Option<Arc<Book>> {
+        let books = lock(&self.books);
+        books.iter().find(|book| *lock(&book.sink).target() == *target).cloned()
     }
-    if !orders.is_given() && !shared.has_lines() {
-        shared.is_asleep.store(true, Ordering::SeqCst);
-        while !orders.is_given() && !shared.has_lines() {
-            orders = shared.wake.wait(orders).unwrap_or_else(PoisonError::into_inner);
+
+    /// Waits for lines or orders: for a moment, so that lines gather, and when none came, until the first does, or for as
+    /// long as is said.
+    fn wait(&self, patience: Option<Duration>) -> Orders {
+        let bell = &*self.bell;
+        let mut orders = lock(&bell.orders);
+        if !orders.is_given() {
+            (orders, _) = bell
+                .wake
+                .wait_timeout(orders, GATHER)
+                .unwrap_or_else(PoisonError::into_inner);
         }
-        shared.is_asleep.store(false, Ordering::SeqCst);
+        if !orders.is_given() && !self.has_lines() {
+            bell.is_asleep.store(true, Ordering::SeqCst);
+            let mut is_over = false;
+            while !is_over && !orders.is_given() && !self.has_lines() {
+                (orders, is_over) = bell.sleep(orders, patience);
+            }
+            bell.is_asleep.store(false, Ordering::SeqCst);
+        }
+        std::mem::take(&mut orders)
     }
-    std::mem::take(&mut orders)
+
+    fn has_lines(&self) -> bool {
+        lock(&self.books).iter().any(|book| book.has_lines())
+    }
+}
+
+impl Bell {
+    fn order(&self, change: impl FnOnce(&mut Orders)) {
+        change(&mut lock(&self.orders));
+        self.wake.notify_one();
+    }
+
+    /// Sleeps until it is rung; true if that took longer than is said.
+    fn sleep<'a>(&self, orders: MutexGuard<'a, Orders>, patience: Option<Duration>) -> (MutexGuard<'a, Orders>, bool) {
+        let Some(patience) = patience else {
+            let orders = self.wake.wait(orders).unwrap_or_else(PoisonError::into_inner);
+            return (orders, false);
+        };
+        let waited = self.wake.wait_timeout(orders, patience);
+        let (orders, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        (orders, result.timed_out())
+    }
 }
 
 impl Orders {
@@ -252,224 +365,140 @@ impl Orders {
     }
 }
 
-impl Shared {
-    fn has_lines(&self) -> bool {
-        self.shelves
-            .iter()
-            .any(|shelf| !lock(&shelf.lines).is_empty() || shelf.lost.load(Ordering::Relaxed) > 0)
-    }
-}
-
-/// Apache's combined format, then the id of the exchange.
-fn combined(out: &mut Vec<u8>, line: &Line<'_>) {
-    let mut text = Text(out);
-    let _ = write!(text, "{} - - [", line.client.ip());
-    clf_time(line.arrived, |time| text.push(time.as_bytes()));
-    text.push(b"] \"");
-    text.quoted(line.method.as_bytes());
-    text.push(b" ");
-    text.quoted(target(line.uri).as_bytes());
-    let _ = write!(text, " {:?}\" {} {} \"", line.version, line.status, line.body_bytes);
-    text.quoted(line.referer.map_or(b"-", HeaderValue::as_bytes));
-    text.push(b"\" \"");
-    text.quoted(line.agent.map_or(b"-", HeaderValue::as_bytes));
-    text.push(b"\" ");
-    text.push(line.id.as_bytes());
-    text.push(b"\n");
-}
-
-fn json(out: &mut Vec<u8>, line: &Line<'_>) {
-    let mut text = Text(out);
-    let time = Timestamp::try_from(line.arrived).unwrap_or_default();
-    let _ = write!(
-        text,
-        "{{\"time\":\"{time:.3}\",\"id\":\"{}\",\"client\":\"{}\",\"host\":",
-        line.id,
-        line.client.ip()
-    );
-    text.json_string(line.host.map(HeaderValue::as_bytes));
-    text.push(b",\"method\":");
-    text.json_string(Some(line.method.as_bytes()));
-    text.push(b",\"target\":");
-    text.json_string(Some(target(line.uri).as_bytes()));
-    let _ = write!(
-        text,
-        ",\"protocol\":\"{:?}\",\"status\":{},\"body_bytes\":{},\"cut\":{},\"duration_us\":{},\"referer\":",
-        line.version,
-        line.status,
-        line.body_bytes,
-        line.is_cut,
-        line.duration.as_micros()
-    );
-    text.json_string(line.referer.map(HeaderValue::as_bytes));
-    text.push(b",\"agent\":");
-    text.json_string(line.agent.map(HeaderValue::as_bytes));
-    text.push(b"}\n");
-}
-
-fn target(uri: &Uri) -> &str {
-    uri.path_and_query().map_or("-", |target| target.as_str())
-}
-
-/// `20/Nov/2026:23:54:38 +0000`, in the server's time zone as Apache writes it; formatted once a second and thread.
-fn clf_time(time: SystemTime, take: impl FnOnce(&str)) {
-    thread_local! {
-        static LAST: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
-        static ZONE: TimeZone = TimeZone::system();
-    }
-    let time = Timestamp::try_from(time).unwrap_or_default();
-    LAST.with_borrow_mut(|(second, text)| {
-        if *second != time.as_second() {
-            let zoned = time.to_zoned(ZONE.with(TimeZone::clone));
-            *text = zoned.strftime("%d/%b/%Y:%H:%M:%S %z").to_string();
-            *second = time.as_second();
-        }
-        take(text);
-    });
-}
-
-/// Appends text with the escapes that keep one exchange on one line and a quote inside its quotes.
-struct Text<'a>(&'a mut Vec<u8>);
-
-impl Text<'_> {
-    fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    /// As Apache's mod_log_config: `\"`, `\\`, and `\xhh` for what does not print.
-    fn quoted(&mut self, bytes: &[u8]) {
-        let is_plain = |byte: &u8| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\');
-        let mut rest = bytes;
-        while let Some(at) = rest.iter().position(|byte| !is_plain(byte)) {
-            self.push(&rest[..at]);
-            match rest[at] {
-                byte @ (b'"' | b'\\') => self.push(&[b'\\', byte]),
-                byte => {
-                    let _ = write!(self, "\\x{byte:02x}");
-                }
-            }
-            rest = &rest[at + 1..];
-        }
-        self.push(rest);
-    }
-
-    /// A JSON string (RFC 8259 §7), or null; bytes that are not UTF-8 are replaced.
-    fn json_string(&mut self, bytes: Option<&[u8]>) {
-        let Some(bytes) = bytes else {
-            return self.push(b"null");
-        };
-        self.push(b"\"");
-        for character in String::from_utf8_lossy(bytes).chars() {
-            match character {
-                '"' => self.push(b"\\\""),
-                '\\' => self.push(b"\\\\"),
-                control if control.is_control() => {
-                    let _ = write!(self, "\\u{:04x}", u32::from(control));
-                }
-                other => {
-                    let _ = self.write_char(other);
-                }
-            }
-        }
-        self.push(b"\"");
-    }
-}
-
-impl std::fmt::Write for Text<'_> {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.push(text.as_bytes());
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
+    use std::num::NonZeroUsize;
+    use std::path::Path;
 
-    fn line<'a>(uri: &'a Uri, agent: &'a HeaderValue) -> Line<'a> {
-        Line {
-            id: "k3x9m2p703000000ff",
-            client: "192.0.2.7:1234".parse().unwrap(),
-            method: "GET",
-            uri,
-            version: Version::HTTP_11,
-            host: None,
-            referer: None,
-            agent: Some(agent),
-            arrived: SystemTime::UNIX_EPOCH,
-            duration: Duration::from_micros(1500),
-            status: 200,
-            body_bytes: 12,
-            is_cut: false,
+    use http::Uri;
+
+    use super::line::tests::line;
+    use super::*;
+    use crate::limits::Limits;
+    use crate::settings::Rotation;
+
+    fn to(path: &Path) -> AccessLog {
+        AccessLog {
+            target: LogTarget::File(path.into()),
+            format: LogFormat::parse("%m %v").unwrap(),
+            rotation: Rotation::default(),
         }
     }
 
-    #[test]
-    fn combined_lines_escape_quotes_and_control_bytes() {
-        let agent = HeaderValue::from_bytes(b"a\"b\\c\xff").unwrap();
-        let uri = Uri::from_static("/x?y=1");
-        let mut out = Vec::new();
-        combined(&mut out, &line(&uri, &agent));
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.starts_with("192.0.2.7 - - ["), "{text}");
-        assert!(
-            text.ends_with("] \"GET /x?y=1 HTTP/1.1\" 200 12 \"-\" \"a\\\"b\\\\c\\xff\" k3x9m2p703000000ff\n"),
-            "{text}"
-        );
+    fn settings(own: AccessLog, sites: Vec<Option<AccessLog>>) -> Settings {
+        let site = |(index, log)| SiteSettings {
+            origin: String::new(),
+            hosts: vec![format!("site-{index}")],
+            root: None,
+            index: Vec::new(),
+            routes: Vec::new(),
+            log,
+        };
+        Settings {
+            listen: Vec::new(),
+            workers: NonZeroUsize::MIN,
+            sites: sites.into_iter().enumerate().map(site).collect(),
+            limits: Limits::default(),
+            cache: None,
+            access_log: own,
+        }
     }
 
-    #[test]
-    fn json_lines_are_one_object_each() {
-        let agent = HeaderValue::from_static("quote \" tab\t");
-        let uri = Uri::from_static("/x");
-        let mut out = Vec::new();
-        json(&mut out, &line(&uri, &agent));
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.starts_with("{\"time\":\"1970-01-01T00:00:00.000Z\""), "{text}");
-        assert!(text.contains("\"agent\":\"quote \\\" tab\\u0009\"}"), "{text}");
-        assert!(text.contains("\"referer\":null"), "{text}");
-        assert_eq!(text.matches('\n').count(), 1);
+    fn write(log: &SiteLog, worker: usize) {
+        let uri = Uri::from_static("/");
+        log.write(worker, &line(&uri, &Default::default(), &Default::default()));
+    }
+
+    fn lines(path: &Path) -> usize {
+        fs::read_to_string(path).unwrap().lines().count()
     }
 
     #[test]
     fn every_line_is_written_before_close_returns() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
-        let log = Log::open(
-            &AccessLog {
-                target: LogTarget::File(path.clone()),
-                format: LogFormat::Combined,
-            },
-            2,
-        )
-        .unwrap();
-        let (uri, agent) = (Uri::from_static("/"), HeaderValue::from_static("t"));
+        let log = Log::new(2);
+        let logs = log.open(&settings(to(&path), Vec::new())).unwrap();
         for worker in 0..1000 {
-            log.write(worker, &line(&uri, &agent));
+            write(&logs[0], worker);
         }
         log.close();
-        assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 1000);
+        assert_eq!(lines(&path), 1000);
     }
 
     #[test]
     fn reopen_goes_on_in_a_new_file_under_the_name() {
         let folder = tempfile::tempdir().unwrap();
         let (path, old) = (folder.path().join("a.log"), folder.path().join("a.log.1"));
-        let log = Log::open(
-            &AccessLog {
-                target: LogTarget::File(path.clone()),
-                format: LogFormat::Combined,
-            },
-            2,
-        )
-        .unwrap();
-        let (uri, agent) = (Uri::from_static("/"), HeaderValue::from_static("t"));
-        std::fs::rename(&path, &old).unwrap();
+        let log = Log::new(2);
+        let logs = log.open(&settings(to(&path), Vec::new())).unwrap();
+        fs::rename(&path, &old).unwrap();
         log.reopen();
         // The order is taken before any line that is given after it.
-        log.write(0, &line(&uri, &agent));
+        write(&logs[0], 0);
         log.close();
-        assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 1);
-        assert_eq!(std::fs::read_to_string(old).unwrap().lines().count(), 0);
+        assert_eq!((lines(&path), lines(&old)), (1, 0));
+    }
+
+    #[test]
+    fn sites_write_to_their_own_file_or_share_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        let off = AccessLog {
+            target: LogTarget::Off,
+            ..to(Path::new(""))
+        };
+        let (a, b) = (to(&place("a.log")), to(&place("b.log")));
+        let log = Log::new(1);
+        let logs = log
+            .open(&settings(a.clone(), vec![None, Some(b), Some(a), Some(off)]))
+            .unwrap();
+        assert_eq!(lock(&log.shared.books).len(), 2);
+        logs.iter().for_each(|log| write(log, 0));
+        log.close();
+        let read = |name: &str| fs::read_to_string(place(name)).unwrap();
+        assert_eq!(read("a.log"), "GET -\nGET site-0\nGET site-2\n");
+        assert_eq!(read("b.log"), "GET site-1\n");
+    }
+
+    #[test]
+    fn a_log_that_no_configuration_names_any_more_is_written_to_its_end_and_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (folder.path().join("old.log"), folder.path().join("new.log"));
+        let log = Log::new(1);
+        let logs = log.open(&settings(to(&old), Vec::new())).unwrap();
+        let later = log.open(&settings(to(&new), Vec::new())).unwrap();
+        let again = log.open(&settings(to(&new), Vec::new())).unwrap();
+        write(&logs[0], 0);
+        drop(logs);
+        write(&again[0], 0);
+        write(&later[0], 0);
+        log.close();
+        assert_eq!((lines(&old), lines(&new)), (1, 2));
+        let open: Vec<_> = lock(&log.shared.books)
+            .iter()
+            .map(|book| lock(&book.sink).target().clone())
+            .collect();
+        assert_eq!(open, [LogTarget::File(new)]);
+    }
+
+    #[test]
+    fn a_log_that_is_off_needs_no_thread() {
+        let off = AccessLog {
+            target: LogTarget::Off,
+            ..to(Path::new(""))
+        };
+        let log = Log::new(1);
+        assert!(!log.open(&settings(off, Vec::new())).unwrap()[0].is_on());
+        assert!(lock(&log.writer).is_none());
+        log.close();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_named() {
+        let log = Log::new(1);
+        let told = log.open(&settings(to(Path::new("/nowhere/a.log")), Vec::new())).err();
+        assert!(told.unwrap().starts_with("access log /nowhere/a.log: No such file"));
     }
 }

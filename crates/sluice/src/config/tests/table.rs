@@ -44,6 +44,11 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         "[site.tls]" => &[("certificate", "'other.pem'")],
         "[[site]]" => &[("root", "'base'"), ("hosts", "['base']")],
         "[[site.route]]" => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
+        "[log]" | "[site.log]" => match key.name {
+            "access" | "format" => &[],
+            "keep" => &[("access", "'base.log'"), ("rotate", "'daily'")],
+            _ => &[("access", "'base.log'")],
+        },
         "[[site.route]].files" => match key.name {
             "convert" => &[("directory", "'base'"), ("record_format", "'vfc'")],
             _ => &[("directory", "'base'")],
@@ -80,6 +85,7 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         }
         "[site.tls]" => format!("site = [{{ root = 'base', hosts = ['base'], tls = {inner} }}]"),
         "[[site]]" => format!("site = [{inner}]"),
+        "[site.log]" => format!("site = [{{ root = 'base', log = {inner} }}]"),
         "[[site.route]]" => route(inner),
         "[[site.route]].files" => route(format!("{{ path = '/base/*', files = {inner} }}")),
         "[[site.route]].redirect" => route(format!("{{ path = '/a/*', redirect = {inner} }}")),

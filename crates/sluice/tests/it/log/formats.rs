@@ -1,0 +1,222 @@
+//! The forms of a line: format strings to the character, the named forms, and what clients and scripts try to make of them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::harness::{Server, Setup, run};
+
+/// `[log]` with this format, on standard output.
+fn format(format: &str) -> String {
+    format!("access = \"-\"\nformat = '{format}'")
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+#[test]
+fn a_format_string_says_what_it_says_in_apache() {
+    let server = Setup::new()
+        .log(&format(
+            "%h|%a|%{c}a|%A|%l|%u|%r|%m|%U|%q|%H|%s|%>s|%b|%B|%O|%v|%V|%p|%{remote}p|%P|%{X-A}i|%{No}i|\
+             %{Content-Type}o|%{Content-Length}o|%{No}o|%R|%f|%X|%200{X-A}i|%!200{X-A}i|100%%",
+        ))
+        .site("hosts = [\"one.example\", \"two.example\"]")
+        .file("a/b.txt", "hello")
+        .start();
+    let mut client = server.connect();
+    client
+        .send("GET /a/b.txt?c=%20d HTTP/1.1\r\nHost: Two.example:99\r\nX-A: first\r\nX-A: \"second\"\r\n\r\n")
+        .response();
+    let (port, file) = (server.address().port(), server.path("htdocs/a/b.txt"));
+    assert_eq!(
+        server.access_lines(1),
+        [format!(
+            "127.0.0.1|127.0.0.1|127.0.0.1|127.0.0.1|-|-|GET /a/b.txt?c=%20d HTTP/1.1|GET|/a/b.txt|?c=%20d|HTTP/1.1|200|200|\
+             5|5|5|one.example|Two.example|{port}|{}|{}|first, \\\"second\\\"|-|text/plain; charset=utf-8|5|-|file|{}|+|\
+             first, \\\"second\\\"|-|100%",
+            client.address().port(),
+            server.pid(),
+            file.canonicalize().unwrap().display(),
+        )]
+    );
+}
+
+#[test]
+fn scripts_redirects_and_faults_are_told_apart() {
+    let setup = Setup::new()
+        .log(&format(
+            r#""%r" %>s %b %R %{Location}o %{X-Own}o %404{User-Agent}i %X %f"#,
+        ))
+        .script("own", r"printf 'Content-Type: text/plain\nX-Own: a\tb\n\nhello'")
+        .script("none", r"printf 'Status: 204\n\n'")
+        .script("local", r"printf 'Location: /a.txt\n\n'")
+        .file("a.txt", "a")
+        .route("path = \"/old\"\nredirect = { to = \"/new\" }")
+        .route("path = \"/wiki/*\"\nredirect = { to = \"http://example.org/*\" }");
+    let root = setup.path("htdocs").canonicalize().unwrap();
+    let root = root.display();
+    // One worker, so that the lines of several connections have an order.
+    let server = setup.workers(1).start();
+    let mut client = server.connect();
+    for path in ["/cgi-bin/own/more", "/cgi-bin/none", "/cgi-bin/local", "/old", "/none"] {
+        client
+            .send(format!("GET {path} HTTP/1.1\r\nHost: test\r\nUser-Agent: curl\r\n\r\n"))
+            .response();
+    }
+    server.send("GET /a.txt HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    server.send("nonsense\r\n\r\n");
+    let expected = [
+        format!(r#""GET /cgi-bin/own/more HTTP/1.1" 200 5 script - a\tb - + {root}/cgi-bin/own"#),
+        format!(r#""GET /cgi-bin/none HTTP/1.1" 204 - script - - - + {root}/cgi-bin/none"#),
+        format!(r#""GET /cgi-bin/local HTTP/1.1" 200 1 file - - - + {root}/a.txt"#),
+        r#""GET /old HTTP/1.1" 302 - redirect /new - - + -"#.to_owned(),
+        r#""GET /none HTTP/1.1" 404 "#.to_owned(),
+        format!(r#""GET /a.txt HTTP/1.1" 200 1 file - - - - {root}/a.txt"#),
+        r#""- / HTTP/1.1" 400 - - - - - - -"#.to_owned(),
+    ];
+    let lines = server.access_lines(expected.len());
+    for (line, expected) in lines.iter().zip(&expected) {
+        assert!(line.starts_with(expected), "{line}\n{expected}");
+    }
+    assert!(
+        lines[4].ends_with(&format!(" file - - curl + {root}/none")),
+        "{}",
+        lines[4]
+    );
+}
+
+#[test]
+fn times_are_told_in_every_form() {
+    let server = Setup::new()
+        .log(&format(
+            "%{sec}t %{msec}t %{usec}t %{msec_frac}t %{usec_frac}t %{end:msec}t %D %{ms}T %T %{%Y-%m-%d}t %L %{UNIQUE_ID}e%t",
+        ))
+        .script("slow", r"printf 'Content-Type: text/plain\n\nslow'")
+        .start();
+    let before = now();
+    server.get("/cgi-bin/slow");
+    let line = server.access_lines(1).swap_remove(0);
+    let (line, clf) = line.split_once('[').unwrap();
+    let words: Vec<&str> = line.split(' ').collect();
+    let number = |at: usize| words[at].parse::<u64>().unwrap_or_else(|_| panic!("{at} in {line}"));
+    assert!((before..=now()).contains(&number(0)), "{line}");
+    assert_eq!((number(1) / 1000, number(2) / 1000), (number(0), number(1)), "{line}");
+    assert_eq!(
+        (number(1) % 1000, number(2) % 1_000_000),
+        (number(3), number(4)),
+        "{line}"
+    );
+    assert_eq!((words[3].len(), words[4].len()), (3, 6), "{line}");
+    assert!(
+        number(6) > 0 && number(6) / 1000 == number(7) && number(7) / 1000 == number(8),
+        "{line}"
+    );
+    let took = number(5) - number(1);
+    assert!((number(7)..=number(7) + 1).contains(&took), "{line}");
+    assert!(words[9].starts_with("20") && words[9].len() == 10, "{line}");
+    assert_eq!(words[10], words[11]);
+    // 21/Nov/2026:06:55:40 +0000]
+    let parts: Vec<usize> = clf.split(['/', ':', ' ']).map(str::len).collect();
+    assert_eq!(parts, [2, 3, 4, 2, 2, 2, 6], "{clf}");
+}
+
+/// A server whose sites differ in their form of a line alone.
+fn in_every_form() -> Server {
+    let site = |name: &str| {
+        format!(
+            "[[site]]\nhosts = [\"{name}.example\"]\nroot = \"htdocs\"\nlog = {{ access = \"{name}.log\", format = \"{name}\" }}\n"
+        )
+    };
+    let sites: String = ["common", "combined", "vhost-combined", "json"].map(site).concat();
+    Setup::new().file("a.txt", "hello").sites(&sites).start()
+}
+
+/// The only line of a file, once it is there.
+#[track_caller]
+fn line_of(server: &Server, name: &str) -> String {
+    let read = || std::fs::read_to_string(server.path(name)).unwrap();
+    assert!(crate::harness::wait_until(|| read().ends_with('\n')), "{name} is empty");
+    let text = read();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text.trim_end().to_owned()
+}
+
+#[test]
+fn named_forms_are_what_programs_that_read_logs_expect() {
+    let server = in_every_form();
+    let form = |name: &str| {
+        server.send(format!(
+            "GET /a.txt?b HTTP/1.1\r\nHost: {name}.example\r\nReferer: http://x/\r\nUser-Agent: curl\r\n\r\n"
+        ));
+        line_of(&server, &format!("{name}.log"))
+    };
+    let without_time = |line: &str| {
+        let (front, rest) = line.split_once('[').unwrap();
+        let (_, rest) = rest.split_once(']').unwrap();
+        format!("{front}[]{rest}")
+    };
+    let own = r#"127.0.0.1 - - [] "GET /a.txt?b HTTP/1.1" 200 5"#;
+    assert_eq!(without_time(&form("common")), own);
+    let combined = form("combined");
+    let (front, id) = combined.rsplit_once(' ').unwrap();
+    assert_eq!(without_time(front), format!(r#"{own} "http://x/" "curl""#));
+    assert_eq!(id.len(), 18, "{id}");
+    let vhost = form("vhost-combined");
+    let (front, _) = vhost.rsplit_once(' ').unwrap();
+    let port = server.address().port();
+    assert_eq!(
+        without_time(front),
+        format!(r#"vhost-combined.example:{port} {own} "http://x/" "curl""#)
+    );
+    assert!(form("json").ends_with(r#","referer":"http://x/","agent":"curl"}"#));
+}
+
+#[test]
+fn neither_clients_nor_scripts_write_lines_or_leave_their_quotes() {
+    let server = Setup::new()
+        .log(&format(r#""%r" "%U" "%q" "%V" "%{User-Agent}i" "%{X-Out}o" "%f" end"#))
+        .script(
+            "out",
+            r#"printf 'Content-Type: text/plain\nX-Out: a"b\\c\033[31m\011\377\n\nout'"#,
+        )
+        .start();
+    for request in [
+        "GET /a%0d%0aforged%22 HTTP/1.1\r\nHost: test\r\nUser-Agent: \" forged \"\r\n\r\n",
+        "GET /\u{e4}\"?\"%0a HTTP/1.1\r\nHost: test\r\nUser-Agent: \\\" \\\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: a\"b\r\nUser-Agent: tab\there \u{9b}31m\u{85}\u{2028}\r\n\r\n",
+        "GET /cgi-bin/out HTTP/1.1\r\nHost: test\r\n\r\n",
+        "G\"T /x HTTP/1.1\r\nHost: test\r\n\r\n",
+    ] {
+        server.send(request);
+    }
+    let lines = server.stop().access;
+    assert_eq!(lines.len(), 5, "{lines:#?}");
+    for line in lines {
+        assert!(line.starts_with('"') && line.ends_with("\" end"), "{line}");
+        assert!(line.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{line:?}");
+        // Quotes of the format's own, seven pairs, and none of anybody else's without its backslash.
+        let plain = line.replace("\\\\", "").replace("\\\"", "");
+        assert_eq!(plain.matches('"').count(), 14, "{line}");
+    }
+}
+
+#[test]
+fn check_names_the_place_of_a_mistake_in_a_format() {
+    let setup = Setup::new().log("format = '%h %t %y'");
+    setup.write_configuration();
+    let ran = run(setup.folder(), &["check", "-c", "sluice.toml"]);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(
+        ran.errors
+            .contains("format = '%h %t %y': at character 7: %y is no directive"),
+        "{}",
+        ran.errors
+    );
+    let ran = run(setup.folder(), &["serve", "htdocs", "--log-format", "%{Referer"]);
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(
+        ran.errors.contains("at character 1: a { without its }"),
+        "{}",
+        ran.errors
+    );
+}
