@@ -48,6 +48,35 @@ pub(crate) fn read_site(site: &Section<'_>, server: &AccessLog) -> Option<Access
     Some(log)
 }
 
+/// The logs of sites so far, by their files.
+#[derive(Default)]
+pub(crate) struct Shared(Vec<At<AccessLog>>);
+
+impl Shared {
+    /// Notes a file that two sites would rotate in different ways.
+    pub(crate) fn check(&mut self, site: &Section<'_>, log: Option<&AccessLog>) {
+        let Some(log) = log.filter(|log| matches!(log.target, LogTarget::File(_))) else {
+            return;
+        };
+        let line = site.line_of("log");
+        let shares = |earlier: &&At<AccessLog>| earlier.value.target == log.target;
+        match self.0.iter().find(shares) {
+            Some(earlier) if earlier.value.rotation != log.rotation => {
+                let message = format!(
+                    "log: the file is that of the site on line {}, where it is rotated otherwise: write the same there",
+                    earlier.line
+                );
+                site.document.complain(line, message);
+            }
+            Some(_) => {}
+            None => self.0.push(At {
+                value: log.clone(),
+                line,
+            }),
+        }
+    }
+}
+
 /// Puts in what the section has.
 fn read_keys(section: &Section<'_>, log: &mut AccessLog) {
     if let Some(access) = section.text("access") {

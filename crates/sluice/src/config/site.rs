@@ -19,6 +19,7 @@ pub(crate) const INDEX: &str = "index.html";
 pub(crate) fn read_all(document: &Document<'_>, sections: &[Section<'_>], log: &AccessLog) -> Vec<SiteSettings> {
     let mut claimed: Vec<At<String>> = Vec::new();
     let mut open_to_all: Option<usize> = None;
+    let mut shared_logs = log::Shared::default();
     let mut sites = Vec::new();
     for section in sections {
         let hosts = read_hosts(section);
@@ -46,7 +47,9 @@ pub(crate) fn read_all(document: &Document<'_>, sections: &[Section<'_>], log: &
                 None => claimed.push(host.clone()),
             }
         }
-        sites.push(read(section, hosts, log));
+        let site = read(section, hosts, log);
+        shared_logs.check(section, site.log.as_ref());
+        sites.push(site);
     }
     sites
 }
