@@ -66,7 +66,7 @@ pub(crate) struct Exchange {
     /// The client has said that nothing follows.
     pub is_last: bool,
     /// What makes the response, for the log.
-    pub handler: &'static str,
+    handler: &'static str,
     /// The file behind the path, if the log wants to know it.
     file: Option<PathBuf>,
     started: Instant,

@@ -120,6 +120,18 @@ fn times_are_told_in_every_form() {
     assert_eq!(parts, [2, 3, 4, 2, 2, 2, 6], "{clf}");
 }
 
+#[test]
+fn times_are_told_in_the_zone_of_the_server() {
+    // A rule by itself, and a place, where the system knows places.
+    let places = std::path::Path::new("/usr/share/zoneinfo/Asia/Kolkata").exists();
+    let zones = [("EST5", "-0500 EST"), ("Asia/Kolkata", "+0530 IST")];
+    for (zone, told) in zones.iter().filter(|(zone, _)| places || !zone.contains('/')) {
+        let server = Setup::new().log(&format("%{%z %Z}t")).environment("TZ", zone).start();
+        server.get("/none");
+        assert_eq!(server.access_lines(1), [*told], "{zone}");
+    }
+}
+
 /// A server whose sites differ in their form of a line alone.
 fn in_every_form() -> Server {
     let site = |name: &str| {
