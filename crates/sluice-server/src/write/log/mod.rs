@@ -484,6 +484,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_hangs_holds_no_worker_and_lines_over_the_bound_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.log");
+        let log = Log::new(1);
+        let logs = log.open(&settings(to(&path), Vec::new())).unwrap();
+        let book = logs[0].book.clone().unwrap();
+        book.shelf_bytes_max.store(100, Ordering::Relaxed);
+        let hanging = lock(&book.sink);
+        (0..100).for_each(|_| write(&logs[0], 0));
+        let lost = book.shelves[0].lost.load(Ordering::Relaxed);
+        assert!((1..100).contains(&lost), "{lost}");
+        drop(hanging);
+        log.close();
+        assert_eq!(lines(&path) as u64 + lost, 100);
+    }
+
+    #[test]
     fn a_log_that_is_off_needs_no_thread() {
         let off = AccessLog {
             target: LogTarget::Off,
