@@ -12,18 +12,18 @@ pub struct Limits {
     /// backlog holds the rest, so nothing is refused that could be served a moment later. (`accept::listener`)
     pub connections_max: usize,
     /// Bytes of a request's head. Over it: 431 (414 for a target of more than 64 KiB) and the connection is closed. hyper refuses
-    /// anything below 8192. (`accept::protocol`)
+    /// anything below 8192. (`accept::http1`, `accept::http2`)
     pub head_bytes_max: usize,
-    /// Fields in a request's head. Over it: 431. (`accept::protocol`)
+    /// Fields in a request's head. Over it: 431. (`accept::http1`; for HTTP/2 `accept::serve`)
     pub head_fields_max: usize,
     /// Bytes of a request's body, announced or counted. Over it: 413. (`script::request_body`)
     pub body_bytes_max: u64,
     /// From the first moment a head is awaited until it is complete. A half head gets 408; a connection that sent nothing
-    /// (kept alive) is just closed. (`accept::protocol`)
+    /// (kept alive) is just closed. Also for a handshake of TLS. Looked at once a second. (`accept::http1`, `accept::protocol`)
     pub head_timeout: Duration,
     /// Silence within a request's body. Over it: 408, and the script is stopped. (`script::request_body`)
     pub body_timeout: Duration,
-    /// A client that takes no byte of its response for so long loses its connection. (`accept::stream`)
+    /// A client that takes no byte of its response for so long loses its connection. (`accept::stream`, `accept::http2`)
     pub send_timeout: Duration,
     /// After SIGTERM: how long the exchanges under way may take before they are cut. (`worker`)
     pub drain_timeout: Duration,

@@ -151,6 +151,11 @@ fn begin(
     incoming: Incoming,
 ) -> Result<Begun, Fault> {
     let host = host(exchange, fields)?;
+    // HTTP/1.1 has been bounded by its parser; HTTP/2 bounds their bytes alone.
+    if fields.len() > config.limits.head_fields_max {
+        let text = format!("{} fields in its head", fields.len());
+        return Err(Fault::client(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
+    }
     if let Some(port) = connection.https_port() {
         return redirect::to_https(&host, port, &exchange.uri).map(Begun::Answer);
     }

@@ -314,8 +314,8 @@ static LIMITS: Section = Section {
             name: "head_timeout",
             kind: Kind::Duration(at_least(1, "no client is that fast")),
             default: Value("\"30s\""),
-            text: "Longest wait for a complete head, from the moment it is awaited. Half a head is answered 408; a \
-                   connection that sent nothing is closed.",
+            text: "Longest wait for a complete head, from the moment it is awaited, or for a handshake of TLS. Half a head is \
+                   answered 408; a connection that sent nothing is closed. Looked at once a second.",
             example: "\"10s\"",
         },
         Key {

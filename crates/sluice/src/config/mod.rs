@@ -37,7 +37,7 @@ pub(crate) use reference::reference;
 pub(crate) use site::INDEX;
 pub(crate) use value::parse_address;
 
-use mistake::{At, Document, Found};
+use mistake::{Document, Found};
 use script::put;
 use section::Section;
 

@@ -152,6 +152,32 @@ fn a_connection_ends_in_good_order_when_the_server_does() {
 }
 
 #[test]
+fn fields_are_bounded_in_number_and_in_bytes() {
+    let setup = Setup::new()
+        .file("a.txt", "hello")
+        .limits("head_fields = 20\nhead_size = \"8KiB\"")
+        .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"");
+    let server = setup.start();
+    let ask = |fields: &[String]| {
+        let address = format!("{}a.txt", server.addresses()[1]);
+        let mut arguments = vec!["--http2-prior-knowledge", "--write-out", "|%{http_code}", &address];
+        for field in fields {
+            arguments.extend(["--header", field]);
+        }
+        curl(&arguments)
+    };
+    let fields = |count: usize, bytes: usize| -> Vec<String> {
+        (0..count)
+            .map(|number| format!("x-{number}: {}", "a".repeat(bytes)))
+            .collect()
+    };
+    assert_eq!(ask(&fields(10, 10)), "hello|200");
+    assert!(ask(&fields(30, 10)).ends_with("|431"));
+    assert!(ask(&fields(10, 1000)).ends_with("|431"));
+    assert_eq!(ask(&[]), "hello|200");
+}
+
+#[test]
 fn a_client_that_leaves_ends_its_script() {
     let server = server();
     let told = server.setup().listen("told");

@@ -376,7 +376,7 @@ mod tests {
     use super::line::tests::line;
     use super::*;
     use crate::limits::Limits;
-    use crate::settings::Rotation;
+    use crate::settings::{ErrorSettings, FileSettings, Rotation};
 
     fn to(path: &Path) -> AccessLog {
         AccessLog {
@@ -391,8 +391,12 @@ mod tests {
             origin: String::new(),
             hosts: vec![format!("site-{index}")],
             root: None,
+            identity: None,
+            hsts: None,
             index: Vec::new(),
             routes: Vec::new(),
+            files: FileSettings::default(),
+            errors: ErrorSettings::default(),
             log,
         };
         Settings {
