@@ -40,8 +40,9 @@ FIRST_CONNECTIONS = 250
 #: Requests under strace: one after the other.
 TRACED_REQUESTS = {"file": 500, "cgi": 100, "kept": 500}
 ATTACH_SECONDS, DETACH_SECONDS, REQUEST_SECONDS = 10.0, 5.0, 30.0
-#: A server may let go of what an idle connection does not need, but need not at once.
-SETTLE_SECONDS = 5.0
+#: A server may let go of what an idle connection does not need, but need not at once: its memory is taken when it has
+#: stayed as it is for so many looks, a second apart, within so many KiB; or after so long at most.
+STEADY_LOOKS, STEADY_KIB, SETTLE_SECONDS_LEAST, SETTLE_SECONDS_MOST = 4, 32, 3, 15
 #: Ways of running a program that stays, the first that a server has.
 KEPT_WAYS = ("cgiplus", "module", "fastcgi")
 
@@ -134,16 +135,28 @@ def is_open(connection: socket.socket) -> bool:
         return False
 
 
+def settled_pss_kib(server: Server) -> float:
+    time.sleep(SETTLE_SECONDS_LEAST)
+    looks = [pss_kib(server.pids())]
+    while not is_steady(looks) and len(looks) < SETTLE_SECONDS_MOST - SETTLE_SECONDS_LEAST:
+        time.sleep(1)
+        looks.append(pss_kib(server.pids()))
+    return looks[-1]
+
+
+def is_steady(looks: list[float]) -> bool:
+    last = looks[-STEADY_LOOKS:]
+    return len(last) == STEADY_LOOKS and max(last) - min(last) <= STEADY_KIB
+
+
 def idle_connections(server: Server, path: str) -> Sample:
     """KiB for each."""
     with ExitStack() as stack:
         for _ in range(FIRST_CONNECTIONS):
             stack.enter_context(ask(server.port, path))
-        time.sleep(SETTLE_SECONDS)
-        before = pss_kib(server.pids())
+        before = settled_pss_kib(server)
         connections = [stack.enter_context(ask(server.port, path)) for _ in range(IDLE_CONNECTIONS)]
-        time.sleep(SETTLE_SECONDS)
-        after = pss_kib(server.pids())
+        after = settled_pss_kib(server)
         still_open = sum(map(is_open, connections))
     if still_open != IDLE_CONNECTIONS:
         raise NotMeasured(f"only {still_open} of {IDLE_CONNECTIONS} idle connections stayed")

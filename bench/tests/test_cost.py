@@ -50,5 +50,12 @@ class IdleConnection(unittest.TestCase):
             self.assertFalse(cost.is_open(here))
 
 
+class Steadiness(unittest.TestCase):
+    def test_memory_is_steady_when_its_last_looks_are_alike(self) -> None:
+        self.assertFalse(cost.is_steady([100.0]))
+        self.assertFalse(cost.is_steady([9000.0, 100.0, 100.0, 100.0]))
+        self.assertTrue(cost.is_steady([9000.0, 100.0, 110.0, 100.0, 131.0]))
+        self.assertFalse(cost.is_steady([100.0, 100.0, 100.0, 133.0]))
+
 if __name__ == "__main__":
     unittest.main()
