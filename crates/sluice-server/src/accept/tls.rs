@@ -3,7 +3,8 @@
 //! Here: what is read at the start, on reload and when the files change; nothing that happens on a connection
 //! (`transport`). The ciphers, their order and all bounds of the handshake are rustls's own choice (TLS 1.2 and 1.3,
 //! forward secrecy and authenticated encryption only). Tickets are the server's, not a configuration's: clients resume with
-//! whichever worker they reach, also after a reload; their keys change by themselves.
+//! whichever worker they reach, also after a reload; their keys change by themselves. An address that asks for certificates of
+//! clients has tickets of its own, made anew whenever certificates are read.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -103,7 +104,12 @@ fn server_config(
     } else {
         vec![b"http/1.1".to_vec()]
     };
-    config.ticketer = Arc::clone(tickets);
+    config.ticketer = match tls.clients {
+        ClientCertificates::Off => Arc::clone(tickets),
+        // Who resumes is not asked for a certificate again: a ticket from elsewhere, or from before the authorities changed, must
+        // not open this address.
+        _ => self::tickets()?,
+    };
     // Tickets do for both versions; a store would be a lock that all workers share.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(config)

@@ -191,6 +191,31 @@ fn clients_show_certificates_where_they_are_asked_to() {
 }
 
 #[test]
+fn what_was_agreed_on_without_a_certificate_opens_no_address_that_wants_one() {
+    let authority = Authority::new();
+    let setup = Setup::new().file("a.txt", "hello").listeners(&format!(
+        "{TLS}\n[[listen]]\naddress = \"127.0.0.2:0\"\n\
+         tls = {{ certificate = \"default.pem\", client_certificates = \"required\", client_authorities = \"ca.pem\" }}"
+    ));
+    authority.issue_to(&setup.path("default.pem"), &["localhost"]);
+    fs::write(setup.path("ca.pem"), authority.pem()).unwrap();
+    let server = setup.start();
+    let strict = server.addresses().remove(2);
+    let strict = strict
+        .trim_start_matches("https://")
+        .trim_end_matches('/')
+        .parse()
+        .unwrap();
+    for version in [&TLS12, &TLS13] {
+        let config = Arc::new(authority.client(&[version]));
+        let ask = |address| TlsClient::connect(address, "localhost", &config)?.get("/a.txt", "localhost");
+        // It has a ticket now, which it offers under the same name.
+        assert!(ask(server.tls_address()).unwrap().ends_with("hello"));
+        assert!(ask(strict).is_err(), "{version:?}");
+    }
+}
+
+#[test]
 fn clear_text_is_sent_to_https_or_told_of_it() {
     let authority = Authority::new();
     let setup = Setup::new().file("a.txt", "hello").listeners(&format!(
