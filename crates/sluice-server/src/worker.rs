@@ -216,11 +216,22 @@ impl Worker {
 
     /// Starts a task of this worker. Once the worker has ended it is dropped instead.
     pub(crate) fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
-        if self.is_closed.get() {
-            return;
+        self.spawn_counted(self.counted(task));
+    }
+
+    /// What may become a task of this worker, and counts as one.
+    pub(crate) fn counted<F: Future<Output = ()>>(self: &Rc<Self>, task: F) -> Task<F> {
+        Task {
+            task,
+            _guard: TaskGuard::new(self),
         }
-        let _guard = TaskGuard::new(self);
-        tokio::task::spawn_local(Task { task, _guard });
+    }
+
+    /// Starts what is `counted`, as above.
+    pub(crate) fn spawn_counted(&self, task: impl Future<Output = ()> + 'static) {
+        if !self.is_closed.get() {
+            tokio::task::spawn_local(task);
+        }
     }
 
     /// Takes in a script process with the task that watches it.
@@ -326,7 +337,7 @@ pub(crate) fn give_way(context: &mut Context<'_>) {
 
 pin_project! {
     /// A task that is counted. An async block in its place would hold the task twice over.
-    struct Task<F> {
+    pub(crate) struct Task<F> {
         #[pin]
         task: F,
         _guard: TaskGuard,

@@ -1,12 +1,17 @@
 //! HTTP/2 (RFC 9113): hyper's, and its bounds.
 //!
-//! Here: one connection, whose exchanges are tasks beside it. Frames, flow control, header compression and the floods that
+//! Here: one connection, and the turns of its exchanges: the first one right behind the connection's own, which suffices for
+//! what is answered from memory, the others as tasks beside it. Frames, flow control, header compression and the floods that
 //! they invite (resets, pings, settings, continuations) are the library's; the numbers are here. Not here: what a request
 //! means (`serve`), which is the same as in HTTP/1.1.
 
+use std::cell::RefCell;
+use std::error::Error;
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use hyper::rt::Executor;
@@ -14,9 +19,9 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
+use crate::accept::gather::{Gather, Gathered};
 use crate::accept::protocol::Client;
 use crate::accept::serve;
-use crate::accept::stream::Shared;
 use crate::connection::Connection;
 use crate::limits::Limits;
 use crate::worker::Worker;
@@ -38,13 +43,49 @@ const RESETS_MAX: usize = 20;
 /// Streams that the client made us reset by its errors: as above.
 const ERRORS_MAX: usize = 256;
 
-/// Tasks of a worker, for exchanges.
-#[derive(Clone)]
-struct OnWorker(Rc<Worker>);
+/// An exchange, as hyper carries it out.
+type Exchange = Pin<Box<dyn Future<Output = ()>>>;
 
-impl<F: Future<Output = ()> + 'static> Executor<F> for OnWorker {
+/// Exchanges that hyper has begun and that have had no turn.
+///
+/// They get it when hyper has no more to read, so that all their responses leave in one write.
+#[derive(Clone)]
+struct Begun {
+    worker: Rc<Worker>,
+    exchanges: Rc<RefCell<Vec<Exchange>>>,
+}
+
+impl Begun {
+    fn new(worker: &Rc<Worker>) -> Begun {
+        Begun {
+            worker: Rc::clone(worker),
+            exchanges: Rc::default(),
+        }
+    }
+
+    /// Gives each its first turn. Those that have more to do become tasks, which begin with a turn that somebody is told of.
+    fn take_turns(&self) {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut exchanges = self.exchanges.take();
+        for mut exchange in exchanges.drain(..) {
+            // A panic ends this exchange alone, as it would end a task.
+            let turn = catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(&mut context)));
+            if let Ok(Poll::Pending) = turn {
+                self.worker.spawn_counted(exchange);
+            }
+        }
+        // The room is kept, unless there are new ones in another already.
+        if self.exchanges.borrow().is_empty() {
+            self.exchanges.replace(exchanges);
+        }
+    }
+}
+
+impl<F: Future<Output = ()> + 'static> Executor<F> for Begun {
     fn execute(&self, exchange: F) {
-        self.0.spawn(exchange);
+        self.exchanges
+            .borrow_mut()
+            .push(Box::pin(self.worker.counted(exchange)));
     }
 }
 
@@ -55,12 +96,15 @@ pub(crate) async fn talk(client: &Client) {
     let config = worker.config();
     let (here, this) = (Rc::clone(worker), Rc::clone(connection));
     let service = service_fn(move |request| serve::serve(&here, &this, request));
-    let io = TokioIo::new(Shared(Rc::clone(stream)));
-    let mut http = Box::pin(http2(&config.limits, worker).serve_connection(io, service));
+    let gather = Rc::new(RefCell::new(Gather::new(Rc::clone(stream))));
+    let io = TokioIo::new(Gathered(Rc::clone(&gather)));
+    let begun = Begun::new(worker);
+    let mut http = Box::pin(http2(&config.limits, begun.clone()).serve_connection(io, service));
+    let mut ended = None;
     let (mut is_ending, mut tick, mut exchanges) = (false, worker.tick(), connection.exchanges());
     let mut idle_since = Instant::now();
     let (mut moved_bytes, mut moved) = (connection.moved_bytes(), Instant::now());
-    let result = poll_fn(|context| {
+    let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
         if worker.is_draining() && !is_ending {
             is_ending = true;
             http.as_mut().graceful_shutdown();
@@ -87,7 +131,20 @@ pub(crate) async fn talk(client: &Client) {
             }
         }
         connection.call_at(tick + 1, context.waker());
-        http.as_mut().poll(context)
+        if ended.is_none()
+            && let Poll::Ready(end) = http.as_mut().poll(context)
+        {
+            ended = Some(end);
+        }
+        begun.take_turns();
+        ready!(gather.borrow_mut().poll_drain(context))?;
+        if !connection.is_busy() {
+            gather.borrow_mut().rest();
+        }
+        match ended.take() {
+            Some(end) => Poll::Ready(Ok(end?)),
+            None => Poll::Pending,
+        }
     })
     .await;
     if let Err(error) = result {
@@ -95,8 +152,8 @@ pub(crate) async fn talk(client: &Client) {
     }
 }
 
-fn http2(limits: &Limits, worker: &Rc<Worker>) -> http2::Builder<OnWorker> {
-    let mut http2 = http2::Builder::new(OnWorker(Rc::clone(worker)));
+fn http2(limits: &Limits, begun: Begun) -> http2::Builder<Begun> {
+    let mut http2 = http2::Builder::new(begun);
     http2
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)

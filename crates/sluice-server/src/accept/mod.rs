@@ -1,5 +1,6 @@
 //! The first stage: sockets, the protocol on them, and the path of one exchange through all other stages (`serve`).
 
+pub(crate) mod gather;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod listener;

@@ -90,6 +90,16 @@ impl ClientStream {
         self.transport.socket_mut().linger().await;
     }
 
+    /// Prepares for `encrypt_pieces`; false in clear text, where there is none.
+    pub(crate) fn gathers_records(&mut self) -> bool {
+        self.transport.gathers_records()
+    }
+
+    /// Encrypts the pieces, as records that are sent by the next write or flush: the caller bounds their number.
+    pub(crate) fn encrypt_pieces(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+        self.transport.encrypt_pieces(pieces)
+    }
+
     /// Writes what it can of the pieces; in clear text those in sealed memory without a copy.
     fn poll_write_pieces(&mut self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let connection = Rc::clone(&self.connection);

@@ -1,6 +1,6 @@
 //! What carries a connection's bytes: the socket itself, or TLS on it. Alike to all that is above.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -72,6 +72,29 @@ impl Transport {
         match self {
             Transport::Clear(socket) => socket.poll_write_vectored(context, pieces),
             Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+        }
+    }
+
+    /// Prepares for `encrypt_pieces`; false in clear text, where there is none.
+    pub(crate) fn gathers_records(&mut self) -> bool {
+        match self {
+            Transport::Clear(_) => false,
+            Transport::Tls(stream) => {
+                stream.get_mut().1.set_buffer_limit(None);
+                true
+            }
+        }
+    }
+
+    /// Encrypts the pieces, as records that are sent by the next write or flush: the caller bounds their number.
+    pub(crate) fn encrypt_pieces(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+        let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+        match self {
+            Transport::Tls(stream) => match stream.get_mut().1.writer().write_vectored(pieces)? {
+                taken if taken == wanted => Ok(()),
+                _ => Err(io::Error::other("TLS takes no more bytes")),
+            },
+            Transport::Clear(_) => Err(io::Error::other("no TLS")),
         }
     }
 

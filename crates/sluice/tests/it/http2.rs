@@ -108,6 +108,38 @@ fn uploads_larger_than_every_window_arrive_whole() {
 }
 
 #[test]
+fn bodies_around_the_sizes_of_frames_and_records_arrive_as_they_are() {
+    const RECORD: usize = 16 << 10;
+    let around = |bytes: usize| [bytes - 10, bytes - 9, bytes - 1, bytes, bytes + 1, bytes + 300];
+    let sizes: Vec<usize> = [RECORD, 2 * RECORD, 8 * RECORD, 40 * RECORD]
+        .into_iter()
+        .flat_map(around)
+        .collect();
+    let text: String = (0..150_000).map(|number| format!("{number},")).collect();
+    let mut setup = Setup::new().listeners(LISTENERS);
+    for bytes in &sizes {
+        setup = setup.file(&format!("{bytes}.txt"), &text[..*bytes]);
+    }
+    Authority::new().issue_to(&setup.path("default.pem"), &["localhost"]);
+    let server = setup.start();
+    for (address, option) in ways(&server) {
+        for bytes in &sizes {
+            let told = curl(&["--insecure", option, &format!("{address}{bytes}.txt")]);
+            assert!(told == text[..*bytes], "{} bytes of {bytes} came", told.len());
+        }
+    }
+    // One after the other on one connection: over TLS alone, in clear text some versions of curl break theirs.
+    let (address, option) = ways(&server)[0].clone();
+    let urls: Vec<String> = sizes.iter().map(|bytes| format!("{address}{bytes}.txt")).collect();
+    let arguments = ["--insecure", option]
+        .into_iter()
+        .chain(urls.iter().map(String::as_str));
+    let told = curl(&arguments.collect::<Vec<_>>());
+    let expected: String = sizes.iter().map(|bytes| &text[..*bytes]).collect();
+    assert!(told == expected, "{} bytes of {} came", told.len(), expected.len());
+}
+
+#[test]
 fn many_exchanges_share_a_connection() {
     let server = server();
     // Over TLS alone: in clear text some versions of curl break their own connections when they share them.
