@@ -25,7 +25,7 @@ demo: build sdk
 	@$(SLUICE) demo --listen $(LISTEN)
 
 test:
-	@tools/needs python3 perl git git-http-backend gitweb curl
+	@tools/needs python3 perl git git-http-backend gitweb curl openssl
 	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-h2spec test-models
 	@echo "All tests passed."
 
@@ -67,7 +67,7 @@ docs: build
 	@$(CARGO) doc --locked --workspace --no-deps
 
 bench: build sdk
-	@echo "Measuring for some 20 minutes: let the machine be quiet (bench/README.md)"
+	@echo "Measuring for some 23 minutes: let the machine be quiet (bench/README.md)"
 	@bench/setup
 	@python3 bench
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from .figures import Spread, ratio
-from .plan import LARGE_FILES, SERVER_COLUMNS
+from .plan import LARGE_FILES, SERVER_COLUMNS, TABLES
 from .results import Results, failure_of
 
 
@@ -72,6 +72,12 @@ class Verdict:
 PEER_FILES = tuple(column.key for column in SERVER_COLUMNS if column.against)
 PEER_NAMES = {column.key: column.label for column in SERVER_COLUMNS}
 
+PROTOCOL_TABLES = {
+    "files-tls": "files over TLS",
+    "files-h2": "files over HTTP/2",
+    "transfer-tls": "transfer over TLS",
+}
+
 
 def script_aims() -> Iterator[Aim]:
     row = ("1000-64k",)
@@ -105,10 +111,23 @@ def file_aims() -> Iterator[Aim]:
     rows = tuple(f"{name.rsplit('.', 1)[0]}-c{c}" for name in LARGE_FILES for c in (1, 10))
     for peer in PEER_FILES:
         yield Aim(f"transfer, all sizes / {PEER_NAMES[peer]}", "transfer", rows, "sluice", peer, 1.1)
+    rows = tuple(f"0k-c{c}-kept" for c in (1, 10, 64))
+    yield Aim("files 0 k / Sluice, no cache", "files", rows, "sluice", "sluice-uncached", 2.0)
+    text = "system calls, a file of 64k / nginx"
+    yield Aim(text, "cost", ("calls-large",), "sluice", "nginx", 1.0, at_most=True)
     yield Aim("memory of an idle connection / nginx", "cost", ("idle",), "sluice", "nginx", 1.5, at_most=True)
 
 
-AIMS: tuple[Aim, ...] = (*script_aims(), *file_aims())
+def protocol_aims() -> Iterator[Aim]:
+    """For every row of these tables."""
+    for table in (table for table in TABLES if table.key in PROTOCOL_TABLES):
+        rows = tuple(row.key for row in table.rows)
+        for peer, bound in (("apache", 1.3), ("nginx", 1.3), ("h2o", 1.0)):
+            text = f"{PROTOCOL_TABLES[table.key]}, all rows / {PEER_NAMES[peer]}"
+            yield Aim(text, table.key, rows, "sluice", peer, bound)
+
+
+AIMS: tuple[Aim, ...] = (*script_aims(), *file_aims(), *protocol_aims())
 
 
 def judge(results: Results) -> list[Verdict]:

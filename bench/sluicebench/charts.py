@@ -16,6 +16,7 @@ from .plan import TABLES, Column, Row, Table
 from .report import number_text, ratio_text
 from .results import Cell, Results, failure_of
 from .scale import fairness
+from .servers.protocols import H2_CLEAR, H2_TLS
 
 try:
     import matplotlib
@@ -51,6 +52,12 @@ SCRIPT_PICTURES = (
 #: End of the rows' keys and of the file's name, title.
 FILE_PICTURES = (("kept", "Files, connections kept alive"), ("close", "Files, a connection for each request"))
 
+#: Protocol, name of the file, title.
+H2_PICTURES = (
+    (H2_TLS, "files-h2", "Files over HTTP/2 and TLS"),
+    (H2_CLEAR, "files-h2-clear", "Files over HTTP/2 in clear"),
+)
+
 #: A panel of bars: its title, and the row that it shows.
 Panel = tuple[str, Row]
 
@@ -78,8 +85,9 @@ def pictures(found: Results) -> Iterator[tuple[str, plt.Figure]]:
 
 
 def pictures_of(found: Results, table: Table) -> Iterator[tuple[str, plt.Figure]]:
-    if table.key == "bandwidth":
-        yield table.key, bars(found, table, [[("", table.rows[0])]], table.columns, "One transfer of generated data")
+    if table.key in ("bandwidth", "bandwidth-tls"):
+        title = f"One transfer of generated data{' over TLS' if table.key.endswith('tls') else ''}"
+        yield table.key, bars(found, table, [[("", table.rows[0])]], table.columns, title)
     elif table.key in ("records", "rings"):
         yield table.key, sweep(found, table)
     elif table.key == "scripts":
@@ -91,8 +99,17 @@ def pictures_of(found: Results, table: Table) -> Iterator[tuple[str, plt.Figure]
             panels = grid(table, found, 3, [row for row in table.rows if row.key.endswith(stem)])
             if panels:
                 yield f"files-{stem}", bars(found, table, panels, table.columns, title)
+    elif table.key == "files-tls":
+        yield table.key, bars(found, table, grid(table, found, 3), table.columns, "Files over TLS, HTTP/1.1")
+    elif table.key == "files-h2":
+        for protocol, stem, title in H2_PICTURES:
+            panels = grid_of_sizes(table, found, [row for row in table.rows if row.protocol == protocol])
+            if panels:
+                yield stem, bars(found, table, panels, table.columns, title)
     elif table.key == "transfer":
         yield table.key, bars(found, table, grid(table, found, 2), table.columns, "Large files")
+    elif table.key == "transfer-tls":
+        yield table.key, bars(found, table, grid_of_sizes(table, found, table.rows), table.columns, "Large files over TLS")
     elif table.key == "formats":
         yield table.key, bars(found, table, grid(table, found, 2), table.columns, "A text file, by the format it is stored in")
     elif table.key == "cost":
@@ -106,6 +123,12 @@ def grid(table: Table, found: Results, width: int, rows: Optional[Sequence[Row]]
     seen = [row for row in rows or table.rows if any(found.cell(table.key, row.key, c.key) for c in table.columns)]
     panels = [(f"{row.label}{', ' + row.unit if row.unit else ''}", row) for row in seen]
     return [panels[at : at + width] for at in range(0, len(panels), width)]
+
+
+def grid_of_sizes(table: Table, found: Results, rows: Sequence[Row]) -> list[list[Panel]]:
+    """The sizes beside each other, what else differs below."""
+    lines = sorted(rows, key=lambda row: (row.protocol.key, row.streams, row.concurrency))
+    return grid(table, found, len({row.file for row in rows}), lines)
 
 
 # ---- bars ----

@@ -38,7 +38,7 @@ IDLE_CONNECTIONS = 1000
 #: and that what it has freed is not taken for room for them.
 FIRST_CONNECTIONS = 250
 #: Requests under strace: one after the other.
-TRACED_REQUESTS = {"file": 500, "cgi": 100, "kept": 500}
+TRACED_REQUESTS = {"file": 500, "large": 500, "cgi": 100, "kept": 500}
 ATTACH_SECONDS, DETACH_SECONDS, REQUEST_SECONDS = 10.0, 5.0, 30.0
 #: A server may let go of what an idle connection does not need, but need not at once: its memory is taken when it has
 #: stayed as it is for so many looks, a second apart, within so many KiB; or after so long at most.
@@ -55,15 +55,15 @@ def measure(server: Server, ways: dict[str, str], seconds: float, keep: Keep) ->
     """Row and sample, one after the other; `ways` are the server's routes that may be measured. Rows for which it has
     no way are left out."""
     paths = addresses(server, ways)
-    kinds = [kind for kind in ("file", "cgi", "kept") if kind in paths]
+    timed = [kind for kind in ("file", "cgi", "kept") if kind in paths]
     yield "rest", attempt(lambda: Sample(pss_kib(server.pids()) / 1024))
     if "idle" in paths:
         yield "idle", attempt(partial(idle_connections, server, paths["idle"]))
-    for kind in kinds:
+    for kind in timed:
         yield f"cpu-{kind}", attempt(partial(processor_time, paths[kind], seconds, partial(keep, f"cpu-{kind}")))
     if "kept" in paths and server.script_pids():
         yield "script", attempt(lambda: Sample(dirty_kib(server.script_pids())))
-    for kind in kinds:
+    for kind in (kind for kind in TRACED_REQUESTS if kind in paths):
         yield f"calls-{kind}", attempt(partial(calls, server, kind, paths[kind], partial(keep, f"calls-{kind}")))
 
 
@@ -71,6 +71,7 @@ def addresses(server: Server, ways: dict[str, str]) -> dict[str, str]:
     found = {}
     if "file" in ways:
         found["idle"], found["file"] = ways["file"] + "0k.txt", server.address(ways["file"] + "16k.txt")
+        found["large"] = server.address(ways["file"] + "64k.txt")
     if "cgi" in ways:
         found["cgi"] = server.address(ways["cgi"] + "cgiplustest?0")
     kept = next((way for way in KEPT_WAYS if way in ways), None)
@@ -210,7 +211,7 @@ def parse_strace(text: str) -> dict[str, int]:
 def calls(server: Server, kind: str, url: str, keep: KeepRun) -> Sample:
     """System calls a request; by name in the details."""
     pids = server.pids()
-    if kind != "file":
+    if kind not in ("file", "large"):
         pids += server.helper_pids()
     if kind == "kept":
         pids += server.script_pids()

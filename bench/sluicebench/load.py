@@ -12,6 +12,10 @@ What was found out about h2load 1.52, and is built upon:
     run before. Each client has its share of -n from the start; that is no matter where each request is a new
     connection, but with kept ones the slowest client would decide, so -n is not used for these.
   The status is 0 also when all fails; only its count of failures tells.
+  Over TLS it speaks what the server chooses, and tells it of its first connection: so that is looked at.
+  Over TLS with `Connection: close` a client goes on with the session that it had before, if the server gave it one
+    (nginx's $ssl_session_reused says so of all but the first of each client). Only clients that are new have none: as many
+    as requests, all at once.
 """
 
 from __future__ import annotations
@@ -21,14 +25,23 @@ import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Optional
 
 from .plan import MIB, Row
 from .results import NotMeasured, Sample, failed
+from .servers.protocols import H1, TLS_CIPHER, TLS_GROUP, TLS_VERSION, Protocol, curl_options
 
 #: -n of the first run without keep-alive, before any speed is known.
 COUNT_FIRST = 500
 COUNT_LEAST = 100
+
+#: What h2load tells of the first connection: its names for it, and what can stand there.
+SPOKEN = {
+    "Application protocol": r"h2c|h2|http/1\.[01]",
+    "TLS Protocol": r"TLSv1\.\d|TLSv1",
+    "Cipher": r"(?:TLS_|[A-Z]+-)[A-Z0-9_-]*?SHA(?:256|384)",
+}
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -87,6 +100,10 @@ class H2load:
     data_bytes: int
     #: Requests a second of the single clients: min, max, mean, standard deviation.
     shares: tuple[float, ...]
+    #: Of the first connection: "http/1.1", "h2", "h2c"; over TLS its version and cipher. "" where it is not told.
+    protocol: str
+    tls_version: str
+    tls_cipher: str
 
 
 def parse_h2load(text: str) -> H2load:
@@ -109,13 +126,21 @@ def parse_h2load(text: str) -> H2load:
     return H2load(
         float(finished) * UNITS[unit], done, succeeded, failures, errored, timed_out,
         tuple(map(int, statuses)), int(traffic), int(data), tuple(map(float, shares)),
+        *(spoken(text, name, pattern) for name, pattern in SPOKEN.items()),
     )  # fmt: skip
+
+
+def spoken(text: str, name: str, pattern: str) -> str:
+    """The word that fits, behind `name`: mostly at once. h2load's threads print with no regard to each other, each line piece
+    by piece: `TLS Protocol: Warm-up started for thread #TLSv1.31.`"""
+    found = re.search(rf"^{name}: .*?({pattern})", text, re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
 
 
 def h2load_command(url: str, row: Row, seconds: float, count: int = 0) -> list[str]:
     """With a `count`, that many requests; otherwise as many as the time allows, after a warm-up."""
     threads = min(row.concurrency, 2)  # the servers need the rest of the machine
-    command = ["h2load", "--h1", "-c", str(row.concurrency), "-t", str(threads)]
+    command = ["h2load", *protocol_options(row), "-c", str(row.concurrency), "-t", str(threads)]
     if count:
         command += ["-n", str(count)]
     else:
@@ -125,8 +150,16 @@ def h2load_command(url: str, row: Row, seconds: float, count: int = 0) -> list[s
     return [*command, url]
 
 
+def protocol_options(row: Row) -> list[str]:
+    """HTTP/2 is what it speaks by default, or asks for first."""
+    options = ["-m", str(row.streams)] if row.protocol.multiplexed else ["--h1"]
+    return [*options, f"--tls13-ciphers={TLS_CIPHER}", f"--groups={TLS_GROUP}"] if row.protocol.tls else options
+
+
 def next_count(rate: Optional[float], row: Row, seconds: float) -> int:
     """-n for a run of about `seconds`, a multiple of the clients so that each has as many."""
+    if row.requests:
+        return row.requests
     count = max(rate * seconds, COUNT_LEAST) if rate else COUNT_FIRST
     return math.ceil(count / row.concurrency) * row.concurrency
 
@@ -142,6 +175,15 @@ def fault_in(report: H2load, row: Row) -> str:
         return f"{report.done} requests done, but {report.succeeded} succeeded"
     if report.data_bytes < report.done * row.bytes:
         return f"{report.done} replies with {report.data_bytes} bytes, instead of {row.bytes} each"
+    return fault_of_protocol(report, row.protocol)
+
+
+def fault_of_protocol(report: H2load, wanted: Protocol) -> str:
+    if report.protocol != wanted.h2load_name:
+        return f"spoke {report.protocol or 'nothing known'} instead of {wanted.h2load_name}"
+    tls = f"{report.tls_version} {report.tls_cipher}"
+    if wanted.tls and tls != f"{TLS_VERSION} {TLS_CIPHER}":
+        return f"spoke {tls} instead of {TLS_VERSION} {TLS_CIPHER}"
     return ""
 
 
@@ -183,17 +225,17 @@ def h2load_sample(run: Invocation, row: Row, seconds: float, in_bytes: bool = Fa
 
 # ---- curl ----
 
-CURL_FORMAT = "%{http_code} %{size_download} %{time_total}\\n"
+CURL_FORMAT = "%{http_code} %{size_download} %{time_total} %{http_version}\\n"
 
 
-def curl_command(url: str) -> list[str]:
-    return ["curl", "-s", "-S", "-o", "/dev/null", "-w", CURL_FORMAT, url]
+def curl_command(url: str, protocol: Protocol, certificate: Path) -> list[str]:
+    return ["curl", "-s", "-S", "-o", "/dev/null", "-w", CURL_FORMAT, *curl_options(protocol, certificate), url]
 
 
-def curl_sample(run: Invocation, expected_bytes: int) -> Sample:
+def curl_sample(run: Invocation, expected_bytes: int, protocol: Protocol = H1) -> Sample:
     """MiB a second of one transfer. The last line is curl's report, those before are complaints."""
     lines = run.output.strip().splitlines()
-    report = re.fullmatch(r"(\d+) (\d+) ([\d.]+)", lines[-1]) if lines else None
+    report = re.fullmatch(r"(\d+) (\d+) ([\d.]+) (\S+)", lines[-1]) if lines else None
     if run.status != 0 or not report:
         return failed(f"curl ended with status {run.status}: {' '.join(lines[:1])}")
     status, size, seconds = int(report[1]), int(report[2]), float(report[3])
@@ -201,6 +243,8 @@ def curl_sample(run: Invocation, expected_bytes: int) -> Sample:
         return failed(f"status {status}")
     if size != expected_bytes:
         return failed(f"{size} bytes instead of {expected_bytes}")
+    if report[4] != protocol.curl_name:
+        return failed(f"spoke HTTP/{report[4]} instead of {protocol.label}")
     return Sample(size / MIB / seconds, details={"seconds": seconds})
 
 

@@ -77,6 +77,7 @@ def tools() -> dict[str, str]:
     lines = {
         "h2load": first_line("h2load", "--version").replace("h2load ", ""),
         "curl": " ".join(first_line("curl", "--version").split()[1:2]),
+        "openssl": " ".join(first_line("openssl", "version").split()[1:2]),
         "strace": first_line("strace", "-V").rsplit(" ", 1)[-1],
         "Python": platform.python_version(),
         "C compiler": first_line("cc", "--version"),

@@ -3,8 +3,8 @@
 Here: tables, rows, columns; which cell asks which address; the estimate of the time. Not here: how a cell is measured
 (load.py, cost.py), in which order (run.py), what the ratios ought to be (aims.py).
 
-A new peer is a column in the tables that it can do; a new dimension, such as TLS, is a field of Row, one more loop
-where rows are made, and its place in load.py."""
+A new peer is a column in the tables that it can do; a new dimension, as the protocol is one, is a field of Row, one more
+loop where rows are made, and its place in load.py."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from .servers.base import LINES_FILE
+from .servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, TLS_CIPHER, TLS_GROUP, Protocol
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -24,6 +25,12 @@ LARGE_FILES = {"2MB.bin": 2_110_976, "5.69MB.bin": 5_976_576, "7MB.bin": 7_604_2
 LINES_BYTES = 5_976_576
 
 CONCURRENCIES = (1, 10, 64)
+
+#: Clients that are all new, and come at once: fewer than the least of what the servers let wait to be accepted, 511.
+NEW_CLIENTS = 400
+
+#: HTTP/2: clients, and requests that each has under way. The first three are as over HTTP/1.1; the last is what HTTP/2 is for.
+STREAMS = ((1, 1), (10, 1), (64, 1), (10, 32))
 
 #: Before its window of measurement h2load runs for so long: requests under way at its end are made up for by those
 #: under way at its begin. Longer for many connections, which take their time to be opened.
@@ -62,6 +69,9 @@ class Row:
     label: str
     concurrency: int = 1
     keep_alive: bool = True
+    protocol: Protocol = H1
+    streams: int = 1  # under way on each connection
+    requests: int = 0  # in all; 0: as many as the time allows
     file: str = ""
     bytes: int = 0  # of a response
     record: str = ""  # membufdemo's third keyword
@@ -118,6 +128,8 @@ BANDWIDTH_COLUMNS = (
     Column("apache-records", "Apache module, records", "apache", "module", "sluice-mailbox"),
 )
 
+TLS_BANDWIDTH_COLUMNS = tuple(c for c in BANDWIDTH_COLUMNS if c.key not in ("limit", "apache-records"))
+
 SCRIPT_COLUMNS = (
     Column("sluice-cgi", "Sluice CGI", "sluice", "cgi"),
     Column("apache-cgi", "Apache CGI", "apache", "cgi", "sluice-cgi"),
@@ -153,8 +165,8 @@ SCALE_COLUMNS = tuple(column for column in SERVER_COLUMNS if column.key in ("slu
 # ---- the tables ----
 
 
-def bandwidth_row() -> Row:
-    return Row("1000-64k", "records of 64k", record="64k")
+def bandwidth_row(protocol: Protocol = H1) -> Row:
+    return Row("1000-64k", "records of 64k", record="64k", protocol=protocol)
 
 
 def record_rows() -> Iterable[Row]:
@@ -189,18 +201,54 @@ def file_rows() -> Iterable[Row]:
                 yield Row(key, label, concurrency, keep_alive, file=name, bytes=size, without=without)
 
 
+def tls_file_rows() -> Iterable[Row]:
+    for name, size in SMALL_FILES.items():
+        for concurrency in CONCURRENCIES:
+            stem = name.split(".", maxsplit=1)[0]
+            label = f"{stem}, c {concurrency}"
+            yield Row(f"{stem}-c{concurrency}", label, concurrency, file=name, bytes=size, protocol=H1_TLS)
+    close = Row("0k-c10-close", "0k, c 10, no keep-alive", 10, keep_alive=False, file="0k.txt", protocol=H1_TLS)
+    yield close
+    label = f"0k, {NEW_CLIENTS} new clients"
+    yield replace(close, key="0k-new", label=label, concurrency=NEW_CLIENTS, requests=NEW_CLIENTS)
+
+
+def h2_file_rows() -> Iterable[Row]:
+    for name, size in SMALL_FILES.items():
+        for concurrency, streams in STREAMS:
+            yield h2_file_row(name, size, concurrency, streams, H2_TLS)
+    for name in ("0k.txt", "64k.txt"):
+        for concurrency, streams in ((10, 1), (10, 32)):
+            yield h2_file_row(name, SMALL_FILES[name], concurrency, streams, H2_CLEAR)
+
+
+def h2_file_row(name: str, size: int, concurrency: int, streams: int, protocol: Protocol) -> Row:
+    stem = name.split(".", maxsplit=1)[0]
+    key = f"{stem}-c{concurrency}-m{streams}{'' if protocol.tls else '-clear'}"
+    label = f"{stem}, c {concurrency}, m {streams}{'' if protocol.tls else ', clear'}"
+    return Row(key, label, concurrency, file=name, bytes=size, protocol=protocol, streams=streams)
+
+
 def transfer_rows() -> Iterable[Row]:
-    for name, size in LARGE_FILES.items():
+    for name in LARGE_FILES:
         for concurrency in (1, 10):
-            stem = name.rsplit(".", 1)[0]
-            yield Row(
-                f"{stem}-c{concurrency}",
-                f"{stem.replace('MB', ' MB')}, c {concurrency}",
-                concurrency,
-                file=name,
-                bytes=size,
-                without=("sluice-uncached",) if name == "100MB.bin" else (),  # it is too large for the cache
-            )
+            without = ("sluice-uncached",) if name == "100MB.bin" else ()  # it is too large for the cache
+            yield replace(transfer_row(name, concurrency), without=without)
+
+
+def tls_transfer_rows() -> Iterable[Row]:
+    for protocol, suffix in ((H1_TLS, "HTTP/1.1"), (H2_TLS, "HTTP/2")):
+        for name in ("2MB.bin", "5.69MB.bin", "100MB.bin"):
+            for concurrency in (1, 10):
+                row = transfer_row(name, concurrency)
+                key = f"{row.key}-{protocol.key.split('-', maxsplit=1)[0]}"
+                yield replace(row, key=key, label=f"{row.label}, {suffix}", protocol=protocol)
+
+
+def transfer_row(name: str, concurrency: int) -> Row:
+    stem = name.rsplit(".", 1)[0]
+    label = f"{stem.replace('MB', ' MB')}, c {concurrency}"
+    return Row(f"{stem}-c{concurrency}", label, concurrency, file=name, bytes=LARGE_FILES[name])
 
 
 def format_rows() -> Iterable[Row]:
@@ -228,11 +276,17 @@ def cost_rows() -> Iterable[Row]:
     yield Row("rest", "memory at rest", unit="MiB")
     yield Row("idle", "memory of an idle connection", unit="KiB")
     yield Row("script", "memory of an idle kept script process", unit="KiB")
-    for key, label in (("file", "a file of 16k"), ("cgi", "CGI, 0 kB"), ("kept", "a kept program, 0 kB")):
+    files = (("file", "a file of 16k"), ("large", "a file of 64k"))
+    for key, label in (*files, ("cgi", "CGI, 0 kB"), ("kept", "a kept program, 0 kB")):
         yield Row(f"calls-{key}", f"system calls, {label}", unit="a request")
     for key, label in (("file", "a file of 16k"), ("cgi", "CGI, 0 kB"), ("kept", "a kept program, 0 kB")):
         yield Row(f"cpu-{key}", f"CPU time, {label}", unit="µs a request")
 
+
+#: What stands above every table over TLS; load.py sees to it that it is true.
+ALL_OVER_TLS = f"""\
+TLS 1.3 with {TLS_CIPHER}, {TLS_GROUP} and one certificate (P-256) for all, over HTTP/1.1 or HTTP/2 as
+it is said: a cell in which anything else was spoken is a failed one."""
 
 TABLES: tuple[Table, ...] = (
     Table(
@@ -241,6 +295,12 @@ TABLES: tuple[Table, ...] = (
         "`membufdemo` as CGI; the same generator as an Apache module, in blocks as large as pays and record by\n"
         "record; and a program that does nothing but fill a block and send it.",
         "bulk", "MiB/s", (bandwidth_row(),), BANDWIDTH_COLUMNS, rounds=7, seconds=0.5, megabytes=1000,
+    ),
+    Table(
+        "bandwidth-tls", "Script bandwidth over TLS",
+        f"The same over HTTP/1.1 with TLS. The client decrypts with one core, which bounds all.\n{ALL_OVER_TLS}",
+        "bulk", "MiB/s", (bandwidth_row(H1_TLS),), TLS_BANDWIDTH_COLUMNS,
+        rounds=5, seconds=0.5, megabytes=1000,
     ),
     Table(
         "records", "Script bandwidth by record size",
@@ -267,8 +327,26 @@ TABLES: tuple[Table, ...] = (
         "requests", "requests/s", tuple(file_rows()), FILE_COLUMNS, rounds=5, seconds=0.3,
     ),
     Table(
+        "files-tls", "Files over TLS",
+        "Small files, HTTP/1.1 over TLS, c clients at once. Without keep-alive each connection goes on with the session of the\n"
+        f"one before (a ticket), as a browser does that comes back; the {NEW_CLIENTS} new clients come all at once, none with a\n"
+        f"session, and each asks once.\n{ALL_OVER_TLS}",
+        "requests", "requests/s", tuple(tls_file_rows()), SERVER_COLUMNS, rounds=5, seconds=0.3,
+    ),
+    Table(
+        "files-h2", "Files over HTTP/2",
+        "Small files, HTTP/2 over TLS and, where it says so, clear with prior knowledge; c clients at once, each with m\n"
+        f"requests under way.\n{ALL_OVER_TLS}",
+        "requests", "requests/s", tuple(h2_file_rows()), SERVER_COLUMNS, rounds=5, seconds=0.3,
+    ),
+    Table(
         "transfer", "Transfer", "Large files, c clients at once.",
         "bytes", "MiB/s", tuple(transfer_rows()), FILE_COLUMNS, rounds=5, seconds=0.4,
+    ),
+    Table(
+        "transfer-tls", "Transfer over TLS",
+        f"Large files over TLS, HTTP/1.1 and HTTP/2, c clients at once, each with one request under way.\n{ALL_OVER_TLS}",
+        "bytes", "MiB/s", tuple(tls_transfer_rows()), SERVER_COLUMNS, rounds=5, seconds=0.4,
     ),
     Table(
         "formats", "Record formats",
@@ -293,7 +371,10 @@ TABLES: tuple[Table, ...] = (
 TABLE_KEYS = tuple(table.key for table in TABLES)
 
 #: Of --quick: the rows of the tables that it runs.
-QUICK = {"bandwidth": ("1000-64k",), "scripts": ("0k-c10",), "files": ("0k-c10-kept",)}
+QUICK = {
+    "bandwidth": ("1000-64k",), "scripts": ("0k-c10",), "files": ("0k-c10-kept",),
+    "files-tls": ("0k-c10",), "files-h2": ("0k-c10-m1",),
+}  # fmt: skip
 
 
 #: Servers that are measured whatever peers are asked for.

@@ -120,7 +120,7 @@ def row_label(table_key: str, row_key: str) -> str:
 
 def table_part(table: Table, results: Results, pictures: set[str]) -> list[str]:
     rows = [row for row in table.rows if any(results.cell(table.key, row.key, c.key) for c in table.columns)]
-    names = [stem for stem in sorted(pictures) if stem == table.key or stem.startswith(f"{table.key}-")]
+    names = [stem for stem in sorted(pictures) if table_of(stem) == table.key]
     parts = [f"## {table.title}", table.what, *(picture(stem, table.title, pictures) for stem in names)]
     for ours in table.sluice_columns():
         parts.append(ratio_table(table, ours, rows, results))
@@ -130,6 +130,12 @@ def table_part(table: Table, results: Results, pictures: set[str]) -> list[str]:
         parts += calls_part(results)
     parts.append("<details><summary>All figures</summary>\n\n" + value_table(table, rows, results) + "\n\n</details>")
     return parts
+
+
+def table_of(stem: str) -> str:
+    """The key of the table that a picture shows: the longest that its name begins with."""
+    keys = [table.key for table in TABLES if stem == table.key or stem.startswith(f"{table.key}-")]
+    return max(keys, key=len, default="")
 
 
 def ratio_table(table: Table, ours: Column, rows: Sequence[Row], results: Results) -> str:
@@ -192,8 +198,9 @@ def fairness_table(table: Table, rows: Sequence[Row], results: Results) -> str:
 def calls_part(results: Results) -> list[str]:
     """Which system calls Sluice makes, since this is where to look first."""
     lines = []
-    for row, what in (("calls-file", "A file"), ("calls-cgi", "CGI"), ("calls-kept", "CGIplus")):
-        cell = results.cell("cost", row, "sluice")
+    kinds = (("file", "A file of 16k"), ("large", "A file of 64k"), ("cgi", "CGI"), ("kept", "CGIplus"))
+    for kind, what in kinds:
+        cell = results.cell("cost", f"calls-{kind}", "sluice")
         if cell and not failure_of(cell):
             calls = sorted(cell[max(cell)].details.items(), key=lambda item: -item[1])
             lines.append(f"- {what}: " + ", ".join(f"{name} {count:.3g}" for name, count in calls))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -76,7 +77,7 @@ class Run:
     # ---- the plan, without what cannot run ----
 
     def columns(self, row: Row, columns: list[Column]) -> list[Column]:
-        return [column for column in columns if not self.stage.lacks(column, row.workers)]
+        return [column for column in columns if not self.stage.lacks(column, row)]
 
     def planned_seconds(self) -> float:
         total = 0.0
@@ -108,8 +109,9 @@ class Run:
                     elif not row.keep_alive:
                         self.rates[key] = self.attempt(table, row, column, 0).value
                     elif not column.is_limit:
-                        url = self.stage.address(column, path_of(column, row, 0), row.workers)
-                        load.invoke(load.h2load_command(url, WARM_UP, WARM_UP_WINDOW), PATIENCE_SECONDS)
+                        url = self.stage.address(column, path_of(column, row, 0), row)
+                        warm_up = replace(WARM_UP, protocol=row.protocol)
+                        load.invoke(load.h2load_command(url, warm_up, WARM_UP_WINDOW), PATIENCE_SECONDS)
         self.stage.shorten_logs()
 
     def rounds(self) -> None:
@@ -146,9 +148,10 @@ class Run:
             return load.spawn_sample(self.invoke(key, number, command, patience))
         if table.measure == "bulk":
             megabytes = self.megabytes.get(key, table.megabytes)
-            url = self.stage.address(column, path_of(column, row, megabytes), row.workers)
-            return load.curl_sample(self.invoke(key, number, load.curl_command(url), patience), megabytes * MIB)
-        url = self.stage.address(column, path_of(column, row, 0), row.workers)
+            url = self.stage.address(column, path_of(column, row, megabytes), row)
+            command = load.curl_command(url, row.protocol, self.stage.site.certificate)
+            return load.curl_sample(self.invoke(key, number, command, patience), megabytes * MIB, row.protocol)
+        url = self.stage.address(column, path_of(column, row, 0), row)
         count = 0 if row.keep_alive else load.next_count(self.rates.get(key), row, table.seconds)
         run = self.invoke(key, number, load.h2load_command(url, row, table.seconds, count), patience)
         sample = load.h2load_sample(run, row, table.seconds, in_bytes=table.measure == "bytes")
@@ -163,7 +166,7 @@ class Run:
 
     def keep(self, name: str, number: int, run: load.Invocation) -> None:
         """The tool's own output, all rounds of a cell in one file; paths as seen from the checkout."""
-        text = str(run).replace(f"{self.stage.site.build.parents[1]}/", "")
+        text = str(run).replace(f"{self.stage.site.build.parents[1]}/", "").replace(f"{self.stage.site.scratch}/", "")
         with open(self.raw / f"{name}.txt", "a", encoding="utf-8") as file:
             file.write(f"== {'warm-up' if number == 0 else f'round {number}'}\n{text}\n")
 

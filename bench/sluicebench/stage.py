@@ -12,15 +12,17 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from .plan import LARGE_FILES, LINES_BYTES, SMALL_FILES, Column, Table
+from .plan import LARGE_FILES, LINES_BYTES, SMALL_FILES, Column, Row, Table
 from .results import NotMeasured
 from .servers import SERVERS, Server, ServerFailed, Site, verify
 from .servers.base import LINES_FILE
 from .servers.base import PROGRAMS as PROGRAMS_OF_WAY
 from .servers.host import bound_open_files
+from .servers.protocols import H1, Protocol, make_certificate
 
 PROGRAMS = ("cgiplustest", "membufdemo")
 
@@ -57,7 +59,7 @@ def fill_site(repository: Path, sluice: Path, scratch: Path) -> Site:
     lines = text_lines(LINES_BYTES)
     (htdocs / LINES_FILE).write_bytes(b"".join(line + b"\n" for line in lines))
     (site.records / LINES_FILE).write_bytes(variable_records(lines))
-    return site
+    return replace(site, no_certificate=make_certificate(site.certificate, site.key))
 
 
 def text_lines(size: int) -> list[bytes]:
@@ -81,7 +83,7 @@ class Stage:
         self.site = site
         self.workers = workers
         self.keep_folder = keep_folder
-        #: A server, or "server way" → why it is left out.
+        #: A server, "server way" or "server protocol" → why it is left out.
         self.skipped: dict[str, str] = {}
         self.versions: dict[str, str] = {}
         self._running: dict[tuple[str, int], Server] = {}
@@ -105,14 +107,12 @@ class Stage:
 
     def set_up(self, tables: Iterable[Table]) -> None:
         """Starts what the tables need, and checks what it answers. What cannot run is noted in `skipped`."""
-        wanted: dict[tuple[str, int], set[str]] = {}
-        for column, workers in (
-            (c, r.workers or self.workers) for t in tables for r in t.rows for c in t.columns_of(r)
-        ):
-            wanted.setdefault((column.server, workers), set()).add(column.way)
-        for (name, workers), ways in sorted(wanted.items()):
+        wanted: dict[tuple[str, int], list[tuple[str, Protocol]]] = {}
+        for column, row in ((c, r) for t in tables for r in t.rows for c in t.columns_of(r)):
+            wanted.setdefault((column.server, row.workers or self.workers), []).append((column.way, row.protocol))
+        for (name, workers), uses in sorted(wanted.items(), key=lambda item: item[0]):
             if name in SERVERS:
-                self._start(name, workers, ways)
+                self._start(name, workers, {way for way, _ in uses}, {protocol for _, protocol in uses})
         for (name, way), reason in verify(list(self._running.values()), "64k.txt").items():
             self.skipped[f"{name} {way}"] = reason
         limits = {column.way for table in tables for column in table.columns if column.is_limit}
@@ -122,22 +122,31 @@ class Stage:
         if "send" in limits and "limit send" not in self.skipped:
             self._start_send_limit()
 
-    def _start(self, name: str, workers: int, ways: Iterable[str]) -> None:
+    def _start(self, name: str, workers: int, ways: Iterable[str], protocols: Iterable[Protocol]) -> None:
         try:
-            self._running[name, workers] = self.fresh(name, workers, ways)
+            self._running[name, workers] = self.fresh(name, workers, ways, protocols)
         except (NotMeasured, ServerFailed, OSError) as reason:
             self.skipped[name] = str(reason)
 
-    def fresh(self, name: str, workers: Optional[int] = None, ways: Iterable[str] = PROGRAMS_OF_WAY) -> Server:
+    def fresh(
+        self,
+        name: str,
+        workers: Optional[int] = None,
+        ways: Iterable[str] = PROGRAMS_OF_WAY,
+        protocols: Iterable[Protocol] = (H1,),
+    ) -> Server:
         """One that has just been started; it is the caller's to stop."""
         kind = SERVERS[name]
         missing = kind.available()
         if missing:
             raise NotMeasured(missing)
-        server = kind(self.site, workers or self.workers, tuple(ways))
+        server = kind(self.site, workers or self.workers, tuple(ways), tuple(protocols))
         server.start()
         self.versions[name] = server.version
         self.skipped.update({f"{name} {way}": reason for way, reason in server.missing().items() if way in ways})
+        wanted = {protocol.key for protocol in protocols}
+        missing_protocols = {key: reason for key, reason in server.missing_protocols().items() if key in wanted}
+        self.skipped.update({f"{name} {key}": reason for key, reason in missing_protocols.items()})
         return server
 
     def _start_send_limit(self) -> None:
@@ -154,13 +163,14 @@ class Stage:
 
     # ---- what there is ----
 
-    def lacks(self, column: Column, workers: Optional[int] = None) -> Optional[str]:
-        """Why a column cannot be measured; None when it can."""
+    def lacks(self, column: Column, row: Row) -> Optional[str]:
+        """Why a cell cannot be measured; None when it can."""
         name = f"{column.server} {column.way}"
-        reason = self.skipped.get(column.server) or self.skipped.get(name)
+        reasons = (self.skipped.get(key) for key in (column.server, name, f"{column.server} {row.protocol.key}"))
+        reason = next((reason for reason in reasons if reason), None)
         if reason or column.is_limit:
             return reason
-        server = self._running.get((column.server, workers or self.workers))
+        server = self._running.get((column.server, row.workers or self.workers))
         return None if server and column.way in server.routes() else f"{name} is not there"
 
     def server(self, name: str, workers: Optional[int]) -> Server:
@@ -170,11 +180,11 @@ class Stage:
         """The routes of a server that have stood the check."""
         return {way: prefix for way, prefix in server.routes().items() if f"{server.name} {way}" not in self.skipped}
 
-    def address(self, column: Column, path: str, workers: Optional[int] = None) -> str:
+    def address(self, column: Column, path: str, row: Row) -> str:
         if column.way == "send":
             return f"http://127.0.0.1:{self._send_port}/{path}"
-        server = self.server(column.server, workers)
-        return server.address(server.routes()[column.way] + path)
+        server = self.server(column.server, row.workers)
+        return server.address(server.routes()[column.way] + path, row.protocol)
 
     def shorten_logs(self) -> None:
         """Access logs are on everywhere: they would fill the disk, and their writing back would disturb."""

@@ -10,6 +10,7 @@ from sluicebench import aims, plan, run
 from sluicebench.progress import Progress
 from sluicebench.servers import SERVERS
 from sluicebench.servers.base import PROGRAMS
+from sluicebench.servers.protocols import H1, PROTOCOLS
 
 
 class Estimate(unittest.TestCase):
@@ -18,7 +19,7 @@ class Estimate(unittest.TestCase):
 
     def test_the_quick_one_less_than_4(self) -> None:
         quick = plan.choose(quick=True)
-        self.assertEqual([table.key for table in quick], ["bandwidth", "scripts", "files"])
+        self.assertEqual([table.key for table in quick], ["bandwidth", "scripts", "files", "files-tls", "files-h2"])
         self.assertTrue(all(len(table.rows) == 1 for table in quick))
         self.assertLess(plan.estimate_seconds(quick), 4 * 60)
 
@@ -85,6 +86,21 @@ class References(unittest.TestCase):
             for key in aim.rows:
                 self.assertNotIn(aim.peer, rows[key].without)
                 self.assertNotIn(aim.sluice, rows[key].without)
+
+    def test_every_protocol_is_measured_and_only_multiplexed_ones_have_streams(self) -> None:
+        rows = [row for table in plan.TABLES for row in table.rows]
+        self.assertEqual({row.protocol for row in rows}, set(PROTOCOLS))
+        self.assertTrue(all(row.protocol.multiplexed for row in rows if row.streams > 1))
+
+    def test_a_protocol_is_told_by_the_table_or_the_row(self) -> None:
+        for table in plan.TABLES:
+            clear = all(row.protocol == H1 for row in table.rows)
+            self.assertEqual(clear, "TLS" not in table.what, table.key)
+            self.assertEqual(len({row.label for row in table.rows}), len(table.rows), table.key)
+
+    def test_programs_have_no_limit_over_tls(self) -> None:
+        (table,) = plan.choose(["bandwidth-tls"])
+        self.assertFalse([column.key for column in table.columns if column.is_limit])
 
     def test_the_quick_rows_are_there(self) -> None:
         for table in plan.TABLES:

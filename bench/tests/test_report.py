@@ -25,12 +25,22 @@ class Summary(unittest.TestCase):
         for title in ("## The aims", *(f"## {table.title}" for table in plan.TABLES)):
             self.assertIn(f"\n{title}\n", text)
         self.assertIn("1,400 MB/s on average, 1,390 at the least, 1,410 at most", text)
-        self.assertIn("bandwidth 7, records 3", text)
+        self.assertIn("bandwidth 7, bandwidth-tls 5, records 3", text)
 
     def test_only_pictures_that_are_there_are_shown(self) -> None:
         text = report.summary(self.made_up, {"aims", "files-kept"})
         self.assertIn("![Files](files-kept.svg)", text)
         self.assertEqual(text.count(".svg)"), 2)
+
+    def test_a_picture_belongs_to_the_table_with_the_longest_name(self) -> None:
+        for stem, key in (
+            ("files-kept", "files"),
+            ("files-tls", "files-tls"),
+            ("files-h2-clear", "files-h2"),
+            ("transfer", "transfer"),
+            ("aims", ""),
+        ):
+            self.assertEqual(report.table_of(stem), key)
 
     def test_columns_of_a_table_stand_under_each_other(self) -> None:
         table: list[str] = []

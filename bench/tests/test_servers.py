@@ -4,6 +4,7 @@ No peer is needed: nothing is started but short programs of our own. Every run o
 """
 
 import contextlib
+import dataclasses
 import http.server
 import os
 import shutil
@@ -18,7 +19,8 @@ from unittest import mock
 
 from sluicebench.servers import SERVERS, Server, ServerFailed, Site, verify
 from sluicebench import stage
-from sluicebench.servers import apache, base, host, lighttpd, nginx, processes
+from sluicebench.servers import apache, base, host, lighttpd, nginx, processes, protocols
+from sluicebench.servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, PROTOCOLS
 
 USER = "somebody"
 
@@ -177,6 +179,111 @@ class Configurations(InAFolder):
         self.assertIn(f'script = {{ directory = "{self.site.programs}", mode = "cgiplus" }}', text)
 
 
+#: What `nginx -V` prints.
+NGINX_BUILT = "nginx version: nginx/{}\nconfigure arguments: --with-http_ssl_module --with-http_v2_module"
+
+
+class Protocols(InAFolder):
+    """Who speaks what, and by which words of his configuration."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        for name in ("mod_ssl.so", "mod_socache_shmcb.so", "mod_http2.so", "mod_openssl.so"):
+            (self.folder / name).touch()
+        self.patch(mock.patch.object(apache, "MODULES", self.folder))
+        self.patch(mock.patch.object(lighttpd, "TLS_MODULE", self.folder / "mod_openssl.so"))
+        self.nginx_is("1.22.1")
+
+    def patch(self, patch: "mock._patch[object]") -> None:
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def nginx_is(self, version: str) -> None:
+        self.patch(mock.patch.object(nginx, "output_of", return_value=NGINX_BUILT.format(version)))
+
+    def server(self, name: str, spoken: "tuple[protocols.Protocol, ...]" = PROTOCOLS) -> Server:
+        return SERVERS[name](self.site, 4, ("file",), spoken)
+
+    def test_without_being_asked_for_none_but_http1_is_spoken_or_configured(self) -> None:
+        for name in SERVERS:
+            server = self.server(name, ())
+            self.assertEqual(server.protocols(), [H1])
+            text = server.configuration()
+            for port in ("tls", "h2c"):
+                self.assertNotIn(str(server.ports[port]), text, name)
+            self.assertNotRegex(text, "(?i)certificate|openssl|http2_module|h2proto|ssl_module", name)
+
+    def test_each_speaks_all_with_the_same_certificate_on_ports_of_their_own(self) -> None:
+        for name in SERVERS:
+            server = self.server(name)
+            self.assertEqual(server.protocols(), list(PROTOCOLS), name)
+            text = server.configuration()
+            for part in (server.port, *server.ports.values(), self.site.certificate, self.site.key):
+                self.assertIn(str(part), text, name)
+
+    def test_an_address_has_the_scheme_and_the_port_of_its_protocol(self) -> None:
+        server = self.server("nginx")
+        self.assertEqual(server.address("/a", H2_TLS), server.address("/a", H1_TLS))
+        self.assertEqual(server.address("/a", H1_TLS), f"https://127.0.0.1:{server.ports['tls']}/a")
+        self.assertEqual(server.address("/a", H2_CLEAR), f"http://127.0.0.1:{server.ports['h2c']}/a")
+        self.assertEqual(server.address("/a"), f"http://127.0.0.1:{server.port}/a")
+
+    def test_without_a_certificate_there_is_no_tls(self) -> None:
+        self.site = dataclasses.replace(self.site, no_certificate="openssl is not installed")
+        for name in SERVERS:
+            server = self.server(name)
+            self.assertEqual(server.protocols(), [H1, H2_CLEAR], name)
+            self.assertEqual(server.missing_protocols()["h2-tls"], "openssl is not installed", name)
+            self.assertNotIn(str(server.ports["tls"]), server.configuration(), name)
+
+    def test_a_module_that_is_missing_is_named_and_takes_only_its_protocols(self) -> None:
+        (self.folder / "mod_http2.so").unlink()
+        (self.folder / "mod_openssl.so").unlink()
+        server = self.server("apache")
+        self.assertEqual(server.protocols(), [H1, H1_TLS])
+        self.assertIn("no mod_http2.so", server.missing_protocols()["h2-clear"])
+        self.assertIn("    Protocols http/1.1\n", server.configuration())
+        self.assertNotIn("http2_module", server.configuration())
+        server = self.server("lighttpd")
+        self.assertEqual(server.protocols(), [H1, H2_CLEAR])
+        self.assertIn("mod_openssl.so", server.missing_protocols()["h1-tls"])
+        self.assertNotIn("openssl", server.configuration())
+
+    def test_nginx_without_its_modules_is_named(self) -> None:
+        self.patch(mock.patch.object(nginx, "output_of", return_value="configure arguments: --with-http_ssl_module"))
+        server = self.server("nginx")
+        self.assertEqual(server.protocols(), [H1, H1_TLS])
+        self.assertEqual(server.missing_protocols()["h2-tls"], "nginx is built without http_v2_module")
+
+    def test_nginx_is_told_of_http2_in_the_words_of_its_version(self) -> None:
+        server = self.server("nginx")
+        self.assertIn(f"listen 127.0.0.1:{server.ports['tls']} ssl http2;", server.configuration())
+        self.assertIn(f"listen 127.0.0.1:{server.ports['h2c']} http2;", server.configuration())
+        self.nginx_is("1.26.0")
+        self.assertIn(f"listen 127.0.0.1:{server.ports['tls']} ssl;", server.configuration())
+        self.assertIn("\n        http2 on;\n", server.configuration())
+
+    def test_http1_alone_over_tls_is_no_http2(self) -> None:
+        for name in ("apache", "nginx"):
+            self.assertNotRegex(self.server(name, (H1_TLS,)).configuration(), r"(?m)^[^#]*(http2|h2\b)", name)
+
+
+class Certificate(InAFolder):
+    def test_it_is_for_the_loopback_on_p256(self) -> None:
+        self.assertEqual(protocols.make_certificate(self.site.certificate, self.site.key), "")
+        told = host.output_of(["openssl", "x509", "-noout", "-text", "-in", str(self.site.certificate)])
+        self.assertIn("IP Address:127.0.0.1", told)
+        self.assertIn("prime256v1", told)
+        self.assertIn("BEGIN PRIVATE KEY", self.site.key.read_text())
+
+    def test_without_openssl_the_reason_is_told(self) -> None:
+        with mock.patch.object(protocols, "find_program", return_value="/nowhere/openssl"):
+            self.assertEqual(
+                protocols.make_certificate(self.site.certificate, self.site.key), "openssl is not installed"
+            )
+        self.assertIn("openssl made no certificate", protocols.make_certificate(self.folder, self.folder))
+
+
 class Starting(InAFolder):
     def test_a_program_that_is_not_there_is_a_failure_in_words(self) -> None:
         with self.assertRaisesRegex(ServerFailed, "sluice: .*/sluice cannot be run: No such file"):
@@ -257,6 +364,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
     """A server for the check, in a thread: path → status and body."""
 
     answers: Dict[str, "tuple[int, bytes]"] = {}
+    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         status, body = self.answers.get(self.path, (404, b""))
@@ -315,6 +423,19 @@ class Verify(InAFolder):
         self.server.only = ("variable", "converted")
         self.answers.update({"/variable/lines.txt": (200, b"one\n"), "/converted/lines.txt": (200, b"\3\0one\0")})
         self.assertEqual(self.fault(), {("sluice", "converted"): "/converted/lines.txt: 6 bytes instead of 4"})
+
+    def test_a_protocol_is_checked_too(self) -> None:
+        self.server.only_protocols = (H1, H2_CLEAR)
+        self.server.ports["h2c"] = self.server.port  # which speaks HTTP/1.1
+        faults = self.fault()
+        self.assertEqual(list(faults), [("sluice", "h2-clear")])
+        self.assertIn("/a.txt: OSError: curl: ", faults["sluice", "h2-clear"])
+
+    def test_another_protocol_than_the_one_asked_for_is_told(self) -> None:
+        wanted = protocols.Protocol("h2", "HTTP/2", "h1", "h2", "2", ("--http1.1",))
+        with self.assertRaisesRegex(OSError, "an answer in HTTP/1.1"):
+            protocols.fetch(self.server.address("/a.txt"), wanted, self.site.certificate, 10)
+        self.assertEqual(protocols.fetch(self.server.address("/a.txt"), H1, self.site.certificate, 10), (200, b"text"))
 
     def test_another_status_is_told(self) -> None:
         self.answers["/a.txt"] = (403, b"text")

@@ -1,4 +1,4 @@
-"""Apache httpd 2.4: event MPM, mod_cgid, and the two programs as a loadable module.
+"""Apache httpd 2.4: event MPM, mod_cgid, mod_ssl, mod_http2, and the two programs as a loadable module.
 
 Here: its configuration and its processes. Not here: what all servers share (base.py); the module (bench/programs).
 The manual meant in the comments: https://httpd.apache.org/docs/2.4/.
@@ -10,6 +10,7 @@ from typing import Dict, List, Optional
 
 from .base import IDLE_SECONDS, PROGRAMS, Server
 from .host import find_program, output_of, unprivileged_group, unprivileged_user
+from .protocols import H2_TLS, HTTP2, OVER_TLS
 
 # Where Debian's package has them.
 MODULES = Path("/usr/lib/apache2/modules")
@@ -31,7 +32,7 @@ LoadModule authz_core_module "{modules}/mod_authz_core.so"
 LoadModule mime_module "{modules}/mod_mime.so"
 LoadModule alias_module "{modules}/mod_alias.so"
 LoadModule cgid_module "{modules}/mod_cgid.so"
-{load_module}
+{load_module}{load_protocols}
 # The default, 16 processes of 25 threads, is for 400 requests under way. 1,024, so that 1,000 connections that all ask
 # at once are served at once: of more threads a process, as they cost less than processes.
 ServerLimit         16
@@ -83,7 +84,32 @@ ScriptAlias /cgi-bin/ "{programs}/"
     Options +ExecCGI
     Require all granted
 </Directory>
-{module_locations}"""
+{module_locations}{listeners}"""
+
+# Module → protocols that are not spoken without it.
+PROTOCOL_MODULES = {"ssl": OVER_TLS, "socache_shmcb": OVER_TLS, "http2": HTTP2}
+
+# What a virtual host does not say it has of the whole server: files, programs, logs.
+LISTENERS = {
+    # The cache of sessions as in the manual's example; tickets are on by default, and so is TLS 1.3.
+    "tls": """
+SSLSessionCache "shmcb:{folder}/sessions(512000)"
+Listen 127.0.0.1:{port}
+<VirtualHost 127.0.0.1:{port}>
+    SSLEngine on
+    SSLCertificateFile "{certificate}"
+    SSLCertificateKeyFile "{key}"
+    Protocols {h2}http/1.1
+</VirtualHost>
+""",
+    # Prior knowledge (H2Direct) is on by default where h2c is.
+    "h2c": """
+Listen 127.0.0.1:{port}
+<VirtualHost 127.0.0.1:{port}>
+    Protocols h2c http/1.1
+</VirtualHost>
+""",
+}
 
 LOCATION = """
 <Location "/module/{program}">
@@ -96,6 +122,7 @@ LOCATION = """
 class Apache(Server):
     name = "apache"
     ways = {"file": "/", "cgi": "/cgi-bin/", "module": "/module/"}
+    listeners = LISTENERS
 
     @classmethod
     def available(cls) -> Optional[str]:
@@ -116,6 +143,18 @@ class Apache(Server):
     def missing(self) -> Dict[str, str]:
         return self.missing_build("module", self.own_module)
 
+    def missing_protocols(self) -> Dict[str, str]:
+        missing = super().missing_protocols()
+        for module, protocols in PROTOCOL_MODULES.items():
+            if not (MODULES / f"mod_{module}.so").is_file():
+                missing.update(dict.fromkeys(protocols, f"apache2 has no mod_{module}.so in {MODULES}"))
+        return missing
+
+    def protocol_modules(self) -> List[str]:
+        """Those of PROTOCOL_MODULES that what is spoken needs."""
+        spoken = {protocol.key for protocol in self.protocols()}
+        return [module for module, protocols in PROTOCOL_MODULES.items() if spoken.intersection(protocols)]
+
     def configuration(self) -> str:
         user = unprivileged_user()
         programs = PROGRAMS["module"] if "module" in self.routes() else ()
@@ -125,6 +164,12 @@ class Apache(Server):
             user=f"User {user}\nGroup {unprivileged_group(user)}\n" if user else "",
             modules=MODULES,
             load_module=f'LoadModule sluicebench_module "{self.own_module}"\n' if programs else "",
+            load_protocols="".join(
+                f'LoadModule {name}_module "{MODULES}/mod_{name}.so"\n' for name in self.protocol_modules()
+            ),
+            listeners=self.extra_listeners(
+                folder=str(self.folder), h2="h2 " if H2_TLS in self.protocols() else ""
+            ),
             module_locations="".join(LOCATION.format(program=name) for name in programs),
             threads=THREADS,
             workers=self.workers,

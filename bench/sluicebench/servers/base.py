@@ -27,6 +27,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import processes
 from .host import bound_open_files, child_environment, free_port, group_of, unprivileged_user
+from .protocols import H1, OVER_TLS, PROTOCOLS, Protocol, fetch
 
 # Longest time until a server answers, and until one request of the check is answered, seconds.
 START_SECONDS = 10.0
@@ -76,11 +77,21 @@ class Site:
     programs: Path  # cgiplustest, membufdemo
     build: Path  # bench/build: fastcgi_test, mod_sluicebench.so
     sluice: Path  # the server's binary
+    no_certificate: str = ""  # why there is none
 
     @property
     def records(self) -> Path:
         """Files of htdocs as VMS records."""
         return self.scratch / "records"
+
+    @property
+    def certificate(self) -> Path:
+        """What all servers show, and its key."""
+        return self.scratch / "certificate.pem"
+
+    @property
+    def key(self) -> Path:
+        return self.scratch / "key.pem"
 
 
 @dataclass(frozen=True)
@@ -94,11 +105,13 @@ Child = subprocess.Popen  # in a session of its own
 
 
 class Server(abc.ABC):
-    """One program, started once for the whole run, on a free port, in a folder of its own."""
+    """One program, started once for the whole run, on free ports, in a folder of its own."""
 
     name: str = ""
     # Way of running → prefix of the URL path, for all that it has when everything is there.
     ways: Mapping[str, str] = {}
+    # Name of one of `ports` → what its configuration says of it; {port}, {certificate}, {key}.
+    listeners: Mapping[str, str] = {}
 
     # ---- what a server says of itself ----
 
@@ -122,6 +135,25 @@ class Server(abc.ABC):
         """Way of running that it would have → why it has not: "…/mod_sluicebench.so is not built"."""
         return {}
 
+    def protocols(self) -> List[Protocol]:
+        """Those that are asked for and there; HTTP/1.1 in clear always is."""
+        missing = self.missing_protocols()
+        return [protocol for protocol in PROTOCOLS if protocol in self.only_protocols and protocol.key not in missing]
+
+    def missing_protocols(self) -> Dict[str, str]:
+        """Key of a protocol that it would speak → why it does not: "nginx is built without http_v2_module"."""
+        return dict.fromkeys(OVER_TLS, self.site.no_certificate) if self.site.no_certificate else {}
+
+    def extra_ports(self) -> Dict[str, int]:
+        """Those of `ports` that a protocol which is spoken wants."""
+        wanted = {protocol.port for protocol in self.protocols()}
+        return {name: number for name, number in self.ports.items() if name in wanted}
+
+    def extra_listeners(self, **more: str) -> str:
+        """What its configuration says of them; `more`: for further places in the texts."""
+        places = {"certificate": self.site.certificate, "key": self.site.key, **more}
+        return "".join(self.listeners[name].format(port=port, **places) for name, port in self.extra_ports().items())
+
     @property
     def fastcgi_program(self) -> Path:
         return self.site.build / FASTCGI_PROGRAM
@@ -137,12 +169,18 @@ class Server(abc.ABC):
     def command(self) -> List[str]:
         """What start() runs, in the foreground."""
 
-    def __init__(self, site: Site, workers: int, only: Sequence[str] = tuple(PROGRAMS)) -> None:
-        """`only`: the ways that are wanted; without the others it needs no helpers."""
+    def __init__(
+        self, site: Site, workers: int, only: Sequence[str] = tuple(PROGRAMS), protocols: Sequence[Protocol] = (H1,)
+    ) -> None:
+        """`only`: the ways that are wanted; without the others it needs no helpers. `protocols` likewise: what a module
+        costs is not to be seen where nobody uses it."""
         self.site = site
         self.workers = workers
         self.only = tuple(only)
+        self.only_protocols = (H1, *protocols)
         self.port = free_port()
+        # Those beside it, for other protocols than HTTP/1.1 in clear.
+        self.ports = {name: free_port() for name in ("tls", "h2c")}
         self.folder = site.scratch / f"{self.name}-{self.port}"
         self.access_log = self.folder / "access.log"
         self.error_log = self.folder / "error.log"
@@ -252,8 +290,8 @@ class Server(abc.ABC):
 
     # ---- asking it ----
 
-    def address(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
+    def address(self, path: str, protocol: Protocol = H1) -> str:
+        return f"{protocol.scheme}://127.0.0.1:{self.ports.get(protocol.port, self.port)}{path}"
 
     def request(self, path: str, deadline_seconds: float = REQUEST_SECONDS) -> Reply:
         """One GET on a connection of its own."""
@@ -288,8 +326,9 @@ class Server(abc.ABC):
 
 
 def verify(servers: Sequence[Server], file_name: str) -> Dict[Tuple[str, str], str]:
-    """(server name, way) → why it may not be measured. Every way of every server is asked for a file or for its
-    programs; the answer must be 200 with the very bytes of the file, or of the program when it is run by hand."""
+    """(server name, way or protocol) → why it may not be measured. Every way of every server is asked for a file or for its
+    programs, in HTTP/1.1 without TLS, and a file in every other protocol; the answer must be 200 with the very bytes of the
+    file, or of the program when it is run by hand."""
     faults: Dict[Tuple[str, str], str] = {}
     for server in servers:
         for way, prefix in server.routes().items():
@@ -297,6 +336,11 @@ def verify(servers: Sequence[Server], file_name: str) -> Dict[Tuple[str, str], s
                 reason = _compare(server, path, expected)
                 if reason:
                     faults.setdefault((server.name, way), reason)
+        ((path, expected),) = _checks(server.site, "file", server.ways["file"], file_name)
+        for protocol in server.protocols():
+            reason = _compare(server, path, expected, protocol) if protocol != H1 else None
+            if reason:
+                faults[server.name, protocol.key] = reason
     return faults
 
 
@@ -310,18 +354,25 @@ def _checks(site: Site, way: str, prefix: str, file_name: str) -> List[Tuple[str
     ]
 
 
-def _compare(server: Server, path: str, expected: bytes) -> Optional[str]:
+def _compare(server: Server, path: str, expected: bytes, protocol: Protocol = H1) -> Optional[str]:
     try:
-        reply = server.request(path)
+        status, body = _ask(server, path, protocol)
     except (OSError, http.client.HTTPException) as error:
         return f"{path}: {error.__class__.__name__}: {error}"
-    if reply.status != 200:
-        return f"{path}: status {reply.status}"
-    if len(reply.body) != len(expected):
-        return f"{path}: {len(reply.body)} bytes instead of {len(expected)}"
-    if hashlib.sha256(reply.body).digest() != hashlib.sha256(expected).digest():
+    if status != 200:
+        return f"{path}: status {status}"
+    if len(body) != len(expected):
+        return f"{path}: {len(body)} bytes instead of {len(expected)}"
+    if hashlib.sha256(body).digest() != hashlib.sha256(expected).digest():
         return f"{path}: the right number of bytes, but not the right ones"
     return None
+
+
+def _ask(server: Server, path: str, protocol: Protocol) -> Tuple[int, bytes]:
+    if protocol != H1:
+        return fetch(server.address(path, protocol), protocol, server.site.certificate, REQUEST_SECONDS)
+    reply = server.request(path)
+    return reply.status, reply.body
 
 
 def output_by_hand(program: Path, query: str) -> bytes:

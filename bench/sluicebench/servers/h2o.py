@@ -18,7 +18,8 @@ max-connections: 4096        # 1,024 by default
 listen:
   host: 127.0.0.1
   port: {port}
-http1-request-timeout: {idle_seconds}    # how long an idle connection stays: the same for every server of the run
+{listeners}http1-request-timeout: {idle_seconds}    # how long an idle connection stays: the same for every server of the run
+http2-idle-timeout: {idle_seconds}       # likewise
 pid-file: {folder}/h2o.pid
 error-log: {error_log}
 access-log: {access_log}     # combined is the default format
@@ -30,10 +31,29 @@ hosts:
         file.dir: {htdocs}
 """
 
+LISTENERS = {
+    # TLS 1.3, HTTP/2, tickets and the cache of sessions are on by default.
+    "tls": """\
+listen:
+  host: 127.0.0.1
+  port: {port}
+  ssl:
+    certificate-file: {certificate}
+    key-file: {key}
+""",
+    # HTTP/2 in clear text is always on.
+    "h2c": """\
+listen:
+  host: 127.0.0.1
+  port: {port}
+""",
+}
+
 
 class H2o(Server):
     name = "h2o"
     ways = {"file": "/"}
+    listeners = LISTENERS
 
     @classmethod
     def available(cls) -> Optional[str]:
@@ -50,6 +70,7 @@ class H2o(Server):
             user=f"user: {user}\n" if user else "",
             workers=self.workers,
             port=self.port,
+            listeners=self.extra_listeners(),
             idle_seconds=IDLE_SECONDS,
             folder=self.folder,
             error_log=self.error_log,

@@ -1,4 +1,4 @@
-"""lighttpd 1.4: files, mod_cgi, and mod_fastcgi with a persistent C program.
+"""lighttpd 1.4: files, mod_cgi, mod_openssl, and mod_fastcgi with a persistent C program.
 
 Here: its configuration. Not here: what all servers share (base.py); the program (bench/programs).
 The manual meant in the comments: https://redmine.lighttpd.net/projects/lighttpd/wiki/.
@@ -6,10 +6,12 @@ The manual meant in the comments: https://redmine.lighttpd.net/projects/lighttpd
 
 import re
 import shutil
+from pathlib import Path
 from typing import Dict, List, Optional
 
 from .base import IDLE_SECONDS, Server
 from .host import find_program, open_files, output_of, unprivileged_group, unprivileged_user
+from .protocols import OVER_TLS
 
 # Persistent programs for each worker. One serves one request at a time; more than processors gain nothing while they
 # only compute, but none should wait for another that waits for the server. 64 were measured to be no faster than 16.
@@ -51,7 +53,29 @@ accesslog.filename = "{access_log}"
 accesslog.format = "%h %l %u %t \\"%r\\" %>s %b \\"%{{Referer}}i\\" \\"%{{User-Agent}}i\\""
 
 mimetype.assign = ( ".txt" => "text/plain", ".html" => "text/html", "" => "application/octet-stream" )
-{routes}"""
+{routes}{http2}{listeners}"""
+
+LISTENERS = {
+    # TLS 1.3, tickets and HTTP/2 are on by default.
+    "tls": """
+$SERVER["socket"] == "127.0.0.1:{port}" {{
+    ssl.engine = "enable"
+    ssl.pemfile = "{certificate}"
+    ssl.privkey = "{key}"
+}}
+""",
+    "h2c": """
+$SERVER["socket"] == "127.0.0.1:{port}" {{ }}
+""",
+}
+
+# The defaults of 1.4.69, said for other versions.
+HTTP2 = """
+server.feature-flags = ( "server.h2proto" => "enable", "server.h2c" => "enable" )
+"""
+
+# Where Debian's packages have it.
+TLS_MODULE = Path("/usr/lib/lighttpd/mod_openssl.so")
 
 CGI = """
 $HTTP["url"] =~ "^/cgi-bin/" {{
@@ -75,6 +99,7 @@ fastcgi.server = ( "/fastcgi/" => ((
 class Lighttpd(Server):
     name = "lighttpd"
     ways = {"file": "/", "cgi": "/cgi-bin/", "fastcgi": "/fastcgi/"}
+    listeners = LISTENERS
 
     @classmethod
     def available(cls) -> Optional[str]:
@@ -88,6 +113,12 @@ class Lighttpd(Server):
     def missing(self) -> Dict[str, str]:
         return self.missing_build("fastcgi", self.fastcgi_program)
 
+    def missing_protocols(self) -> Dict[str, str]:
+        missing = super().missing_protocols()
+        if not TLS_MODULE.is_file():
+            missing.update(dict.fromkeys(OVER_TLS, f"lighttpd has no {TLS_MODULE}"))
+        return missing
+
     def configuration(self) -> str:
         user = unprivileged_user()
         routes = self.routes()
@@ -99,7 +130,8 @@ class Lighttpd(Server):
             "processes": self.workers * PROGRAMS_PER_WORKER,
         }
         return TEMPLATE.format(
-            modules="".join(f', "mod_{way}"' for way in ("cgi", "fastcgi") if way in routes),
+            modules="".join(f', "mod_{way}"' for way in ("cgi", "fastcgi") if way in routes)
+            + (', "mod_openssl"' if "tls" in self.extra_ports() else ""),
             port=self.port,
             htdocs=self.site.htdocs,
             folder=self.folder,
@@ -109,6 +141,8 @@ class Lighttpd(Server):
             open_files=open_files(),
             idle_seconds=IDLE_SECONDS,
             access_log=self.access_log,
+            http2=HTTP2 if any(protocol.multiplexed for protocol in self.protocols()) else "",
+            listeners=self.extra_listeners(),
             routes="".join(text.format(**places) for way, text in texts.items() if way in routes),
         )
 

@@ -7,10 +7,11 @@ The manual meant in the comments: https://nginx.org/en/docs/.
 
 import re
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from .base import IDLE_SECONDS, Server
 from .host import find_program, listening_socket, open_files, output_of, unprivileged_group, unprivileged_user
+from .protocols import HTTP2, OVER_TLS
 
 # Connections to a FastCGI program that each worker keeps open while nothing is asked on them.
 KEPT_CONNECTIONS = 16
@@ -81,10 +82,32 @@ http {{
     server {{
         # Without reuseport, the default: measured no faster.
         listen 127.0.0.1:{port};
-        root "{htdocs}";
+{listeners}        root "{htdocs}";
 {locations}    }}
 }}
 """
+
+LISTENERS = {
+    # Debian's file has these versions too; 1.3 is none of the defaults before 1.23.4. The cache of sessions is the advice of
+    # "Configuring HTTPS servers"; tickets are on by default.
+    "tls": """\
+        listen 127.0.0.1:{port} ssl{http2};
+        ssl_certificate "{certificate}";
+        ssl_certificate_key "{key}";
+        ssl_protocols TLSv1.2 TLSv1.3;
+        ssl_session_cache shared:SSL:10m;
+        ssl_session_timeout 10m;
+""",
+    "h2c": """\
+        listen 127.0.0.1:{port}{http2};
+""",
+}
+
+# From this version on HTTP/2 is a directive of its own, for all addresses of a server.
+HTTP2_DIRECTIVE_VERSION = (1, 25, 1)
+
+# Option of its configure → protocols that are not spoken without it.
+PROTOCOL_MODULES = {"http_ssl_module": OVER_TLS, "http_v2_module": HTTP2}
 
 # What is included is not inherited by a location that adds one of its own, so it stands in each.
 CGI = """
@@ -131,6 +154,7 @@ LOCATIONS = {"cgi": CGI, "fastcgi": FASTCGI}
 class Nginx(Server):
     name = "nginx"
     ways = {"file": "/", "cgi": "/cgi-bin/", "fastcgi": "/fastcgi/"}
+    listeners = LISTENERS
 
     @classmethod
     def available(cls) -> Optional[str]:
@@ -146,6 +170,20 @@ class Nginx(Server):
         if not find_program("fcgiwrap"):
             missing["cgi"] = "fcgiwrap is not installed"
         return missing
+
+    def missing_protocols(self) -> Dict[str, str]:
+        missing = super().missing_protocols()
+        built = output_of([find_program("nginx") or "nginx", "-V"])
+        for module, protocols in PROTOCOL_MODULES.items():
+            if f"--with-{module}" not in built:
+                missing.update(dict.fromkeys(protocols, f"nginx is built without {module}"))
+        return missing
+
+    def listeners_and_http2(self) -> str:
+        http2 = any(protocol.multiplexed for protocol in self.protocols())
+        if http2 and version_number(self.version) >= HTTP2_DIRECTIVE_VERSION:
+            return self.extra_listeners(http2="") + "        http2 on;\n"
+        return self.extra_listeners(http2=" http2" if http2 else "")
 
     def program_processes(self) -> int:
         return self.workers * KEPT_CONNECTIONS + REQUESTS_AT_ONCE
@@ -166,6 +204,7 @@ class Nginx(Server):
             processes=self.program_processes(),
             port=self.port,
             htdocs=self.site.htdocs,
+            listeners=self.listeners_and_http2(),
             locations="".join(text.format(**places) for way, text in LOCATIONS.items() if way in routes),
         )
 
@@ -188,3 +227,9 @@ class Nginx(Server):
         with listening_socket(path, backlog=511) as listener:
             for _ in range(processes):
                 self.spawn_helper(command, listener.fileno(), user)
+
+
+def version_number(text: str) -> Tuple[int, ...]:
+    """"nginx/1.22.1" → (1, 22, 1)."""
+    found = re.search(r"/([\d.]+)", text)
+    return tuple(int(part) for part in found.group(1).split(".") if part) if found else ()

@@ -4,16 +4,16 @@ Here: its configuration and its processes. Not here: what all servers share (bas
 """
 
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Any, List, Optional
 
-from .base import IDLE_SECONDS, PROGRAMS, Server, Site
+from .base import IDLE_SECONDS, Server
 from .host import output_of
 
 TEMPLATE = """\
 # Sluice for the benchmark.
 [[listen]]
 address = "127.0.0.1:{port}"
-
+{listeners}
 [server]
 workers = {workers}                # one for each processor is the default; the table of scales asks for fewer
 
@@ -45,6 +45,20 @@ root = "{htdocs}"
   files = {{ directory = "{records}", record_format = "variable", convert = "cache" }}
 """
 
+LISTENERS = {
+    # TLS 1.2 and 1.3, HTTP/2 and tickets are on by default.
+    "tls": """
+[[listen]]
+address = "127.0.0.1:{port}"
+tls = {{ certificate = "{certificate}", key = "{key}" }}
+""",
+    "h2c": """
+[[listen]]
+address = "127.0.0.1:{port}"
+http2 = "on"                       # in clear text off by default
+""",
+}
+
 
 class Sluice(Server):
     name = "sluice"
@@ -52,11 +66,12 @@ class Sluice(Server):
         "file": "/", "cgi": "/cgi-bin/", "cgiplus": "/cgiplus-bin/",
         "variable": "/variable/", "converted": "/converted/",
     }  # fmt: skip
+    listeners = LISTENERS
     #: A section of the configuration; without it the cache is on.
     cache = ""
 
-    def __init__(self, site: Site, workers: int, only: Sequence[str] = tuple(PROGRAMS)) -> None:
-        super().__init__(site, workers, only)
+    def __init__(self, *what: Any, **more: Any) -> None:
+        super().__init__(*what, **more)
         self.error_log = self.console  # its own log goes to the standard error output
 
     @classmethod
@@ -70,6 +85,7 @@ class Sluice(Server):
     def configuration(self) -> str:
         return TEMPLATE.format(
             port=self.port,
+            listeners=self.extra_listeners(),
             workers=self.workers,
             idle_seconds=IDLE_SECONDS,
             access_log=self.access_log,
