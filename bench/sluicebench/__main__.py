@@ -48,7 +48,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 bench", description="Sluice and its peers, side by side in one run.")
-    parser.add_argument("--quick", action="store_true", help="bandwidth, scripts and files at one setting each")
+    parser.add_argument("--quick", action="store_true", help="bandwidth, scripts, files (clear, TLS, HTTP/2), at one setting each")
     parser.add_argument(
         "--tables", type=names(plan.TABLE_KEYS), default=[], metavar="A,B", help=f"of {', '.join(plan.TABLE_KEYS)}"
     )
