@@ -1,30 +1,26 @@
 //! Files: from a name to a response, by way of the cache where there is one.
 //!
-//! Here: index pages, the slash of a folder, and which of 200, 206, 304, 412 and 416 it is. Not here: what may be opened at
-//! all (`folder`), how long content is kept (`cache`), how a file is read while it is sent (`file_body`), what it is
-//! described by (`representation`); what conditions say of it (`conditions`), which parts are wanted (`ranges`), and how
-//! several become one body (`multipart`).
+//! Here: index pages, the slash of a folder, and where a file's bytes are found. Not here: what may be opened at all (`folder`),
+//! how long content is kept (`cache`), how a file is read while it is sent (`file_body`), what it is described by
+//! (`representation`), and the response that is made of it (`file_response`).
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
-use std::ops::Range;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, Method, Response, StatusCode, header};
 
 use crate::fault::Fault;
 use crate::handler::cache::{Cache, Cached, Known};
-use crate::handler::conditions::{self, Validators, Verdict};
 use crate::handler::file_body::FileBody;
+use crate::handler::file_response::respond;
 use crate::handler::folder::Folder;
-use crate::handler::multipart::{Boundary, Multipart};
-use crate::handler::ranges::{self, Selection};
 use crate::handler::records::RecordBody;
 use crate::handler::redirect;
 use crate::handler::representation::Representation;
 use crate::handler::types::Types;
 use crate::target::Target;
-use crate::write::body::{Content, ResponseBody};
+use crate::write::body::ResponseBody;
 use crate::write::head;
 
 /// Files up to this many bytes are read in one go, so that head and body leave in one write; larger ones are read for the
@@ -173,167 +169,16 @@ pub(crate) fn refused(name: &str, error: &io::Error) -> Fault {
     }
 }
 
-fn not_found(name: &str) -> Fault {
+pub(crate) fn not_found(name: &str) -> Fault {
     Fault::client(StatusCode::NOT_FOUND, format!("file {name:?}: not there"))
-}
-
-fn respond(name: &str, found: Found, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
-    let (representation, stored) = match found {
-        Found::Cached(cached) => (cached.representation.clone(), Stored::Memory(cached.content.clone())),
-        Found::File(representation, body) => (representation, Stored::File(body)),
-        Found::Records(representation, body) => return respond_lines(name, representation, body, fields),
-        Found::Folder | Found::Other => return Err(not_found(name)),
-    };
-    if let Some(response) = judge(name, &representation, fields)? {
-        return Ok(response);
-    }
-    if *method == Method::HEAD {
-        return Ok(respond_with(StatusCode::OK, representation, stored.into_body()));
-    }
-    send(name, representation, stored, fields)
-}
-
-/// Lines that are made while they are sent: how many bytes they are is not known, so there are no parts of them.
-fn respond_lines(
-    name: &str,
-    representation: Representation,
-    lines: RecordBody,
-    fields: &HeaderMap,
-) -> Result<Response<ResponseBody>, Fault> {
-    if let Some(response) = judge(name, &representation, fields)? {
-        return Ok(response);
-    }
-    let body = ResponseBody::Source(Box::new(lines));
-    let mut response = respond_with(StatusCode::OK, representation, body);
-    response.headers_mut().remove(header::ACCEPT_RANGES);
-    Ok(response)
-}
-
-/// The response if the request's conditions do not let it be carried out.
-fn judge(
-    name: &str,
-    representation: &Representation,
-    fields: &HeaderMap,
-) -> Result<Option<Response<ResponseBody>>, Fault> {
-    match conditions::judge(fields, &representation.validators) {
-        Verdict::Perform => Ok(None),
-        Verdict::NotModified => Ok(Some(not_modified(representation.validators.clone()))),
-        Verdict::Failed => Err(Fault::client(
-            StatusCode::PRECONDITION_FAILED,
-            format!("file {name:?}: not the version that the request is for"),
-        )),
-    }
-}
-
-/// The file or the parts of it that GET asks for; no other method has ranges (RFC 9110 §14.2).
-fn send(
-    name: &str,
-    mut representation: Representation,
-    stored: Stored,
-    fields: &HeaderMap,
-) -> Result<Response<ResponseBody>, Fault> {
-    let length = stored.length();
-    let selection = if conditions::is_same_version(fields, &representation.validators) {
-        ranges::select(fields, length)
-    } else {
-        Selection::Whole
-    };
-    let gather = |stored: Stored| {
-        let body = stored.gather();
-        body.map_err(|error| Fault::server(format!("file {name:?}: {error}")))
-    };
-    match selection {
-        Selection::Whole => Ok(respond_with(StatusCode::OK, representation, gather(stored)?)),
-        Selection::Part(range) => {
-            let body = gather(stored.slice(&range))?;
-            let mut response = respond_with(StatusCode::PARTIAL_CONTENT, representation, body);
-            let content_range = ranges::content_range(&range, length);
-            response.headers_mut().insert(header::CONTENT_RANGE, content_range);
-            Ok(response)
-        }
-        Selection::Parts(ranges) => {
-            let boundary = Boundary::draw()?;
-            let bodies = ranges.iter().map(|range| stored.slice(range).into_body());
-            let parts = ranges.iter().zip(bodies);
-            let body = Multipart::new(&boundary, &representation.content_type, length, parts);
-            representation.content_type = boundary.content_type();
-            let body = ResponseBody::Source(Box::new(body));
-            Ok(respond_with(StatusCode::PARTIAL_CONTENT, representation, body))
-        }
-        Selection::Nothing => Err(Fault::range(
-            length,
-            format!("file {name:?}: of its {length} bytes none is in the range asked for"),
-        )),
-    }
-}
-
-/// A response with a body, and all that is said of the file. A part says it too, even to who asks by If-Range and might
-/// do with less (RFC 9110 §15.3.7): players take the type from the part that they have.
-fn respond_with(status: StatusCode, representation: Representation, body: ResponseBody) -> Response<ResponseBody> {
-    let Representation {
-        validators,
-        content_type,
-    } = representation;
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let head = response.headers_mut();
-    head.insert(header::ETAG, validators.etag);
-    head.insert(header::LAST_MODIFIED, validators.last_modified);
-    head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    head.insert(header::CONTENT_TYPE, content_type);
-    response
-}
-
-/// As much as a client needs to go on with what it has (RFC 9110 §15.4.5): beside a tag it needs no date.
-fn not_modified(validators: Validators) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::Empty);
-    *response.status_mut() = StatusCode::NOT_MODIFIED;
-    response.headers_mut().insert(header::ETAG, validators.etag);
-    response
-}
-
-/// Where the bytes of a file are.
-enum Stored {
-    Memory(Content),
-    File(FileBody),
-}
-
-impl Stored {
-    fn length(&self) -> u64 {
-        match self {
-            Stored::Memory(content) => content.len() as u64,
-            Stored::File(body) => body.left(),
-        }
-    }
-
-    fn slice(&self, range: &Range<u64>) -> Stored {
-        match self {
-            Stored::Memory(content) => Stored::Memory(content.slice(range)),
-            Stored::File(body) => Stored::File(body.slice(range)),
-        }
-    }
-
-    /// A body that is read while it is sent.
-    fn into_body(self) -> ResponseBody {
-        match self {
-            Stored::Memory(content) => ResponseBody::Whole(content),
-            Stored::File(body) => ResponseBody::Source(Box::new(body)),
-        }
-    }
-
-    /// A body that is read now, if it is small: a file that cannot be read then has an error page.
-    fn gather(self) -> io::Result<ResponseBody> {
-        match self {
-            Stored::File(body) if body.left() <= WHOLE_BYTES_MAX => Ok(ResponseBody::Whole(body.gather()?.into())),
-            stored => Ok(stored.into_body()),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
     use std::time::{Duration, SystemTime};
+
+    use http::HeaderValue;
 
     use super::*;
     use crate::settings::{CacheSettings, FileSettings};

@@ -4,6 +4,7 @@ pub(crate) mod cache;
 pub(crate) mod conditions;
 pub(crate) mod file;
 pub(crate) mod file_body;
+pub(crate) mod file_response;
 pub(crate) mod folder;
 pub(crate) mod listing;
 pub(crate) mod multipart;
