@@ -2,13 +2,14 @@
 //!
 //! The folders are the stages of a request, in its order: [`accept`], [`dispatch`], [`handler`], [`script`], [`write`]; a
 //! stage uses only those after it. `accept::serve` is the table of contents. Beside the path stand what all stages know:
-//! the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the [`settings`], a [`record_format`], the
-//! [`log_format`], a [`template`]; and what carries them: a [`worker`], the [`server`].
+//! the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the [`settings`], a [`record_format`], an
+//! [`encoding`], the [`log_format`], a [`template`]; and what carries them: a [`worker`], the [`server`].
 #![forbid(unsafe_code)]
 
 mod accept;
 mod connection;
 mod dispatch;
+pub mod encoding;
 mod exchange;
 mod fault;
 mod handler;

@@ -9,6 +9,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::encoding::Encoding;
 use crate::limits::Limits;
 pub use crate::log_format::LogFormat;
 use crate::record_format::RecordFormat;
@@ -151,6 +152,8 @@ pub struct SiteSettings {
     pub routes: Vec<RouteSettings>,
     /// What files are called, and whether folders are listed.
     pub files: FileSettings,
+    /// What is compressed.
+    pub compression: CompressionSettings,
     /// What is sent when a request fails.
     pub errors: ErrorSettings,
     /// Where its exchanges are written down; none: where the server's are.
@@ -177,6 +180,58 @@ impl Default for FileSettings {
             charset: "utf-8".to_owned(),
             listing: false,
             listing_template: None,
+        }
+    }
+}
+
+/// What of a site's answers is compressed, for clients that take it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompressionSettings {
+    /// In the order of preference, where a client likes several as well; empty: nothing is compressed.
+    pub encodings: Vec<Encoding>,
+    /// Media types of what is, in lower case, without parameters; a `*` in one stands for any run of letters.
+    pub types: Vec<String>,
+    /// What is known to be shorter is sent as it is, bytes.
+    pub least_bytes: u64,
+    /// The forms of files, where their route says nothing.
+    pub files: FileForms,
+}
+
+/// In which forms besides their own files are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileForms {
+    /// In none.
+    Off,
+    /// In those that lie beside them (`NAME.gz`).
+    Stored,
+    /// The same, and in those that the server makes and keeps in the cache.
+    Made,
+}
+
+impl Default for CompressionSettings {
+    fn default() -> Self {
+        let types = [
+            "text/*",
+            "application/*+json",
+            "application/*+xml",
+            "application/javascript",
+            "application/json",
+            "application/wasm",
+            "application/x-javascript",
+            "application/x-ndjson",
+            "application/xml",
+            "application/vnd.ms-fontobject",
+            "font/otf",
+            "font/ttf",
+            "image/bmp",
+            "image/svg+xml",
+            "image/x-icon",
+        ];
+        CompressionSettings {
+            encodings: Encoding::ALL.to_vec(),
+            types: types.map(str::to_owned).to_vec(),
+            least_bytes: 1 << 10,
+            files: FileForms::Made,
         }
     }
 }
@@ -218,6 +273,8 @@ pub struct RouteSettings {
     pub action: Action,
     /// Requests whose path leads here are written down in the access log.
     pub is_logged: bool,
+    /// Whether answers are compressed, where the client takes it; none: files as the site says, the output of scripts not.
+    pub compress: Option<bool>,
 }
 
 /// What a route does.

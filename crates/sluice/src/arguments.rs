@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand};
 use sluice_server::limits::Limits;
 use sluice_server::record_format::RecordFormat;
 use sluice_server::settings::{
-    AccessLog, Action, CacheSettings, ErrorSettings, FileSettings, ListenSettings, LogFormat, LogTarget, Mode,
-    RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenSettings, LogFormat,
+    LogTarget, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 
 use crate::{certificates, config};
@@ -205,6 +205,7 @@ fn folder_site(root: PathBuf, files: FileSettings) -> SiteSettings {
         origin: origin.into(),
         path: path.into(),
         is_logged: true,
+        compress: None,
         action: Action::Script(Box::new(ScriptSettings::new(
             ScriptSource::Directory(programs.clone()),
             mode,
@@ -224,6 +225,7 @@ fn folder_site(root: PathBuf, files: FileSettings) -> SiteSettings {
         index: vec![config::INDEX.to_owned()],
         routes,
         files,
+        compression: CompressionSettings::default(),
         errors: ErrorSettings::default(),
         log: None,
     }

@@ -22,9 +22,10 @@ use crate::dispatch::site::Place;
 use crate::dispatch::{Route, Site};
 use crate::exchange::Exchange;
 use crate::fault::{Culprit, Fault};
-use crate::handler::file::Files;
+use crate::handler::file::{Files, Served};
 use crate::handler::folder::Folder;
 use crate::handler::listing::page::Wish;
+use crate::handler::making::Making;
 use crate::handler::script::Outcome;
 use crate::handler::{file, listing, redirect, script};
 use crate::script::job::Job;
@@ -174,10 +175,11 @@ fn begin(
     }))
 }
 
-/// What comes next: a response, a script that must run first, or a listing that must be made.
+/// What comes next: a response, a script that must run first, or a listing or a file's compressed form that must be made.
 enum Step {
     Answer(Response<ResponseBody>),
     Script(Box<Job>, RequestBody),
+    Making(Box<Making>),
     Listing(Arc<Site>, Wish),
 }
 
@@ -189,6 +191,7 @@ fn step(worker: &Rc<Worker>, exchange: &mut Exchange, ask: &mut Ask) -> Result<S
         match handle(worker, exchange, site, ask)? {
             Handled::Answer(response) => return Ok(Step::Answer(response)),
             Handled::Script(job, body) => return Ok(Step::Script(job, body)),
+            Handled::Making(making) => return Ok(Step::Making(making)),
             Handled::Listing => {
                 exchange.handle_by("listing", || None);
                 return Ok(Step::Listing(Arc::clone(site), Wish::of(&ask.target, &ask.fields)));
@@ -198,7 +201,7 @@ fn step(worker: &Rc<Worker>, exchange: &mut Exchange, ask: &mut Ask) -> Result<S
     }
 }
 
-/// Waits for a listing, or runs a script and whatever its local redirects lead to.
+/// Waits for what is being made, or runs a script and whatever its local redirects lead to.
 async fn run(
     worker: &Rc<Worker>,
     exchange: &mut Exchange,
@@ -208,6 +211,7 @@ async fn run(
     for _ in 0..=LOCAL_REDIRECTS_MAX {
         match next {
             Step::Answer(response) => return Ok(response),
+            Step::Making(making) => return making.respond(&ask.method, &ask.fields).await,
             Step::Listing(site, wish) => return listing::respond(move || site.list(&wish)).await,
             Step::Script(job, body) => match script::serve(job, body).await? {
                 Outcome::Response(response) => return Ok(response),
@@ -269,6 +273,8 @@ impl Ask {
 enum Handled {
     Answer(Response<ResponseBody>),
     Script(Box<Job>, RequestBody),
+    /// A compressed form of the file is awaited.
+    Making(Box<Making>),
     /// The folder is to be listed.
     Listing,
     /// Serve this path for the same request: the folder's index page is a script.
@@ -287,12 +293,12 @@ fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &
         )),
         Place::Root(folder) => {
             exchange.handle_by("file", || site.file_of(&ask.target.path));
-            serve_file(site, folder, &ask.target.path[1..], ask)
+            serve_file(site, (folder, None), &ask.target.path[1..], ask)
         }
         Place::Route(route, star) => match &route.kind {
             RouteKind::Files(folder) => {
                 exchange.handle_by("file", || site.file_of(&ask.target.path));
-                serve_file(site, folder, star, ask)
+                serve_file(site, (folder, route.compress), star, ask)
             }
             RouteKind::Redirect { to, status } => {
                 exchange.handle_by("redirect", || None);
@@ -309,8 +315,13 @@ fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &
 }
 
 /// A file, a folder's index page, or else its listing. An index page that a route runs as a script is run, and never sent
-/// as a file.
-fn serve_file(site: &Site, folder: &Folder, relative: &str, ask: &Ask) -> Result<Handled, Fault> {
+/// as a file. `compress` is what the folder's route says of that.
+fn serve_file(
+    site: &Site,
+    (folder, compress): (&Folder, Option<bool>),
+    relative: &str,
+    ask: &Ask,
+) -> Result<Handled, Fault> {
     let is_folder = ask.target.path.ends_with('/');
     let (mut pages, mut scripts) = (Vec::new(), Vec::new());
     for page in site.index.iter().filter(|_| is_folder) {
@@ -324,15 +335,20 @@ fn serve_file(site: &Site, folder: &Folder, relative: &str, ask: &Ask) -> Result
         folder,
         cache: ask.config.cache.as_ref(),
         types: &site.types,
+        compression: site
+            .compression
+            .files(compress)
+            .map(|forms| (&*site.compression, forms)),
     };
     let served = file::serve(files, relative, &pages, &ask.method, &ask.fields, &ask.target);
     match (served, scripts.into_iter().next()) {
         // Which methods a folder takes is for its script to say.
-        (Ok(Some(_)), Some(script)) if ask.method == Method::OPTIONS => Ok(Handled::IndexScript(script)),
-        (Ok(Some(response)), _) => Ok(Handled::Answer(response)),
-        (Ok(None), Some(script)) => Ok(Handled::IndexScript(script)),
-        (Ok(None), None) if folder.is_listed() => Ok(Handled::Listing),
-        (Ok(None), None) => Err(Fault::client(
+        (Ok(Served::Response(_)), Some(script)) if ask.method == Method::OPTIONS => Ok(Handled::IndexScript(script)),
+        (Ok(Served::Response(response)), _) => Ok(Handled::Answer(response)),
+        (Ok(Served::Making(making)), _) => Ok(Handled::Making(making)),
+        (Ok(Served::Folder), Some(script)) => Ok(Handled::IndexScript(script)),
+        (Ok(Served::Folder), None) if folder.is_listed() => Ok(Handled::Listing),
+        (Ok(Served::Folder), None) => Err(Fault::client(
             StatusCode::FORBIDDEN,
             format!("folder {relative:?} has no index page, and is not listed"),
         )),
@@ -374,6 +390,7 @@ fn job(
         ends: exchange.ends,
         security: exchange.security.clone(),
         arrived: exchange.arrived,
+        compression: (route.compress == Some(true)).then(|| Arc::clone(&site.compression)),
     }))
 }
 

@@ -132,8 +132,8 @@ mod tests {
     use super::*;
     use crate::dispatch::site::{Config, Place};
     use crate::settings::{
-        AccessLog, Action, ErrorSettings, FileSettings, LogTarget, Mode, RouteSettings, ScriptSettings, Settings,
-        SiteSettings,
+        AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, LogTarget, Mode, RouteSettings,
+        ScriptSettings, Settings, SiteSettings,
     };
     use crate::write::log::Log;
 
@@ -146,6 +146,7 @@ mod tests {
             origin: String::new(),
             path: path.into(),
             is_logged: true,
+            compress: None,
             action: Action::Script(Box::new(script)),
         };
         let settings = Settings {
@@ -164,6 +165,7 @@ mod tests {
                     route("/app/*", one),
                 ],
                 files: FileSettings::default(),
+                compression: CompressionSettings::default(),
                 errors: ErrorSettings::default(),
                 log: None,
             }],

@@ -22,6 +22,8 @@ pub(crate) struct Route {
     pub kind: RouteKind,
     /// Requests that lead here are logged.
     pub is_logged: bool,
+    /// Whether answers are compressed; none: as it is with the kind of route.
+    pub compress: Option<bool>,
 }
 
 /// What a route does.
@@ -81,6 +83,7 @@ impl Route {
             pattern: Pattern::new(&settings.path),
             kind,
             is_logged: settings.is_logged,
+            compress: settings.compress,
         })
     }
 
@@ -179,6 +182,7 @@ mod tests {
                 origin: String::new(),
                 path: path.into(),
                 is_logged: true,
+                compress: None,
                 action: Action::Script(Box::new(settings)),
             },
             "test",

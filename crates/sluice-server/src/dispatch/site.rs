@@ -17,6 +17,7 @@ use crate::limits::Limits;
 use crate::script::route::{Map, ScriptRoute};
 use crate::settings::{Action, ErrorSettings, ScriptSource, Settings, SiteSettings};
 use crate::template::Template;
+use crate::write::compression::Compression;
 use crate::write::log::{Log, SiteLog};
 
 /// Everything that a running server serves; replaced as a whole on reload.
@@ -40,6 +41,7 @@ pub(crate) struct Site {
     pub routes: Vec<Route>,
     pub types: Types,
     pub listing_template: Option<Template>,
+    pub compression: Arc<Compression>,
     pub errors: ErrorSettings,
 }
 
@@ -145,6 +147,7 @@ impl Site {
             routes,
             types: Types::new(&settings.files),
             listing_template: settings.files.listing_template.clone(),
+            compression: Arc::new(Compression::new(&settings.compression)),
             errors: settings.errors.clone(),
         })
     }
@@ -256,7 +259,7 @@ fn script_places(settings: &SiteSettings) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{FileSettings, Mode, RouteSettings, ScriptSettings};
+    use crate::settings::{CompressionSettings, FileSettings, Mode, RouteSettings, ScriptSettings};
 
     fn site(hosts: &[&str], root: &Path) -> SiteSettings {
         SiteSettings {
@@ -268,6 +271,7 @@ mod tests {
             index: vec!["index.html".into()],
             routes: Vec::new(),
             files: FileSettings::default(),
+            compression: CompressionSettings::default(),
             errors: ErrorSettings::default(),
             log: None,
         }
@@ -316,6 +320,7 @@ mod tests {
             origin: String::new(),
             path: "/cgi-bin/*".into(),
             is_logged: true,
+            compress: None,
             action: Action::Script(Box::new(ScriptSettings::new(
                 ScriptSource::Directory(root.join("programs")),
                 Mode::Cgi,

@@ -22,8 +22,10 @@ use sluice_membuf::Sealed;
 use tokio::runtime::Handle;
 
 use crate::handler::conditions;
+use crate::handler::encodings::Forms;
 use crate::handler::file_body;
 use crate::handler::folder::{Folder, FolderId};
+use crate::handler::making::Makings;
 use crate::handler::representation::Representation;
 use crate::settings::CacheSettings;
 use crate::write::body::Content;
@@ -49,6 +51,8 @@ pub(crate) struct Cache {
     entries: quick_cache::sync::Cache<Key, Arc<Cached>, Weigh>,
     /// Files that are being read.
     filling: Mutex<HashSet<Key>>,
+    /// Compressed forms of files that are being made.
+    pub makings: Makings,
     file_bytes_max: u64,
     revalidate_after: Duration,
     started: Instant,
@@ -61,6 +65,8 @@ pub(crate) struct Cache {
 pub(crate) struct Cached {
     pub representation: Representation,
     pub content: Content,
+    /// What is known of its compressed forms.
+    pub forms: Forms,
     identity: Identity,
     /// When it was last known to be the file's content: milliseconds since the cache was made.
     checked: AtomicU64,
@@ -130,6 +136,7 @@ impl Cache {
                 Err(_) => quick_cache::sync::Cache::with_weighter(entries, settings.bytes_max, weigh),
             },
             filling: Mutex::default(),
+            makings: Makings::default(),
             file_bytes_max: settings.file_bytes_max,
             revalidate_after: settings.revalidate_after,
             started: Instant::now(),
@@ -163,10 +170,11 @@ impl Cache {
 
     /// Keeps a file's content as it was read under `metadata`.
     pub(crate) fn keep(&self, folder: &Folder, name: &str, cached: &Arc<Cached>) {
-        self.insert(Key(folder.id(), name.into()), cached);
+        self.insert(Key::new(folder, name), cached);
     }
 
-    fn insert(&self, key: Key, cached: &Arc<Cached>) {
+    /// Keeps an entry under a key made before.
+    pub(crate) fn insert(&self, key: Key, cached: &Arc<Cached>) {
         self.believe(cached);
         self.entries.insert(key, Arc::clone(cached));
     }
@@ -193,7 +201,7 @@ impl Cache {
         metadata: &Metadata,
         read: impl FnOnce(&Cache, &File, u64) -> io::Result<Content> + Send + 'static,
     ) {
-        let key = Key(folder.id(), name.into());
+        let key = Key::new(folder, name);
         // Outside of a runtime there is no such thread, and the file goes without the cache.
         let Ok(runtime) = Handle::try_current() else { return };
         if !self.lock_filling().insert(key.clone()) {
@@ -266,9 +274,32 @@ impl Cached {
         Cached {
             representation,
             content,
+            forms: Forms::default(),
             identity: Identity::of(metadata),
             checked: AtomicU64::new(0),
         }
+    }
+
+    /// Other bytes that were made of the same version of the file.
+    pub(crate) fn in_form(&self, representation: Representation, content: Content) -> Cached {
+        Cached {
+            representation,
+            content,
+            forms: Forms::default(),
+            identity: self.identity,
+            checked: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether both were made of the same version of one file.
+    pub(crate) fn is_of_same(&self, other: &Cached) -> bool {
+        self.identity == other.identity
+    }
+
+    /// When the file was last compared, on a clock of the cache's own.
+    pub(crate) fn checked(&self) -> u64 {
+        // Relaxed: see `Cache::believe`.
+        self.checked.load(Ordering::Relaxed)
     }
 
     /// Whether the file behind `metadata` is the one that was read.
@@ -291,7 +322,19 @@ impl Identity {
 
 /// An entry's key; `Name` is the same without owning its text.
 #[derive(Clone, PartialEq, Eq)]
-struct Key(FolderId, Box<str>);
+pub(crate) struct Key(FolderId, Box<str>);
+
+impl Key {
+    /// The key of `name` below `folder`.
+    pub(crate) fn new(folder: &Folder, name: &str) -> Key {
+        Key(folder.id(), name.into())
+    }
+
+    /// The name below the folder.
+    pub(crate) fn name(&self) -> &str {
+        &self.1
+    }
+}
 
 struct Name<'a>(FolderId, &'a str);
 

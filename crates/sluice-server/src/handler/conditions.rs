@@ -63,6 +63,15 @@ impl Validators {
         }
     }
 
+    /// Makes the tag a weak one: what it stands for may be other bytes that mean the same (§8.8.1).
+    pub(crate) fn weaken(&mut self) {
+        if self.is_strong {
+            self.is_strong = false;
+            let tag = [b"W/", self.etag.as_bytes()].concat();
+            self.etag = HeaderValue::try_from(tag).unwrap_or_else(|_| HeaderValue::from_static("W/\"\""));
+        }
+    }
+
     fn opaque_tag(&self) -> &[u8] {
         let tag = self.etag.as_bytes();
         tag.strip_prefix(b"W/").unwrap_or(tag)

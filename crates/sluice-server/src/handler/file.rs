@@ -2,7 +2,7 @@
 //!
 //! Here: index pages, the slash of a folder, and where a file's bytes are found. Not here: what may be opened at all (`folder`),
 //! how long content is kept (`cache`), how a file is read while it is sent (`file_body`), what it is described by
-//! (`representation`), and the response that is made of it (`file_response`).
+//! (`representation`), its compressed forms (`encodings`), and the response that is made of it (`file_response`).
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
@@ -13,14 +13,16 @@ use http::{HeaderMap, Method, Response, StatusCode, header};
 use crate::fault::Fault;
 use crate::handler::cache::{Cache, Cached, Known};
 use crate::handler::file_body::FileBody;
-use crate::handler::file_response::respond;
 use crate::handler::folder::Folder;
+use crate::handler::making::Making;
 use crate::handler::records::RecordBody;
 use crate::handler::redirect;
 use crate::handler::representation::Representation;
 use crate::handler::types::Types;
+use crate::settings::FileForms;
 use crate::target::Target;
 use crate::write::body::ResponseBody;
+use crate::write::compression::Compression;
 use crate::write::head;
 
 /// Files up to this many bytes are read in one go, so that head and body leave in one write; larger ones are read for the
@@ -35,6 +37,8 @@ pub(crate) struct Files<'a> {
     pub folder: &'a Folder,
     pub cache: Option<&'a Arc<Cache>>,
     pub types: &'a Types,
+    /// The compressed forms in which they may be sent, if any.
+    pub compression: Option<(&'a Compression, FileForms)>,
 }
 
 /// What a name leads to.
@@ -47,7 +51,27 @@ pub(crate) enum Found {
     Other,
 }
 
-/// Serves what `relative` names; `target` is the whole path, for redirects. None for a folder without an index page.
+impl Found {
+    /// What is said of a file.
+    pub(crate) fn representation(&self) -> Option<&Representation> {
+        match self {
+            Found::Cached(cached) => Some(&cached.representation),
+            Found::File(representation, _) | Found::Records(representation, _) => Some(representation),
+            Found::Folder | Found::Other => None,
+        }
+    }
+}
+
+/// What comes of a request for a file.
+pub(crate) enum Served {
+    Response(Response<ResponseBody>),
+    /// A response when its compressed form has been made.
+    Making(Box<Making>),
+    /// It is a folder without an index page.
+    Folder,
+}
+
+/// Serves what `relative` names; `target` is the whole path, for redirects.
 pub(crate) fn serve(
     files: Files<'_>,
     relative: &str,
@@ -55,20 +79,20 @@ pub(crate) fn serve(
     method: &Method,
     fields: &HeaderMap,
     target: &Target,
-) -> Result<Option<Response<ResponseBody>>, Fault> {
+) -> Result<Served, Fault> {
     if !METHODS.contains(method) {
         return Err(Fault::method(method, METHODS));
     }
     let name = relative.trim_matches('/');
     if *method == Method::OPTIONS {
-        return serve_options(files, name, target).map(Some);
+        return serve_options(files, name, target).map(Served::Response);
     }
     if target.path.ends_with('/') {
         return serve_folder(files, name, index, method, fields);
     }
     match files.find(name)? {
-        Found::Folder => redirect::to_folder(target).map(Some),
-        found => respond(name, found, method, fields).map(Some),
+        Found::Folder => redirect::to_folder(target).map(Served::Response),
+        found => files.answer(name, found, method, fields),
     }
 }
 
@@ -79,7 +103,7 @@ fn serve_folder(
     index: &[&str],
     method: &Method,
     fields: &HeaderMap,
-) -> Result<Option<Response<ResponseBody>>, Fault> {
+) -> Result<Served, Fault> {
     for page in index {
         let page = match name {
             "" => (*page).to_owned(),
@@ -87,13 +111,13 @@ fn serve_folder(
         };
         match files.find(&page) {
             Ok(Found::Folder | Found::Other) => {}
-            Ok(found) => return respond(&page, found, method, fields).map(Some),
+            Ok(found) => return files.answer(&page, found, method, fields),
             Err(fault) if fault.status == StatusCode::NOT_FOUND => {}
             Err(fault) => return Err(fault),
         }
     }
     match files.find(name)? {
-        Found::Folder => Ok(None),
+        Found::Folder => Ok(Served::Folder),
         _ => Err(not_found(name)),
     }
 }
@@ -112,7 +136,8 @@ fn serve_options(files: Files<'_>, name: &str, target: &Target) -> Result<Respon
 }
 
 impl Files<'_> {
-    fn find(&self, name: &str) -> Result<Found, Fault> {
+    /// What a name leads to, looked at anew or known from moments ago.
+    pub(crate) fn find(&self, name: &str) -> Result<Found, Fault> {
         let known = self.cache.map_or(Known::Nothing, |cache| cache.find(self.folder, name));
         if let Known::Fresh(cached) = known {
             return Ok(Found::Cached(cached));
@@ -133,7 +158,7 @@ impl Files<'_> {
                 _ if self.has_records(&file, &metadata) => self.open_records(name, file, &metadata),
                 (_, Some(cache)) if cache.takes(&metadata) => self.keep(cache, name, file, &metadata),
                 _ => Ok(Found::File(
-                    Representation::of(self.types.of(name), &metadata),
+                    self.describe(name, &metadata),
                     FileBody::new(Arc::new(file), metadata.len()),
                 )),
             },
@@ -143,7 +168,7 @@ impl Files<'_> {
     /// Takes a file into the cache: a small one at once, a larger one behind the back of this request.
     fn keep(&self, cache: &Arc<Cache>, name: &str, file: File, metadata: &Metadata) -> Result<Found, Fault> {
         let failed = |error| Fault::server(format!("file {name:?}: {error}"));
-        let representation = Representation::of(self.types.of(name), metadata);
+        let representation = self.describe(name, metadata);
         if metadata.len() <= WHOLE_BYTES_MAX {
             let content = cache.read(&file, metadata.len()).map_err(failed)?;
             let cached = Arc::new(Cached::new(representation, content, metadata));
@@ -200,9 +225,14 @@ mod tests {
             folder: &folder,
             cache,
             types: &Types::new(&FileSettings::default()),
+            compression: None,
         };
         let served = serve(files, &target.path[1..], &index, &Method::GET, fields, &target);
-        served.map_err(|fault| fault.status)?.ok_or(StatusCode::FORBIDDEN)
+        match served.map_err(|fault| fault.status)? {
+            Served::Response(response) => Ok(response),
+            Served::Making(_) => unreachable!("without compression"),
+            Served::Folder => Err(StatusCode::FORBIDDEN),
+        }
     }
 
     #[test]

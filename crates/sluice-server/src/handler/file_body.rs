@@ -39,6 +39,11 @@ impl FileBody {
         }
     }
 
+    /// The file that it is read from.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
     /// Bytes still to come.
     pub(crate) fn left(&self) -> u64 {
         self.left

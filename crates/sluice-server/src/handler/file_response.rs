@@ -10,14 +10,17 @@ use std::ops::Range;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use crate::fault::Fault;
-use crate::handler::conditions::{self, Validators, Verdict};
+use crate::handler::conditions::{self, Verdict};
 use crate::handler::file::{Found, WHOLE_BYTES_MAX, not_found};
 use crate::handler::file_body::FileBody;
 use crate::handler::multipart::{Boundary, Multipart};
 use crate::handler::ranges::{self, Selection};
 use crate::handler::records::RecordBody;
-use crate::handler::representation::Representation;
+use crate::handler::representation::{Form, Representation};
 use crate::write::body::{Content, ResponseBody};
+
+/// The field Vary of what has forms (RFC 9110 §12.5.5).
+const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 
 /// The response to GET or HEAD of what was found.
 pub(crate) fn respond(
@@ -26,12 +29,25 @@ pub(crate) fn respond(
     method: &Method,
     fields: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let (representation, stored) = match found {
-        Found::Cached(cached) => (cached.representation.clone(), Stored::Memory(cached.content.clone())),
-        Found::File(representation, body) => (representation, Stored::File(body)),
-        Found::Records(representation, body) => return respond_lines(name, representation, body, fields),
-        Found::Folder | Found::Other => return Err(not_found(name)),
-    };
+    match found {
+        Found::Cached(cached) => {
+            let stored = Stored::Memory(cached.content.clone());
+            respond_stored(name, cached.representation.clone(), stored, method, fields)
+        }
+        Found::File(representation, body) => respond_stored(name, representation, Stored::File(body), method, fields),
+        Found::Records(representation, body) => respond_lines(name, representation, body, fields),
+        Found::Folder | Found::Other => Err(not_found(name)),
+    }
+}
+
+/// The response to GET or HEAD of bytes that are described so.
+pub(crate) fn respond_stored(
+    name: &str,
+    representation: Representation,
+    stored: Stored,
+    method: &Method,
+    fields: &HeaderMap,
+) -> Result<Response<ResponseBody>, Fault> {
     if let Some(response) = judge(name, &representation, fields)? {
         return Ok(response);
     }
@@ -58,14 +74,14 @@ fn respond_lines(
 }
 
 /// The response if the request's conditions do not let it be carried out.
-fn judge(
+pub(crate) fn judge(
     name: &str,
     representation: &Representation,
     fields: &HeaderMap,
 ) -> Result<Option<Response<ResponseBody>>, Fault> {
     match conditions::judge(fields, &representation.validators) {
         Verdict::Perform => Ok(None),
-        Verdict::NotModified => Ok(Some(not_modified(representation.validators.clone()))),
+        Verdict::NotModified => Ok(Some(not_modified(representation))),
         Verdict::Failed => Err(Fault::client(
             StatusCode::PRECONDITION_FAILED,
             format!("file {name:?}: not the version that the request is for"),
@@ -92,6 +108,10 @@ fn send(
     };
     match selection {
         Selection::Whole => Ok(respond_with(StatusCode::OK, representation, gather(stored)?)),
+        // Content-Encoding would be said of the parts and of what holds them together: clients read it as they like.
+        Selection::Parts(_) if representation.form != Form::Plain => {
+            Ok(respond_with(StatusCode::OK, representation, gather(stored)?))
+        }
         Selection::Part(range) => {
             let body = gather(stored.slice(&range))?;
             let mut response = respond_with(StatusCode::PARTIAL_CONTENT, representation, body);
@@ -121,33 +141,50 @@ fn respond_with(status: StatusCode, representation: Representation, body: Respon
     let Representation {
         validators,
         content_type,
+        form,
+        has_forms,
+        ..
     } = representation;
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let head = response.headers_mut();
     head.insert(header::ETAG, validators.etag);
     head.insert(header::LAST_MODIFIED, validators.last_modified);
-    head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    // Of what the server compresses itself there are no parts: made anew it may be other bytes.
+    if !matches!(form, Form::Made(_)) {
+        head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    }
     head.insert(header::CONTENT_TYPE, content_type);
+    if let Some(encoding) = form.encoding() {
+        head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
+    }
+    if has_forms {
+        head.insert(header::VARY, VARY);
+    }
     response
 }
 
-/// As much as a client needs to go on with what it has (RFC 9110 §15.4.5): beside a tag it needs no date.
-fn not_modified(validators: Validators) -> Response<ResponseBody> {
+/// As much as a client needs to go on with what it has, and a cache to know whose answer it is (RFC 9110 §15.4.5): beside a
+/// tag it needs no date.
+fn not_modified(representation: &Representation) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = StatusCode::NOT_MODIFIED;
-    response.headers_mut().insert(header::ETAG, validators.etag);
+    let head = response.headers_mut();
+    head.insert(header::ETAG, representation.validators.etag.clone());
+    if representation.has_forms {
+        head.insert(header::VARY, VARY);
+    }
     response
 }
 
 /// Where the bytes of a file are.
-enum Stored {
+pub(crate) enum Stored {
     Memory(Content),
     File(FileBody),
 }
 
 impl Stored {
-    fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         match self {
             Stored::Memory(content) => content.len() as u64,
             Stored::File(body) => body.left(),

@@ -153,7 +153,8 @@ impl Folder {
         }
     }
 
-    fn is_program(&self, inside: &Path) -> bool {
+    /// Whether what lies there is a script by its path, whose text is not sent.
+    pub(crate) fn is_program(&self, inside: &Path) -> bool {
         let path = format!("/{}", inside.display());
         self.programs.iter().any(|is_program| is_program(&path))
     }

@@ -19,7 +19,6 @@ use crate::handler::cache::{Cache, Cached, is_settled};
 use crate::handler::file::{Files, Found, WHOLE_BYTES_MAX};
 use crate::handler::file_body::{read_at, shrank};
 use crate::handler::folder::Folder;
-use crate::handler::representation::Representation;
 use crate::record_format::{Decoder, ORIGINAL_SUFFIX, RecordFormat, has_original, rewrite};
 use crate::settings::{Convert, RecordSettings};
 use crate::write::body::{Content, PIECE_BYTES, Source};
@@ -94,7 +93,9 @@ impl Files<'_> {
         };
         records.rewrite_behind(self.folder, name, metadata);
         let RecordSettings { format, convert } = records.settings;
-        let representation = Representation::of(self.types.of(name), metadata).in_form(format);
+        let mut representation = self.describe(name, metadata).in_form(format);
+        // Lines that are not kept are not compressed.
+        representation.has_forms &= convert != Convert::Off;
         let cache = self
             .cache
             .filter(|cache| convert != Convert::Off && cache.takes(metadata));

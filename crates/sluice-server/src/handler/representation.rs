@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use http::HeaderValue;
 
+use crate::encoding::Encoding;
 use crate::handler::conditions::Validators;
 
 /// What a response says of a file (RFC 9110 §8).
@@ -15,6 +16,22 @@ use crate::handler::conditions::Validators;
 pub(crate) struct Representation {
     pub validators: Validators,
     pub content_type: HeaderValue,
+    /// When the file that holds these bytes was changed.
+    pub modified: SystemTime,
+    pub form: Form,
+    /// There may be compressed forms of the file: which one is sent hangs on Accept-Encoding.
+    pub has_forms: bool,
+}
+
+/// The form in which a file is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As it is.
+    Plain,
+    /// Compressed by who made the site: a file beside it.
+    Stored(Encoding),
+    /// Compressed by the server.
+    Made(Encoding),
 }
 
 impl Representation {
@@ -24,6 +41,9 @@ impl Representation {
         Representation {
             validators: Validators::new(metadata.len(), modified, SystemTime::now()),
             content_type,
+            modified,
+            form: Form::Plain,
+            has_forms: false,
         }
     }
 
@@ -34,5 +54,34 @@ impl Representation {
             self.validators.etag = tag;
         }
         self
+    }
+
+    /// The same file as the server compresses it. The tag is weak: another version of the library makes other bytes.
+    pub(crate) fn made(&self, encoding: Encoding) -> Representation {
+        let mut made = self.clone().in_form(encoding);
+        made.validators.weaken();
+        made.form = Form::Made(encoding);
+        made
+    }
+
+    /// What a file that lies beside this one says of itself, as a form of this one: the bytes are its own, their meaning is
+    /// this one's.
+    pub(crate) fn stored(&self, beside: &Representation, encoding: Encoding) -> Representation {
+        Representation {
+            content_type: self.content_type.clone(),
+            form: Form::Stored(encoding),
+            has_forms: true,
+            ..beside.clone().in_form(encoding)
+        }
+    }
+}
+
+impl Form {
+    /// The field Content-Encoding.
+    pub(crate) fn encoding(self) -> Option<Encoding> {
+        match self {
+            Form::Plain => None,
+            Form::Stored(encoding) | Form::Made(encoding) => Some(encoding),
+        }
     }
 }

@@ -1,16 +1,24 @@
 //! Scripts: from a route's match to a response. Finds the program, runs it in its mode, and turns the head of its reply into
-//! the head of a response; the reply's body follows by itself (`script::output`).
+//! the head of a response; the reply's body follows by itself (`script::output`), compressed where the route allows it
+//! (`reply_encoding`).
 
+use std::io;
+
+use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use sluice_gateway::{Reply, ReplyHead};
 
+use crate::encoding::Encoding;
 use crate::fault::Fault;
+use crate::handler::reply_encoding::Offer;
 use crate::script::job::Job;
 use crate::script::output::Session;
 use crate::script::request_body::RequestBody;
 use crate::script::{cgi, cgiplus};
 use crate::settings::Mode;
 use crate::write::body::{ResponseBody, Source};
+use crate::write::encode::{Effort, encode};
+use crate::write::encoded_body::{EncodedBody, TURN_BYTES_MAX};
 use crate::write::head::may_have_body;
 
 /// What a script's reply amounts to.
@@ -24,14 +32,18 @@ pub(crate) enum Outcome {
 pub(crate) async fn serve(job: Box<Job>, body: RequestBody) -> Result<Outcome, Fault> {
     let grace = job.settings().client_grace;
     let method = job.method.clone();
+    let compression = job.compression.as_ref();
+    let offer = compression.map(|compression| Offer::new(compression, &job.fields));
     let (session, reply) = match job.settings().mode {
         Mode::Cgi => cgi::run(job, body).await?,
         Mode::Cgiplus => cgiplus::run(job, body).await?,
     };
     match reply {
-        Reply::Document(head) | Reply::ClientRedirect(head) | Reply::NonParsed(head) => {
-            respond(session, head, &method).map(Outcome::Response)
+        Reply::Document(mut head) | Reply::ClientRedirect(mut head) => {
+            let encoding = offer.and_then(|offer| offer.take_up(&mut head));
+            respond(session, head, &method, encoding).map(Outcome::Response)
         }
+        Reply::NonParsed(head) => respond(session, head, &method, None).map(Outcome::Response),
         Reply::LocalRedirect(target) => {
             session.abandon(grace);
             Ok(Outcome::LocalRedirect(target))
@@ -39,7 +51,13 @@ pub(crate) async fn serve(job: Box<Job>, body: RequestBody) -> Result<Outcome, F
     }
 }
 
-fn respond(mut session: Box<Session>, mut head: ReplyHead, method: &Method) -> Result<Response<ResponseBody>, Fault> {
+/// The head of the response; `encoding` is how its body is to be compressed, which the reply's head says already.
+fn respond(
+    mut session: Box<Session>,
+    mut head: ReplyHead,
+    method: &Method,
+    encoding: Option<Encoding>,
+) -> Result<Response<ResponseBody>, Fault> {
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Fault::script(
             "the script wants to switch protocols, which is not served",
@@ -56,7 +74,7 @@ fn respond(mut session: Box<Session>, mut head: ReplyHead, method: &Method) -> R
     response.headers_mut().remove(header::DATE);
     if !has_body {
         // The script may know that and send no body, or not know it (RFC 3875 §4.3.3): what it announces is not what comes.
-        if let (Some(bytes), &Method::HEAD) = (head.content_length, method) {
+        if let (Some(bytes), &Method::HEAD, None) = (head.content_length, method, encoding) {
             response
                 .headers_mut()
                 .insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
@@ -65,9 +83,22 @@ fn respond(mut session: Box<Session>, mut head: ReplyHead, method: &Method) -> R
         session.discard();
         return Ok(response);
     }
-    *response.body_mut() = match session.gather() {
-        Some(whole) => ResponseBody::Whole(whole.into()),
-        None => ResponseBody::Source(session),
-    };
+    *response.body_mut() = body(session, encoding).map_err(|error| Fault::server(format!("compressing: {error}")))?;
     Ok(response)
+}
+
+/// What is all here is sent in one piece, with its length, unless it would take too long to compress so much in one turn.
+fn body(mut session: Box<Session>, encoding: Option<Encoding>) -> io::Result<ResponseBody> {
+    Ok(match (session.gather(), encoding) {
+        (Some(whole), None) => ResponseBody::Whole(whole.into()),
+        (Some(whole), Some(encoding)) if whole.len() > TURN_BYTES_MAX => {
+            ResponseBody::Source(Box::new(EncodedBody::from_whole(encoding, whole)?))
+        }
+        (Some(whole), Some(encoding)) => {
+            let encoded = encode(encoding, Effort::Passing, &whole)?;
+            ResponseBody::Whole(Bytes::from(encoded).into())
+        }
+        (None, None) => ResponseBody::Source(session),
+        (None, Some(encoding)) => ResponseBody::Source(Box::new(EncodedBody::from_source(encoding, session)?)),
+    })
 }

@@ -27,6 +27,7 @@ use crate::script::route::{Map, Script, ScriptRoute};
 use crate::settings::{self, ScriptSettings};
 use crate::target::Target;
 use crate::worker::Worker;
+use crate::write::compression::Compression;
 use crate::write::head::SERVER_SOFTWARE;
 
 /// Variables of the server that every script inherits, if they are set.
@@ -48,6 +49,8 @@ pub(crate) struct Job {
     pub ends: Ends,
     pub security: Option<Rc<Security>>,
     pub arrived: SystemTime,
+    /// How its reply may be compressed, if at all.
+    pub compression: Option<Arc<Compression>>,
 }
 
 impl Job {

@@ -76,7 +76,6 @@ impl Content {
         self.sealed.is_some()
     }
 
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

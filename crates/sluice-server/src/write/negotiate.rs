@@ -1,13 +1,13 @@
 //! Which of several forms of one answer a client prefers: its field Accept (RFC 9110 §12.5.1).
 //!
 //! Here: reading the field, within a bound, and the choice. Not here: the forms themselves (`error_page`,
-//! `handler::listing`).
+//! `handler::listing`), and content codings (`accept_encoding`).
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Bytes of Accept that are looked at, all of its lines together. Browsers send some 150; what lies beyond is not seen,
-/// so that a client cannot make the choice costly.
-const ACCEPT_BYTES_MAX: usize = 4096;
+/// Bytes that are looked at of a field that lists what a client takes, all of its lines together. Browsers send some 150; what
+/// lies beyond is not seen, so that a client cannot make the choice costly.
+const LIST_BYTES_MAX: usize = 4096;
 
 /// A form in which an answer can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,26 +80,34 @@ pub(crate) fn choose(fields: &HeaderMap, offered: &[Form], otherwise: Form) -> F
     }
 }
 
-/// The field's lines as one list, up to the bound; an entry that the bound cuts is left out.
+/// The field's lines as one list, up to the bound.
 fn read(fields: &HeaderMap) -> String {
     let mut list = String::new();
-    for line in fields.get_all(header::ACCEPT) {
-        let left = ACCEPT_BYTES_MAX - list.len();
+    for line in lines(fields, header::ACCEPT) {
+        list.push_str(line);
+        list.push(',');
+    }
+    list
+}
+
+/// The lines of a field that lists what a client takes, up to the bound; an entry that the bound cuts is left out.
+pub(super) fn lines(fields: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let mut left = LIST_BYTES_MAX;
+    fields.get_all(name).iter().map_while(move |line| {
         let bytes = line.as_bytes();
         let whole = if bytes.len() < left {
             bytes
         } else {
             let end = bytes[..left].iter().rposition(|byte| *byte == b',');
-            &bytes[..end.unwrap_or(0)]
+            &bytes[..end?]
         };
-        // A line that is no text names no type.
-        list.push_str(std::str::from_utf8(whole).unwrap_or_default());
+        left -= whole.len() + 1;
         if whole.len() < bytes.len() {
-            break;
+            left = 0;
         }
-        list.push(',');
-    }
-    list
+        // A line that is no text names nothing.
+        Some(std::str::from_utf8(whole).unwrap_or_default())
+    })
 }
 
 /// None for a form that the client refuses or does not name.
@@ -137,8 +145,8 @@ fn of_type(accept: &str, wanted: (&str, &str)) -> Option<Liking> {
     closest
 }
 
-/// The weight among a range's parameters, 1 without one; None for what is no weight (RFC 9110 §12.4.2).
-fn weight<'a>(mut parameters: impl Iterator<Item = &'a str>) -> Option<u16> {
+/// The weight among the parameters of an entry, 1 without one; None for what is no weight (RFC 9110 §12.4.2).
+pub(super) fn weight<'a>(mut parameters: impl Iterator<Item = &'a str>) -> Option<u16> {
     let given = parameters.find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         name.trim().eq_ignore_ascii_case("q").then_some(value.trim())
@@ -250,10 +258,10 @@ mod tests {
         assert_chosen(&long, Form::Problem);
         let one = format!("text/html{}", ";a=b".repeat(16_000));
         assert_chosen(&one, Form::Text);
-        let exactly = format!("{}text/html,", " ".repeat(ACCEPT_BYTES_MAX - 10));
+        let exactly = format!("{}text/html,", " ".repeat(LIST_BYTES_MAX - 10));
         assert_chosen(&exactly, Form::Html);
-        assert!(read(&fields(&[&long, &long])).len() <= ACCEPT_BYTES_MAX);
+        assert!(read(&fields(&[&long, &long])).len() <= LIST_BYTES_MAX);
         let many: Vec<&str> = vec!["image/png"; 6000];
-        assert!(read(&fields(&many)).len() <= ACCEPT_BYTES_MAX);
+        assert!(read(&fields(&many)).len() <= LIST_BYTES_MAX);
     }
 }

@@ -107,11 +107,13 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
         Action::Redirect { to, status } => (format!("redirect {status}"), to.clone()),
         Action::Script(script) => (describe_mode(script.mode).to_owned(), describe_script(script, site)),
     };
-    let with = if route.is_logged {
-        with
-    } else {
-        format!("{with}, not logged")
+    let compressed = match route.compress {
+        Some(true) => ", compressed",
+        Some(false) => ", not compressed",
+        None => "",
     };
+    let logged = if route.is_logged { "" } else { ", not logged" };
+    let with = format!("{with}{compressed}{logged}");
     [route.path.clone(), action, with]
 }
 
@@ -175,7 +177,7 @@ mod tests {
             hosts = ["example.org", "*.example.org"]
             root = "htdocs"
             route = [
-                { path = "/cgi-bin/*", script = { directory = "cgi-bin" } },
+                { path = "/cgi-bin/*", script = { directory = "cgi-bin" }, compress = true },
                 { path = "/wiki/*", script = { file = "wiki", mode = "cgiplus", min = 1, max = 8 } },
                 { path = "/old/*", redirect = { to = "/new/*", status = 301 } },
                 { path = "*.cgi", script = {} },
@@ -184,7 +186,7 @@ mod tests {
             [[site]]
             listing = true
             root = "htdocs"
-            route = [{ path = "/other/*", files = { directory = "other", listing = false }, log = false }]
+            route = [{ path = "/other/*", files = { directory = "other", listing = false }, log = false, compress = false }]
             log = { access = "other.log", format = "%h %r", rotate = "daily", rotate_size = "1GiB", keep = 7 }
             "#,
         )
@@ -194,7 +196,7 @@ listening on  http://0.0.0.0:80/
 workers       2
 access log    standard output, combined
 site          example.org *.example.org
-  /cgi-bin/*  cgi           /etc/sluice/cgi-bin (up to 64 processes a script)
+  /cgi-bin/*  cgi           /etc/sluice/cgi-bin (up to 64 processes a script), compressed
   /wiki/*     cgiplus       /etc/sluice/wiki (1 to 8 processes a script, idle 10m)
   /old/*      redirect 301  /new/*
   *.cgi       cgi           /etc/sluice/htdocs (up to 64 processes a script)
@@ -202,7 +204,7 @@ site          example.org *.example.org
   /*          files         /etc/sluice/htdocs
 site          any host
   access log  /etc/sluice/other.log, %h %r, rotated at 1GiB, rotated daily, 7 kept
-  /other/*  files          /etc/sluice/other, not logged
+  /other/*  files          /etc/sluice/other, not compressed, not logged
   /*        files, listed  /etc/sluice/htdocs
 ";
         assert_eq!(describe(&settings), expected);

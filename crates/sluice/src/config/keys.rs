@@ -4,11 +4,13 @@
 //! (`reference`). The reader can ask for no key that is not here, and tests show that every key here is read, that its
 //! example changes the settings and that its default does not.
 
+mod compression;
 mod log;
 mod pages;
 mod script;
 
 use Fallback::{Required, Said, Value};
+use compression::{COMPRESS, COMPRESSION, COMPRESSION_OF_SITE};
 use log::{LOG, SITE_LOG};
 use pages::{CHARSET, ERROR_DETAIL, ERRORS, LISTING, LISTING_OF_ROUTE, LISTING_TEMPLATE, TYPES};
 use script::SCRIPT;
@@ -140,6 +142,7 @@ pub(crate) static ROOT: Section = Section {
             text: "Files kept in memory.",
             example: "{ size = \"1GiB\" }",
         },
+        COMPRESSION,
         Key {
             name: "log",
             kind: Kind::Table(&LOG),
@@ -427,6 +430,7 @@ static SITE: Section = Section {
         LISTING_TEMPLATE,
         TYPES,
         CHARSET,
+        COMPRESSION_OF_SITE,
         ERRORS,
         ERROR_DETAIL,
         Key {
@@ -488,6 +492,7 @@ static ROUTE: Section = Section {
                    diagnostics all the same.",
             example: "false",
         },
+        COMPRESS,
     ],
 };
 

@@ -6,6 +6,7 @@
 //! ```
 //! Nothing here opens a socket or starts anything: reading a configuration is safe while a server runs from an older one.
 
+mod compression;
 mod describe;
 mod keys;
 mod listen;
@@ -99,7 +100,7 @@ fn read<'a>(document: &'a Document<'a>, table: &'a DeTable<'a>) -> Settings {
             .and_then(|server| server.number("workers"))
             .and_then(|workers| NonZeroUsize::new(workers.value))
             .unwrap_or_else(default_workers),
-        sites: site::read_all(document, &sites, &access_log),
+        sites: site::read_all(document, &sites, &access_log, &compression::read(&root)),
         limits: root
             .table("limits")
             .map_or_else(Limits::default, |limits| read_limits(&limits)),

@@ -124,7 +124,7 @@ fn is_media_type(text: &str) -> bool {
 }
 
 /// RFC 9110 §5.6.2.
-fn is_token(text: &str) -> bool {
+pub(super) fn is_token(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_letter)
 }

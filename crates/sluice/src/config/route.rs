@@ -2,12 +2,12 @@
 //!
 //! Here: which route does what, and which can never match. Not here: the form of patterns (`pattern`), scripts (`script`).
 
-use sluice_server::settings::{Action, Convert, RecordSettings, RouteSettings, ScriptSource};
+use sluice_server::settings::{Action, CompressionSettings, Convert, RecordSettings, RouteSettings, ScriptSource};
 
 use super::mistake::At;
 use super::section::Section;
 use super::site::require_folder;
-use super::{pattern, script};
+use super::{compression, pattern, script};
 
 /// An earlier route, when a later one is compared with it.
 struct Earlier {
@@ -17,13 +17,18 @@ struct Earlier {
 }
 
 /// Reads the routes of a site in their order, and finds those that can never match.
-pub(crate) fn read_all(sections: &[Section<'_>], has_root: bool) -> Vec<RouteSettings> {
+pub(crate) fn read_all(
+    sections: &[Section<'_>],
+    has_root: bool,
+    compression: &CompressionSettings,
+) -> Vec<RouteSettings> {
     let mut earlier: Vec<Earlier> = Vec::new();
     let mut routes = Vec::new();
     for section in sections {
         let path = read_pattern(section);
         let action = read_action(section, path.as_ref(), has_root);
         let is_logged = section.flag("log").is_none_or(|log| log.value);
+        let compress = compression::read_route(section, action.as_ref(), compression);
         let Some(At { value: path, line }) = path else {
             continue;
         };
@@ -49,6 +54,7 @@ pub(crate) fn read_all(sections: &[Section<'_>], has_root: bool) -> Vec<RouteSet
                 path,
                 action,
                 is_logged,
+                compress,
             });
         }
     }

@@ -5,18 +5,23 @@
 
 use std::path::PathBuf;
 
-use sluice_server::settings::{AccessLog, SiteSettings};
+use sluice_server::settings::{AccessLog, CompressionSettings, SiteSettings};
 
 use super::listen;
 use super::mistake::{At, Document, Found};
 use super::section::Section;
-use super::{log, pages, route};
+use super::{compression, log, pages, route};
 
 /// Names of files that are tried for a folder when a site does not say.
 pub(crate) const INDEX: &str = "index.html";
 
 /// Reads all sites and finds hosts that two of them claim.
-pub(crate) fn read_all(document: &Document<'_>, sections: &[Section<'_>], log: &AccessLog) -> Vec<SiteSettings> {
+pub(crate) fn read_all(
+    document: &Document<'_>,
+    sections: &[Section<'_>],
+    log: &AccessLog,
+    compression: &CompressionSettings,
+) -> Vec<SiteSettings> {
     let mut claimed: Vec<At<String>> = Vec::new();
     let mut open_to_all: Option<usize> = None;
     let mut shared_logs = log::Shared::default();
@@ -47,22 +52,28 @@ pub(crate) fn read_all(document: &Document<'_>, sections: &[Section<'_>], log: &
                 None => claimed.push(host.clone()),
             }
         }
-        let site = read(section, hosts, log);
+        let site = read(section, hosts, log, compression);
         shared_logs.check(section, site.log.as_ref());
         sites.push(site);
     }
     sites
 }
 
-fn read(section: &Section<'_>, hosts: Vec<At<String>>, log: &AccessLog) -> SiteSettings {
+fn read(
+    section: &Section<'_>,
+    hosts: Vec<At<String>>,
+    log: &AccessLog,
+    compression: &CompressionSettings,
+) -> SiteSettings {
     let document = section.document;
+    let compression = compression::read_site(section, compression);
     let root = section.path("root");
     if let Some(root) = &root {
         require_folder(document, "root", root);
     }
     let has_root = section.has("root");
     let sections = section.tables("route");
-    let routes = route::read_all(&sections, has_root);
+    let routes = route::read_all(&sections, has_root, &compression);
     if !has_root && sections.is_empty() {
         let message = "[[site]] serves nothing: give it files, root = \"htdocs\", or a [[site.route]]";
         document.complain(section.line, message);
@@ -76,6 +87,7 @@ fn read(section: &Section<'_>, hosts: Vec<At<String>>, log: &AccessLog) -> SiteS
         index: read_index(section),
         routes,
         files: pages::read_files(section),
+        compression,
         errors: pages::read_errors(section),
         log: log::read_site(section, log),
     }

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 
 use sluice_server::limits::Limits;
 use sluice_server::settings::{
-    AccessLog, Action, CacheSettings, ErrorSettings, FileSettings, ListenSettings, LogTarget, Mailbox, Mode,
-    RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenSettings, LogTarget,
+    Mailbox, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 use tempfile::TempDir;
 
@@ -70,6 +70,7 @@ impl Site {
             origin: ORIGIN.into(),
             path: path.into(),
             is_logged: true,
+            compress: None,
             action: Action::Script(Box::new(ScriptSettings {
                 mailbox,
                 ..ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode)
@@ -92,6 +93,7 @@ impl Site {
                     icon(),
                 ],
                 files: FileSettings::default(),
+                compression: CompressionSettings::default(),
                 errors: ErrorSettings::default(),
                 log: None,
             }],
@@ -108,6 +110,7 @@ fn icon() -> RouteSettings {
         origin: ORIGIN.into(),
         path: "/favicon.ico".into(),
         is_logged: true,
+        compress: None,
         action: Action::Redirect {
             to: "/icon.svg".into(),
             status: 301,

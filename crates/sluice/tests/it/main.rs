@@ -12,6 +12,7 @@ mod cache;
 mod callouts;
 mod cgi;
 mod cgiplus;
+mod compression;
 mod conditions;
 mod error_pages;
 mod files;

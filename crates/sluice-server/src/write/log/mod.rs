@@ -376,7 +376,7 @@ mod tests {
     use super::line::tests::line;
     use super::*;
     use crate::limits::Limits;
-    use crate::settings::{ErrorSettings, FileSettings, Rotation};
+    use crate::settings::{CompressionSettings, ErrorSettings, FileSettings, Rotation};
 
     fn to(path: &Path) -> AccessLog {
         AccessLog {
@@ -396,6 +396,7 @@ mod tests {
             index: Vec::new(),
             routes: Vec::new(),
             files: FileSettings::default(),
+            compression: CompressionSettings::default(),
             errors: ErrorSettings::default(),
             log,
         };

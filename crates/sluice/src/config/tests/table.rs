@@ -86,6 +86,7 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         "[site.tls]" => format!("site = [{{ root = 'base', hosts = ['base'], tls = {inner} }}]"),
         "[[site]]" => format!("site = [{inner}]"),
         "[site.log]" => format!("site = [{{ root = 'base', log = {inner} }}]"),
+        "[site.compression]" => format!("site = [{{ root = 'base', compression = {inner} }}]"),
         "[[site.route]]" => route(inner),
         "[[site.route]].files" => route(format!("{{ path = '/base/*', files = {inner} }}")),
         "[[site.route]].redirect" => route(format!("{{ path = '/a/*', redirect = {inner} }}")),

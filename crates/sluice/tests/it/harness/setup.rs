@@ -26,6 +26,8 @@ pub(crate) struct Setup {
     site: String,
     cgi: String,
     cgiplus: String,
+    /// Lines that both routes of cgi-bin have besides.
+    both: String,
     routes: String,
     sites: String,
     environment: Vec<(String, String)>,
@@ -43,6 +45,7 @@ impl Setup {
             site: String::new(),
             cgi: String::new(),
             cgiplus: String::new(),
+            both: String::new(),
             routes: String::new(),
             sites: String::new(),
             environment: Vec::new(),
@@ -120,6 +123,12 @@ impl Setup {
     /// Keys for the scripts at /cgiplus-bin/*, parted by commas.
     pub(crate) fn cgiplus(mut self, keys: &str) -> Setup {
         self.cgiplus = keys.to_owned();
+        self
+    }
+
+    /// What the scripts at /cgi-bin/* and /cgiplus-bin/* say is compressed.
+    pub(crate) fn compress_scripts(mut self) -> Setup {
+        self.both = "compress = true\n".to_owned();
         self
     }
 
@@ -204,11 +213,13 @@ impl Setup {
             "/cgi-bin/*",
             "directory = \"htdocs/cgi-bin\", mode = \"cgi\"",
             &self.cgi,
-        ) + &script_route(
-            "/cgiplus-bin/*",
-            "directory = \"htdocs/cgi-bin\", mode = \"cgiplus\"",
-            &self.cgiplus,
-        );
+        ) + &self.both
+            + &script_route(
+                "/cgiplus-bin/*",
+                "directory = \"htdocs/cgi-bin\", mode = \"cgiplus\"",
+                &self.cgiplus,
+            )
+            + &self.both;
         format!(
             "[[listen]]\naddress = \"127.0.0.1:0\"\n\n{}\n\n[server]\nworkers = {}\n\n[limits]\n{}\n\n[cache]\n{}\n\n[log]\n{log}\n\n\
              [[site]]\nroot = \"htdocs\"\n{}\n\n{}{own}{}\n",

@@ -1,0 +1,432 @@
+//! Compressed answers: forms of files that lie beside them, and those that the server makes. Below: conditions and ranges of forms
+//! (`forms`), and the output of scripts (`scripts`).
+
+mod forms;
+mod scripts;
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+
+use crate::harness::{Ending, Response, Server, Setup, curl, make_old, spawn, wait_until};
+
+/// What browsers send.
+const BROWSER: &str = "gzip, deflate, br, zstd";
+
+/// Text that shrinks, of so many lines.
+fn text(lines: usize) -> String {
+    (0..lines).map(|line| format!("line {line} of a text\n")).collect()
+}
+
+/// What a client reads of these bytes, and whether they came to their end.
+fn decode(encoding: Option<&str>, bytes: &[u8]) -> (String, bool) {
+    let mut reader: Box<dyn Read + '_> = match encoding {
+        None => Box::new(bytes),
+        Some("br") => Box::new(brotli::Decompressor::new(bytes, 4096)),
+        Some("zstd") => Box::new(zstd::Decoder::new(bytes).unwrap()),
+        Some("gzip") => Box::new(flate2::read::GzDecoder::new(bytes)),
+        Some(other) => panic!("{other} is no encoding"),
+    };
+    let mut content = Vec::new();
+    let is_whole = reader.read_to_end(&mut content).is_ok();
+    (String::from_utf8(content).unwrap(), is_whole)
+}
+
+/// The text of a response, which must be whole.
+#[track_caller]
+fn decoded(response: &Response) -> String {
+    let (content, is_whole) = decode(response.field("content-encoding"), &response.body);
+    assert!(
+        is_whole && response.ending == Ending::Complete,
+        "cut after {} letters: {:?}",
+        content.len(),
+        response.head
+    );
+    content
+}
+
+/// A request by GET with Accept-Encoding; further lines end with CRLF.
+fn request(path: &str, accept: &str, lines: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: test\r\nAccept-Encoding: {accept}\r\n{lines}\r\n")
+}
+
+#[track_caller]
+fn ask(server: &Server, path: &str, accept: &str) -> Response {
+    server.send(request(path, accept, ""))
+}
+
+/// The encoding in which a file comes.
+#[track_caller]
+fn encoding(server: &Server, path: &str, accept: &str) -> Option<String> {
+    let response = ask(server, path, accept);
+    assert_eq!(response.status, 200, "{path} {accept}");
+    response.field("content-encoding").map(str::to_owned)
+}
+
+/// Compressed by a program of the site's author: other bytes than the server would make.
+fn gzip(content: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut reader = flate2::read::GzEncoder::new(content.as_bytes(), flate2::Compression::none());
+    reader.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_text_comes_in_the_encoding_that_its_client_likes_best_from_the_first_request_on() {
+    let content = text(1000);
+    let server = Setup::new().file("a.html", &content).age("a.html").start();
+    let plain = server.get("/a.html");
+    for (accept, expected) in [
+        ("br", Some("br")),
+        ("zstd", Some("zstd")),
+        ("gzip", Some("gzip")),
+        ("x-gzip", Some("gzip")),
+        (BROWSER, Some("br")),
+        ("gzip;q=1.0, br;q=0.5", Some("gzip")),
+        ("*", Some("br")),
+        ("br;q=0, *", Some("zstd")),
+        ("deflate", None),
+        ("identity", None),
+        ("gzip;q=0", None),
+        ("identity, gzip;q=0.5", None),
+        ("identity;q=0, *;q=0", None),
+        ("", None),
+    ] {
+        let (first, second) = (ask(&server, "/a.html", accept), ask(&server, "/a.html", accept));
+        assert_eq!(
+            (first.status, first.field("content-encoding")),
+            (200, expected),
+            "{accept}"
+        );
+        assert_eq!(first.body, second.body, "{accept}: it is kept");
+        assert_eq!(decoded(&first), content, "{accept}");
+        assert_eq!(
+            first.field("content-length"),
+            Some(first.body.len().to_string().as_str())
+        );
+        assert_eq!(first.field("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(first.field("vary"), Some("accept-encoding"), "{accept}");
+        let tag = plain.field("etag").unwrap();
+        match expected {
+            Some(encoding) => {
+                let weak = format!("W/{}-{encoding}\"", tag.trim_end_matches('"'));
+                assert_eq!(first.field("etag"), Some(weak.as_str()), "{accept}");
+                assert_eq!(first.field("accept-ranges"), None, "{accept}");
+                assert!(first.body.len() < content.len() / 3, "{accept}");
+            }
+            None => assert_eq!(first.field("etag"), Some(tag), "{accept}"),
+        }
+    }
+}
+
+#[test]
+fn many_who_ask_at_once_all_get_the_same_form() {
+    let content = text(5000);
+    let server = Setup::new().file("a.html", &content).age("a.html").start();
+    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(request("/a.html", "gzip", ""));
+    }
+    let bodies: Vec<_> = clients.iter_mut().map(|client| client.response().body).collect();
+    assert!(bodies.iter().all(|body| *body == bodies[0]));
+    assert_eq!(decode(Some("gzip"), &bodies[0]), (content, true));
+}
+
+#[test]
+fn what_gains_nothing_or_may_not_be_is_sent_as_it_is() {
+    let mut state: u32 = 1;
+    let noise: Vec<u8> = (0..5000)
+        .map(|_| {
+            // Marsaglia's xorshift.
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state.to_le_bytes()[0]
+        })
+        .collect();
+    let off = "path = \"/off/*\"\nfiles = { directory = \"htdocs\" }\ncompress = false";
+    let setup = Setup::new()
+        .file("small.txt", text(10))
+        .file("picture.png", text(1000))
+        .file("noise.txt", &noise)
+        .file("a.txt", text(1000))
+        .route(off);
+    let setup = ["small.txt", "picture.png", "noise.txt", "a.txt"]
+        .iter()
+        .fold(setup, |setup, name| setup.age(name));
+    // Changed just now, as often as it is looked at.
+    let server = setup.file("new.txt", text(1000)).start();
+    for (path, varies) in [
+        ("/small.txt", true),
+        ("/noise.txt", true),
+        ("/new.txt", true),
+        ("/picture.png", false),
+        ("/off/a.txt", false),
+    ] {
+        for _ in 0..2 {
+            if path == "/new.txt" {
+                fs::write(server.path("htdocs/new.txt"), text(1000)).unwrap();
+            }
+            let response = ask(&server, path, BROWSER);
+            assert_eq!(
+                (response.status, response.field("content-encoding")),
+                (200, None),
+                "{path}"
+            );
+            assert_eq!(response.field("vary").is_some(), varies, "{path}");
+            assert_eq!(response.field("accept-ranges"), Some("bytes"), "{path}");
+        }
+    }
+    assert_eq!(ask(&server, "/noise.txt", BROWSER).body, noise);
+    assert_eq!(encoding(&server, "/a.txt", BROWSER).as_deref(), Some("br"));
+}
+
+#[test]
+fn a_site_says_what_is_compressed_and_how() {
+    let file = |setup: Setup| setup.file("a.txt", text(100)).age("a.txt").start();
+    for (site, cache, expected) in [
+        ("compression = { encodings = [\"gzip\", \"br\"] }", "", Some("gzip")),
+        ("compression = { types = [\"text/html\"] }", "", None),
+        ("compression = { least_size = \"1M\" }", "", None),
+        ("compression = { files = \"stored\" }", "", None),
+        ("compression = { files = \"off\" }", "", None),
+        ("compression = false", "", None),
+        ("", "size = 0", None),
+    ] {
+        let server = file(Setup::new().site(site).cache(cache));
+        assert_eq!(
+            encoding(&server, "/a.txt", BROWSER).as_deref(),
+            expected,
+            "{site} {cache}"
+        );
+    }
+}
+
+#[test]
+fn a_larger_file_is_compressed_behind_the_back_of_the_first_who_asks() {
+    let content = text(60_000);
+    assert!(content.len() > 1 << 20);
+    let server = Setup::new().file("large.txt", &content).age("large.txt").start();
+    let first = ask(&server, "/large.txt", "gzip");
+    assert_eq!(first.field("content-encoding"), None);
+    assert!(decoded(&first) == content);
+    assert!(wait_until(|| encoding(&server, "/large.txt", "gzip").is_some()));
+    assert!(decoded(&ask(&server, "/large.txt", "gzip")) == content);
+}
+
+#[test]
+fn a_changed_file_is_never_sent_in_a_form_of_the_old_one() {
+    let server = Setup::new().file("a.txt", text(1000)).age("a.txt").start();
+    assert_eq!(decoded(&ask(&server, "/a.txt", "gzip")), text(1000));
+    for lines in [2000, 500] {
+        let path = server.path("htdocs/a.txt");
+        fs::write(path.with_extension("new"), text(lines)).unwrap();
+        make_old(&path.with_extension("new"));
+        fs::rename(path.with_extension("new"), path).unwrap();
+        assert!(wait_until(|| decoded(&ask(&server, "/a.txt", "gzip")) == text(lines)));
+        assert_eq!(encoding(&server, "/a.txt", "gzip").as_deref(), Some("gzip"));
+    }
+    fs::remove_file(server.path("htdocs/a.txt")).unwrap();
+    assert!(wait_until(|| ask(&server, "/a.txt", "gzip").status == 404));
+}
+
+#[test]
+fn index_pages_and_kept_lines_of_records_are_compressed_too() {
+    let mut records = Vec::new();
+    for line in text(1000).lines() {
+        records.extend(u16::try_from(line.len()).unwrap().to_le_bytes());
+        records.extend(line.as_bytes());
+        records.resize(records.len().next_multiple_of(2), 0);
+    }
+    let route = |path: &str, convert: &str| {
+        format!("path = \"{path}\"\nfiles = {{ directory = \"htdocs/vms\", record_format = \"variable\"{convert} }}")
+    };
+    let server = Setup::new()
+        .file("sub/index.html", text(1000))
+        .age("sub/index.html")
+        .file("vms/a.txt", records)
+        .age("vms/a.txt")
+        .file("vms/a.txt.gz", "no lines")
+        .route(&route("/vms/*", ", convert = \"cache\""))
+        .route(&route("/anew/*", ""))
+        .start();
+    for (path, expected) in [
+        ("/sub/", Some("gzip")),
+        ("/vms/a.txt", Some("gzip")),
+        ("/anew/a.txt", None),
+    ] {
+        let response = ask(&server, path, "gzip");
+        assert_eq!(response.field("content-encoding"), expected, "{path}");
+        assert_eq!(response.field("vary").is_some(), expected.is_some(), "{path}");
+        assert_eq!(decoded(&response), text(1000), "{path}");
+    }
+}
+
+#[test]
+fn a_form_beside_the_file_is_sent_as_it_is() {
+    for cache in ["", "size = 0"] {
+        check_forms_beside(cache);
+    }
+}
+
+fn check_forms_beside(cache: &str) {
+    let content = text(1000);
+    let stored = gzip(&content);
+    let server = Setup::new()
+        .cache(cache)
+        .file("a.txt", &content)
+        .file("a.txt.gz", &stored)
+        .file("b.txt", &content)
+        .file("b.txt.br", "as it is, whatever it is")
+        .file("b.txt.zst", "this one, too")
+        .start();
+    let response = ask(&server, "/a.txt", BROWSER);
+    assert_eq!(
+        response.field("content-encoding"),
+        Some("gzip"),
+        "of equals the one that is there"
+    );
+    assert_eq!(response.body, stored);
+    assert_eq!(decoded(&response), content);
+    assert_eq!(response.field("content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(response.field("accept-ranges"), Some("bytes"));
+    assert_eq!(response.field("vary"), Some("accept-encoding"));
+    let direct = ask(&server, "/a.txt.gz", BROWSER);
+    assert_eq!(direct.body, stored);
+    let names = ["content-type", "content-encoding", "vary"];
+    assert_eq!(
+        names.map(|name| direct.field(name)),
+        [Some("application/gzip"), None, None]
+    );
+    assert_ne!(direct.field("etag"), response.field("etag"));
+    for (accept, expected) in [
+        ("br", "as it is, whatever it is"),
+        ("zstd", "this one, too"),
+        ("gzip", content.as_str()),
+    ] {
+        let response = ask(&server, "/b.txt", accept);
+        let is_stored = accept != "gzip";
+        assert_eq!(response.field("content-encoding").is_some(), is_stored, "{accept}");
+        assert_eq!(response.text(), expected, "{accept}");
+    }
+}
+
+#[test]
+fn a_form_that_the_client_likes_better_is_made_though_another_lies_there() {
+    let content = text(1000);
+    let setup = Setup::new().file("a.txt", &content).age("a.txt");
+    let server = setup.file("a.txt.gz", gzip(&content)).start();
+    for (accept, expected) in [
+        ("br, gzip;q=0.9", "br"),
+        ("br;q=0.9, gzip", "gzip"),
+        ("zstd;q=0.5, gzip;q=0.5", "gzip"),
+    ] {
+        let response = ask(&server, "/a.txt", accept);
+        assert_eq!(response.field("content-encoding"), Some(expected), "{accept}");
+        assert_eq!(decoded(&response), content);
+    }
+}
+
+#[test]
+fn what_lies_there_and_is_no_form_of_the_file_is_not_sent() {
+    let outside = tempfile::NamedTempFile::new().unwrap();
+    fs::write(outside.path(), "a secret").unwrap();
+    let content = text(10);
+    let names = ["old", "empty", "folder", "link", "program", "hidden"];
+    let setup = names
+        .iter()
+        .fold(Setup::new(), |setup, name| setup.file(&format!("{name}.txt"), &content));
+    let setup = setup
+        .file("old.txt.gz", "of an earlier file")
+        .age("old.txt.gz")
+        .file("empty.txt.gz", "")
+        .file("folder.txt.gz/file", "x")
+        .file("program.txt.br", "the text of a script")
+        .route("path = \"*.br\"\nscript = { mode = \"cgi\" }");
+    symlink(outside.path(), setup.path("htdocs/link.txt.gz")).unwrap();
+    symlink("cgi-bin", setup.path("htdocs/hidden.txt.gz")).unwrap();
+    let server = setup.start();
+    for name in names {
+        let response = ask(&server, &format!("/{name}.txt"), BROWSER);
+        assert_eq!(
+            (response.status, response.field("content-encoding")),
+            (200, None),
+            "{name}"
+        );
+        assert_eq!(response.text(), content, "{name}");
+    }
+}
+
+#[test]
+fn forms_come_and_go_while_their_file_stays_in_the_cache() {
+    let server = Setup::new().file("a.txt", text(10)).age("a.txt").start();
+    let beside = server.path("htdocs/a.txt.gz");
+    for _ in 0..2 {
+        assert!(wait_until(|| encoding(&server, "/a.txt", "gzip").is_none()));
+        fs::write(&beside, gzip(&text(10))).unwrap();
+        assert!(wait_until(|| encoding(&server, "/a.txt", "gzip").is_some()));
+        assert_eq!(decoded(&ask(&server, "/a.txt", "gzip")), text(10));
+        fs::remove_file(&beside).unwrap();
+    }
+}
+
+#[test]
+fn what_does_not_lie_there_is_not_looked_for_with_each_request() {
+    let server = Setup::new()
+        .cache("revalidate = \"1h\"")
+        .file("a.txt", text(10))
+        .age("a.txt")
+        .start();
+    assert_eq!(encoding(&server, "/a.txt", "gzip"), None);
+    fs::write(server.path("htdocs/a.txt.gz"), gzip(&text(10))).unwrap();
+    fs::write(server.path("htdocs/a.txt.br"), "br").unwrap();
+    assert_eq!(encoding(&server, "/a.txt", "gzip"), None, "it is believed for an hour");
+    assert_eq!(
+        encoding(&server, "/a.txt", "br").as_deref(),
+        Some("br"),
+        "nobody had asked"
+    );
+}
+
+#[test]
+fn a_list_of_64_kb_is_read_within_a_bound() {
+    let server = Setup::new()
+        .limits("head_size = \"128KiB\"")
+        .file("a.txt", text(1000))
+        .age("a.txt")
+        .start();
+    let padding = "deflate;q=0.001, ".repeat(4000);
+    assert!(padding.len() > 64 << 10);
+    let mut client = server.connect();
+    for (list, expected) in [
+        (format!("gzip, {padding}br"), Some("gzip")),
+        // What lies beyond the bound is not seen.
+        (format!("{padding}gzip"), None),
+        (",".repeat(65_000), None),
+        (format!("gzip{}", ";".repeat(65_000)), None),
+        (format!("gzip;q={}", "0".repeat(65_000)), None),
+        ("x".repeat(65_000), None),
+    ] {
+        let response = client.send(request("/a.txt", &list, "")).response();
+        assert_eq!((response.status, response.field("content-encoding")), (200, expected));
+        assert_eq!(decoded(&response), text(1000));
+    }
+    // Without the larger bound on heads it is one that is too large.
+    let server = Setup::new().start();
+    assert_eq!(ask(&server, "/health.txt", &padding).status, 431);
+}
+
+#[test]
+fn programs_of_every_day_read_what_is_sent() {
+    let server = Setup::new().file("a.html", text(1000)).age("a.html").start();
+    let address = format!("http://{}/a.html", server.address());
+    assert_eq!(curl(&["--compressed", &address]), text(1000));
+    let raw = server.path("raw.gz");
+    let into = raw.to_str().unwrap();
+    curl(&["--header", "Accept-Encoding: gzip", "--output", into, &address]);
+    let mut gzip = Command::new("gzip");
+    gzip.args(["--decompress", "--stdout", into]).stdout(Stdio::piped());
+    let ended = spawn(&mut gzip).unwrap().wait_with_output().unwrap();
+    assert!(ended.status.success() && ended.stdout == text(1000).into_bytes());
+}

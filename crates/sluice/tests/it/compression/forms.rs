@@ -1,0 +1,140 @@
+//! What a form is to conditions and ranges: each has validators of its own, and parts are parts of it.
+
+use super::{BROWSER, decoded, gzip, request, text};
+use crate::harness::{Response, Server, Setup};
+
+/// `made.txt` has no form beside it, `stored.txt` one in gzip.
+fn server() -> Server {
+    Setup::new()
+        .file("made.txt", text(1000))
+        .age("made.txt")
+        .file("stored.txt", text(1000))
+        .age("stored.txt")
+        .file("stored.txt.gz", gzip(&text(1000)))
+        .age("stored.txt.gz")
+        .start()
+}
+
+#[track_caller]
+fn ask(server: &Server, path: &str, accept: &str, lines: &str) -> Response {
+    server.send(request(path, accept, lines))
+}
+
+#[track_caller]
+fn tag(server: &Server, path: &str, accept: &str) -> String {
+    ask(server, path, accept, "").field("etag").unwrap().to_owned()
+}
+
+#[test]
+fn each_form_is_revalidated_by_its_own_tag() {
+    let server = server();
+    for path in ["/made.txt", "/stored.txt"] {
+        let [plain, zipped] = ["identity", "gzip"].map(|accept| tag(&server, path, accept));
+        assert_ne!(plain, zipped);
+        for (accept, held, status) in [
+            ("gzip", &zipped, 304),
+            ("identity", &plain, 304),
+            ("gzip", &plain, 200),
+            ("identity", &zipped, 200),
+        ] {
+            let response = ask(&server, path, accept, &format!("If-None-Match: {held}\r\n"));
+            assert_eq!(response.status, status, "{path} {accept} {held}");
+            assert_eq!(response.field("vary"), Some("accept-encoding"), "{path} {accept}");
+            if status == 304 {
+                assert_eq!(response.field("etag"), Some(held.as_str()));
+                assert_eq!(response.field("content-encoding"), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_form_that_was_forgotten_is_revalidated_without_being_made() {
+    let held = tag(&server(), "/made.txt", "br");
+    // The same file to look at, in a server that has made nothing yet; its time of change is another, and so is its tag.
+    let server = server();
+    let plain = tag(&server, "/made.txt", "identity");
+    let expected = format!("W/{}-br\"", plain.trim_end_matches('"'));
+    assert_ne!(held, expected);
+    for (held, status) in [(&expected, 304), (&held, 200)] {
+        let response = ask(&server, "/made.txt", "br", &format!("If-None-Match: {held}\r\n"));
+        assert_eq!(
+            (response.status, response.field("etag")),
+            (status, Some(expected.as_str()))
+        );
+    }
+}
+
+#[test]
+fn only_a_strong_tag_is_for_changing_a_form_or_going_on_with_it() {
+    let server = server();
+    let [made, stored] = ["/made.txt", "/stored.txt"].map(|path| tag(&server, path, "gzip"));
+    assert!(made.starts_with("W/\"") && stored.starts_with('"'));
+    for (path, held, status) in [("/made.txt", &made, 412), ("/stored.txt", &stored, 200)] {
+        let response = ask(&server, path, "gzip", &format!("If-Match: {held}\r\n"));
+        assert_eq!(response.status, status, "{path}");
+    }
+    let go_on = |path: &str, held: &str| {
+        ask(
+            &server,
+            path,
+            "gzip",
+            &format!("Range: bytes=100-\r\nIf-Range: {held}\r\n"),
+        )
+    };
+    let rest = go_on("/stored.txt", &stored);
+    assert_eq!((rest.status, rest.field("content-encoding")), (206, Some("gzip")));
+    assert_eq!(rest.body, gzip(&text(1000))[100..]);
+    let whole = go_on("/made.txt", &made);
+    assert_eq!((whole.status, decoded(&whole)), (200, text(1000)));
+    let whole = go_on("/stored.txt", &tag(&server, "/stored.txt", "identity"));
+    assert_eq!((whole.status, decoded(&whole)), (200, text(1000)));
+}
+
+#[test]
+fn parts_are_of_the_form_that_lies_there_or_else_of_the_file() {
+    let server = server();
+    let stored = gzip(&text(1000));
+    let part = ask(&server, "/stored.txt", "gzip", "Range: bytes=10-19\r\n");
+    assert_eq!((part.status, &part.body[..]), (206, &stored[10..20]));
+    assert_eq!(part.field("content-encoding"), Some("gzip"));
+    assert_eq!(
+        part.field("content-range"),
+        Some(format!("bytes 10-19/{}", stored.len()).as_str())
+    );
+    let file = ask(&server, "/made.txt", "gzip", "Range: bytes=10-19\r\n");
+    assert_eq!((file.status, file.text()), (206, &text(1000)[10..20]));
+    assert_eq!(
+        (file.field("content-encoding"), file.field("vary")),
+        (None, Some("accept-encoding"))
+    );
+    // A body of several parts is no gzip, whatever Content-Encoding says of it.
+    let several = ask(&server, "/stored.txt", "gzip", "Range: bytes=0-1,10-19\r\n");
+    assert_eq!((several.status, decoded(&several)), (200, text(1000)));
+    let several = ask(&server, "/stored.txt", "identity", "Range: bytes=0-1,10-19\r\n");
+    assert_eq!((several.status, several.field("content-encoding")), (206, None));
+    assert_eq!(
+        ask(&server, "/stored.txt", "gzip", "Range: bytes=99999-\r\n").status,
+        416
+    );
+}
+
+#[test]
+fn head_says_of_each_form_what_get_says() {
+    let server = server();
+    for path in ["/made.txt", "/stored.txt"] {
+        for accept in [BROWSER, "gzip", "zstd", "identity"] {
+            let mut client = server.connect();
+            let head = request(path, accept, "").replacen("GET", "HEAD", 1);
+            let without_date = |response: &Response| -> Vec<_> {
+                let fields = response.head.fields.iter();
+                fields.filter(|field| field.0 != "date").cloned().collect()
+            };
+            // HEAD comes first: the form is made for it, too.
+            let head = client.send(head).response_to("HEAD");
+            let get = ask(&server, path, accept, "");
+            assert_eq!(without_date(&head), without_date(&get), "{path} {accept}");
+            assert!(get.field("content-length").is_some());
+        }
+    }
+}
