@@ -327,6 +327,9 @@ pub struct ScriptSettings {
     pub source: ScriptSource,
     /// How it runs.
     pub mode: Mode,
+    /// Folders of files that a script may have sent in the place of a body: X-Accel-Redirect names them by these paths (`/a/`),
+    /// X-Sendfile by the file's own.
+    pub send_files: BTreeMap<String, PathBuf>,
     /// Programs that run files of a suffix (`".pl"` → `perl`), looked up in PATH unless they hold a slash. Such a file
     /// needs no run bit and no `#!` line.
     pub interpreters: BTreeMap<String, String>,
@@ -467,6 +470,7 @@ impl ScriptSettings {
         ScriptSettings {
             source,
             mode,
+            send_files: BTreeMap::new(),
             interpreters: BTreeMap::new(),
             mailbox: Mailbox::Stream,
             record_bytes_max: 64 << 10,

@@ -26,7 +26,8 @@ use crate::handler::file::{Files, Served};
 use crate::handler::folder::Folder;
 use crate::handler::listing::page::Wish;
 use crate::handler::making::Making;
-use crate::handler::script::Outcome;
+use crate::handler::script::{Outcome, Task};
+use crate::handler::send_file::Handed;
 use crate::handler::{file, listing, redirect, script};
 use crate::script::job::Job;
 use crate::script::request_body::RequestBody;
@@ -178,7 +179,7 @@ fn begin(
 /// What comes next: a response, a script that must run first, or a listing or a file's compressed form that must be made.
 enum Step {
     Answer(Response<ResponseBody>),
-    Script(Box<Job>, RequestBody),
+    Script(Task),
     Making(Box<Making>),
     Listing(Arc<Site>, Wish),
 }
@@ -190,7 +191,7 @@ fn step(worker: &Rc<Worker>, exchange: &mut Exchange, ask: &mut Ask) -> Result<S
     loop {
         match handle(worker, exchange, site, ask)? {
             Handled::Answer(response) => return Ok(Step::Answer(response)),
-            Handled::Script(job, body) => return Ok(Step::Script(job, body)),
+            Handled::Script(task) => return Ok(Step::Script(task)),
             Handled::Making(making) => return Ok(Step::Making(making)),
             Handled::Listing => {
                 exchange.handle_by("listing", || None);
@@ -213,9 +214,10 @@ async fn run(
             Step::Answer(response) => return Ok(response),
             Step::Making(making) => return making.respond(&ask.method, &ask.fields).await,
             Step::Listing(site, wish) => return listing::respond(move || site.list(&wish)).await,
-            Step::Script(job, body) => match script::serve(job, body).await? {
+            Step::Script(task) => match script::serve(task).await? {
                 Outcome::Response(response) => return Ok(response),
                 Outcome::LocalRedirect(target) => ask.redirect(&target)?,
+                Outcome::File(handed) => return ask.send(*handed),
             },
         }
         next = step(worker, exchange, ask)?;
@@ -255,6 +257,12 @@ impl Ask {
         refuse(exchange, fault, &self.config.site(&self.host).errors, &self.fields)
     }
 
+    /// Sends the file that a script hands over.
+    fn send(&self, handed: Handed) -> Result<Response<ResponseBody>, Fault> {
+        let types = &self.config.site(&self.host).types;
+        handed.serve(self.config.cache.as_ref(), types, &self.method, &self.fields)
+    }
+
     /// As if a client had asked for this target by GET, without a body (RFC 3875 §6.2.2).
     fn redirect(&mut self, target: &str) -> Result<(), Fault> {
         self.target = Target::parse(target).map_err(|fault| Fault::script(format!("local redirect: {fault}")))?;
@@ -272,7 +280,7 @@ impl Ask {
 /// What answers for a path has answered, or says who does.
 enum Handled {
     Answer(Response<ResponseBody>),
-    Script(Box<Job>, RequestBody),
+    Script(Task),
     /// A compressed form of the file is awaited.
     Making(Box<Making>),
     /// The folder is to be listed.
@@ -307,8 +315,11 @@ fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &
             RouteKind::Script(script) => {
                 let job = job(worker, exchange, site, (route, script), star, ask)?;
                 exchange.handle_by("script", || Some(job.script.file.clone()));
-                let body = ask.body.take().unwrap_or_else(RequestBody::none);
-                Ok(Handled::Script(job, body))
+                Ok(Handled::Script(Task {
+                    job,
+                    body: ask.body.take().unwrap_or_else(RequestBody::none),
+                    send_folders: Arc::clone(&route.send_folders),
+                }))
             }
         },
     }

@@ -12,6 +12,7 @@ use http::StatusCode;
 use crate::dispatch::pattern::Pattern;
 use crate::handler::folder::Folder;
 use crate::handler::records::Records;
+use crate::handler::send_file::SendFolders;
 use crate::script::lease::Pools;
 use crate::script::route::ScriptRoute;
 use crate::settings::{Action, RouteSettings, ScriptSettings, ScriptSource};
@@ -20,6 +21,8 @@ use crate::settings::{Action, RouteSettings, ScriptSettings, ScriptSource};
 pub(crate) struct Route {
     pub pattern: Pattern,
     pub kind: RouteKind,
+    /// What its scripts may hand files of.
+    pub send_folders: Arc<SendFolders>,
     /// Requests that lead here are logged.
     pub is_logged: bool,
     /// Whether answers are compressed; none: as it is with the kind of route.
@@ -82,6 +85,7 @@ impl Route {
         Ok(Route {
             pattern: Pattern::new(&settings.path),
             kind,
+            send_folders: Arc::new(open_send_folders(settings)?),
             is_logged: settings.is_logged,
             compress: settings.compress,
         })
@@ -105,6 +109,18 @@ impl Route {
                 .or_else(|| (self.pattern.prefix().strip_suffix('/') == Some(path)).then_some("")),
         }
     }
+}
+
+/// The folders that the route's scripts may hand files of.
+fn open_send_folders(settings: &RouteSettings) -> Result<SendFolders, OpenError> {
+    let mut folders = SendFolders::default();
+    if let Action::Script(script) = &settings.action {
+        for (prefix, path) in &script.send_files {
+            let path = absolute(path, &settings.origin)?;
+            folders.add(prefix, &path, open_folder(&path, &settings.origin)?);
+        }
+    }
+    Ok(folders)
 }
 
 /// The places of a script route, made sure of.

@@ -159,6 +159,12 @@ impl Site {
             .iter_mut()
             .chain(self.routes.iter_mut().filter_map(Route::folder_mut));
         folders.for_each(|folder| folder.withhold(place));
+        // Nobody else has them yet.
+        let sent = self
+            .routes
+            .iter_mut()
+            .filter_map(|route| Arc::get_mut(&mut route.send_folders));
+        sent.for_each(|folders| folders.withhold(place));
     }
 
     /// The routes that run scripts.

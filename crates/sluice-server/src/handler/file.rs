@@ -8,11 +8,12 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use http::{HeaderMap, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use crate::fault::Fault;
 use crate::handler::cache::{Cache, Cached, Known};
 use crate::handler::file_body::FileBody;
+use crate::handler::file_response::{Stored, respond_stored};
 use crate::handler::folder::Folder;
 use crate::handler::making::Making;
 use crate::handler::records::RecordBody;
@@ -58,6 +59,15 @@ impl Found {
             Found::Cached(cached) => Some(&cached.representation),
             Found::File(representation, _) | Found::Records(representation, _) => Some(representation),
             Found::Folder | Found::Other => None,
+        }
+    }
+
+    /// A file that is sent as it is stored.
+    pub(crate) fn into_stored(self) -> Option<(Representation, Stored)> {
+        match self {
+            Found::Cached(cached) => Some((cached.representation.clone(), Stored::Memory(cached.content.clone()))),
+            Found::File(representation, body) => Some((representation, Stored::File(body))),
+            Found::Records(..) | Found::Folder | Found::Other => None,
         }
     }
 }
@@ -133,6 +143,20 @@ fn serve_options(files: Files<'_>, name: &str, target: &Target) -> Result<Respon
     *response.status_mut() = StatusCode::NO_CONTENT;
     response.headers_mut().insert(header::ALLOW, head::allow(METHODS));
     Ok(response)
+}
+
+/// Serves the file `name`, whatever path was asked for: as `content_type`, or by its name.
+pub(crate) fn serve_named(
+    files: Files<'_>,
+    name: &str,
+    content_type: Option<HeaderValue>,
+    method: &Method,
+    fields: &HeaderMap,
+) -> Result<Response<ResponseBody>, Fault> {
+    let found = files.find(name)?.into_stored();
+    let (mut representation, stored) = found.ok_or_else(|| not_found(name))?;
+    representation.content_type = content_type.unwrap_or(representation.content_type);
+    respond_stored(name, representation, stored, method, fields)
 }
 
 impl Files<'_> {

@@ -16,4 +16,5 @@ pub(crate) mod redirect;
 pub(crate) mod reply_encoding;
 pub(crate) mod representation;
 pub(crate) mod script;
+pub(crate) mod send_file;
 pub(crate) mod types;

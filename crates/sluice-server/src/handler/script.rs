@@ -3,6 +3,7 @@
 //! (`reply_encoding`).
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -11,6 +12,7 @@ use sluice_gateway::{Reply, ReplyHead};
 use crate::encoding::Encoding;
 use crate::fault::Fault;
 use crate::handler::reply_encoding::Offer;
+use crate::handler::send_file::{Handed, SendFolders};
 use crate::script::job::Job;
 use crate::script::output::Session;
 use crate::script::request_body::RequestBody;
@@ -21,34 +23,53 @@ use crate::write::encode::{Effort, encode};
 use crate::write::encoded_body::{EncodedBody, TURN_BYTES_MAX};
 use crate::write::head::may_have_body;
 
+/// A script to run for a request.
+pub(crate) struct Task {
+    pub job: Box<Job>,
+    pub body: RequestBody,
+    /// What it may hand files of.
+    pub send_folders: Arc<SendFolders>,
+}
+
 /// What a script's reply amounts to.
 pub(crate) enum Outcome {
     Response(Response<ResponseBody>),
     /// Serve this path and query instead (RFC 3875 §6.2.2).
     LocalRedirect(String),
+    /// Send this file in the place of a body.
+    File(Box<Handed>),
 }
 
 /// Runs a script. The fault is the script's (502, 503, 504), the client's (its body), or the server's.
-pub(crate) async fn serve(job: Box<Job>, body: RequestBody) -> Result<Outcome, Fault> {
+pub(crate) async fn serve(task: Task) -> Result<Outcome, Fault> {
+    let Task {
+        job,
+        body,
+        send_folders,
+    } = task;
     let grace = job.settings().client_grace;
     let method = job.method.clone();
     let compression = job.compression.as_ref();
     let offer = compression.map(|compression| Offer::new(compression, &job.fields));
-    let (session, reply) = match job.settings().mode {
+    let (mut session, reply) = match job.settings().mode {
         Mode::Cgi => cgi::run(job, body).await?,
         Mode::Cgiplus => cgiplus::run(job, body).await?,
     };
-    match reply {
-        Reply::Document(mut head) | Reply::ClientRedirect(mut head) => {
-            let encoding = offer.and_then(|offer| offer.take_up(&mut head));
-            respond(session, head, &method, encoding).map(Outcome::Response)
-        }
-        Reply::NonParsed(head) => respond(session, head, &method, None).map(Outcome::Response),
+    let (mut head, offer) = match reply {
+        Reply::Document(head) | Reply::ClientRedirect(head) => (head, offer),
+        Reply::NonParsed(head) => (head, None),
         Reply::LocalRedirect(target) => {
             session.abandon(grace);
-            Ok(Outcome::LocalRedirect(target))
+            return Ok(Outcome::LocalRedirect(target));
         }
+    };
+    if let Some(handed) = send_folders.hand_over(&mut head)? {
+        session.begin_unwanted_body(head.status);
+        session.abandon(grace);
+        return Ok(Outcome::File(Box::new(handed)));
     }
+    let encoding = offer.and_then(|offer| offer.take_up(&mut head));
+    respond(session, head, &method, encoding).map(Outcome::Response)
 }
 
 /// The head of the response; `encoding` is how its body is to be compressed, which the reply's head says already.

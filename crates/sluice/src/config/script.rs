@@ -3,7 +3,7 @@
 //! Here: which program, and what the keys mean together. Single values were checked against the table (`section`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sluice_server::settings::{Mailbox, Mode, RequestBody, ScriptSettings, ScriptSource};
 
@@ -62,6 +62,7 @@ pub(crate) fn read(section: &Section<'_>, path: Option<&At<String>>, has_root: b
     // The rest is read whatever the source is, for the mistakes in it.
     let mut script = ScriptSettings::new(source.clone().unwrap_or(ScriptSource::Root), mode);
     script.interpreters = interpreters;
+    script.send_files = read_send_files(section);
     read_channel(section, &mut script);
     read_environment(section, &mut script);
     read_times(section, &mut script);
@@ -123,12 +124,7 @@ fn read_source(
 }
 
 /// Notes a program that is not there or cannot be run.
-fn require_program(
-    document: &Document<'_>,
-    name: &str,
-    path: &At<std::path::PathBuf>,
-    interpreters: &BTreeMap<String, String>,
-) {
+fn require_program(document: &Document<'_>, name: &str, path: &At<PathBuf>, interpreters: &BTreeMap<String, String>) {
     let shown = path.value.display();
     match (document.look)(&path.value) {
         Found::Program => {}
@@ -186,6 +182,40 @@ fn read_interpreters(section: &Section<'_>) -> BTreeMap<String, String> {
         }
     }
     interpreters
+}
+
+/// Folders by the paths that scripts call them.
+fn read_send_files(section: &Section<'_>) -> BTreeMap<String, PathBuf> {
+    let document = section.document;
+    let mut folders = BTreeMap::new();
+    for (prefix, folder) in section.pairs("send_files").unwrap_or_default() {
+        let key = format!("send_files: \"{}\"", prefix.escape_debug());
+        if !prefix.starts_with('/') || !prefix.ends_with('/') {
+            let message = "a path begins and ends with a slash, as in \"/protected/\"";
+            document.complain(folder.line, format!("{key}: {message}"));
+        } else if !is_plain(&prefix) {
+            let message = "a path has no empty part, \".\", \"..\" or NUL";
+            document.complain(folder.line, format!("{key}: {message}"));
+        } else if folder.value.is_empty() || folder.value.contains('\0') {
+            document.complain(folder.line, format!("{key}: needs the path of a folder"));
+        } else {
+            let path = At {
+                value: document.resolve(&folder.value),
+                line: folder.line,
+            };
+            require_folder(document, &key, &path);
+            folders.insert(prefix, path.value);
+        }
+    }
+    folders
+}
+
+/// Whether a decoded path can begin like this, which begins and ends with a slash.
+fn is_plain(prefix: &str) -> bool {
+    let names = prefix.trim_start_matches('/').split_terminator('/');
+    !prefix.starts_with("//")
+        && !prefix.contains('\0')
+        && names.into_iter().all(|name| !matches!(name, "" | "." | ".."))
 }
 
 /// Mailbox and request body.

@@ -25,4 +25,5 @@ mod memory_buffer;
 mod pools;
 mod ranges;
 mod records;
+mod send_file;
 mod tls;

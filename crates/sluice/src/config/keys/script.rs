@@ -38,6 +38,15 @@ pub(super) static SCRIPT: Section = Section {
             example: "{ \".pl\" = \"perl\", \".py\" = \"python3\" }",
         },
         Key {
+            name: "send_files",
+            kind: Kind::Pairs,
+            default: Said("none: `X-Sendfile` and `X-Accel-Redirect` are faults"),
+            text: "Folders of files that a script may have sent in the place of a body, each by a path of its own: \
+                   `X-Accel-Redirect: /protected/a.pdf` or `X-Sendfile: /srv/private/a.pdf` in the head of its reply. The \
+                   paths lead nowhere for clients.",
+            example: "{ \"/protected/\" = \"/srv/private\" }",
+        },
+        Key {
             name: "mailbox",
             kind: Kind::Choice(&["stream", "record"]),
             default: Value("\"stream\""),

@@ -443,6 +443,31 @@ fn scripts_whose_keys_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn folders_of_files_that_scripts_hand_over_are_there_and_have_a_path() {
+    let cases = [
+        (
+            "send_files = { '/a' = 'b' }",
+            "send_files: \"/a\": a path begins and ends with a slash, as in \"/protected/\"",
+        ),
+        (
+            "send_files = { '/a/../' = 'b' }",
+            "send_files: \"/a/../\": a path has no empty part, \".\", \"..\" or NUL",
+        ),
+        (
+            "send_files = { '/a/' = '' }",
+            "send_files: \"/a/\": needs the path of a folder",
+        ),
+        (
+            "send_files = { '/a/' = 'plain' }",
+            "send_files: \"/a/\": /etc/sluice/plain is no folder: name the folder that holds it",
+        ),
+    ];
+    for (keys, message) in cases {
+        assert_mistake(&with_script(keys), &format!("5: {message}"));
+    }
+}
+
+#[test]
 fn a_script_must_say_which_program_runs() {
     assert_mistake(
         &with_route("path = '/a/*'\nscript = { mode = 'cgi' }"),

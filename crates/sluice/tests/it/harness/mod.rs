@@ -41,7 +41,7 @@ pub(crate) use fifo::{Gate, Listener};
 pub(crate) use kit::python;
 pub(crate) use lines::complaints;
 pub(crate) use processes::is_alive;
-pub(crate) use program::{Ran, run, signal, spawn, write_script};
+pub(crate) use program::{Ran, run, signal, spawn, write_script, write_with_mode};
 pub(crate) use response::{Ending, Response};
 pub(crate) use server::Server;
 pub(crate) use setup::{Setup, make_old};
