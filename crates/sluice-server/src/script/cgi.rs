@@ -32,7 +32,6 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     lease.take();
     let ended = lease.ending();
     let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
-    lease.started();
     process.begin_exchange(job.id);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
     let (desk, patience) = (job.desk(&process), job.patience());

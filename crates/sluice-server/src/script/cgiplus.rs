@@ -113,7 +113,6 @@ async fn start(job: &Job, lease: &mut Lease) -> Result<Kept, Fault> {
     let program = job.program(Vec::new(), environment, Input::Pipe, &segment)?;
     let ended = lease.ending();
     let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
-    lease.started();
     let scanner = job.scanner(&process, EndMark::Sentinel);
     Ok(Kept {
         process,

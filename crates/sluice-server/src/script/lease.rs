@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use sluice_gateway::{RecordForm, Scanner};
@@ -108,9 +108,9 @@ pub(crate) struct Lease {
 enum LeaseState {
     /// Nothing was asked of a process yet.
     Unused,
-    /// A process is being started.
+    /// A process is about to be started.
     Starting,
-    /// A process is at work.
+    /// A process is at work, or on its way: whoever has its `Ending` tells its end.
     Running,
     Returned,
 }
@@ -192,11 +192,6 @@ impl SharedPool {
         drop(orphans);
     }
 
-    /// The process has ended by itself.
-    pub(crate) fn ended(self: &Arc<Self>, id: ProcessId) {
-        self.remove(id, Pool::ended);
-    }
-
     fn remove(self: &Arc<Self>, id: ProcessId, how: impl FnOnce(&mut Pool, ProcessId, Instant) -> Option<Action>) {
         let mut state = self.lock();
         let kept = state.idle.remove(&id);
@@ -254,20 +249,15 @@ impl Lease {
         kept
     }
 
-    /// The process that the holder started runs: its watcher tells its end.
-    pub(crate) fn started(&mut self) {
+    /// What is called at the end of the process that the holder starts now, or dropped where none is left: the process holds
+    /// its place from here on, also if its client leaves while it is being started.
+    pub(crate) fn ending(&mut self) -> impl FnOnce(Exit) + Send + use<> + 'static {
         self.state = LeaseState::Running;
-    }
-
-    /// What the watcher of the process calls at its end. It does not keep the pool alive: a pool that is dropped ends its
-    /// processes, as after a reload.
-    pub(crate) fn ending(&self) -> impl FnOnce(Exit) + 'static {
-        let (pool, id) = (Arc::downgrade(&self.pool), self.id);
-        move |_| {
-            if let Some(pool) = pool.upgrade() {
-                pool.ended(id);
-            }
-        }
+        let ending = Ending {
+            pool: Arc::downgrade(&self.pool),
+            id: self.id,
+        };
+        move |_| ending.ended()
     }
 
     /// The process asked for an idle lifetime of its own.
@@ -323,6 +313,32 @@ impl Drop for Lease {
     }
 }
 
+/// The end of a process to come. It does not keep the pool alive: a pool that is dropped ends its processes, as after a reload.
+struct Ending {
+    pool: Weak<SharedPool>,
+    id: ProcessId,
+}
+
+impl Ending {
+    /// The process has ended by itself.
+    fn ended(&self) {
+        self.give_back(Pool::ended);
+    }
+
+    fn give_back(&self, how: impl FnOnce(&mut Pool, ProcessId, Instant) -> Option<Action>) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.remove(self.id, how);
+        }
+    }
+}
+
+impl Drop for Ending {
+    /// Nothing is left to give back after `ended`.
+    fn drop(&mut self) {
+        self.give_back(Pool::not_started);
+    }
+}
+
 /// A place in the queue, given up when dropped.
 struct Place<'a> {
     pool: &'a SharedPool,
@@ -374,5 +390,53 @@ fn refused(refusal: Refusal, queue_max: usize) -> Fault {
             format!("its last processes ended before their first reply; the next start is in {wait:?}"),
             wait,
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::ScriptSource;
+
+    fn pool(max: usize) -> Arc<SharedPool> {
+        let file = std::env::current_exe().unwrap();
+        let script = Script {
+            stamp: Stamp::of(&file.metadata().unwrap()),
+            name: String::new(),
+            path_info: None,
+            interpreter: None,
+            file,
+        };
+        let mut settings = ScriptSettings::new(ScriptSource::Root, Mode::Cgi);
+        settings.pool.max = max;
+        Arc::new(SharedPool::new(&script, &settings))
+    }
+
+    #[tokio::test]
+    async fn a_process_whose_client_leaves_while_it_is_started_holds_its_place_until_it_is_gone() {
+        let pool = pool(1);
+        for has_run in [false, true] {
+            let mut lease = pool.acquire(0).await.unwrap();
+            assert!(lease.take().is_none());
+            let ending = lease.ending();
+            drop(lease);
+            let mut second = Box::pin(pool.acquire(0));
+            assert!(has_to_wait(&mut second).await, "two at once");
+            if has_run {
+                ending(Exit::Code(0));
+            } else {
+                drop(ending);
+            }
+            drop(second.await.unwrap());
+        }
+        assert!(pool.lock().pool.is_empty());
+    }
+
+    /// Whether a future has to wait.
+    async fn has_to_wait<F: Future + Unpin>(future: &mut F) -> bool {
+        std::future::poll_fn(|context| {
+            std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())
+        })
+        .await
     }
 }

@@ -77,7 +77,8 @@ pub(crate) struct Channels {
     pub segment: Segment,
 }
 
-/// Starts a process and the task that watches it. `ended` is called there, after the process is reaped.
+/// Starts a process and the task that watches it. `ended` is called there, after the process is reaped; where it is dropped
+/// instead, there is no process (any more) that anybody has used.
 ///
 /// Dropping the future at any point leaves no process behind.
 pub(crate) async fn start(
@@ -85,15 +86,15 @@ pub(crate) async fn start(
     birth: Birth,
     program: Program,
     segment: Segment,
-    ended: impl FnOnce(Exit) + 'static,
+    ended: impl FnOnce(Exit) + Send + 'static,
 ) -> Result<(Arc<Process>, Channels), Fault> {
     let kind = birth.mailbox;
     let (announce, started) = oneshot::channel();
     worker.launcher().launch(program, move |result| {
         // Fails when nobody waits any more; then the process is ended by the drop.
-        let _ = announce.send(result.map(Unclaimed::new));
+        let _ = announce.send(result.map(|started| Unclaimed::new(started, ended)));
     });
-    let started = started
+    let (started, ended) = started
         .await
         .map_err(|_| Fault::server("the launcher has ended"))?
         .map_err(|error| launch_fault(&birth.script, &error))?
@@ -342,28 +343,30 @@ fn terminate(process: &Process, now: Escalation) -> Escalation {
     Escalation::Kill(Instant::now() + process.kill_grace)
 }
 
-/// A process that was started and that nobody has taken yet; dropped, it is killed and reaped.
-struct Unclaimed(Option<Started>);
+/// A process that was started and that nobody has taken yet; dropped, it is killed and reaped, and only then is `ended`
+/// dropped: until then it is there.
+struct Unclaimed<E: Send + 'static>(Option<(Started, E)>);
 
-impl Unclaimed {
-    fn new(started: Started) -> Unclaimed {
-        Unclaimed(Some(started))
+impl<E: Send + 'static> Unclaimed<E> {
+    fn new(started: Started, ended: E) -> Unclaimed<E> {
+        Unclaimed(Some((started, ended)))
     }
 
-    fn claim(mut self) -> Started {
+    fn claim(mut self) -> (Started, E) {
         self.0.take().expect("claimed once, by value")
     }
 }
 
-impl Drop for Unclaimed {
+impl<E: Send + 'static> Drop for Unclaimed<E> {
     fn drop(&mut self) {
-        if let Some(started) = self.0.take() {
+        if let Some((started, ended)) = self.0.take() {
             let _ = sluice_launch::kill_group(started.pid, Signal::Kill);
             // SIGKILL takes effect at once, but for a process that waits for a disk: not for the event loop to wait for.
             let _ = std::thread::Builder::new().name("reaper".into()).spawn(move || {
                 let mut ends = [PollFd::new(&started.pidfd, PollFlags::IN)];
                 let _ = poll(&mut ends, None);
                 let _ = sluice_launch::reap(started.pidfd.as_fd());
+                drop(ended);
             });
         }
     }
