@@ -364,9 +364,7 @@ else:
         .start();
     let expected: String = (0..100).map(|at| format!("{at:02} ")).collect();
     for mode in ["cgi", "cgiplus", "cgiplus"] {
-        let begin = Instant::now();
         assert_eq!(server.get(&format!("/{mode}-bin/floods")).text(), expected, "{mode}");
-        assert!(begin.elapsed() < Duration::from_secs(10));
     }
     let line = server.log_line("more error lines not logged");
     assert!(line.contains("cgi-bin/floods") && line.contains("pid="), "{line}");
