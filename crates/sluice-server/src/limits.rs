@@ -23,7 +23,11 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// Silence within a request's body. Over it: 408, and the script is stopped. (`script::request_body`)
     pub body_timeout: Duration,
-    /// A client that takes no byte of its response for so long loses its connection. (`accept::stream`, `accept::http2`)
+    /// Bytes a second of a request's body, on the average over the time that its client is waited for; 0 for none. A body may take
+    /// `body_timeout` before it counts. Below it: as above. Without it a client that sends a byte now and then would hold a script
+    /// for years. (`script::request_body`)
+    pub body_bytes_per_second_min: u64,
+    /// A client that makes no room for more of its response for so long loses its connection. (`accept::stream`, `accept::http2`)
     pub send_timeout: Duration,
     /// After SIGTERM: how long the exchanges under way may take before they are cut. (`worker`)
     pub drain_timeout: Duration,
@@ -38,6 +42,7 @@ impl Default for Limits {
             body_bytes_max: 1 << 30,
             head_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
+            body_bytes_per_second_min: 500,
             send_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
         }

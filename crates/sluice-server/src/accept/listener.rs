@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
-use socket2::{Domain, Protocol, Type};
+use socket2::{Domain, Protocol, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -21,6 +21,13 @@ use crate::worker::Worker;
 
 /// Connections that the kernel holds ready for one worker; the system caps it (net.core.somaxconn).
 const BACKLOG: i32 = 4096;
+
+/// A client that is gone without a word, with its machine or its network, is told by its silence: it is asked for a sign of life
+/// after so long without a packet, and given up after so many questions. So a script that computes for minutes is not kept for
+/// nobody, which no time limit of the server's own would end.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEPALIVE_QUESTIONS: u32 = 6;
 
 /// How long a worker pauses when the system refuses descriptors or memory: those under way end meanwhile.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -59,8 +66,13 @@ fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     if sharing == Sharing::Workers {
-        // Inherited by accepted sockets, which saves a call for each.
+        // Inherited by accepted sockets, which saves calls for each.
         socket.set_tcp_nodelay(true)?;
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE_AFTER)
+            .with_interval(KEEPALIVE_EVERY)
+            .with_retries(KEEPALIVE_QUESTIONS);
+        socket.set_tcp_keepalive(&keepalive)?;
         socket.listen(BACKLOG)?;
     }
     Ok(socket.into())

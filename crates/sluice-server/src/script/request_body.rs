@@ -26,7 +26,16 @@ pub(crate) struct RequestBody {
     received: u64,
     bytes_max: u64,
     timeout: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
+    bytes_per_second_min: u64,
+    /// How long the client was waited for, without the wait that goes on.
+    waited: Duration,
+    wait: Option<Wait>,
+}
+
+/// Nothing of a body is here.
+struct Wait {
+    since: Instant,
+    timer: Pin<Box<Sleep>>,
 }
 
 /// A body that was stored.
@@ -49,7 +58,9 @@ impl RequestBody {
             received: 0,
             bytes_max: limits.body_bytes_max,
             timeout: limits.body_timeout,
-            timer: None,
+            bytes_per_second_min: limits.body_bytes_per_second_min,
+            waited: Duration::ZERO,
+            wait: None,
         })
     }
 
@@ -61,7 +72,9 @@ impl RequestBody {
             received: 0,
             bytes_max: 0,
             timeout: Duration::ZERO,
-            timer: None,
+            bytes_per_second_min: 0,
+            waited: Duration::ZERO,
+            wait: None,
         }
     }
 
@@ -82,11 +95,13 @@ impl RequestBody {
                 return Poll::Ready(None);
             };
             let Poll::Ready(frame) = Pin::new(incoming).poll_frame(context) else {
-                ready!(self.poll_overdue(context));
-                let text = format!("no byte of the request body came for {:?}", self.timeout);
+                let text = ready!(self.poll_overdue(context));
                 return Poll::Ready(Some(Err(Fault::client(StatusCode::REQUEST_TIMEOUT, text))));
             };
-            self.timer = None;
+            if let Some(wait) = self.wait.take() {
+                // No longer than that: then it was somebody else who did not ask.
+                self.waited += wait.since.elapsed().min(self.timeout);
+            }
             match frame {
                 None => return Poll::Ready(None),
                 Some(Err(error)) => {
@@ -140,12 +155,32 @@ impl RequestBody {
         Ok(piece)
     }
 
-    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let timeout = self.timeout;
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + timeout)));
-        timer.as_mut().poll(context)
+    /// Ready when the client was waited for too long, with words for it.
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<String> {
+        let limit = self.timeout.min(self.patience());
+        let wait = self.wait.get_or_insert_with(|| {
+            let since = Instant::now();
+            let timer = Box::pin(tokio::time::sleep_until(since + limit));
+            Wait { since, timer }
+        });
+        ready!(wait.timer.as_mut().poll(context));
+        Poll::Ready(if limit < self.timeout {
+            let waited = self.waited + wait.since.elapsed();
+            format!("only {} bytes of the request body came in {waited:?}", self.received)
+        } else {
+            format!("no byte of the request body came for {:?}", self.timeout)
+        })
+    }
+
+    /// How long the client may yet be waited for at the least rate.
+    fn patience(&self) -> Duration {
+        match self.received.checked_div(self.bytes_per_second_min) {
+            Some(seconds) => {
+                let allowed = self.timeout.saturating_add(Duration::from_secs(seconds));
+                allowed.saturating_sub(self.waited)
+            }
+            None => Duration::MAX,
+        }
     }
 }
 

@@ -329,10 +329,19 @@ static LIMITS: Section = Section {
             example: "\"1m\"",
         },
         Key {
+            name: "body_rate",
+            kind: Kind::Size(ANY),
+            default: Value("500"),
+            text: "Least rate of the body of a request, bytes a second: it may take `body_timeout`, and a second more for each so \
+                   many bytes. Over it: 408. The time that a script takes to read does not count. 0 for any rate.",
+            example: "\"4KiB\"",
+        },
+        Key {
             name: "send_timeout",
             kind: Kind::Duration(at_least(1, "no client is that fast")),
             default: Value("\"1m\""),
-            text: "A client that takes no byte of its response for so long loses its connection.",
+            text: "A client that makes no room for more of its response for so long loses its connection. The kernel, which holds up to \
+                   some MB for a client, tells of room in large pieces: who takes a byte now and then makes none.",
             example: "\"5m\"",
         },
         Key {

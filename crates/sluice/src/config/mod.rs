@@ -129,6 +129,7 @@ fn read_limits(section: &Section<'_>) -> Limits {
     put(&mut limits.body_bytes_max, section.size("body_size"));
     put(&mut limits.head_timeout, section.duration("head_timeout"));
     put(&mut limits.body_timeout, section.duration("body_timeout"));
+    put(&mut limits.body_bytes_per_second_min, section.size("body_rate"));
     put(&mut limits.send_timeout, section.duration("send_timeout"));
     put(&mut limits.drain_timeout, section.duration("drain_timeout"));
     limits

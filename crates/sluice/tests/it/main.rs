@@ -26,4 +26,5 @@ mod pools;
 mod ranges;
 mod records;
 mod send_file;
+mod slow_clients;
 mod tls;

@@ -1,0 +1,120 @@
+//! Clients that send or take a byte now and then, or are gone without a word: none of them holds a script for ever.
+//!
+//! Not here: clients that stop altogether (`http`).
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::harness::{Setup, wait_until};
+
+#[test]
+fn a_body_at_a_crawl_is_answered_408_wherever_it_goes() {
+    let server = Setup::new()
+        .limits("body_timeout = \"1s\"\nbody_rate = \"4KiB\"")
+        .script(
+            "take",
+            "cat > /dev/null; echo Content-Type: text/plain; echo; echo whole",
+        )
+        .script_route("/stream/*", "directory = \"htdocs/cgi-bin\", request_body = \"stream\"")
+        .start();
+    for (path, framing, piece) in [
+        ("cgi-bin", "Content-Length: 1000000", "x"),
+        // Stored before the script is started.
+        ("cgi-bin", "Transfer-Encoding: chunked", "1\r\nx\r\n"),
+        ("stream", "Transfer-Encoding: chunked", "1\r\nx\r\n"),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("POST /{path}/take HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n"));
+        let fed = wait_until(|| !client.is_silent_for(Duration::from_millis(20)) || !client.try_send(piece));
+        assert!(fed, "{path}, {framing}: a body that hardly comes is read for ever");
+        assert_eq!(client.response().status, 408, "{path}, {framing}");
+        let line = server.log_line("bytes of the request body came in");
+        assert!(line.contains("only "), "{line}");
+    }
+    server.assert_idle();
+}
+
+#[test]
+fn the_time_that_a_script_takes_to_read_is_not_its_clients() {
+    let setup = Setup::new();
+    let (begun, mut gate) = (setup.listen("begun"), setup.gate("go"));
+    let server = setup
+        .limits("body_timeout = \"1s\"\nbody_rate = \"1MiB\"")
+        .script(
+            "slow",
+            "echo up > \"$FOLDER/begun\"; read line < \"$FOLDER/go\"; echo Content-Type: text/plain; echo; wc -c",
+        )
+        .start();
+    // More than a pipe holds, and more than hyper reads ahead.
+    let length = 2 << 20;
+    let mut client = server.connect();
+    client.send(format!(
+        "POST /cgi-bin/slow HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n"
+    ));
+    let mut sender = client.sender();
+    std::thread::scope(|scope| {
+        scope.spawn(move || sender.write_all(&vec![b'x'; length]));
+        begun.line();
+        assert!(
+            client.is_silent_for(Duration::from_millis(1500)),
+            "the client is blamed"
+        );
+        gate.open();
+        let response = client.response();
+        assert_eq!((response.status, response.text().trim()), (200, "2097152"));
+    });
+}
+
+#[test]
+fn a_client_that_takes_a_byte_now_and_then_loses_its_connection() {
+    let server = Setup::new()
+        .limits("send_timeout = \"300ms\"")
+        .file("large", vec![b'x'; 32 << 20])
+        .script("endless", "echo Content-Type: text/plain; echo; exec yes")
+        .start();
+    for (turn, path) in ["/large", "/cgi-bin/endless"].into_iter().enumerate() {
+        let mut client = server.connect();
+        client.get(path);
+        let mut stream = client.sender();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let taking =
+                scope.spawn(|| wait_until(|| stream.read(&mut [0]).is_err() || is_over.load(Ordering::Relaxed)));
+            // Logged when it was given up.
+            server.access_lines(turn + 1);
+            is_over.store(true, Ordering::Relaxed);
+            assert!(taking.join().unwrap());
+        });
+        server.wait_for_processes(0);
+    }
+}
+
+#[test]
+fn a_client_that_is_gone_without_a_word_is_looked_for() {
+    let server = Setup::new().file("b.txt", "bb").start();
+    let mut client = server.connect();
+    assert_eq!(client.get("/b.txt").response().text(), "bb");
+    // Of the server's socket: proc_net_tcp(5), and 2 is the timer of keepalive.
+    let (own, other) = (hex(server.address()), hex(client.address()));
+    let timer = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let row = rows.into_iter().find(|row| row[1] == own && row[2] == other).unwrap();
+        row[5][..2].to_owned()
+    };
+    assert!(wait_until(|| timer() == "02"), "timer {}", timer());
+}
+
+/// An address as proc_net_tcp(5) has it.
+fn hex(address: SocketAddr) -> String {
+    let SocketAddr::V4(address) = address else {
+        panic!("{address}")
+    };
+    format!(
+        "{:08X}:{:04X}",
+        u32::from_ne_bytes(address.ip().octets()),
+        address.port()
+    )
+}
