@@ -326,7 +326,7 @@ fn a_memory_buffer_is_no_reply_without_a_head() {
             &["PID", "inside its head"],
         ),
     ];
-    let keys = "reply_timeout = \"2s\"";
+    let keys = "reply_timeout = \"10s\"";
     assert_refused(Setup::new().cgi(keys).cgiplus(keys), 502, &["cgi", "cgiplus"], scripts);
 }
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use super::{Bad, assert_refused, request_id};
 use crate::harness::{Ending, Server, Setup, complaints, spawn, wait_until_within};
 
-const IMPATIENT: &str = "reply_timeout = \"150ms\", output_timeout = \"150ms\", kill_grace = \"100ms\"";
+/// Time for a shell to begin, also on a machine that is busy; what it then does not do it never does.
+const IMPATIENT: &str = "reply_timeout = \"500ms\", output_timeout = \"500ms\", kill_grace = \"100ms\"";
 
 #[test]
 fn who_is_too_slow_with_the_head_is_ended_with_all_children() {
@@ -14,29 +15,29 @@ fn who_is_too_slow_with_the_head_is_ended_with_all_children() {
         (
             "silent",
             "#!/bin/sh\necho last words >&2\nsleep 1000\n",
-            &["PID", "silent for 150ms", "\"last words\""],
+            &["PID", "silent for 500ms", "\"last words\""],
         ),
         (
             "half",
             "#!/bin/sh\necho 'Content-Type: text/plain'\nexec sleep 1000\n",
-            &["PID", "silent for 150ms"],
+            &["PID", "silent for 500ms"],
         ),
         (
             "stubborn",
             "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n",
-            &["PID", "silent for 150ms"],
+            &["PID", "silent for 500ms"],
         ),
         (
             "parent",
             "#!/bin/sh\nsleep 1000 & sleep 1000 >&- & (sleep 1000 & exec sleep 1000) &\nwait\n",
-            &["PID", "silent for 150ms"],
+            &["PID", "silent for 500ms"],
         ),
         (
             "stubborn-parent",
             "#!/bin/sh\ntrap '' TERM\nsleep 1000 & (trap '' TERM; sleep 1000) >/dev/null 2>&1 &\nwait; wait; sleep 1000\n",
-            &["PID", "silent for 150ms"],
+            &["PID", "silent for 500ms"],
         ),
-        ("stopped", "#!/bin/sh\nkill -STOP $$\n", &["PID", "silent for 150ms"]),
+        ("stopped", "#!/bin/sh\nkill -STOP $$\n", &["PID", "silent for 500ms"]),
     ];
     assert_refused(
         Setup::new().cgi(IMPATIENT).cgiplus(IMPATIENT),
@@ -55,7 +56,7 @@ fn a_deadline_holds_for_who_is_never_silent() {
 
 #[test]
 fn a_body_without_end_is_cut_at_the_deadline() {
-    let keys = "deadline = \"300ms\", kill_grace = \"100ms\"";
+    let keys = "deadline = \"1s\", kill_grace = \"100ms\"";
     let server = Setup::new()
         .cgi(keys)
         .cgiplus(keys)
@@ -166,7 +167,7 @@ fn a_reply_that_never_ends_is_cut_after_the_silence() {
             count += 1;
             let line = server.log_lines(count, "response cut").pop().unwrap();
             assert!(
-                line.contains(script) && line.contains(", pid ") && line.contains("silent for 150ms"),
+                line.contains(script) && line.contains(", pid ") && line.contains("silent for 500ms"),
                 "{line}"
             );
             drop(client);
@@ -180,22 +181,22 @@ fn a_reply_that_never_ends_is_cut_after_the_silence() {
 #[test]
 fn a_script_may_be_slow_as_long_as_it_is_not_silent() {
     let server = Setup::new()
-        .cgi("reply_timeout = \"400ms\", output_timeout = \"400ms\"")
+        .cgi("reply_timeout = \"1s\", output_timeout = \"700ms\"")
         .script(
             "slow",
-            "printf 'Content-Type: text/plain\\n\\n'; for i in 1 2 3 4 5 6 7 8; do sleep 0.1; echo $i; done",
+            "printf 'Content-Type: text/plain\\n\\n'; for i in 1 2 3 4 5 6 7 8; do sleep 0.15; echo $i; done",
         )
         .start();
     let begin = Instant::now();
     assert_eq!(server.get("/cgi-bin/slow").text(), "1\n2\n3\n4\n5\n6\n7\n8\n");
-    assert!(begin.elapsed() > Duration::from_millis(700));
+    assert!(begin.elapsed() > Duration::from_secs(1));
 }
 
 #[test]
 fn a_slow_client_is_not_a_slow_script() {
     let server = Setup::new()
-        .cgi("reply_timeout = \"600ms\"")
-        .cgiplus("reply_timeout = \"600ms\"")
+        .cgi("reply_timeout = \"1s\"")
+        .cgiplus("reply_timeout = \"1s\"")
         .script(
             "reader",
             r#"length=$CONTENT_LENGTH
@@ -213,7 +214,7 @@ printf %s "$CGIPLUSEOF""#,
             "POST /{mode}-bin/reader HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\n"
         ));
         for piece in ["01234", "56789"] {
-            let is_waiting = client.is_silent_for(Duration::from_millis(900));
+            let is_waiting = client.is_silent_for(Duration::from_millis(1300));
             assert!(
                 is_waiting,
                 "{mode}: {} while the client still sends\n{}",

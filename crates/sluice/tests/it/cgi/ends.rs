@@ -107,12 +107,12 @@ fn a_script_that_does_not_answer_in_time_is_stopped_with_its_children() {
     let told = setup.listen("told");
     let server = setup
         .script("slow", &format!("{WITH_CHILDREN}; wait"))
-        .cgi("reply_timeout = \"200ms\"")
+        .cgi("reply_timeout = \"700ms\"")
         .start();
     let response = server.get("/cgi-bin/slow");
     assert_eq!(response.status, 504);
     assert_eq!(told.end(), ["started"]);
-    server.log_line("silent for 200ms");
+    server.log_line("silent for 700ms");
     server.assert_idle();
 }
 
