@@ -4,8 +4,9 @@ use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use sluice_server::settings::{
     ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
 };
@@ -13,6 +14,12 @@ use sluice_server::settings::{
 /// How often the files are looked at. Renewing programs put new files in place of the old ones, or turn a symbolic link:
 /// looking sees both, wherever the files lie, and costs a few system calls.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// A certificate made here is valid from so much earlier on, since clocks differ.
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long it is valid: some clients refuse those of servers that are for much more than a year.
+const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Two files are the same content when these are (stat(2)); none for a file that is not there.
 type Stamp = Option<(u64, u64, i64, i64, u64)>;
@@ -94,16 +101,48 @@ pub(crate) fn self_signed(listen: &[ListenSettings]) -> Result<TlsSettings, Stri
             names.push(IpAddr::to_string(&address));
         }
     }
-    let made = rcgen::generate_simple_self_signed(names).map_err(|error| format!("certificate: {error}"))?;
+    let (certificate, key) = make(names, SystemTime::now()).map_err(|error| format!("certificate: {error}"))?;
     Ok(TlsSettings {
         identity: IdentitySettings {
             origin: "--tls".to_owned(),
-            source: IdentitySource::Made {
-                certificate: made.cert.pem(),
-                key: made.signing_key.serialize_pem(),
-            },
+            source: IdentitySource::Made { certificate, key },
         },
         is_1_3_only: false,
         clients: ClientCertificates::Off,
     })
+}
+
+/// A certificate for a server of these names, and its key, in PEM form.
+fn make(names: Vec<String>, now: SystemTime) -> Result<(String, String), rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let certificate = params(names, now)?.self_signed(&key)?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}
+
+fn params(names: Vec<String>, now: SystemTime) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "localhost");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let now = rcgen::date_time_ymd(1970, 1, 1) + now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    params.not_before = now - A_DAY;
+    params.not_after = params.not_before + VALID_FOR;
+    Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_made_now_is_valid_now_and_for_no_more_than_a_year() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+        let params = params(vec!["localhost".to_owned()], now).expect("a good name");
+        let at = rcgen::date_time_ymd(2026, 11, 18);
+        assert!(params.not_before < at && at < params.not_after);
+        assert!((params.not_after - params.not_before).whole_days() <= 366);
+        let (certificate, key) = make(vec!["::1".to_owned()], now).expect("random bytes");
+        assert!(certificate.contains("BEGIN CERTIFICATE") && key.contains("BEGIN PRIVATE KEY"));
+    }
 }

@@ -5,7 +5,7 @@ use super::source::{Source, Text, Token};
 /// Words that say nothing about what they name, and what to do instead.
 const EMPTY_WORDS: [&str; 4] = ["util", "utils", "common", "manager"];
 /// Names of other people's crates that hold such a word.
-const OTHERS_NAMES: [&str; 2] = ["hyper_util", "http_body_util"];
+const OTHERS_NAMES: [&str; 3] = ["hyper_util", "http_body_util", "CommonName"];
 /// Marks of unfinished work.
 const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "XXX"];
 /// The crates in which unsafe code lives; each of its blocks says why it is sound.
