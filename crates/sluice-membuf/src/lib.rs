@@ -1,9 +1,9 @@
 //! The memory buffer: memory shared by a script process and the server, for bulk output. Both sides of it.
 //!
 //! Here: the memfd ([`Segment`]), the two shapes it can take ([`PlainBuffer`], [`RingReader`]) and the script's side of
-//! the ring ([`RingWriter`]); and, by the same means, content of the server's own that never changes ([`Sealed`]). Not
-//! here: the callouts that ask for a buffer (sluice-gateway), waiting for the mailbox and sending the bytes
-//! (sluice-server). Floor 1: imports nothing of the workspace.
+//! the ring ([`RingWriter`]); by the same means, content of the server's own that never changes ([`Sealed`]), and what the
+//! kernel has in memory of a file ([`read_cached`]). Not here: the callouts that ask for a buffer (sluice-gateway), waiting
+//! for the mailbox and sending the bytes (sluice-server). Floor 1: imports nothing of the workspace.
 //!
 //! The peer is hostile: it may write anything into the shared pages at any moment, and punch holes into them. Every
 //! number read from there is checked before use, nothing the server needs is kept there, and no promise is made about
@@ -26,7 +26,8 @@
 //
 // Unsafe is allowed here because sharing memory with another process cannot be said in safe Rust: the memfd
 // (segment.rs, sealed.rs), its mappings and the views of them (mapping.rs), the futex call (futex.rs), two questions to the
-// system (peer.rs). Nothing else in the crate uses it.
+// system (peer.rs); and because no library reads a file's cached part into memory that was not cleared first
+// (page_cache.rs). Nothing else in the crate uses it.
 #![allow(unsafe_code)]
 // The model checker sees the protocol, not the mappings that use it.
 #![cfg_attr(loom, allow(dead_code, unused_imports, rustdoc::broken_intra_doc_links))]
@@ -42,6 +43,8 @@ mod futex;
 #[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
+mod page_cache;
+#[cfg(not(loom))]
 mod peer;
 #[cfg(not(loom))]
 mod plain;
@@ -56,6 +59,8 @@ mod segment;
 mod loom_model;
 
 pub use cursor::RingFault;
+#[cfg(not(loom))]
+pub use page_cache::read_cached;
 #[cfg(not(loom))]
 pub use peer::{RingWriter, WriteError};
 #[cfg(not(loom))]

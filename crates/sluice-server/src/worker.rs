@@ -38,6 +38,10 @@ const TICK: Duration = Duration::from_secs(1);
 /// After the last order to stop: how long a worker waits for its script processes, which were sent SIGKILL long before.
 const REAP_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// At the end: how long a worker waits for its threads that read files, one of which may have met a disk that hangs. A file
+/// that is being written anew may be left at any point (`record_format::stream_lf`).
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// What all workers share.
 pub(crate) struct Shared {
     pub config: Arc<ArcSwap<Config>>,
@@ -160,6 +164,7 @@ pub(crate) fn run(
     // What is left are connections that did not end in time: they are cut, and their scripts have been stopped.
     worker.is_closed.set(true);
     drop(tasks);
+    runtime.shutdown_timeout(READ_TIMEOUT);
 }
 
 async fn tick(worker: Rc<Worker>) {

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use crate::fault::Fault;
 use crate::handler::cache::{Cache, Cached, Known};
-use crate::handler::file_body::FileBody;
+use crate::handler::file_body::{FileBody, read_cached};
 use crate::handler::file_response::{Stored, respond_stored};
 use crate::handler::folder::Folder;
 use crate::handler::making::Making;
@@ -26,8 +26,9 @@ use crate::write::body::ResponseBody;
 use crate::write::compression::Compression;
 use crate::write::head;
 
-/// Files up to this many bytes are read in one go, so that head and body leave in one write; larger ones are read for the
-/// cache by a thread that may wait for a disk, while the first request is served from the file itself.
+/// Files up to this many bytes are read in one go, so that head and body leave in one write. Larger ones, and those that the
+/// kernel does not have in memory, are read for the cache by a thread that may wait for a disk, while the first request is
+/// served from the file itself.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 64 << 10;
 
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
@@ -180,7 +181,7 @@ impl Files<'_> {
                     Ok(Found::Cached(cached))
                 }
                 _ if self.has_records(&file, &metadata) => self.open_records(name, file, &metadata),
-                (_, Some(cache)) if cache.takes(&metadata) => self.keep(cache, name, file, &metadata),
+                (_, Some(cache)) if cache.takes(&metadata) => Ok(self.keep(cache, name, file, &metadata)),
                 _ => Ok(Found::File(
                     self.describe(name, &metadata),
                     FileBody::new(Arc::new(file), metadata.len()),
@@ -190,20 +191,21 @@ impl Files<'_> {
     }
 
     /// Takes a file into the cache: a small one at once, a larger one behind the back of this request.
-    fn keep(&self, cache: &Arc<Cache>, name: &str, file: File, metadata: &Metadata) -> Result<Found, Fault> {
-        let failed = |error| Fault::server(format!("file {name:?}: {error}"));
+    fn keep(&self, cache: &Arc<Cache>, name: &str, file: File, metadata: &Metadata) -> Found {
         let representation = self.describe(name, metadata);
-        if metadata.len() <= WHOLE_BYTES_MAX {
-            let content = cache.read(&file, metadata.len()).map_err(failed)?;
+        if metadata.len() <= WHOLE_BYTES_MAX
+            && let Some(content) = read_cached(&file, 0, metadata.len())
+        {
+            let content = cache.hold(content);
             let cached = Arc::new(Cached::new(representation, content, metadata));
             if file.metadata().is_ok_and(|now| cached.is_of(&now)) {
                 cache.keep(self.folder, name, &cached);
             }
-            return Ok(Found::Cached(cached));
+            return Found::Cached(cached);
         }
         let file = Arc::new(file);
         cache.fill((self.folder, name), Arc::clone(&file), representation.clone(), metadata);
-        Ok(Found::File(representation, FileBody::new(file, metadata.len())))
+        Found::File(representation, FileBody::new(file, metadata.len()))
     }
 }
 
@@ -307,8 +309,8 @@ mod tests {
     #[test]
     fn parts_of_cached_content_stay_where_the_kernel_can_send_them_from() {
         let root = tempfile::tempdir().unwrap();
-        let file = File::create(root.path().join("f")).unwrap();
-        file.set_len(WHOLE_BYTES_MAX).unwrap();
+        std::fs::write(root.path().join("f"), "text".repeat(16 << 10)).unwrap();
+        let file = File::options().append(true).open(root.path().join("f")).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(3600))
             .unwrap();
         let cache = Arc::new(Cache::new(&CacheSettings::default()));

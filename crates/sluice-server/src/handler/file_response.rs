@@ -4,7 +4,6 @@
 //! (`file`), what conditions say of it (`conditions`), which parts are wanted (`ranges`), and how several become one body
 //! (`multipart`).
 
-use std::io;
 use std::ops::Range;
 
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -102,18 +101,14 @@ fn send(
     } else {
         Selection::Whole
     };
-    let gather = |stored: Stored| {
-        let body = stored.gather();
-        body.map_err(|error| Fault::server(format!("file {name:?}: {error}")))
-    };
     match selection {
-        Selection::Whole => Ok(respond_with(StatusCode::OK, representation, gather(stored)?)),
+        Selection::Whole => Ok(respond_with(StatusCode::OK, representation, stored.gather())),
         // Content-Encoding would be said of the parts and of what holds them together: clients read it as they like.
         Selection::Parts(_) if representation.form != Form::Plain => {
-            Ok(respond_with(StatusCode::OK, representation, gather(stored)?))
+            Ok(respond_with(StatusCode::OK, representation, stored.gather()))
         }
         Selection::Part(range) => {
-            let body = gather(stored.slice(&range))?;
+            let body = stored.slice(&range).gather();
             let mut response = respond_with(StatusCode::PARTIAL_CONTENT, representation, body);
             let content_range = ranges::content_range(&range, length);
             response.headers_mut().insert(header::CONTENT_RANGE, content_range);
@@ -206,11 +201,12 @@ impl Stored {
         }
     }
 
-    /// A body that is read now, if it is small: a file that cannot be read then has an error page.
-    fn gather(self) -> io::Result<ResponseBody> {
-        match self {
-            Stored::File(body) if body.left() <= WHOLE_BYTES_MAX => Ok(ResponseBody::Whole(body.gather()?.into())),
-            stored => Ok(stored.into_body()),
-        }
+    /// A body that is read now, if it is small and nobody need wait for it.
+    fn gather(self) -> ResponseBody {
+        let small = match &self {
+            Stored::File(body) if body.left() <= WHOLE_BYTES_MAX => body.gather(),
+            _ => None,
+        };
+        small.map_or_else(|| self.into_body(), |bytes| ResponseBody::Whole(bytes.into()))
     }
 }

@@ -9,7 +9,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use crate::fault::Fault;
 use crate::handler::cache::{Cache, Cached, is_settled};
 use crate::handler::file::{Files, Found, WHOLE_BYTES_MAX};
-use crate::handler::file_body::{read_at, shrank};
+use crate::handler::file_body::{Reader, read_at, read_cached, shrank};
 use crate::handler::folder::Folder;
 use crate::record_format::{Decoder, ORIGINAL_SUFFIX, RecordFormat, has_original, rewrite};
 use crate::settings::{Convert, RecordSettings};
@@ -99,9 +99,10 @@ impl Files<'_> {
         let cache = self
             .cache
             .filter(|cache| convert != Convert::Off && cache.takes(metadata));
-        if metadata.len() <= WHOLE_BYTES_MAX {
-            let lines = read_lines(&file, metadata.len(), format)
-                .map_err(|error| Fault::server(format!("file {name:?}: {error}")))?;
+        if metadata.len() <= WHOLE_BYTES_MAX
+            && let Some(content) = read_cached(&file, 0, metadata.len())
+        {
+            let lines = lines_of(&content, format).map_err(|error| Fault::server(format!("file {name:?}: {error}")))?;
             let content = match cache {
                 Some(cache) => cache.hold(lines),
                 None => Bytes::from(lines).into(),
@@ -140,57 +141,36 @@ fn read_for(cache: &Cache, file: &File, bytes: u64, format: RecordFormat) -> io:
     Ok(cache.hold(lines))
 }
 
-/// The lines of the first `bytes` bytes of a file; a malformed one is `InvalidData`.
-fn read_lines(file: &File, bytes: u64, format: RecordFormat) -> io::Result<Vec<u8>> {
-    let mut reader = LineReader::new(bytes, format);
-    let mut lines = Vec::new();
-    while !reader.has_ended() {
-        reader.read(file, &mut lines)?;
-    }
+/// The lines of a file's content; a malformed one is `InvalidData`.
+fn lines_of(content: &[u8], format: RecordFormat) -> io::Result<Vec<u8>> {
+    let (mut decoder, mut lines) = (Decoder::new(format), Vec::new());
+    decoder.push(content, &mut lines)?;
+    decoder.finish()?;
     Ok(lines)
 }
 
-/// Reads a file of records piece by piece: exactly the bytes that it had when it was opened.
-struct LineReader {
-    decoder: Decoder,
-    at: u64,
-    left: u64,
-}
-
-impl LineReader {
-    fn new(bytes: u64, format: RecordFormat) -> LineReader {
-        LineReader {
-            decoder: Decoder::new(format),
-            at: 0,
-            left: bytes,
+/// The lines of the first `bytes` bytes of a file, read by a thread that may wait; malformed as above.
+fn read_lines(file: &File, bytes: u64, format: RecordFormat) -> io::Result<Vec<u8>> {
+    let (mut decoder, mut lines) = (Decoder::new(format), Vec::new());
+    let mut at = 0;
+    while at < bytes {
+        let piece = read_at(file, at, PIECE_BYTES)?;
+        let wanted = usize::try_from(bytes - at).map_or(piece.len(), |left| left.min(piece.len()));
+        if wanted == 0 {
+            return Err(shrank(bytes - at));
         }
+        decoder.push(&piece[..wanted], &mut lines)?;
+        at += wanted as u64;
     }
-
-    fn has_ended(&self) -> bool {
-        self.left == 0
-    }
-
-    /// Adds the lines of the next piece, which may be none. With an error, those before the fault were added.
-    fn read(&mut self, file: &File, lines: &mut Vec<u8>) -> io::Result<()> {
-        let piece = read_at(file, self.at, self.left.min(PIECE_BYTES as u64))?;
-        if piece.is_empty() {
-            return Err(shrank(self.left));
-        }
-        self.at += piece.len() as u64;
-        self.left -= piece.len() as u64;
-        self.decoder.push(&piece, lines)?;
-        if self.has_ended() {
-            self.decoder.finish()?;
-        }
-        Ok(())
-    }
+    decoder.finish()?;
+    Ok(lines)
 }
 
 /// A file of records that is read while it is sent. Its length is not known before its end.
 pub(crate) struct RecordBody {
     name: Box<str>,
-    file: Arc<File>,
-    reader: LineReader,
+    reader: Reader,
+    decoder: Decoder,
     /// What ends it, once the lines before it are on their way.
     fault: Option<Fault>,
     /// The connection was left a turn to send these lines: with the fault it drops what it still holds.
@@ -201,11 +181,20 @@ impl RecordBody {
     fn new(name: &str, file: Arc<File>, bytes: u64, format: RecordFormat) -> RecordBody {
         RecordBody {
             name: name.into(),
-            file,
-            reader: LineReader::new(bytes, format),
+            reader: Reader::new(file, 0, bytes),
+            decoder: Decoder::new(format),
             fault: None,
             had_turn: false,
         }
+    }
+
+    /// Adds the lines of the next piece, which may be none. With an error, those before the fault were added.
+    fn decode(&mut self, piece: &[u8], lines: &mut Vec<u8>) -> io::Result<()> {
+        self.decoder.push(piece, lines)?;
+        if self.reader.has_ended() {
+            self.decoder.finish()?;
+        }
+        Ok(())
     }
 }
 
@@ -223,9 +212,10 @@ impl Source for RecordBody {
             return Poll::Ready(None);
         }
         let mut lines = Vec::new();
-        if let Err(error) = self.reader.read(&self.file, &mut lines) {
+        let piece = ready!(self.reader.poll_read(context));
+        if let Err(error) = piece.and_then(|piece| self.decode(&piece, &mut lines)) {
             // Nothing is read behind it.
-            self.reader.left = 0;
+            self.reader.end();
             let fault = Fault::server(format!("file {:?}: {error}", self.name));
             if lines.is_empty() {
                 return Poll::Ready(Some(Err(fault)));
@@ -302,9 +292,10 @@ mod tests {
 
     #[test]
     fn a_file_that_shrinks_is_a_fault() {
-        let cut = body(&b"\x04\0good".repeat(100_000));
-        cut.file.set_len(300_000).unwrap();
-        let (lines, fault, _) = drain(cut);
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, &b"\x04\0good".repeat(100_000)).unwrap();
+        file.set_len(300_000).unwrap();
+        let (lines, fault, _) = drain(RecordBody::new("a", Arc::new(file), 600_000, VARIABLE));
         assert_eq!(lines, b"good\n".repeat(50_000));
         assert!(fault.unwrap().contains("shrank"));
     }
