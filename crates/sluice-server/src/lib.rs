@@ -25,6 +25,7 @@ mod worker;
 mod write;
 
 pub use dispatch::route::OpenError;
+pub use handler::cache::CacheCounters;
 pub use handler::listing::page::listing_template;
 pub use server::{Server, StartError, check};
 pub use template::{TEMPLATE_BYTES_MAX, Template, TemplateError};

@@ -17,6 +17,7 @@ use crate::accept::listener;
 use crate::accept::tls::{self, Speech};
 use crate::dispatch::Config;
 use crate::dispatch::route::OpenError;
+use crate::handler::cache::CacheCounters;
 use crate::settings::{AccessLog, LogTarget, Settings};
 use crate::worker::{self, Shared};
 use crate::write::log::Log;
@@ -166,6 +167,23 @@ impl Server {
         }
         tls::fill_in_port(&mut speech, &self.addresses);
         Ok(speech)
+    }
+
+    /// Forgets the files in the cache: from the next exchange on they are read anew, also where they are never looked at again
+    /// (`permanent`). Returns what the cache had done and held; None where there is none.
+    pub fn purge_cache(&self) -> Option<CacheCounters> {
+        let config = self.shared.config.load_full();
+        let cache = config.cache.as_ref()?;
+        let counters = cache.counters();
+        // In the place of the old cache, so that what is being read for that one is not taken for the new state of a file.
+        self.shared.config.store(Arc::new(config.with_empty_cache()?));
+        cache.clear();
+        Some(counters)
+    }
+
+    /// What the cache has done and holds; None where there is none.
+    pub fn cache_counters(&self) -> Option<CacheCounters> {
+        Some(self.shared.config.load().cache.as_ref()?.counters())
     }
 
     /// Opens the access logs under their names again, after they were renamed.

@@ -132,6 +132,18 @@ impl Default for CacheSettings {
     }
 }
 
+/// How files are kept in the file cache, where there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheUse {
+    /// Within its bounds, and looked at again after a while.
+    #[default]
+    On,
+    /// Not at all.
+    Off,
+    /// Within its bounds, and never looked at again before the cache is purged.
+    Permanent,
+}
+
 /// A virtual host.
 #[derive(Clone, Debug)]
 pub struct SiteSettings {
@@ -150,7 +162,7 @@ pub struct SiteSettings {
     /// Rules in the order in which they are tried; the first whose pattern matches decides. What none matches is a file
     /// under `root`.
     pub routes: Vec<RouteSettings>,
-    /// What files are called, and whether folders are listed.
+    /// What files are called, how they are kept, and whether folders are listed.
     pub files: FileSettings,
     /// What is compressed.
     pub compression: CompressionSettings,
@@ -160,13 +172,15 @@ pub struct SiteSettings {
     pub log: Option<AccessLog>,
 }
 
-/// What a site's files are called, and whether folders are listed.
+/// What a site's files are called, how they are kept, and whether folders are listed.
 #[derive(Clone, Debug)]
 pub struct FileSettings {
     /// Media types by the ending of a name (`".foo"` → `text/x-foo`), asked before the server's own table.
     pub types: BTreeMap<String, String>,
     /// The charset told of text whose type names none; empty: it is not told.
     pub charset: String,
+    /// How files are kept in the cache.
+    pub cache: CacheUse,
     /// Folders without an index page are listed.
     pub listing: bool,
     /// The page of a listing; none is the server's own.
@@ -178,6 +192,7 @@ impl Default for FileSettings {
         FileSettings {
             types: BTreeMap::new(),
             charset: "utf-8".to_owned(),
+            cache: CacheUse::On,
             listing: false,
             listing_template: None,
         }
@@ -275,6 +290,8 @@ pub struct RouteSettings {
     pub is_logged: bool,
     /// Whether answers are compressed, where the client takes it; none: files as the site says, the output of scripts not.
     pub compress: Option<bool>,
+    /// How its files are kept in the cache; none: as the site says.
+    pub cache: Option<CacheUse>,
 }
 
 /// What a route does.

@@ -206,6 +206,7 @@ fn folder_site(root: PathBuf, files: FileSettings) -> SiteSettings {
         path: path.into(),
         is_logged: true,
         compress: None,
+        cache: None,
         action: Action::Script(Box::new(ScriptSettings::new(
             ScriptSource::Directory(programs.clone()),
             mode,

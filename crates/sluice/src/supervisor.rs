@@ -4,6 +4,7 @@
 //! |---|---|
 //! | SIGHUP | the configuration is read again; a bad one changes nothing and says why |
 //! | SIGUSR1 | the access logs are opened anew under their names |
+//! | SIGUSR2 | the file cache is emptied, and what it has done is logged |
 //! | SIGTERM, SIGINT | no new connections; what is under way may end within `drain_timeout`; a second one ends it at once |
 
 use std::os::unix::fs::MetadataExt;
@@ -49,6 +50,7 @@ async fn supervise(settings: &Settings, origin: Origin) -> Result<(), String> {
                     }
                 }
                 Event::ReopenLogs => server.reopen_logs(),
+                Event::PurgeCache => purge_cache(&server),
                 Event::End => break,
             },
             () = certificates.changed() => match server.reload_certificates(&settings) {
@@ -58,6 +60,9 @@ async fn supervise(settings: &Settings, origin: Origin) -> Result<(), String> {
         }
     }
     tracing::info!("draining: no new connections; a second signal ends at once");
+    if let Some(counters) = server.cache_counters() {
+        tracing::info!("cache: {counters}");
+    }
     let order = server.drain();
     let mut joined = tokio::task::spawn_blocking(move || server.join());
     loop {
@@ -88,6 +93,13 @@ fn announce(settings: &Settings, server: &Server) {
     }
 }
 
+fn purge_cache(server: &Server) {
+    match server.purge_cache() {
+        Some(counters) => tracing::info!("SIGUSR2: cache purged: {counters}"),
+        None => tracing::warn!("SIGUSR2: there is no cache to purge"),
+    }
+}
+
 /// The settings that are in force now, if they are others.
 fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
     let Origin::File(file) = origin else {
@@ -104,8 +116,12 @@ fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
             return None;
         }
     };
+    let counters = server.cache_counters();
     match server.reload(&settings) {
         Ok(()) => {
+            if let Some(counters) = counters {
+                tracing::info!("cache of the old configuration: {counters}");
+            }
             tracing::info!("SIGHUP: {} is in force", file.display());
             Some(settings)
         }
@@ -119,12 +135,14 @@ fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
 enum Event {
     Reload,
     ReopenLogs,
+    PurgeCache,
     End,
 }
 
 struct Signals {
     hangup: Signal,
     user1: Signal,
+    user2: Signal,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -134,6 +152,7 @@ impl Signals {
         Ok(Signals {
             hangup: signal(SignalKind::hangup())?,
             user1: signal(SignalKind::user_defined1())?,
+            user2: signal(SignalKind::user_defined2())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
@@ -143,6 +162,7 @@ impl Signals {
         tokio::select! {
             _ = self.hangup.recv() => Event::Reload,
             _ = self.user1.recv() => Event::ReopenLogs,
+            _ = self.user2.recv() => Event::PurgeCache,
             _ = self.terminate.recv() => Event::End,
             _ = self.interrupt.recv() => Event::End,
         }

@@ -306,7 +306,7 @@ fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &
         Place::Route(route, star) => match &route.kind {
             RouteKind::Files(folder) => {
                 exchange.handle_by("file", || site.file_of(&ask.target.path));
-                serve_file(site, (folder, route.compress), star, ask)
+                serve_file(site, (folder, Some(route)), star, ask)
             }
             RouteKind::Redirect { to, status } => {
                 exchange.handle_by("redirect", || None);
@@ -326,10 +326,10 @@ fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &
 }
 
 /// A file, a folder's index page, or else its listing. An index page that a route runs as a script is run, and never sent
-/// as a file. `compress` is what the folder's route says of that.
+/// as a file. `route` is the one that leads to the folder, if there is one.
 fn serve_file(
     site: &Site,
-    (folder, compress): (&Folder, Option<bool>),
+    (folder, route): (&Folder, Option<&Route>),
     relative: &str,
     ask: &Ask,
 ) -> Result<Handled, Fault> {
@@ -345,10 +345,11 @@ fn serve_file(
     let files = Files {
         folder,
         cache: ask.config.cache.as_ref(),
+        cache_use: route.and_then(|route| route.cache).unwrap_or(site.cache),
         types: &site.types,
         compression: site
             .compression
-            .files(compress)
+            .files(route.and_then(|route| route.compress))
             .map(|forms| (&*site.compression, forms)),
     };
     let served = file::serve(files, relative, &pages, &ask.method, &ask.fields, &ask.target);

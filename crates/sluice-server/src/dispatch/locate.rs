@@ -147,6 +147,7 @@ mod tests {
             path: path.into(),
             is_logged: true,
             compress: None,
+            cache: None,
             action: Action::Script(Box::new(script)),
         };
         let settings = Settings {

@@ -15,7 +15,7 @@ use crate::handler::records::Records;
 use crate::handler::send_file::SendFolders;
 use crate::script::lease::Pools;
 use crate::script::route::ScriptRoute;
-use crate::settings::{Action, RouteSettings, ScriptSettings, ScriptSource};
+use crate::settings::{Action, CacheUse, RouteSettings, ScriptSettings, ScriptSource};
 
 /// A rule of a site, ready for use.
 pub(crate) struct Route {
@@ -27,6 +27,8 @@ pub(crate) struct Route {
     pub is_logged: bool,
     /// Whether answers are compressed; none: as it is with the kind of route.
     pub compress: Option<bool>,
+    /// How its files are kept in the cache; none: as the site says.
+    pub cache: Option<CacheUse>,
 }
 
 /// What a route does.
@@ -88,6 +90,7 @@ impl Route {
             send_folders: Arc::new(open_send_folders(settings)?),
             is_logged: settings.is_logged,
             compress: settings.compress,
+            cache: settings.cache,
         })
     }
 
@@ -199,6 +202,7 @@ mod tests {
                 path: path.into(),
                 is_logged: true,
                 compress: None,
+                cache: None,
                 action: Action::Script(Box::new(settings)),
             },
             "test",

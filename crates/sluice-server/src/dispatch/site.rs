@@ -15,7 +15,7 @@ use crate::handler::folder::Folder;
 use crate::handler::types::Types;
 use crate::limits::Limits;
 use crate::script::route::{Map, ScriptRoute};
-use crate::settings::{Action, ErrorSettings, ScriptSource, Settings, SiteSettings};
+use crate::settings::{Action, CacheUse, ErrorSettings, ScriptSource, Settings, SiteSettings};
 use crate::template::Template;
 use crate::write::compression::Compression;
 use crate::write::log::{Log, SiteLog};
@@ -40,6 +40,8 @@ pub(crate) struct Site {
     pub index: Vec<String>,
     pub routes: Vec<Route>,
     pub types: Types,
+    /// How files are kept in the cache where their route does not say.
+    pub cache: CacheUse,
     pub listing_template: Option<Template>,
     pub compression: Arc<Compression>,
     pub errors: ErrorSettings,
@@ -76,6 +78,16 @@ impl Config {
             cache: settings.cache.as_ref().map(|cache| Arc::new(Cache::new(cache))),
             // Last: nothing fails after it, so a configuration that is refused leaves the logs as they are.
             logs: log.open(settings).map_err(|text| OpenError::new("", text))?,
+        })
+    }
+
+    /// The same with nothing in its cache; None where there is none.
+    pub(crate) fn with_empty_cache(&self) -> Option<Config> {
+        Some(Config {
+            sites: self.sites.clone(),
+            limits: self.limits.clone(),
+            cache: Some(Arc::new(self.cache.as_ref()?.anew())),
+            logs: self.logs.clone(),
         })
     }
 
@@ -146,6 +158,7 @@ impl Site {
             index: settings.index.clone(),
             routes,
             types: Types::new(&settings.files),
+            cache: settings.files.cache,
             listing_template: settings.files.listing_template.clone(),
             compression: Arc::new(Compression::new(&settings.compression)),
             errors: settings.errors.clone(),
@@ -327,6 +340,7 @@ mod tests {
             path: "/cgi-bin/*".into(),
             is_logged: true,
             compress: None,
+            cache: None,
             action: Action::Script(Box::new(ScriptSettings::new(
                 ScriptSource::Directory(root.join("programs")),
                 Mode::Cgi,

@@ -5,6 +5,8 @@
 //! changed is it read again. Which entries make room for others is decided by the library below (S3-FIFO: what is asked for
 //! once does not displace what is asked for often). Not here: opening and reading (`file`).
 
+mod counters;
+
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
 use std::hash::{Hash, Hasher};
@@ -13,10 +15,12 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use quick_cache::{Equivalent, OptionsBuilder, Weighter};
+pub use counters::CacheCounters;
+use counters::{Event, Tally};
+use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use rustix::process::{Resource, getrlimit};
 use sluice_membuf::Sealed;
 use tokio::runtime::Handle;
@@ -27,7 +31,7 @@ use crate::handler::file_body;
 use crate::handler::folder::{Folder, FolderId};
 use crate::handler::making::Makings;
 use crate::handler::representation::Representation;
-use crate::settings::CacheSettings;
+use crate::settings::{CacheSettings, CacheUse};
 use crate::write::body::Content;
 
 /// What an entry costs beside its content, bytes, roughly: key, fields, the library's own.
@@ -48,18 +52,20 @@ const FILES_A_SHARD: u64 = 4;
 
 /// Files by folder and name.
 pub(crate) struct Cache {
-    entries: quick_cache::sync::Cache<Key, Arc<Cached>, Weigh>,
+    entries: Entries,
     /// Files that are being read.
     filling: Mutex<HashSet<Key>>,
     /// Compressed forms of files that are being made.
     pub makings: Makings,
-    file_bytes_max: u64,
-    revalidate_after: Duration,
+    settings: CacheSettings,
     started: Instant,
+    tally: Arc<Tally>,
     /// Held by each piece of sealed memory.
     sealed: Arc<()>,
     sealed_max: usize,
 }
+
+type Entries = quick_cache::sync::Cache<Key, Arc<Cached>, Weigh, quick_cache::DefaultHashBuilder, Evictions>;
 
 /// A file in memory.
 pub(crate) struct Cached {
@@ -103,69 +109,110 @@ pub(crate) enum Known {
     Nothing,
 }
 
+/// Room for entries within the bounds of the settings.
+fn entries(settings: &CacheSettings, evictions: Evictions) -> Entries {
+    // The library wants the number of entries as an estimate; the bound itself is made of weight.
+    let count = settings.entries_max.max(1);
+    let weigh = Weigh {
+        // So many fit and not one more. A whole share each would not do: the library keeps nothing that fills all of its room.
+        least: settings.bytes_max / (count as u64 + 1) + 1,
+    };
+    let shard_bytes = FILES_A_SHARD * (settings.file_bytes_max + ENTRY_BYTES).max(weigh.least);
+    // No more shards than have room for some largest files each, or these would not be kept at all.
+    let shards = usize::try_from(settings.bytes_max / shard_bytes)
+        .unwrap_or(usize::MAX)
+        .clamp(1, 64);
+    let options = OptionsBuilder::new()
+        .shards(if shards.is_power_of_two() {
+            shards
+        } else {
+            shards.next_power_of_two() / 2
+        })
+        .estimated_items_capacity(count)
+        .weight_capacity(settings.bytes_max)
+        .build();
+    let hash = quick_cache::DefaultHashBuilder::default();
+    match options {
+        Ok(options) => Entries::with_options(options, weigh, hash, evictions),
+        Err(_) => Entries::with(count, settings.bytes_max, weigh, hash, evictions),
+    }
+}
+
 impl Cache {
     /// A cache of these bounds.
     pub(crate) fn new(settings: &CacheSettings) -> Cache {
-        let shard_bytes = FILES_A_SHARD * (settings.file_bytes_max + ENTRY_BYTES);
-        // No more shards than have room for some largest files each, or these would not be kept at all.
-        let shards = usize::try_from(settings.bytes_max / shard_bytes)
-            .unwrap_or(usize::MAX)
-            .clamp(1, 64);
-        // The library wants the number of entries as an estimate; the bound itself is made of weight.
-        let entries = settings.entries_max.max(1);
-        let options = OptionsBuilder::new()
-            .shards(if shards.is_power_of_two() {
-                shards
-            } else {
-                shards.next_power_of_two() / 2
-            })
-            .estimated_items_capacity(entries)
-            .weight_capacity(settings.bytes_max)
-            .build();
-        let weigh = Weigh {
-            least: settings.bytes_max / entries as u64,
-        };
+        Cache::with(settings, Arc::default(), Arc::default())
+    }
+
+    /// An empty cache in the place of this one, which goes on counting. What is being read for this one never gets into it.
+    pub(crate) fn anew(&self) -> Cache {
+        Cache::with(&self.settings, Arc::clone(&self.tally), Arc::clone(&self.sealed))
+    }
+
+    fn with(settings: &CacheSettings, tally: Arc<Tally>, sealed: Arc<()>) -> Cache {
         Cache {
-            entries: match options {
-                Ok(options) => quick_cache::sync::Cache::with_options(
-                    options,
-                    weigh,
-                    quick_cache::DefaultHashBuilder::default(),
-                    quick_cache::sync::DefaultLifecycle::default(),
-                ),
-                Err(_) => quick_cache::sync::Cache::with_weighter(entries, settings.bytes_max, weigh),
-            },
+            entries: entries(settings, Evictions(Arc::clone(&tally))),
             filling: Mutex::default(),
             makings: Makings::default(),
-            file_bytes_max: settings.file_bytes_max,
-            revalidate_after: settings.revalidate_after,
+            settings: settings.clone(),
             started: Instant::now(),
-            sealed: Arc::default(),
+            tally,
+            sealed,
             sealed_max: sealed_max(),
         }
     }
 
-    /// What is known of a file: `name` below `folder`.
-    pub(crate) fn find(&self, folder: &Folder, name: &str) -> Known {
+    /// Lets go of all that it holds.
+    pub(crate) fn clear(&self) {
+        self.entries.clear();
+    }
+
+    /// What it has done so far, and what it holds.
+    pub(crate) fn counters(&self) -> CacheCounters {
+        let (mut files, mut bytes) = (0, 0);
+        for (_, cached) in self.entries.iter() {
+            files += 1;
+            bytes += cached.content.len() as u64;
+        }
+        self.tally.counters(files, bytes)
+    }
+
+    /// What is known of a file: `name` below `folder`, whose files are kept so.
+    pub(crate) fn find(&self, folder: &Folder, name: &str, cache_use: CacheUse) -> Known {
         let Some(cached) = self.entries.get(&Name(folder.id(), name)) else {
+            self.tally.count(Event::Miss);
             return Known::Nothing;
         };
-        let age = self.now().saturating_sub(cached.checked.load(Ordering::Relaxed));
-        if u128::from(age) < self.revalidate_after.as_millis() {
+        if cache_use == CacheUse::Permanent || self.is_believed(&cached) {
+            self.tally.count(Event::Hit);
             Known::Fresh(cached)
         } else {
+            self.tally.count(Event::Stale);
             Known::Stale(cached)
         }
     }
 
+    fn is_believed(&self, cached: &Cached) -> bool {
+        let age = self.now().saturating_sub(cached.checked.load(Ordering::Relaxed));
+        u128::from(age) < self.settings.revalidate_after.as_millis()
+    }
+
     /// Whether a file may be kept: one that may change without looking changed is served, but not yet kept.
     pub(crate) fn takes(&self, metadata: &Metadata) -> bool {
-        metadata.len() <= self.file_bytes_max && is_settled(metadata)
+        if metadata.len() > self.settings.file_bytes_max {
+            self.tally.count(Event::TooLarge);
+            return false;
+        }
+        let is_settled = is_settled(metadata);
+        if !is_settled {
+            self.tally.count(Event::Unsettled);
+        }
+        is_settled
     }
 
     /// Bytes of the largest content that is kept.
     pub(crate) fn file_bytes_max(&self) -> u64 {
-        self.file_bytes_max
+        self.settings.file_bytes_max
     }
 
     /// Keeps a file's content as it was read under `metadata`.
@@ -175,7 +222,7 @@ impl Cache {
 
     /// Keeps an entry under a key made before.
     pub(crate) fn insert(&self, key: Key, cached: &Arc<Cached>) {
-        self.believe(cached);
+        self.stamp(cached);
         self.entries.insert(key, Arc::clone(cached));
     }
 
@@ -260,6 +307,11 @@ impl Cache {
 
     /// The file was compared and is the same.
     pub(crate) fn believe(&self, cached: &Cached) {
+        self.tally.count(Event::Unchanged);
+        self.stamp(cached);
+    }
+
+    fn stamp(&self, cached: &Cached) {
         // Relaxed: nothing else is published by it, and a stale reading only costs one more comparison.
         cached.checked.store(self.now(), Ordering::Relaxed);
     }
@@ -357,6 +409,26 @@ impl Equivalent<Key> for Name<'_> {
     }
 }
 
+/// Counts the files that make room for others.
+#[derive(Clone)]
+struct Evictions(Arc<Tally>);
+
+impl Lifecycle<Key, Arc<Cached>> for Evictions {
+    /// Held until the library's lock is given back; there is rarely more than one.
+    type RequestState = [Option<(Key, Arc<Cached>)>; 2];
+
+    fn before_evict(&self, _: &mut Self::RequestState, _: &Key, _: &mut Arc<Cached>) {
+        self.0.count(Event::Evicted);
+    }
+
+    /// Also called for what is replaced under the same key, which is no eviction.
+    fn on_evict(&self, held: &mut Self::RequestState, key: Key, cached: Arc<Cached>) {
+        if let Some(free) = held.iter_mut().find(|held| held.is_none()) {
+            *free = Some((key, cached));
+        }
+    }
+}
+
 /// An entry weighs its bytes, but at least its share of the cache, which bounds the number of entries.
 #[derive(Clone)]
 struct Weigh {
@@ -372,6 +444,7 @@ impl Weighter<Key, Arc<Cached>> for Weigh {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::Duration;
 
     use super::*;
     use crate::handler::types::Types;
@@ -410,10 +483,12 @@ mod tests {
         let file = old_file(&place.path().join("a"), b"text");
         let cache = Cache::new(&SETTINGS);
         cache.keep(&folder, "a", &cached("a", &file, b"text"));
-        assert!(matches!(cache.find(&folder, "a"), Known::Fresh(cached) if cached.content.bytes() == b"text"));
-        assert!(matches!(cache.find(&folder, "b"), Known::Nothing));
+        assert!(
+            matches!(cache.find(&folder, "a", CacheUse::On), Known::Fresh(cached) if cached.content.bytes() == b"text")
+        );
+        assert!(matches!(cache.find(&folder, "b", CacheUse::On), Known::Nothing));
         // The same place under other rules is another folder.
-        assert!(matches!(cache.find(&same_place, "a"), Known::Nothing));
+        assert!(matches!(cache.find(&same_place, "a", CacheUse::On), Known::Nothing));
     }
 
     #[test]
@@ -426,7 +501,7 @@ mod tests {
             ..SETTINGS
         });
         cache.keep(&folder, "a", &cached("a", &file, b"text"));
-        let Known::Stale(stale) = cache.find(&folder, "a") else {
+        let Known::Stale(stale) = cache.find(&folder, "a", CacheUse::On) else {
             panic!("believed for no time at all")
         };
         assert!(stale.is_of(&file.metadata().unwrap()));
@@ -459,21 +534,27 @@ mod tests {
                 cache.keep(&folder, &name, &cached(&name, &file, content));
             }
             let kept = (0..100)
-                .filter(|number| !matches!(cache.find(&folder, &number.to_string()), Known::Nothing))
+                .filter(|number| !matches!(cache.find(&folder, &number.to_string(), CacheUse::On), Known::Nothing))
                 .count();
             assert!((1..=most).contains(&kept), "{kept} of at most {most}");
         }
     }
 
     #[test]
-    fn the_largest_files_are_kept_too() {
+    fn the_largest_files_are_kept_too_and_the_only_one() {
         static LARGEST: [u8; 100 << 10] = [0; 100 << 10];
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::open(place.path()).unwrap();
         let file = old_file(&place.path().join("a"), &LARGEST);
-        let cache = Cache::new(&SETTINGS);
-        cache.keep(&folder, "a", &cached("a", &file, &LARGEST));
-        assert!(matches!(cache.find(&folder, "a"), Known::Fresh(_)));
+        let for_one = CacheSettings {
+            entries_max: 1,
+            ..SETTINGS
+        };
+        for settings in [SETTINGS, for_one] {
+            let cache = Cache::new(&settings);
+            cache.keep(&folder, "a", &cached("a", &file, &LARGEST));
+            assert!(matches!(cache.find(&folder, "a", CacheUse::On), Known::Fresh(_)));
+        }
     }
 
     #[test]
@@ -523,7 +604,9 @@ mod tests {
         while !cache.lock_filling().is_empty() {
             tokio::task::yield_now().await;
         }
-        assert!(matches!(cache.find(&folder, "same"), Known::Fresh(cached) if cached.content.bytes() == b"text"));
-        assert!(matches!(cache.find(&folder, "changed"), Known::Nothing));
+        assert!(
+            matches!(cache.find(&folder, "same", CacheUse::On), Known::Fresh(cached) if cached.content.bytes() == b"text")
+        );
+        assert!(matches!(cache.find(&folder, "changed", CacheUse::On), Known::Nothing));
     }
 }

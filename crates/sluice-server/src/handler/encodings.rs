@@ -143,7 +143,7 @@ impl Files<'_> {
         if forms != FileForms::Made || fields.contains_key(header::RANGE) {
             return None;
         }
-        let cache = self.cache?;
+        let cache = self.cache()?;
         let original = Original::of(found, cache)?;
         if !(compression.least_bytes..=MADE_BYTES_MAX).contains(&original.bytes()) {
             return None;
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use crate::handler::folder::Folder;
     use crate::handler::types::Types;
-    use crate::settings::{CacheSettings, CompressionSettings, FileSettings};
+    use crate::settings::{CacheSettings, CacheUse, CompressionSettings, FileSettings};
     use crate::write::body::ResponseBody;
     use crate::write::compression::Compression;
 
@@ -247,6 +247,7 @@ mod tests {
         let files = Files {
             folder: &folder,
             cache: Some(&cache),
+            cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: Some((&compression, FileForms::Made)),
         };
@@ -291,6 +292,7 @@ mod tests {
         let files = Files {
             folder: &folder,
             cache: Some(&cache),
+            cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: Some((&compression, FileForms::Made)),
         };

@@ -20,7 +20,7 @@ use crate::handler::records::RecordBody;
 use crate::handler::redirect;
 use crate::handler::representation::Representation;
 use crate::handler::types::Types;
-use crate::settings::FileForms;
+use crate::settings::{CacheUse, FileForms};
 use crate::target::Target;
 use crate::write::body::ResponseBody;
 use crate::write::compression::Compression;
@@ -38,6 +38,7 @@ const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
 pub(crate) struct Files<'a> {
     pub folder: &'a Folder,
     pub cache: Option<&'a Arc<Cache>>,
+    pub cache_use: CacheUse,
     pub types: &'a Types,
     /// The compressed forms in which they may be sent, if any.
     pub compression: Option<(&'a Compression, FileForms)>,
@@ -161,9 +162,17 @@ pub(crate) fn serve_named(
 }
 
 impl Files<'_> {
+    /// The cache, where these files are kept in one.
+    pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
+        self.cache.filter(|_| self.cache_use != CacheUse::Off)
+    }
+
     /// What a name leads to, looked at anew or known from moments ago.
     pub(crate) fn find(&self, name: &str) -> Result<Found, Fault> {
-        let known = self.cache.map_or(Known::Nothing, |cache| cache.find(self.folder, name));
+        let known = match self.cache() {
+            Some(cache) => cache.find(self.folder, name, self.cache_use),
+            None => Known::Nothing,
+        };
         if let Known::Fresh(cached) = known {
             return Ok(Found::Cached(cached));
         }
@@ -175,7 +184,7 @@ impl Files<'_> {
             Err(error) => Err(refused(name, &error)),
             Ok((_, metadata)) if metadata.is_dir() => Ok(Found::Folder),
             Ok((_, metadata)) if !metadata.is_file() => Ok(Found::Other),
-            Ok((file, metadata)) => match (known, self.cache) {
+            Ok((file, metadata)) => match (known, self.cache()) {
                 (Known::Stale(cached), Some(cache)) if cached.is_of(&metadata) => {
                     cache.believe(&cached);
                     Ok(Found::Cached(cached))
@@ -250,6 +259,7 @@ mod tests {
         let files = Files {
             folder: &folder,
             cache,
+            cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: None,
         };

@@ -48,7 +48,7 @@ impl Files<'_> {
         encoding: Encoding,
     ) -> Made {
         let form_name = form_name(name, encoding);
-        let kept = || match cache.find(self.folder, &form_name) {
+        let kept = || match cache.find(self.folder, &form_name, self.cache_use) {
             Known::Fresh(form) | Known::Stale(form) if original.is_behind(&form) => Some(form),
             _ => None,
         };
@@ -87,7 +87,7 @@ impl Files<'_> {
     /// Whether the cache holds the file, or will: of what it does not hold it keeps no form either.
     fn keeps(&self, cache: &Cache, name: &str, original: &Original) -> bool {
         match original {
-            Original::Kept(cached) => match cache.find(self.folder, name) {
+            Original::Kept(cached) => match cache.find(self.folder, name, self.cache_use) {
                 Known::Fresh(held) | Known::Stale(held) => Arc::ptr_eq(&held, cached),
                 Known::Nothing => false,
             },
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
     use crate::handler::folder::Folder;
     use crate::handler::types::Types;
-    use crate::settings::FileSettings;
+    use crate::settings::{CacheUse, FileSettings};
 
     #[test]
     fn no_more_forms_are_made_at_once_than_the_bound() {
@@ -321,6 +321,7 @@ mod tests {
         let files = Files {
             folder: &folder,
             cache: None,
+            cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: None,
         };

@@ -97,7 +97,7 @@ impl Files<'_> {
         // Lines that are not kept are not compressed.
         representation.has_forms &= convert != Convert::Off;
         let cache = self
-            .cache
+            .cache()
             .filter(|cache| convert != Convert::Off && cache.takes(metadata));
         if metadata.len() <= WHOLE_BYTES_MAX
             && let Some(content) = read_cached(&file, 0, metadata.len())

@@ -20,6 +20,7 @@ use crate::handler::cache::Cache;
 use crate::handler::file::{self, Files};
 use crate::handler::folder::Folder;
 use crate::handler::types::Types;
+use crate::settings::CacheUse;
 use crate::target::Target;
 use crate::write::body::ResponseBody;
 use crate::write::head::may_have_body;
@@ -177,6 +178,7 @@ impl Handed {
         let files = Files {
             folder: &self.folders.0[self.place.number].folder,
             cache,
+            cache_use: CacheUse::On,
             types,
             // As it is stored: whether it is of some coding already is for the script to say.
             compression: None,

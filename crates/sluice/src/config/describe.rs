@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use sluice_server::settings::{
-    AccessLog, Action, Convert, LogTarget, Mode, RecordSettings, RouteSettings, ScriptSettings, ScriptSource, Settings,
-    SiteSettings,
+    AccessLog, Action, CacheUse, Convert, LogTarget, Mode, RecordSettings, RouteSettings, ScriptSettings, ScriptSource,
+    Settings, SiteSettings,
 };
 
 use super::value::{format_duration, format_size};
@@ -83,7 +83,8 @@ fn describe_site(site: &SiteSettings) -> String {
     let mut rows: Vec<[String; 3]> = site.routes.iter().map(|route| describe_route(route, site)).collect();
     if let Some(root) = &site.root {
         let files = describe_files(site.files.listing).to_owned();
-        rows.push(["/*".into(), files, root.display().to_string()]);
+        let root = format!("{}{}", root.display(), describe_cache(site.files.cache));
+        rows.push(["/*".into(), files, root]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let (first, second) = (width(0), width(1));
@@ -102,7 +103,8 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
         } => {
             let files = describe_files(listing.unwrap_or(site.files.listing));
             let records = describe_records(records.as_ref());
-            (files.to_owned(), format!("{}{records}", directory.display()))
+            let kept = describe_cache(route.cache.unwrap_or(site.files.cache));
+            (files.to_owned(), format!("{}{records}{kept}", directory.display()))
         }
         Action::Redirect { to, status } => (format!("redirect {status}"), to.clone()),
         Action::Script(script) => (describe_mode(script.mode).to_owned(), describe_script(script, site)),
@@ -115,6 +117,15 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
     let logged = if route.is_logged { "" } else { ", not logged" };
     let with = format!("{with}{compressed}{logged}");
     [route.path.clone(), action, with]
+}
+
+/// What is not usual about how files are kept.
+fn describe_cache(cache: CacheUse) -> &'static str {
+    match cache {
+        CacheUse::On => "",
+        CacheUse::Off => ", not cached",
+        CacheUse::Permanent => ", cached for good",
+    }
 }
 
 fn describe_records(records: Option<&RecordSettings>) -> String {
@@ -186,7 +197,8 @@ mod tests {
             [[site]]
             listing = true
             root = "htdocs"
-            route = [{ path = "/other/*", files = { directory = "other", listing = false }, log = false, compress = false }]
+            route = [{ path = "/other/*", files = { directory = "other", listing = false }, log = false, compress = false, cache = "permanent" }]
+            cache = "off"
             log = { access = "other.log", format = "%h %r", rotate = "daily", rotate_size = "1GiB", keep = 7 }
             "#,
         )
@@ -204,8 +216,8 @@ site          example.org *.example.org
   /*          files         /etc/sluice/htdocs
 site          any host
   access log  /etc/sluice/other.log, %h %r, rotated at 1GiB, rotated daily, 7 kept
-  /other/*  files          /etc/sluice/other, not compressed, not logged
-  /*        files, listed  /etc/sluice/htdocs
+  /other/*  files          /etc/sluice/other, cached for good, not compressed, not logged
+  /*        files, listed  /etc/sluice/htdocs, not cached
 ";
         assert_eq!(describe(&settings), expected);
         assert_eq!(

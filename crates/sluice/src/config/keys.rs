@@ -4,12 +4,14 @@
 //! (`reference`). The reader can ask for no key that is not here, and tests show that every key here is read, that its
 //! example changes the settings and that its default does not.
 
+mod cache;
 mod compression;
 mod log;
 mod pages;
 mod script;
 
 use Fallback::{Required, Said, Value};
+use cache::{CACHE_OF_ROUTE, CACHE_OF_SITE};
 use compression::{COMPRESS, COMPRESSION, COMPRESSION_OF_SITE};
 use log::{LOG, SITE_LOG};
 use pages::{CHARSET, ERROR_DETAIL, ERRORS, LISTING, LISTING_OF_ROUTE, LISTING_TEMPLATE, TYPES};
@@ -435,6 +437,7 @@ static SITE: Section = Section {
             text: "Names of files that are tried, in order, when a folder is asked for.",
             example: "[\"index.html\", \"index.cgi\"]",
         },
+        CACHE_OF_SITE,
         LISTING,
         LISTING_TEMPLATE,
         TYPES,
@@ -502,6 +505,7 @@ static ROUTE: Section = Section {
             example: "false",
         },
         COMPRESS,
+        CACHE_OF_ROUTE,
     ],
 };
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sluice_server::settings::{ErrorSettings, FileSettings, Statuses};
+use sluice_server::settings::{CacheUse, ErrorSettings, FileSettings, Statuses};
 use sluice_server::{Template, TemplateError, error_template, listing_template};
 
 use super::mistake::At;
@@ -20,11 +20,21 @@ pub(super) fn read_files(section: &Section<'_>) -> FileSettings {
     FileSettings {
         types: read_types(section),
         charset: read_charset(section).unwrap_or(default.charset),
+        cache: read_cache_use(section).unwrap_or(default.cache),
         listing: section.flag("listing").map_or(default.listing, |flag| flag.value),
         listing_template: section
             .text("listing_template")
             .and_then(|name| read_template(section, "listing_template", &name, listing_template)),
     }
+}
+
+/// How files are kept in the cache, of a site or of a route.
+pub(super) fn read_cache_use(section: &Section<'_>) -> Option<CacheUse> {
+    Some(match section.choice("cache")?.value {
+        "off" => CacheUse::Off,
+        "permanent" => CacheUse::Permanent,
+        _ => CacheUse::On,
+    })
 }
 
 pub(super) fn read_errors(section: &Section<'_>) -> ErrorSettings {

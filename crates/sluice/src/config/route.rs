@@ -7,7 +7,7 @@ use sluice_server::settings::{Action, CompressionSettings, Convert, RecordSettin
 use super::mistake::At;
 use super::section::Section;
 use super::site::require_folder;
-use super::{compression, pattern, script};
+use super::{compression, pages, pattern, script};
 
 /// An earlier route, when a later one is compared with it.
 struct Earlier {
@@ -29,6 +29,13 @@ pub(crate) fn read_all(
         let action = read_action(section, path.as_ref(), has_root);
         let is_logged = section.flag("log").is_none_or(|log| log.value);
         let compress = compression::read_route(section, action.as_ref(), compression);
+        let cache = pages::read_cache_use(section);
+        if cache.is_some() && !section.has("files") {
+            section.refuse(
+                "cache",
+                "only files are kept in the cache: a route with files = { … } has this key",
+            );
+        }
         let Some(At { value: path, line }) = path else {
             continue;
         };
@@ -55,6 +62,7 @@ pub(crate) fn read_all(
                 action,
                 is_logged,
                 compress,
+                cache,
             });
         }
     }

@@ -71,6 +71,7 @@ impl Site {
             path: path.into(),
             is_logged: true,
             compress: None,
+            cache: None,
             action: Action::Script(Box::new(ScriptSettings {
                 mailbox,
                 ..ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode)
@@ -111,6 +112,7 @@ fn icon() -> RouteSettings {
         path: "/favicon.ico".into(),
         is_logged: true,
         compress: None,
+        cache: None,
         action: Action::Redirect {
             to: "/icon.svg".into(),
             status: 301,

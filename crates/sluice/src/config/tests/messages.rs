@@ -591,3 +591,19 @@ fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
         .collect();
     assert_eq!(lines, ["2", "4", "5", "5", "7"]);
 }
+
+#[test]
+fn what_is_no_file_is_not_kept_in_the_cache() {
+    assert_mistake(
+        &with_route("path = '/a'\nredirect = { to = '/b' }\ncache = 'off'"),
+        "6: cache = 'off': only files are kept in the cache: a route with files = { … } has this key",
+    );
+    assert_mistake(
+        &with_route("path = '/a/*'\nfiles = { directory = 'a' }\ncache = 'forever'"),
+        r#"6: cache = 'forever': must be "on", "off" or "permanent""#,
+    );
+    assert_mistake(
+        "[[site]]\nroot = 'a'\ncache = false",
+        r#"3: cache = false: must be "on", "off" or "permanent""#,
+    );
+}

@@ -1,0 +1,162 @@
+//! How the files of a route are kept, the purge by a signal, and what the cache tells of itself.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::{replace, server_with};
+use crate::harness::{Server, Setup, complaints, wait_until};
+
+const PERMANENT: &str = "path = \"/fixed/*\"\nfiles = { directory = \"htdocs/fixed\" }\ncache = \"permanent\"";
+
+/// Writes a file that does not look as if it had been left alone since, however long the test takes.
+fn write_new(path: &Path, content: &str) {
+    fs::write(path, content).unwrap();
+    let file = fs::File::options().append(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_secs(3600))
+        .unwrap();
+}
+
+/// Purges the cache and returns the line that says so.
+fn purge(server: &Server) -> String {
+    let before = server.log().matches("cache purged").count();
+    server.signal("USR2");
+    server.log_lines(before + 1, "cache purged").pop().unwrap()
+}
+
+#[test]
+fn a_permanent_file_is_never_looked_at_again_until_the_purge() {
+    let setup = Setup::new().cache("revalidate = \"0s\"").route(PERMANENT);
+    let setup = setup.file("fixed/a.txt", "one").age("fixed/a.txt");
+    let server = setup.file("a.txt", "one").age("a.txt").start();
+    let both = || (server.get("/fixed/a.txt"), server.get("/a.txt"));
+    let texts = |expected: (&str, &str)| {
+        let (fixed, other) = both();
+        assert_eq!((fixed.text(), other.text()), expected);
+    };
+    texts(("one", "one"));
+    for name in ["htdocs/fixed/a.txt", "htdocs/a.txt"] {
+        replace(&server.path(name), "another");
+    }
+    texts(("one", "another"));
+    fs::remove_file(server.path("htdocs/fixed/a.txt")).unwrap();
+    texts(("one", "another"));
+    purge(&server);
+    // The signal is obeyed before it is logged.
+    assert_eq!(server.get("/fixed/a.txt").status, 404);
+}
+
+#[test]
+fn a_purge_shows_the_new_content_each_time() {
+    let setup = Setup::new().site("cache = \"permanent\"");
+    let server = setup.file("a.txt", "0").age("a.txt").start();
+    let mut client = server.connect();
+    for number in 0..20 {
+        assert_eq!(client.get("/a.txt").response().text(), number.to_string());
+        replace(&server.path("htdocs/a.txt"), &(number + 1).to_string());
+        assert_eq!(client.get("/a.txt").response().text(), number.to_string());
+        purge(&server);
+    }
+    assert_eq!(complaints(&server.log()), [""; 0]);
+}
+
+#[test]
+fn a_file_written_just_now_is_not_kept_for_good() {
+    let server = Setup::new().site("cache = \"permanent\"").start();
+    for content in ["one", "two", "three"] {
+        write_new(&server.path("htdocs/a.txt"), content);
+        assert_eq!(server.get("/a.txt").text(), content);
+    }
+}
+
+#[test]
+fn a_route_may_keep_nothing_where_its_site_does_and_the_other_way_round() {
+    let route = |name: &str, cache: &str| {
+        format!("path = \"/{name}/*\"\nfiles = {{ directory = \"htdocs/{name}\" }}\ncache = \"{cache}\"")
+    };
+    let setup = Setup::new().cache("revalidate = \"1h\"").site("cache = \"off\"");
+    let setup = setup.route(&route("kept", "on")).route(&route("never", "off"));
+    let names = ["kept/a.txt", "never/a.txt", "a.txt"];
+    let setup = names
+        .iter()
+        .fold(setup, |setup, name| setup.file(name, "one").age(name));
+    let server = setup.start();
+    for name in names {
+        assert_eq!(server.get(&format!("/{name}")).text(), "one");
+        replace(&server.path("htdocs").join(name), "another");
+        let expected = if name == "kept/a.txt" { "one" } else { "another" };
+        assert_eq!(server.get(&format!("/{name}")).text(), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_the_cache_has_done_is_logged_at_the_purge_and_at_the_end() {
+    let setup = Setup::new().cache("revalidate = \"1h\"\nfile_size = \"1KiB\"");
+    let setup = setup.file("a.txt", "four").age("a.txt");
+    let server = setup.file("large.txt", "x".repeat(2000)).age("large.txt").start();
+    write_new(&server.path("htdocs/new.txt"), "new");
+    for name in ["a.txt", "a.txt", "a.txt", "large.txt", "none.txt", "new.txt"] {
+        server.get(&format!("/{name}"));
+    }
+    let line = purge(&server);
+    let expected =
+        "1 files of 4 bytes; 2 hits, 4 misses, 0 unchanged, 0 changed, 0 evicted, 1 too large, 1 just changed";
+    assert!(line.ends_with(expected), "{line}");
+    server.get("/a.txt");
+    let line = purge(&server);
+    assert!(line.contains("1 files of 4 bytes; 2 hits, 5 misses"), "{line}");
+    let ended = server.stop();
+    assert!(
+        ended.errors.contains("cache: 0 files of 0 bytes; 2 hits, 5 misses"),
+        "{}",
+        ended.errors
+    );
+}
+
+#[test]
+fn looks_at_files_are_counted() {
+    let server = server_with("revalidate = \"0s\"");
+    for _ in 0..3 {
+        server.get("/a.txt");
+    }
+    replace(&server.path("htdocs/a.txt"), "another");
+    server.get("/a.txt");
+    let line = purge(&server);
+    assert!(
+        line.contains("0 hits, 1 misses, 2 unchanged, 1 changed, 0 evicted"),
+        "{line}"
+    );
+}
+
+#[test]
+fn files_that_make_room_are_counted() {
+    let server = server_with("files = 2");
+    for number in 0..6 {
+        let name = format!("{number}.txt");
+        replace(&server.path("htdocs").join(&name), "text");
+        server.get(&format!("/{name}"));
+    }
+    let line = purge(&server);
+    assert!(
+        line.contains(" 2 files of 8 bytes; ") && line.contains(" 4 evicted"),
+        "{line}"
+    );
+}
+
+#[test]
+fn without_a_cache_a_purge_is_told_so_and_does_no_harm() {
+    let server = server_with("size = 0");
+    server.signal("USR2");
+    server.log_line("there is no cache to purge");
+    assert_eq!(server.get("/a.txt").text(), "one");
+}
+
+#[test]
+fn a_purge_stops_no_script_and_loses_no_line_of_the_log() {
+    let setup = Setup::new().script("kept", "#!/usr/bin/env python3\nimport os\nrequests = open('/dev/fd/3')\nwhile requests.readline():\n    while requests.readline() != '\\n': pass\n    print('Content-Type: text/plain\\n')\n    print(os.getpid())\n    print(os.environ['CGIPLUSEOF'], flush=True)\n");
+    let server = setup.workers(1).start();
+    let first = server.get("/cgiplus-bin/kept").text().to_owned();
+    purge(&server);
+    assert_eq!(server.get("/cgiplus-bin/kept").text(), first);
+    assert!(wait_until(|| server.access_lines(2).len() == 2));
+}
