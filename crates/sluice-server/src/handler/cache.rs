@@ -2,10 +2,12 @@
 //!
 //! Here: what is kept, for how long it is believed, and how it is known that a file is still the same. An entry is believed
 //! for `revalidate_after`; then the file is opened again under all the rules of its folder and compared, and only if it has
-//! changed is it read again. Which entries make room for others is decided by the library below (S3-FIFO: what is asked for
-//! once does not displace what is asked for often). Not here: opening and reading (`file`).
+//! changed is it read again. Where its folder is watched (`watch`) and nothing happens there, it is believed for longer. Which
+//! entries make room for others is decided by the library below (S3-FIFO: what is asked for once does not displace what is
+//! asked for often). Not here: opening and reading (`file`).
 
 mod counters;
+mod watch;
 
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
@@ -14,8 +16,8 @@ use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 pub use counters::CacheCounters;
@@ -24,6 +26,7 @@ use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use rustix::process::{Resource, getrlimit};
 use sluice_membuf::Sealed;
 use tokio::runtime::Handle;
+use watch::{Place, Watcher};
 
 use crate::handler::conditions;
 use crate::handler::encodings::Forms;
@@ -60,6 +63,8 @@ pub(crate) struct Cache {
     settings: CacheSettings,
     started: Instant,
     tally: Arc<Tally>,
+    /// None: every file is looked at again as often.
+    watcher: Option<Arc<Watcher>>,
     /// Held by each piece of sealed memory.
     sealed: Arc<()>,
     sealed_max: usize,
@@ -76,6 +81,10 @@ pub(crate) struct Cached {
     identity: Identity,
     /// When it was last known to be the file's content: milliseconds since the cache was made.
     checked: AtomicU64,
+    /// The folder that it lies in, if that is watched.
+    place: OnceLock<Arc<Place>>,
+    /// When it was last compared with what lies in that folder; 0: not yet.
+    compared: AtomicU64,
 }
 
 /// Pieces of sealed memory at most.
@@ -100,12 +109,15 @@ struct Identity {
     changed: (i64, i64),
 }
 
+/// Milliseconds since the cache was made.
+pub(crate) type Moment = u64;
+
 /// What the cache knows of a name.
 pub(crate) enum Known {
     /// The file as it was moments ago.
     Fresh(Arc<Cached>),
-    /// The file as it was; to be compared with the file as it is.
-    Stale(Arc<Cached>),
+    /// The file as it was, to be compared with the file as it is; and when it was asked for.
+    Stale(Arc<Cached>, Moment),
     Nothing,
 }
 
@@ -141,24 +153,34 @@ fn entries(settings: &CacheSettings, evictions: Evictions) -> Entries {
 impl Cache {
     /// A cache of these bounds.
     pub(crate) fn new(settings: &CacheSettings) -> Cache {
-        Cache::with(settings, Arc::default(), Arc::default())
-    }
-
-    /// An empty cache in the place of this one, which goes on counting. What is being read for this one never gets into it.
-    pub(crate) fn anew(&self) -> Cache {
-        Cache::with(&self.settings, Arc::clone(&self.tally), Arc::clone(&self.sealed))
-    }
-
-    fn with(settings: &CacheSettings, tally: Arc<Tally>, sealed: Arc<()>) -> Cache {
+        let (started, tally) = (Instant::now(), Arc::default());
+        // What is to be looked at every time need not be watched.
+        let is_watched = settings.watched_for.is_some() && !settings.revalidate_after.is_zero();
         Cache {
             entries: entries(settings, Evictions(Arc::clone(&tally))),
             filling: Mutex::default(),
             makings: Makings::default(),
             settings: settings.clone(),
-            started: Instant::now(),
+            started,
             tally,
-            sealed,
+            watcher: is_watched.then(|| Watcher::start(started)).flatten().map(Arc::new),
+            sealed: Arc::default(),
             sealed_max: sealed_max(),
+        }
+    }
+
+    /// An empty cache in the place of this one, which goes on counting. What is being read for this one never gets into it.
+    pub(crate) fn anew(&self) -> Cache {
+        Cache {
+            entries: entries(&self.settings, Evictions(Arc::clone(&self.tally))),
+            filling: Mutex::default(),
+            makings: Makings::default(),
+            settings: self.settings.clone(),
+            started: self.started,
+            tally: Arc::clone(&self.tally),
+            watcher: self.watcher.clone(),
+            sealed: Arc::clone(&self.sealed),
+            sealed_max: self.sealed_max,
         }
     }
 
@@ -183,18 +205,28 @@ impl Cache {
             self.tally.count(Event::Miss);
             return Known::Nothing;
         };
-        if cache_use == CacheUse::Permanent || self.is_believed(&cached) {
+        let now = self.now();
+        if cache_use == CacheUse::Permanent || self.is_believed(&cached, now) {
             self.tally.count(Event::Hit);
             Known::Fresh(cached)
         } else {
             self.tally.count(Event::Stale);
-            Known::Stale(cached)
+            Known::Stale(cached, now)
         }
     }
 
-    fn is_believed(&self, cached: &Cached) -> bool {
-        let age = self.now().saturating_sub(cached.checked.load(Ordering::Relaxed));
-        u128::from(age) < self.settings.revalidate_after.as_millis()
+    fn is_believed(&self, cached: &Cached, now: Moment) -> bool {
+        let age = |since: &AtomicU64| Duration::from_millis(now.saturating_sub(since.load(Ordering::Relaxed)));
+        if age(&cached.checked) < self.settings.revalidate_after {
+            return true;
+        }
+        let compared = cached.compared.load(Ordering::Relaxed);
+        let is_quiet = cached.place.get().is_some_and(|place| place.is_quiet_since(compared));
+        is_quiet
+            && self
+                .settings
+                .watched_for
+                .is_some_and(|most| age(&cached.compared) < most)
     }
 
     /// Whether a file may be kept: one that may change without looking changed is served, but not yet kept.
@@ -316,7 +348,35 @@ impl Cache {
         cached.checked.store(self.now(), Ordering::Relaxed);
     }
 
-    fn now(&self) -> u64 {
+    /// Lets a file that was compared, having been asked for at that moment, be believed for longer as long as nothing happens
+    /// in its folder. Only for paths without symbolic links: what happens to one happens elsewhere.
+    pub(crate) fn watch(&self, (folder, name): (&Folder, &str), cached: &Cached, metadata: &Metadata, asked: Moment) {
+        let Some(watcher) = &self.watcher else { return };
+        // By another name it may be changed in a folder that nobody watches.
+        if metadata.nlink() != 1 {
+            return;
+        }
+        let is_watched = || {
+            cached
+                .place
+                .get()
+                .is_some_and(|place| place.is_watched_for(metadata.dev()))
+        };
+        if !is_watched() {
+            let (folder_name, _) = name.rsplit_once('/').unwrap_or_default();
+            let Some(place) = watcher.place(folder, folder_name) else {
+                return;
+            };
+            // It has one already: the same, or one that was forgotten, and then the file is looked at like others.
+            let _ = cached.place.set(place);
+        }
+        if is_watched() {
+            // The moment before it was opened: what has happened since then may have been missed.
+            cached.compared.fetch_max(asked, Ordering::Relaxed);
+        }
+    }
+
+    fn now(&self) -> Moment {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
@@ -329,6 +389,8 @@ impl Cached {
             forms: Forms::default(),
             identity: Identity::of(metadata),
             checked: AtomicU64::new(0),
+            place: OnceLock::new(),
+            compared: AtomicU64::new(0),
         }
     }
 
@@ -340,6 +402,8 @@ impl Cached {
             forms: Forms::default(),
             identity: self.identity,
             checked: AtomicU64::new(0),
+            place: OnceLock::new(),
+            compared: AtomicU64::new(0),
         }
     }
 
@@ -444,7 +508,6 @@ impl Weighter<Key, Arc<Cached>> for Weigh {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::time::Duration;
 
     use super::*;
     use crate::handler::types::Types;
@@ -455,6 +518,7 @@ mod tests {
         entries_max: 16,
         file_bytes_max: 100 << 10,
         revalidate_after: Duration::from_secs(3600),
+        watched_for: None,
     };
 
     /// A file that was last changed an hour ago.
@@ -501,12 +565,49 @@ mod tests {
             ..SETTINGS
         });
         cache.keep(&folder, "a", &cached("a", &file, b"text"));
-        let Known::Stale(stale) = cache.find(&folder, "a", CacheUse::On) else {
+        let Known::Stale(stale, _) = cache.find(&folder, "a", CacheUse::On) else {
             panic!("believed for no time at all")
         };
         assert!(stale.is_of(&file.metadata().unwrap()));
         old_file(&place.path().join("a"), b"texts");
         assert!(!stale.is_of(&file.metadata().unwrap()));
+    }
+
+    #[test]
+    fn a_file_in_a_quiet_folder_is_believed_for_longer_and_others_are_not() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path()).unwrap();
+        let file = old_file(&place.path().join("a"), b"text");
+        let cache = Cache::new(&CacheSettings {
+            revalidate_after: Duration::from_nanos(1),
+            watched_for: Some(Duration::from_secs(3600)),
+            ..SETTINGS
+        });
+        let next_moment = || {
+            let before = cache.now();
+            while cache.now() <= before {
+                std::hint::spin_loop();
+            }
+        };
+        let watch = || {
+            for _ in 0..2 {
+                next_moment();
+                if let Known::Stale(cached, asked) = cache.find(&folder, "a", CacheUse::On) {
+                    cache.watch((&folder, "a"), &cached, &file.metadata().unwrap(), asked);
+                }
+            }
+            next_moment();
+            cache.find(&folder, "a", CacheUse::On)
+        };
+        let kept = cached("a", &file, b"text");
+        cache.keep(&folder, "a", &kept);
+        let is_believed = matches!(watch(), Known::Fresh(_));
+        // Folders of some file systems are not watched.
+        assert_eq!(is_believed, kept.place.get().is_some());
+        let other = place.path().join("b");
+        std::fs::hard_link(place.path().join("a"), &other).unwrap();
+        cache.keep(&folder, "a", &cached("a", &file, b"text"));
+        assert!(matches!(watch(), Known::Stale(..)), "it has two names");
     }
 
     #[test]

@@ -103,15 +103,28 @@ impl Folder {
     ///
     /// What may not be served is `NotFound`, as if it were not there; what the system refuses keeps its error.
     pub(crate) fn open_below(&self, relative: &str) -> io::Result<File> {
+        Ok(self.open_and_tell(relative)?.0)
+    }
+
+    /// As `open_below`; tells also whether the path led straight there, over no symbolic link.
+    pub(crate) fn open_and_tell(&self, relative: &str) -> io::Result<(File, bool)> {
         if !self.may_serve(Path::new(relative)) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let name = if relative.is_empty() { "." } else { relative };
         // Most paths hold no symbolic link, and then the checked name is the real one.
         match self.open_with(name, ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => self.open_through_links(name),
-            other => Ok(other?.into()),
+            Err(Errno::LOOP) => Ok((self.open_through_links(name)?, false)),
+            other => Ok((other?.into(), true)),
         }
+    }
+
+    /// A folder below this one, over no symbolic link, to name it to the kernel and not to read it.
+    pub(crate) fn open_place(&self, relative: &str) -> Result<OwnedFd, Errno> {
+        let name = if relative.is_empty() { "." } else { relative };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        rustix::fs::openat2(&self.descriptor, name, flags, Mode::empty(), resolve)
     }
 
     /// As `open_below`, for who is to change something there: over no symbolic link at all.

@@ -49,7 +49,7 @@ impl Files<'_> {
     ) -> Made {
         let form_name = form_name(name, encoding);
         let kept = || match cache.find(self.folder, &form_name, self.cache_use) {
-            Known::Fresh(form) | Known::Stale(form) if original.is_behind(&form) => Some(form),
+            Known::Fresh(form) | Known::Stale(form, _) if original.is_behind(&form) => Some(form),
             _ => None,
         };
         if let Some(form) = kept() {
@@ -88,7 +88,7 @@ impl Files<'_> {
     fn keeps(&self, cache: &Cache, name: &str, original: &Original) -> bool {
         match original {
             Original::Kept(cached) => match cache.find(self.folder, name, self.cache_use) {
-                Known::Fresh(held) | Known::Stale(held) => Arc::ptr_eq(&held, cached),
+                Known::Fresh(held) | Known::Stale(held, _) => Arc::ptr_eq(&held, cached),
                 Known::Nothing => false,
             },
             Original::Open(_, metadata) => cache.takes(metadata),

@@ -11,7 +11,7 @@ mod pages;
 mod script;
 
 use Fallback::{Required, Said, Value};
-use cache::{CACHE_OF_ROUTE, CACHE_OF_SITE};
+use cache::{CACHE_OF_ROUTE, CACHE_OF_SITE, REVALIDATE_WATCHED, WATCH};
 use compression::{COMPRESS, COMPRESSION, COMPRESSION_OF_SITE};
 use log::{LOG, SITE_LOG};
 use pages::{CHARSET, ERROR_DETAIL, ERRORS, LISTING, LISTING_OF_ROUTE, LISTING_TEMPLATE, TYPES};
@@ -393,6 +393,8 @@ static CACHE: Section = Section {
                    it has changed. `0s` looks every time.",
             example: "\"10s\"",
         },
+        WATCH,
+        REVALIDATE_WATCHED,
     ],
 };
 

@@ -1,6 +1,7 @@
 //! The file cache: what it keeps, for how long it is believed, and that no mistake of it reaches a client.
 
 mod purge;
+mod watch;
 
 use std::fs;
 use std::path::Path;
