@@ -1,5 +1,6 @@
 //! The file cache: what it keeps, for how long it is believed, and that no mistake of it reaches a client.
 
+mod disk;
 mod purge;
 mod watch;
 
