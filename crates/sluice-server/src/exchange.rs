@@ -59,7 +59,9 @@ pub(crate) struct Exchange {
     pub uri: Uri,
     pub version: Version,
     pub arrived: SystemTime,
-    /// None in clear text.
+    /// The client speaks https, be it to a proxy before this server.
+    pub is_https: bool,
+    /// What TLS has found out; none where the connection is in clear text.
     pub security: Option<Rc<Security>>,
     /// The site's Strict-Transport-Security, where it is to be told.
     pub hsts: Option<HeaderValue>,
@@ -115,6 +117,7 @@ impl Exchange {
             uri: head.uri.clone(),
             version: head.version,
             arrived: SystemTime::now(),
+            is_https: false,
             security: None,
             hsts: None,
             is_last: false,

@@ -2,11 +2,13 @@
 //!
 //! The folders are the stages of a request, in its order: [`accept`], [`dispatch`], [`handler`], [`script`], [`write`]; a
 //! stage uses only those after it. `accept::serve` is the table of contents. Beside the path stand what all stages know:
-//! the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the [`settings`], a [`record_format`], an
-//! [`encoding`], the [`log_format`], a [`template`]; and what carries them: a [`worker`], the [`server`].
+//! the [`address`]es of settings, the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the
+//! [`settings`], a [`record_format`], an [`encoding`], the [`log_format`], a [`template`]; and what carries them: a [`worker`],
+//! the [`server`].
 #![forbid(unsafe_code)]
 
 mod accept;
+pub mod address;
 mod connection;
 mod dispatch;
 pub mod encoding;

@@ -3,8 +3,7 @@
 //! Here: everything that exists once, and the threads. Not here: when to do what (the program's supervisor).
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
@@ -15,10 +14,11 @@ use tokio::sync::watch;
 
 use crate::accept::listener;
 use crate::accept::tls::{self, Speech};
+use crate::accept::unix::SocketFile;
 use crate::dispatch::Config;
 use crate::dispatch::route::OpenError;
 use crate::handler::cache::CacheCounters;
-use crate::settings::{AccessLog, LogTarget, Settings};
+use crate::settings::{AccessLog, ListenAddress, LogTarget, Settings};
 use crate::worker::{self, Shared};
 use crate::write::log::Log;
 
@@ -40,8 +40,10 @@ pub(crate) enum Phase {
 pub struct Server {
     shared: Arc<Shared>,
     /// As they were asked for.
-    listen: Vec<SocketAddr>,
-    addresses: Vec<SocketAddr>,
+    listen: Vec<ListenAddress>,
+    addresses: Vec<ListenAddress>,
+    /// The files of unix sockets, until the server drains.
+    socket_files: Mutex<Vec<SocketFile>>,
     tickets: Arc<dyn ProducesTickets>,
     phase: watch::Sender<Phase>,
     workers: Vec<JoinHandle<()>>,
@@ -77,14 +79,12 @@ impl Server {
         let config = Config::open(settings, &log)?;
         let script_files_max = raise_descriptor_limit();
         let workers = settings.workers.get();
-        let mut sockets = Vec::new();
-        let listen: Vec<_> = settings.listen.iter().map(|listen| listen.address).collect();
-        for address in &listen {
-            let bound = listener::bind(*address, workers)
-                .map_err(|error| StartError(format!("listen on {address}: {error}")))?;
-            sockets.push(bound);
+        let mut bound = Vec::new();
+        for listen in &settings.listen {
+            let refuse = |error| StartError(format!("listen on {}: {error}", listen.address));
+            bound.push(listener::bind(listen, workers).map_err(refuse)?);
         }
-        let addresses: Vec<_> = sockets.iter().filter_map(|bound| bound[0].local_addr().ok()).collect();
+        let addresses: Vec<_> = bound.iter().map(|bound| bound.address.clone()).collect();
         tls::fill_in_port(&mut speech, &addresses);
         let launchers = (workers / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
         let launcher =
@@ -102,7 +102,7 @@ impl Server {
         let (phase, phases) = watch::channel(Phase::Serving);
         let mut threads = Vec::new();
         for index in 0..workers {
-            let listeners = sockets.iter_mut().filter_map(Vec::pop).collect();
+            let listeners = bound.iter_mut().filter_map(|bound| bound.listeners.pop()).collect();
             let (shared, phases) = (Arc::clone(&shared), phases.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
@@ -112,8 +112,9 @@ impl Server {
         }
         Ok(Server {
             shared,
-            listen,
+            listen: settings.listen.iter().map(|listen| listen.address.clone()).collect(),
             addresses,
+            socket_files: Mutex::new(bound.into_iter().filter_map(|bound| bound.file).collect()),
             tickets,
             phase,
             workers: threads,
@@ -121,7 +122,7 @@ impl Server {
     }
 
     /// The addresses listened on, with the ports that the system chose.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
@@ -157,10 +158,10 @@ impl Server {
     fn speech(&self, settings: &Settings) -> Result<Vec<Speech>, OpenError> {
         let opened = tls::open(settings, &self.tickets)?;
         let mut speech = Vec::clone(&self.shared.speech.load());
-        let mut told: Vec<_> = settings.listen.iter().map(|listen| Some(listen.address)).collect();
+        let mut told: Vec<_> = settings.listen.iter().map(|listen| Some(&listen.address)).collect();
         for (address, speech) in self.listen.iter().zip(&mut speech) {
             // Each once: several may have port 0.
-            if let Some(index) = told.iter().position(|told| *told == Some(*address)) {
+            if let Some(index) = told.iter().position(|told| *told == Some(address)) {
                 told[index] = None;
                 *speech = opened[index].clone();
             }
@@ -193,6 +194,9 @@ impl Server {
 
     /// Accepts nothing more; what is under way may end within the drain timeout, or until the order is made stricter.
     pub fn drain(&self) -> EndOrder {
+        // Before the sockets are closed: until then nobody else can have made files of the same names.
+        let mut files = self.socket_files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.clear();
         self.phase.send_if_modified(|phase| advance(phase, Phase::Draining));
         EndOrder(self.phase.clone())
     }

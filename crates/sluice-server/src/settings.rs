@@ -4,11 +4,11 @@
 //! their messages name the `origin` that each piece carries. The reference of all keys is made from the program's table.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use crate::address::ListenAddress;
 use crate::encoding::Encoding;
 use crate::limits::Limits;
 pub use crate::log_format::LogFormat;
@@ -35,8 +35,10 @@ pub struct Settings {
 /// An address to listen on, and what is spoken there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenSettings {
-    /// Address and port; port 0 lets the system choose.
-    pub address: SocketAddr,
+    /// An address and port, or a unix socket.
+    pub address: ListenAddress,
+    /// The mode of a unix socket's file: who may connect (unix(7)).
+    pub socket_mode: u32,
     /// TLS; none is clear text.
     pub tls: Option<TlsSettings>,
     /// HTTP/2: negotiated over TLS (ALPN), or with prior knowledge in clear text (RFC 9113 §3.3).
@@ -46,11 +48,15 @@ pub struct ListenSettings {
 }
 
 impl ListenSettings {
+    /// The server's user and group.
+    pub const SOCKET_MODE: u32 = 0o660;
+
     /// Clear text, HTTP/1.1 alone.
     #[must_use]
-    pub fn clear(address: SocketAddr) -> ListenSettings {
+    pub fn clear(address: ListenAddress) -> ListenSettings {
         ListenSettings {
             address,
+            socket_mode: ListenSettings::SOCKET_MODE,
             tls: None,
             http2: false,
             redirect_to_https: None,

@@ -7,7 +7,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
 use std::hint::black_box;
-use std::net::TcpListener;
 use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -23,7 +22,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-use crate::accept::listener;
+use crate::accept::listener::{self, Listener};
 use crate::accept::places::Places;
 use crate::accept::tls::Speech;
 use crate::dispatch::Config;
@@ -130,7 +129,7 @@ impl CurrentConfig {
 pub(crate) fn run(
     index: usize,
     shared: Arc<Shared>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     places: usize,
     phase: watch::Receiver<Phase>,
 ) {

@@ -3,7 +3,6 @@
 //! Not here: doing it (`main`, `supervisor`) and configuration files (`config`). Wrong usage is clap's: it prints what is
 //! wrong and ends with status 2. Everything that fails after this ends with status 1.
 
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -11,8 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use sluice_server::limits::Limits;
 use sluice_server::record_format::RecordFormat;
 use sluice_server::settings::{
-    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenSettings, LogFormat,
-    LogTarget, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
+    LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 
 use crate::{certificates, config};
@@ -39,7 +38,7 @@ Examples:
 
 const LISTEN_HELP: &str = "\
 Address to listen on; may be repeated. 8080 and localhost:8080 mean this machine alone, :8080 every IPv4 address, \
-[::]:8080 every IPv6 address; port 0 lets the system choose";
+[::]:8080 every IPv6 address; port 0 lets the system choose; unix:/run/x.sock is a unix socket";
 
 const STREAM_LF_HELP: &str = "\
 For files that came from VMS as they lay on its disk (copied as images, not as text): each record becomes a line. The new file \
@@ -87,7 +86,7 @@ pub(crate) struct Serve {
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
     #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
-    listen: Vec<SocketAddr>,
+    listen: Vec<ListenAddress>,
     /// Serve https, with a certificate that is made now and signed by itself: for local use.
     #[arg(long)]
     tls: bool,
@@ -118,7 +117,7 @@ pub(crate) struct ConfigFile {
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
-    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) listen: Vec<ListenAddress>,
 }
 
 /// `sluice stream-lf`.
@@ -165,7 +164,7 @@ impl Serve {
     }
 
     fn listen(&self) -> Result<Vec<ListenSettings>, String> {
-        let mut listen: Vec<_> = self.listen.iter().copied().map(ListenSettings::clear).collect();
+        let mut listen: Vec<_> = self.listen.iter().cloned().map(ListenSettings::clear).collect();
         if self.tls {
             let tls = certificates::self_signed(&listen)?;
             for address in &mut listen {

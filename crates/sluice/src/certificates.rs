@@ -96,7 +96,7 @@ fn stamp(file: &PathBuf) -> Stamp {
 /// One line; the system has no random bytes, say.
 pub(crate) fn self_signed(listen: &[ListenSettings]) -> Result<TlsSettings, String> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    for address in listen.iter().map(|listen| listen.address.ip()) {
+    for address in listen.iter().filter_map(|listen| listen.address.ip()) {
         if !address.is_unspecified() && !names.contains(&address.to_string()) {
             names.push(IpAddr::to_string(&address));
         }

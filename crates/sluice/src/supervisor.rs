@@ -80,7 +80,7 @@ async fn supervise(settings: &Settings, origin: Origin) -> Result<(), String> {
 fn announce(settings: &Settings, server: &Server) {
     let mut settings = settings.clone();
     for (listen, address) in settings.listen.iter_mut().zip(server.addresses()) {
-        listen.address = *address;
+        listen.address = address.clone();
     }
     for line in config::describe(&settings).lines() {
         tracing::info!("{line}");

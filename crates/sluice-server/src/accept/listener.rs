@@ -1,8 +1,12 @@
-//! Listening sockets: bound once for all workers, one socket a worker (SO_REUSEPORT), and the loop that accepts.
+//! Listening sockets: bound once for all workers, and the loop that accepts.
+//!
+//! An address of a network has one socket a worker (SO_REUSEPORT), among which the kernel shares out connections. A unix socket
+//! has one for all: every worker that waits is woken, and the first one has the connection.
 
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -16,11 +20,13 @@ use tokio::io::unix::AsyncFd;
 
 use crate::accept::protocol;
 use crate::accept::socket::Socket;
+use crate::accept::unix::{self, SocketFile};
 use crate::connection::{Connection, Ends};
+use crate::settings::{ListenAddress, ListenSettings};
 use crate::worker::Worker;
 
 /// Connections that the kernel holds ready for one worker; the system caps it (net.core.somaxconn).
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// A client that is gone without a word, with its machine or its network, is told by its silence: it is asked for a sign of life
 /// after so long without a packet, and given up after so many questions. So a script that computes for minutes is not kept for
@@ -32,10 +38,59 @@ const KEEPALIVE_QUESTIONS: u32 = 6;
 /// How long a worker pauses when the system refuses descriptors or memory: those under way end meanwhile.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// A worker's listening socket.
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    /// What it is bound to; none for a unix socket.
+    address: Option<SocketAddr>,
+}
+
+/// An address that is listened on.
+pub(crate) struct Bound {
+    /// One for each worker.
+    pub listeners: Vec<Listener>,
+    /// As it was asked for, with the port that the system chose.
+    pub address: ListenAddress,
+    /// The file of a unix socket, removed when this is dropped.
+    pub file: Option<SocketFile>,
+}
+
 /// Binds an address for `workers` workers; port 0 lets the system choose, the same port for all.
 ///
 /// An error is the administrator's: the port is taken, or the address is not this machine's.
-pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
+pub(crate) fn bind(settings: &ListenSettings, workers: usize) -> io::Result<Bound> {
+    match &settings.address {
+        ListenAddress::Inet(address) => {
+            let sockets = bind_inet(*address, workers)?;
+            let address = sockets[0].local_addr()?;
+            let listener = |socket: TcpListener| Listener {
+                socket: socket.into(),
+                address: Some(address),
+            };
+            Ok(Bound {
+                listeners: sockets.into_iter().map(listener).collect(),
+                address: address.into(),
+                file: None,
+            })
+        }
+        ListenAddress::Unix(path) => {
+            let (socket, file) = unix::bind(path, settings.socket_mode)?;
+            let listener = |_| {
+                Ok(Listener {
+                    socket: socket.try_clone()?,
+                    address: None,
+                })
+            };
+            Ok(Bound {
+                listeners: (0..workers).map(listener).collect::<io::Result<_>>()?,
+                address: settings.address.clone(),
+                file: Some(file),
+            })
+        }
+    }
+}
+
+fn bind_inet(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
     // A port shared by SO_REUSEPORT can be bound twice, by a second server as well. So first without: that fails where
     // anybody listens.
     drop(socket(address, Sharing::Alone)?);
@@ -79,13 +134,13 @@ fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
 }
 
 /// Accepts until the worker drains. Each connection is a task of its own. `index` is the listener's among the worker's.
-pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener, index: usize) {
-    let Ok(server) = listener.local_addr() else { return };
+pub(crate) async fn accept(worker: Rc<Worker>, listener: Listener, index: usize) {
+    let Listener { socket, address } = listener;
     #[expect(
         deprecated,
         reason = "sound for a listener, which owns its descriptor; the function in its place is unsafe for those that do not"
     )]
-    let listener = match AsyncFd::with_interest(listener, Interest::READABLE) {
+    let listener = match AsyncFd::with_interest(socket, Interest::READABLE) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("listening socket: {error}"),
     };
@@ -100,14 +155,14 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener, index: usi
         match accepted {
             Ok((socket, client)) => {
                 let socket = Socket::new(socket);
-                let server = actual_server(&socket, server);
+                let ends = ends(&socket, client, address);
                 // Only now: a listener that waits must not hold a place that another could use.
                 tokio::select! {
                     biased;
                     () = places.wait() => {}
                     () = &mut draining => return,
                 }
-                let place = places.take(Connection::new(Ends { client, server }));
+                let place = places.take(Connection::new(ends));
                 worker.spawn(protocol::serve(Rc::clone(&worker), socket, place, index));
             }
             Err(error) => {
@@ -120,11 +175,11 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener, index: usi
     }
 }
 
-/// The next connection: a socket that does not block, and the client's address.
+/// The next connection: a socket that does not block, and the client's address, if it has one.
 fn poll_accept(
-    listener: &AsyncFd<TcpListener>,
+    listener: &AsyncFd<OwnedFd>,
     context: &mut Context<'_>,
-) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+) -> Poll<io::Result<(TcpStream, Option<SocketAddr>)>> {
     loop {
         let mut ready = ready!(listener.poll_read_ready(context))?;
         if let Ok(accepted) = ready.try_io(|listener| accept_now(listener.get_ref())) {
@@ -133,19 +188,27 @@ fn poll_accept(
     }
 }
 
-fn accept_now(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+/// std's `TcpStream` stands for any connected stream here: what is asked of it is TCP's alone nowhere (`socket`).
+fn accept_now(listener: &OwnedFd) -> io::Result<(TcpStream, Option<SocketAddr>)> {
     let (socket, client) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    let client = client.ok_or_else(|| io::Error::other("a client without an address"))?;
     Ok((socket.into(), client))
 }
 
-/// Behind a wildcard address the address that the client reached is the connection's own.
-fn actual_server(socket: &Socket, listener: SocketAddr) -> SocketAddr {
-    if listener.ip().is_unspecified() {
+/// Who speaks with whom. Behind a wildcard address the address that the client reached is the connection's own.
+fn ends(socket: &Socket, client: Option<SocketAddr>, listener: Option<SocketAddr>) -> Ends {
+    let (Some(client), Some(listener)) = (client, listener) else {
+        return Ends::UNIX;
+    };
+    let server = if listener.ip().is_unspecified() {
         socket.local_addr().unwrap_or(listener)
     } else {
         listener
+    };
+    Ends {
+        client,
+        server,
+        is_unix: false,
     }
 }
 
@@ -162,9 +225,9 @@ mod tests {
 
     #[test]
     fn workers_share_a_port_and_a_second_server_does_not() {
-        let sockets = bind("127.0.0.1:0".parse().unwrap(), 3).unwrap();
-        let address = sockets[0].local_addr().unwrap();
-        assert!(sockets.iter().all(|socket| socket.local_addr().unwrap() == address));
-        assert_eq!(bind(address, 1).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let bound = bind_inet("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let address = bound[0].local_addr().unwrap();
+        assert!(bound.iter().all(|socket| socket.local_addr().unwrap() == address));
+        assert_eq!(bind_inet(address, 1).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 }

@@ -1,5 +1,6 @@
 //! The first stage: sockets, the protocol on them, and the path of one exchange through all other stages (`serve`).
 
+pub(crate) mod client;
 pub(crate) mod gather;
 pub(crate) mod http1;
 pub(crate) mod http2;
@@ -12,3 +13,4 @@ pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod tls;
 pub(crate) mod transport;
+pub(crate) mod unix;

@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body;
 use hyper::body::Incoming;
 
+use crate::accept::client;
 use crate::connection::{Connection, UnderWay};
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::RouteKind;
@@ -81,12 +82,12 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
     if incoming.is_end_stream() && exchange.is_last {
         connection.expect_no_more();
     }
-    exchange.security = connection.security().cloned();
+    client::introduce(&mut exchange, connection, &head.headers);
     let mut fields = head.headers;
     let response = match begin(&exchange, connection, config, &mut fields, incoming) {
         Ok(Begun::Answer(response)) => response,
         Ok(Begun::Ask(mut ask)) => {
-            if exchange.security.is_some() {
+            if exchange.is_https {
                 exchange.hsts.clone_from(&ask.config.site(&ask.host).hsts);
             }
             match step(&worker, &mut exchange, &mut ask) {
@@ -400,6 +401,7 @@ fn job(
         host: ask.host.clone(),
         id: exchange.id,
         ends: exchange.ends,
+        is_https: exchange.is_https,
         security: exchange.security.clone(),
         arrived: exchange.arrived,
         compression: (route.compress == Some(true)).then(|| Arc::clone(&site.compression)),

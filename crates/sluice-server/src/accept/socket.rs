@@ -31,7 +31,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Bytes read and thrown away meanwhile, at most.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
-/// A client's socket.
+/// A client's socket. A unix socket is one as well: std and tokio ask nothing of a `TcpStream` that other streams have not, the
+/// addresses aside. A reset at its close is TCP's; there a client sees the end alone.
 pub(crate) struct Socket(State);
 
 enum State {

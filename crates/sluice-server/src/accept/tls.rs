@@ -9,7 +9,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,7 +26,9 @@ use rustls::{RootCertStore, SupportedProtocolVersion};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::dispatch::route::OpenError;
-use crate::settings::{ClientCertificates, IdentitySettings, IdentitySource, Settings, SiteSettings, TlsSettings};
+use crate::settings::{
+    ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, Settings, SiteSettings, TlsSettings,
+};
 
 /// Bytes of a file of certificates or keys: a chain has some thousands, a list of all public authorities 250,000.
 const PEM_BYTES_MAX: u64 = 4 << 20;
@@ -72,9 +73,12 @@ pub(crate) fn open(settings: &Settings, tickets: &Arc<dyn ProducesTickets>) -> R
 }
 
 /// Where the system has chosen the port for https, redirects learn it now.
-pub(crate) fn fill_in_port(speech: &mut [Speech], addresses: &[SocketAddr]) {
-    let https = speech.iter().zip(addresses).find(|(speech, _)| speech.tls.is_some());
-    let https = https.map(|(_, address)| address.port());
+pub(crate) fn fill_in_port(speech: &mut [Speech], addresses: &[ListenAddress]) {
+    let https = speech
+        .iter()
+        .zip(addresses)
+        .find(|(speech, address)| speech.tls.is_some() && address.port().is_some());
+    let https = https.and_then(|(_, address)| address.port());
     for redirecting in speech.iter_mut().filter(|speech| speech.redirect_to_https == Some(0)) {
         redirecting.redirect_to_https = https;
     }

@@ -47,6 +47,7 @@ pub(crate) struct Job {
     pub host: String,
     pub id: UniqueId,
     pub ends: Ends,
+    pub is_https: bool,
     pub security: Option<Rc<Security>>,
     pub arrived: SystemTime,
     /// How its reply may be compressed, if at all.
@@ -73,7 +74,7 @@ impl Job {
             path_translated: translated.as_ref().map(|path| path.as_os_str().as_bytes()),
             query: self.target.query.as_deref(),
             protocol: protocol_name(self.version),
-            scheme: if self.security.is_some() { "https" } else { "http" },
+            scheme: if self.is_https { "https" } else { "http" },
             tls: self.security.as_ref().map_or(&[], |security| &security.variables),
             document_root: self.map.document_root().as_os_str().as_bytes(),
             server_name: if self.host.is_empty() { "localhost" } else { &self.host },

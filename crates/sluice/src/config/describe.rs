@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use sluice_server::settings::{
-    AccessLog, Action, CacheUse, Convert, LogTarget, Mode, RecordSettings, RouteSettings, ScriptSettings, ScriptSource,
-    Settings, SiteSettings,
+    AccessLog, Action, CacheUse, Convert, ListenAddress, LogTarget, Mode, RecordSettings, RouteSettings,
+    ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 
 use super::value::{format_duration, format_size};
@@ -18,7 +18,10 @@ pub(crate) fn describe(settings: &Settings) -> String {
         .iter()
         .map(|listen| {
             let scheme = if listen.tls.is_some() { "https" } else { "http" };
-            format!("{scheme}://{}/", listen.address)
+            match &listen.address {
+                ListenAddress::Inet(address) => format!("{scheme}://{address}/"),
+                address => format!("{address} ({scheme})"),
+            }
         })
         .collect();
     line(&mut out, "listening on", &addresses.join("  "));
@@ -182,6 +185,8 @@ mod tests {
             r#"
             [[listen]]
             address = ":80"
+            [[listen]]
+            address = "unix:run/sluice.sock"
             [server]
             workers = 2
             [[site]]
@@ -204,7 +209,7 @@ mod tests {
         )
         .expect("a good configuration");
         let expected = "\
-listening on  http://0.0.0.0:80/
+listening on  http://0.0.0.0:80/  unix:/etc/sluice/run/sluice.sock (http)
 workers       2
 access log    standard output, combined
 site          example.org *.example.org
@@ -222,7 +227,7 @@ site          any host
         assert_eq!(describe(&settings), expected);
         assert_eq!(
             summary(Path::new("sluice.toml"), &settings),
-            "sluice.toml: ok: 2 sites, 6 routes, 1 address"
+            "sluice.toml: ok: 2 sites, 6 routes, 2 addresses"
         );
     }
 }

@@ -171,8 +171,16 @@ static LISTEN: Section = Section {
             kind: Kind::Address,
             default: Required,
             text: "Address and port: `0.0.0.0:80` or `:80` (every IPv4 address), `[::]:80` (every IPv6 address), \
-                   `localhost:8080` or `8080` (this machine alone). Port 0 lets the system choose.",
+                   `localhost:8080` or `8080` (this machine alone). Port 0 lets the system choose. `unix:/run/sluice.sock` is \
+                   a unix socket; the file is made at the start and removed at the end.",
             example: "\"0.0.0.0:80\"",
+        },
+        Key {
+            name: "mode",
+            kind: Kind::Text,
+            default: Value("\"660\""),
+            text: "The mode of a unix socket's file. Who may write to it may connect: the server's user, its group, everybody.",
+            example: "\"600\"",
         },
         Key {
             name: "tls",

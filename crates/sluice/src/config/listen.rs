@@ -3,14 +3,16 @@
 //! Here: what stands in the file, and whether the files it names are there. Not here: what is in those files
 //! (`sluice_server`, which opens them).
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use sluice_server::settings::{ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings};
+use sluice_server::settings::{
+    ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, ListenSettings, TlsSettings,
+};
 
 use super::LISTEN;
 use super::mistake::{At, Found};
 use super::section::Section;
+use super::site::require_folder;
 
 /// The port of https.
 const HTTPS_PORT: u16 = 443;
@@ -25,7 +27,7 @@ pub(super) fn read_all(root: &Section<'_>) -> Vec<ListenSettings> {
         };
         let earlier = read
             .iter()
-            .find(|(_, earlier)| earlier.value.address == address.value && address.value.port() != 0);
+            .find(|(_, earlier)| earlier.value.address.is_same(&address.value));
         match earlier {
             Some((_, earlier)) => section.refuse(
                 "address",
@@ -43,14 +45,14 @@ pub(super) fn read_all(root: &Section<'_>) -> Vec<ListenSettings> {
             }
         }
     }
-    let https = read.iter().find(|(_, listen)| listen.value.tls.is_some());
-    let https = https.map(|(_, listen)| listen.value.address.port());
+    let https = read.iter().filter(|(_, listen)| listen.value.tls.is_some());
+    let https = https.filter_map(|(_, listen)| listen.value.address.port()).next();
     for (section, listen) in &mut read {
         match (&mut listen.value.redirect_to_https, https) {
             (Some(port), Some(https)) => *port = https,
             (Some(_), None) => section.refuse(
                 "redirect",
-                "no address has tls: add a [[listen]] with tls, or remove this",
+                "no address with a port has tls: add a [[listen]] with tls, or remove this",
             ),
             (None, _) => {}
         }
@@ -61,19 +63,48 @@ pub(super) fn read_all(root: &Section<'_>) -> Vec<ListenSettings> {
     read.into_iter().map(|(_, listen)| listen.value).collect()
 }
 
-fn read_one(section: &Section<'_>, address: SocketAddr) -> ListenSettings {
+fn read_one(section: &Section<'_>, address: ListenAddress) -> ListenSettings {
     let tls = section.table("tls").and_then(|tls| read_tls(&tls));
     let redirect = section.choice("redirect");
     if redirect.is_some() && section.has("tls") {
         section.refuse("redirect", "this address speaks https itself: remove redirect or tls");
     }
     ListenSettings {
+        socket_mode: read_mode(section, &address),
         address,
         http2: section
             .choice("http2")
             .map_or(section.has("tls"), |choice| choice.value == "on"),
         tls,
         redirect_to_https: redirect.map(|_| HTTPS_PORT),
+    }
+}
+
+/// Who may connect to a unix socket.
+fn read_mode(section: &Section<'_>, address: &ListenAddress) -> u32 {
+    if let Some(folder) = address.path().and_then(Path::parent) {
+        let folder = At {
+            value: folder.to_owned(),
+            line: section.line_of("address"),
+        };
+        require_folder(section.document, "address", &folder);
+    }
+    let Some(mode) = section.text("mode") else {
+        return ListenSettings::SOCKET_MODE;
+    };
+    if address.path().is_none() {
+        section.refuse(
+            "mode",
+            "is for unix sockets: remove it, or write address = \"unix:/run/sluice.sock\"",
+        );
+    }
+    let is_octal = mode.value.len() == 3 && mode.value.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    match u32::from_str_radix(&mode.value, 8) {
+        Ok(mode) if is_octal => mode,
+        _ => {
+            section.refuse("mode", "a mode has three digits from 0 to 7, as in \"660\"");
+            ListenSettings::SOCKET_MODE
+        }
     }
 }
 

@@ -24,12 +24,12 @@ mod suggest;
 mod tests;
 mod value;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
 use sluice_server::limits::Limits;
-use sluice_server::settings::{CacheSettings, Settings};
+use sluice_server::settings::{CacheSettings, ListenAddress, Settings};
 use toml::de::DeTable;
 
 pub(crate) use describe::{describe, summary};
@@ -43,7 +43,7 @@ use script::put;
 use section::Section;
 
 /// Where a server listens that was not told: this machine alone.
-pub(crate) const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+pub(crate) const LISTEN: ListenAddress = ListenAddress::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080));
 
 /// Reads a configuration and checks that the folders and files it names exist.
 ///

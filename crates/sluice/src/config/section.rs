@@ -3,11 +3,11 @@
 //! Here: unknown keys, wrong types, bounds, and their messages. Not here: what values mean together (`site`, `script`).
 //! A value that is wrong is noted in the document and then treated as absent, so that reading goes on to the next mistake.
 
-use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sluice_server::settings::ListenAddress;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::keys::{Bounds, Key, Kind, Section as Shape};
@@ -126,10 +126,15 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// An address to listen on.
-    pub(crate) fn address(&self, name: &'static str) -> Option<At<SocketAddr>> {
+    /// An address to listen on; the path of a unix socket is made absolute.
+    pub(crate) fn address(&self, name: &'static str) -> Option<At<ListenAddress>> {
         let text = self.required_text(name)?;
-        let address = value::parse_address(&text.value)
+        let address = value::parse_address(&text.value).map(|address| match address.path().and_then(Path::to_str) {
+            Some(path) => ListenAddress::Unix(self.document.resolve(path)),
+            None => address,
+        });
+        let address = address
+            .and_then(|address| value::check_socket_path(&address).map(|()| address))
             .map_err(|message| self.refuse(name, &message))
             .ok()?;
         Some(At {

@@ -1,5 +1,6 @@
 //! The configuration as a whole: a world to read it in, and files that are really read.
 
+mod addresses;
 mod logs;
 mod messages;
 mod table;

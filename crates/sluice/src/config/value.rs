@@ -3,7 +3,11 @@
 //! Shared by the configuration and the command line. What a key allows (least, most) stands in the table, `keys`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
+
+use sluice_server::address::{UNIX, UNIX_PATH_BYTES_MAX};
+use sluice_server::settings::ListenAddress;
 
 /// The longest duration that may be written: it keeps every sum of clock and duration within what a clock can hold.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
@@ -13,7 +17,7 @@ const DURATION_FORM: &str = r#"a duration is written as a number and a unit: "10
 /// How a size is written, for messages.
 const SIZE_FORM: &str = r#"a size is written in bytes or with a unit: 65536, "512k", "4MiB""#;
 /// How an address is written, for messages.
-const ADDRESS_FORM: &str = r#"an address is written "8080", ":8080", "0.0.0.0:8080", "[::]:8080" or "localhost:8080""#;
+const ADDRESS_FORM: &str = r#"an address is written "8080", ":8080", "0.0.0.0:8080", "[::]:8080", "localhost:8080" or "unix:/run/sluice.sock""#;
 
 /// Units of durations with their milliseconds, largest first.
 const DURATION_UNITS: [(&str, u64); 5] = [
@@ -81,8 +85,26 @@ pub(crate) fn format_size(bytes: u64) -> String {
 }
 
 /// Reads an address to listen on. Only a port means this machine alone (127.0.0.1), a colon before it every IPv4
-/// address; the only name is `localhost`, because a listener must not depend on a name server.
-pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+/// address; the only name is `localhost`, because a listener must not depend on a name server. After `unix:` comes a file.
+pub(crate) fn parse_address(text: &str) -> Result<ListenAddress, String> {
+    match text.strip_prefix(UNIX) {
+        Some("") => Err("after unix: comes a file, as in \"unix:/run/sluice.sock\"".into()),
+        Some(path) => Ok(ListenAddress::Unix(PathBuf::from(path))),
+        None => parse_inet(text).map(ListenAddress::Inet),
+    }
+}
+
+/// The limit of the system; without it the error would come at the start of the server alone.
+pub(crate) fn check_socket_path(address: &ListenAddress) -> Result<(), String> {
+    match address.path().map(|path| path.as_os_str().len()) {
+        Some(bytes) if bytes > UNIX_PATH_BYTES_MAX => Err(format!(
+            "the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one {bytes}: choose a shorter one"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn parse_inet(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
     }
@@ -174,6 +196,7 @@ mod tests {
             ("[::]:8080", "[::]:8080"),
             ("localhost:8080", "127.0.0.1:8080"),
             ("127.0.0.1:0", "127.0.0.1:0"),
+            ("unix:/run/a b.sock", "unix:/run/a b.sock"),
         ];
         for (text, address) in cases {
             assert_eq!(
@@ -182,9 +205,11 @@ mod tests {
                 "{text}"
             );
         }
+        assert!(parse_address("unix:").is_err_and(|message| message.starts_with("after unix: comes a file")));
         for text in [
             "",
             ":",
+            "unix",
             "0.0.0.0",
             "example.org:80",
             "::1:8080",

@@ -13,14 +13,13 @@ mod programs;
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use sluice_server::limits::Limits;
 use sluice_server::settings::{
-    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenSettings, LogTarget,
-    Mailbox, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
+    LogTarget, Mailbox, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 use tempfile::TempDir;
 
@@ -64,7 +63,7 @@ impl Site {
     }
 
     /// The settings that serve it.
-    pub(crate) fn settings(&self, listen: Vec<SocketAddr>) -> Settings {
+    pub(crate) fn settings(&self, listen: Vec<ListenAddress>) -> Settings {
         let programs = self.path.join("cgi-bin");
         let route = |path: &str, mode: Mode, mailbox: Mailbox| RouteSettings {
             origin: ORIGIN.into(),

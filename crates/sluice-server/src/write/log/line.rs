@@ -369,6 +369,7 @@ pub(super) mod tests {
             ends: Ends {
                 client: "192.0.2.7:1234".parse().unwrap(),
                 server: "[2001:db8::1]:80".parse().unwrap(),
+                is_unix: false,
             },
             method: "GET",
             uri,

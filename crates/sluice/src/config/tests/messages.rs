@@ -242,7 +242,7 @@ fn a_server_without_sites_or_with_twice_the_same_is_refused() {
         ),
         (
             "[[listen]]\naddress = 'example.org:80'\n[[site]]\nroot = 'a'",
-            "2: address = 'example.org:80': an address is written \"8080\", \":8080\", \"0.0.0.0:8080\", \"[::]:8080\" or \"localhost:8080\"",
+            "2: address = 'example.org:80': an address is written \"8080\", \":8080\", \"0.0.0.0:8080\", \"[::]:8080\", \"localhost:8080\" or \"unix:/run/sluice.sock\"",
         ),
     ];
     for (text, message) in cases {

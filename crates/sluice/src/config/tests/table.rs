@@ -32,7 +32,10 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
     });
     let needed: &[(&str, &str)] = match section.title {
         "" => &[("site", "[{ root = 'base' }]")],
-        "[[listen]]" => &[("address", "'127.0.0.1:1'")],
+        "[[listen]]" => match key.name {
+            "mode" => &[("address", "'unix:run/s'")],
+            _ => &[("address", "'127.0.0.1:1'")],
+        },
         "[[listen]].tls" => match (key.name, value.as_deref()) {
             ("client_authorities", Some(_)) => &[("certificate", "'cert.pem'"), ("client_certificates", "'optional'")],
             ("client_certificates", Some("\"required\"")) => {

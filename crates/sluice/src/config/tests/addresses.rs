@@ -1,0 +1,74 @@
+//! Addresses: unix sockets, and whose word is taken about them.
+
+use std::path::PathBuf;
+
+use sluice_server::settings::ListenAddress;
+
+use super::read;
+
+/// The one mistake of a file whose first section is this.
+#[track_caller]
+fn mistake(lines: &str) -> String {
+    let told = read(&format!("{lines}\n[[site]]\nroot = 'a'\n"))
+        .expect_err("a mistake")
+        .to_string();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    told.trim_start_matches("sluice.toml:").to_owned()
+}
+
+#[test]
+fn the_file_of_a_unix_socket_lies_where_the_configuration_says() {
+    let read = |address: &str, more: &str| {
+        let text = format!("[[listen]]\naddress = '{address}'\n{more}\n[[site]]\nroot = 'a'\n");
+        read(&text).expect("a good configuration").listen.remove(0)
+    };
+    let socket = |path: &str| ListenAddress::Unix(PathBuf::from(path));
+    assert_eq!(read("unix:run/s", "").address, socket("/etc/sluice/run/s"));
+    let listen = read("unix:/run/s", "mode = '606'");
+    assert_eq!((listen.address, listen.socket_mode), (socket("/run/s"), 0o606));
+}
+
+#[test]
+fn bad_addresses_of_unix_sockets_are_told_with_their_mend() {
+    let long = format!("[[listen]]\naddress = 'unix:/run/{}'", "x".repeat(103));
+    assert!(
+        mistake(&long)
+            .ends_with("the path of a unix socket has at most 107 bytes, and this one 108: choose a shorter one")
+    );
+    for (lines, message) in [
+        (
+            "[[listen]]\naddress = 'unix:'",
+            "2: address = 'unix:': after unix: comes a file, as in \"unix:/run/sluice.sock\"",
+        ),
+        (
+            "[[listen]]\naddress = 'unix:missing/s'",
+            "2: address: no folder /etc/sluice/missing (No such file or directory): make it or mend the path",
+        ),
+        (
+            "[[listen]]\naddress = 'unix:run/s'\n[[listen]]\naddress = 'unix:/etc/sluice/run/s'",
+            "4: address = 'unix:/etc/sluice/run/s': is listened on already (line 2): remove one",
+        ),
+        (
+            "[[listen]]\naddress = ':80'\nmode = '660'",
+            "3: mode = '660': is for unix sockets: remove it, or write address = \"unix:/run/sluice.sock\"",
+        ),
+        (
+            "[[listen]]\naddress = 'unix:s'\nmode = 'rw'",
+            "3: mode = 'rw': a mode has three digits from 0 to 7, as in \"660\"",
+        ),
+        (
+            "[[listen]]\naddress = 'unix:s'\nmode = '0660'",
+            "3: mode = '0660': a mode has three digits from 0 to 7, as in \"660\"",
+        ),
+        (
+            "[[listen]]\naddress = 'unix:s'\nmode = 660",
+            "3: mode = 660: must be a text, as in mode = \"600\"",
+        ),
+        (
+            "[[listen]]\naddress = ':80'\nredirect = 'https'\n[[listen]]\naddress = 'unix:s'\ntls = { certificate = 'c.pem' }",
+            "3: redirect = 'https': no address with a port has tls: add a [[listen]] with tls, or remove this",
+        ),
+    ] {
+        assert_eq!(mistake(lines), message, "{lines}");
+    }
+}

@@ -1,0 +1,3 @@
+//! Where the server listens, and who its clients are: unix sockets, proxies whose word is taken.
+
+mod unix;

@@ -1,0 +1,172 @@
+//! Unix sockets: served as any other address, and a file that is there exactly as long as the server listens.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use crate::harness::{Authority, DEADLINE, Setup, curl, run};
+
+const LISTEN: &str = "[[listen]]\naddress = \"unix:s.sock\"";
+
+/// Tells who asked whom.
+const ENDS: &str = r#"printf 'Content-Type: text/plain\n\n%s %s %s %s:%s' \
+    "$REMOTE_ADDR" "$REMOTE_HOST" "$REMOTE_PORT" "$SERVER_ADDR" "$SERVER_PORT""#;
+
+fn connect(path: &Path) -> UnixStream {
+    let stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream
+}
+
+/// All that comes until the server has closed.
+fn rest(mut stream: UnixStream) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// The response to GET on a connection of its own.
+fn get(path: &Path, target: &str, host: &str) -> String {
+    let mut stream = connect(path);
+    write!(
+        stream,
+        "GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    rest(stream)
+}
+
+#[test]
+fn files_and_scripts_are_served_and_the_client_is_this_machine() {
+    let setup = Setup::new()
+        .script("ends", ENDS)
+        .file("a.txt", "hello")
+        .listeners(LISTEN);
+    let server = setup.start();
+    let socket = server.path("s.sock");
+    assert!(server.log().contains(&format!("unix:{} (http)", socket.display())));
+    assert!(get(&socket, "/a.txt", "a.test").ends_with("\r\n\r\nhello"));
+    for (host, port) in [("a.test", "80"), ("a.test:8080", "8080")] {
+        let response = get(&socket, "/cgi-bin/ends", host);
+        let told = format!("127.0.0.1 127.0.0.1 0 127.0.0.1:{port}");
+        assert!(response.contains(&told), "{response}");
+    }
+    let lines = server.access_lines(3);
+    assert!(lines.iter().all(|line| line.starts_with("127.0.0.1 ")), "{lines:?}");
+}
+
+#[test]
+fn many_clients_at_once_are_all_served() {
+    let server = Setup::new().file("a.txt", "hello").listeners(LISTEN).workers(4).start();
+    let socket = server.path("s.sock");
+    let mut clients: Vec<UnixStream> = (0..100).map(|_| connect(&socket)).collect();
+    for client in &mut clients {
+        client
+            .write_all(b"GET /a.txt HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+            .unwrap();
+    }
+    for client in clients {
+        assert!(rest(client).ends_with("hello"));
+    }
+}
+
+#[test]
+fn the_file_has_its_mode_survives_a_reload_and_is_gone_at_the_end() {
+    let listen = format!("{LISTEN}\nmode = \"606\"");
+    let mut server = Setup::new().file("a.txt", "hello").listeners(&listen).start();
+    let socket = server.path("s.sock");
+    let about = fs::symlink_metadata(&socket).unwrap();
+    assert!(about.file_type().is_socket());
+    assert_eq!(about.permissions().mode() & 0o7777, 0o606);
+    server.signal("HUP");
+    server.log_line("is in force");
+    assert!(get(&socket, "/a.txt", "test").ends_with("hello"));
+    server.end();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn what_a_killed_server_has_left_is_replaced() {
+    let setup = Setup::new().file("a.txt", "hello").listeners(LISTEN);
+    drop(UnixListener::bind(setup.path("s.sock")).unwrap());
+    let server = setup.start();
+    assert!(get(&server.path("s.sock"), "/a.txt", "test").ends_with("hello"));
+}
+
+#[test]
+fn the_socket_of_another_is_not_removed_at_the_end() {
+    let mut server = Setup::new().listeners(LISTEN).start();
+    let socket = server.path("s.sock");
+    fs::remove_file(&socket).unwrap();
+    let _other = UnixListener::bind(&socket).unwrap();
+    server.end();
+    connect(&socket);
+}
+
+#[test]
+fn a_socket_in_use_or_a_file_in_its_place_is_one_clear_line() {
+    let server = Setup::new().listeners(LISTEN).start();
+    let folder = server.setup().folder();
+    let serve = |address: &str| run(folder, &["serve", "htdocs", "--listen", address]);
+    let ran = serve("unix:s.sock");
+    assert_eq!(ran.status.code(), Some(1));
+    assert_eq!(ran.errors, "sluice: listen on unix:s.sock: address in use\n");
+    fs::write(server.path("page.html"), "a page").unwrap();
+    let ran = serve("unix:page.html");
+    assert_eq!(
+        ran.errors,
+        "sluice: listen on unix:page.html: a file is there that is no socket: remove it, or choose another name\n"
+    );
+    assert_eq!(fs::read_to_string(server.path("page.html")).unwrap(), "a page");
+    let ran = serve(&format!("unix:{}", "x".repeat(200)));
+    assert!(
+        ran.errors.ends_with("the system takes 107: choose a shorter one\n"),
+        "{}",
+        ran.errors
+    );
+    assert!(get(&server.path("s.sock"), "/health.txt", "test").ends_with("well"));
+}
+
+#[test]
+fn a_request_under_way_is_answered_when_the_server_ends() {
+    let waiting = r#"echo started > "$FOLDER/told"; read -r line < "$FOLDER/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
+    let setup = Setup::new().script("wait", waiting).listeners(LISTEN);
+    let (told, mut gate) = (setup.listen("told"), setup.gate("gate"));
+    let mut server = setup.start();
+    let socket = server.path("s.sock");
+    let mut client = connect(&socket);
+    client
+        .write_all(b"GET /cgi-bin/wait HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    assert_eq!(told.line(), "started");
+    server.signal("TERM");
+    server.log_line("draining");
+    gate.open();
+    assert!(rest(client).contains("answered"));
+    server.end();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn curl_speaks_http_and_https_there() {
+    let authority = Authority::new();
+    let listen = format!("{LISTEN}\n[[listen]]\naddress = \"unix:tls.sock\"\ntls = {{ certificate = \"c.pem\" }}");
+    let facts = r#"printf 'Content-Type: text/plain\n\n%s %s %s' "$REQUEST_SCHEME" "$SERVER_PORT" "$SERVER_PROTOCOL""#;
+    let setup = Setup::new().script("facts", facts).listeners(&listen);
+    authority.issue_to(&setup.path("c.pem"), &["a.test"]);
+    fs::write(setup.path("ca.pem"), authority.pem()).unwrap();
+    let server = setup.start();
+    let (clear, tls, authorities) = (server.path("s.sock"), server.path("tls.sock"), server.path("ca.pem"));
+    let told = curl(&["--unix-socket", clear.to_str().unwrap(), "http://a.test/cgi-bin/facts"]);
+    assert_eq!(told, "http 80 HTTP/1.1");
+    let told = curl(&[
+        "--unix-socket",
+        tls.to_str().unwrap(),
+        "--cacert",
+        authorities.to_str().unwrap(),
+        "https://a.test/cgi-bin/facts",
+    ]);
+    assert_eq!(told, "https 443 HTTP/2.0");
+}
