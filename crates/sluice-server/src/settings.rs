@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use crate::address::ListenAddress;
+pub use crate::address::{ListenAddress, Peers};
 use crate::encoding::Encoding;
 use crate::limits::Limits;
 pub use crate::log_format::LogFormat;
@@ -26,6 +27,8 @@ pub struct Settings {
     pub sites: Vec<SiteSettings>,
     /// Bounds on connections, heads and bodies.
     pub limits: Limits,
+    /// The proxies before this server, whose word about their clients is taken.
+    pub proxies: ProxySettings,
     /// The file cache; none reads every file anew for every request.
     pub cache: Option<CacheSettings>,
     /// Where finished exchanges are written down.
@@ -62,6 +65,25 @@ impl ListenSettings {
             redirect_to_https: None,
         }
     }
+}
+
+/// The proxies before a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProxySettings {
+    /// Whose word is taken; of others the fields mean nothing.
+    pub trusted: Peers,
+    /// Where they tell of their clients.
+    pub forwarded: ForwardedField,
+}
+
+/// Where a proxy tells of its client. One alone: a proxy that knows the one passes on what a client has written into the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardedField {
+    /// `X-Forwarded-For` and `X-Forwarded-Proto`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
 }
 
 /// TLS on an address.

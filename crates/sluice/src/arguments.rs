@@ -11,7 +11,7 @@ use sluice_server::limits::Limits;
 use sluice_server::record_format::RecordFormat;
 use sluice_server::settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
-    LogFormat, LogTarget, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    LogFormat, LogTarget, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 
 use crate::{certificates, config};
@@ -158,6 +158,7 @@ impl Serve {
             workers: self.workers.unwrap_or_else(config::default_workers),
             sites: vec![folder_site(root, self.files())],
             limits: Limits::default(),
+            proxies: ProxySettings::default(),
             cache: Some(CacheSettings::default()),
             access_log: self.access_log()?,
         })

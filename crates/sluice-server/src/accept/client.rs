@@ -1,23 +1,45 @@
 //! Who the client of a request is, and where it has come to: what the exchange says of both ends.
 //!
-//! Here: what a connection does not say by itself. Not here: the connection (`listener`, `protocol`).
+//! Here: what a connection does not say by itself, and whose word is taken about it. Everything behind this file knows the client
+//! by `exchange.ends.client` alone. Not here: the connection (`listener`, `protocol`), and what proxies write (`forwarded`).
 
 use http::{HeaderMap, Uri, header};
 
-use crate::connection::Connection;
+use crate::accept::forwarded::{self, Told};
+use crate::connection::{Connection, Ends};
 use crate::exchange::Exchange;
+use crate::settings::{Peers, ProxySettings};
 
 /// The ports of the schemes (RFC 9110 §4.2), which addresses leave out.
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
 /// Tells the exchange who its client is.
-pub(crate) fn introduce(exchange: &mut Exchange, connection: &Connection, fields: &HeaderMap) {
+pub(crate) fn introduce(exchange: &mut Exchange, connection: &Connection, proxies: &ProxySettings, fields: &HeaderMap) {
     exchange.security = connection.security().cloned();
-    exchange.is_https = exchange.security.is_some();
-    if exchange.ends.is_unix {
+    let is_encrypted = exchange.security.is_some();
+    let told = if are_meant(&proxies.trusted, &exchange.ends) {
+        forwarded::read(proxies, fields)
+    } else {
+        Told::default()
+    };
+    exchange.is_https = told.is_https.unwrap_or(is_encrypted);
+    if exchange.ends.is_unix || exchange.is_https != is_encrypted {
         let port = port_asked_for(&exchange.uri, fields, exchange.is_https);
         exchange.ends.server.set_port(port);
+    }
+    if let Some(client) = told.client {
+        exchange.ends.client = client;
+        exchange.ends.is_unix = false;
+    }
+}
+
+/// Whether a list of peers has the client's end of a connection.
+pub(crate) fn are_meant(peers: &Peers, ends: &Ends) -> bool {
+    if ends.is_unix {
+        peers.has_unix()
+    } else {
+        peers.has_address(ends.client.ip())
     }
 }
 

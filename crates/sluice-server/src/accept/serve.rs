@@ -82,7 +82,7 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
     if incoming.is_end_stream() && exchange.is_last {
         connection.expect_no_more();
     }
-    client::introduce(&mut exchange, connection, &head.headers);
+    client::introduce(&mut exchange, connection, &config.proxies, &head.headers);
     let mut fields = head.headers;
     let response = match begin(&exchange, connection, config, &mut fields, incoming) {
         Ok(Begun::Answer(response)) => response,
@@ -159,7 +159,8 @@ fn begin(
         let text = format!("{} fields in its head", fields.len());
         return Err(Fault::client(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
     }
-    if let Some(port) = connection.https_port() {
+    // Not for a client that speaks https with a proxy: it would be sent to where it is.
+    if let Some(port) = connection.https_port().filter(|_| !exchange.is_https) {
         return redirect::to_https(&host, port, &exchange.uri).map(Begun::Answer);
     }
     if let Some(response) = without_path(exchange)? {

@@ -152,6 +152,7 @@ mod tests {
         };
         let settings = Settings {
             listen: Vec::new(),
+            proxies: crate::settings::ProxySettings::default(),
             workers: std::num::NonZeroUsize::MIN,
             sites: vec![SiteSettings {
                 origin: String::new(),

@@ -15,7 +15,7 @@ use crate::handler::folder::Folder;
 use crate::handler::types::Types;
 use crate::limits::Limits;
 use crate::script::route::{Map, ScriptRoute};
-use crate::settings::{Action, CacheUse, ErrorSettings, ScriptSource, Settings, SiteSettings};
+use crate::settings::{Action, CacheUse, ErrorSettings, ProxySettings, ScriptSource, Settings, SiteSettings};
 use crate::template::Template;
 use crate::write::compression::Compression;
 use crate::write::log::{Log, SiteLog};
@@ -24,6 +24,7 @@ use crate::write::log::{Log, SiteLog};
 pub(crate) struct Config {
     sites: Vec<Arc<Site>>,
     pub limits: Limits,
+    pub proxies: ProxySettings,
     pub cache: Option<Arc<Cache>>,
     /// The server's own, then those of the sites.
     pub logs: Box<[SiteLog]>,
@@ -75,6 +76,7 @@ impl Config {
         Ok(Config {
             sites,
             limits: settings.limits.clone(),
+            proxies: settings.proxies.clone(),
             cache: settings.cache.as_ref().map(|cache| Arc::new(Cache::new(cache))),
             // Last: nothing fails after it, so a configuration that is refused leaves the logs as they are.
             logs: log.open(settings).map_err(|text| OpenError::new("", text))?,
@@ -303,6 +305,7 @@ mod tests {
                 .map(|site| Arc::new(Site::open(site, 0).unwrap()))
                 .collect(),
             limits: Limits::default(),
+            proxies: ProxySettings::default(),
             cache: None,
             logs: Box::default(),
         }

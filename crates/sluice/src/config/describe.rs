@@ -26,6 +26,9 @@ pub(crate) fn describe(settings: &Settings) -> String {
         .collect();
     line(&mut out, "listening on", &addresses.join("  "));
     line(&mut out, "workers", &settings.workers.to_string());
+    if !settings.proxies.trusted.is_empty() {
+        line(&mut out, "proxies", &settings.proxies.trusted.to_string());
+    }
     line(&mut out, "access log", &describe_log(&settings.access_log));
     for site in &settings.sites {
         let hosts = if site.hosts.is_empty() {
@@ -189,6 +192,7 @@ mod tests {
             address = "unix:run/sluice.sock"
             [server]
             workers = 2
+            trusted_proxies = ["10.0.0.0/8", "unix:"]
             [[site]]
             hosts = ["example.org", "*.example.org"]
             root = "htdocs"
@@ -211,6 +215,7 @@ mod tests {
         let expected = "\
 listening on  http://0.0.0.0:80/  unix:/etc/sluice/run/sluice.sock (http)
 workers       2
+proxies       10.0.0.0/8 unix:
 access log    standard output, combined
 site          example.org *.example.org
   /cgi-bin/*  cgi           /etc/sluice/cgi-bin (up to 64 processes a script), compressed

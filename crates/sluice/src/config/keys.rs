@@ -4,6 +4,7 @@
 //! (`reference`). The reader can ask for no key that is not here, and tests show that every key here is read, that its
 //! example changes the settings and that its default does not.
 
+mod addresses;
 mod cache;
 mod compression;
 mod log;
@@ -11,6 +12,7 @@ mod pages;
 mod script;
 
 use Fallback::{Required, Said, Value};
+use addresses::{FORWARDED, TRUSTED_PROXIES};
 use cache::{CACHE_OF_ROUTE, CACHE_OF_SITE, REVALIDATE_WATCHED, WATCH};
 use compression::{COMPRESS, COMPRESSION, COMPRESSION_OF_SITE};
 use log::{LOG, SITE_LOG};
@@ -264,20 +266,24 @@ const KEY: Key = Key {
 static SERVER: Section = Section {
     title: "[server]",
     text: "The server as a whole.",
-    keys: &[Key {
-        name: "workers",
-        kind: Kind::Number {
-            unit: "threads",
-            bounds: Bounds {
-                least: 1,
-                most: 1024,
-                mend: "one for each processor is what it is made for",
+    keys: &[
+        Key {
+            name: "workers",
+            kind: Kind::Number {
+                unit: "threads",
+                bounds: Bounds {
+                    least: 1,
+                    most: 1024,
+                    mend: "one for each processor is what it is made for",
+                },
             },
+            default: Said("one for each processor"),
+            text: "Event-loop threads. Scripts run in processes of their own, so more threads than processors gain nothing.",
+            example: "4",
         },
-        default: Said("one for each processor"),
-        text: "Event-loop threads. Scripts run in processes of their own, so more threads than processors gain nothing.",
-        example: "4",
-    }],
+        TRUSTED_PROXIES,
+        FORWARDED,
+    ],
 };
 
 static LIMITS: Section = Section {

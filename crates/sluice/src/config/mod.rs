@@ -18,6 +18,7 @@ mod reference;
 mod route;
 mod script;
 mod section;
+mod server;
 mod site;
 mod suggest;
 #[cfg(test)]
@@ -93,13 +94,11 @@ fn read<'a>(document: &'a Document<'a>, table: &'a DeTable<'a>) -> Settings {
         );
     }
     let access_log = log::read(&root, &sites);
+    let server = server::read(&root);
     Settings {
         listen: listen::read_all(&root),
-        workers: root
-            .table("server")
-            .and_then(|server| server.number("workers"))
-            .and_then(|workers| NonZeroUsize::new(workers.value))
-            .unwrap_or_else(default_workers),
+        workers: server.workers,
+        proxies: server.proxies,
         sites: site::read_all(document, &sites, &access_log, &compression::read(&root)),
         limits: root
             .table("limits")

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use sluice_server::limits::Limits;
 use sluice_server::settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
-    LogTarget, Mailbox, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 use tempfile::TempDir;
 
@@ -98,6 +98,7 @@ impl Site {
                 log: None,
             }],
             limits: Limits::default(),
+            proxies: ProxySettings::default(),
             cache: Some(CacheSettings::default()),
             access_log: AccessLog::new(LogTarget::Stdout),
         }

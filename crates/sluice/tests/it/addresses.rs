@@ -1,3 +1,4 @@
 //! Where the server listens, and who its clients are: unix sockets, proxies whose word is taken.
 
+mod proxies;
 mod unix;

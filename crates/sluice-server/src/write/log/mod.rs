@@ -402,6 +402,7 @@ mod tests {
         };
         Settings {
             listen: Vec::new(),
+            proxies: crate::settings::ProxySettings::default(),
             workers: NonZeroUsize::MIN,
             sites: sites.into_iter().enumerate().map(site).collect(),
             limits: Limits::default(),

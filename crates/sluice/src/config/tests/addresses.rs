@@ -72,3 +72,27 @@ fn bad_addresses_of_unix_sockets_are_told_with_their_mend() {
         assert_eq!(mistake(lines), message, "{lines}");
     }
 }
+
+#[test]
+fn proxies_are_named_by_their_networks() {
+    for (lines, message) in [
+        (
+            "[server]\ntrusted_proxies = ['10.0.0.0/8',\n'10.0.0.1/8']",
+            "3: trusted_proxies: \"10.0.0.1/8\": has bits after its prefix: write \"10.0.0.0/8\"",
+        ),
+        (
+            "[server]\ntrusted_proxies = ['localhost']",
+            "2: trusted_proxies: \"localhost\": write an address, a network as in \"10.0.0.0/8\", or \"unix:\" for all who come by a unix socket",
+        ),
+        (
+            "[server]\ntrusted_proxies = '::1'",
+            "2: trusted_proxies = '::1': must be a list of texts, as in trusted_proxies = [\"10.0.0.0/8\", \"::1\", \"unix:\"]",
+        ),
+        (
+            "[server]\nforwarded = 'forwarded'",
+            "2: forwarded = 'forwarded': nobody's word is taken: add trusted_proxies, or remove this",
+        ),
+    ] {
+        assert_eq!(mistake(lines), message, "{lines}");
+    }
+}

@@ -47,6 +47,10 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         "[site.tls]" => &[("certificate", "'other.pem'")],
         "[[site]]" => &[("root", "'base'"), ("hosts", "['base']")],
         "[[site.route]]" => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
+        "[server]" => match key.name {
+            "forwarded" => &[("trusted_proxies", "['::1']")],
+            _ => &[],
+        },
         "[log]" | "[site.log]" => match key.name {
             "access" | "format" => &[],
             "keep" => &[("access", "'base.log'"), ("rotate", "'daily'")],

@@ -28,7 +28,7 @@ fn rest(mut stream: UnixStream) -> String {
 }
 
 /// The response to GET on a connection of its own.
-fn get(path: &Path, target: &str, host: &str) -> String {
+pub(super) fn get(path: &Path, target: &str, host: &str) -> String {
     let mut stream = connect(path);
     write!(
         stream,

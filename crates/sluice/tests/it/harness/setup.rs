@@ -20,6 +20,7 @@ pub(crate) struct Setup {
     folder: TempDir,
     workers: usize,
     listeners: String,
+    server: String,
     limits: String,
     cache: String,
     log: String,
@@ -39,6 +40,7 @@ impl Setup {
             folder: tempfile::tempdir().unwrap(),
             workers: 2,
             listeners: String::new(),
+            server: String::new(),
             limits: String::new(),
             cache: String::new(),
             log: String::new(),
@@ -81,6 +83,12 @@ impl Setup {
     /// Addresses besides the one in clear text that every test has, as they stand in the file.
     pub(crate) fn listeners(mut self, lines: &str) -> Setup {
         self.listeners = lines.to_owned();
+        self
+    }
+
+    /// Lines for `[server]` besides its workers.
+    pub(crate) fn server(mut self, keys: &str) -> Setup {
+        self.server = keys.to_owned();
         self
     }
 
@@ -221,9 +229,9 @@ impl Setup {
             )
             + &self.both;
         format!(
-            "[[listen]]\naddress = \"127.0.0.1:0\"\n\n{}\n\n[server]\nworkers = {}\n\n[limits]\n{}\n\n[cache]\n{}\n\n[log]\n{log}\n\n\
+            "[[listen]]\naddress = \"127.0.0.1:0\"\n\n{}\n\n[server]\nworkers = {}\n{}\n\n[limits]\n{}\n\n[cache]\n{}\n\n[log]\n{log}\n\n\
              [[site]]\nroot = \"htdocs\"\n{}\n\n{}{own}{}\n",
-            self.listeners, self.workers, self.limits, self.cache, self.site, self.routes, self.sites
+            self.listeners, self.workers, self.server, self.limits, self.cache, self.site, self.routes, self.sites
         )
     }
 

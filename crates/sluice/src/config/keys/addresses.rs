@@ -1,0 +1,23 @@
+//! The keys about who the clients are.
+
+use super::Fallback::{Said, Value};
+use super::{Key, Kind};
+
+pub(super) const TRUSTED_PROXIES: Key = Key {
+    name: "trusted_proxies",
+    kind: Kind::Texts,
+    default: Said("none"),
+    text: "Proxies before this server whose word about their clients is taken: addresses, networks, and `unix:` for all who come \
+           by a unix socket. Logs, scripts and rules then know the client, and no more the proxy. \
+           [Addresses](../guides/addresses.md#behind-a-proxy) tells more.",
+    example: "[\"10.0.0.0/8\", \"::1\", \"unix:\"]",
+};
+
+pub(super) const FORWARDED: Key = Key {
+    name: "forwarded",
+    kind: Kind::Choice(&["x-forwarded-for", "forwarded"]),
+    default: Value("\"x-forwarded-for\""),
+    text: "The field in which trusted proxies tell of their clients: `X-Forwarded-For` (with `X-Forwarded-Proto`), or `Forwarded`. \
+           It must be one that the proxy writes itself; the other is not looked at.",
+    example: "\"forwarded\"",
+};

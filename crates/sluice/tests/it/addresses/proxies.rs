@@ -1,0 +1,142 @@
+//! Proxies that are trusted: their clients, not they, are known to logs and scripts; whoever else sends such fields is not believed.
+
+use std::fs;
+use std::sync::Arc;
+
+use rustls::version::TLS13;
+
+use crate::addresses::unix;
+use crate::harness::{Authority, Server, Setup, TlsClient};
+
+/// Tells who asked whom, and how.
+const ENDS: &str = r#"printf 'Content-Type: text/plain\n\n%s %s %s:%s %s %s %s' \
+    "$REMOTE_ADDR" "$REMOTE_PORT" "$REQUEST_SCHEME" "$SERVER_PORT" "$HTTPS" "$SERVER_NAME" "$HTTP_X_FORWARDED_FOR""#;
+
+/// A server that trusts those who come from this machine, or by the other keys.
+fn server(keys: &str) -> Server {
+    let setup = Setup::new().script("ends", ENDS).file("a.txt", "hello").server(keys);
+    setup.site("hsts = \"1h\"").start()
+}
+
+/// What the script tells of a request with these fields.
+#[track_caller]
+fn told(server: &Server, fields: &str) -> String {
+    let request = format!("GET /cgi-bin/ends HTTP/1.1\r\nHost: a.test:81\r\n{fields}Connection: close\r\n\r\n");
+    server.send(request).text().to_owned()
+}
+
+#[test]
+fn the_client_of_a_trusted_proxy_is_known_to_scripts_and_logs() {
+    let server = server("trusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0/8\"]");
+    let lines = "X-Forwarded-For: 6.6.6.6, 192.0.2.7:4711\r\nX-Forwarded-For: 10.1.1.1\r\nX-Forwarded-Proto: https\r\n";
+    assert_eq!(
+        told(&server, lines),
+        "192.0.2.7 4711 https:81 on a.test 6.6.6.6, 192.0.2.7:4711, 10.1.1.1"
+    );
+    assert_eq!(
+        told(&server, "X-Forwarded-For: 2001:db8::7\r\n"),
+        format!("2001:db8::7 0 http:{}  a.test 2001:db8::7", server.address().port())
+    );
+    let lines = server.access_lines(2);
+    assert!(
+        lines[0].starts_with("192.0.2.7 ") && lines[1].starts_with("2001:db8::7 "),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn whoever_is_not_trusted_is_taken_for_what_the_connection_says() {
+    for keys in ["", "trusted_proxies = [\"10.0.0.0/8\", \"unix:\"]"] {
+        let server = server(keys);
+        let lines =
+            "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\nForwarded: for=192.0.2.8;proto=https\r\n";
+        let told = told(&server, lines);
+        assert!(
+            told.starts_with("127.0.0.1 ") && !told.starts_with("127.0.0.1 0 "),
+            "{told}"
+        );
+        let port = server.address().port();
+        assert!(told.ends_with(&format!(" http:{port}  a.test 192.0.2.7")), "{told}");
+        assert!(server.access_lines(1)[0].starts_with("127.0.0.1 "));
+    }
+}
+
+#[test]
+fn the_field_forwarded_is_read_where_it_is_chosen_and_the_others_are_not() {
+    let server = server("trusted_proxies = [\"127.0.0.1\"]\nforwarded = \"forwarded\"");
+    let lines = "Forwarded: for=6.6.6.6, for=\"[2001:db8::7]:4711\";proto=https\r\nX-Forwarded-For: 192.0.2.7\r\n";
+    assert_eq!(told(&server, lines), "2001:db8::7 4711 https:81 on a.test 192.0.2.7");
+    // A quote that is not closed by the client hides nothing of what the proxy adds.
+    let lines = "Forwarded: for=\"6.6.6.6, for=192.0.2.9\r\n";
+    assert!(told(&server, lines).starts_with("192.0.2.9 0 http:"));
+    let told = told(&server, "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n");
+    assert!(told.starts_with("127.0.0.1 ") && told.contains(" http:"), "{told}");
+}
+
+#[test]
+fn a_list_of_any_length_is_read_and_what_is_no_address_ends_it() {
+    let server = server("trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]");
+    let many = vec!["10.0.0.9"; 1000].join(", ");
+    assert!(told(&server, &format!("X-Forwarded-For: 192.0.2.7, {many}\r\n")).starts_with("10.0.0.9 0 "));
+    for last in ["unknown", "_hidden", "\u{e9}", "192.0.2.1.1", "\"", "for=192.0.2.1"] {
+        let told = told(&server, &format!("X-Forwarded-For: 192.0.2.7, {last}\r\n"));
+        assert!(told.starts_with("127.0.0.1 "), "{last}: {told}");
+    }
+}
+
+#[test]
+fn hsts_and_redirects_go_by_what_the_client_speaks() {
+    let authority = Authority::new();
+    let listen = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"c.pem\" }\n\
+        [[listen]]\naddress = \"unix:to-https.sock\"\nredirect = \"https\"";
+    let setup = Setup::new()
+        .file("a.txt", "hello")
+        .site("hsts = \"1h\"")
+        .listeners(listen);
+    authority.issue_to(&setup.path("c.pem"), &["localhost"]);
+    let server = setup.server("trusted_proxies = [\"127.0.0.1\", \"unix:\"]").start();
+    let get = |fields: &str| server.send(format!("GET /a.txt HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n"));
+    assert_eq!(get("").field("strict-transport-security"), None);
+    let response = get("X-Forwarded-Proto: https\r\n");
+    assert_eq!(response.field("strict-transport-security"), Some("max-age=3600"));
+    // A proxy may speak TLS with the server for a client that does not.
+    let config = Arc::new(authority.client(&[&TLS13]));
+    let mut client = TlsClient::connect(server.tls_address(), "localhost", &config).unwrap();
+    let response = client.get("/a.txt", "localhost\r\nX-Forwarded-Proto: http").unwrap();
+    assert!(
+        response.ends_with("hello") && !response.contains("strict-transport"),
+        "{response}"
+    );
+    let socket = server.path("to-https.sock");
+    let response = unix::get(&socket, "/a.txt", "a.test");
+    assert!(response.starts_with("HTTP/1.1 308 "), "{response}");
+    let response = unix::get(&socket, "/a.txt", "a.test\r\nX-Forwarded-Proto: https");
+    assert!(
+        response.ends_with("hello"),
+        "it would be sent round in a ring: {response}"
+    );
+}
+
+#[test]
+fn a_proxy_may_come_by_a_unix_socket_and_a_reload_changes_whom_to_trust() {
+    let setup = Setup::new()
+        .script("ends", ENDS)
+        .listeners("[[listen]]\naddress = \"unix:s.sock\"");
+    let server = setup.server("trusted_proxies = [\"unix:\"]").start();
+    let socket = server.path("s.sock");
+    let host = "a.test\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https";
+    let response = unix::get(&socket, "/cgi-bin/ends", host);
+    assert!(response.contains("\r\n192.0.2.7 0 https:443 on a.test"), "{response}");
+    let told = told(&server, "X-Forwarded-For: 192.0.2.7\r\n");
+    assert!(told.starts_with("127.0.0.1 "), "{told}");
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    fs::write(
+        server.path("sluice.toml"),
+        text.replace("[\"unix:\"]", "[\"127.0.0.1\"]"),
+    )
+    .unwrap();
+    server.signal("HUP");
+    server.log_line("is in force");
+    let response = unix::get(&socket, "/cgi-bin/ends", host);
+    assert!(response.contains("\r\n127.0.0.1 0 http:80  a.test"), "{response}");
+}
