@@ -41,7 +41,7 @@ pub(crate) struct Security {
 
 /// What is known of an accepted socket.
 pub(crate) struct Connection {
-    pub ends: Ends,
+    ends: Cell<Ends>,
     /// None in clear text, and until the handshake is done.
     security: OnceCell<Rc<Security>>,
     /// The port by which every request is to come again over TLS.
@@ -71,7 +71,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(ends: Ends) -> Connection {
         Connection {
-            ends,
+            ends: Cell::new(ends),
             security: OnceCell::new(),
             redirect_to_https: Cell::new(None),
             ours: Cell::new(0),
@@ -85,6 +85,15 @@ impl Connection {
             call_at: Cell::new(u32::MAX),
             task: Cell::new(None),
         }
+    }
+
+    pub(crate) fn ends(&self) -> Ends {
+        self.ends.get()
+    }
+
+    /// A proxy has said whose connection it is.
+    pub(crate) fn set_ends(&self, ends: Ends) {
+        self.ends.set(ends);
     }
 
     /// The handshake is done.

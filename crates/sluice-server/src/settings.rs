@@ -8,7 +8,6 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use crate::address::ListenAddress;
 pub use crate::address::{ListenAddress, Peers};
 use crate::encoding::Encoding;
 use crate::limits::Limits;
@@ -42,6 +41,8 @@ pub struct ListenSettings {
     pub address: ListenAddress,
     /// The mode of a unix socket's file: who may connect (unix(7)).
     pub socket_mode: u32,
+    /// The proxies whose connections begin with a header of the PROXY protocol, if it is spoken; others are refused then.
+    pub proxy_protocol: Option<Peers>,
     /// TLS; none is clear text.
     pub tls: Option<TlsSettings>,
     /// HTTP/2: negotiated over TLS (ALPN), or with prior knowledge in clear text (RFC 9113 §3.3).
@@ -60,6 +61,7 @@ impl ListenSettings {
         ListenSettings {
             address,
             socket_mode: ListenSettings::SOCKET_MODE,
+            proxy_protocol: None,
             tls: None,
             http2: false,
             redirect_to_https: None,

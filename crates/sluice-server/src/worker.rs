@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 use crate::accept::listener::{self, Listener};
 use crate::accept::places::Places;
+use crate::accept::proxy_protocol::Complaints;
 use crate::accept::tls::Speech;
 use crate::dispatch::Config;
 use crate::exchange::UniqueId;
@@ -67,6 +68,8 @@ pub(crate) struct Worker {
     /// Seconds since the worker began.
     tick: Cell<u32>,
     places: Rc<Places>,
+    /// About connections that are refused before they say anything.
+    complaints: Complaints,
     /// Script processes whose watcher runs here.
     processes: RefCell<HashMap<i32, Weak<Process>>>,
     /// Tasks that are not done.
@@ -146,6 +149,7 @@ pub(crate) fn run(
         is_draining: Cell::new(false),
         tick: Cell::new(0),
         places: Rc::new(Places::new(places)),
+        complaints: Complaints::default(),
         processes: RefCell::default(),
         tasks: Cell::new(0),
         task_ended: Notify::new(),
@@ -254,6 +258,10 @@ impl Worker {
 
     pub(crate) fn places(&self) -> Rc<Places> {
         Rc::clone(&self.places)
+    }
+
+    pub(crate) fn complaints(&self) -> &Complaints {
+        &self.complaints
     }
 
     /// Counts seconds.

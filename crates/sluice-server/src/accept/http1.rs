@@ -43,7 +43,7 @@ pub(crate) async fn talk(client: &Client) -> Option<Refusal> {
                 let refusal = Refusal::of(&error);
                 if refusal.is_none() {
                     // The client left, or a response was cut: its exchange has said so.
-                    tracing::debug!("connection from {}: {error}", client.place.ends.client);
+                    tracing::debug!("connection from {}: {error}", client.place.ends().client);
                 }
                 return refusal;
             }

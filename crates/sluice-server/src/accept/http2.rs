@@ -148,7 +148,7 @@ pub(crate) async fn talk(client: &Client) {
     })
     .await;
     if let Err(error) = result {
-        tracing::debug!("connection from {}: {error}", connection.ends.client);
+        tracing::debug!("connection from {}: {error}", connection.ends().client);
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod http2;
 pub(crate) mod listener;
 pub(crate) mod places;
 pub(crate) mod protocol;
+pub(crate) mod proxy_protocol;
 pub(crate) mod security;
 pub(crate) mod serve;
 pub(crate) mod socket;

@@ -17,8 +17,9 @@ use crate::accept::http1::Refusal;
 use crate::accept::places::Place;
 use crate::accept::socket::Socket;
 use crate::accept::stream::ClientStream;
+use crate::accept::tls::Speech;
 use crate::accept::transport::Transport;
-use crate::accept::{http1, http2};
+use crate::accept::{http1, http2, proxy_protocol};
 use crate::connection::Connection;
 use crate::worker::Worker;
 
@@ -49,8 +50,8 @@ pub(crate) fn serve(worker: Rc<Worker>, socket: Socket, place: Place, listener: 
     // Here and not below, and in one place all the time: what an async block is given it carries all its life.
     let mut stage = begin(worker, place, socket, listener);
     async move {
-        if let Stage::Beginning(beginning) = &mut stage {
-            stage = beginning.await;
+        while let Stage::Beginning(beginning) = &mut stage {
+            stage = beginning.as_mut().await;
         }
         let refusal = match &stage {
             Stage::Http1(client) => http1::talk(client).await,
@@ -69,7 +70,7 @@ pub(crate) fn serve(worker: Rc<Worker>, socket: Socket, place: Place, listener: 
 
 /// How far a connection has come.
 enum Stage {
-    /// A handshake, or the first bytes. Boxed: a connection is not to carry all its life what it needs at its beginning.
+    /// A header of the PROXY protocol, a handshake, or the first bytes. Boxed: a connection is not to carry all its life what it needs at its beginning.
     Beginning(Pin<Box<dyn Future<Output = Stage>>>),
     Http1(Client),
     Http2(Client),
@@ -87,8 +88,21 @@ impl Stage {
 }
 
 fn begin(worker: Rc<Worker>, place: Place, mut socket: Socket, listener: usize) -> Stage {
-    let speech = worker.speech(listener);
+    let mut speech = worker.speech(listener);
     place.redirect_to_https(speech.redirect_to_https);
+    match speech.proxy_protocol.take() {
+        None => begin_speech(worker, place, socket, speech),
+        Some(proxies) => Stage::Beginning(Box::pin(async move {
+            if proxy_protocol::receive(&worker, &place, &mut socket, &proxies).await {
+                begin_speech(worker, place, socket, speech)
+            } else {
+                Stage::Over
+            }
+        })),
+    }
+}
+
+fn begin_speech(worker: Rc<Worker>, place: Place, mut socket: Socket, speech: Speech) -> Stage {
     match speech.tls {
         Some(tls) => Stage::Beginning(Box::pin(async move {
             let Some(transport) = handshake(&worker, &place, socket, tls).await else {
@@ -115,7 +129,7 @@ async fn handshake(
     config: Arc<ServerConfig>,
 ) -> Option<Transport> {
     let limit = worker.config().limits.head_timeout;
-    let client = connection.ends.client;
+    let client = connection.ends().client;
     let handshake = async {
         let mut first = [0];
         match poll_fn(|context| socket.poll_peek(context, &mut first)).await {
@@ -175,11 +189,11 @@ async fn speaks_http2(worker: &Worker, socket: &mut Socket) -> Option<bool> {
 async fn end(client: Client, refusal: Option<Refusal>) {
     let Client { worker, stream, place } = client;
     let Ok(stream) = Rc::try_unwrap(stream) else {
-        return tracing::error!("connection from {}: its socket is still in use", place.ends.client);
+        return tracing::error!("connection from {}: its socket is still in use", place.ends().client);
     };
     let mut stream = stream.into_inner();
     if let Some(refusal) = refusal {
-        http1::refuse(&worker, place.ends, &mut stream, &refusal).await;
+        http1::refuse(&worker, place.ends(), &mut stream, &refusal).await;
     }
     stream.close().await;
     drop(place);

@@ -77,7 +77,7 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
     let worker = Rc::clone(worker);
     let (head, incoming) = request.into_parts();
     let config = worker.config();
-    let mut exchange = Exchange::open(&worker, &config, connection.ends, &head);
+    let mut exchange = Exchange::open(&worker, &config, connection.ends(), &head);
     exchange.is_last = ends_connection(&head);
     if incoming.is_end_stream() && exchange.is_last {
         connection.expect_no_more();

@@ -27,7 +27,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::dispatch::route::OpenError;
 use crate::settings::{
-    ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, Settings, SiteSettings, TlsSettings,
+    ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, Peers, Settings, SiteSettings, TlsSettings,
 };
 
 /// Bytes of a file of certificates or keys: a chain has some thousands, a list of all public authorities 250,000.
@@ -41,6 +41,8 @@ const BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 pub(crate) struct Speech {
     pub tls: Option<Arc<ServerConfig>>,
     pub http2: bool,
+    /// Who must begin with a header of the PROXY protocol, where it is spoken; others are refused.
+    pub proxy_protocol: Option<Arc<Peers>>,
     /// Every request is sent to this port of the same host.
     pub redirect_to_https: Option<u16>,
 }
@@ -66,6 +68,7 @@ pub(crate) fn open(settings: &Settings, tickets: &Arc<dyn ProducesTickets>) -> R
         Ok(Speech {
             tls: config.transpose()?.map(Arc::new),
             http2: listen.http2,
+            proxy_protocol: listen.proxy_protocol.clone().map(Arc::new),
             redirect_to_https: listen.redirect_to_https,
         })
     });

@@ -88,6 +88,7 @@ impl Config {
         Some(Config {
             sites: self.sites.clone(),
             limits: self.limits.clone(),
+            proxies: self.proxies.clone(),
             cache: Some(Arc::new(self.cache.as_ref()?.anew())),
             logs: self.logs.clone(),
         })

@@ -18,9 +18,13 @@ pub(crate) fn describe(settings: &Settings) -> String {
         .iter()
         .map(|listen| {
             let scheme = if listen.tls.is_some() { "https" } else { "http" };
-            match &listen.address {
+            let shown = match &listen.address {
                 ListenAddress::Inet(address) => format!("{scheme}://{address}/"),
                 address => format!("{address} ({scheme})"),
+            };
+            match listen.proxy_protocol {
+                Some(_) => format!("{shown} (PROXY protocol)"),
+                None => shown,
             }
         })
         .collect();
@@ -190,6 +194,7 @@ mod tests {
             address = ":80"
             [[listen]]
             address = "unix:run/sluice.sock"
+            proxy_protocol = ["unix:"]
             [server]
             workers = 2
             trusted_proxies = ["10.0.0.0/8", "unix:"]
@@ -213,7 +218,7 @@ mod tests {
         )
         .expect("a good configuration");
         let expected = "\
-listening on  http://0.0.0.0:80/  unix:/etc/sluice/run/sluice.sock (http)
+listening on  http://0.0.0.0:80/  unix:/etc/sluice/run/sluice.sock (http) (PROXY protocol)
 workers       2
 proxies       10.0.0.0/8 unix:
 access log    standard output, combined

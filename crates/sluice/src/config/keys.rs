@@ -12,7 +12,7 @@ mod pages;
 mod script;
 
 use Fallback::{Required, Said, Value};
-use addresses::{FORWARDED, TRUSTED_PROXIES};
+use addresses::{FORWARDED, PROXY_PROTOCOL, TRUSTED_PROXIES};
 use cache::{CACHE_OF_ROUTE, CACHE_OF_SITE, REVALIDATE_WATCHED, WATCH};
 use compression::{COMPRESS, COMPRESSION, COMPRESSION_OF_SITE};
 use log::{LOG, SITE_LOG};
@@ -184,6 +184,7 @@ static LISTEN: Section = Section {
             text: "The mode of a unix socket's file. Who may write to it may connect: the server's user, its group, everybody.",
             example: "\"600\"",
         },
+        PROXY_PROTOCOL,
         Key {
             name: "tls",
             kind: Kind::Table(&TLS),

@@ -6,12 +6,13 @@
 use std::path::{Path, PathBuf};
 
 use sluice_server::settings::{
-    ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, ListenSettings, TlsSettings,
+    ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, ListenSettings, Peers, TlsSettings,
 };
 
 use super::LISTEN;
 use super::mistake::{At, Found};
 use super::section::Section;
+use super::server;
 use super::site::require_folder;
 
 /// The port of https.
@@ -71,6 +72,7 @@ fn read_one(section: &Section<'_>, address: ListenAddress) -> ListenSettings {
     }
     ListenSettings {
         socket_mode: read_mode(section, &address),
+        proxy_protocol: read_proxy_protocol(section, &address),
         address,
         http2: section
             .choice("http2")
@@ -106,6 +108,23 @@ fn read_mode(section: &Section<'_>, address: &ListenAddress) -> u32 {
             ListenSettings::SOCKET_MODE
         }
     }
+}
+
+/// The proxies that begin with a header of the PROXY protocol; nobody else can connect.
+fn read_proxy_protocol(section: &Section<'_>, address: &ListenAddress) -> Option<Peers> {
+    let peers = server::read_peers(section, "proxy_protocol")?;
+    if peers.is_empty() {
+        section.refuse(
+            "proxy_protocol",
+            "names no proxy, and nobody else could connect: add some, or remove this",
+        );
+    } else if address.path().is_some() && !peers.has_unix() {
+        section.refuse(
+            "proxy_protocol",
+            "nobody could connect: add \"unix:\", which is who comes by a unix socket",
+        );
+    }
+    Some(peers)
 }
 
 fn read_tls(section: &Section<'_>) -> Option<TlsSettings> {

@@ -128,7 +128,7 @@ mod tests {
     fn a_key_like_nothing_is_answered_with_what_there_is() {
         assert_eq!(
             unknown_key("colour", section("[[listen]]")),
-            "unknown key \"colour\" in [[listen]]; what may stand there: address, mode, tls, http2, redirect"
+            "unknown key \"colour\" in [[listen]]; what may stand there: address, mode, proxy_protocol, tls, http2, redirect"
         );
     }
 

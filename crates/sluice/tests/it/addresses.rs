@@ -1,4 +1,5 @@
 //! Where the server listens, and who its clients are: unix sockets, proxies whose word is taken.
 
 mod proxies;
+mod proxy_protocol;
 mod unix;

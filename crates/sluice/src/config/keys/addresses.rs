@@ -21,3 +21,12 @@ pub(super) const FORWARDED: Key = Key {
            It must be one that the proxy writes itself; the other is not looked at.",
     example: "\"forwarded\"",
 };
+
+pub(super) const PROXY_PROTOCOL: Key = Key {
+    name: "proxy_protocol",
+    kind: Kind::Texts,
+    default: Said("it is not spoken"),
+    text: "Proxies that begin each connection with a header of the PROXY protocol, version 1 or 2, which names its client: addresses, \
+           networks, `unix:`. Their connections without it are closed, and so are those of everybody else.",
+    example: "[\"10.0.0.0/8\"]",
+};

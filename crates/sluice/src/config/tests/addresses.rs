@@ -89,6 +89,18 @@ fn proxies_are_named_by_their_networks() {
             "2: trusted_proxies = '::1': must be a list of texts, as in trusted_proxies = [\"10.0.0.0/8\", \"::1\", \"unix:\"]",
         ),
         (
+            "[[listen]]\naddress = ':80'\nproxy_protocol = []",
+            "3: proxy_protocol = []: names no proxy, and nobody else could connect: add some, or remove this",
+        ),
+        (
+            "[[listen]]\naddress = 'unix:s'\nproxy_protocol = ['::1']",
+            "3: proxy_protocol = ['::1']: nobody could connect: add \"unix:\", which is who comes by a unix socket",
+        ),
+        (
+            "[[listen]]\naddress = ':80'\nproxy_protocol = true",
+            "3: proxy_protocol = true: must be a list of texts, as in proxy_protocol = [\"10.0.0.0/8\"]",
+        ),
+        (
             "[server]\nforwarded = 'forwarded'",
             "2: forwarded = 'forwarded': nobody's word is taken: add trusted_proxies, or remove this",
         ),

@@ -100,10 +100,21 @@ pub(crate) struct TlsClient(StreamOwned<ClientConnection, TcpStream>);
 impl TlsClient {
     /// Connects, names a host, and believes the certificate or fails.
     pub(crate) fn connect(address: SocketAddr, host: &str, config: &Arc<ClientConfig>) -> std::io::Result<TlsClient> {
+        TlsClient::connect_after(b"", address, host, config)
+    }
+
+    /// The same, after some bytes in clear.
+    pub(crate) fn connect_after(
+        first: &[u8],
+        address: SocketAddr,
+        host: &str,
+        config: &Arc<ClientConfig>,
+    ) -> std::io::Result<TlsClient> {
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
-        let socket = TcpStream::connect_timeout(&address, DEADLINE)?;
+        let mut socket = TcpStream::connect_timeout(&address, DEADLINE)?;
         socket.set_read_timeout(Some(DEADLINE))?;
+        socket.write_all(first)?;
         let mut stream = StreamOwned::new(connection, socket);
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock)?;
