@@ -52,6 +52,8 @@ pub struct Facts<'a> {
     pub server_port: u16,
     /// The client's address.
     pub remote_addr: IpAddr,
+    /// The client's name, if it is known.
+    pub remote_host: Option<&'a str>,
     /// The client's port.
     pub remote_port: u16,
     /// How the client was authenticated, if it was.
@@ -120,8 +122,11 @@ impl Variables {
         self.add_shown(prefix, "SERVER_PORT", facts.server_port);
         let client = facts.remote_addr.to_canonical();
         self.add_shown(prefix, "REMOTE_ADDR", client);
-        // No name is looked up: then this is the address (§4.1.9).
-        self.add_shown(prefix, "REMOTE_HOST", client);
+        match facts.remote_host {
+            Some(name) => self.add(prefix, "REMOTE_HOST", name),
+            // Without a name this is the address (§4.1.9).
+            None => self.add_shown(prefix, "REMOTE_HOST", client),
+        }
         self.add_shown(prefix, "REMOTE_PORT", facts.remote_port);
     }
 

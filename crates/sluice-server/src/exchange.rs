@@ -5,14 +5,18 @@
 
 use std::cell::OnceCell;
 use std::fmt;
+use std::future::Future;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use http::request::{self, Request};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 
 use crate::connection::{Ends, Security};
+use crate::names::Lookup;
 use crate::worker::{HeldConfig, Worker};
 use crate::write::body::ResponseBody;
 use crate::write::head;
@@ -59,6 +63,10 @@ pub(crate) struct Exchange {
     pub uri: Uri,
     pub version: Version,
     pub arrived: SystemTime,
+    /// Who is connected: the client, or a proxy that has told of it.
+    peer: IpAddr,
+    /// The client's name, where names are looked up.
+    name: Option<Arc<Lookup>>,
     /// The client speaks https, be it to a proxy before this server.
     pub is_https: bool,
     /// What TLS has found out; none where the connection is in clear text.
@@ -117,6 +125,8 @@ impl Exchange {
             uri: head.uri.clone(),
             version: head.version,
             arrived: SystemTime::now(),
+            peer: ends.client.ip(),
+            name: None,
             is_https: false,
             security: None,
             hsts: None,
@@ -161,6 +171,18 @@ impl Exchange {
         {
             self.request_fields = RequestFields::of(&log.format.request_fields, fields);
         }
+    }
+
+    /// Has the client's name looked up, if names are; it is known later, or never.
+    pub(crate) fn look_up_client(&mut self) {
+        if !self.ends.is_unix {
+            self.name = self.worker.names().and_then(|names| names.of(self.ends.client.ip()));
+        }
+    }
+
+    /// The client's name, for who can wait for it a little.
+    pub(crate) fn client_name(&self) -> Option<impl Future<Output = Option<Arc<str>>> + use<>> {
+        self.name.clone().map(Lookup::wait)
     }
 
     /// Notes what answers, and the file behind it if the log wants to know that.
@@ -210,9 +232,12 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let Some(log) = self.log.of(&self.logs) else { return };
+        let name = self.name.as_ref().and_then(|lookup| lookup.name());
         let line = Line {
             id: self.id.as_str(),
             ends: self.ends,
+            peer: self.peer,
+            name: name.as_deref(),
             method: self.method.as_str(),
             uri: &self.uri,
             version: self.version,

@@ -3,8 +3,8 @@
 //! The folders are the stages of a request, in its order: [`accept`], [`dispatch`], [`handler`], [`script`], [`write`]; a
 //! stage uses only those after it. `accept::serve` is the table of contents. Beside the path stand what all stages know:
 //! the [`address`]es of settings, the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the
-//! [`settings`], a [`record_format`], an [`encoding`], the [`log_format`], a [`template`]; and what carries them: a [`worker`],
-//! the [`server`].
+//! [`settings`], a [`record_format`], an [`encoding`], the [`log_format`], a [`template`], the [`names`] of clients; and what
+//! carries them: a [`worker`], the [`server`].
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -17,6 +17,7 @@ mod fault;
 mod handler;
 pub mod limits;
 pub mod log_format;
+mod names;
 pub mod record_format;
 mod script;
 pub mod server;

@@ -64,6 +64,10 @@ pub(crate) enum Item {
     /// What is never known here (`%l`).
     Unknown,
     Client,
+    /// Who is connected: a proxy, where one has told of the client.
+    Peer,
+    /// Or the address, without a name.
+    ClientName,
     Server,
     User,
     Time(Moment, TimeForm),
@@ -315,7 +319,9 @@ impl<'a> Reader<'a> {
     fn item(&mut self, begin: usize, letter: char, modifiers: Modifiers) -> Result<Item, FormatMistake> {
         let argument = modifiers.argument.as_deref();
         let item = match (letter, argument) {
-            ('h', None) | ('a', None | Some("c")) => Item::Client,
+            ('h', None) => Item::ClientName,
+            ('a', None) => Item::Client,
+            ('a', Some("c")) => Item::Peer,
             ('A', None) => Item::Server,
             ('l', None) => Item::Unknown,
             ('u', None) => Item::User,
@@ -483,7 +489,7 @@ mod tests {
         assert_eq!(
             items(r#"%h "%r"%>s 100%% é\t\"\\\x"#),
             [
-                Item::Client,
+                Item::ClientName,
                 literal(" \""),
                 Item::RequestLine,
                 literal("\""),

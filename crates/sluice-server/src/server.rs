@@ -18,6 +18,7 @@ use crate::accept::unix::SocketFile;
 use crate::dispatch::Config;
 use crate::dispatch::route::OpenError;
 use crate::handler::cache::CacheCounters;
+use crate::names::Names;
 use crate::settings::{AccessLog, ListenAddress, LogTarget, Settings};
 use crate::worker::{self, Shared};
 use crate::write::log::Log;
@@ -89,12 +90,15 @@ impl Server {
         let launchers = (workers / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
         let launcher =
             Launcher::start(launchers).map_err(|error| StartError(format!("threads that start scripts: {error}")))?;
+        let names = settings.dns.as_ref().map(Names::start).transpose();
+        let names = names.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
         let places = config.limits.connections_max.div_ceil(workers);
         let shared = Arc::new(Shared {
             config: Arc::new(ArcSwap::from_pointee(config)),
             speech: ArcSwap::from_pointee(speech),
             launcher,
             log,
+            names,
             script_files_max,
             busy_workers: watch::Sender::new(workers),
             boot: boot_name().map_err(|error| StartError(format!("no random bytes: {error}")))?,

@@ -4,6 +4,7 @@
 //! their messages name the `origin` that each piece carries. The reference of all keys is made from the program's table.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The proxies before this server, whose word about their clients is taken.
     pub proxies: ProxySettings,
+    /// How the names of clients are looked up, if they are.
+    pub dns: Option<DnsSettings>,
     /// The file cache; none reads every file anew for every request.
     pub cache: Option<CacheSettings>,
     /// Where finished exchanges are written down.
@@ -86,6 +89,20 @@ pub enum ForwardedField {
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
     Forwarded,
+}
+
+/// How the names of clients are looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsSettings {
+    /// How long a script may wait for the name of its client, from the moment at which it is looked up.
+    pub timeout: Duration,
+    /// Who is asked; none: those that the system asks.
+    pub server: Option<SocketAddr>,
+}
+
+impl DnsSettings {
+    /// Short beside what people notice, and long enough for most answers.
+    pub const TIMEOUT: Duration = Duration::from_millis(500);
 }
 
 /// TLS on an address.

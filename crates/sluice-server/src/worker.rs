@@ -28,6 +28,7 @@ use crate::accept::proxy_protocol::Complaints;
 use crate::accept::tls::Speech;
 use crate::dispatch::Config;
 use crate::exchange::UniqueId;
+use crate::names::Names;
 use crate::script::process::Process;
 use crate::server::Phase;
 use crate::write::log::{Log, SiteLog};
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub speech: ArcSwap<Vec<Speech>>,
     pub launcher: Launcher,
     pub log: Log,
+    /// The names of clients, where they are looked up.
+    pub names: Option<Names>,
     /// Descriptors that a script may have, if bounded.
     pub script_files_max: Option<u64>,
     /// Workers that have something under way, while the server drains.
@@ -204,6 +207,10 @@ impl Worker {
     /// What is spoken on the address of this listener, as it is now.
     pub(crate) fn speech(&self, listener: usize) -> Speech {
         self.shared.speech.load()[listener].clone()
+    }
+
+    pub(crate) fn names(&self) -> Option<&Names> {
+        self.shared.names.as_ref()
     }
 
     pub(crate) fn launcher(&self) -> &Launcher {

@@ -159,6 +159,7 @@ impl Serve {
             sites: vec![folder_site(root, self.files())],
             limits: Limits::default(),
             proxies: ProxySettings::default(),
+            dns: None,
             cache: Some(CacheSettings::default()),
             access_log: self.access_log()?,
         })

@@ -21,6 +21,7 @@ fn facts<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> Facts<'a> {
         server_addr: [192, 0, 2, 1].into(),
         server_port: 8080,
         remote_addr: [198, 51, 100, 7].into(),
+        remote_host: None,
         remote_port: 40000,
         auth_type: None,
         remote_user: None,
@@ -129,6 +130,7 @@ fn optional_facts_become_variables() {
         facts.content_length = Some(12);
         facts.auth_type = Some("Basic");
         facts.remote_user = Some("ann");
+        facts.remote_host = Some("client.example.org");
         facts.script_rte = Some("python");
     });
     for (name, value) in [
@@ -139,6 +141,7 @@ fn optional_facts_become_variables() {
         ("CONTENT_LENGTH", "12"),
         ("AUTH_TYPE", "Basic"),
         ("REMOTE_USER", "ann"),
+        ("REMOTE_HOST", "client.example.org"),
         ("SCRIPT_RTE", "python"),
         ("WWW_KEY_COUNT", "0"),
     ] {
@@ -210,6 +213,7 @@ fn a_host_that_is_none_is_not_told() {
 fn an_ipv4_client_of_an_ipv6_socket_is_an_ipv4_client() {
     let variables = built(&[], |facts| facts.remote_addr = "::ffff:198.51.100.7".parse().unwrap());
     assert_value(&variables, "REMOTE_ADDR", "198.51.100.7");
+    assert_value(&variables, "REMOTE_HOST", "198.51.100.7");
 }
 
 #[test]

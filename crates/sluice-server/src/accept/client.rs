@@ -32,6 +32,7 @@ pub(crate) fn introduce(exchange: &mut Exchange, connection: &Connection, proxie
         exchange.ends.client = client;
         exchange.ends.is_unix = false;
     }
+    exchange.look_up_client();
 }
 
 /// Whether a list of peers has the client's end of a connection.

@@ -265,11 +265,10 @@ fn parse_v2(header: &[u8]) -> Result<Source, Refusal> {
     }
     let short = Refusal::Bad("it is shorter than its addresses");
     match head[13] >> 4 {
-        0x0 => Ok(Source::Itself),
+        // Nobody's, or the client of a unix socket of the proxy.
+        0x0 | 0x3 => Ok(Source::Itself),
         0x1 => ends_v2::<4>(rest).ok_or(short),
         0x2 => ends_v2::<16>(rest).ok_or(short),
-        // The client of a unix socket of the proxy.
-        0x3 => Ok(Source::Itself),
         _ => Err(Refusal::Bad("it has a family of addresses that there is not")),
     }
 }

@@ -216,11 +216,16 @@ async fn run(
             Step::Answer(response) => return Ok(response),
             Step::Making(making) => return making.respond(&ask.method, &ask.fields).await,
             Step::Listing(site, wish) => return listing::respond(move || site.list(&wish)).await,
-            Step::Script(task) => match script::serve(task).await? {
-                Outcome::Response(response) => return Ok(response),
-                Outcome::LocalRedirect(target) => ask.redirect(&target)?,
-                Outcome::File(handed) => return ask.send(*handed),
-            },
+            Step::Script(mut task) => {
+                if let Some(name) = exchange.client_name() {
+                    task.job.client_name = name.await;
+                }
+                match script::serve(task).await? {
+                    Outcome::Response(response) => return Ok(response),
+                    Outcome::LocalRedirect(target) => ask.redirect(&target)?,
+                    Outcome::File(handed) => return ask.send(*handed),
+                }
+            }
         }
         next = step(worker, exchange, ask)?;
     }
@@ -402,6 +407,7 @@ fn job(
         host: ask.host.clone(),
         id: exchange.id,
         ends: exchange.ends,
+        client_name: None,
         is_https: exchange.is_https,
         security: exchange.security.clone(),
         arrived: exchange.arrived,

@@ -153,6 +153,7 @@ mod tests {
         let settings = Settings {
             listen: Vec::new(),
             proxies: crate::settings::ProxySettings::default(),
+            dns: None,
             workers: std::num::NonZeroUsize::MIN,
             sites: vec![SiteSettings {
                 origin: String::new(),

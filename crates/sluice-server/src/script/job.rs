@@ -47,6 +47,8 @@ pub(crate) struct Job {
     pub host: String,
     pub id: UniqueId,
     pub ends: Ends,
+    /// The client's name, if it is known.
+    pub client_name: Option<Arc<str>>,
     pub is_https: bool,
     pub security: Option<Rc<Security>>,
     pub arrived: SystemTime,
@@ -81,6 +83,7 @@ impl Job {
             server_addr: self.ends.server.ip(),
             server_port: self.ends.server.port(),
             remote_addr: self.ends.client.ip(),
+            remote_host: self.client_name.as_deref(),
             remote_port: self.ends.client.port(),
             auth_type: None,
             remote_user: None,

@@ -12,7 +12,7 @@ mod pages;
 mod script;
 
 use Fallback::{Required, Said, Value};
-use addresses::{FORWARDED, PROXY_PROTOCOL, TRUSTED_PROXIES};
+use addresses::{DNS_LOOKUP, DNS_SERVER, DNS_TIMEOUT, FORWARDED, PROXY_PROTOCOL, TRUSTED_PROXIES};
 use cache::{CACHE_OF_ROUTE, CACHE_OF_SITE, REVALIDATE_WATCHED, WATCH};
 use compression::{COMPRESS, COMPRESSION, COMPRESSION_OF_SITE};
 use log::{LOG, SITE_LOG};
@@ -284,6 +284,9 @@ static SERVER: Section = Section {
         },
         TRUSTED_PROXIES,
         FORWARDED,
+        DNS_LOOKUP,
+        DNS_TIMEOUT,
+        DNS_SERVER,
     ],
 };
 

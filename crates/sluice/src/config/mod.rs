@@ -99,6 +99,7 @@ fn read<'a>(document: &'a Document<'a>, table: &'a DeTable<'a>) -> Settings {
         listen: listen::read_all(&root),
         workers: server.workers,
         proxies: server.proxies,
+        dns: server.dns,
         sites: site::read_all(document, &sites, &access_log, &compression::read(&root)),
         limits: root
             .table("limits")

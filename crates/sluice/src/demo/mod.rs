@@ -99,6 +99,7 @@ impl Site {
             }],
             limits: Limits::default(),
             proxies: ProxySettings::default(),
+            dns: None,
             cache: Some(CacheSettings::default()),
             access_log: AccessLog::new(LogTarget::Stdout),
         }

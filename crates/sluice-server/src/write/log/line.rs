@@ -5,6 +5,7 @@
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,6 +22,10 @@ pub(crate) const STATUS_CLIENT_LEFT: u16 = 499;
 pub(crate) struct Line<'a> {
     pub id: &'a str,
     pub ends: Ends,
+    /// Who is connected: the client, or a proxy that has told of it.
+    pub peer: IpAddr,
+    /// The client's name, if it is known.
+    pub name: Option<&'a str>,
     pub method: &'a str,
     pub uri: &'a Uri,
     pub version: Version,
@@ -194,6 +199,11 @@ impl Text<'_> {
             // Nobody has a name here yet: identd (RFC 1413) is not asked, and the server asks for no passwords.
             Item::Unknown | Item::User => self.push(b"-"),
             Item::Client => self.show(line.ends.client.ip()),
+            Item::Peer => self.show(line.peer),
+            Item::ClientName => match line.name {
+                Some(name) => self.quoted(name.as_bytes()),
+                None => self.show(line.ends.client.ip()),
+            },
             Item::Server => self.show(line.ends.server.ip()),
             Item::ServerPort => self.show(line.ends.server.port()),
             Item::ClientPort => self.show(line.ends.client.port()),
@@ -292,10 +302,16 @@ impl Text<'_> {
         let millis = begin.subsec_millis();
         let _ = write!(
             self,
-            ".{millis:03}Z\",\"id\":\"{}\",\"client\":\"{}\",\"host\":",
+            ".{millis:03}Z\",\"id\":\"{}\",\"client\":\"{}\",",
             line.id,
             line.ends.client.ip()
         );
+        if let Some(name) = line.name {
+            self.push(b"\"client_name\":");
+            self.json_string(Some(name.as_bytes()));
+            self.push(b",");
+        }
+        self.push(b"\"host\":");
         self.json_string(line.request_fields.value(0).map(HeaderValue::as_bytes));
         self.push(b",\"method\":");
         self.json_string(Some(line.method.as_bytes()));
@@ -371,6 +387,8 @@ pub(super) mod tests {
                 server: "[2001:db8::1]:80".parse().unwrap(),
                 is_unix: false,
             },
+            peer: "10.0.0.1".parse().unwrap(),
+            name: None,
             method: "GET",
             uri,
             version: Version::HTTP_11,
@@ -428,7 +446,7 @@ pub(super) mod tests {
     #[test]
     fn every_directive_writes_what_it_stands_for() {
         for (format, expected) in [
-            ("%h %a %{c}a %A", "192.0.2.7 192.0.2.7 192.0.2.7 2001:db8::1"),
+            ("%h %a %{c}a %A", "192.0.2.7 192.0.2.7 10.0.0.1 2001:db8::1"),
             ("%l %u", "- -"),
             ("%r|%m|%U|%q|%H", "GET /x?y=1 HTTP/1.1|GET|/x|?y=1|HTTP/1.1"),
             ("%s %>s %<s", "200 200 200"),
@@ -464,6 +482,8 @@ pub(super) mod tests {
             assert_written(format, expected);
         }
         assert_eq!(written("%P", &[], |_| {}), std::process::id().to_string());
+        let named = written("%h %a %{c}a", &[], |line| line.name = Some("a.example"));
+        assert_eq!(named, "a.example 192.0.2.7 10.0.0.1");
     }
 
     #[test]

@@ -403,6 +403,7 @@ mod tests {
         Settings {
             listen: Vec::new(),
             proxies: crate::settings::ProxySettings::default(),
+            dns: None,
             workers: NonZeroUsize::MIN,
             sites: sites.into_iter().enumerate().map(site).collect(),
             limits: Limits::default(),

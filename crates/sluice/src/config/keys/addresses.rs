@@ -1,7 +1,7 @@
 //! The keys about who the clients are.
 
 use super::Fallback::{Said, Value};
-use super::{Key, Kind};
+use super::{Bounds, Key, Kind};
 
 pub(super) const TRUSTED_PROXIES: Key = Key {
     name: "trusted_proxies",
@@ -29,4 +29,34 @@ pub(super) const PROXY_PROTOCOL: Key = Key {
     text: "Proxies that begin each connection with a header of the PROXY protocol, version 1 or 2, which names its client: addresses, \
            networks, `unix:`. Their connections without it are closed, and so are those of everybody else.",
     example: "[\"10.0.0.0/8\"]",
+};
+
+pub(super) const DNS_LOOKUP: Key = Key {
+    name: "dns_lookup",
+    kind: Kind::Flag,
+    default: Value("false"),
+    text: "Looks up the names of clients, for `REMOTE_HOST` and for `%h` in logs. Nothing waits for them but scripts, a little. \
+           [Addresses](../guides/addresses.md#names-of-clients) tells more. As the two keys below, read when the server starts.",
+    example: "true",
+};
+
+pub(super) const DNS_TIMEOUT: Key = Key {
+    name: "dns_timeout",
+    kind: Kind::Duration(Bounds {
+        least: 0,
+        most: 5000,
+        mend: "a lookup is given up after that",
+    }),
+    default: Value("\"500ms\""),
+    text: "How long a script may wait for the name of its client, from the first request of the client on. After it the script gets \
+           the address.",
+    example: "\"100ms\"",
+};
+
+pub(super) const DNS_SERVER: Key = Key {
+    name: "dns_server",
+    kind: Kind::Text,
+    default: Said("those of `/etc/resolv.conf`"),
+    text: "The name server that is asked: address, or address and port.",
+    example: "\"192.0.2.53\"",
 };

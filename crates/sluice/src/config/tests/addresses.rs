@@ -74,7 +74,7 @@ fn bad_addresses_of_unix_sockets_are_told_with_their_mend() {
 }
 
 #[test]
-fn proxies_are_named_by_their_networks() {
+fn proxies_and_name_servers_are_named_by_their_addresses() {
     for (lines, message) in [
         (
             "[server]\ntrusted_proxies = ['10.0.0.0/8',\n'10.0.0.1/8']",
@@ -87,6 +87,18 @@ fn proxies_are_named_by_their_networks() {
         (
             "[server]\ntrusted_proxies = '::1'",
             "2: trusted_proxies = '::1': must be a list of texts, as in trusted_proxies = [\"10.0.0.0/8\", \"::1\", \"unix:\"]",
+        ),
+        (
+            "[server]\ndns_server = '::1'",
+            "2: dns_server = '::1': is for dns_lookup = true: add that, or remove this",
+        ),
+        (
+            "[server]\ndns_lookup = true\ndns_server = 'ns.example'",
+            "3: dns_server = 'ns.example': must be an address, as in \"192.0.2.53\", or one with its port, \"192.0.2.53:5353\" or \"[::1]:5353\"",
+        ),
+        (
+            "[server]\ndns_lookup = true\ndns_timeout = '1m'",
+            "3: dns_timeout = '1m': must be at most 5s; a lookup is given up after that",
         ),
         (
             "[[listen]]\naddress = ':80'\nproxy_protocol = []",
@@ -106,5 +118,22 @@ fn proxies_are_named_by_their_networks() {
         ),
     ] {
         assert_eq!(mistake(lines), message, "{lines}");
+    }
+}
+
+#[test]
+fn a_name_server_has_a_port_or_the_usual_one() {
+    for (text, address) in [
+        ("192.0.2.53", "192.0.2.53:53"),
+        ("192.0.2.53:5353", "192.0.2.53:5353"),
+        ("2001:db8::53", "[2001:db8::53]:53"),
+        ("[2001:db8::53]:5353", "[2001:db8::53]:5353"),
+    ] {
+        let text = format!("[server]\ndns_lookup = true\ndns_server = '{text}'\n[[site]]\nroot = 'a'\n");
+        let dns = read(&text)
+            .expect("a good configuration")
+            .dns
+            .expect("names are looked up");
+        assert_eq!(dns.server.map(|server| server.to_string()).as_deref(), Some(address));
     }
 }

@@ -49,6 +49,7 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         "[[site.route]]" => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
         "[server]" => match key.name {
             "forwarded" => &[("trusted_proxies", "['::1']")],
+            "dns_timeout" | "dns_server" => &[("dns_lookup", "true")],
             _ => &[],
         },
         "[log]" | "[site.log]" => match key.name {
