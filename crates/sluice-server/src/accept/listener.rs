@@ -155,7 +155,9 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: Listener, index: usize)
         match accepted {
             Ok((socket, client)) => {
                 let socket = Socket::new(socket);
-                let ends = ends(&socket, client, address);
+                let Some(ends) = ends(&socket, client, address) else {
+                    continue;
+                };
                 // Only now: a listener that waits must not hold a place that another could use.
                 tokio::select! {
                     biased;
@@ -195,21 +197,22 @@ fn accept_now(listener: &OwnedFd) -> io::Result<(TcpStream, Option<SocketAddr>)>
     Ok((socket.into(), client))
 }
 
-/// Who speaks with whom. Behind a wildcard address the address that the client reached is the connection's own.
-fn ends(socket: &Socket, client: Option<SocketAddr>, listener: Option<SocketAddr>) -> Ends {
-    let (Some(client), Some(listener)) = (client, listener) else {
-        return Ends::UNIX;
+/// Who speaks with whom. Behind a wildcard address the address that the client reached is the connection's own. None for a client
+/// of a network that has no address: it is not to be taken for one of a unix socket.
+fn ends(socket: &Socket, client: Option<SocketAddr>, listener: Option<SocketAddr>) -> Option<Ends> {
+    let Some(listener) = listener else {
+        return Some(Ends::UNIX);
     };
     let server = if listener.ip().is_unspecified() {
         socket.local_addr().unwrap_or(listener)
     } else {
         listener
     };
-    Ends {
-        client,
+    Some(Ends {
+        client: client?,
         server,
         is_unix: false,
-    }
+    })
 }
 
 /// Errors of the system, not of one connection (accept(2)): trying again at once would only spin.

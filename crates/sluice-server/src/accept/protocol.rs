@@ -70,7 +70,8 @@ pub(crate) fn serve(worker: Rc<Worker>, socket: Socket, place: Place, listener: 
 
 /// How far a connection has come.
 enum Stage {
-    /// A header of the PROXY protocol, a handshake, or the first bytes. Boxed: a connection is not to carry all its life what it needs at its beginning.
+    /// A header of the PROXY protocol, a handshake, or the first bytes. Boxed: a connection is not to carry all its life what it
+    /// needs at its beginning.
     Beginning(Pin<Box<dyn Future<Output = Stage>>>),
     Http1(Client),
     Http2(Client),
