@@ -1,7 +1,7 @@
 //! The names of clients, looked up in the domain name system for logs and scripts that want them.
 //!
 //! A thread of its own asks, and workers never wait for it: they ask a cache, which has the answer or has it looked up. A script
-//! waits a little for its first client's name; files, and lines of the log, have it when it is there. A name that somebody's
+//! waits a little when its client is new; files, and lines of the log, have the name when it is there. A name that somebody's
 //! address leads to is one that its owner has chosen, so it counts only if it leads back to the address (as Apache has it with
 //! `HostnameLookups Double`).
 
@@ -27,8 +27,9 @@ const ADDRESSES_MAX: usize = 10_000;
 const LOOKUPS_MAX: usize = 64;
 const WAITING_MAX: usize = 1024;
 
-/// How long a lookup may take, both ways together.
+/// How long a lookup may take, both ways together, and how long an answer is awaited before the question is asked again.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+const TRY_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Names of one address that are looked at.
 const NAMES_MAX: usize = 4;
@@ -95,7 +96,8 @@ impl Names {
                 name: known.as_ref().and_then(|known| known.name()),
                 until: None,
             }),
-            deadline: now + self.patience,
+            // A client that is known already waits no more, also where its name server never answers.
+            deadline: if known.is_some() { now } else { now + self.patience },
         });
         match self.queue.try_send((address, Arc::clone(&lookup))) {
             Ok(()) => {
@@ -142,7 +144,7 @@ fn resolver(settings: &DnsSettings) -> io::Result<TokioResolver> {
     let options = builder.options_mut();
     // Answers are kept here, by address.
     options.cache_size = 0;
-    options.timeout = options.timeout.min(LOOKUP_TIMEOUT);
+    options.timeout = options.timeout.min(TRY_TIMEOUT);
     builder.build().map_err(io::Error::other)
 }
 
