@@ -126,7 +126,7 @@ impl Lookup {
     /// Also one that was never answered, should that happen, is over some time.
     fn is_over(&self, now: Instant) -> bool {
         let until = self.state.borrow().until;
-        until.unwrap_or(self.deadline + ABSENCE_LIFE) < now
+        until.unwrap_or(self.deadline + ABSENCE_LIFE) <= now
     }
 
     fn answer(&self, name: Option<Arc<str>>, life: Duration) {
@@ -255,6 +255,28 @@ mod tests {
             assert!(is_bad, "{bad:?}");
         }
         assert_eq!(host_name(&"a".repeat(254)), None);
+    }
+
+    #[test]
+    fn a_name_is_renewed_beside_the_old_one_and_nobody_waits_for_that() {
+        let (queue, mut waiting) = mpsc::channel(2);
+        let names = Names {
+            lookups: Cache::new(2),
+            queue,
+            patience: Duration::from_secs(3600),
+        };
+        let address = IpAddr::from([192, 0, 2, 7]);
+        let first = names.of(address).unwrap();
+        assert!(first.deadline > Instant::now() && first.name().is_none());
+        assert!(Arc::ptr_eq(&first, &names.of(address).unwrap()), "asked once");
+        first.answer(Some("a.example".into()), Duration::ZERO);
+        let renewed = names.of(address).unwrap();
+        assert!(!Arc::ptr_eq(&first, &renewed));
+        assert_eq!(renewed.name().as_deref(), Some("a.example"));
+        assert!(renewed.deadline <= Instant::now());
+        // As two wait, a third client has no name for now.
+        assert!(names.of(IpAddr::from([192, 0, 2, 8])).is_none());
+        assert_eq!(waiting.try_recv().unwrap().0, address);
     }
 
     #[test]
