@@ -17,6 +17,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, h
 
 use crate::connection::{Ends, Security};
 use crate::names::Lookup;
+use crate::rule::{HeadChanges, Scheme};
 use crate::worker::{HeldConfig, Worker};
 use crate::write::body::ResponseBody;
 use crate::write::head;
@@ -73,6 +74,8 @@ pub(crate) struct Exchange {
     pub security: Option<Rc<Security>>,
     /// The site's Strict-Transport-Security, where it is to be told.
     pub hsts: Option<HeaderValue>,
+    /// What the site's rules do to the head of the response.
+    pub changes: HeadChanges,
     /// The client has said that nothing follows.
     pub is_last: bool,
     /// What makes the response, for the log.
@@ -130,6 +133,7 @@ impl Exchange {
             is_https: false,
             security: None,
             hsts: None,
+            changes: HeadChanges::default(),
             is_last: false,
             handler: "-",
             file: None,
@@ -152,6 +156,14 @@ impl Exchange {
         let mut exchange = Exchange::open(worker, &worker.config(), ends, &head);
         exchange.is_last = true;
         exchange
+    }
+
+    /// What it came over.
+    pub(crate) fn scheme(&self) -> Scheme {
+        match self.is_https {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        }
     }
 
     /// The path has led to a site, by the number of its log, and to a route that may not be logged. The first place counts:

@@ -4,6 +4,7 @@
 //! lines logged (`accept::serve`). Stages return faults and write nothing themselves.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -34,6 +35,8 @@ pub(crate) struct Fault {
     pub allow: Option<&'static [Method]>,
     /// The length of what is there, for Content-Range (RFC 9110 §15.5.17); with 416.
     pub length: Option<u64>,
+    /// What the visitor is told, where a site's author has words of their own.
+    pub told: Option<Arc<str>>,
 }
 
 impl Fault {
@@ -92,6 +95,7 @@ impl Fault {
             retry_after: None,
             allow: None,
             length: None,
+            told: None,
         }
     }
 }

@@ -3,8 +3,8 @@
 //! The folders are the stages of a request, in its order: [`accept`], [`dispatch`], [`handler`], [`script`], [`write`]; a
 //! stage uses only those after it. `accept::serve` is the table of contents. Beside the path stand what all stages know:
 //! the [`address`]es of settings, the [`connection`], the [`exchange`], its [`target`], a [`fault`], the [`limits`], the
-//! [`settings`], a [`record_format`], an [`encoding`], the [`log_format`], a [`template`], the [`names`] of clients; and what
-//! carries them: a [`worker`], the [`server`].
+//! [`settings`], a [`record_format`], an [`encoding`], the [`log_format`], a [`template`], a [`rule`], the [`names`] of clients;
+//! and what carries them: a [`worker`], the [`server`].
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -19,6 +19,7 @@ pub mod limits;
 pub mod log_format;
 mod names;
 pub mod record_format;
+pub mod rule;
 mod script;
 pub mod server;
 pub mod settings;
@@ -27,9 +28,10 @@ mod template;
 mod worker;
 mod write;
 
+pub use accept::explain::{Answer, Explanation, Question, Round, SiteChoice, Step, StepOutcome};
 pub use dispatch::route::OpenError;
 pub use handler::cache::CacheCounters;
 pub use handler::listing::page::listing_template;
-pub use server::{Server, StartError, check};
+pub use server::{Server, StartError, check, explain};
 pub use template::{TEMPLATE_BYTES_MAX, Template, TemplateError};
 pub use write::error_page::error_template;

@@ -12,6 +12,7 @@ use rustls::server::ProducesTickets;
 use sluice_launch::Launcher;
 use tokio::sync::watch;
 
+use crate::accept::explain::{self, Explanation, Question};
 use crate::accept::listener;
 use crate::accept::tls::{self, Speech};
 use crate::accept::unix::SocketFile;
@@ -220,12 +221,25 @@ impl Server {
 /// A folder or script is missing, a certificate does not fit its key: the administrator's to mend.
 pub fn check(settings: &Settings) -> Result<(), StartError> {
     tls::open(settings, &tls::tickets()?)?;
+    open_without_logs(settings).map(drop)
+}
+
+/// What would happen to a request by these settings: which site it would come to, how each rule is for it or not, and what would
+/// answer. No script is run.
+///
+/// # Errors
+/// As above; or the question is none.
+pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, StartError> {
+    let config = open_without_logs(settings)?;
+    explain::explain(settings, &config, question).map_err(StartError)
+}
+
+fn open_without_logs(settings: &Settings) -> Result<Config, StartError> {
     let mut settings = settings.clone();
     // To open a log is to make its file.
     settings.access_log = AccessLog::new(LogTarget::Off);
     settings.sites.iter_mut().for_each(|site| site.log = None);
-    Config::open(&settings, &Log::new(1))?;
-    Ok(())
+    Ok(Config::open(&settings, &Log::new(1))?)
 }
 
 /// The order to end, given: it can be made stricter while `Server::join` waits.

@@ -14,6 +14,7 @@ use crate::encoding::Encoding;
 use crate::limits::Limits;
 pub use crate::log_format::LogFormat;
 use crate::record_format::RecordFormat;
+use crate::rule::{Changes, Conditions, Pattern, Replacement};
 use crate::template::Template;
 
 /// Everything that one running server needs to know.
@@ -215,8 +216,8 @@ pub struct SiteSettings {
     pub hsts: Option<Duration>,
     /// Names tried, in order, when a folder is asked for.
     pub index: Vec<String>,
-    /// Rules in the order in which they are tried; the first whose pattern matches decides. What none matches is a file
-    /// under `root`.
+    /// Rules in the order in which they are tried; the first that matches and has an answer decides. What none decides is a
+    /// file under `root`.
     pub routes: Vec<RouteSettings>,
     /// What files are called, how they are kept, and whether folders are listed.
     pub files: FileSettings,
@@ -338,16 +339,27 @@ impl ErrorSettings {
 pub struct RouteSettings {
     /// Where it was written, for messages.
     pub origin: String,
-    /// `/exact`, `/prefix/*` or, under the root, `*.cgi`; `*` stands for any run of characters.
-    pub path: String,
-    /// What is done with a path that matches.
+    /// `/exact`, `/prefix/*` or, under the root, `*.cgi`; `*` stands for any run of characters. Or a regular expression.
+    pub path: Pattern,
+    /// What must hold beside the path.
+    pub when: Conditions,
+    /// What is done with a request that matches.
     pub action: Action,
-    /// Requests whose path leads here are written down in the access log.
-    pub is_logged: bool,
-    /// Whether answers are compressed, where the client takes it; none: files as the site says, the output of scripts not.
-    pub compress: Option<bool>,
-    /// How its files are kept in the cache; none: as the site says.
-    pub cache: Option<CacheUse>,
+    /// What changes for whatever answers, be it this rule or a later one.
+    pub changes: Changes,
+}
+
+impl RouteSettings {
+    /// A rule for every request whose path matches.
+    pub fn new(path: &str, action: Action) -> RouteSettings {
+        RouteSettings {
+            origin: String::new(),
+            path: Pattern::from(path),
+            when: Conditions::default(),
+            action,
+            changes: Changes::default(),
+        }
+    }
 }
 
 /// What a route does.
@@ -366,11 +378,28 @@ pub enum Action {
     Script(Box<ScriptSettings>),
     /// Sends the client elsewhere.
     Redirect {
-        /// The new address; a `*` in it receives what the pattern's `*` matched.
-        to: String,
+        /// The new address.
+        to: Replacement,
         /// 301, 302, 303, 307 or 308.
         status: u16,
     },
+    /// Answers with an error.
+    Refuse(RefusalSettings),
+    /// Goes on with the next rule, for another path, and another query if this has one.
+    Rewrite(Replacement),
+    /// Goes on with the next rule.
+    Pass,
+}
+
+/// An error that a rule answers with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusalSettings {
+    /// From 400 to 599.
+    pub status: u16,
+    /// What the visitor is told in the place of the status's sentence.
+    pub text: Option<String>,
+    /// When to come again (Retry-After).
+    pub retry_after: Option<Duration>,
 }
 
 /// Files of records, which are sent as lines.

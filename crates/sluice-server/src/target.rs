@@ -1,12 +1,30 @@
 //! The target of a request: its path, decoded once and free of tricks, and its query, untouched.
 //!
-//! Here: the only place where a path is decoded. Everything behind it works on the result: it begins with `/`, has no
+//! Here: the only place where a path is decoded, and the one where it is encoded again. Everything behind it works on the result: it begins with `/`, has no
 //! `.`, `..` or empty segments, no NUL, and is UTF-8. Not here: what the path means (`site`, `locate`).
 
 use http::{StatusCode, Uri};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use crate::fault::Fault;
+
+/// What may not stand bare in a path (RFC 3986 §3.3), and `%`, which would begin an escape.
+pub(crate) const PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// A decoded path and the raw query after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +69,11 @@ impl Target {
             raw: whole.to_owned(),
         })
     }
+}
+
+/// A decoded path as it must be written in a URL.
+pub(crate) fn encode(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
 }
 
 /// RFC 3986 §5.2.4 on a decoded path, with empty segments dropped too: `//cgi-bin/x` must not be another place than

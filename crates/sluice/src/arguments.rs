@@ -3,6 +3,7 @@
 //! Not here: doing it (`main`, `supervisor`) and configuration files (`config`). Wrong usage is clap's: it prints what is
 //! wrong and ends with status 2. Everything that fails after this ends with status 1.
 
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,15 @@ Examples:
   sluice serve --tls                          https, with a certificate for local use
   sluice serve --access-log access.log --log-format json";
 
+const CHECK_HELP: &str = "\
+Ends with status 0 if the configuration is good. With --explain: if the request would be answered, by a file, a listing, a \
+script or a redirect; and with 1 if it would be an error. No script is run.
+
+Examples:
+  sluice check -c sluice.toml
+  sluice check -c sluice.toml --explain https://example.org/wiki/Main?edit
+  sluice check -c sluice.toml --explain /admin/ --method POST --header 'User-Agent: bot' --client 192.0.2.7";
+
 const LISTEN_HELP: &str = "\
 Address to listen on; may be repeated. 8080 and localhost:8080 mean this machine alone, :8080 every IPv4 address, \
 [::]:8080 every IPv6 address; port 0 lets the system choose; unix:/run/x.sock is a unix socket";
@@ -68,7 +78,7 @@ pub(crate) enum Command {
     /// Serve what a configuration says.
     Run(ConfigFile),
     /// Read a configuration and tell what is wrong, where, and what to write instead.
-    Check(ConfigFile),
+    Check(Check),
     /// Serve the built-in site: an example of every way to run a script.
     Demo(Demo),
     /// Write files of VMS records anew as lines (stream-LF), each original kept as FILE.orig.
@@ -105,6 +115,33 @@ pub(crate) struct Serve {
     log_format: LogFormat,
 }
 
+/// `sluice check`.
+#[derive(Args, Debug)]
+#[command(after_help = CHECK_HELP)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) config: ConfigFile,
+    #[command(flatten)]
+    pub(crate) explain: Explain,
+}
+
+/// The request that `sluice check` is to explain.
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// Step this URL, or path, through the rules and tell what would happen, and why.
+    #[arg(long = "explain", value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// The method of that request.
+    #[arg(long, default_value = "GET", requires = "url")]
+    pub(crate) method: String,
+    /// A field of its head; may be repeated.
+    #[arg(long, value_name = "NAME: VALUE", value_parser = parse_field, requires = "url")]
+    pub(crate) header: Vec<(String, String)>,
+    /// The address that it comes from.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1", requires = "url")]
+    pub(crate) client: IpAddr,
+}
+
 /// `sluice run` and `sluice check`.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigFile {
@@ -135,6 +172,14 @@ pub(crate) struct StreamLf {
 /// Reads the command line. Ends the process when it asks for help (status 0) or is wrong (status 2).
 pub(crate) fn parse() -> Arguments {
     Arguments::parse()
+}
+
+/// `User-Agent: curl` as name and value.
+fn parse_field(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        None => Err("must be a name and a value, as in \"User-Agent: curl\"".to_owned()),
+    }
 }
 
 impl Serve {
@@ -202,16 +247,12 @@ impl Serve {
 fn folder_site(root: PathBuf, files: FileSettings) -> SiteSettings {
     let origin = "the command line";
     let programs = root.join("cgi-bin");
-    let route = |path: &str, mode: Mode| RouteSettings {
-        origin: origin.into(),
-        path: path.into(),
-        is_logged: true,
-        compress: None,
-        cache: None,
-        action: Action::Script(Box::new(ScriptSettings::new(
-            ScriptSource::Directory(programs.clone()),
-            mode,
-        ))),
+    let route = |path: &str, mode: Mode| {
+        let script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
+        RouteSettings {
+            origin: origin.into(),
+            ..RouteSettings::new(path, Action::Script(Box::new(script)))
+        }
     };
     let routes = if programs.is_dir() {
         vec![route("/cgi-bin/*", Mode::Cgi), route("/cgiplus-bin/*", Mode::Cgiplus)]
@@ -280,7 +321,7 @@ mod tests {
             let Action::Script(script) = &route.action else {
                 panic!("{path} runs no script")
             };
-            assert_eq!((route.path.as_str(), script.mode), (path, mode));
+            assert_eq!((route.path.to_string().as_str(), script.mode), (path, mode));
             assert_eq!(script.source, ScriptSource::Directory(folder.path().join("cgi-bin")));
         }
         assert_eq!(settings.sites[0].routes.len(), 2);
@@ -336,7 +377,7 @@ mod tests {
 
     #[test]
     fn wrong_usage_ends_with_status_2_and_says_what_is_right() {
-        let cases: [(&[&str], &str); 7] = [
+        let cases: [(&[&str], &str); 9] = [
             (
                 &["sluice", "serve", "--log-format", "%h %y"],
                 "at character 4: %y is no directive",
@@ -347,6 +388,11 @@ mod tests {
             ),
             (&["sluice", "serve", "--workers", "0"], "number would be zero"),
             (&["sluice", "run"], "--config <FILE>"),
+            (
+                &["sluice", "check", "-c", "a", "--explain", "/", "--header", "Host"],
+                "must be a name and a value",
+            ),
+            (&["sluice", "check", "-c", "a", "--client", "::1"], "--explain <URL>"),
             (&["sluice", "sreve"], "'serve'"),
             (&["sluice", "stream-lf"], "<FILE>..."),
             (
@@ -380,7 +426,9 @@ mod tests {
     fn run_and_check_name_their_configuration_with_c() {
         for (name, option) in [("run", "-c"), ("check", "-c"), ("check", "--config")] {
             match Arguments::parse_from(["sluice", name, option, "a.toml"]).command {
-                Command::Run(file) | Command::Check(file) => assert_eq!(file.file, Path::new("a.toml")),
+                Command::Run(file) | Command::Check(Check { config: file, .. }) => {
+                    assert_eq!(file.file, Path::new("a.toml"));
+                }
                 other => panic!("{other:?} is not {name}"),
             }
         }

@@ -1,12 +1,13 @@
 //! The program: from the command line to a running server and an exit status.
 //!
 //! Here: which command does what, and the diagnostics log. Not here: what was typed (`arguments`), what a configuration
-//! means (`config`), signals (`supervisor`).
+//! means (`config`), what would happen to a request (`explain`), signals (`supervisor`).
 
 mod arguments;
 mod certificates;
 mod config;
 mod demo;
+mod explain;
 mod stream_lf;
 mod supervisor;
 
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Check, Command};
 use crate::supervisor::Origin;
 
 /// Scripts' variables and responses are many short-lived pieces; this allocator takes them better than the system's.
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
     // Diagnostics are written by a thread; what it still holds comes before the last word.
     drop(diagnostics);
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(message) => {
             let _ = writeln!(std::io::stderr(), "sluice: {message}");
             ExitCode::FAILURE
@@ -37,29 +38,40 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), String> {
-    match arguments.command {
+fn run(arguments: Arguments) -> Result<ExitCode, String> {
+    let done = match arguments.command {
         Command::Serve(serve) => supervisor::run(&serve.settings()?, Origin::Arguments),
         Command::Run(run) => {
             let settings = config::load(&run.file).map_err(|errors| errors.to_string())?;
             supervisor::run(&settings, Origin::File(run.file))
         }
-        Command::Check(check) => {
-            let settings = config::load(&check.file).map_err(|errors| errors.to_string())?;
-            sluice_server::check(&settings).map_err(|error| error.to_string())?;
-            print(&format!(
-                "{}\n{}",
-                config::summary(&check.file, &settings),
-                config::describe(&settings)
-            ))
-        }
+        Command::Check(check) => return run_check(&check),
         Command::Demo(demo) => {
             let site = demo::Site::unpack()?;
             supervisor::run(&site.settings(demo.listen), Origin::Arguments)
         }
         Command::StreamLf(files) => stream_lf::run(&files),
         Command::Reference => print(&config::reference()),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Tells whether a configuration is good; or, if asked, whether a request would be answered.
+fn run_check(check: &Check) -> Result<ExitCode, String> {
+    let file = &check.config.file;
+    let settings = config::load(file).map_err(|errors| errors.to_string())?;
+    sluice_server::check(&settings).map_err(|error| error.to_string())?;
+    let Some(url) = &check.explain.url else {
+        let (summary, described) = (config::summary(file, &settings), config::describe(&settings));
+        return print(&format!("{summary}\n{described}")).map(|()| ExitCode::SUCCESS);
+    };
+    let question = explain::question(&check.explain, url)?;
+    let explanation = sluice_server::explain(&settings, &question).map_err(|error| error.to_string())?;
+    print(&explain::render(&question, &explanation))?;
+    Ok(match explanation.is_served() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// Prints to standard output; a reader that has gone (`| head`) is no failure.

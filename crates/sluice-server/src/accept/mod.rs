@@ -1,6 +1,7 @@
 //! The first stage: sockets, the protocol on them, and the path of one exchange through all other stages (`serve`).
 
 pub(crate) mod client;
+pub(crate) mod explain;
 pub(crate) mod forwarded;
 pub(crate) mod gather;
 pub(crate) mod http1;

@@ -18,11 +18,12 @@ use hyper::body::Incoming;
 use crate::accept::client;
 use crate::connection::{Connection, UnderWay};
 use crate::dispatch::locate::locate;
-use crate::dispatch::route::RouteKind;
+use crate::dispatch::route::{RouteKind, Star};
 use crate::dispatch::site::Place;
 use crate::dispatch::{Route, Site};
 use crate::exchange::Exchange;
 use crate::fault::{Culprit, Fault};
+use crate::handler::cache::Cache;
 use crate::handler::file::{Files, Served};
 use crate::handler::folder::Folder;
 use crate::handler::listing::page::Wish;
@@ -30,10 +31,11 @@ use crate::handler::making::Making;
 use crate::handler::script::{Outcome, Task};
 use crate::handler::send_file::Handed;
 use crate::handler::{file, listing, redirect, script};
+use crate::rule::{Adjustments, Facts};
 use crate::script::job::Job;
 use crate::script::request_body::RequestBody;
-use crate::script::route::{Map, ScriptRoute};
-use crate::settings::ErrorSettings;
+use crate::script::route::ScriptRoute;
+use crate::settings::{CacheUse, ErrorSettings};
 use crate::target::Target;
 use crate::worker::{HeldConfig, Worker};
 use crate::write::body::{Finish, ResponseBody};
@@ -135,6 +137,8 @@ fn finish(response: Response<ResponseBody>, mut exchange: Exchange, under_way: U
     if let Some(hsts) = exchange.hsts.take() {
         response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts);
     }
+    let status = response.status();
+    exchange.changes.apply(status, response.headers_mut());
     exchange.answer_with(&response);
     response.map(|body| Finish::new(body, exchange, under_way))
 }
@@ -167,7 +171,7 @@ fn begin(
         return Ok(Begun::Answer(response));
     }
     let target = Target::from_uri(&exchange.uri)?;
-    let body = RequestBody::new(incoming, &config.limits)?;
+    let body = RequestBody::new(incoming, &config.limits);
     Ok(Begun::Ask(Ask {
         target,
         method: exchange.method.clone(),
@@ -195,11 +199,19 @@ fn step(worker: &Rc<Worker>, exchange: &mut Exchange, ask: &mut Ask) -> Result<S
             Handled::Answer(response) => return Ok(Step::Answer(response)),
             Handled::Script(task) => return Ok(Step::Script(task)),
             Handled::Making(making) => return Ok(Step::Making(making)),
+            // Its links are relative to the path that the client knows.
+            Handled::Listing if !ask.target.path.ends_with('/') => {
+                let text = format!(
+                    "{:?} leads to a folder, which is listed only below a path with a slash",
+                    ask.target.path
+                );
+                return Err(Fault::client(StatusCode::FORBIDDEN, text));
+            }
             Handled::Listing => {
                 exchange.handle_by("listing", || None);
                 return Ok(Step::Listing(Arc::clone(site), Wish::of(&ask.target, &ask.fields)));
             }
-            Handled::IndexScript(path) => ask.target.path = path,
+            Handled::IndexScript(target) => ask.target = target,
         }
     }
 }
@@ -215,7 +227,22 @@ async fn run(
         match next {
             Step::Answer(response) => return Ok(response),
             Step::Making(making) => return making.respond(&ask.method, &ask.fields).await,
-            Step::Listing(site, wish) => return listing::respond(move || site.list(&wish)).await,
+            Step::Listing(site, wish) => {
+                let Ask { host, fields, .. } = ask;
+                let (host, fields, query) = (host.clone(), fields.clone(), ask.target.query.clone());
+                let (client, scheme) = (exchange.ends.client.ip(), exchange.scheme());
+                let list = move || {
+                    let facts = Facts {
+                        method: &Method::GET,
+                        host: &host,
+                        client,
+                        scheme,
+                        fields: &fields,
+                    };
+                    site.list(&wish, query.as_deref(), facts)
+                };
+                return listing::respond(list).await;
+            }
             Step::Script(mut task) => {
                 if let Some(name) = exchange.client_name() {
                     task.job.client_name = name.await;
@@ -259,6 +286,27 @@ struct Ask {
 }
 
 impl Ask {
+    /// What the site's rules may ask about it.
+    fn facts(&self, exchange: &Exchange) -> Facts<'_> {
+        Facts {
+            method: &self.method,
+            host: &self.host,
+            client: exchange.ends.client.ip(),
+            scheme: exchange.scheme(),
+            fields: &self.fields,
+        }
+    }
+
+    fn for_files<'a>(&'a self, target: &'a Target, rules: &Adjustments, exchange: &Exchange) -> AskedFile<'a> {
+        AskedFile {
+            target,
+            compress: rules.compress,
+            cache_use: rules.cache,
+            facts: self.facts(exchange),
+            cache: self.config.cache.as_ref(),
+        }
+    }
+
     /// Turns a fault into a response, as the site wants it.
     fn refuse(&self, exchange: &Exchange, fault: &Fault) -> Response<ResponseBody> {
         refuse(exchange, fault, &self.config.site(&self.host).errors, &self.fields)
@@ -284,43 +332,76 @@ impl Ask {
     }
 }
 
+/// What is asked of a folder of files: a target that rules may have rewritten.
+pub(super) struct AskedFile<'a> {
+    pub target: &'a Target,
+    /// What rules say of compression, and of keeping it in the cache.
+    pub compress: Option<bool>,
+    pub cache_use: Option<CacheUse>,
+    pub facts: Facts<'a>,
+    pub cache: Option<&'a Arc<Cache>>,
+}
+
 /// What answers for a path has answered, or says who does.
-enum Handled {
+pub(super) enum Handled {
     Answer(Response<ResponseBody>),
     Script(Task),
     /// A compressed form of the file is awaited.
     Making(Box<Making>),
     /// The folder is to be listed.
     Listing,
-    /// Serve this path for the same request: the folder's index page is a script.
-    IndexScript(String),
+    /// Serve this target for the same request: the folder's index page is a script.
+    IndexScript(Target),
 }
 
-/// Lets what answers for the path answer.
+/// Leads the request through the site's rules, and lets what they lead to answer.
 fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Handled, Fault> {
-    let place = site.place(&ask.target.path);
-    let is_logged = !matches!(place, Place::Route(route, _) if !route.is_logged);
-    exchange.place(site.log, is_logged, &ask.fields);
-    match place {
+    let facts = ask.facts(exchange);
+    let walked = site.walk(&ask.target.path, ask.target.query.as_deref(), Some(&facts), &mut ());
+    let is_logged = walked.as_ref().ok().and_then(|walked| walked.adjustments.is_logged);
+    exchange.place(site.log, is_logged.unwrap_or(true), &ask.fields);
+    let mut walked = walked?;
+    let mut adjustments = std::mem::take(&mut walked.adjustments);
+    exchange.changes = std::mem::take(&mut adjustments.head);
+    if let Some(body) = &mut ask.body {
+        body.bound(adjustments.body)?;
+    }
+    let rewritten = walked.take_target(&ask.target);
+    let target = rewritten.as_ref().unwrap_or(&ask.target);
+    match &walked.place {
         Place::Nowhere => Err(Fault::client(
             StatusCode::NOT_FOUND,
-            format!("nothing answers for {:?}", ask.target.path),
+            format!("nothing answers for {:?}", target.path),
         )),
         Place::Root(folder) => {
-            exchange.handle_by("file", || site.file_of(&ask.target.path));
-            serve_file(site, (folder, None), &ask.target.path[1..], ask)
+            exchange.handle_by("file", || site.file_at(&walked.place, &target.path));
+            let asked = ask.for_files(target, &adjustments, exchange);
+            serve_file(site, folder, &target.path[1..], &asked)
         }
-        Place::Route(route, star) => match &route.kind {
+        Place::Route(route, kind, star) => match kind {
             RouteKind::Files(folder) => {
-                exchange.handle_by("file", || site.file_of(&ask.target.path));
-                serve_file(site, (folder, Some(route)), star, ask)
+                exchange.handle_by("file", || site.file_at(&walked.place, &target.path));
+                let asked = ask.for_files(target, &adjustments, exchange);
+                serve_file(site, folder, star.of(&target.path), &asked)
             }
             RouteKind::Redirect { to, status } => {
                 exchange.handle_by("redirect", || None);
-                redirect::redirect(to, *status, star, &ask.target).map(Handled::Answer)
+                let captures = route.pattern.captures(&target.path).unwrap_or_default();
+                redirect::redirect(to, *status, &captures, target).map(Handled::Answer)
+            }
+            RouteKind::Refuse(refusal) => {
+                exchange.handle_by("refuse", || None);
+                Err(refusal.fault(&route.origin))
             }
             RouteKind::Script(script) => {
-                let job = job(worker, exchange, site, (route, script), star, ask)?;
+                let job = job(
+                    worker,
+                    exchange,
+                    site,
+                    (route, script, adjustments.compress),
+                    star,
+                    (ask, target),
+                )?;
                 exchange.handle_by("script", || Some(job.script.file.clone()));
                 Ok(Handled::Script(Task {
                     job,
@@ -333,56 +414,68 @@ fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &
 }
 
 /// A file, a folder's index page, or else its listing. An index page that a route runs as a script is run, and never sent
-/// as a file. `route` is the one that leads to the folder, if there is one.
-fn serve_file(
+/// as a file.
+pub(super) fn serve_file(
     site: &Site,
-    (folder, route): (&Folder, Option<&Route>),
+    folder: &Folder,
     relative: &str,
-    ask: &Ask,
+    asked: &AskedFile<'_>,
 ) -> Result<Handled, Fault> {
-    let is_folder = ask.target.path.ends_with('/');
+    let AskedFile {
+        target,
+        compress,
+        cache_use,
+        facts,
+        cache,
+    } = *asked;
+    let is_folder = target.path.ends_with('/');
     let (mut pages, mut scripts) = (Vec::new(), Vec::new());
     for page in site.index.iter().filter(|_| is_folder) {
-        let path = format!("{}{page}", ask.target.path);
-        match is_script(site, &path) {
+        let path = format!("{}{page}", target.path);
+        match is_script(site, &path, target.query.as_deref(), &facts) {
             None => pages.push(page.as_str()),
             Some(is_there) => scripts.extend(is_there.then_some(path)),
         }
     }
     let files = Files {
         folder,
-        cache: ask.config.cache.as_ref(),
-        cache_use: route.and_then(|route| route.cache).unwrap_or(site.cache),
+        cache,
+        cache_use: cache_use.unwrap_or(site.cache),
         types: &site.types,
         compression: site
             .compression
-            .files(route.and_then(|route| route.compress))
+            .files(compress)
             .map(|forms| (&*site.compression, forms)),
     };
-    let served = file::serve(files, relative, &pages, &ask.method, &ask.fields, &ask.target);
+    let served = file::serve(files, relative, &pages, facts.method, facts.fields, target);
+    let run = |path| {
+        let (query, raw) = (target.query.clone(), target.raw.clone());
+        Ok(Handled::IndexScript(Target { path, query, raw }))
+    };
     match (served, scripts.into_iter().next()) {
         // Which methods a folder takes is for its script to say.
-        (Ok(Served::Response(_)), Some(script)) if ask.method == Method::OPTIONS => Ok(Handled::IndexScript(script)),
+        (Ok(Served::Response(_)), Some(script)) if facts.method == Method::OPTIONS => run(script),
         (Ok(Served::Response(response)), _) => Ok(Handled::Answer(response)),
         (Ok(Served::Making(making)), _) => Ok(Handled::Making(making)),
-        (Ok(Served::Folder), Some(script)) => Ok(Handled::IndexScript(script)),
+        (Ok(Served::Folder), Some(script)) => run(script),
         (Ok(Served::Folder), None) if folder.is_listed() => Ok(Handled::Listing),
         (Ok(Served::Folder), None) => Err(Fault::client(
             StatusCode::FORBIDDEN,
             format!("folder {relative:?} has no index page, and is not listed"),
         )),
-        (Err(fault), Some(script)) if fault.status != StatusCode::NOT_FOUND => Ok(Handled::IndexScript(script)),
+        (Err(fault), Some(script)) if fault.status != StatusCode::NOT_FOUND => run(script),
         (Err(fault), _) => Err(fault),
     }
 }
 
 /// Whether a path belongs to a script route, and then whether a script is there.
-fn is_script(site: &Site, path: &str) -> Option<bool> {
-    match site.place(path) {
-        Place::Route(route, star) => match &route.kind {
-            RouteKind::Script(script) => Some(locate(site, route, script, path, star).is_ok()),
-            _ => None,
-        },
+fn is_script(site: &Site, path: &str, query: Option<&str>, facts: &Facts<'_>) -> Option<bool> {
+    let walked = site.walk(path, query, Some(facts), &mut ()).ok()?;
+    let path = walked.rewritten.as_ref().map_or(path, |target| &target.path);
+    match walked.place {
+        Place::Route(route, RouteKind::Script(script), star) => {
+            Some(locate(site, route, script, path, star.of(path)).is_ok())
+        }
         _ => None,
     }
 }
@@ -391,16 +484,16 @@ fn job(
     worker: &Rc<Worker>,
     exchange: &Exchange,
     site: &Arc<Site>,
-    (route, script): (&Route, &Arc<ScriptRoute>),
-    star: &str,
-    ask: &Ask,
+    (route, script, compress): (&Route, &Arc<ScriptRoute>, Option<bool>),
+    star: &Star,
+    (ask, target): (&Ask, &Target),
 ) -> Result<Box<Job>, Fault> {
     Ok(Box::new(Job {
         worker: Rc::clone(worker),
         map: Arc::<Site>::clone(site),
         route: Arc::clone(script),
-        script: locate(site, route, script, &ask.target.path, star)?,
-        target: ask.target.clone(),
+        script: locate(site, route, script, &target.path, star.of(&target.path))?,
+        target: target.clone(),
         method: ask.method.clone(),
         version: exchange.version,
         fields: ask.fields.clone(),
@@ -411,7 +504,7 @@ fn job(
         is_https: exchange.is_https,
         security: exchange.security.clone(),
         arrived: exchange.arrived,
-        compression: (route.compress == Some(true)).then(|| Arc::clone(&site.compression)),
+        compression: (compress == Some(true)).then(|| Arc::clone(&site.compression)),
     }))
 }
 

@@ -6,61 +6,73 @@
 use http::HeaderValue;
 
 use crate::dispatch::locate::locate;
-use crate::dispatch::route::{Route, RouteKind};
+use crate::dispatch::route::RouteKind;
 use crate::dispatch::site::{Place, Site};
+use crate::dispatch::walk::Walked;
 use crate::fault::Fault;
 use crate::handler::folder::Folder;
 use crate::handler::listing::page::{Page, Wish};
 use crate::handler::listing::{self, Lead, Surroundings};
+use crate::rule::Facts;
 use crate::template::Template;
 
+/// A site as one client sees it.
+struct View<'a> {
+    site: &'a Site,
+    facts: Facts<'a>,
+}
+
 impl Site {
-    /// The listing of the folder that is wished for. Waits for the disk.
-    pub(crate) fn list(&self, wish: &Wish) -> Result<Page, Fault> {
-        match folder_of(&self.place(&wish.path), &wish.path) {
-            Some((folder, below)) => listing::make(folder, below, wish, self),
+    /// The listing of the folder that is wished for, by somebody. Waits for the disk.
+    pub(crate) fn list(&self, wish: &Wish, query: Option<&str>, facts: Facts<'_>) -> Result<Page, Fault> {
+        let view = View { site: self, facts };
+        let walked = self.walk(&wish.path, query, Some(&facts), &mut ())?;
+        match folder_of(&walked, &wish.path) {
+            Some((folder, below)) => listing::make(folder, below, wish, &view),
             None => Err(Fault::server(format!("listing: {:?} is no folder", wish.path))),
         }
     }
 }
 
-impl Surroundings for Site {
+impl Surroundings for View<'_> {
     fn lead(&self, path: &str, folder: &Folder, below: &str) -> Lead {
-        let place = self.place(path);
-        if let Place::Route(route, star) = &place
-            && let RouteKind::Script(script) = &route.kind
-        {
-            return match locate(self, route, script, path, star) {
+        // Links of a listing have no query.
+        let Ok(walked) = self.site.walk(path, None, Some(&self.facts), &mut ()) else {
+            return Lead::Elsewhere;
+        };
+        if let Place::Route(route, RouteKind::Script(script), star) = &walked.place {
+            let path = led(&walked, path);
+            return match locate(self.site, route, script, path, star.of(path)) {
                 Ok(_) => Lead::Script,
                 Err(_) => Lead::Elsewhere,
             };
         }
-        match folder_of(&place, path) {
+        match folder_of(&walked, path) {
             Some((other, rest)) if other.id() == folder.id() && rest.trim_matches('/') == below => Lead::There,
             _ => Lead::Elsewhere,
         }
     }
 
     fn content_type(&self, name: &str) -> HeaderValue {
-        self.types.of(name)
+        self.site.types.of(name)
     }
 
     fn template(&self) -> Option<&Template> {
-        self.listing_template.as_ref()
+        self.site.listing_template.as_ref()
     }
 }
 
+/// The path that has been led to its place, of the one that was asked for.
+fn led<'a>(walked: &'a Walked<'_>, path: &'a str) -> &'a str {
+    walked.rewritten.as_ref().map_or(path, |target| &target.path)
+}
+
 /// The folder in which a path's file lies, and the path below it.
-fn folder_of<'s, 'p>(place: &Place<'s, 'p>, path: &'p str) -> Option<(&'s Folder, &'p str)> {
-    match place {
+fn folder_of<'a>(walked: &'a Walked<'_>, path: &'a str) -> Option<(&'a Folder, &'a str)> {
+    let path = led(walked, path);
+    match &walked.place {
         Place::Root(folder) => Some((folder, &path[1..])),
-        Place::Route(
-            Route {
-                kind: RouteKind::Files(folder),
-                ..
-            },
-            star,
-        ) => Some((folder, star)),
+        Place::Route(_, RouteKind::Files(folder), star) => Some((folder, star.of(path))),
         _ => None,
     }
 }

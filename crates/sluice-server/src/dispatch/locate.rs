@@ -130,6 +130,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::dispatch::route::RouteKind;
     use crate::dispatch::site::{Config, Place};
     use crate::settings::{
         AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, LogTarget, Mode, RouteSettings,
@@ -142,14 +143,7 @@ mod tests {
         directory.interpreters.insert(".pl".into(), "sh".into());
         let by_pattern = ScriptSettings::new(ScriptSource::Root, Mode::Cgi);
         let one = ScriptSettings::new(ScriptSource::File(root.join("cgi-bin/run")), Mode::Cgi);
-        let route = |path: &str, script: ScriptSettings| RouteSettings {
-            origin: String::new(),
-            path: path.into(),
-            is_logged: true,
-            compress: None,
-            cache: None,
-            action: Action::Script(Box::new(script)),
-        };
+        let route = |path: &str, script| RouteSettings::new(path, Action::Script(Box::new(script)));
         let settings = Settings {
             listen: Vec::new(),
             proxies: crate::settings::ProxySettings::default(),
@@ -181,13 +175,11 @@ mod tests {
 
     fn locate_path(config: &Config, path: &str) -> Result<(String, Option<String>), StatusCode> {
         let site = config.site("");
-        let Place::Route(route, star) = site.place(path) else {
-            panic!("no route for {path}");
-        };
-        let crate::dispatch::route::RouteKind::Script(script) = &route.kind else {
+        let walked = site.walk(path, None, None, &mut ()).unwrap();
+        let Place::Route(route, RouteKind::Script(script), star) = walked.place else {
             panic!("no script route for {path}");
         };
-        locate(site, route, script, path, star)
+        locate(site, route, script, path, star.of(path))
             .map(|script| (script.name, script.path_info))
             .map_err(|fault| fault.status)
     }

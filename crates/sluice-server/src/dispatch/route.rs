@@ -1,41 +1,69 @@
-//! A route, opened: its pattern, and what is behind it held ready.
+//! A route, opened: which requests it is for, and what is behind it held ready.
 //!
 //! Here: the step from settings to things that exist (folders open, interpreters found, pools empty), with messages for
-//! whoever wrote the settings. Not here: choosing among routes (`site`), doing what a route says (`handler`).
+//! whoever wrote the settings. Not here: the way from route to route (`walk`), doing what a route says (`handler`).
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::StatusCode;
 
-use crate::dispatch::pattern::Pattern;
+use crate::fault::Fault;
 use crate::handler::folder::Folder;
 use crate::handler::records::Records;
 use crate::handler::send_file::SendFolders;
+use crate::rule::{Changes, Conditions, Facts, Miss, Pattern, Replacement};
 use crate::script::lease::Pools;
 use crate::script::route::ScriptRoute;
-use crate::settings::{Action, CacheUse, RouteSettings, ScriptSettings, ScriptSource};
+use crate::settings::{Action, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource};
 
 /// A rule of a site, ready for use.
 pub(crate) struct Route {
+    /// Where it was written.
+    pub origin: String,
     pub pattern: Pattern,
-    pub kind: RouteKind,
+    pub when: Conditions,
+    pub effect: Effect,
     /// What its scripts may hand files of.
     pub send_folders: Arc<SendFolders>,
-    /// Requests that lead here are logged.
-    pub is_logged: bool,
-    /// Whether answers are compressed; none: as it is with the kind of route.
-    pub compress: Option<bool>,
-    /// How its files are kept in the cache; none: as the site says.
-    pub cache: Option<CacheUse>,
+    pub changes: Changes,
 }
 
-/// What a route does.
+/// What a route does to a request that it is for.
+pub(crate) enum Effect {
+    Answer(RouteKind),
+    /// The next route is tried, for another target.
+    Rewrite(Replacement),
+    /// The next route is tried.
+    Pass,
+}
+
+/// What a route answers with.
 pub(crate) enum RouteKind {
     Files(Folder),
     Script(Arc<ScriptRoute>),
-    Redirect { to: String, status: StatusCode },
+    Redirect { to: Replacement, status: StatusCode },
+    Refuse(Refusal),
+}
+
+/// An error that a route answers with.
+pub(crate) struct Refusal {
+    status: StatusCode,
+    settings: RefusalSettings,
+    text: Option<Arc<str>>,
+}
+
+/// What a pattern's first star stands for: a part of the path. Of a script among the files (`*.cgi`) the part that is its
+/// name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Star(Range<usize>);
+
+impl Star {
+    pub(crate) fn of<'p>(&self, path: &'p str) -> &'p str {
+        path.get(self.0.clone()).unwrap_or_default()
+    }
 }
 
 /// Why settings cannot be served: where it was written, and what is wrong there.
@@ -69,49 +97,97 @@ impl std::error::Error for OpenError {}
 impl Route {
     /// Opens what the settings name; `site` is its name for the log.
     pub(crate) fn open(settings: &RouteSettings, site: &str) -> Result<Route, OpenError> {
-        let kind = match &settings.action {
+        let effect = match &settings.action {
+            Action::Rewrite(to) => Effect::Rewrite(to.clone()),
+            Action::Pass => Effect::Pass,
             Action::Files { directory, records, .. } => {
                 let mut folder = open_folder(directory, &settings.origin)?;
                 if let Some(records) = records {
                     folder.hold_records(Records::new(*records));
                 }
-                RouteKind::Files(folder)
+                Effect::Answer(RouteKind::Files(folder))
             }
-            Action::Script(script) => RouteKind::Script(Arc::new(open_script(script, site, &settings.origin)?)),
-            Action::Redirect { to, status } => RouteKind::Redirect {
+            Action::Script(script) => {
+                let script = open_script(script, site, &settings.origin)?;
+                Effect::Answer(RouteKind::Script(Arc::new(script)))
+            }
+            Action::Redirect { to, status } => Effect::Answer(RouteKind::Redirect {
                 to: to.clone(),
-                status: StatusCode::from_u16(*status)
-                    .map_err(|_| OpenError::new(&settings.origin, "no such redirect status"))?,
-            },
+                status: status_of(*status, settings)?,
+            }),
+            Action::Refuse(refusal) => Effect::Answer(RouteKind::Refuse(Refusal {
+                status: status_of(refusal.status, settings)?,
+                settings: refusal.clone(),
+                text: refusal.text.as_deref().map(Arc::from),
+            })),
         };
         Ok(Route {
-            pattern: Pattern::new(&settings.path),
-            kind,
+            origin: settings.origin.clone(),
+            pattern: settings.path.clone(),
+            when: settings.when.clone(),
+            effect,
             send_folders: Arc::new(open_send_folders(settings)?),
-            is_logged: settings.is_logged,
-            compress: settings.compress,
-            cache: settings.cache,
+            changes: settings.changes.clone(),
         })
     }
 
-    /// What the pattern's star stands for, if this route answers for the path.
-    pub(crate) fn matches<'p>(&self, path: &'p str) -> Option<&'p str> {
-        match &self.kind {
-            // `*.cgi`: the script may be any leading part of the path, and the rest is its PATH_INFO.
-            RouteKind::Script(script) if script.settings.source == ScriptSource::Root => {
-                leading_parts(path).find(|part| self.pattern.matches(part).is_some())
-            }
-            RouteKind::Script(script) if matches!(script.settings.source, ScriptSource::Directory(_)) => {
-                self.pattern.matches(path)
-            }
-            RouteKind::Redirect { .. } => self.pattern.matches(path),
-            // `/app/*` also answers for `/app`.
-            RouteKind::Script(_) | RouteKind::Files(_) => self
-                .pattern
-                .matches(path)
-                .or_else(|| (self.pattern.prefix().strip_suffix('/') == Some(path)).then_some("")),
+    /// What it answers with, if it does.
+    pub(crate) fn answer(&self) -> Option<&RouteKind> {
+        match &self.effect {
+            Effect::Answer(kind) => Some(kind),
+            Effect::Rewrite(_) | Effect::Pass => None,
         }
     }
+
+    /// What the pattern's star stands for, if this route is for the request; or why it is not.
+    pub(crate) fn matches(&self, path: &str, query: Option<&str>, facts: Option<&Facts<'_>>) -> Result<Star, Miss<'_>> {
+        let conditions = || self.when.miss(query, facts).map_or(Ok(()), Err);
+        // A look at the path costs less than most conditions, but a regular expression more.
+        if matches!(self.pattern, Pattern::Regex(_)) {
+            conditions()?;
+            return self.star(path).ok_or(Miss::Path);
+        }
+        let star = self.star(path).ok_or(Miss::Path)?;
+        conditions()?;
+        Ok(star)
+    }
+
+    fn star(&self, path: &str) -> Option<Star> {
+        let begin = self.pattern.prefix().len();
+        let plain = || {
+            let star = self.pattern.matches(path)?;
+            Some(Star(begin..begin + star.len()))
+        };
+        match self.answer() {
+            // `*.cgi`: the script may be any leading part of the path, and the rest is its PATH_INFO.
+            Some(RouteKind::Script(script)) if script.settings.source == ScriptSource::Root => {
+                let part = leading_parts(path).find(|part| self.pattern.matches(part).is_some())?;
+                Some(Star(0..part.len()))
+            }
+            Some(RouteKind::Script(script)) if matches!(script.settings.source, ScriptSource::Directory(_)) => plain(),
+            // `/app/*` also answers for `/app`.
+            Some(RouteKind::Script(_) | RouteKind::Files(_)) => plain().or_else(|| {
+                let is_bare = self.pattern.prefix().strip_suffix('/') == Some(path);
+                is_bare.then_some(Star(path.len()..path.len()))
+            }),
+            Some(RouteKind::Redirect { .. } | RouteKind::Refuse(_)) | None => plain(),
+        }
+    }
+}
+
+impl Refusal {
+    /// The fault that the client is told of.
+    pub(crate) fn fault(&self, origin: &str) -> Fault {
+        Fault {
+            retry_after: self.settings.retry_after,
+            told: self.text.clone(),
+            ..Fault::client(self.status, format!("refused by the rule of {origin}"))
+        }
+    }
+}
+
+fn status_of(status: u16, settings: &RouteSettings) -> Result<StatusCode, OpenError> {
+    StatusCode::from_u16(status).map_err(|_| OpenError::new(&settings.origin, format!("no such status: {status}")))
 }
 
 /// The folders that the route's scripts may hand files of.
@@ -196,33 +272,26 @@ mod tests {
 
     fn route(path: &str, source: ScriptSource) -> Route {
         let settings = ScriptSettings::new(source, Mode::Cgi);
-        Route::open(
-            &RouteSettings {
-                origin: String::new(),
-                path: path.into(),
-                is_logged: true,
-                compress: None,
-                cache: None,
-                action: Action::Script(Box::new(settings)),
-            },
-            "test",
-        )
-        .unwrap()
+        Route::open(&RouteSettings::new(path, Action::Script(Box::new(settings))), "test").unwrap()
+    }
+
+    fn star<'p>(route: &Route, path: &'p str) -> Option<&'p str> {
+        route.matches(path, None, None).ok().map(|star| star.of(path))
     }
 
     #[test]
     fn scripts_by_pattern_are_found_at_any_depth_and_leave_path_info() {
         let route = route("*.cgi", ScriptSource::Root);
-        assert_eq!(route.matches("/a/x.cgi/more/info"), Some("/a/x.cgi"));
-        assert_eq!(route.matches("/x.cgi"), Some("/x.cgi"));
-        assert_eq!(route.matches("/x.cgis/y"), None);
+        assert_eq!(star(&route, "/a/x.cgi/more/info"), Some("/a/x.cgi"));
+        assert_eq!(star(&route, "/x.cgi"), Some("/x.cgi"));
+        assert_eq!(star(&route, "/x.cgis/y"), None);
     }
 
     #[test]
     fn one_script_answers_for_its_path_with_and_without_slash() {
         let route = route("/app/*", ScriptSource::File("/bin/sh".into()));
-        assert_eq!(route.matches("/app"), Some(""));
-        assert_eq!(route.matches("/app/x"), Some("x"));
-        assert_eq!(route.matches("/apple"), None);
+        assert_eq!(star(&route, "/app"), Some(""));
+        assert_eq!(star(&route, "/app/x"), Some("x"));
+        assert_eq!(star(&route, "/apple"), None);
     }
 }

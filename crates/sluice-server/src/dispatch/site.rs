@@ -1,4 +1,4 @@
-//! Sites: which host is whose, and which of its routes answers for a path.
+//! Sites: which host is whose, what a site holds ready, and which of its files belong to which paths.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use crate::dispatch::pattern::Pattern;
-use crate::dispatch::route::{OpenError, Route, RouteKind, leading_parts, open_folder};
+use crate::dispatch::route::{Effect, OpenError, Route, RouteKind, Star, leading_parts, open_folder};
 use crate::handler::cache::Cache;
 use crate::handler::folder::Folder;
 use crate::handler::types::Types;
 use crate::limits::Limits;
+use crate::rule::Pattern;
 use crate::script::route::{Map, ScriptRoute};
 use crate::settings::{Action, CacheUse, ErrorSettings, ProxySettings, ScriptSource, Settings, SiteSettings};
 use crate::template::Template;
@@ -32,10 +32,12 @@ pub(crate) struct Config {
 
 /// A virtual host, ready for use.
 pub(crate) struct Site {
+    /// Where it was written.
+    pub origin: String,
     hosts: Vec<String>,
     /// The number of its log.
     pub log: usize,
-    root: Option<Folder>,
+    pub root: Option<Folder>,
     /// The field Strict-Transport-Security.
     pub hsts: Option<HeaderValue>,
     pub index: Vec<String>,
@@ -48,10 +50,30 @@ pub(crate) struct Site {
     pub errors: ErrorSettings,
 }
 
+/// Why a site is the one of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    Exactly,
+    Below,
+    AnyHost,
+    First,
+}
+
+impl Chosen {
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Chosen::Exactly => "the host is one of its names",
+            Chosen::Below => "the host is below one of its names",
+            Chosen::AnyHost => "no site has that name, and this one is for any host",
+            Chosen::First => "no site has that name, and this is the first",
+        }
+    }
+}
+
 /// What answers for a path.
-pub(crate) enum Place<'s, 'p> {
-    /// A route, and what its star stands for.
-    Route(&'s Route, &'p str),
+pub(crate) enum Place<'s> {
+    /// A route, what it answers with, and what its star stands for.
+    Route(&'s Route, &'s RouteKind, Star),
     /// A file under the root.
     Root(&'s Folder),
     /// Nothing.
@@ -94,16 +116,20 @@ impl Config {
         })
     }
 
-    /// The site of a host: named exactly, named by a wildcard, one for any host, or else the first.
+    /// The site of a host.
     pub(crate) fn site(&self, host: &str) -> &Arc<Site> {
+        self.choose(host).0
+    }
+
+    /// The site of a host, and why: named exactly, named by a wildcard, one for any host, or else the first.
+    pub(crate) fn choose(&self, host: &str) -> (&Arc<Site>, Chosen) {
         let exact = |site: &&Arc<Site>| site.hosts.iter().any(|name| name.eq_ignore_ascii_case(host));
         let wildcard = |site: &&Arc<Site>| site.hosts.iter().any(|name| is_below(host, name));
-        self.sites
-            .iter()
-            .find(exact)
-            .or_else(|| self.sites.iter().find(wildcard))
-            .or_else(|| self.sites.iter().find(|site| site.hosts.is_empty()))
-            .unwrap_or(&self.sites[0])
+        let find = |how: Chosen, fits: &dyn Fn(&&Arc<Site>) -> bool| Some((self.sites.iter().find(fits)?, how));
+        find(Chosen::Exactly, &exact)
+            .or_else(|| find(Chosen::Below, &wildcard))
+            .or_else(|| find(Chosen::AnyHost, &|site| site.hosts.is_empty()))
+            .unwrap_or((&self.sites[0], Chosen::First))
     }
 
     pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
@@ -154,6 +180,7 @@ impl Site {
             }
         }
         Ok(Site {
+            origin: settings.origin.clone(),
             hosts: settings.hosts.clone(),
             log,
             root,
@@ -183,22 +210,33 @@ impl Site {
         sent.for_each(|folders| folders.withhold(place));
     }
 
+    pub(crate) fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
     /// The routes that run scripts.
     pub(crate) fn script_routes(&self) -> impl Iterator<Item = &ScriptRoute> {
-        self.routes.iter().filter_map(|route| match &route.kind {
+        self.routes.iter().filter_map(|route| match route.answer()? {
             RouteKind::Script(script) => Some(&**script),
             _ => None,
         })
     }
 
-    /// What answers for a decoded path: the first route whose pattern matches, or else the root.
-    pub(crate) fn place<'s, 'p>(&'s self, path: &'p str) -> Place<'s, 'p> {
-        for route in &self.routes {
-            if let Some(star) = route.matches(path) {
-                return Place::Route(route, star);
-            }
+    /// The file that belongs to a path which has led to this place.
+    pub(crate) fn file_at(&self, place: &Place<'_>, path: &str) -> Option<PathBuf> {
+        match place {
+            Place::Route(_, kind, star) => match kind {
+                RouteKind::Files(folder) => Some(folder.path().join(star.of(path))),
+                RouteKind::Script(script) => match &script.settings.source {
+                    ScriptSource::Directory(folder) => Some(folder.join(star.of(path))),
+                    ScriptSource::File(file) => Some(file.clone()),
+                    ScriptSource::Root => self.below_root(path),
+                },
+                RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
+            },
+            Place::Root(_) => self.below_root(path),
+            Place::Nowhere => None,
         }
-        self.root.as_ref().map_or(Place::Nowhere, Place::Root)
     }
 
     fn below_root(&self, path: &str) -> Option<PathBuf> {
@@ -211,32 +249,23 @@ impl Map for Site {
         self.root.as_ref().map_or(Path::new(""), Folder::path)
     }
 
+    /// What the path means to everybody: nobody asks, so rules that have conditions are passed by.
     fn file_of(&self, path: &str) -> Option<PathBuf> {
-        match self.place(path) {
-            Place::Route(route, star) => match &route.kind {
-                RouteKind::Files(folder) => Some(folder.path().join(star)),
-                RouteKind::Redirect { .. } => None,
-                RouteKind::Script(script) => match &script.settings.source {
-                    ScriptSource::Directory(folder) => Some(folder.join(star)),
-                    ScriptSource::File(file) => Some(file.clone()),
-                    ScriptSource::Root => self.below_root(path),
-                },
-            },
-            Place::Root(_) => self.below_root(path),
-            Place::Nowhere => None,
-        }
+        let walked = self.walk(path, None, None, &mut ()).ok()?;
+        let path = walked.rewritten.as_ref().map_or(path, |target| &target.path);
+        self.file_at(&walked.place, path)
     }
 
     fn path_of(&self, file: &str) -> Option<String> {
         let file = Path::new(OsStr::from_bytes(file.as_bytes()));
         let by_route = self.routes.iter().find_map(|route| {
-            let folder = match &route.kind {
+            let folder = match route.answer()? {
                 RouteKind::Files(folder) => folder.path(),
                 RouteKind::Script(script) => match &script.settings.source {
                     ScriptSource::Directory(folder) => folder.as_path(),
                     _ => return None,
                 },
-                RouteKind::Redirect { .. } => return None,
+                _ => return None,
             };
             let below = file.strip_prefix(folder).ok()?.to_str()?;
             Some(format!("{}{below}", route.pattern.prefix()))
@@ -250,8 +279,8 @@ impl Map for Site {
 
 impl Route {
     fn folder_mut(&mut self) -> Option<&mut Folder> {
-        match &mut self.kind {
-            RouteKind::Files(folder) => Some(folder),
+        match &mut self.effect {
+            Effect::Answer(RouteKind::Files(folder)) => Some(folder),
             _ => None,
         }
     }
@@ -261,7 +290,7 @@ impl Route {
 fn script_patterns(settings: &SiteSettings) -> Vec<Pattern> {
     let is_root = |action: &Action| matches!(action, Action::Script(script) if script.source == ScriptSource::Root);
     let routes = settings.routes.iter().filter(|route| is_root(&route.action));
-    routes.map(|route| Pattern::new(&route.path)).collect()
+    routes.map(|route| route.path.clone()).collect()
 }
 
 /// Folders whose files are programs: their text must not be served where they lie within a served folder.
@@ -339,17 +368,10 @@ mod tests {
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("programs")).unwrap();
         let mut settings = site(&[], &root);
-        settings.routes.push(RouteSettings {
-            origin: String::new(),
-            path: "/cgi-bin/*".into(),
-            is_logged: true,
-            compress: None,
-            cache: None,
-            action: Action::Script(Box::new(ScriptSettings::new(
-                ScriptSource::Directory(root.join("programs")),
-                Mode::Cgi,
-            ))),
-        });
+        let script = ScriptSettings::new(ScriptSource::Directory(root.join("programs")), Mode::Cgi);
+        settings
+            .routes
+            .push(RouteSettings::new("/cgi-bin/*", Action::Script(Box::new(script))));
         let site = Site::open(&settings, 0).unwrap();
         assert_eq!(site.file_of("/a/b"), Some(root.join("a/b")));
         assert_eq!(site.file_of("/cgi-bin/x"), Some(root.join("programs/x")));

@@ -108,7 +108,9 @@ impl Folder {
 
     /// As `open_below`; tells also whether the path led straight there, over no symbolic link.
     pub(crate) fn open_and_tell(&self, relative: &str) -> io::Result<(File, bool)> {
-        if !self.may_serve(Path::new(relative)) {
+        let path = Path::new(relative);
+        // A script's path leads here where conditions keep its own route from it: still it is no file.
+        if !self.may_serve(path) || self.is_program(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let name = if relative.is_empty() { "." } else { relative };
@@ -168,6 +170,9 @@ impl Folder {
 
     /// Whether what lies there is a script by its path, whose text is not sent.
     pub(crate) fn is_program(&self, inside: &Path) -> bool {
+        if self.programs.is_empty() {
+            return false;
+        }
         let path = format!("/{}", inside.display());
         self.programs.iter().any(|is_program| is_program(&path))
     }

@@ -3,43 +3,26 @@
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response, StatusCode, Uri, header};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::fault::Fault;
-use crate::target::Target;
+use crate::rule::Replacement;
+use crate::target::{Target, encode};
 use crate::write::body::ResponseBody;
 
-/// What may not stand bare in a path (RFC 3986 §3.3), and `%`, which would begin an escape.
-const PATH: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'%')
-    .add(b'<')
-    .add(b'>')
-    .add(b'?')
-    .add(b'[')
-    .add(b'\\')
-    .add(b']')
-    .add(b'^')
-    .add(b'`')
-    .add(b'{')
-    .add(b'|')
-    .add(b'}');
-
-/// Sends the client to `to`, its star replaced by what the route's star stands for; a query goes along.
+/// Sends the client to `to`, with what the rule has captured of the path put into it; a query goes along.
 pub(crate) fn redirect(
-    to: &str,
+    to: &Replacement,
     status: StatusCode,
-    star: &str,
+    captures: &[&str],
     target: &Target,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let mut location = to.replacen('*', &encode(star), 1);
+    let mut location = to.expand(captures, target.query.as_deref());
+    // Before a fragment, which is for the browser (RFC 3986 §3.5).
+    let end = location.find('#').unwrap_or(location.len());
     if let Some(query) = &target.query
-        && !location.contains('?')
+        && !location[..end].contains('?')
     {
-        location.push('?');
-        location.push_str(query);
+        location.insert_str(end, &format!("?{query}"));
     }
     to_location(&location, status)
 }
@@ -81,33 +64,33 @@ fn to_location(location: &str, status: StatusCode) -> Result<Response<ResponseBo
     Ok(response)
 }
 
-/// A decoded path as it must be written in a URL.
-pub(crate) fn encode(path: &str) -> String {
-    utf8_percent_encode(path, PATH).to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Pattern;
 
-    fn location(to: &str, star: &str, target: &str) -> String {
+    fn location(to: &str, path: &str, target: &str) -> String {
+        let pattern = Pattern::from(path);
+        let to = Replacement::redirect(to, &pattern).unwrap();
         let target = Target::parse(target).unwrap();
-        let response = redirect(to, StatusCode::FOUND, star, &target).unwrap();
+        let captures = pattern.captures(&target.path).unwrap();
+        let response = redirect(&to, StatusCode::FOUND, &captures, &target).unwrap();
         response.headers()[header::LOCATION].to_str().unwrap().to_owned()
     }
 
     #[test]
     fn star_and_query_go_along() {
         assert_eq!(
-            location("https://example.org/*", "a b", "/old/a%20b?q=1"),
+            location("https://example.org/*", "/old/*", "/old/a%20b?q=1"),
             "https://example.org/a%20b?q=1"
         );
-        assert_eq!(location("/new?x=1", "", "/old?q=1"), "/new?x=1");
+        assert_eq!(location("/new?x=1", "/old", "/old?q=1"), "/new?x=1");
+        assert_eq!(location("/new#part?", "/old", "/old?q=1"), "/new?q=1#part?");
     }
 
     #[test]
     fn a_path_cannot_smuggle_a_line_into_the_head() {
-        assert_eq!(location("/n/*", "a\r\nSet-Cookie: x", "/"), "/n/a%0D%0ASet-Cookie:%20x");
+        assert_eq!(location("/n/*", "/*", "/a%0DSet-Cookie:%20x"), "/n/a%0DSet-Cookie:%20x");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::fault::Fault;
 use crate::limits::Limits;
+use crate::rule::BodyBounds;
 
 /// Bodies up to this many bytes are stored in memory, larger ones in a file without a name.
 const MEMORY_BYTES_MAX: u64 = 64 << 10;
@@ -46,22 +47,29 @@ pub(crate) enum Stored {
 }
 
 impl RequestBody {
-    /// The client's fault: it announces more than the limit.
-    pub(crate) fn new(incoming: Incoming, limits: &Limits) -> Result<RequestBody, Fault> {
-        let announced = incoming.size_hint().exact();
-        if announced.is_some_and(|bytes| bytes > limits.body_bytes_max) {
-            return Err(too_large(limits.body_bytes_max));
-        }
-        Ok(RequestBody {
+    /// A body within the server's limits, until other ones are set by `bound`.
+    pub(crate) fn new(incoming: Incoming, limits: &Limits) -> RequestBody {
+        RequestBody {
+            announced: incoming.size_hint().exact(),
             incoming: Some(incoming),
-            announced,
             received: 0,
             bytes_max: limits.body_bytes_max,
             timeout: limits.body_timeout,
             bytes_per_second_min: limits.body_bytes_per_second_min,
             waited: Duration::ZERO,
             wait: None,
-        })
+        }
+    }
+
+    /// Sets other limits, where there are any. The client's fault: it announces more than the limit.
+    pub(crate) fn bound(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
+        self.bytes_max = bounds.bytes_max.unwrap_or(self.bytes_max);
+        self.timeout = bounds.timeout.unwrap_or(self.timeout);
+        self.bytes_per_second_min = bounds.bytes_per_second_min.unwrap_or(self.bytes_per_second_min);
+        match self.announced {
+            Some(bytes) if bytes > self.bytes_max => Err(too_large(self.bytes_max)),
+            _ => Ok(()),
+        }
     }
 
     /// No body at all, as after a local redirect.

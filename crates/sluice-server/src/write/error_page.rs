@@ -35,7 +35,7 @@ struct Page<'a> {
     /// `Not Found`
     phrase: &'static str,
     /// What a visitor can understand and do.
-    sentence: &'static str,
+    sentence: &'a str,
     /// As the log says it; empty where visitors are not told.
     detail: &'a str,
     /// The exchange's, to be found in the log.
@@ -68,6 +68,7 @@ pub(crate) fn response(
     let page = Page {
         detail: if settings.detail { &fault.text } else { "" },
         path,
+        sentence: fault.told.as_deref().unwrap_or(sentence(fault.status)),
         ..Page::new(fault.status, &id)
     };
     let body = match form {
@@ -161,8 +162,9 @@ impl<'a> Page<'a> {
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{status} {phrase}</title>\
-             <style>{STYLE}</style></head>\n<body><h1>{status} {phrase}</h1>\n<p>{sentence}</p>\n{detail}\
-             <p><small>Request {id}</small></p></body></html>\n"
+             <style>{STYLE}</style></head>\n<body><h1>{status} {phrase}</h1>\n<p>{}</p>\n{detail}\
+             <p><small>Request {id}</small></p></body></html>\n",
+            HtmlEscape(sentence)
         )
     }
 

@@ -23,8 +23,13 @@ pub(crate) fn read_site(site: &Section<'_>, server: &CompressionSettings) -> Com
 /// Reads `compress` of a route that does this, in a site with these settings.
 pub(crate) fn read_route(route: &Section<'_>, action: Option<&Action>, settings: &CompressionSettings) -> Option<bool> {
     let compress = route.flag("compress")?.value;
-    if matches!(action, Some(Action::Redirect { .. })) {
-        route.refuse("compress", "a redirect has nothing to compress: remove it");
+    if matches!(action, Some(Action::Redirect { .. } | Action::Refuse(_))) {
+        let what = if route.has("redirect") {
+            "a redirect"
+        } else {
+            "a refusal"
+        };
+        route.refuse("compress", &format!("{what} has nothing to compress: remove it"));
     } else if compress && settings.encodings.is_empty() {
         route.refuse(
             "compress",

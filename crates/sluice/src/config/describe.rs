@@ -113,20 +113,31 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
         } => {
             let files = describe_files(listing.unwrap_or(site.files.listing));
             let records = describe_records(records.as_ref());
-            let kept = describe_cache(route.cache.unwrap_or(site.files.cache));
+            let kept = match route.changes.cache {
+                None => describe_cache(site.files.cache),
+                // Told with what else the route changes.
+                Some(_) => "",
+            };
             (files.to_owned(), format!("{}{records}{kept}", directory.display()))
         }
-        Action::Redirect { to, status } => (format!("redirect {status}"), to.clone()),
+        Action::Redirect { to, status } => (format!("redirect {status}"), to.to_string()),
+        Action::Refuse(refusal) => (
+            format!("refuse {}", refusal.status),
+            refusal.text.clone().unwrap_or_default(),
+        ),
+        Action::Rewrite(to) => ("rewrite".to_owned(), to.to_string()),
+        Action::Pass => ("set".to_owned(), String::new()),
         Action::Script(script) => (describe_mode(script.mode).to_owned(), describe_script(script, site)),
     };
-    let compressed = match route.compress {
-        Some(true) => ", compressed",
-        Some(false) => ", not compressed",
-        None => "",
-    };
-    let logged = if route.is_logged { "" } else { ", not logged" };
-    let with = format!("{with}{compressed}{logged}");
-    [route.path.clone(), action, with]
+    let more = route.changes.lines().into_iter();
+    let when = (!route.when.is_empty()).then(|| format!("when {}", route.when));
+    let parts: Vec<String> = [with]
+        .into_iter()
+        .filter(|with| !with.is_empty())
+        .chain(more)
+        .chain(when)
+        .collect();
+    [route.path.to_string(), action, parts.join(", ")]
 }
 
 /// What is not usual about how files are kept.

@@ -9,6 +9,7 @@ mod cache;
 mod compression;
 mod log;
 mod pages;
+mod rules;
 mod script;
 
 use Fallback::{Required, Said, Value};
@@ -17,6 +18,7 @@ use cache::{CACHE_OF_ROUTE, CACHE_OF_SITE, REVALIDATE_WATCHED, WATCH};
 use compression::{COMPRESS, COMPRESSION, COMPRESSION_OF_SITE};
 use log::{LOG, SITE_LOG};
 use pages::{CHARSET, ERROR_DETAIL, ERRORS, LISTING, LISTING_OF_ROUTE, LISTING_TEMPLATE, TYPES};
+use rules::{EXPIRES, HEADERS, LIMITS as ROUTE_LIMITS, REFUSE, REGEX, REWRITE, WHEN};
 use script::SCRIPT;
 
 /// One key.
@@ -55,6 +57,8 @@ pub(crate) enum Kind {
     Flag,
     /// A list of texts.
     Texts,
+    /// A text, or a list of texts.
+    Words,
     /// Names with texts.
     Pairs,
     /// A whole number.
@@ -484,17 +488,21 @@ static SITE: Section = Section {
 
 static ROUTE: Section = Section {
     title: "[[site.route]]",
-    text: "What a path means. Routes are tried in the order in which they are written; the first whose pattern matches \
-           decides. A route does exactly one thing: `files`, `script` or `redirect`.",
+    text: "What a path means. Routes are gone through once, in the order in which they are written. The first that matches and has \
+           an answer decides: `files`, `script`, `redirect` or `refuse`. Those that only `rewrite` the path or set something \
+           (`headers`, `expires`, `limits`, `compress`, `cache`, `log`) are followed by the next; a later one has the last word. \
+           [docs/guides/routes.md](../guides/routes.md) has examples; `sluice check --explain URL` tells what happens to a request.",
     keys: &[
         Key {
             name: "path",
             kind: Kind::Text,
-            default: Required,
+            default: Said("any path, where there is a `when`; or else it must be given"),
             text: "The pattern: `/exact`, `/prefix/*` or, for scripts that lie among the files under `root`, `*.cgi`. \
-                   `*` stands for any run of characters, slashes among them.",
+                   `*` stands for any run of characters, slashes among them; there may be several.",
             example: "\"/cgi-bin/*\"",
         },
+        REGEX,
+        WHEN,
         Key {
             name: "files",
             kind: Kind::Table(&FILES),
@@ -516,10 +524,15 @@ static ROUTE: Section = Section {
             text: "Sends the client elsewhere.",
             example: "{ to = \"/new\", status = 301 }",
         },
+        REFUSE,
+        REWRITE,
+        HEADERS,
+        EXPIRES,
+        ROUTE_LIMITS,
         Key {
             name: "log",
             kind: Kind::Flag,
-            default: Value("true"),
+            default: Said("`true`, or as an earlier route says"),
             text: "Whether requests whose path leads here are written down in the access log. Faults are told in the \
                    diagnostics all the same.",
             example: "false",
@@ -570,9 +583,10 @@ static REDIRECT: Section = Section {
             name: "to",
             kind: Kind::Text,
             default: Required,
-            text: "The new address: a path or a whole `https://` address. A `*` in it receives what the `*` of the \
-                   pattern matched.",
-            example: "\"https://example.org/*\"",
+            text: "The new address: a path or a whole `https://` address. `$1`, `$2` … in it receive what the stars of the pattern or \
+                   the groups of the regex matched, `${name}` a group of that name, `*` the same as `$1`, `${query}` the query, \
+                   which is added by itself where there is no `?`.",
+            example: "\"https://example.org/$1\"",
         },
         Key {
             name: "status",

@@ -79,6 +79,7 @@ fn value(key: &Key) -> String {
         Kind::Address => "address".into(),
         Kind::Flag => "`true`, `false`".into(),
         Kind::Texts => "list of texts".into(),
+        Kind::Words => "text, or list of texts".into(),
         Kind::Pairs => "table of texts".into(),
         Kind::Number { unit, bounds } => format!("number of {unit}{}", range(bounds, |bound| bound.to_string())),
         Kind::Duration(bounds) => format!("duration{}", range(bounds, millis)),

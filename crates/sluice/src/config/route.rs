@@ -1,78 +1,114 @@
 //! `[[site.route]]`: from sections of the file to the server's settings of what paths mean.
 //!
-//! Here: which route does what, and which can never match. Not here: the form of patterns (`pattern`), scripts (`script`).
+//! Here: which route is for which path, and what it does. Not here: the form of patterns (`pattern`), conditions and what a
+//! route changes (`rule`), scripts (`script`), what routes mean together (`reach`).
 
-use sluice_server::settings::{Action, CompressionSettings, Convert, RecordSettings, RouteSettings, ScriptSource};
+use sluice_server::rule::{Pattern, Replacement};
+use sluice_server::settings::{
+    Action, CacheUse, CompressionSettings, Convert, RecordSettings, RefusalSettings, RouteSettings,
+};
 
-use super::mistake::At;
+use super::mistake::{At, Document};
+use super::reach::{self, Placed};
 use super::section::Section;
 use super::site::require_folder;
-use super::{compression, pages, pattern, script};
+use super::{compression, pages, pattern, rule, script};
 
-/// An earlier route, when a later one is compared with it.
-struct Earlier {
-    path: String,
-    line: usize,
-    reach: Vec<String>,
-}
+/// The keys that say what a route does; it does one of it.
+const ACTIONS: [&str; 5] = ["files", "script", "redirect", "refuse", "rewrite"];
 
-/// Reads the routes of a site in their order, and finds those that can never match.
+/// The keys that change something for whatever answers.
+const SETTERS: [&str; 6] = ["headers", "expires", "limits", "compress", "cache", "log"];
+
+/// Reads the routes of a site in their order, and finds the mistakes that they are together.
 pub(crate) fn read_all(
+    document: &Document<'_>,
     sections: &[Section<'_>],
     has_root: bool,
     compression: &CompressionSettings,
 ) -> Vec<RouteSettings> {
-    let mut earlier: Vec<Earlier> = Vec::new();
+    let mut placed = Vec::new();
     let mut routes = Vec::new();
     for section in sections {
-        let path = read_pattern(section);
-        let action = read_action(section, path.as_ref(), has_root);
-        let is_logged = section.flag("log").is_none_or(|log| log.value);
+        let when = rule::read_when(section);
+        let pattern = read_pattern(section);
+        let action = read_action(section, pattern.as_ref(), has_root);
         let compress = compression::read_route(section, action.as_ref(), compression);
-        let cache = pages::read_cache_use(section);
-        if cache.is_some() && !section.has("files") {
-            section.refuse(
-                "cache",
-                "only files are kept in the cache: a route with files = { … } has this key",
-            );
-        }
-        let Some(At { value: path, line }) = path else {
-            continue;
-        };
-        let reach = reach(&path, action.as_ref());
-        if let Some(first) = earlier.iter().find(|first| first.swallows(&reach)) {
-            let message = format!(
-                "path = \"{path}\": never matches, because \"{}\" on line {} comes first: put this route above it",
-                first.path, first.line
-            );
-            section.document.complain(line, message);
-        } else if let Some(Action::Redirect { to, .. }) = &action {
-            check_circle(section, &path, to, &earlier);
-        }
-        earlier.push(Earlier {
-            path: path.clone(),
-            line,
-            reach,
-        });
-        if let Some(action) = action {
-            let origin = section.document.origin(section.line);
+        let changes = rule::read_changes(section, compress, read_cache_use(section, action.as_ref()));
+        let line = pattern.as_ref().map_or(section.line, |pattern| pattern.line);
+        let path = pattern.map(|pattern| pattern.value);
+        if let (Some(path), Some(action)) = (&path, &action) {
             routes.push(RouteSettings {
-                origin,
-                path,
-                action,
-                is_logged,
-                compress,
-                cache,
+                origin: document.origin(section.line),
+                path: path.clone(),
+                when: when.clone(),
+                action: action.clone(),
+                changes,
             });
         }
+        placed.push(Placed {
+            line,
+            action_line: action_line(section),
+            action,
+            path,
+            when,
+        });
     }
+    reach::check(document, &placed, has_root);
     routes
 }
 
-fn read_pattern(section: &Section<'_>) -> Option<At<String>> {
+/// How files are kept in the cache, be they of this route or of a later one.
+fn read_cache_use(section: &Section<'_>, action: Option<&Action>) -> Option<CacheUse> {
+    let cache = pages::read_cache_use(section);
+    if matches!(
+        action,
+        Some(Action::Script(_) | Action::Redirect { .. } | Action::Refuse(_))
+    ) {
+        section.refuse(
+            "cache",
+            "only files are kept in the cache: a route with files = { … } has this key, or one that leads on to files",
+        );
+    }
+    cache
+}
+
+/// The line of what a route does.
+fn action_line(section: &Section<'_>) -> usize {
+    let done = ACTIONS.into_iter().find(|name| section.has(name));
+    done.map_or(section.line, |name| section.line_of(name))
+}
+
+/// Which paths a route is for.
+fn read_pattern(section: &Section<'_>) -> Option<At<Pattern>> {
+    if section.has("regex") {
+        if section.has("path") {
+            section.refuse("regex", "the route has a path already: keep one of them");
+        }
+        let regex = section.text("regex")?;
+        return match Pattern::regex(&regex.value) {
+            Ok(value) => Some(At {
+                value,
+                line: regex.line,
+            }),
+            Err(message) => {
+                section.refuse("regex", &message);
+                None
+            }
+        };
+    }
+    if !section.has("path") && section.has("when") {
+        return Some(At {
+            value: Pattern::any(),
+            line: section.line,
+        });
+    }
     let path = section.required_text("path")?;
     match pattern::check(&path.value) {
-        Ok(()) => Some(path),
+        Ok(()) => Some(At {
+            value: Pattern::from(path.value.as_str()),
+            line: path.line,
+        }),
         Err(message) => {
             section.refuse("path", &message);
             None
@@ -80,49 +116,17 @@ fn read_pattern(section: &Section<'_>) -> Option<At<String>> {
     }
 }
 
-impl Earlier {
-    /// Whether this route leaves nothing for a later one.
-    fn swallows(&self, later: &[String]) -> bool {
-        later.iter().all(|path| self.covers(path))
-    }
-
-    fn covers(&self, path: &str) -> bool {
-        self.reach.iter().any(|pattern| pattern::covers(pattern, path))
-    }
-}
-
-/// The patterns of all paths for which the server takes a route (`dispatch::route`).
-fn reach(path: &str, action: Option<&Action>) -> Vec<String> {
-    let mut reach = vec![path.to_owned()];
-    let prefix = path.split('*').next().unwrap_or_default();
-    let answers_without_slash = || prefix.strip_suffix('/').filter(|bare| !bare.is_empty());
-    match action {
-        // `*.cgi` with PATH_INFO behind it.
-        Some(Action::Script(script)) if script.source == ScriptSource::Root => reach.push(format!("{path}/*")),
-        Some(Action::Script(script)) if matches!(script.source, ScriptSource::Directory(_)) => {}
-        Some(Action::Files { .. } | Action::Script(_)) => reach.extend(answers_without_slash().map(str::to_owned)),
-        Some(Action::Redirect { .. }) | None => {}
-    }
-    reach
-}
-
-fn read_action(section: &Section<'_>, path: Option<&At<String>>, has_root: bool) -> Option<Action> {
-    let named: Vec<&str> = ["files", "script", "redirect"]
-        .into_iter()
-        .filter(|name| section.has(name))
-        .collect();
+fn read_action(section: &Section<'_>, pattern: Option<&At<Pattern>>, has_root: bool) -> Option<Action> {
+    let named: Vec<&str> = ACTIONS.into_iter().filter(|name| section.has(name)).collect();
     match named.as_slice() {
-        ["files"] => read_files(&section.table("files")?, path),
-        ["script"] => {
-            let script = script::read(&section.table("script")?, path, has_root)?;
-            Some(Action::Script(Box::new(script)))
-        }
-        ["redirect"] => read_redirect(&section.table("redirect")?, path),
+        [] if SETTERS.into_iter().any(|name| section.has(name)) => Some(Action::Pass),
         [] => {
-            let message = "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … } or redirect = { to = \"…\" }";
+            let message = "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, \
+                           refuse = { status = 403 } or rewrite = \"/…\", or something to set: headers, expires, limits, compress, cache, log";
             section.document.complain(section.line, message);
             None
         }
+        [one] => read_one(section, one, pattern, has_root),
         several => {
             let message = format!(
                 "[[site.route]] has {}: a route does one thing, so make two routes of it",
@@ -131,17 +135,41 @@ fn read_action(section: &Section<'_>, path: Option<&At<String>>, has_root: bool)
             section.document.complain(section.line, message);
             // Read all the same, for the mistakes within.
             for name in several {
-                match *name {
-                    "files" => drop(section.table("files").map(|files| read_files(&files, path))),
-                    "script" => drop(
-                        section
-                            .table("script")
-                            .map(|script| script::read(&script, path, has_root)),
-                    ),
-                    _ => drop(section.table("redirect").map(|redirect| read_redirect(&redirect, path))),
-                }
+                read_one(section, name, pattern, has_root);
             }
             None
+        }
+    }
+}
+
+fn read_one(section: &Section<'_>, name: &str, pattern: Option<&At<Pattern>>, has_root: bool) -> Option<Action> {
+    match name {
+        "redirect" => read_redirect(&section.table("redirect")?, pattern),
+        "refuse" => Some(read_refusal(&section.table("refuse")?)),
+        "rewrite" => read_rewrite(section, pattern),
+        _ => {
+            let path = pattern.map(|pattern| At {
+                value: pattern.value.to_string(),
+                line: pattern.line,
+            });
+            if let Some(At {
+                value: Pattern::Regex(_),
+                line,
+            }) = pattern
+            {
+                let message = format!(
+                    "regex: {name} needs a path, by whose \"*\" something is found: rewrite = \"/…\" to such a path, and write a route for it below"
+                );
+                section.document.complain(*line, message);
+                return None;
+            }
+            match name {
+                "files" => read_files(&section.table("files")?, path.as_ref()),
+                _ => {
+                    let script = script::read(&section.table("script")?, path.as_ref(), has_root)?;
+                    Some(Action::Script(Box::new(script)))
+                }
+            }
         }
     }
 }
@@ -191,46 +219,35 @@ fn read_records(section: &Section<'_>) -> Option<RecordSettings> {
     }
 }
 
-fn read_redirect(section: &Section<'_>, path: Option<&At<String>>) -> Option<Action> {
+fn read_redirect(section: &Section<'_>, pattern: Option<&At<Pattern>>) -> Option<Action> {
     let status = section.code("status").map_or(302, |status| status.value);
     let to = section.required_text("to")?.value;
-    if !to.starts_with('/') && !to.starts_with("http://") && !to.starts_with("https://") {
-        section.refuse("to", "must be a path (\"/…\") or a whole address (\"https://…\")");
-        return None;
-    }
-    if to.bytes().any(|byte| !byte.is_ascii_graphic()) {
-        section.refuse(
-            "to",
-            "must be written as it is sent: \"%20\" for a blank, percent-encoded UTF-8 for other letters",
-        );
-        return None;
-    }
-    match to.matches('*').count() {
-        1 if path.is_some_and(|path| !path.value.contains('*')) => {
-            section.refuse(
-                "to",
-                "its \"*\" receives what the \"*\" of path matched, but path has none",
-            );
+    match Replacement::redirect(&to, &pattern?.value) {
+        Ok(to) => Some(Action::Redirect { to, status }),
+        Err(message) => {
+            section.refuse("to", &message);
+            None
         }
-        0 | 1 => {}
-        _ => section.refuse(
-            "to",
-            "only one \"*\" can receive what path matched: write another as \"%2A\"",
-        ),
     }
-    Some(Action::Redirect { to, status })
 }
 
-/// A redirect whose target matches its own pattern again sends clients round for ever, unless an earlier route steps in.
-fn check_circle(section: &Section<'_>, path: &str, to: &str, earlier: &[Earlier]) {
-    let target = to.split(['?', '#']).next().unwrap_or_default();
-    let comes_back = target.starts_with('/') && pattern::covers(path, target);
-    if comes_back && !earlier.iter().any(|first| first.covers(target)) {
-        let message = format!(
-            "redirect to \"{to}\" is matched by path = \"{path}\" again and never ends: put a route for the target above it"
-        );
-        section.document.complain(section.line_of("redirect"), message);
+fn read_rewrite(section: &Section<'_>, pattern: Option<&At<Pattern>>) -> Option<Action> {
+    let to = section.text("rewrite")?.value;
+    match Replacement::rewrite(&to, &pattern?.value) {
+        Ok(to) => Some(Action::Rewrite(to)),
+        Err(message) => {
+            section.refuse("rewrite", &message);
+            None
+        }
     }
+}
+
+fn read_refusal(section: &Section<'_>) -> Action {
+    Action::Refuse(RefusalSettings {
+        status: section.number("status").map_or(403, |status| status.value),
+        text: section.text("text").map(|text| text.value),
+        retry_after: section.duration("retry_after").map(|after| after.value),
+    })
 }
 
 /// Notes a pattern that leaves no part of the path to find something in a folder by.

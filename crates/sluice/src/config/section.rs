@@ -62,6 +62,11 @@ impl<'a> Section<'a> {
         self.table.contains_key(name)
     }
 
+    /// Whether any key is there.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.table.is_empty()
+    }
+
     /// The line of a key, or of the section without it.
     pub(crate) fn line_of(&self, name: &str) -> usize {
         match self.table.get_key_value(name) {
@@ -156,6 +161,15 @@ impl<'a> Section<'a> {
         });
         let texts: Option<Vec<_>> = texts.collect();
         self.expect(&written, texts)
+    }
+
+    /// A text, or a list of texts.
+    pub(crate) fn words(&self, name: &'static str) -> Option<Vec<String>> {
+        let written = self.written(name)?;
+        match written.value.as_str() {
+            Some(_) => Some(vec![self.text(name)?.value]),
+            None => Some(self.texts(name)?.into_iter().map(|text| text.value).collect()),
+        }
     }
 
     /// Names and their texts, each with its line.
@@ -376,6 +390,7 @@ fn form(key: &Key) -> String {
         Kind::Code(_) => "a number".to_owned(),
         Kind::Flag => "true or false".to_owned(),
         Kind::Texts => "a list of texts".to_owned(),
+        Kind::Words => "a text or a list of texts".to_owned(),
         Kind::Pairs => "a table of names and texts".to_owned(),
         Kind::Table(_) => "one table".to_owned(),
         Kind::Text | Kind::Path | Kind::Address | Kind::Duration(_) | Kind::Size(_) | Kind::Choice(_) => {

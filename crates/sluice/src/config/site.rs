@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use sluice_server::rule::covers;
 use sluice_server::settings::{AccessLog, CompressionSettings, SiteSettings};
 
 use super::listen;
@@ -37,6 +38,7 @@ pub(crate) fn read_all(
                 None => open_to_all = Some(section.line),
             }
         }
+        refuse_swallowed(document, &claimed, &hosts);
         for host in &hosts {
             match claimed.iter().find(|earlier| earlier.value == host.value) {
                 Some(earlier) if earlier.line == host.line => {
@@ -59,6 +61,20 @@ pub(crate) fn read_all(
     sites
 }
 
+/// Notes names with a star that a star of an earlier site stands for already: the first that fits decides.
+fn refuse_swallowed(document: &Document<'_>, claimed: &[At<String>], hosts: &[At<String>]) {
+    for host in hosts.iter().filter(|host| host.value.starts_with('*')) {
+        let swallows = |earlier: &&At<String>| earlier.value != host.value && covers(&earlier.value, &host.value);
+        if let Some(earlier) = claimed.iter().find(swallows) {
+            let message = format!(
+                "host \"{}\": is never reached, because \"{}\" on line {} comes first: put this site above that one",
+                host.value, earlier.value, earlier.line
+            );
+            document.complain(host.line, message);
+        }
+    }
+}
+
 fn read(
     section: &Section<'_>,
     hosts: Vec<At<String>>,
@@ -73,7 +89,7 @@ fn read(
     }
     let has_root = section.has("root");
     let sections = section.tables("route");
-    let routes = route::read_all(&sections, has_root, &compression);
+    let routes = route::read_all(document, &sections, has_root, &compression);
     if !has_root && sections.is_empty() {
         let message = "[[site]] serves nothing: give it files, root = \"htdocs\", or a [[site.route]]";
         document.complain(section.line, message);

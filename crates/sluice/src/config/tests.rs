@@ -3,6 +3,7 @@
 mod addresses;
 mod logs;
 mod messages;
+mod rules;
 mod table;
 
 use std::path::Path;

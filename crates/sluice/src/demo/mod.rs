@@ -17,6 +17,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use sluice_server::limits::Limits;
+use sluice_server::rule::Replacement;
 use sluice_server::settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
     LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
@@ -65,16 +66,15 @@ impl Site {
     /// The settings that serve it.
     pub(crate) fn settings(&self, listen: Vec<ListenAddress>) -> Settings {
         let programs = self.path.join("cgi-bin");
-        let route = |path: &str, mode: Mode, mailbox: Mailbox| RouteSettings {
-            origin: ORIGIN.into(),
-            path: path.into(),
-            is_logged: true,
-            compress: None,
-            cache: None,
-            action: Action::Script(Box::new(ScriptSettings {
+        let route = |path: &str, mode: Mode, mailbox: Mailbox| {
+            let script = ScriptSettings {
                 mailbox,
                 ..ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode)
-            })),
+            };
+            RouteSettings {
+                origin: ORIGIN.into(),
+                ..RouteSettings::new(path, Action::Script(Box::new(script)))
+            }
         };
         Settings {
             listen: listen.into_iter().map(ListenSettings::clear).collect(),
@@ -108,16 +108,13 @@ impl Site {
 
 /// Browsers ask for this on pages that name no icon; without it the log that the visitor is to look at would fill with 404.
 fn icon() -> RouteSettings {
+    let redirect = Action::Redirect {
+        to: Replacement::literal("/icon.svg"),
+        status: 301,
+    };
     RouteSettings {
         origin: ORIGIN.into(),
-        path: "/favicon.ico".into(),
-        is_logged: true,
-        compress: None,
-        cache: None,
-        action: Action::Redirect {
-            to: "/icon.svg".into(),
-            status: 301,
-        },
+        ..RouteSettings::new("/favicon.ico", redirect)
     }
 }
 
@@ -229,7 +226,7 @@ mod tests {
         let site = Site::unpack().expect("a temporary folder");
         let settings = site.settings(vec![config::LISTEN]);
         let routes = &settings.sites[0].routes;
-        let paths: Vec<&str> = routes.iter().map(|route| route.path.as_str()).collect();
+        let paths: Vec<String> = routes.iter().map(|route| route.path.to_string()).collect();
         assert_eq!(paths, ["/cgi-bin/*", "/cgiplus-bin/*", "/record-bin/*", "/favicon.ico"]);
         let root = settings.sites[0].root.clone().expect("a root");
         assert!(root.join("index.html").is_file());

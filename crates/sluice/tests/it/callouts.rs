@@ -86,6 +86,24 @@ fn a_question_that_wants_no_answer_gets_none() {
 }
 
 #[test]
+fn what_a_path_means_to_everybody_is_asked_without_a_request() {
+    let server = asking()
+        .route("path = \"/r/*\"\nrewrite = \"/rewritten/*\"")
+        .route("path = \"/secret/*\"\nwhen = { client = \"127.0.0.1\" }\nrefuse = {}")
+        .route("path = \"/refused/*\"\nrefuse = {}")
+        .start();
+    let root = server.path("htdocs").canonicalize().unwrap().display().to_string();
+    assert_eq!(
+        ask(&server, "MAP-PATH: /r/x\nMAP-PATH: /secret/x\nMAP-PATH: /refused/x"),
+        [
+            format!("200 {root}/rewritten/x"),
+            format!("200 {root}/secret/x"),
+            "404 no file belongs to this path".to_owned()
+        ]
+    );
+}
+
+#[test]
 fn what_is_not_understood_is_answered_400_and_harms_nothing() {
     let server = asking().start();
     let lines = "FLY: to the moon\n:\nNOOP NOOP\nMAP-PATH: relative\nMAP-PATH:\nMAP-FILE:\nLIFETIME: soon\nLIFETIME: -1\n\

@@ -13,8 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Entry, Found, Kind, Readme, Surroundings};
-use crate::handler::redirect::encode;
-use crate::target::Target;
+use crate::target::{Target, encode};
 use crate::template::{Template, TemplateError};
 use crate::write::negotiate::{Form, choose};
 

@@ -46,7 +46,11 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         },
         "[site.tls]" => &[("certificate", "'other.pem'")],
         "[[site]]" => &[("root", "'base'"), ("hosts", "['base']")],
-        "[[site.route]]" => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
+        "[[site.route]]" => match key.name {
+            // A redirect is for regular expressions too.
+            "regex" => &[("path", "'/base/*'"), ("redirect", "{ to = '/base' }")],
+            _ => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
+        },
         "[server]" => match key.name {
             "forwarded" => &[("trusted_proxies", "['::1']")],
             "dns_timeout" | "dns_server" => &[("dns_lookup", "true")],
@@ -62,6 +66,7 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
             _ => &[("directory", "'base'")],
         },
         "[[site.route]].redirect" => &[("to", "'/base'")],
+        "[[site.route]].when" if value.is_none() => &[("method", "'BASE'")],
         "[[site.route]].script" => match key.name {
             "mode" | "request_body" => &[("directory", "'base'")],
             _ => &[("directory", "'base'"), ("mode", "'cgiplus'")],
@@ -69,7 +74,8 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         _ => &[],
     };
     let replaced = |name: &str| match (key.name, value.is_some()) {
-        ("script" | "redirect", true) => name == "files",
+        ("script" | "redirect" | "refuse" | "rewrite", true) => name == "files",
+        ("regex", true) => name == "path",
         ("file", true) => name == "directory",
         (own, true) => name == own,
         // What must be there stays, so that the file without the key is a good one.
@@ -98,6 +104,16 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         "[[site.route]]" => route(inner),
         "[[site.route]].files" => route(format!("{{ path = '/base/*', files = {inner} }}")),
         "[[site.route]].redirect" => route(format!("{{ path = '/a/*', redirect = {inner} }}")),
+        "[[site.route]].when" => route(format!(
+            "{{ path = '/base/*', when = {inner}, files = {{ directory = 'base' }} }}"
+        )),
+        "[[site.route]].refuse" => route(format!("{{ path = '/base/*', refuse = {inner} }}")),
+        "[[site.route]].headers" => route(format!(
+            "{{ path = '/base/*', headers = {inner}, files = {{ directory = 'base' }} }}"
+        )),
+        "[[site.route]].limits" => route(format!(
+            "{{ path = '/base/*', limits = {inner}, files = {{ directory = 'base' }} }}"
+        )),
         "[[site.route]].script" => route(format!("{{ path = '/base/*', script = {inner} }}")),
         title => format!(
             "{} = {inner}\nsite = [{{ root = 'base' }}]",

@@ -1,0 +1,299 @@
+//! Rules: mistakes word for word, in what each says and in what they are together; what is told of good ones.
+
+use super::super::describe;
+use super::messages::{assert_mistake, with_route};
+use super::read;
+
+/// A file whose only site has these routes, the first on line 4, each on a line of its own.
+fn with_routes(routes: &[&str]) -> String {
+    format!("[[site]]\nroot = 'a'\nroute = [\n{{ {} }},\n]", routes.join(" },\n{ "))
+}
+
+#[test]
+fn rules_that_cannot_be_what_they_say_are_refused() {
+    let cases = [
+        (
+            "regex = '^/a(b'\nredirect = { to = '/b' }",
+            "4: regex = '^/a(b': unclosed group, at \"(b\"",
+        ),
+        (
+            "regex = '^/a'\npath = '/a'\nredirect = { to = '/b' }",
+            "4: regex = '^/a': the route has a path already: keep one of them",
+        ),
+        (
+            "regex = '^/a'\nfiles = { directory = 'a' }",
+            "4: regex: files needs a path, by whose \"*\" something is found: rewrite = \"/…\" to such a path, and write a route for it below",
+        ),
+        (
+            "regex = '^/a/(.*)'\nrewrite = '/b/$2'",
+            "5: rewrite = '/b/$2': $2 receives nothing, because the regex has only 1 group; a \"$\" itself is written \"$$\"",
+        ),
+        (
+            "path = '/a/*'\nredirect = { to = '/b/$3' }",
+            "5: to = '/b/$3': $3 receives nothing, because path has only 1 \"*\"; a \"$\" itself is written \"$$\"",
+        ),
+        (
+            "path = '/a/*'\nredirect = { to = '/b/${x}' }",
+            "5: to = '/b/${x}': ${x}: there is no group of that name, (?<x>…), in a regex",
+        ),
+        (
+            "path = '/a*'\nredirect = { to = 'https://example.org*' }",
+            "5: to = 'https://example.org*': the host would end with what the client chooses, and be anybody's: write \"/\" before it",
+        ),
+        (
+            "path = '/a/*'\nrewrite = 'https://example.org/*'",
+            "5: rewrite = 'https://example.org/*': must be a path, \"/…\"; only a redirect leads to another host",
+        ),
+        (
+            "path = '/a'\nrefuse = { status = 302 }",
+            "5: status = 302: must be at least 400; those are the statuses of errors; redirect answers with others",
+        ),
+        (
+            "path = '/a'\nrefuse = { retry_after = '10ms' }",
+            "5: retry_after = '10ms': must be at least 1s; it is told in seconds",
+        ),
+        (
+            "path = '/a/*'\nexpires = 'soon'",
+            "5: expires = 'soon': must be a duration, as in \"1h\", or \"no-cache\", \"no-store\", \"immutable\" or \"off\"",
+        ),
+        (
+            "path = '/a/*'\nheaders = { set = { 'X A' = '1' } }",
+            "5: set: \"X A\" is no name of a field, as \"X-Frame-Options\" is",
+        ),
+        (
+            "path = '/a/*'\nheaders = { add = { X-A = \"1\\n2\" } }",
+            "5: add: \"X-A\": its value must be printable ASCII, without a blank at either end",
+        ),
+        (
+            "path = '/a/*'\nheaders = { remove = ['Content-Length'] }",
+            "5: remove = ['Content-Length']: \"Content-Length\" belongs to the server, which says by it how the message is sent",
+        ),
+        (
+            "path = '/a/*'\nlimits = { body = 1 }",
+            "5: unknown key \"body\" in [[site.route]].limits; did you mean \"body_size\"?",
+        ),
+    ];
+    for (route, message) in cases {
+        assert_mistake(&with_route(route), message);
+    }
+}
+
+#[test]
+fn conditions_that_cannot_hold_are_refused() {
+    let cases = [
+        (
+            "method = 'get'",
+            "method = 'get': \"get\": methods are told apart by upper and lower case: write \"GET\"",
+        ),
+        (
+            "method = ['GET', '!GET']",
+            "method = ['GET', '!GET']: can never hold, because what it asks for is excluded by a \"!\": remove one of them",
+        ),
+        (
+            "method = []",
+            "method = []: an empty list fits nothing: leave it out for anything",
+        ),
+        (
+            "method = 1",
+            "method = 1: must be a text or a list of texts, as in method = [\"GET\", \"HEAD\"]",
+        ),
+        (
+            "host = 'a.org:80'",
+            "host = 'a.org:80': \"a.org:80\": a host is written without port: write \"a.org\"",
+        ),
+        (
+            "client = ['10.1.2.3/8']",
+            "client = ['10.1.2.3/8']: \"10.1.2.3/8\": has bits beyond its first 8: write \"10.0.0.0/8\"",
+        ),
+        (
+            "client = ['10.1.0.0/16', '!10.0.0.0/8']",
+            "client = ['10.1.0.0/16', '!10.0.0.0/8']: can never hold, because what it asks for is excluded by a \"!\": remove one of them",
+        ),
+        ("scheme = 'ftp'", "scheme = 'ftp': must be \"http\" or \"https\""),
+        (
+            "header = { 'User Agent' = '*' }",
+            "header: \"User Agent\" is no name of a field, as \"User-Agent\" is",
+        ),
+        ("header = { Cookie = 1 }", "Cookie = 1: must be a text: write \"1\""),
+        (
+            "",
+            "when = {}: holds always: remove it, or say what must hold, as in when = { method = \"POST\" }",
+        ),
+    ];
+    for (when, message) in cases {
+        let text = with_route(&format!("path = '/a'\nwhen = {{ {when} }}\nrefuse = {{}}"));
+        assert_mistake(&text, &format!("5: {message}"));
+    }
+}
+
+#[test]
+fn routes_that_an_earlier_one_swallows_are_refused() {
+    let swallowed = |first: &str, second: &str| {
+        let text = format!("[[site]]\nroot = 'a'\nroute = [\n{first},\n{second},\n]");
+        read(&text).map(drop).map_err(|errors| errors.to_string())
+    };
+    let files = |path: &str| format!("{{ path = '{path}', files = {{ directory = 'b' }} }}");
+    let program = |path: &str| format!("{{ path = '{path}', script = {{ file = 'wiki' }} }}");
+    let script = |path: &str| format!("{{ path = '{path}', script = {{}} }}");
+    let redirect = |path: &str| format!("{{ path = '{path}', redirect = {{ to = '/z' }} }}");
+    assert_eq!(
+        swallowed(&files("/a/*"), &files("/a/b/*")),
+        Err("sluice.toml:5: path = \"/a/b/*\": never matches, because \"/a/*\" on line 4 comes first: put this route above it".into())
+    );
+    assert!(
+        swallowed(&script("*.cgi"), &redirect("/x.cgi/more")).is_err(),
+        "PATH_INFO belongs to the script"
+    );
+    assert_eq!(swallowed(&files("/a/b/*"), &files("/a/*")), Ok(()));
+    assert!(
+        swallowed(&files("/a/*"), &redirect("/a")).is_err(),
+        "a folder answers for its path without slash"
+    );
+    assert_eq!(
+        swallowed(&redirect("/a/*"), &files("/a/*")),
+        Ok(()),
+        "the redirect leaves /a"
+    );
+    assert_eq!(
+        swallowed(&redirect("*.cgi"), &script("*.cgi")),
+        Ok(()),
+        "the redirect leaves paths with PATH_INFO"
+    );
+    assert_eq!(
+        swallowed(&program("/z"), &redirect("/*")),
+        Ok(()),
+        "the circle is broken by the first route"
+    );
+}
+
+#[test]
+fn rules_that_nothing_ever_reaches_are_refused() {
+    let refuse = "path = '/a/*', refuse = {}";
+    let never = |shown: &str, first: &str| {
+        format!("5: {shown}: never matches, because \"{first}\" on line 4 comes first: put this route above it")
+    };
+    for (first, second, shown, by) in [
+        (
+            refuse,
+            "path = '/a/b', redirect = { to = '/c' }",
+            "path = \"/a/b\"",
+            "/a/*",
+        ),
+        // Rules that only set something come too late as well.
+        (refuse, "path = '/a/b', expires = '1h'", "path = \"/a/b\"", "/a/*"),
+        (
+            "path = '/*', refuse = {}",
+            "regex = 'x', log = false",
+            "regex = 'x'",
+            "/*",
+        ),
+        (
+            "path = '/*', when = { method = 'PUT' }, refuse = {}",
+            "path = '/a', when = { method = 'PUT' }, refuse = {}",
+            "path = \"/a\"",
+            "/*",
+        ),
+    ] {
+        assert_mistake(&with_routes(&[first, second]), &never(shown, by));
+    }
+    for (first, second) in [
+        // What has a condition leaves the others.
+        ("path = '/*', when = { method = 'PUT' }, refuse = {}", refuse),
+        // What goes on leaves everything.
+        ("path = '/*', expires = '1h'", refuse),
+        ("path = '/*', rewrite = '/b/*'", refuse),
+        ("regex = '^/', refuse = {}", refuse),
+    ] {
+        read(&with_routes(&[first, second])).unwrap_or_else(|errors| panic!("{errors}"));
+    }
+    let rewritten = [
+        refuse,
+        "path = '/b', rewrite = '/a/b'",
+        "path = '/a/b', script = { file = 'wiki' }",
+    ];
+    assert!(read(&with_routes(&rewritten)).is_ok(), "the rewriting leads there");
+}
+
+#[test]
+fn rules_that_go_on_to_nothing_are_refused() {
+    let at_the_end = |route: &str, what: &str| {
+        assert_mistake(
+            &format!("[[site]]\nroute = [\n{{ path = '/a', refuse = {{}} }},\n{{ path = '/b', {route} }},\n]"),
+            &format!(
+                "4: this route only {what} and goes on, but nothing follows that could answer: put it above the routes that it is for, or give the site root = \"htdocs\""
+            ),
+        );
+    };
+    at_the_end("rewrite = '/a'", "rewrites the path");
+    at_the_end("headers = { remove = 'Server' }", "sets things");
+}
+
+#[test]
+fn redirects_in_a_circle_are_refused() {
+    let to = |path: &str, to: &str| format!("path = '{path}', redirect = {{ to = '{to}' }}");
+    let circle = |routes: &[&str], messages: &[&str]| {
+        let told = read(&with_routes(routes))
+            .map(drop)
+            .map_err(|errors| errors.to_string());
+        let expected: Vec<String> = messages
+            .iter()
+            .map(|message| format!("sluice.toml:{message}"))
+            .collect();
+        assert_eq!(told, Err(expected.join("\n")), "{routes:?}");
+    };
+    let (there, back) = (to("/a", "/b"), to("/b", "/a?x"));
+    let leads = |line: usize, to: &str, next: usize| {
+        format!(
+            "{line}: redirect to \"{to}\" leads to the one on line {next}, and in the end back here: it never ends; let one of them lead elsewhere"
+        )
+    };
+    circle(&[&there, &back], &[&leads(4, "/b", 5), &leads(5, "/a?x", 4)]);
+    let (old, new) = (to("/old/*", "/new/$1"), to("/new/*", "/old/*"));
+    circle(&[&old, &new], &[&leads(4, "/new/$1", 5), &leads(5, "/old/*", 4)]);
+    // By way of a rewriting, and of a regular expression where there is no star.
+    let (first, second) = (to("/a", "/r"), "regex = '^/c$', redirect = { to = '/a' }");
+    circle(
+        &[&first, "path = '/r', rewrite = '/c'", second],
+        &[&leads(4, "/r", 6), &leads(6, "/a", 4)],
+    );
+    for routes in [
+        // A condition may let clients out.
+        [
+            there.as_str(),
+            "path = '/b', when = { method = 'GET' }, redirect = { to = '/a' }",
+        ],
+        [there.as_str(), "path = '/b', refuse = {}"],
+        // Another host.
+        [
+            there.as_str(),
+            "path = '/b', redirect = { to = 'https://example.org/a' }",
+        ],
+        [
+            "regex = '^/b/x', refuse = {}",
+            "path = '/b/*', when = { scheme = 'http' }, redirect = { to = '/b/*' }",
+        ],
+    ] {
+        read(&with_routes(&routes)).unwrap_or_else(|errors| panic!("{errors}"));
+    }
+}
+
+#[test]
+fn what_rules_do_is_told_in_columns() {
+    let text = with_routes(&[
+        "path = '/*', headers = { set = { X-A = '1' }, remove = 'Server' }, expires = '1h', log = false",
+        "when = { method = ['PUT', 'DELETE'], client = '!10.0.0.0/8', header = { Cookie = '!*' }, query = { a = 'b*' } }, refuse = { status = 405, text = 'no' }",
+        "regex = '^/u/(\\d+)$', rewrite = '/user?id=$1'",
+        "path = '/up/*', limits = { body_size = '4MiB', body_timeout = '1m' }, expires = 'off'",
+    ]);
+    let settings = read(&text).unwrap_or_else(|errors| panic!("{errors}"));
+    let told = describe(&settings);
+    let (_, routes) = told.split_once("any host\n").expect("a site");
+    assert_eq!(
+        routes,
+        "  /*                set         server removed, x-a: 1, expires max-age=3600, not logged
+  /*                refuse 405  no, when method PUT or DELETE, client other than 10.0.0.0/8, header cookie \"!*\", query a \"b*\"
+  regex ^/u/(\\d+)$  rewrite     /user?id=$1
+  /up/*             set         expires off, bodies up to 4194304 bytes, bodies silent for up to 60s
+  /*                files       /etc/sluice/a\n"
+    );
+}

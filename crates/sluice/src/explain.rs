@@ -1,0 +1,194 @@
+//! `sluice check --explain URL`: a question made of what was typed, and the explanation as text.
+//!
+//! What would happen is found out by the server (`sluice_server::explain`), by the code that serves.
+
+use std::fmt::Write;
+
+use sluice_server::rule::Scheme;
+use sluice_server::settings::Mode;
+use sluice_server::{Answer, Explanation, Question, Round, StepOutcome};
+
+use crate::arguments::Explain;
+
+/// The question about a URL, or about a path alone.
+///
+/// # Errors
+/// One line about what was typed.
+pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
+    let (scheme, rest) = match url.split_once("://") {
+        None => (None, url),
+        Some(("http", rest)) => (Some(Scheme::Http), rest),
+        Some(("https", rest)) => (Some(Scheme::Https), rest),
+        Some(_) => {
+            return Err(format!(
+                "--explain {url}: a URL begins with http:// or https://, a path with /"
+            ));
+        }
+    };
+    let (authority, target) = match (scheme, rest.find(['/', '?', '#'])) {
+        (None, _) => ("", rest),
+        (Some(_), None) => (rest, "/"),
+        (Some(_), Some(at)) => rest.split_at(at),
+    };
+    let target = match target {
+        "" => "/".to_owned(),
+        target if target.starts_with(['?', '#']) => format!("/{target}"),
+        target => target.to_owned(),
+    };
+    let target = target.split('#').next().unwrap_or_default().to_owned();
+    if !target.starts_with('/') {
+        return Err(format!(
+            "--explain {url}: a URL begins with http:// or https://, a path with /"
+        ));
+    }
+    Ok(Question {
+        scheme,
+        host: host_of(authority).to_lowercase(),
+        target,
+        method: asked.method.clone(),
+        fields: asked.header.clone(),
+        client: asked.client,
+    })
+}
+
+/// The host of `user@host:port`.
+fn host_of(authority: &str) -> &str {
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    match host.rfind(']') {
+        Some(end) => &host[..=end],
+        None => host.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// Tells what would happen, step by step. Ends with a newline.
+pub(crate) fn render(question: &Question, explanation: &Explanation) -> String {
+    let mut out = String::new();
+    let mut line = |label: &str, text: &str| writeln!(out, "{label:<9}{text}").expect("a String takes every text");
+    let host = if question.host.is_empty() {
+        "(any host)"
+    } else {
+        &question.host
+    };
+    let Question {
+        method, target, client, ..
+    } = question;
+    line(
+        "request",
+        &format!("{method} {}://{host}{target} from {client}", explanation.scheme),
+    );
+    match &explanation.site {
+        None => line("site", "none: every address in clear text sends its requests to https"),
+        Some(site) => {
+            let names = match site.hosts.as_slice() {
+                [] => "any host".to_owned(),
+                hosts => hosts.join(" "),
+            };
+            line("site", &format!("{names} ({}): {}", site.origin, site.reason));
+        }
+    }
+    for round in &explanation.rounds {
+        line("path", &round.path);
+        render_round(round, &mut line);
+    }
+    line("answer", &answer(&explanation.answer));
+    line(
+        "log",
+        if explanation.is_logged {
+            "as the site says"
+        } else {
+            "not logged"
+        },
+    );
+    out
+}
+
+fn render_round(round: &Round, line: &mut dyn FnMut(&str, &str)) {
+    let width = |of: &dyn Fn(&sluice_server::Step) -> usize| round.steps.iter().map(of).max().unwrap_or(0);
+    let origin_width = width(&|step| step.origin.chars().count());
+    let pattern_width = width(&|step| step.pattern.chars().count());
+    for step in &round.steps {
+        let changes = match step.changes.as_slice() {
+            [] => String::new(),
+            changes => format!("; {}", changes.join("; ")),
+        };
+        let outcome = match &step.outcome {
+            StepOutcome::Passed(why) => format!("no, {why}"),
+            StepOutcome::Set => format!("yes{changes}; goes on"),
+            StepOutcome::Rewritten(to) => format!("yes, rewritten to {to}{changes}; goes on"),
+            StepOutcome::Answers => format!("yes{changes}; answers"),
+        };
+        line(
+            "  rule",
+            &format!(
+                "{:<origin_width$}  {:<pattern_width$}  {outcome}",
+                step.origin, step.pattern
+            ),
+        );
+    }
+    if !matches!(round.steps.last().map(|step| &step.outcome), Some(StepOutcome::Answers)) {
+        line(
+            "  rule",
+            "none is left: a file below the root of the site, if it has one",
+        );
+    }
+}
+
+fn answer(answer: &Answer) -> String {
+    match answer {
+        Answer::File {
+            status,
+            file,
+            content_type,
+        } => {
+            let kind = content_type.as_ref().map(|kind| format!(", {kind}"));
+            format!("{status}, file {}{}", file.display(), kind.unwrap_or_default())
+        }
+        Answer::Listing(folder) => format!("200, listing of {}", folder.display()),
+        Answer::Script {
+            file,
+            mode,
+            name,
+            path_info,
+        } => {
+            let mode = match mode {
+                Mode::Cgi => "cgi",
+                Mode::Cgiplus => "cgiplus",
+            };
+            let info = path_info.as_ref().map(|info| format!(", PATH_INFO {info}"));
+            let info = info.unwrap_or_default();
+            format!("what script {} ({mode}) says, SCRIPT_NAME {name}{info}", file.display())
+        }
+        Answer::Redirect { status, location } => format!("{status}, redirect to {location}"),
+        Answer::Error { status, text } => format!("{status}, {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(url: &str) -> Result<(Option<Scheme>, String, String), String> {
+        let explain = Explain {
+            url: Some(url.to_owned()),
+            method: "GET".to_owned(),
+            header: Vec::new(),
+            client: "::1".parse().expect("an address"),
+        };
+        question(&explain, url).map(|question| (question.scheme, question.host, question.target))
+    }
+
+    #[test]
+    fn urls_and_paths_are_taken_apart() {
+        for (url, scheme, host, target) in [
+            ("/a?b#c", None, "", "/a?b"),
+            ("http://Example.org", Some(Scheme::Http), "example.org", "/"),
+            ("https://example.org:8443/a", Some(Scheme::Https), "example.org", "/a"),
+            ("https://u@[::1]:80?x", Some(Scheme::Https), "[::1]", "/?x"),
+        ] {
+            assert_eq!(asked(url), Ok((scheme, host.to_owned(), target.to_owned())), "{url}");
+        }
+        for url in ["ftp://example.org/", "example.org/a", "*"] {
+            assert!(asked(url).expect_err("no URL").contains("begins with http://"), "{url}");
+        }
+    }
+}

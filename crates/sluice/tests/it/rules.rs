@@ -1,0 +1,271 @@
+//! Rules of a site: for whom each is, and what it does. What `check` explains of them is in `rules/explain.rs`, what they
+//! change for whatever answers in `rules/changes.rs`.
+
+mod changes;
+mod explain;
+
+use crate::harness::{Response, Server, Setup};
+
+/// Prints its variables.
+const SHOW: &str = r"printf 'Content-Type: text/plain\n\n'; exec env";
+
+/// The status of a request with these further lines in its head.
+#[track_caller]
+fn ask(server: &Server, request: &str, lines: &str) -> Response {
+    server.send(format!("{request} HTTP/1.1\r\nHost: test\r\n{lines}\r\n"))
+}
+
+#[track_caller]
+fn assert_location(server: &Server, path: &str, status: u16, location: &str) {
+    let response = server.get(path);
+    assert_eq!(
+        (response.status, response.field("location")),
+        (status, Some(location)),
+        "{path}"
+    );
+}
+
+#[test]
+fn redirects_receive_what_was_captured() {
+    let server = Setup::new()
+        .route("path = \"/from/*/to/*\"\nredirect = { to = \"/to/$2/from/$1\", status = 308 }")
+        .route("path = \"/search/*\"\nredirect = { to = \"/find?q=*&more=1\" }")
+        .route("regex = '^/(?<year>\\d{4})/(?:(\\d\\d)/)?(.*)$'\nredirect = { to = 'https://example.org/${year}-$2/$3', status = 301 }")
+        .route("path = \"/old*\"\nredirect = { to = \"/*\", status = 307 }")
+        .route("path = \"/keep\"\nredirect = { to = \"/kept?from=keep&${query}\", status = 303 }")
+        .start();
+    assert_location(&server, "/from/a%20b/to/c/d?q=1", 308, "/to/c/d/from/a%20b?q=1");
+    assert_location(&server, "/search/a&b=c+d%3F?x", 302, "/find?q=a%26b%3Dc%2Bd%3F&more=1");
+    assert_location(&server, "/2026/11/a%2Fb", 301, "https://example.org/2026-11/a/b");
+    assert_location(&server, "/2026/x?y", 301, "https://example.org/2026-/x?y");
+    assert_location(&server, "/keep?a=b", 303, "/kept?from=keep&a=b");
+    // What a client sends never chooses the host.
+    assert_location(&server, "/old/evil.example/x", 307, "/evil.example/x");
+    assert_location(&server, "/old%5C%5Cevil.example", 307, "/%5C%5Cevil.example");
+    assert_eq!(server.get("/20261/x").status, 404, "the expression is anchored");
+}
+
+#[test]
+fn every_condition_lets_through_what_it_names_and_nothing_else() {
+    let only = |when: &str, number: u16| {
+        format!("path = \"/{number}\"\nwhen = {{ {when} }}\nrefuse = {{ status = {number} }}")
+    };
+    let server = Setup::new()
+        .route(&only("method = [\"PUT\", \"DELETE\"]", 401))
+        .route(&only("method = \"!GET\"", 402))
+        .route(&only("host = \"*.example.org\"", 403))
+        .route(&only("client = [\"10.0.0.0/8\", \"127.0.0.0/8\"]", 405))
+        .route(&only("client = \"!127.0.0.1\"", 406))
+        .route(&only("scheme = \"http\"", 407))
+        .route(&only("scheme = \"https\"", 408))
+        .route(&only("header = { User-Agent = \"*bot*\", Cookie = \"!*\" }", 409))
+        .route(&only("query = { debug = \"*\", lang = \"de-*\" }", 410))
+        .route("when = { method = \"PATCH\" }\nrefuse = { status = 418 }")
+        .start();
+    for (request, lines, expected) in [
+        ("PUT /401", "", 401),
+        ("GET /401", "", 404),
+        ("POST /402", "", 402),
+        ("GET /402", "", 404),
+        ("GET http://a.Example.org:80/403", "", 403),
+        ("GET http://example.org/403", "", 404),
+        ("GET /405", "", 405),
+        ("GET /406", "", 404),
+        ("GET /407", "", 407),
+        ("GET /408", "", 404),
+        ("GET /409", "User-Agent: GoogleBot/2\r\n", 409),
+        ("GET /409", "User-Agent: GoogleBot/2\r\nCookie: a=b\r\n", 404),
+        ("GET /409", "User-Agent: curl\r\n", 404),
+        ("GET /409", "", 404),
+        ("GET /410?debug&lang=de-AT", "", 410),
+        ("GET /410?lang=%64e-AT&debug=0", "", 410),
+        ("GET /410?lang=de-AT", "", 404),
+        ("GET /410?debug&lang=en", "", 404),
+        ("PATCH /any/path", "", 418),
+    ] {
+        let status = ask(&server, request, &format!("{lines}Content-Length: 0\r\n")).status;
+        // The file server has its own word for methods that it does not know.
+        let status = if status == 405 && expected == 404 { 404 } else { status };
+        assert_eq!(status, expected, "{request} {lines}");
+    }
+}
+
+#[test]
+fn conditions_see_the_client_that_a_trusted_proxy_tells_of() {
+    let server = Setup::new()
+        .server("trusted_proxies = [\"127.0.0.0/8\"]")
+        .file("a.txt", "a")
+        .route("path = \"/a.txt\"\nwhen = { client = \"192.0.2.0/24\", scheme = \"https\" }\nrefuse = {}")
+        .start();
+    let status = |lines: &str| ask(&server, "GET /a.txt", lines).status;
+    assert_eq!(status(""), 200);
+    assert_eq!(status("X-Forwarded-For: 192.0.2.7\r\n"), 200);
+    assert_eq!(
+        status("X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n"),
+        403
+    );
+    assert_eq!(
+        status("X-Forwarded-For: 198.51.100.7\r\nX-Forwarded-Proto: https\r\n"),
+        200
+    );
+}
+
+#[test]
+fn a_rewritten_path_goes_on_with_the_next_rule_and_never_back() {
+    let server = Setup::new()
+        .script("show", SHOW)
+        .file("a.txt", "a")
+        .route("path = \"/again\"\nrefuse = { status = 410 }")
+        .route("path = \"/first/*\"\nrewrite = \"/second/*\"")
+        .route("path = \"/second/*\"\nrewrite = \"/cgi-bin/show/*?by=rule&${query}\"")
+        .route("path = \"/to-again\"\nrewrite = \"/again\"")
+        .route("path = \"/page\"\nrewrite = \"/cgi-bin/show\"")
+        .route("path = \"/bare\"\nrewrite = \"/cgi-bin/show?\"")
+        .route("regex = '^/user/(\\d+)$'\nrewrite = '/cgi-bin/show?user=$1'")
+        .route("path = \"/text/*\"\nrewrite = \"/*.txt\"")
+        .start();
+    let first = server.get("/first/x%20y%3F?q=1");
+    for (name, value) in [
+        ("SCRIPT_NAME", "/cgi-bin/show"),
+        ("PATH_INFO", "/x y?"),
+        ("QUERY_STRING", "by=rule&q=1"),
+        ("REQUEST_URI", "/first/x%20y%3F?q=1"),
+    ] {
+        assert_eq!(first.variable(name), Some(value), "{name}");
+    }
+    let query = |path: &str| server.get(path).variable("QUERY_STRING").map(str::to_owned);
+    assert_eq!(
+        query("/page?a=b").as_deref(),
+        Some("a=b"),
+        "without a query of its own it keeps the one there is"
+    );
+    assert_eq!(query("/bare?a=b").as_deref(), Some(""));
+    assert_eq!(query("/user/42").as_deref(), Some("user=42"));
+    assert_eq!(server.get("/user/x").status, 404);
+    assert_eq!(server.get("/text/a").text(), "a");
+    assert_eq!(server.get("/to-again").status, 404, "rules above are over");
+    assert_eq!(server.get("/again").status, 410);
+}
+
+#[test]
+fn captures_of_an_expression_that_make_no_path_are_a_bad_request() {
+    let setup = Setup::new().route("regex = '^/(.)-(.)$'\nrewrite = '/$1$2/x'");
+    let server = setup.start();
+    assert_eq!(server.get("/a-b").status, 404);
+    assert_eq!(server.get("/.-.").status, 400);
+}
+
+#[test]
+fn a_refusal_is_told_in_the_words_of_its_rule() {
+    let server = Setup::new()
+        .route("path = \"/gone\"\nrefuse = { status = 410, text = \"The <shop> has closed.\" }")
+        .route("path = \"/later\"\nrefuse = { status = 503, text = \"Back at noon.\", retry_after = \"1h\" }")
+        .route("path = \"/no\"\nrefuse = {}")
+        .start();
+    let page = ask(&server, "GET /gone", "Accept: text/html\r\n");
+    assert_eq!(page.status, 410);
+    assert!(
+        page.text()
+            .contains("<h1>410 Gone</h1>\n<p>The &lt;shop&gt; has closed.</p>"),
+        "{}",
+        page.text()
+    );
+    let problem = ask(&server, "GET /gone", "Accept: application/json\r\n");
+    assert!(
+        problem.text().contains("\"detail\":\"The <shop> has closed.\""),
+        "{}",
+        problem.text()
+    );
+    let later = server.get("/later");
+    assert_eq!((later.status, later.field("retry-after")), (503, Some("3600")));
+    assert!(
+        later.text().starts_with("503 Service Unavailable\nBack at noon.\n"),
+        "{}",
+        later.text()
+    );
+    assert!(server.get("/no").text().contains("This may not be fetched."));
+    let line = server.log_line("refused by the rule of sluice.toml:");
+    assert!(line.contains("GET /gone"), "{line}");
+    let posted = server.post("/later", "a=b");
+    assert_eq!(posted.status, 503);
+}
+
+#[test]
+fn index_pages_and_listings_are_found_by_way_of_a_rewriting() {
+    let server = Setup::new()
+        .script("show", SHOW)
+        .file("app/index.cgi", "")
+        .file_with_mode("app/index.cgi", format!("#!/bin/sh\n{SHOW}\n"), 0o755)
+        .file("listed/sub/a.txt", "a")
+        .file("listed/b.txt", "b")
+        .site("index = [\"index.cgi\"]\nlisting = true")
+        .route("path = \"/app/index.cgi\"\nwhen = { method = \"DELETE\" }\nrefuse = {}")
+        .route("path = \"/short/*\"\nrewrite = \"/app/*?short=1\"")
+        .route("path = \"/l/*\"\nrewrite = \"/listed/*\"")
+        .route("path = \"/bare\"\nrewrite = \"/listed/\"")
+        .route("path = \"/listed/b.txt\"\nwhen = { client = \"127.0.0.0/8\" }\nrefuse = {}")
+        .script_route("*.cgi", "mode = \"cgi\"")
+        .start();
+    let index = server.get("/short/");
+    assert_eq!(index.variable("QUERY_STRING"), Some("short=1"), "{}", index.text());
+    assert_eq!(index.variable("SCRIPT_NAME"), Some("/app/index.cgi"));
+    assert_eq!(index.variable("REQUEST_URI"), Some("/short/"));
+    let listing = ask(&server, "GET /l/", "Accept: application/json\r\n");
+    assert_eq!(listing.status, 200);
+    assert!(
+        listing.text().contains("\"path\":\"/l/\"") && listing.text().contains("\"./sub/\""),
+        "{}",
+        listing.text()
+    );
+    assert!(
+        !listing.text().contains("b.txt"),
+        "what this client may not fetch is not listed: {}",
+        listing.text()
+    );
+    assert_eq!(server.get("/l/sub/a.txt").text(), "a");
+    assert_eq!(server.get("/l/b.txt").status, 403);
+    assert_eq!(server.get("/bare").status, 403, "relative links would lead elsewhere");
+    // The folder's slash is added to the path that leads there.
+    assert_location(&server, "/l/sub", 301, "/listed/sub/");
+}
+
+#[test]
+fn no_rule_lets_the_text_of_a_script_out() {
+    let text = format!("#!/bin/sh\n{SHOW}\n");
+    let server = Setup::new()
+        .file_with_mode("x.cgi", text, 0o755)
+        .route("path = \"*.cgi\"\nwhen = { method = \"POST\" }\nscript = {}")
+        .route("path = \"/plain\"\nrewrite = \"/x.cgi\"")
+        .start();
+    let posted = server.post("/x.cgi", "a=b");
+    assert_eq!(posted.variable("SCRIPT_NAME"), Some("/x.cgi"));
+    for path in ["/x.cgi", "/plain"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn rules_are_replaced_as_a_whole_on_reload() {
+    let setup = Setup::new().route("path = \"/a\"\nrefuse = { status = 410 }");
+    let server = setup.start();
+    assert_eq!(server.get("/a").status, 410);
+    let file = server.path("sluice.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("410", "99")).unwrap();
+    server.signal("HUP");
+    server.log_line("status = 99: must be at least 400");
+    assert_eq!(server.get("/a").status, 410);
+    std::fs::write(&file, text.replace("410", "451")).unwrap();
+    server.signal("HUP");
+    server.log_line("is in force");
+    assert_eq!(server.get("/a").status, 451);
+}
+
+#[test]
+fn an_expression_takes_time_in_proportion_to_the_path() {
+    // Backtracking would take longer than the age of the world.
+    let server = Setup::new().route("regex = '^/(a+)+(a+)+(a+)+$'\nrefuse = {}").start();
+    let path = format!("/{}b", "a".repeat(8000));
+    assert_eq!(server.get(&path).status, 404);
+    assert_eq!(server.get("/aaaa").status, 403);
+}

@@ -1,0 +1,235 @@
+//! `sluice check --explain`: the same as happens, told beforehand, and an exit status that says whether it is well.
+
+use super::SHOW;
+use crate::harness::{Setup, run};
+
+/// A site with a rule of every kind.
+fn setup() -> Setup {
+    let setup = Setup::new()
+        .script("show", SHOW)
+        .file("a.txt", "a")
+        .file("docs/index.html", "<p>")
+        .file("empty/x", "")
+        .file_with_mode("app/index.cgi", format!("#!/bin/sh\n{SHOW}\n"), 0o755)
+        .site("hosts = [\"example.org\"]\nindex = [\"index.html\", \"index.cgi\"]")
+        .route("path = \"/*\"\nheaders = { set = { X-A = \"1\" } }")
+        .route("path = \"/quiet/*\"\nlog = false")
+        .route("path = \"/admin/*\"\nwhen = { client = \"!10.0.0.0/8\" }\nrefuse = { text = \"From inside only.\" }")
+        .route("path = \"/api/*\"\nwhen = { method = [\"PUT\", \"DELETE\"] }\nrefuse = { status = 405 }")
+        .route("regex = '^/user/(\\d+)$'\nrewrite = '/cgi-bin/show/$1?full=1'")
+        .route("path = \"/old/*\"\nredirect = { to = \"/new/*\", status = 301 }")
+        .script_route("*.cgi", "mode = \"cgi\"")
+        .sites("[[site]]\nhosts = [\"*.example.net\"]\nroot = \"htdocs\"\nlisting = true");
+    setup.write_configuration();
+    setup
+}
+
+/// The lines that explain a request, and whether it would be served.
+#[track_caller]
+fn explain(setup: &Setup, arguments: &[&str]) -> (Vec<String>, bool) {
+    let all = [&["check", "-c", "sluice.toml", "--explain"], arguments].concat();
+    let ran = run(setup.folder(), &all);
+    assert_eq!(ran.errors, "", "{arguments:?}");
+    // Columns are as wide as their widest text.
+    let lines = ran
+        .output
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    (lines.collect(), ran.status.success())
+}
+
+/// What is said after a label, for the one line that has it.
+#[track_caller]
+fn told<'l>(lines: &'l [String], label: &str) -> &'l str {
+    let mut found = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix(label)?.strip_prefix(' '));
+    let line = found.next().unwrap_or_else(|| panic!("no {label} in {lines:#?}"));
+    assert!(found.next().is_none(), "{label} twice in {lines:#?}");
+    line
+}
+
+#[test]
+fn every_rule_on_the_way_is_told_with_its_reason() {
+    let setup = setup();
+    let (lines, is_served) = explain(&setup, &["http://example.org:8080/user/42?x"]);
+    assert!(is_served);
+    assert_eq!(
+        told(&lines, "request"),
+        "GET http://example.org/user/42?x from 127.0.0.1"
+    );
+    assert!(
+        told(&lines, "site").starts_with("example.org (sluice.toml:"),
+        "{lines:#?}"
+    );
+    assert!(
+        told(&lines, "site").ends_with("): the host is one of its names"),
+        "{lines:#?}"
+    );
+    let rules: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("rule sluice.toml:"))
+        .collect();
+    let rules: Vec<&str> = rules.iter().filter_map(|line| Some(line.split_once(' ')?.1)).collect();
+    assert_eq!(
+        rules,
+        [
+            "/* yes; x-a: 1; goes on",
+            "/quiet/* no, the path does not match",
+            "/admin/* no, the path does not match",
+            "/api/* no, the path does not match",
+            "regex ^/user/(\\d+)$ yes, rewritten to /cgi-bin/show/42?full=1; goes on",
+            "/old/* no, the path does not match",
+            "*.cgi no, the path does not match",
+            "/cgi-bin/* yes; answers",
+        ]
+    );
+    let program = setup.path("htdocs/cgi-bin/show").display().to_string();
+    assert_eq!(
+        told(&lines, "answer"),
+        format!("what script {program} (cgi) says, SCRIPT_NAME /cgi-bin/show, PATH_INFO /42")
+    );
+    assert_eq!(told(&lines, "log"), "as the site says");
+}
+
+#[test]
+fn every_answer_is_told_and_only_errors_fail() {
+    let setup = setup();
+    let file = |name: &str| setup.path("htdocs").join(name).display().to_string();
+    for (arguments, expected, is_served) in [
+        (
+            &["/a.txt"][..],
+            format!("200, file {}, text/plain; charset=utf-8", file("a.txt")),
+            true,
+        ),
+        (
+            &["/docs/"],
+            format!("200, file {}, text/html; charset=utf-8", file("docs/index.html")),
+            true,
+        ),
+        (&["/docs"], "301, redirect to /docs/".to_owned(), true),
+        (&["/old/x?y"], "301, redirect to /new/x?y".to_owned(), true),
+        (
+            &["http://a.example.net/empty/"],
+            format!("200, listing of {}", file("empty")),
+            true,
+        ),
+        (
+            &["/app/"],
+            format!(
+                "what script {} (cgi) says, SCRIPT_NAME /app/index.cgi",
+                file("app/index.cgi")
+            ),
+            true,
+        ),
+        (&["/none"], "404, file \"none\": not there".to_owned(), false),
+        (
+            &["/empty/"],
+            "403, folder \"empty/\" has no index page, and is not listed".to_owned(),
+            false,
+        ),
+        (
+            &["/%ff"],
+            "400, request target \"/%ff\": is not UTF-8 when decoded".to_owned(),
+            false,
+        ),
+        (
+            &["/a.txt", "--method", "PUT"],
+            "405, method PUT is not served here".to_owned(),
+            false,
+        ),
+        (
+            &["/a.txt", "--header", "If-None-Match: *"],
+            format!("304, file {}", file("a.txt")),
+            true,
+        ),
+    ] {
+        let (lines, served) = explain(&setup, arguments);
+        assert_eq!(
+            (told(&lines, "answer"), served),
+            (expected.as_str(), is_served),
+            "{lines:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_facts_of_the_request_are_what_conditions_see() {
+    let setup = setup();
+    let (lines, is_served) = explain(&setup, &["/admin/", "--client", "192.0.2.7"]);
+    let answer = told(&lines, "answer");
+    assert!(
+        !is_served && answer.starts_with("403, refused by the rule of sluice.toml:"),
+        "{answer}"
+    );
+    assert!(answer.ends_with(": From inside only."), "{answer}");
+    let (lines, _) = explain(&setup, &["/admin/", "--client", "10.1.1.1"]);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.ends_with("/admin/* no, the client is not other than 10.0.0.0/8")),
+        "{lines:#?}"
+    );
+    let (lines, _) = explain(&setup, &["/api/x", "--method", "DELETE"]);
+    assert!(
+        told(&lines, "answer").starts_with("405, refused by the rule"),
+        "{lines:#?}"
+    );
+    let (lines, _) = explain(&setup, &["/quiet/x"]);
+    assert_eq!(told(&lines, "log"), "not logged");
+    let (lines, _) = explain(&setup, &["http://other.example/"]);
+    assert!(
+        told(&lines, "site").ends_with("no site has that name, and this is the first"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn an_index_page_that_is_a_script_goes_through_the_rules_itself() {
+    let setup = setup();
+    let (lines, _) = explain(&setup, &["/app/"]);
+    let paths: Vec<&String> = lines.iter().filter(|line| line.starts_with("path ")).collect();
+    assert_eq!(paths, ["path /app/", "path /app/index.cgi"]);
+}
+
+#[test]
+fn what_is_no_question_is_told_in_one_line() {
+    let setup = setup();
+    for (arguments, message) in [
+        (
+            &["ftp://example.org/"][..],
+            "a URL begins with http:// or https://, a path with /",
+        ),
+        (&["/", "--method", "G T"], "is no method, as \"GET\" is"),
+        (&["/", "--header", "A B: c"], "must be a name and a value"),
+    ] {
+        let ran = run(
+            setup.folder(),
+            &[&["check", "-c", "sluice.toml", "--explain"], arguments].concat(),
+        );
+        assert!(
+            ran.errors.contains(message) && ran.errors.lines().count() == 1,
+            "{}",
+            ran.errors
+        );
+        assert!(!ran.status.success() && ran.output.is_empty());
+    }
+}
+
+#[test]
+fn what_is_explained_is_what_happens() {
+    let server = setup().start();
+    let paths = [
+        "/a.txt", "/docs/", "/docs", "/old/x", "/none", "/empty/", "/user/42", "/user/x", "/admin/", "/app/",
+    ];
+    for path in paths {
+        let status = server.get(path).status;
+        let (lines, is_served) = explain(server.setup(), &[path]);
+        assert_eq!(is_served, status < 400, "{path} {status} {lines:#?}");
+        let answer = told(&lines, "answer");
+        assert!(
+            answer.starts_with(&status.to_string()) || answer.starts_with("what script"),
+            "{status} {answer}"
+        );
+    }
+}
