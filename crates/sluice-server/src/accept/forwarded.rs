@@ -36,7 +36,7 @@ pub(crate) fn read(settings: &ProxySettings, fields: &HeaderMap) -> Told {
                 told.client
             });
             let scheme = elements(fields, &X_FORWARDED_PROTO).next();
-            told.is_https = scheme.and_then(is_https);
+            told.is_https = scheme.as_deref().and_then(is_https);
         }
         ForwardedField::Forwarded => follow(settings, elements(fields, &FORWARDED), |element| {
             let hop = forwarded_element(element)?;
@@ -48,42 +48,41 @@ pub(crate) fn read(settings: &ProxySettings, fields: &HeaderMap) -> Told {
 }
 
 /// Reads elements as long as they tell the address of a trusted proxy.
-fn follow<'a>(
+fn follow(
     settings: &ProxySettings,
-    elements: impl Iterator<Item = &'a str>,
-    mut read: impl FnMut(&'a str) -> Option<SocketAddr>,
+    elements: impl Iterator<Item = String>,
+    mut read: impl FnMut(&str) -> Option<SocketAddr>,
 ) {
     for element in elements.take(PROXIES_MAX) {
-        match read(element) {
+        match read(&element) {
             Some(address) if settings.trusted.has_address(address.ip()) => {}
             _ => return,
         }
     }
 }
 
-/// The elements of a list, which may stand in several fields (RFC 9110 §5.3), the last first. Empty ones are none (§5.6.1); what
-/// is no text ends the list.
-fn elements<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let lines = fields.get_all(name).iter().rev().map(HeaderValue::to_str);
-    let lines = lines.map_while(Result::ok);
+/// The elements of a list, which may stand in several fields (RFC 9110 §5.3), the last first. Empty ones are none (§5.6.1).
+fn elements(fields: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> {
+    let lines = fields.get_all(name).iter().rev().map(HeaderValue::as_bytes);
     lines
         .flat_map(FromEnd)
-        .map(|element| element.trim_matches([' ', '\t']))
+        // Bytes that are no text are an element's own affair: proxies add to the line that a client has begun with them.
+        .map(|element| String::from_utf8_lossy(element).trim_matches([' ', '\t']).to_owned())
         .filter(|element| !element.is_empty())
 }
 
 /// Cuts a list at its commas, from its end: a quote that a client has opened and not closed is met last, and hides nothing that
 /// a proxy has added.
-struct FromEnd<'a>(&'a str);
+struct FromEnd<'a>(&'a [u8]);
 
 impl<'a> Iterator for FromEnd<'a> {
-    type Item = &'a str;
+    type Item = &'a [u8];
 
-    fn next(&mut self) -> Option<&'a str> {
+    fn next(&mut self) -> Option<&'a [u8]> {
         if self.0.is_empty() {
             return None;
         }
-        let bytes = self.0.as_bytes();
+        let bytes = self.0;
         let mut is_quoted = false;
         for (at, byte) in bytes.iter().enumerate().rev() {
             match byte {

@@ -46,6 +46,8 @@ fn x_forwarded_for_is_read_from_its_end_to_the_first_address_that_is_not_trusted
         (&["192.0.2.1, 300.1.1.1"], "-"),
         (&["192.0.2.1, a b"], "-"),
         (&["192.0.2.1", "\u{e9}", "10.0.0.7"], "10.0.0.7:0"),
+        // Proxies add to the client's own line, whatever stands in it.
+        (&["\u{e9}, 192.0.2.1, 10.0.0.7"], "192.0.2.1:0"),
         (&[" , 192.0.2.1 ,, \t"], "192.0.2.1:0"),
         // Ports and brackets.
         (&["192.0.2.1:4711"], "192.0.2.1:4711"),
