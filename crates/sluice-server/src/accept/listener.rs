@@ -147,6 +147,14 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: Listener, index: usize)
     let places = worker.places();
     let mut draining = pin!(worker.draining());
     while !worker.is_draining() {
+        // A socket that others accept from as well: they may have a place when there is none here.
+        if address.is_none() {
+            tokio::select! {
+                biased;
+                () = places.wait() => {}
+                () = &mut draining => return,
+            }
+        }
         let accepted = tokio::select! {
             biased;
             accepted = poll_fn(|context| poll_accept(&listener, context)) => accepted,

@@ -78,6 +78,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.places.taken.borrow_mut().remove(&self.number);
         self.places.free.set(self.places.free.get() + 1);
-        self.places.freed.notify_one();
+        // All: who has waited may take the place or only know of it.
+        self.places.freed.notify_waiters();
     }
 }
