@@ -135,12 +135,12 @@ impl Connection {
     /// Bytes came in.
     pub(crate) fn count_read(&self, bytes: usize) {
         self.head_bytes.set(self.head_bytes.get().saturating_add(count(bytes)));
-        self.count_written(bytes);
+        self.count_written(count(bytes));
     }
 
     /// Bytes went out.
-    pub(crate) fn count_written(&self, bytes: usize) {
-        self.moved_bytes.set(self.moved_bytes.get().wrapping_add(count(bytes)));
+    pub(crate) fn count_written(&self, bytes: u32) {
+        self.moved_bytes.set(self.moved_bytes.get().wrapping_add(bytes));
     }
 
     pub(crate) fn moved_bytes(&self) -> u32 {

@@ -33,7 +33,11 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 
 /// A client's socket. A unix socket is one as well: std and tokio ask nothing of a `TcpStream` that other streams have not, the
 /// addresses aside. A reset at its close is TCP's; there a client sees the end alone.
-pub(crate) struct Socket(State);
+pub(crate) struct Socket {
+    state: State,
+    /// Bytes that the kernel has taken to send, of all that it ever took; wraps around.
+    sent: u32,
+}
 
 enum State {
     /// Not in the loop.
@@ -50,14 +54,17 @@ enum State {
 impl Socket {
     /// An accepted socket, which must not block.
     pub(crate) fn new(socket: StdStream) -> Socket {
-        Socket(State::Free {
-            socket,
-            is_drained: false,
-        })
+        Socket {
+            state: State::Free {
+                socket,
+                is_drained: false,
+            },
+            sent: 0,
+        }
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        match &self.0 {
+        match &self.state {
             State::Free { socket, .. } => socket.local_addr(),
             State::Waited(socket) => socket.local_addr(),
             State::Lost => Err(lost()),
@@ -66,19 +73,19 @@ impl Socket {
 
     /// The socket in the event loop, where it is put now if it was not.
     fn waited(&mut self) -> io::Result<&mut TcpStream> {
-        if let State::Free { .. } = self.0
-            && let State::Free { socket, .. } = mem::replace(&mut self.0, State::Lost)
+        if let State::Free { .. } = self.state
+            && let State::Free { socket, .. } = mem::replace(&mut self.state, State::Lost)
         {
-            self.0 = State::Waited(TcpStream::from_std(socket)?);
+            self.state = State::Waited(TcpStream::from_std(socket)?);
         }
-        match &mut self.0 {
+        match &mut self.state {
             State::Waited(socket) => Ok(socket),
             _ => Err(lost()),
         }
     }
 
     fn fd(&self) -> io::Result<BorrowedFd<'_>> {
-        match &self.0 {
+        match &self.state {
             State::Free { socket, .. } => Ok(socket.as_fd()),
             State::Waited(socket) => Ok(socket.as_fd()),
             State::Lost => Err(lost()),
@@ -86,7 +93,7 @@ impl Socket {
     }
 
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let State::Free { socket, is_drained } = &mut self.0
+        if let State::Free { socket, is_drained } = &mut self.state
             && !*is_drained
         {
             let mut bytes = [0; FIRST_READ_BYTES];
@@ -143,10 +150,21 @@ impl Socket {
         context: &mut Context<'_>,
         write: impl Fn(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        match write(self.fd()?) {
-            Err(error) if is_temporary(&error) => {}
-            written => return Poll::Ready(written),
+        let written = match write(self.fd()?) {
+            Err(error) if is_temporary(&error) => ready!(self.poll_write_later(context, write)),
+            written => written,
+        };
+        if let Ok(bytes) = written {
+            self.sent = self.sent.wrapping_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         }
+        Poll::Ready(written)
+    }
+
+    fn poll_write_later(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl Fn(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         let socket = self.waited()?;
         loop {
             ready!(socket.poll_write_ready(context))?;
@@ -155,6 +173,11 @@ impl Socket {
                 written => return Poll::Ready(written),
             }
         }
+    }
+
+    /// Bytes that the kernel has taken so far, in a number that wraps around.
+    pub(crate) fn sent(&self) -> u32 {
+        self.sent
     }
 
     /// Ready when there is something to read, or the client has closed.

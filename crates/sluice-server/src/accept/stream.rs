@@ -103,11 +103,7 @@ impl ClientStream {
     /// Writes what it can of the pieces; in clear text those in sealed memory without a copy.
     fn poll_write_pieces(&mut self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let connection = Rc::clone(&self.connection);
-        let written = connection.with_sealed(|sealed| self.poll_write_some(context, pieces, sealed));
-        if let Poll::Ready(Ok(bytes)) = written {
-            connection.count_written(bytes);
-        }
-        written
+        connection.with_sealed(|sealed| self.poll_write_some(context, pieces, sealed))
     }
 
     fn poll_write_some(
@@ -140,9 +136,15 @@ impl ClientStream {
         context: &mut Context<'_>,
         write: impl FnOnce(&mut Transport, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
+        let before = self.transport.socket().sent();
         let written = write(&mut self.transport, context);
-        if written.is_ready() {
+        // What goes into the buffers of TLS has not gone to the client, and of what waits there a part may have.
+        let sent = self.transport.socket().sent().wrapping_sub(before);
+        self.connection.count_written(sent);
+        if written.is_ready() || sent > 0 {
             self.stalled = None;
+        }
+        if written.is_ready() {
             return written;
         }
         let timeout = self.send_timeout;
