@@ -10,7 +10,8 @@ use http::HeaderValue;
 
 use crate::dispatch::route::{Effect, OpenError, Route, RouteKind, Star, leading_parts, open_folder};
 use crate::handler::cache::Cache;
-use crate::handler::folder::Folder;
+use crate::handler::folder::{Folder, Program};
+use crate::handler::send_file::SendFolders;
 use crate::handler::types::Types;
 use crate::limits::Limits;
 use crate::rule::Pattern;
@@ -88,8 +89,16 @@ impl Config {
             sites.push(Site::open(site, number + 1)?);
         }
         // Whichever site runs them: their text is sent by none.
-        for place in settings.sites.iter().flat_map(script_places) {
-            sites.iter_mut().for_each(|site| site.withhold(&place));
+        let places: Vec<_> = settings.sites.iter().flat_map(script_places).collect();
+        refuse_sent_programs(settings, &places)?;
+        let programs: Vec<_> = settings.sites.iter().flat_map(script_patterns).collect();
+        for folder in sites.iter_mut().flat_map(Site::folders_mut) {
+            places.iter().for_each(|place| folder.withhold(place));
+            for (root, pattern) in &programs {
+                if let Some(is_program) = programs_below(folder.path(), root, pattern) {
+                    folder.withhold_programs(is_program);
+                }
+            }
         }
         let sites: Vec<_> = sites.into_iter().map(Arc::new).collect();
         if sites.is_empty() {
@@ -172,13 +181,6 @@ impl Site {
             }
             routes.push(route);
         }
-        for pattern in script_patterns(settings) {
-            if let Some(root) = &mut root {
-                root.withhold_programs(Box::new(move |path| {
-                    leading_parts(path).any(|part| pattern.matches(part).is_some())
-                }));
-            }
-        }
         Ok(Site {
             origin: settings.origin.clone(),
             hosts: settings.hosts.clone(),
@@ -195,19 +197,10 @@ impl Site {
         })
     }
 
-    /// Never sends the files of a folder of programs.
-    fn withhold(&mut self, place: &Path) {
-        let folders = self
-            .root
-            .iter_mut()
-            .chain(self.routes.iter_mut().filter_map(Route::folder_mut));
-        folders.for_each(|folder| folder.withhold(place));
-        // Nobody else has them yet.
-        let sent = self
-            .routes
-            .iter_mut()
-            .filter_map(|route| Arc::get_mut(&mut route.send_folders));
-        sent.for_each(|folders| folders.withhold(place));
+    /// All that files are sent from.
+    fn folders_mut(&mut self) -> impl Iterator<Item = &mut Folder> {
+        let routes = self.routes.iter_mut().flat_map(Route::folders_mut);
+        self.root.iter_mut().chain(routes)
     }
 
     pub(crate) fn hosts(&self) -> &[String] {
@@ -284,13 +277,67 @@ impl Route {
             _ => None,
         }
     }
+
+    /// All that files are sent from. Nobody else has them yet.
+    fn folders_mut(&mut self) -> impl Iterator<Item = &mut Folder> {
+        let served = match &mut self.effect {
+            Effect::Answer(RouteKind::Files(folder)) => Some(folder),
+            _ => None,
+        };
+        let sent = Arc::get_mut(&mut self.send_folders);
+        served
+            .into_iter()
+            .chain(sent.into_iter().flat_map(SendFolders::folders_mut))
+    }
 }
 
-/// Patterns of paths under the root that are scripts.
-fn script_patterns(settings: &SiteSettings) -> Vec<Pattern> {
+/// The site's root, and each pattern of paths under it that are scripts.
+fn script_patterns(settings: &SiteSettings) -> Vec<(PathBuf, Pattern)> {
+    let Some(root) = settings.root.as_ref().and_then(|root| root.canonicalize().ok()) else {
+        return Vec::new();
+    };
     let is_root = |action: &Action| matches!(action, Action::Script(script) if script.source == ScriptSource::Root);
     let routes = settings.routes.iter().filter(|route| is_root(&route.action));
-    routes.map(|route| route.path.clone()).collect()
+    routes.map(|route| (root.clone(), route.path.clone())).collect()
+}
+
+/// Tells which paths below a folder are scripts by a pattern of paths under a root; none where the two places are apart.
+fn programs_below(folder: &Path, root: &Path, pattern: &Pattern) -> Option<Program> {
+    let pattern = pattern.clone();
+    let is_script = move |path: &str| leading_parts(path).any(|part| pattern.matches(part).is_some());
+    if let Ok(below) = folder.strip_prefix(root) {
+        if below.as_os_str().is_empty() {
+            return Some(Box::new(is_script));
+        }
+        let above = format!("/{}", below.display());
+        return Some(Box::new(move |path| is_script(&format!("{above}{path}"))));
+    }
+    let above = format!("/{}", root.strip_prefix(folder).ok()?.display());
+    Some(Box::new(move |path| {
+        path.strip_prefix(above.as_str())
+            .is_some_and(|path| path.starts_with('/') && is_script(path))
+    }))
+}
+
+/// Nothing can be sent from a folder whose files are all programs, nor from one within it.
+fn refuse_sent_programs(settings: &Settings, places: &[PathBuf]) -> Result<(), OpenError> {
+    let places: Vec<_> = places.iter().filter_map(|place| place.canonicalize().ok()).collect();
+    for route in settings.sites.iter().flat_map(|site| &site.routes) {
+        let Action::Script(script) = &route.action else {
+            continue;
+        };
+        for folder in script.send_files.values() {
+            let is_programs = |folder: PathBuf| places.iter().any(|place| folder.starts_with(place));
+            if folder.canonicalize().is_ok_and(is_programs) {
+                let text = format!(
+                    "send_files: {} is a folder of scripts, whose text is never sent: choose another",
+                    folder.display()
+                );
+                return Err(OpenError::new(&route.origin, text));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Folders whose files are programs: their text must not be served where they lie within a served folder.

@@ -71,9 +71,8 @@ impl SendFolders {
         });
     }
 
-    /// Never hands over the files of a folder of programs.
-    pub(crate) fn withhold(&mut self, place: &Path) {
-        self.0.iter_mut().for_each(|send| send.folder.withhold(place));
+    pub(crate) fn folders_mut(&mut self) -> impl Iterator<Item = &mut Folder> {
+        self.0.iter_mut().map(|send| &mut send.folder)
     }
 
     /// Takes the file out of a reply's head, if it names one. What it names outside of the folders is the script's fault:

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use crate::harness::{Response, Server, Setup, curl, make_old, write_script, write_with_mode};
+use crate::harness::{Response, Server, Setup, curl, make_old, run, write_script, write_with_mode};
 
 /// A setup whose scripts may hand over files of `$FOLDER/private`, under `/protected/`.
 fn setup() -> Setup {
@@ -202,6 +202,42 @@ fn programs_in_the_folder_are_not_sent() {
         .start();
     assert_eq!(server.get("/cgi-bin/x?a.txt").text(), "a");
     assert_eq!(server.get("/cgi-bin/x?cgi-bin/x").status, 404);
+}
+
+#[test]
+fn programs_by_their_pattern_are_not_sent_from_wherever_the_folder_begins() {
+    let keys = "send_files = { \"/all/\" = \"htdocs\", \"/deep/\" = \"htdocs/deep\", \"/above/\" = \".\" }";
+    let setup = Setup::new().cgi(keys).file("deep/a.txt", "a");
+    let setup = setup.route("path = \"*.cgi\"\nscript = { mode = \"cgi\" }");
+    write_script(
+        &setup.path("htdocs/deep/y.cgi"),
+        "printf 'Content-Type: text/plain\n\nran'",
+    );
+    let server = setup
+        .script("x", "printf \"X-Accel-Redirect: $QUERY_STRING\n\n\"")
+        .start();
+    assert_eq!(server.get("/deep/y.cgi").text(), "ran");
+    for (folder, status) in [("/all/deep", 200), ("/deep", 200), ("/above/htdocs/deep", 200)] {
+        assert_eq!(server.get(&format!("/cgi-bin/x?{folder}/a.txt")).status, status);
+        assert_eq!(
+            server.get(&format!("/cgi-bin/x?{folder}/y.cgi")).status,
+            404,
+            "{folder}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_of_scripts_cannot_be_declared() {
+    for folder in ["htdocs/cgi-bin", "htdocs/cgi-bin/below"] {
+        let keys = format!("send_files = {{ \"/c/\" = \"{folder}\" }}");
+        let setup = Setup::new().cgi(&keys).script("x", "exit 1");
+        std::fs::create_dir_all(setup.path("htdocs/cgi-bin/below")).unwrap();
+        setup.write_configuration();
+        let ran = run(setup.folder(), &["run", "-c", "sluice.toml"]);
+        assert!(ran.errors.contains("is a folder of scripts"), "{}", ran.errors);
+        assert!(!ran.status.success());
+    }
 }
 
 #[test]
