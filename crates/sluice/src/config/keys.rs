@@ -357,7 +357,8 @@ static LIMITS: Section = Section {
             kind: Kind::Size(ANY),
             default: Value("500"),
             text: "Least rate of the body of a request, bytes a second: it may take `body_timeout`, and a second more for each so \
-                   many bytes. Over it: 408. The time that a script takes to read does not count. 0 for any rate.",
+                   many bytes. Over it: 408. The time that a script takes to read does not count; that in which a client waits for an \
+                   answer before it sends more (`request_body = \"stream\"`) does. 0 for any rate.",
             example: "\"4KiB\"",
         },
         Key {

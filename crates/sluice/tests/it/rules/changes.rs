@@ -185,6 +185,7 @@ fn rules_say_what_is_kept_in_the_cache() {
 #[test]
 fn rules_say_what_is_logged() {
     let server = Setup::new()
+        .workers(1)
         .file("quiet/a.txt", "a")
         .file("quiet/but/b.txt", "b")
         .route("path = \"/quiet/*\"\nlog = false")
