@@ -314,8 +314,9 @@ impl Ask {
 
     /// Sends the file that a script hands over.
     fn send(&self, handed: Handed) -> Result<Response<ResponseBody>, Fault> {
-        let types = &self.config.site(&self.host).types;
-        handed.serve(self.config.cache.as_ref(), types, &self.method, &self.fields)
+        let site = self.config.site(&self.host);
+        let described = (&site.types, &*site.compression);
+        handed.serve(self.config.cache.as_ref(), described, &self.method, &self.fields)
     }
 
     /// As if a client had asked for this target by GET, without a body (RFC 3875 §6.2.2).
@@ -442,10 +443,8 @@ pub(super) fn serve_file(
         cache,
         cache_use: cache_use.unwrap_or(site.cache),
         types: &site.types,
-        compression: site
-            .compression
-            .files(compress)
-            .map(|forms| (&*site.compression, forms)),
+        compression: &site.compression,
+        forms: site.compression.files(compress),
     };
     let served = file::serve(files, relative, &pages, facts.method, facts.fields, target);
     let run = |path| {

@@ -78,11 +78,7 @@ impl Files<'_> {
     /// Describes a file of this name.
     pub(crate) fn describe(&self, name: &str, metadata: &Metadata) -> Representation {
         let mut representation = Representation::of(self.types.of(name), metadata);
-        let has_forms = |content_type| {
-            self.compression
-                .is_some_and(|(compression, _)| compression.is_for(content_type))
-        };
-        representation.has_forms = !Encoding::is_of_name(name) && has_forms(&representation.content_type);
+        representation.has_forms = !Encoding::is_of_name(name) && self.compression.is_for(&representation.content_type);
         representation
     }
 
@@ -95,14 +91,14 @@ impl Files<'_> {
         method: &Method,
         fields: &HeaderMap,
     ) -> Result<Served, Fault> {
-        let as_it_is = |found| respond(name, found, method, fields).map(Served::Response);
-        let Some((compression, _)) = self.compression else {
+        let as_it_is = |found| respond(name, found, self.forms, method, fields).map(Served::Response);
+        if self.forms.is_none() {
             return as_it_is(found);
-        };
+        }
         let Some(representation) = found.representation().filter(|representation| representation.has_forms) else {
             return as_it_is(found);
         };
-        let ranked = compression.rank(fields);
+        let ranked = self.compression.rank(fields);
         if ranked[0].is_none() {
             return as_it_is(found);
         }
@@ -138,14 +134,13 @@ impl Files<'_> {
         ranked: &Ranked,
         least: u16,
     ) -> Option<(&Arc<Cache>, Original, Encoding)> {
-        let (compression, forms) = self.compression?;
         // Parts of what is made would not be parts of what is made the next time: who asks for parts gets those of the file.
-        if forms != FileForms::Made || fields.contains_key(header::RANGE) {
+        if self.forms != Some(FileForms::Made) || fields.contains_key(header::RANGE) {
             return None;
         }
         let cache = self.cache()?;
         let original = Original::of(found, cache)?;
-        if !(compression.least_bytes..=MADE_BYTES_MAX).contains(&original.bytes()) {
+        if !(self.compression.least_bytes..=MADE_BYTES_MAX).contains(&original.bytes()) {
             return None;
         }
         let mut liked = ranked.iter().flatten();
@@ -249,7 +244,8 @@ mod tests {
             cache: Some(&cache),
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
-            compression: Some((&compression, FileForms::Made)),
+            compression: &compression,
+            forms: Some(FileForms::Made),
         };
         let making = |fields: &HeaderMap| {
             let found = files.find("a.txt").unwrap();
@@ -294,7 +290,8 @@ mod tests {
             cache: Some(&cache),
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
-            compression: Some((&compression, FileForms::Made)),
+            compression: &compression,
+            forms: Some(FileForms::Made),
         };
         assert_eq!(answer(&files).await, (true, None));
         assert_eq!(answer(&files).await, (false, None));

@@ -40,8 +40,11 @@ pub(crate) struct Files<'a> {
     pub cache: Option<&'a Arc<Cache>>,
     pub cache_use: CacheUse,
     pub types: &'a Types,
-    /// The compressed forms in which they may be sent, if any.
-    pub compression: Option<(&'a Compression, FileForms)>,
+    /// What of the site may be compressed.
+    pub compression: &'a Compression,
+    /// The compressed forms in which they may be sent, if any. Routes differ in it that share what is kept of a file: nothing
+    /// that is kept may hang on it.
+    pub forms: Option<FileForms>,
 }
 
 /// What a name leads to.
@@ -158,6 +161,7 @@ pub(crate) fn serve_named(
     let found = files.find(name)?.into_stored();
     let (mut representation, stored) = found.ok_or_else(|| not_found(name))?;
     representation.content_type = content_type.unwrap_or(representation.content_type);
+    representation.has_forms &= files.forms.is_some();
     respond_stored(name, representation, stored, method, fields)
 }
 
@@ -244,7 +248,7 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::settings::{CacheSettings, FileSettings};
+    use crate::settings::{CacheSettings, CompressionSettings, FileSettings};
 
     fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
         fetch(None, root, path, fields)
@@ -264,7 +268,8 @@ mod tests {
             cache,
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
-            compression: None,
+            compression: &Compression::new(&CompressionSettings::default()),
+            forms: None,
         };
         let served = serve(files, &target.path[1..], &index, &Method::GET, fields, &target);
         match served.map_err(|fault| fault.status)? {

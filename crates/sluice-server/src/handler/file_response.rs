@@ -16,25 +16,33 @@ use crate::handler::multipart::{Boundary, Multipart};
 use crate::handler::ranges::{self, Selection};
 use crate::handler::records::RecordBody;
 use crate::handler::representation::{Form, Representation};
+use crate::settings::FileForms;
 use crate::write::body::{Content, ResponseBody};
 
 /// The field Vary of what has forms (RFC 9110 §12.5.5).
 const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 
-/// The response to GET or HEAD of what was found.
+/// The response to GET or HEAD of what was found; these forms of it are offered, or none.
 pub(crate) fn respond(
     name: &str,
     found: Found,
+    forms: Option<FileForms>,
     method: &Method,
     fields: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Fault> {
+    let offer = |mut representation: Representation| {
+        representation.has_forms &= forms.is_some();
+        representation
+    };
     match found {
         Found::Cached(cached) => {
             let stored = Stored::Memory(cached.content.clone());
-            respond_stored(name, cached.representation.clone(), stored, method, fields)
+            respond_stored(name, offer(cached.representation.clone()), stored, method, fields)
         }
-        Found::File(representation, body) => respond_stored(name, representation, Stored::File(body), method, fields),
-        Found::Records(representation, body) => respond_lines(name, representation, body, fields),
+        Found::File(representation, body) => {
+            respond_stored(name, offer(representation), Stored::File(body), method, fields)
+        }
+        Found::Records(representation, body) => respond_lines(name, offer(representation), body, fields),
         Found::Folder | Found::Other => Err(not_found(name)),
     }
 }

@@ -21,6 +21,7 @@ use crate::handler::file::{Files, Found};
 use crate::handler::file_body;
 use crate::handler::file_response::respond;
 use crate::handler::representation::Representation;
+use crate::settings::FileForms;
 use crate::write::body::ResponseBody;
 use crate::write::encode::{Effort, encode};
 
@@ -177,7 +178,7 @@ impl Making {
             Ok(Err(_)) | Err(_) => None,
         };
         let found = form.map_or(self.original, Found::Cached);
-        respond(&self.name, found, method, fields)
+        respond(&self.name, found, Some(FileForms::Made), method, fields)
     }
 }
 
@@ -299,7 +300,8 @@ mod tests {
     use super::*;
     use crate::handler::folder::Folder;
     use crate::handler::types::Types;
-    use crate::settings::{CacheUse, FileSettings};
+    use crate::settings::{CacheUse, CompressionSettings, FileSettings};
+    use crate::write::compression::Compression;
 
     #[test]
     fn no_more_forms_are_made_at_once_than_the_bound() {
@@ -323,7 +325,8 @@ mod tests {
             cache: None,
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
-            compression: None,
+            compression: &Compression::new(&CompressionSettings::default()),
+            forms: Some(FileForms::Made),
         };
         let respond = async |form| {
             let making = Making::new("a.txt", files.find("a.txt").unwrap(), form);

@@ -19,7 +19,7 @@ pub(crate) struct Representation {
     /// When the file that holds these bytes was changed.
     pub modified: SystemTime,
     pub form: Form,
-    /// There may be compressed forms of the file: which one is sent hangs on Accept-Encoding.
+    /// There may be compressed forms of the file, where a route offers them: which one is sent hangs on Accept-Encoding.
     pub has_forms: bool,
 }
 

@@ -23,6 +23,7 @@ use crate::handler::types::Types;
 use crate::settings::CacheUse;
 use crate::target::Target;
 use crate::write::body::ResponseBody;
+use crate::write::compression::Compression;
 use crate::write::head::may_have_body;
 
 /// Names a file by its absolute path.
@@ -163,7 +164,7 @@ impl Handed {
     pub(crate) fn serve(
         self,
         cache: Option<&Arc<Cache>>,
-        types: &Types,
+        (types, compression): (&Types, &Compression),
         method: &Method,
         fields: &HeaderMap,
     ) -> Result<Response<ResponseBody>, Fault> {
@@ -179,8 +180,9 @@ impl Handed {
             cache,
             cache_use: CacheUse::On,
             types,
+            compression,
             // As it is stored: whether it is of some coding already is for the script to say.
-            compression: None,
+            forms: None,
         };
         let content_type = self.fields.get(CONTENT_TYPE).cloned();
         let served = file::serve_named(files, &self.place.name, content_type, method, fields);

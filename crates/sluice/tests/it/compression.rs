@@ -204,6 +204,30 @@ fn a_site_says_what_is_compressed_and_how() {
 }
 
 #[test]
+fn who_asks_first_decides_for_no_other_route() {
+    let rule = "path = \"/index.html\"\ncompress = true";
+    let setup = Setup::new()
+        .cache("revalidate = \"1h\"")
+        .site("compression = { files = \"off\" }")
+        .file("index.html", text(1000))
+        .age("index.html")
+        .route(rule);
+    let server = setup.start();
+    for _ in 0..2 {
+        for (path, expected) in [("/", None), ("/index.html", Some("gzip"))] {
+            let response = ask(&server, path, "gzip");
+            assert_eq!(response.field("content-encoding"), expected, "{path}");
+            assert_eq!(response.field("vary"), expected.map(|_| "accept-encoding"), "{path}");
+            assert_eq!(decoded(&response), text(1000), "{path}");
+            let tag = response.field("etag").unwrap();
+            let response = server.send(request(path, "gzip", &format!("If-None-Match: {tag}\r\n")));
+            assert_eq!((response.status, response.field("etag")), (304, Some(tag)), "{path}");
+            assert_eq!(response.field("vary"), expected.map(|_| "accept-encoding"), "{path}");
+        }
+    }
+}
+
+#[test]
 fn a_larger_file_is_compressed_behind_the_back_of_the_first_who_asks() {
     let content = text(60_000);
     assert!(content.len() > 1 << 20);
