@@ -105,6 +105,14 @@ pub(crate) fn judge(fields: &HeaderMap, file: &Validators) -> Verdict {
     Verdict::Perform
 }
 
+/// Whether a request says by its tag that the client holds this very version: any version (`*`) is not enough.
+pub(crate) fn names(fields: &HeaderMap, file: &Validators) -> bool {
+    let lines = fields.get_all(header::IF_NONE_MATCH).iter();
+    lines
+        .flat_map(|line| tags(line.as_bytes()))
+        .any(|tag| file.match_weakly(&tag))
+}
+
 /// Whether a range may be answered by a part: what the client holds already is of this very version, or it did not ask for
 /// that (RFC 9110 §13.1.5, and step 5 of §13.2.2). Else it gets the whole file.
 ///

@@ -22,6 +22,7 @@ use http::{HeaderMap, Method, header};
 use crate::encoding::Encoding;
 use crate::fault::Fault;
 use crate::handler::cache::Cache;
+use crate::handler::conditions;
 use crate::handler::file::{Files, Found, Served};
 use crate::handler::file_response::{Stored, judge, respond, respond_stored};
 use crate::handler::making::{Made, Making, Original};
@@ -109,8 +110,11 @@ impl Files<'_> {
             match self.made(cache, name, original, representation, encoding) {
                 Made::There(form) => return as_it_is(Found::Cached(form)),
                 Made::Awaited(form) => {
-                    // Its tag is known without it.
-                    if let Some(response) = judge(name, &representation.made(encoding), fields)? {
+                    // Its tag is known without it. Who does not name that is told of what comes, which may be the file.
+                    let made = representation.made(encoding);
+                    if conditions::names(fields, &made.validators)
+                        && let Ok(Some(response)) = judge(name, &made, fields)
+                    {
                         return Ok(Served::Response(response));
                     }
                     return Ok(Served::Making(Making::new(name, found, form)));

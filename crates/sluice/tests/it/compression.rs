@@ -19,6 +19,19 @@ fn text(lines: usize) -> String {
     (0..lines).map(|line| format!("line {line} of a text\n")).collect()
 }
 
+/// So many bytes that do not shrink.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state: u32 = 1;
+    let noise = std::iter::repeat_with(|| {
+        // Marsaglia's xorshift.
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()[0]
+    });
+    noise.take(bytes).collect()
+}
+
 /// What a client reads of these bytes, and whether they came to their end.
 fn decode(encoding: Option<&str>, bytes: &[u8]) -> (String, bool) {
     let mut reader: Box<dyn Read + '_> = match encoding {
@@ -135,16 +148,7 @@ fn many_who_ask_at_once_all_get_the_same_form() {
 
 #[test]
 fn what_gains_nothing_or_may_not_be_is_sent_as_it_is() {
-    let mut state: u32 = 1;
-    let noise: Vec<u8> = (0..5000)
-        .map(|_| {
-            // Marsaglia's xorshift.
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            state.to_le_bytes()[0]
-        })
-        .collect();
+    let noise = noise(5000);
     let off = "path = \"/off/*\"\nfiles = { directory = \"htdocs\" }\ncompress = false";
     let setup = Setup::new()
         .file("small.txt", text(10))

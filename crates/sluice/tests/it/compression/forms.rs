@@ -1,6 +1,6 @@
 //! What a form is to conditions and ranges: each has validators of its own, and parts are parts of it.
 
-use super::{BROWSER, decoded, gzip, request, text};
+use super::{BROWSER, decoded, gzip, noise, request, text};
 use crate::harness::{Response, Server, Setup};
 
 /// `made.txt` has no form beside it, `stored.txt` one in gzip.
@@ -63,6 +63,42 @@ fn a_form_that_was_forgotten_is_revalidated_without_being_made() {
             (status, Some(expected.as_str()))
         );
     }
+}
+
+#[test]
+fn who_names_no_form_gets_the_tag_of_the_one_that_would_come() {
+    let server = Setup::new()
+        .file("noise.txt", noise(5000))
+        .age("noise.txt")
+        .file("other.txt", noise(5001))
+        .age("other.txt")
+        .file("made.txt", text(1000))
+        .age("made.txt")
+        .start();
+    let of_plain = |path: &str| ask(&server, path, "identity", "");
+    let (noise, made) = (of_plain("/noise.txt"), of_plain("/made.txt"));
+    let noise_tag = noise.field("etag").unwrap();
+    let made_tag = format!("W/{}-gzip\"", made.field("etag").unwrap().trim_end_matches('"'));
+    let since = |response: &Response| format!("If-Modified-Since: {}\r\n", response.field("last-modified").unwrap());
+    for field in [since(&noise), "If-None-Match: *\r\n".to_owned()] {
+        // The first time nobody knows yet that the file does not shrink.
+        for _ in 0..2 {
+            let response = ask(&server, "/noise.txt", "gzip", &field);
+            assert_eq!(
+                (response.status, response.field("etag")),
+                (304, Some(noise_tag)),
+                "{field}"
+            );
+        }
+    }
+    for _ in 0..2 {
+        let response = ask(&server, "/made.txt", "gzip", &since(&made));
+        assert_eq!((response.status, response.field("etag")), (304, Some(&*made_tag)));
+    }
+    // What is asked of the file as it is holds where that is what comes.
+    let tag = of_plain("/other.txt").field("etag").unwrap().to_owned();
+    let response = ask(&server, "/other.txt", "gzip", &format!("If-Match: {tag}\r\n"));
+    assert_eq!((response.status, response.body), (200, super::noise(5001)));
 }
 
 #[test]
