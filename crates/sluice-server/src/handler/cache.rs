@@ -215,6 +215,11 @@ impl Cache {
         }
     }
 
+    /// What is kept under a name, believed or not. It stays in the cache as what is asked for does, but nothing is counted.
+    pub(crate) fn peek(&self, folder: &Folder, name: &str) -> Option<Arc<Cached>> {
+        self.entries.get(&Name(folder.id(), name))
+    }
+
     fn is_believed(&self, cached: &Cached, now: Moment) -> bool {
         let age = |since: &AtomicU64| Duration::from_millis(now.saturating_sub(since.load(Ordering::Relaxed)));
         if age(&cached.checked) < self.settings.revalidate_after {
@@ -227,6 +232,11 @@ impl Cache {
                 .settings
                 .watched_for
                 .is_some_and(|most| age(&cached.compared) < most)
+    }
+
+    /// Whether a file would be kept if it were asked for.
+    pub(crate) fn would_take(&self, metadata: &Metadata) -> bool {
+        metadata.len() <= self.settings.file_bytes_max && is_settled(metadata)
     }
 
     /// Whether a file may be kept: one that may change without looking changed is served, but not yet kept.

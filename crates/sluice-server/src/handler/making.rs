@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::encoding::Encoding;
 use crate::fault::Fault;
-use crate::handler::cache::{Cache, Cached, Key, Known};
+use crate::handler::cache::{Cache, Cached, Key};
 use crate::handler::file::{Files, Found};
 use crate::handler::file_body;
 use crate::handler::file_response::respond;
@@ -49,9 +49,9 @@ impl Files<'_> {
         encoding: Encoding,
     ) -> Made {
         let form_name = form_name(name, encoding);
-        let kept = || match cache.find(self.folder, &form_name, self.cache_use) {
-            Known::Fresh(form) | Known::Stale(form, _) if original.is_behind(&form) => Some(form),
-            _ => None,
+        let kept = || {
+            let form = cache.peek(self.folder, &form_name);
+            form.filter(|form| original.is_behind(form))
         };
         if let Some(form) = kept() {
             return Made::There(form);
@@ -88,11 +88,11 @@ impl Files<'_> {
     /// Whether the cache holds the file, or will: of what it does not hold it keeps no form either.
     fn keeps(&self, cache: &Cache, name: &str, original: &Original) -> bool {
         match original {
-            Original::Kept(cached) => match cache.find(self.folder, name, self.cache_use) {
-                Known::Fresh(held) | Known::Stale(held, _) => Arc::ptr_eq(&held, cached),
-                Known::Nothing => false,
-            },
-            Original::Open(_, metadata) => cache.takes(metadata),
+            Original::Kept(cached) => {
+                let held = cache.peek(self.folder, name);
+                held.is_some_and(|held| Arc::ptr_eq(&held, cached))
+            }
+            Original::Open(_, metadata) => cache.would_take(metadata),
         }
     }
 }

@@ -114,6 +114,27 @@ fn what_the_cache_has_done_is_logged_at_the_purge_and_at_the_end() {
 }
 
 #[test]
+fn a_form_counts_no_more_than_its_file() {
+    for (revalidate, hits, looks) in [
+        // Of two names nothing is in memory: of the file at first, and of a form beside it.
+        ("1h", " 19 hits, 2 misses, ", " 0 unchanged, 0 changed, 0 evicted, "),
+        ("0s", " 0 hits, ", " 19 unchanged, 0 changed, 0 evicted, "),
+    ] {
+        let setup = Setup::new().cache(&format!("revalidate = \"{revalidate}\""));
+        let content = "text ".repeat(1000);
+        let server = setup.file("a.txt", &content).age("a.txt").start();
+        for _ in 0..20 {
+            let response = server.send("GET /a.txt HTTP/1.1\r\nHost: test\r\nAccept-Encoding: gzip\r\n\r\n");
+            assert_eq!(response.field("content-encoding"), Some("gzip"));
+        }
+        let line = purge(&server);
+        for part in [" 2 files of ", hits, looks, " 0 too large, 0 just changed"] {
+            assert!(line.contains(part), "{revalidate}: {line}");
+        }
+    }
+}
+
+#[test]
 fn looks_at_files_are_counted() {
     let server = server_with("revalidate = \"0s\"");
     for _ in 0..3 {
