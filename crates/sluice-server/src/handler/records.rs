@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -21,27 +21,59 @@ use crate::handler::file_body::{Reader, read_at, read_cached, shrank};
 use crate::handler::folder::Folder;
 use crate::record_format::{Decoder, ORIGINAL_SUFFIX, RecordFormat, has_original, rewrite};
 use crate::settings::{Convert, RecordSettings};
-use crate::write::body::{Content, PIECE_BYTES, Source};
+use crate::write::body::{PIECE_BYTES, Source};
 
-/// Names of files of which is remembered that they were to be written anew. Beyond it all are forgotten, and may be tried
-/// once more: only the failures among them cost something, a line in the log.
+/// Names of files of which is remembered that they were to be written anew, or kept as lines. Beyond it all are forgotten, and
+/// may be tried once more: only the failures among them cost something, a line in the log.
 const TRIED_MAX: usize = 10_000;
 
 /// How the files of a folder are stored, and what becomes of the lines that they are sent as.
 pub(crate) struct Records {
     settings: RecordSettings,
     /// Files that were to be written anew, as they were then: none is tried twice.
-    tried: Mutex<HashMap<Box<str>, Stamp>>,
+    rewritten: Tried,
+    /// Files whose lines are too large for the cache.
+    too_large: Arc<Tried>,
 }
+
+/// Files with which something was tried, as they were then.
+#[derive(Default)]
+struct Tried(Mutex<HashMap<Box<str>, Stamp>>);
 
 /// Size and time of change.
 type Stamp = (u64, i64, i64);
+
+impl Tried {
+    /// Whether it was tried with this very version of a file.
+    fn has(&self, name: &str, metadata: &Metadata) -> bool {
+        self.lock().get(name) == Some(&stamp(metadata))
+    }
+
+    /// Notes that it is tried now; false if it was before.
+    fn note(&self, name: &str, metadata: &Metadata) -> bool {
+        let mut tried = self.lock();
+        if tried.len() >= TRIED_MAX {
+            tried.clear();
+        }
+        let stamp = stamp(metadata);
+        tried.insert(name.into(), stamp) != Some(stamp)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Stamp>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
+}
 
 impl Records {
     pub(crate) fn new(settings: RecordSettings) -> Records {
         Records {
             settings,
-            tried: Mutex::default(),
+            rewritten: Tried::default(),
+            too_large: Arc::default(),
         }
     }
 
@@ -50,7 +82,7 @@ impl Records {
     fn rewrite_behind(&self, folder: &Folder, name: &str, metadata: &Metadata) {
         let is_wanted = self.settings.convert == Convert::Rewrite && !name.ends_with(ORIGINAL_SUFFIX);
         // One that is not settled may be on its way here still.
-        if !is_wanted || !is_settled(metadata) || !self.is_first_attempt(name, metadata) {
+        if !is_wanted || !is_settled(metadata) || !self.rewritten.note(name, metadata) {
             return;
         }
         // Outside of a runtime there is no such thread.
@@ -68,15 +100,6 @@ impl Records {
             }
             Err(error) => tracing::warn!("file {name:?}: not written anew: {error}"),
         });
-    }
-
-    fn is_first_attempt(&self, name: &str, metadata: &Metadata) -> bool {
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        if tried.len() >= TRIED_MAX {
-            tried.clear();
-        }
-        let stamp = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
-        tried.insert(name.into(), stamp) != Some(stamp)
     }
 }
 
@@ -116,8 +139,20 @@ impl Files<'_> {
             return Ok(Found::Cached(cached));
         }
         let file = Arc::new(file);
-        if let Some(cache) = cache {
-            let read = move |cache: &Cache, file: &File, bytes| read_for(cache, file, bytes, format);
+        if let Some(cache) = cache
+            && !records.too_large.has(name, metadata)
+        {
+            let (too_large, own_name, seen) = (Arc::clone(&records.too_large), name.to_owned(), metadata.clone());
+            let read = move |cache: &Cache, file: &File, bytes| {
+                let lines = read_lines(file, bytes, format, cache.file_bytes_max());
+                if lines
+                    .as_ref()
+                    .is_err_and(|error| error.kind() == ErrorKind::FileTooLarge)
+                {
+                    too_large.note(&own_name, &seen);
+                }
+                lines.map(|lines| cache.hold(lines))
+            };
             cache.fill_by(
                 (self.folder, name),
                 Arc::clone(&file),
@@ -131,16 +166,6 @@ impl Files<'_> {
     }
 }
 
-/// The lines of a file for the cache, whose bound for a file they must keep as well: those of fixed records are longer than
-/// the file.
-fn read_for(cache: &Cache, file: &File, bytes: u64, format: RecordFormat) -> io::Result<Content> {
-    let lines = read_lines(file, bytes, format)?;
-    if lines.len() as u64 > cache.file_bytes_max() {
-        return Err(io::Error::other("its lines are too large for the cache"));
-    }
-    Ok(cache.hold(lines))
-}
-
 /// The lines of a file's content; a malformed one is `InvalidData`.
 fn lines_of(content: &[u8], format: RecordFormat) -> io::Result<Vec<u8>> {
     let (mut decoder, mut lines) = (Decoder::new(format), Vec::new());
@@ -149,8 +174,9 @@ fn lines_of(content: &[u8], format: RecordFormat) -> io::Result<Vec<u8>> {
     Ok(lines)
 }
 
-/// The lines of the first `bytes` bytes of a file, read by a thread that may wait; malformed as above.
-fn read_lines(file: &File, bytes: u64, format: RecordFormat) -> io::Result<Vec<u8>> {
+/// The lines of the first `bytes` bytes of a file for the cache, read by a thread that may wait; malformed as above. They must
+/// keep the cache's bound for a file as well (else `FileTooLarge`): those of fixed records are longer than the file.
+fn read_lines(file: &File, bytes: u64, format: RecordFormat, most: u64) -> io::Result<Vec<u8>> {
     let (mut decoder, mut lines) = (Decoder::new(format), Vec::new());
     let mut at = 0;
     while at < bytes {
@@ -161,6 +187,10 @@ fn read_lines(file: &File, bytes: u64, format: RecordFormat) -> io::Result<Vec<u
         }
         decoder.push(&piece[..wanted], &mut lines)?;
         at += wanted as u64;
+        if lines.len() as u64 > most {
+            let what = "its lines are too large for the cache";
+            return Err(io::Error::new(ErrorKind::FileTooLarge, what));
+        }
     }
     decoder.finish()?;
     Ok(lines)
@@ -302,19 +332,18 @@ mod tests {
 
     #[test]
     fn a_file_is_tried_once_until_it_changes() {
-        let records = Records::new(RecordSettings {
-            format: VARIABLE,
-            convert: Convert::Rewrite,
-        });
+        let tried = Tried::default();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let metadata = file.as_file().metadata().unwrap();
-        assert!(records.is_first_attempt("a", &metadata) && records.is_first_attempt("b", &metadata));
-        assert!(!records.is_first_attempt("a", &metadata));
+        assert!(!tried.has("a", &metadata));
+        assert!(tried.note("a", &metadata) && tried.note("b", &metadata));
+        assert!(tried.has("a", &metadata) && !tried.note("a", &metadata));
         io::Write::write_all(&mut file, b"more").unwrap();
-        assert!(records.is_first_attempt("a", &file.as_file().metadata().unwrap()));
+        let changed = file.as_file().metadata().unwrap();
+        assert!(!tried.has("a", &changed) && tried.note("a", &changed));
         for number in 0..2 * TRIED_MAX {
-            records.is_first_attempt(&number.to_string(), &metadata);
+            tried.note(&number.to_string(), &metadata);
         }
-        assert!(records.tried.lock().unwrap().len() <= TRIED_MAX);
+        assert!(tried.lock().len() <= TRIED_MAX);
     }
 }

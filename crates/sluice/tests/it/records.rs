@@ -5,7 +5,7 @@ mod rewritten;
 use std::fmt::Write;
 use std::fs;
 
-use crate::harness::{Ending, Response, Server, Setup, wait_until};
+use crate::harness::{Ending, Response, Server, Setup, make_old, wait_until};
 
 /// Three lines, as records of variable length and as text.
 const RECORDS: &[u8] = b"\x05\0hello\0\x00\0\x05\0world\0";
@@ -196,6 +196,29 @@ fn lines_that_are_kept_give_way_to_a_changed_file() {
     assert_eq!(server.get("/vms/a.txt").text(), LINES);
     fs::write(server.path("htdocs/vms/a.txt"), b"\x05\0other").unwrap();
     assert_eq!(server.get("/vms/a.txt").text(), "other\n");
+}
+
+#[test]
+fn lines_too_large_for_the_cache_are_found_out_once_until_the_file_changes() {
+    let records = "ab".repeat(50_000);
+    let setup = setup("record_format = \"fixed:2\", convert = \"cache\"").cache("file_size = \"120k\"");
+    let server = setup.file("vms/a.txt", &records).age("vms/a.txt").start();
+    let told = "its lines are too large for the cache";
+    let ask = |line: &str, times: usize| {
+        for _ in 0..3 {
+            let response = server.get("/vms/a.txt");
+            assert!(response.text() == line.repeat(50_000), "lines came otherwise");
+            server.log_lines(times, told);
+        }
+    };
+    ask("ab\n", 1);
+    let path = server.path("htdocs/vms/a.txt");
+    fs::write(&path, "cd".repeat(50_000)).unwrap();
+    make_old(&path);
+    ask("cd\n", 2);
+    // It ends when no thread is at work any more.
+    let ended = server.stop();
+    assert_eq!(ended.errors.matches(told).count(), 2, "{}", ended.errors);
 }
 
 #[test]
