@@ -165,16 +165,17 @@ impl Files<'_> {
             return None;
         }
         let cached = match found {
-            Found::Cached(cached) => Some(cached),
+            // Before the look: what another request finds out meanwhile, it finds out for itself.
+            Found::Cached(cached) => Some((cached, cached.checked())),
             _ => None,
         };
         ranked.iter().flatten().find_map(|(encoding, weight)| {
-            if cached.is_some_and(|cached| cached.forms.is_absent(*encoding, cached.checked())) {
+            if cached.is_some_and(|(cached, checked)| cached.forms.is_absent(*encoding, checked)) {
                 return None;
             }
             let beside = self.open_beside(name, representation, *encoding);
-            if let (None, Some(cached)) = (&beside, cached) {
-                cached.forms.note_absent(*encoding, cached.checked());
+            if let (None, Some((cached, checked))) = (&beside, cached) {
+                cached.forms.note_absent(*encoding, checked);
             }
             beside.map(|(representation, stored)| (representation, stored, *weight))
         })
