@@ -296,10 +296,11 @@ impl Cache {
         if !self.lock_filling().insert(key.clone()) {
             return;
         }
-        let cache = Arc::clone(self);
+        let filling = Filling(Arc::clone(self), key);
         let identity = Identity::of(metadata);
         runtime.spawn_blocking(move || {
-            match read(&cache, &file, identity.bytes).and_then(|content| Ok((content, file.metadata()?))) {
+            let Filling(cache, key) = &filling;
+            match read(cache, &file, identity.bytes).and_then(|content| Ok((content, file.metadata()?))) {
                 Ok((content, now)) if Identity::of(&now) == identity => {
                     cache.insert(key.clone(), &Arc::new(Cached::new(representation, content, &now)));
                 }
@@ -308,7 +309,6 @@ impl Cache {
                 Err(error) if error.kind() == ErrorKind::InvalidData => {}
                 Err(error) => tracing::warn!("file {:?}: {error}", key.1),
             }
-            cache.lock_filling().remove(&key);
         });
     }
 
@@ -388,6 +388,15 @@ impl Cache {
 
     fn now(&self) -> Moment {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A file that is being read, until this is dropped: also where the reading panics, or never begins.
+struct Filling(Arc<Cache>, Key);
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        self.0.lock_filling().remove(&self.1);
     }
 }
 

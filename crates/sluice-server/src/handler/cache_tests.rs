@@ -203,3 +203,26 @@ async fn filling_reads_a_file_once_it_is_what_was_looked_at() {
     );
     assert!(matches!(cache.find(&folder, "changed", CacheUse::On), Known::Nothing));
 }
+
+#[tokio::test]
+async fn a_file_whose_reading_panicked_can_be_read_again() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = Folder::open(place.path()).unwrap();
+    let cache = Arc::new(Cache::new(&SETTINGS));
+    let seen = old_file(&place.path().join("a"), b"text").metadata().unwrap();
+    let fill = async |read: fn(&Cache, &File, u64) -> io::Result<Content>| {
+        let file = Arc::new(File::open(place.path().join("a")).unwrap());
+        cache.fill_by((&folder, "a"), file, representation("a", &seen), &seen, read);
+        for _ in 0..1_000_000 {
+            if cache.lock_filling().is_empty() {
+                return true;
+            }
+            tokio::task::yield_now().await;
+        }
+        false
+    };
+    assert!(fill(|_, _, _| panic!("on purpose")).await);
+    assert!(matches!(cache.find(&folder, "a", CacheUse::On), Known::Nothing));
+    assert!(fill(Cache::read).await);
+    assert!(matches!(cache.find(&folder, "a", CacheUse::On), Known::Fresh(_)));
+}
