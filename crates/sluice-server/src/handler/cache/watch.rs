@@ -97,6 +97,8 @@ struct Table {
     count: usize,
     /// By the kernel's number. The same folder may be reached by several paths, and then has one number.
     by_watch: HashMap<i32, Vec<Arc<Place>>>,
+    /// Nobody takes events any more: nothing is watched from now on.
+    has_ended: bool,
 }
 
 impl Watcher {
@@ -123,6 +125,9 @@ impl Watcher {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
+        if table.has_ended {
+            return None;
+        }
         let mut place = None;
         let ends = path.match_indices('/').map(|(at, _)| at);
         for end in [0].into_iter().chain(ends).chain([path.len()]) {
@@ -192,7 +197,7 @@ impl Shared {
     fn run(&self) {
         loop {
             if let Err(error) = self.take_all() {
-                self.lock().give_up_all(&self.inotify);
+                self.lock().end(&self.inotify);
                 return tracing::warn!("files are not watched any more (inotify): {error}");
             }
             let (inotify, end) = (self.inotify.as_fd(), self.end.as_fd());
@@ -296,6 +301,11 @@ impl Table {
             }
             !places.is_empty()
         });
+    }
+
+    fn end(&mut self, inotify: &OwnedFd) {
+        self.has_ended = true;
+        self.give_up_all(inotify);
     }
 
     fn give_up_all(&mut self, inotify: &OwnedFd) {
@@ -433,6 +443,21 @@ mod tests {
         table.place(folder.id(), "one more").unwrap();
         assert_eq!(table.count, 3);
         drop((table, root));
+    }
+
+    #[test]
+    fn without_the_thread_nothing_is_believed_any_more() {
+        let Some((mut watcher, folder, _root)) = scene() else {
+            return;
+        };
+        let place = watcher.place(&folder, "a").unwrap();
+        // What is no inotify gives the thread an error in the place of events.
+        let shared = Arc::get_mut(&mut watcher.0).unwrap();
+        let inotify = std::mem::replace(&mut shared.inotify, File::open("/").unwrap().into());
+        shared.run();
+        shared.inotify = inotify;
+        assert!(!place.is_watched() && !place.is_quiet_since(later(&watcher)));
+        assert!(watcher.place(&folder, "a").is_none() && !place.is_watched());
     }
 
     #[test]
