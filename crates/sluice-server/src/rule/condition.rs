@@ -11,9 +11,6 @@ use percent_encoding::percent_decode_str;
 use super::glob::{AnyOf, Glob};
 use super::network::Network;
 
-/// Parameters of a query that are looked at; a form that a browser sends has fewer.
-const PARAMETERS_MAX: usize = 1000;
-
 /// What must hold beside the path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
@@ -176,8 +173,8 @@ impl Conditions {
             return Some(Miss::Field(name, self));
         }
         let parameter = self.parameters.iter().find(|(name, fit)| {
-            let mut values = parameters(query.unwrap_or_default()).filter(|(own, _)| own == name);
-            !fit.holds(|glob| values.any(|(_, value)| glob.fits(&value)))
+            let mut values = values_of(name, query.unwrap_or_default());
+            !fit.holds(|glob| values.any(|value| glob.fits(&value)))
         });
         parameter.map(|(name, _)| Miss::Parameter(name, self))
     }
@@ -197,12 +194,14 @@ impl Fit {
     }
 }
 
-/// Names and values of a query, decoded (`application/x-www-form-urlencoded`); `?debug` is a name without a value.
-fn parameters(query: &str) -> impl Iterator<Item = (String, String)> {
-    let pairs = query.split('&').filter(|pair| !pair.is_empty()).take(PARAMETERS_MAX);
-    pairs.map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(name), decoded(value))
+/// The values of a parameter of a query, decoded (`application/x-www-form-urlencoded`); `?debug` is a name without a value.
+///
+/// All are looked at, or a client could hide one behind others; their number is bounded with the size of the head.
+fn values_of<'q>(name: &'q str, query: &'q str) -> impl Iterator<Item = String> + 'q {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.filter_map(move |pair| {
+        let (own, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(own) == name).then(|| decoded(value))
     })
 }
 
@@ -338,6 +337,22 @@ mod tests {
                 Ok(())
             });
         }
+    }
+
+    #[test]
+    fn a_parameter_cannot_be_hidden_behind_others() {
+        let mut when = Conditions::default();
+        when.on_parameter("debug", "*");
+        let fields = HeaderMap::new();
+        let facts = Facts {
+            method: &Method::GET,
+            host: "",
+            client: IpAddr::from([127, 0, 0, 1]),
+            scheme: Scheme::Http,
+            fields: &fields,
+        };
+        let query = format!("{}debug=1", "a&".repeat(5000));
+        assert_eq!(when.miss(Some(&query), Some(&facts)), None);
     }
 
     #[test]

@@ -134,6 +134,16 @@ impl Wildcard {
         &self.parts[0]
     }
 
+    /// Whether the first star stands for the slash with which every path begins, and what follows it: it is the first letter,
+    /// and what is written behind it cannot be the beginning of a path and leave it empty.
+    pub(super) fn has_first_slash(&self) -> bool {
+        match &self.parts[..] {
+            [first, last] if last.is_empty() => first.is_empty(),
+            [first, next, ..] => first.is_empty() && !next.is_empty() && !next.starts_with('/'),
+            _ => false,
+        }
+    }
+
     /// What the first star stands for in this text (the empty text without a star), if it matches.
     pub(crate) fn matches<'p>(&self, text: &'p str) -> Option<&'p str> {
         let rest = text.strip_prefix(self.prefix())?;

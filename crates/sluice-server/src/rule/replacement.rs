@@ -2,7 +2,7 @@
 //!
 //! `$1` is the first capture, `${1}` the same before a digit, `${name}` a group of that name, `*` what the first star stands for,
 //! `${query}` the query as it was sent. Captures are decoded text; each is encoded for the place where it is put, so that
-//! nothing in it begins a query, a parameter or a host of its own.
+//! nothing in it begins a query, a parameter or a host of its own. The query is put in as it is, where it cannot name a host.
 
 use std::fmt;
 
@@ -29,8 +29,8 @@ enum Piece {
     Literal(String),
     /// The number of a capture, and where it is put.
     Capture(usize, Place),
-    /// The query as it was sent.
-    Query,
+    /// The query as it was sent, and where it is put.
+    Query(Place),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,18 @@ impl Replacement {
                     );
                 }
                 Piece::Capture(number, _) => pieces.push(Piece::Capture(number, place)),
-                Piece::Query => pieces.push(Piece::Query),
+                // Not at its end alone: a slash in it ends the host anywhere.
+                Piece::Query(_) if place == Place::Host => {
+                    return Err(
+                        "the host would hold the query, which the client chooses, and be anybody's: write \"/\" or \"?\" before it"
+                            .to_owned(),
+                    );
+                }
+                Piece::Query(_) => {
+                    pieces.push(Piece::Query(place));
+                    // A "?" in it may have begun one; what is encoded for a query is the same text in a path.
+                    place = Place::Query;
+                }
             }
             rest = after;
         }
@@ -148,7 +159,9 @@ impl Replacement {
         for piece in &self.pieces {
             match piece {
                 Piece::Literal(literal) => text.push_str(literal),
-                Piece::Query => text.push_str(query.unwrap_or_default()),
+                // Browsers read a backslash in a path as a slash.
+                Piece::Query(Place::Path) => text.push_str(&query.unwrap_or_default().replace('\\', "%5C")),
+                Piece::Query(_) => text.push_str(query.unwrap_or_default()),
                 Piece::Capture(number, place) => {
                     let set = match place {
                         Place::Host => HOST,
@@ -160,17 +173,19 @@ impl Replacement {
                 }
             }
         }
-        // Two slashes would begin a host (RFC 3986 §4.2), and it would be the client that has chosen it.
-        if text.starts_with("//") && !names_host(&self.text) {
-            text = format!("/{}", text.trim_start_matches('/'));
+        // Two slashes would begin a host (RFC 3986 §4.2), and it would be the client that has chosen it. To browsers a backslash
+        // is one of them (WHATWG URL, "relative slash state").
+        if ["//", "/\\"].iter().any(|start| text.starts_with(start)) && !names_host(&self.text) {
+            text = format!("/{}", text.trim_start_matches(['/', '\\']));
         }
         text
     }
 
-    /// The decoded path that this leads to on the same host; none where it leads to another.
+    /// The decoded path that this leads to on the same host, whatever the query; none where it leads to another, or where
+    /// the query is a part of the path.
     #[must_use]
     pub fn path(&self, captures: &[&str]) -> Option<String> {
-        if names_host(&self.text) {
+        if names_host(&self.text) || self.pieces.contains(&Piece::Query(Place::Path)) {
             return None;
         }
         let text = self.expand(captures, None);
@@ -219,7 +234,7 @@ fn named(name: &str, pattern: &Pattern) -> Result<Piece, String> {
     }
     match (pattern.capture_named(name), name) {
         (Some(number), _) => Ok(Piece::Capture(number, Place::Path)),
-        (None, "query") => Ok(Piece::Query),
+        (None, "query") => Ok(Piece::Query(Place::Path)),
         (None, _) => Err(format!(
             "${{{name}}}: there is no group of that name, (?<{name}>…), in a regex"
         )),
@@ -260,9 +275,13 @@ fn place_after(place: Place, literal: &str) -> Place {
     }
 }
 
-/// What the first star of this pattern stands for begins a path.
+/// Whether what the first star of this pattern stands for begins with the slash that every path begins with. It does not in
+/// `*/x`, where it may be empty.
 fn begins_with_slash(pattern: &Pattern) -> bool {
-    matches!(pattern, Pattern::Wildcard(_)) && pattern.prefix().is_empty()
+    match pattern {
+        Pattern::Wildcard(wildcard) => wildcard.has_first_slash(),
+        Pattern::Regex(_) => false,
+    }
 }
 
 /// As it was written.
@@ -328,15 +347,70 @@ mod tests {
             "https://$1/",
             "https://example.org:$1/x",
             "//example.org$1",
+            "https://example.org${query}",
+            "https://${query}.example.org/",
+            "//${query}",
         ] {
             let told = Replacement::redirect(to, &Pattern::from("/old*")).unwrap_err();
             assert!(told.contains("and be anybody's"), "{to}: {told}");
         }
-        // Every path begins with a slash.
-        assert_eq!(
-            expand("https://example.org*", &Pattern::from("*"), "/a b", None),
-            "https://example.org/a%20b"
-        );
+        // Every path begins with a slash, and the star has it unless what follows the star may.
+        for (pattern, path, expected) in [
+            ("*", "/a b", "https://example.org/a%20b"),
+            ("*.html", "/a.html", "https://example.org/a"),
+            ("*a*", "/a/b", "https://example.org/"),
+        ] {
+            assert_eq!(
+                expand("https://example.org*", &Pattern::from(pattern), path, None),
+                expected
+            );
+        }
+        for pattern in ["*/*", "*/", "*/a"] {
+            let to = if pattern == "*/*" {
+                "https://example.org$1$2"
+            } else {
+                "https://example.org$1"
+            };
+            let told = Replacement::redirect(to, &Pattern::from(pattern)).unwrap_err();
+            assert!(told.contains("and be anybody's"), "{pattern}: {told}");
+        }
+    }
+
+    #[test]
+    fn no_query_begins_a_host() {
+        for (to, query, expected) in [
+            ("/${query}", "\\\\evil.example", "/%5C%5Cevil.example"),
+            ("/${query}", "//evil.example", "/evil.example"),
+            ("/${query}", "/\\evil.example", "/%5Cevil.example"),
+            ("/\\${query}", "evil.example", "/evil.example"),
+            ("/a?b=${query}", "c\\d", "/a?b=c\\d"),
+            (
+                "https://example.org/${query}",
+                "/evil.example",
+                "https://example.org//evil.example",
+            ),
+            (
+                "https://example.org?${query}",
+                ".evil.example",
+                "https://example.org?.evil.example",
+            ),
+            // Behind it a capture may be a part of a query.
+            ("/${query}&a=$1", "x?y", "/x?y&a=b%26c"),
+        ] {
+            assert_eq!(
+                expand(to, &Pattern::from("/*"), "/b&c", Some(query)),
+                expected,
+                "{to} {query}"
+            );
+        }
+    }
+
+    #[test]
+    fn where_a_query_is_part_of_the_path_the_path_is_not_known() {
+        let path = |to| Replacement::redirect(to, &Pattern::any()).unwrap().path(&["/a", "a"]);
+        assert_eq!(path("/${query}"), None);
+        assert_eq!(path("/x/$1?${query}").as_deref(), Some("/x/a"));
+        assert_eq!(path("https://example.org/"), None);
     }
 
     #[test]

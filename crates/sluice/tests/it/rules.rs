@@ -33,6 +33,7 @@ fn redirects_receive_what_was_captured() {
         .route("regex = '^/(?<year>\\d{4})/(?:(\\d\\d)/)?(.*)$'\nredirect = { to = 'https://example.org/${year}-$2/$3', status = 301 }")
         .route("path = \"/old*\"\nredirect = { to = \"/*\", status = 307 }")
         .route("path = \"/keep\"\nredirect = { to = \"/kept?from=keep&${query}\", status = 303 }")
+        .route("path = \"/go\"\nredirect = { to = \"/${query}\" }")
         .start();
     assert_location(&server, "/from/a%20b/to/c/d?q=1", 308, "/to/c/d/from/a%20b?q=1");
     assert_location(&server, "/search/a&b=c+d%3F?x", 302, "/find?q=a%26b%3Dc%2Bd%3F&more=1");
@@ -42,6 +43,8 @@ fn redirects_receive_what_was_captured() {
     // What a client sends never chooses the host.
     assert_location(&server, "/old/evil.example/x", 307, "/evil.example/x");
     assert_location(&server, "/old%5C%5Cevil.example", 307, "/%5C%5Cevil.example");
+    assert_location(&server, "/go?\\evil.example", 302, "/%5Cevil.example?\\evil.example");
+    assert_location(&server, "/go?/evil.example?", 302, "/evil.example?");
     assert_eq!(server.get("/20261/x").status, 404, "the expression is anchored");
 }
 
