@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
 
-use crate::accept::serve::{AskedFile, Handled, serve_file};
+use crate::accept::serve::{AskedFile, Handled, serve_file, without_root_dot};
 use crate::dispatch::Config;
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::{Route, RouteKind};
@@ -162,9 +162,10 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
         fields.insert(header::HOST, host);
     }
     let scheme = question.scheme.unwrap_or_else(|| usual_scheme(&settings.listen));
+    let host = without_root_dot(&question.host);
     let facts = Facts {
         method: &method,
-        host: &question.host,
+        host,
         client: question.client,
         scheme,
         fields: &fields,
@@ -181,12 +182,12 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
             .target
             .parse()
             .map_err(|error| format!("{}: {error}", question.target))?;
-        let answer = redirect::to_https(&question.host, port, &uri);
+        let answer = redirect::to_https(host, port, &uri);
         return Ok(elsewhere(
             answer.map_or_else(|fault| error(&fault), |response| redirected(&response)),
         ));
     }
-    let (site, chosen) = config.choose(&question.host);
+    let (site, chosen) = config.choose(host);
     let mut explanation = match Target::parse(&question.target) {
         Err(fault) => elsewhere(error(&fault)),
         Ok(target) => follow(site, target, &facts),

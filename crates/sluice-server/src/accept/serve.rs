@@ -529,16 +529,22 @@ fn host(exchange: &Exchange, fields: &mut HeaderMap) -> Result<String, Fault> {
         if let Ok(value) = HeaderValue::from_str(authority.as_str()) {
             fields.insert(header::HOST, value);
         }
-        return Ok(authority.host().to_owned());
+        return Ok(without_root_dot(authority.host()).to_owned());
     }
     match field.map(HeaderValue::as_bytes) {
         None | Some(b"") => Ok(String::new()),
-        Some(text) if is_plain_name(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+        Some(text) if is_plain_name(text) => Ok(without_root_dot(&String::from_utf8_lossy(text)).to_owned()),
         Some(text) => match Authority::try_from(text) {
-            Ok(authority) if is_host_and_port(&authority) => Ok(authority.host().to_owned()),
+            Ok(authority) if is_host_and_port(&authority) => Ok(without_root_dot(authority.host()).to_owned()),
             _ => bad("not a host"),
         },
     }
+}
+
+/// The name without the dot that may end it (RFC 1034 §3.1): `example.org.` is the same host, and must not be another one to
+/// the sites and their rules. Scripts find what was sent in HTTP_HOST.
+pub(super) fn without_root_dot(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
 }
 
 /// A name or an IPv4 address without port, told by one look.

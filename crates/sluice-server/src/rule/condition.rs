@@ -94,6 +94,12 @@ impl Conditions {
             let name = wrong.split(':').next().unwrap_or_default();
             return Err(format!("\"{wrong}\": a host is written without port: write \"{name}\""));
         }
+        // As a request's is (`accept::serve`).
+        if let Some((wrong, name)) = words.iter().find_map(|word| Some((word, word.strip_suffix('.')?))) {
+            return Err(format!(
+                "\"{wrong}\": a host is compared without the dot at its end: write \"{name}\""
+            ));
+        }
         self.hosts = AnyOf::read(words)?;
         Ok(())
     }
@@ -376,6 +382,7 @@ mod tests {
         let mut when = Conditions::default();
         assert!(when.on_host(["https://a.org"]).unwrap_err().contains("a name alone"));
         assert!(when.on_host(["a.org:80"]).unwrap_err().ends_with("write \"a.org\""));
+        assert!(when.on_host(["!a.org."]).unwrap_err().ends_with("write \"!a.org\""));
         assert!(
             when.on_field("User Agent", "*")
                 .unwrap_err()

@@ -144,6 +144,11 @@ fn check_host(host: &str) -> Result<(), String> {
     if host == "*" {
         return Err("leave hosts out for any host".into());
     }
+    if let Some(name) = host.strip_suffix('.').filter(|name| !name.is_empty()) {
+        return Err(format!(
+            "a host is compared without the dot at its end: write \"{name}\""
+        ));
+    }
     let name = host.strip_prefix("*.").unwrap_or(host);
     if name.contains('*') {
         return Err("\"*\" may only stand before the first dot, as in \"*.example.org\"".into());

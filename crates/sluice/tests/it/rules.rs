@@ -71,6 +71,8 @@ fn every_condition_lets_through_what_it_names_and_nothing_else() {
         ("POST /402", "", 402),
         ("GET /402", "", 404),
         ("GET http://a.Example.org:80/403", "", 403),
+        ("GET http://a.example.org./403", "", 403),
+        ("GET http://a.example.org.:80/403", "", 403),
         ("GET http://example.org/403", "", 404),
         ("GET /405", "", 405),
         ("GET /406", "", 404),
@@ -91,6 +93,24 @@ fn every_condition_lets_through_what_it_names_and_nothing_else() {
         let status = if status == 405 && expected == 404 { 404 } else { status };
         assert_eq!(status, expected, "{request} {lines}");
     }
+}
+
+#[test]
+fn a_dot_at_the_end_of_a_host_makes_no_other_host() {
+    let server = Setup::new()
+        .script("show", SHOW)
+        .site("hosts = [\"example.org\"]")
+        .route("path = \"/secret\"\nwhen = { host = \"example.org\" }\nrefuse = { status = 451 }")
+        .sites("[[site]]\nroot = \"htdocs\"")
+        .start();
+    let get = |path: &str, host: &str| server.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    for host in ["example.org", "example.org.", "Example.ORG.", "example.org.:80"] {
+        assert_eq!(get("/secret", host).status, 451, "{host}");
+    }
+    assert_eq!(get("/secret", "example.org..").status, 404, "that is no name");
+    let shown = get("/cgi-bin/show", "example.org.:80");
+    assert_eq!(shown.variable("SERVER_NAME"), Some("example.org"));
+    assert_eq!(shown.variable("HTTP_HOST"), Some("example.org.:80"));
 }
 
 #[test]

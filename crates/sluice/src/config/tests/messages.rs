@@ -260,6 +260,10 @@ fn a_server_without_sites_or_with_twice_the_same_is_refused() {
 fn hosts_that_no_request_can_name_are_refused() {
     let cases = [
         ("a.org:80", "a host is written without port: write \"a.org\""),
+        (
+            "a.org.",
+            "a host is compared without the dot at its end: write \"a.org\"",
+        ),
         ("https://a.org/b", "a host is a name alone: write \"a.org\""),
         ("*", "leave hosts out for any host"),
         (
