@@ -1,7 +1,8 @@
 //! What a rule changes for whatever answers: fields of the head, its expiry, bounds, whether it is logged.
 //!
 //! Rules are gone through in their order, and a later one has the last word. What they change in a head is done to every
-//! response, pages of errors too: a head that must not be missing is missed most where something went wrong.
+//! response, pages of errors too: a head that must not be missing is missed most where something went wrong. But for fields
+//! that tell what the body is: those are changed only where it is what was asked for.
 
 use std::fmt;
 use std::sync::Arc;
@@ -83,16 +84,24 @@ pub enum FieldChange {
 }
 
 /// Fields that say how a message is framed or a connection goes on: with another value the client would misread what follows.
-const FRAMING: [HeaderName; 8] = [
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::CONTENT_RANGE,
-    header::DATE,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
+const FRAMING: [&str; 11] = [
+    "connection",
+    "content-length",
+    "content-range",
+    "date",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    // What the body is coded with: without it a compressed one is noise, and with another value any is.
+    "content-encoding",
 ];
+
+/// Fields that tell one version of what is there from another, or when it was made. The server answers conditions and ranges by
+/// its own; by one that is the same for all versions clients would put together parts of different ones (RFC 9110 §13.1.5).
+const VALIDATORS: [HeaderName; 2] = [header::ETAG, header::LAST_MODIFIED];
 
 impl Changes {
     /// It changes nothing.
@@ -177,23 +186,60 @@ impl Adjustments {
 impl HeadChanges {
     /// Changes the head of a response, whatever made it.
     ///
-    /// An expiry is for what was asked for, not for a failure; and who made the response may know better: a script that says
-    /// how long it may be kept has said it.
+    /// An expiry is for what was asked for, not for a failure or the way elsewhere; and who made the response may know better: a
+    /// script that says how long it may be kept has said it, unless a rule takes that away.
     pub(crate) fn apply(&self, status: StatusCode, fields: &mut HeaderMap) {
-        if let Some(value) = self.expiry.and_then(Expiry::value)
-            && status.as_u16() < 400
-            && !fields.contains_key(header::CACHE_CONTROL)
-            && !fields.contains_key(header::EXPIRES)
-        {
-            fields.insert(header::CACHE_CONTROL, value);
-        }
+        let mut says_control = fields.contains_key(header::CACHE_CONTROL);
+        let mut says_expires = fields.contains_key(header::EXPIRES);
+        let is_parts = is_parts(status, fields);
         for change in self.fields.iter().flat_map(|changes| changes.iter()) {
+            let name = change.name();
+            if !may_change(name, status, is_parts) {
+                continue;
+            }
+            // What is added says something besides, and leaves room for the expiry.
+            let says = match change {
+                FieldChange::Set(..) => Some(true),
+                FieldChange::Add(..) => None,
+                FieldChange::Remove(_) => Some(false),
+            };
+            if *name == header::CACHE_CONTROL {
+                says_control = says.unwrap_or(says_control);
+            }
+            if *name == header::EXPIRES {
+                says_expires = says.unwrap_or(says_expires);
+            }
             match change {
                 FieldChange::Set(name, value) => drop(fields.insert(name, value.clone())),
                 FieldChange::Add(name, value) => drop(fields.append(name, value.clone())),
                 FieldChange::Remove(name) => drop(fields.remove(name)),
             }
         }
+        let is_asked_for = status.is_success() || status == StatusCode::NOT_MODIFIED;
+        if let Some(value) = self.expiry.and_then(Expiry::value)
+            && is_asked_for
+            && !says_control
+            && !says_expires
+        {
+            fields.append(header::CACHE_CONTROL, value);
+        }
+    }
+}
+
+/// Whether the body is several parts of what was asked for (RFC 9110 §14.6); its type then says where each begins.
+fn is_parts(status: StatusCode, fields: &HeaderMap) -> bool {
+    let kind = fields.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let start = kind.and_then(|kind| kind.get(..b"multipart/".len()));
+    status == StatusCode::PARTIAL_CONTENT && start.is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"))
+}
+
+/// Whether a rule has this field to change. What tells of the body is changed where it is what was asked for: a page of errors is
+/// HTML whatever files there are beside it, and a 304 has no body to tell of.
+fn may_change(name: &HeaderName, status: StatusCode, is_parts: bool) -> bool {
+    match *name {
+        header::CONTENT_TYPE => status.is_success() && !is_parts,
+        header::CONTENT_DISPOSITION => status.is_success(),
+        _ => true,
     }
 }
 
@@ -217,7 +263,14 @@ impl FieldChange {
     /// # Errors
     /// The name or the value is none, or the field is the server's own; what to write instead.
     pub fn set(name: &str, value: &str) -> Result<FieldChange, String> {
-        Ok(FieldChange::Set(field_name(name)?, field_value(name, value)?))
+        let field = field_name(name)?;
+        if VALIDATORS.contains(&field) {
+            return Err(format!(
+                "\"{name}\" tells versions apart, and would be the same for all: remove it, or leave it as it is"
+            ));
+        }
+        keep_vary(name, &field)?;
+        Ok(FieldChange::Set(field, field_value(name, value)?))
     }
 
     /// Adds a value to those of a field.
@@ -226,14 +279,12 @@ impl FieldChange {
     /// As above.
     pub fn add(name: &str, value: &str) -> Result<FieldChange, String> {
         let field = field_name(name)?;
-        if [
-            header::CONTENT_TYPE,
-            header::ETAG,
-            header::LOCATION,
-            header::LAST_MODIFIED,
-        ]
-        .contains(&field)
-        {
+        if VALIDATORS.contains(&field) {
+            return Err(format!(
+                "\"{name}\" has one value, which is the server's or the script's"
+            ));
+        }
+        if [header::CONTENT_TYPE, header::CONTENT_DISPOSITION, header::LOCATION].contains(&field) {
             return Err(format!("\"{name}\" has one value: write it below set"));
         }
         Ok(FieldChange::Add(field, field_value(name, value)?))
@@ -244,7 +295,27 @@ impl FieldChange {
     /// # Errors
     /// As above.
     pub fn remove(name: &str) -> Result<FieldChange, String> {
-        Ok(FieldChange::Remove(field_name(name)?))
+        let field = field_name(name)?;
+        keep_vary(name, &field)?;
+        Ok(FieldChange::Remove(field))
+    }
+
+    /// The field that it changes.
+    #[must_use]
+    pub fn name(&self) -> &HeaderName {
+        match self {
+            FieldChange::Set(name, _) | FieldChange::Add(name, _) | FieldChange::Remove(name) => name,
+        }
+    }
+}
+
+/// Refuses to lose what Vary says: caches would give one client's form, compressed perhaps, to all (RFC 9111 §4.1).
+fn keep_vary(name: &str, field: &HeaderName) -> Result<(), String> {
+    match *field {
+        header::VARY => Err(format!(
+            "\"{name}\" says to caches which forms there are: more may be added to it, below add"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -252,7 +323,7 @@ fn field_name(name: &str) -> Result<HeaderName, String> {
     let shown = name.escape_debug();
     match HeaderName::from_bytes(name.as_bytes()) {
         Err(_) => Err(format!("\"{shown}\" is no name of a field, as \"X-Frame-Options\" is")),
-        Ok(field) if FRAMING.contains(&field) || field == "keep-alive" => Err(format!(
+        Ok(field) if FRAMING.contains(&field.as_str()) => Err(format!(
             "\"{shown}\" belongs to the server, which says by it how the message is sent"
         )),
         Ok(field) => Ok(field),
@@ -344,10 +415,56 @@ mod tests {
         let kept = ["cache-control: max-age=3600"];
         assert_eq!(applied(200, &[], std::slice::from_ref(&hour)), kept);
         assert_eq!(applied(304, &[], std::slice::from_ref(&hour)), kept);
-        assert!(applied(404, &[], std::slice::from_ref(&hour)).is_empty());
+        for status in [301, 302, 404, 503] {
+            assert!(applied(status, &[], std::slice::from_ref(&hour)).is_empty(), "{status}");
+        }
         assert!(applied(200, &[], &[hour.clone(), off]).is_empty());
-        let own = [("cache-control", "private")];
-        assert_eq!(applied(200, &own, &[hour]), ["cache-control: private"]);
+        for (name, value) in [("cache-control", "private"), ("expires", "0")] {
+            let own = [(name, value)];
+            assert_eq!(
+                applied(200, &own, std::slice::from_ref(&hour)),
+                [format!("{name}: {value}")]
+            );
+            // Unless that is taken away.
+            let remove = changes(None, &[FieldChange::remove(name).unwrap()]);
+            assert_eq!(applied(200, &own, &[remove.clone(), hour.clone()]), kept);
+            assert_eq!(applied(200, &own, &[hour.clone(), remove]), kept);
+        }
+        let set = changes(None, &[FieldChange::set("Cache-Control", "public").unwrap()]);
+        assert_eq!(applied(200, &[], &[set, hour.clone()]), ["cache-control: public"]);
+        let add = changes(None, &[FieldChange::add("Cache-Control", "public").unwrap()]);
+        assert_eq!(
+            applied(200, &[], &[add, hour]),
+            ["cache-control: max-age=3600", "cache-control: public"]
+        );
+    }
+
+    #[test]
+    fn what_the_body_is_is_changed_only_where_it_is_what_was_asked_for() {
+        let download = changes(
+            None,
+            &[
+                FieldChange::set("Content-Type", "a/b").unwrap(),
+                FieldChange::set("Content-Disposition", "attachment").unwrap(),
+            ],
+        );
+        let applied = |status, before: &[(&str, &str)]| applied(status, before, std::slice::from_ref(&download));
+        let html = [("content-type", "text/html")];
+        let changed = ["content-disposition: attachment", "content-type: a/b"];
+        for status in [200, 206] {
+            assert_eq!(applied(status, &html), changed, "{status}");
+        }
+        for status in [301, 404, 416, 500] {
+            assert_eq!(applied(status, &html), ["content-type: text/html"], "{status}");
+        }
+        assert!(applied(304, &[]).is_empty());
+        let parts = "Multipart/byteranges; boundary=x";
+        assert_eq!(
+            applied(206, &[("content-type", parts)]),
+            [changed[0].to_owned(), format!("content-type: {parts}")]
+        );
+        let remove = changes(None, &[FieldChange::remove("Content-Type").unwrap()]);
+        assert_eq!(self::applied(404, &html, &[remove]), ["content-type: text/html"]);
     }
 
     #[test]
@@ -355,6 +472,7 @@ mod tests {
         for (name, value, told) in [
             ("Content-Length", "1", "belongs to the server"),
             ("Transfer-Encoding", "chunked", "belongs to the server"),
+            ("Content-Encoding", "gzip", "belongs to the server"),
             ("keep-alive", "1", "belongs to the server"),
             ("X A", "1", "no name of a field"),
             ("X-A", "a\nb", "printable ASCII"),
@@ -369,6 +487,14 @@ mod tests {
                 .unwrap_err()
                 .contains("below set")
         );
-        assert!(FieldChange::remove("Date").is_err());
+        for name in ["Date", "Content-Encoding", "Content-Range", "Vary"] {
+            assert!(FieldChange::remove(name).is_err(), "{name}");
+        }
+        for name in ["ETag", "Last-Modified"] {
+            assert!(FieldChange::set(name, "x").unwrap_err().contains("versions"), "{name}");
+            assert!(FieldChange::remove(name).is_ok(), "{name}");
+        }
+        assert!(FieldChange::set("Vary", "x").unwrap_err().contains("below add"));
+        assert!(FieldChange::add("Vary", "Cookie").is_ok());
     }
 }

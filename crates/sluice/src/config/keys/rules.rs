@@ -42,7 +42,8 @@ pub(super) const HEADERS: Key = Key {
     name: "headers",
     kind: Kind::Table(&FIELDS),
     default: Said("as they are"),
-    text: "Changes the head of every response to such requests, whatever answers, errors among them.",
+    text: "Changes the head of every response to such requests, whatever answers, errors among them (but for Content-Type and \
+           Content-Disposition, which are changed where the status is 2xx).",
     example: "{ set = { X-Frame-Options = \"DENY\" }, remove = [\"Server\"] }",
 };
 
@@ -52,7 +53,7 @@ pub(super) const EXPIRES: Key = Key {
     default: Said("nothing is said"),
     text: "How long browsers and caches may keep it (`Cache-Control`): a duration; `no-cache` (kept, but asked about each \
            time); `no-store`; `immutable` (a year, for names that change with their content); `off`, against an earlier route. \
-           Not told with errors, nor where a script or a listing tells its own.",
+           Told with statuses 2xx and 304, and not where a script or a listing tells its own, unless `headers` removes that.",
     example: "\"1h\"",
 };
 
@@ -152,7 +153,8 @@ static REFUSAL: Section = Section {
 static FIELDS: Section = Section {
     title: "[[site.route]].headers",
     text: "Changes the head of responses: first what is removed, then what is set, then what is added. Fields that say how a \
-           message is sent (Content-Length, Connection …) are the server's.",
+           message is sent (Content-Length, Content-Encoding, Connection …) are the server's. `ETag` and `Last-Modified` can be \
+           removed and not set, to `Vary` can be added.",
     keys: &[
         Key {
             name: "set",

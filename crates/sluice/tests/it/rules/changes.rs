@@ -73,6 +73,24 @@ fn a_download_can_be_forced() {
     let response = server.get("/files/a.html");
     assert_eq!(response.field("content-disposition"), Some("attachment"));
     assert_eq!(response.field("content-type"), Some("application/octet-stream"));
+    let fields = |lines: &str, path: &str| {
+        let response = ask(&server, &format!("GET {path}"), lines);
+        let field = |name| response.field(name).unwrap_or("none").to_owned();
+        (response.status, field("content-type"), field("content-disposition"))
+    };
+    let one = fields("Range: bytes=0-1\r\n", "/files/a.html");
+    assert_eq!(one, (206, "application/octet-stream".into(), "attachment".into()));
+    // What says where its parts begin stays, and so does what says of a page of errors that it is one.
+    let (status, kind, _) = fields("Range: bytes=0-0,2-2\r\n", "/files/a.html");
+    assert_eq!(
+        (status, kind.starts_with("multipart/byteranges; boundary=")),
+        (206, true),
+        "{kind}"
+    );
+    let missing = fields("Accept: text/html\r\n", "/files/none");
+    assert_eq!(missing, (404, "text/html; charset=utf-8".into(), "none".into()));
+    let tag = format!("If-None-Match: {}\r\n", response.field("etag").unwrap());
+    assert_eq!(fields(&tag, "/files/a.html"), (304, "none".into(), "none".into()));
 }
 
 #[test]
@@ -86,10 +104,19 @@ fn an_expiry_is_told_of_what_may_be_kept() {
         .file("assets/a.1234.js", "a")
         .file("live/a.txt", "a")
         .file("never/a.txt", "a")
+        .script(
+            "free",
+            "printf 'Content-Type: text/plain\\nCache-Control: private\\nExpires: 0\\n\\nx'",
+        )
+        .script(
+            "away",
+            "printf 'Location: http://example.org/\\nStatus: 301 Moved\\n\\n'",
+        )
         .route("path = \"/*\"\nexpires = \"1h\"")
         .route("path = \"/assets/*\"\nexpires = \"immutable\"")
         .route("path = \"/live/*\"\nexpires = \"no-cache\"")
         .route("path = \"/never/*\"\nexpires = \"off\"")
+        .route("path = \"/cgi-bin/free\"\nheaders = { remove = [\"Cache-Control\", \"Expires\"] }\nexpires = \"5m\"")
         .start();
     for (path, expected) in [
         ("/a.txt", Some("max-age=3600")),
@@ -97,6 +124,9 @@ fn an_expiry_is_told_of_what_may_be_kept() {
         ("/live/a.txt", Some("no-cache")),
         ("/never/a.txt", None),
         ("/cgi-bin/own", Some("private")),
+        ("/cgi-bin/free", Some("max-age=300")),
+        ("/cgi-bin/away", None),
+        ("/live", None),
         ("/assets/none.js", None),
     ] {
         assert_eq!(server.get(path).field("cache-control"), expected, "{path}");
