@@ -73,7 +73,7 @@ pub(crate) fn response(
     };
     let body = match form {
         Form::Html => page.own_html(template),
-        Form::Json | Form::Problem => page.json(),
+        Form::Json | Form::Problem => page.json(fault.told.as_deref()),
         Form::Text => page.text(),
     };
     let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(body).into()));
@@ -168,16 +168,17 @@ impl<'a> Page<'a> {
         )
     }
 
-    fn json(&self) -> String {
+    /// It has room for one text: what was written for this failure, or else what the log says, where visitors are told.
+    fn json(&self, told: Option<&str>) -> String {
+        let detail = match self.detail {
+            "" => self.sentence,
+            detail => detail,
+        };
         let problem = Problem {
             r#type: "about:blank",
             title: self.phrase,
             status: self.status,
-            detail: if self.detail.is_empty() {
-                self.sentence
-            } else {
-                self.detail
-            },
+            detail: told.unwrap_or(detail),
             id: self.id,
         };
         serde_json::to_string(&problem).unwrap_or_default()
@@ -286,6 +287,16 @@ mod tests {
         );
         let problem: serde_json::Value = serde_json::from_str(&body("application/json")).unwrap();
         assert_eq!(problem["detail"], "file \"/srv/<secret>\": not there");
+        let refused = Fault {
+            told: Some("The shop has closed.".into()),
+            ..missing()
+        };
+        let problem = answer(&refused, &detailed, "application/json").1;
+        let problem: serde_json::Value = serde_json::from_str(&problem).unwrap();
+        assert_eq!(
+            problem["detail"], "The shop has closed.",
+            "a rule's own text is for all forms"
+        );
     }
 
     #[test]
