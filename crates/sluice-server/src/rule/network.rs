@@ -34,6 +34,16 @@ impl Word for Network {
                 network.trunc()
             ));
         }
+        // Its clients are known as IPv4, so it would hold nobody.
+        if let IpNet::V6(mapped) = network
+            && let Some(address) = mapped.addr().to_ipv4_mapped()
+        {
+            let bits = mapped.prefix_len().saturating_sub(96);
+            return Err(match bits {
+                32 => format!("is an address of IPv4: write \"{address}\""),
+                bits => format!("is a network of IPv4: write \"{address}/{bits}\""),
+            });
+        }
         Ok(Network(network))
     }
 
@@ -83,6 +93,9 @@ mod tests {
             ("10.0.0.0/", "must be an address or a network"),
             ("10.1.2.3/8", "write \"10.0.0.0/8\""),
             ("2001:db8::1/32", "write \"2001:db8::/32\""),
+            ("::ffff:127.0.0.1", "write \"127.0.0.1\""),
+            ("::ffff:10.0.0.0/104", "write \"10.0.0.0/8\""),
+            ("::ffff:0:0/96", "write \"0.0.0.0/0\""),
         ] {
             let error = Network::read(text).unwrap_err();
             assert!(error.contains(told), "{text}: {error}");

@@ -21,17 +21,36 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
     if pattern.contains("**") {
         return Err(format!(
             "\"*\" matches slashes too: write \"{}\"",
-            collapse_stars(pattern)
+            collapse(pattern, "**", "*")
+        ));
+    }
+    check_segments(pattern)
+}
+
+/// Checks that a path can have what stands between slashes: those that are sent are resolved before they are compared.
+fn check_segments(pattern: &str) -> Result<(), String> {
+    let pieces: Vec<&str> = pattern.split('/').collect();
+    if let Some(wrong) = pieces.iter().find(|piece| matches!(**piece, "." | "..")) {
+        return Err(format!(
+            "a path never holds \"/{wrong}\" as a folder, because it is resolved before it is compared: write what it leads to"
+        ));
+    }
+    // Empty pieces at both ends are the slashes there.
+    let between = pieces.get(1..pieces.len().saturating_sub(1)).unwrap_or_default();
+    if between.contains(&"") {
+        return Err(format!(
+            "a path never holds two slashes in a row, because they are made one before it is compared: write \"{}\"",
+            collapse(pattern, "//", "/")
         ));
     }
     Ok(())
 }
 
-/// The text with each run of stars as one.
-fn collapse_stars(pattern: &str) -> String {
+/// The text with each run of what `twice` begins as one.
+fn collapse(pattern: &str, twice: &str, once: &str) -> String {
     let mut shorter = pattern.to_owned();
-    while shorter.contains("**") {
-        shorter = shorter.replace("**", "*");
+    while shorter.contains(twice) {
+        shorter = shorter.replace(twice, once);
     }
     shorter
 }
@@ -57,7 +76,29 @@ mod tests {
         for (pattern, message) in cases {
             assert_eq!(check(pattern), Err(message.into()), "{pattern}");
         }
-        for pattern in ["/", "/a", "/a/*", "*.cgi", "/a b", "/é/*", "/*/x/*"] {
+        for pattern in ["/c//d", "///c/d", "/c/d//"] {
+            let told = check(pattern).unwrap_err();
+            assert!(told.contains("two slashes in a row"), "{pattern}: {told}");
+        }
+        assert!(check("//c//d").unwrap_err().ends_with("write \"/c/d\""));
+        for pattern in ["/a/../b", "/a/./b", "/..", "/a/.", "*/..", "/*/../*"] {
+            let told = check(pattern).unwrap_err();
+            assert!(told.contains("is resolved before it is compared"), "{pattern}: {told}");
+        }
+        for pattern in [
+            "/",
+            "/a",
+            "/a/",
+            "/a/*",
+            "*.cgi",
+            "/a b",
+            "/é/*",
+            "/*/x/*",
+            "*/",
+            "*/.*",
+            "/.well-known/*",
+            "/..a",
+        ] {
             assert_eq!(check(pattern), Ok(()), "{pattern}");
         }
     }

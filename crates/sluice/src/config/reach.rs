@@ -38,23 +38,26 @@ pub(super) fn check(document: &Document<'_>, routes: &[Placed], has_root: bool) 
     }
     let redirects = (0..routes.len()).filter(|number| !swallowed[*number]);
     redirects.for_each(|number| check_circle(document, routes, number));
+    // One that only sets things may stand there: it does so for what is answered 404.
     if let Some(last) = routes.last().filter(|_| !has_root)
-        && let Some(what) = last.goes_on()
+        && matches!(last.action, Some(Action::Rewrite(_)))
     {
-        let message = format!(
-            "this route only {what} and goes on, but nothing follows that could answer: put it above the routes that it is for, or give the site root = \"htdocs\""
-        );
+        let message = "this route only rewrites the path and goes on, but nothing follows that could answer: put it above the routes that it is for, or give the site root = \"htdocs\"";
         document.complain(last.action_line, message);
     }
 }
 
 impl Placed {
-    /// What it does to a request before the next route has it; none where it answers.
-    fn goes_on(&self) -> Option<&'static str> {
-        match self.action {
-            Some(Action::Rewrite(_)) => Some("rewrites the path"),
-            Some(Action::Pass) => Some("sets things"),
-            _ => None,
+    /// Whether the next route has the request after it.
+    fn goes_on(&self) -> bool {
+        matches!(self.action, Some(Action::Rewrite(_) | Action::Pass))
+    }
+
+    /// Whether both have the same regular expression; it is not known of others what they leave.
+    fn has_regex_of(&self, other: &Placed) -> bool {
+        match (&self.path, &other.path) {
+            (Some(Pattern::Regex(own)), Some(Pattern::Regex(other))) => own.as_str() == other.as_str(),
+            _ => false,
         }
     }
 
@@ -112,9 +115,9 @@ impl Placed {
         let rewrites = |route: &Placed| matches!(route.action, Some(Action::Rewrite(_)));
         let since = earlier.iter().rposition(rewrites).map_or(0, |at| at + 1);
         let swallows = |first: &&Placed| {
-            first.goes_on().is_none()
+            !first.goes_on()
                 && (first.when.is_empty() || first.when == self.when)
-                && reach.iter().all(|path| first.covers(path) == Some(true))
+                && (first.has_regex_of(self) || reach.iter().all(|path| first.covers(path) == Some(true)))
         };
         earlier[since..]
             .iter()

@@ -35,6 +35,7 @@ pub(crate) fn read_all(
         let action = read_action(section, pattern.as_ref(), has_root);
         let compress = compression::read_route(section, action.as_ref(), compression);
         let changes = rule::read_changes(section, compress, read_cache_use(section, action.as_ref()));
+        rule::check_refusal(section, action.as_ref(), &changes);
         let line = pattern.as_ref().map_or(section.line, |pattern| pattern.line);
         let path = pattern.map(|pattern| pattern.value);
         if let (Some(path), Some(action)) = (&path, &action) {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use sluice_server::rule::{BodyBounds, Changes, Conditions, Expiry, FieldChange, Scheme};
-use sluice_server::settings::CacheUse;
+use sluice_server::settings::{Action, CacheUse};
 
 use super::section::Section;
 use super::value::parse_duration;
@@ -106,11 +106,38 @@ fn read_fields(route: &Section<'_>) -> Arc<[FieldChange]> {
         ("add", FieldChange::add),
     ] {
         for (name, value) in section.pairs(key).unwrap_or_default() {
+            let is_again = |own: &FieldChange| matches!(own, FieldChange::Set(own, _) if *own == name.as_str());
             match make(&name, &value.value) {
+                Ok(FieldChange::Set(field, _)) if changes.iter().any(is_again) => {
+                    let message = format!("set: \"{field}\" stands there twice, in other letters: remove one");
+                    section.document.complain(value.line, message);
+                }
                 Ok(change) => changes.push(change),
                 Err(message) => section.document.complain(value.line, format!("{key}: {message}")),
             }
         }
     }
     changes.into()
+}
+
+/// Statuses that mean nothing without a field, and a value that it may have (RFC 9110 §15.5).
+const NEEDED: [(u16, &str, &str); 3] = [
+    (401, "WWW-Authenticate", "Basic"),
+    (405, "Allow", "GET, HEAD"),
+    (407, "Proxy-Authenticate", "Basic"),
+];
+
+/// Notes a refusal whose status must come with a field that the route does not set.
+pub(super) fn check_refusal(route: &Section<'_>, action: Option<&Action>, changes: &Changes) {
+    let Some(Action::Refuse(refusal)) = action else { return };
+    let needed = NEEDED.iter().find(|(status, ..)| *status == refusal.status);
+    if let Some((_, field, example)) = needed
+        && !changes.fields.iter().any(|change| change.name() == field)
+    {
+        let message = format!(
+            "a {} must tell {field}, or clients cannot make anything of it: write headers = {{ set = {{ {field} = \"{example}\" }} }} beside it, or another status",
+            refusal.status
+        );
+        route.document.complain(route.line_of("refuse"), message);
+    }
 }

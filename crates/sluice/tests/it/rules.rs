@@ -54,29 +54,29 @@ fn every_condition_lets_through_what_it_names_and_nothing_else() {
         format!("path = \"/{number}\"\nwhen = {{ {when} }}\nrefuse = {{ status = {number} }}")
     };
     let server = Setup::new()
-        .route(&only("method = [\"PUT\", \"DELETE\"]", 401))
+        .route(&only("method = [\"PUT\", \"DELETE\"]", 411))
         .route(&only("method = \"!GET\"", 402))
         .route(&only("host = \"*.example.org\"", 403))
-        .route(&only("client = [\"10.0.0.0/8\", \"127.0.0.0/8\"]", 405))
+        .route(&only("client = [\"10.0.0.0/8\", \"127.0.0.0/8\"]", 415))
         .route(&only("client = \"!127.0.0.1\"", 406))
-        .route(&only("scheme = \"http\"", 407))
+        .route(&only("scheme = \"http\"", 417))
         .route(&only("scheme = \"https\"", 408))
         .route(&only("header = { User-Agent = \"*bot*\", Cookie = \"!*\" }", 409))
         .route(&only("query = { debug = \"*\", lang = \"de-*\" }", 410))
         .route("when = { method = \"PATCH\" }\nrefuse = { status = 418 }")
         .start();
     for (request, lines, expected) in [
-        ("PUT /401", "", 401),
-        ("GET /401", "", 404),
+        ("PUT /411", "", 411),
+        ("GET /411", "", 404),
         ("POST /402", "", 402),
         ("GET /402", "", 404),
         ("GET http://a.Example.org:80/403", "", 403),
         ("GET http://a.example.org./403", "", 403),
         ("GET http://a.example.org.:80/403", "", 403),
         ("GET http://example.org/403", "", 404),
-        ("GET /405", "", 405),
+        ("GET /415", "", 415),
         ("GET /406", "", 404),
-        ("GET /407", "", 407),
+        ("GET /417", "", 417),
         ("GET /408", "", 404),
         ("GET /409", "User-Agent: GoogleBot/2\r\n", 409),
         ("GET /409", "User-Agent: GoogleBot/2\r\nCookie: a=b\r\n", 404),

@@ -81,7 +81,7 @@ static CONDITIONS: Section = Section {
             name: "host",
             kind: Kind::Words,
             default: Said("any"),
-            text: "The host that was asked for, without port.",
+            text: "The host that was asked for, without port and without a dot at its end.",
             example: "\"www.*\"",
         },
         Key {
@@ -102,7 +102,8 @@ static CONDITIONS: Section = Section {
             name: "header",
             kind: Kind::Pairs,
             default: Said("any"),
-            text: "Fields of the request's head and their values, in letters of any case: `*` is there, `!*` is not.",
+            text: "Fields of the request's head and their values, each a whole line, in letters of any case: `*` is there, `!*` is \
+                   not.",
             example: "{ User-Agent = \"*bot*\", Cookie = \"!*\" }",
         },
         Key {
@@ -130,7 +131,8 @@ static REFUSAL: Section = Section {
                 },
             },
             default: Value("403"),
-            text: "The status.",
+            text: "The status. 401, 405 and 407 need a field beside them (`WWW-Authenticate`, `Allow`, `Proxy-Authenticate`): set it \
+                   with `headers`.",
             example: "503",
         },
         Key {

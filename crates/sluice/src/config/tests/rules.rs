@@ -69,6 +69,38 @@ fn rules_that_cannot_be_what_they_say_are_refused() {
             "5: remove = ['Content-Length']: \"Content-Length\" belongs to the server, which says by it how the message is sent",
         ),
         (
+            "path = '/a/*'\nheaders = { set = { Content-Encoding = 'gzip' } }",
+            "5: set: \"Content-Encoding\" belongs to the server, which says by it how the message is sent",
+        ),
+        (
+            "path = '/a/*'\nheaders = { remove = 'Vary' }",
+            "5: remove = 'Vary': \"Vary\" says to caches which forms there are: more may be added to it, below add",
+        ),
+        (
+            "path = '/a/*'\nheaders = { set = { ETag = '\"1\"' } }",
+            "5: set: \"ETag\" tells versions apart, and would be the same for all: remove it, or leave it as it is",
+        ),
+        (
+            "path = '/a/*'\nheaders = { set = { X-A = '1', x-a = '2' } }",
+            "5: set: \"x-a\" stands there twice, in other letters: remove one",
+        ),
+        (
+            "path = '/a'\nrefuse = { status = 405 }",
+            "5: a 405 must tell Allow, or clients cannot make anything of it: write headers = { set = { Allow = \"GET, HEAD\" } } beside it, or another status",
+        ),
+        (
+            "path = '/a'\nrefuse = { status = 401 }\nheaders = { set = { Allow = 'GET' } }",
+            "5: a 401 must tell WWW-Authenticate, or clients cannot make anything of it: write headers = { set = { WWW-Authenticate = \"Basic\" } } beside it, or another status",
+        ),
+        (
+            "path = '/a/../b'\nrefuse = {}",
+            "4: path = '/a/../b': a path never holds \"/..\" as a folder, because it is resolved before it is compared: write what it leads to",
+        ),
+        (
+            "path = '/a'\nredirect = { to = 'https://example.org${query}' }",
+            "5: to = 'https://example.org${query}': the host would hold the query, which the client chooses, and be anybody's: write \"/\" or \"?\" before it",
+        ),
+        (
             "path = '/a/*'\nlimits = { body = 1 }",
             "5: unknown key \"body\" in [[site.route]].limits; did you mean \"body_size\"?",
         ),
@@ -193,6 +225,12 @@ fn rules_that_nothing_ever_reaches_are_refused() {
             "path = \"/a\"",
             "/*",
         ),
+        (
+            "regex = '^/a', refuse = {}",
+            "regex = '^/a', when = { method = 'PUT' }, redirect = { to = '/c' }",
+            "regex = '^/a'",
+            "regex ^/a",
+        ),
     ] {
         assert_mistake(&with_routes(&[first, second]), &never(shown, by));
     }
@@ -203,6 +241,11 @@ fn rules_that_nothing_ever_reaches_are_refused() {
         ("path = '/*', expires = '1h'", refuse),
         ("path = '/*', rewrite = '/b/*'", refuse),
         ("regex = '^/', refuse = {}", refuse),
+        (
+            "regex = '^/a', when = { method = 'PUT' }, refuse = {}",
+            "regex = '^/a', refuse = {}",
+        ),
+        ("regex = '^/a', log = false", "regex = '^/a', refuse = {}"),
     ] {
         read(&with_routes(&[first, second])).unwrap_or_else(|errors| panic!("{errors}"));
     }
@@ -216,16 +259,14 @@ fn rules_that_nothing_ever_reaches_are_refused() {
 
 #[test]
 fn rules_that_go_on_to_nothing_are_refused() {
-    let at_the_end = |route: &str, what: &str| {
-        assert_mistake(
-            &format!("[[site]]\nroute = [\n{{ path = '/a', refuse = {{}} }},\n{{ path = '/b', {route} }},\n]"),
-            &format!(
-                "4: this route only {what} and goes on, but nothing follows that could answer: put it above the routes that it is for, or give the site root = \"htdocs\""
-            ),
-        );
-    };
-    at_the_end("rewrite = '/a'", "rewrites the path");
-    at_the_end("headers = { remove = 'Server' }", "sets things");
+    let without_root =
+        |last: &str| format!("[[site]]\nroute = [\n{{ path = '/a', refuse = {{}} }},\n{{ path = '/b', {last} }},\n]");
+    assert_mistake(
+        &without_root("rewrite = '/a'"),
+        "4: this route only rewrites the path and goes on, but nothing follows that could answer: put it above the routes that it is for, or give the site root = \"htdocs\"",
+    );
+    let quiet = read(&without_root("log = false"));
+    assert!(quiet.is_ok(), "what is not there is answered all the same");
 }
 
 #[test]
@@ -263,6 +304,11 @@ fn redirects_in_a_circle_are_refused() {
             "path = '/b', when = { method = 'GET' }, redirect = { to = '/a' }",
         ],
         [there.as_str(), "path = '/b', refuse = {}"],
+        // The query leads out.
+        [
+            "path = '/', redirect = { to = '/go?start' }",
+            "path = '/go', redirect = { to = '/${query}' }",
+        ],
         // Another host.
         [
             there.as_str(),
@@ -281,7 +327,7 @@ fn redirects_in_a_circle_are_refused() {
 fn what_rules_do_is_told_in_columns() {
     let text = with_routes(&[
         "path = '/*', headers = { set = { X-A = '1' }, remove = 'Server' }, expires = '1h', log = false",
-        "when = { method = ['PUT', 'DELETE'], client = '!10.0.0.0/8', header = { Cookie = '!*' }, query = { a = 'b*' } }, refuse = { status = 405, text = 'no' }",
+        "when = { method = ['PUT', 'DELETE'], client = '!10.0.0.0/8', header = { Cookie = '!*' }, query = { a = 'b*' } }, refuse = { status = 409, text = 'no' }",
         "regex = '^/u/(\\d+)$', rewrite = '/user?id=$1'",
         "path = '/up/*', limits = { body_size = '4MiB', body_timeout = '1m' }, expires = 'off'",
     ]);
@@ -291,7 +337,7 @@ fn what_rules_do_is_told_in_columns() {
     assert_eq!(
         routes,
         "  /*                set         server removed, x-a: 1, expires max-age=3600, not logged
-  /*                refuse 405  no, when method PUT or DELETE, client other than 10.0.0.0/8, header cookie \"!*\", query a \"b*\"
+  /*                refuse 409  no, when method PUT or DELETE, client other than 10.0.0.0/8, header cookie \"!*\", query a \"b*\"
   regex ^/u/(\\d+)$  rewrite     /user?id=$1
   /up/*             set         expires off, bodies up to 4194304 bytes, bodies silent for up to 60s
   /*                files       /etc/sluice/a\n"

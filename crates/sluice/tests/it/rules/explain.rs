@@ -15,7 +15,7 @@ fn setup() -> Setup {
         .route("path = \"/*\"\nheaders = { set = { X-A = \"1\" } }")
         .route("path = \"/quiet/*\"\nlog = false")
         .route("path = \"/admin/*\"\nwhen = { client = \"!10.0.0.0/8\" }\nrefuse = { text = \"From inside only.\" }")
-        .route("path = \"/api/*\"\nwhen = { method = [\"PUT\", \"DELETE\"] }\nrefuse = { status = 405 }")
+        .route("path = \"/api/*\"\nwhen = { method = [\"PUT\", \"DELETE\"] }\nrefuse = { status = 403 }")
         .route("regex = '^/user/(\\d+)$'\nrewrite = '/cgi-bin/show/$1?full=1'")
         .route("path = \"/old/*\"\nredirect = { to = \"/new/*\", status = 301 }")
         .script_route("*.cgi", "mode = \"cgi\"")
@@ -172,7 +172,7 @@ fn the_facts_of_the_request_are_what_conditions_see() {
     );
     let (lines, _) = explain(&setup, &["/api/x", "--method", "DELETE"]);
     assert!(
-        told(&lines, "answer").starts_with("405, refused by the rule"),
+        told(&lines, "answer").starts_with("403, refused by the rule"),
         "{lines:#?}"
     );
     let (lines, _) = explain(&setup, &["/quiet/x"]);
