@@ -116,11 +116,10 @@ impl Replacement {
                     place = Place::Path;
                     pieces.push(Piece::Capture(1, place));
                 }
-                Piece::Capture(..)
-                    if place == Place::Host && (after.is_empty() || after.starts_with(['/', '?', '#', ':'])) =>
-                {
+                Piece::Capture(..) if place == Place::Host && !has_owner(after) => {
                     return Err(
-                        "the host would end with what the client chooses, and be anybody's: write \"/\" before it"
+                        "the host would end with what the client chooses, and be anybody's: write \"/\" before it, or a host's name \
+                         behind it (\".example.org\")"
                             .to_owned(),
                     );
                 }
@@ -275,6 +274,16 @@ fn place_after(place: Place, literal: &str) -> Place {
     }
 }
 
+/// Whether a host that goes on so belongs to somebody whoever writes what stands before: a dot, and at least two labels after it.
+fn has_owner(after: &str) -> bool {
+    let host = after.split(['/', '?', '#', ':']).next().unwrap_or_default();
+    let Some(owner) = host.strip_prefix('.') else {
+        return false;
+    };
+    let is_label = |label: &str| !label.is_empty() && !label.contains(['$', '*']);
+    owner.split('.').rev().take(2).filter(|label| is_label(label)).count() == 2
+}
+
 /// Whether what the first star of this pattern stands for begins with the slash that every path begins with. It does not in
 /// `*/x`, where it may be empty.
 fn begins_with_slash(pattern: &Pattern) -> bool {
@@ -350,6 +359,9 @@ mod tests {
             "https://example.org${query}",
             "https://${query}.example.org/",
             "//${query}",
+            "https://$1example.org/",
+            "https://example$1.com/",
+            "https://a.$1.com/",
         ] {
             let told = Replacement::redirect(to, &Pattern::from("/old*")).unwrap_err();
             assert!(told.contains("and be anybody's"), "{to}: {told}");

@@ -38,7 +38,7 @@ fn rules_that_cannot_be_what_they_say_are_refused() {
         ),
         (
             "path = '/a*'\nredirect = { to = 'https://example.org*' }",
-            "5: to = 'https://example.org*': the host would end with what the client chooses, and be anybody's: write \"/\" before it",
+            "5: to = 'https://example.org*': the host would end with what the client chooses, and be anybody's: write \"/\" before it, or a host's name behind it (\".example.org\")",
         ),
         (
             "path = '/a/*'\nrewrite = 'https://example.org/*'",
