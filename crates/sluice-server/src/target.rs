@@ -71,6 +71,15 @@ impl Target {
     }
 }
 
+/// Whether the path of a path and query has a segment `.` or `..`, encoded or not.
+pub(crate) fn has_dot_segment(raw: &str) -> bool {
+    let path = raw.split(['?', '#']).next().unwrap_or_default();
+    percent_decode_str(path)
+        .decode_utf8_lossy()
+        .split('/')
+        .any(|segment| matches!(segment, "." | ".."))
+}
+
 /// A decoded path as it must be written in a URL.
 pub(crate) fn encode(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()

@@ -29,8 +29,7 @@ pub(crate) fn locate(
 ) -> Result<Script, Fault> {
     match &script.settings.source {
         ScriptSource::File(file) => {
-            let name = path[..path.len() - star.len()].trim_end_matches('/');
-            let rest = &path[name.len()..];
+            let (name, rest) = divide(route.pattern.begin(), path);
             check(script, file.clone(), name, rest, &stat(file)?)
         }
         ScriptSource::Root => {
@@ -48,6 +47,14 @@ pub(crate) fn locate(
             descend(script, folder, route.pattern.prefix(), star)
         }
     }
+}
+
+/// Divides the path of one program into its name and what is left: at the first slash behind the text before the star, if that
+/// ends the pattern. PATH_INFO begins with a slash (RFC 3875 §4.1.5). All of any other path is the name.
+fn divide<'p>(begin: Option<&str>, path: &'p str) -> (&'p str, &'p str) {
+    let fixed = begin.map(|begin| begin.trim_end_matches('/').len());
+    let rest = fixed.and_then(|fixed| Some(fixed + path.get(fixed..)?.find('/')?));
+    path.split_at(rest.unwrap_or(path.len()))
 }
 
 /// Walks down from the folder to the first thing that is not a folder.
@@ -159,7 +166,9 @@ mod tests {
                 routes: vec![
                     route("/cgi-bin/*", directory),
                     route("*.cgi", by_pattern),
-                    route("/app/*", one),
+                    route("/app/*", one.clone()),
+                    route("/pan/*/b", one.clone()),
+                    route("/bun*", one),
                 ],
                 files: FileSettings::default(),
                 compression: CompressionSettings::default(),
@@ -218,6 +227,10 @@ mod tests {
             ("/z.cgi", Err(StatusCode::NOT_FOUND)),
             ("/app", some("/app", None)),
             ("/app/x/y", some("/app", Some("/x/y"))),
+            ("/app/", some("/app", Some("/"))),
+            ("/pan/aéb/b", some("/pan/aéb/b", None)),
+            ("/bun", some("/bun", None)),
+            ("/bunés/x", some("/bunés", Some("/x"))),
         ] {
             assert_eq!(locate_path(&config, path), expected, "{path}");
         }

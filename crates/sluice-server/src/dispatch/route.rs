@@ -14,10 +14,14 @@ use crate::fault::Fault;
 use crate::handler::folder::Folder;
 use crate::handler::records::Records;
 use crate::handler::send_file::SendFolders;
-use crate::rule::{Changes, Conditions, Facts, Miss, Pattern, Replacement};
+use crate::rule::{Changes, Conditions, Facts, Miss, Pattern, Replacement, Wildcard};
 use crate::script::lease::Pools;
 use crate::script::route::ScriptRoute;
 use crate::settings::{Action, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource};
+
+/// Leading parts of a path in which a refusal looks for its regular expression. More folders, one in another, nobody has, and
+/// all parts of any path would take time by its square.
+const REGEX_PARTS_MAX: usize = 32;
 
 /// A rule of a site, ready for use.
 pub(crate) struct Route {
@@ -50,6 +54,8 @@ pub(crate) enum RouteKind {
 
 /// An error that a route answers with.
 pub(crate) struct Refusal {
+    /// The paths below those that it names; none for a regular expression.
+    below: Option<Wildcard>,
     status: StatusCode,
     settings: RefusalSettings,
     text: Option<Arc<str>>,
@@ -116,6 +122,10 @@ impl Route {
                 status: status_of(*status, settings)?,
             }),
             Action::Refuse(refusal) => Effect::Answer(RouteKind::Refuse(Refusal {
+                below: match &settings.path {
+                    Pattern::Wildcard(path) => Some(Wildcard::new(&format!("{path}/*"))),
+                    Pattern::Regex(_) => None,
+                },
                 status: status_of(refusal.status, settings)?,
                 settings: refusal.clone(),
                 text: refusal.text.as_deref().map(Arc::from),
@@ -153,29 +163,38 @@ impl Route {
     }
 
     fn star(&self, path: &str) -> Option<Star> {
-        let begin = self.pattern.prefix().len();
-        let plain = || {
-            let star = self.pattern.matches(path)?;
-            Some(Star(begin..begin + star.len()))
-        };
         match self.answer() {
+            // What is refused is so with all below it: there a script would find its PATH_INFO.
+            Some(RouteKind::Refuse(refusal)) => {
+                let is_refused = self.pattern.matches(path).is_some() || refusal.is_above(&self.pattern, path);
+                is_refused.then_some(Star(0..0))
+            }
             // `*.cgi`: the script may be any leading part of the path, and the rest is its PATH_INFO.
             Some(RouteKind::Script(script)) if script.settings.source == ScriptSource::Root => {
                 let part = leading_parts(path).find(|part| self.pattern.matches(part).is_some())?;
                 Some(Star(0..part.len()))
             }
-            Some(RouteKind::Script(script)) if matches!(script.settings.source, ScriptSource::Directory(_)) => plain(),
-            // `/app/*` also answers for `/app`.
-            Some(RouteKind::Script(_) | RouteKind::Files(_)) => plain().or_else(|| {
-                let is_bare = self.pattern.prefix().strip_suffix('/') == Some(path);
-                is_bare.then_some(Star(path.len()..path.len()))
-            }),
-            Some(RouteKind::Redirect { .. } | RouteKind::Refuse(_)) | None => plain(),
+            _ => {
+                let star = self.pattern.matches(path)?;
+                // `/app/*` is also for `/app`.
+                let begin = self.pattern.prefix().len().min(path.len());
+                Some(Star(begin..begin + star.len()))
+            }
         }
     }
 }
 
 impl Refusal {
+    /// Whether what is refused lies above this path.
+    fn is_above(&self, pattern: &Pattern, path: &str) -> bool {
+        match &self.below {
+            Some(below) => below.matches(path).is_some(),
+            None => leading_parts(path)
+                .take(REGEX_PARTS_MAX)
+                .any(|part| pattern.matches(part).is_some()),
+        }
+    }
+
     /// The fault that the client is told of.
     pub(crate) fn fault(&self, origin: &str) -> Fault {
         Fault {
@@ -285,6 +304,37 @@ mod tests {
         assert_eq!(star(&route, "/a/x.cgi/more/info"), Some("/a/x.cgi"));
         assert_eq!(star(&route, "/x.cgi"), Some("/x.cgi"));
         assert_eq!(star(&route, "/x.cgis/y"), None);
+    }
+
+    #[test]
+    fn what_is_refused_is_refused_with_all_below_it() {
+        let refuse = |path: Pattern| {
+            let refusal = RefusalSettings {
+                status: 403,
+                text: None,
+                retry_after: None,
+            };
+            let mut settings = RouteSettings::new("/", Action::Refuse(refusal));
+            settings.path = path;
+            Route::open(&settings, "test").unwrap()
+        };
+        let regex = |text| Pattern::regex(text).unwrap();
+        for (pattern, path, expected) in [
+            ("/admin/*".into(), "/admin", true),
+            ("/admin/*".into(), "/admin/x", true),
+            ("/admin/*".into(), "/administer", false),
+            ("/admin.cgi".into(), "/admin.cgi", true),
+            ("/admin.cgi".into(), "/admin.cgi/", true),
+            ("/admin.cgi".into(), "/admin.cgi/x/y", true),
+            ("/admin.cgi".into(), "/admin.cgix", false),
+            ("/d/*.bak".into(), "/d/e/x.bak/y", true),
+            ("/".into(), "/x", false),
+            (regex(r"^/admin\.cgi$"), "/admin.cgi/x", true),
+            (regex(r"^/admin\.cgi$"), "/admin.cgix", false),
+        ] {
+            let is_refused = refuse(Pattern::clone(&pattern)).matches(path, None, None).is_ok();
+            assert_eq!(is_refused, expected, "{pattern} {path}");
+        }
     }
 
     #[test]

@@ -14,11 +14,13 @@
 //! ```
 //! There is no way back, so it ends after as many steps as there are rules.
 
+use http::StatusCode;
+
 use crate::dispatch::route::{Effect, Route};
 use crate::dispatch::site::{Place, Site};
 use crate::fault::Fault;
 use crate::rule::{Adjustments, Facts, Miss, Replacement};
-use crate::target::Target;
+use crate::target::{Target, has_dot_segment};
 
 /// Where a request's way through the rules has led.
 pub(crate) struct Walked<'s> {
@@ -98,7 +100,20 @@ impl Site {
 /// The target that a rule makes of a path and a query, which stays if the rule says nothing of one.
 fn rewrite(rule: &Route, to: &Replacement, path: &str, query: Option<&str>) -> Result<Target, Fault> {
     let captures = rule.pattern.captures(path).unwrap_or_default();
-    let mut target = Target::parse(&to.expand(&captures, query))?;
+    let made = to.expand(&captures, query);
+    // What a client sends has been resolved already. In what was made of it dots would lead where no rule expects it.
+    if has_dot_segment(&made) {
+        let text = format!(
+            "rewritten to {made:?}, which has a segment of dots, by the rule of {}",
+            rule.origin
+        );
+        return Err(Fault::client(StatusCode::BAD_REQUEST, text));
+    }
+    let mut target = Target::parse(&made)?;
+    // `/app/*` is also for `/app`: without a slash there, without one here.
+    if rule.pattern.bare() == Some(path) && target.path.len() > 1 && target.path.ends_with('/') {
+        target.path.pop();
+    }
     if target.query.is_none() {
         target.query = query.map(str::to_owned);
     }

@@ -1,4 +1,4 @@
-//! Which paths a rule is for: `/exact`, `/prefix/*`, `*.cgi`, or a regular expression.
+//! Which paths a rule is for: `/exact`, `/prefix/*` (and `/prefix`), `*.cgi`, or a regular expression.
 //!
 //! Here: matching of decoded paths, what a match has captured, and when one pattern leaves nothing for another. `*` stands for
 //! any run of characters, slashes too. Both kinds take time in proportion to the path: a text with stars in practice, because
@@ -78,18 +78,40 @@ impl Pattern {
         }
     }
 
+    /// `/app/*` → `/app`: the path for which such a pattern is too, and only such a one.
+    #[must_use]
+    pub fn bare(&self) -> Option<&str> {
+        match self {
+            Pattern::Wildcard(wildcard) => wildcard.begin()?.strip_suffix('/').filter(|bare| !bare.is_empty()),
+            Pattern::Regex(_) => None,
+        }
+    }
+
+    /// The text before the star, where that is all there is: `/app/*`, `/app*`.
+    pub(crate) fn begin(&self) -> Option<&str> {
+        match self {
+            Pattern::Wildcard(wildcard) => wildcard.begin(),
+            Pattern::Regex(_) => None,
+        }
+    }
+
     /// What the first star stands for in this path (the empty text without a star), if the path matches.
     pub(crate) fn matches<'p>(&self, path: &'p str) -> Option<&'p str> {
         match self {
-            Pattern::Wildcard(wildcard) => wildcard.matches(path),
+            Pattern::Wildcard(wildcard) => wildcard.matches(path).or_else(|| self.is_bare(path).then_some("")),
             Pattern::Regex(regex) => regex.is_match(path).then_some(""),
         }
+    }
+
+    fn is_bare(&self, path: &str) -> bool {
+        self.bare() == Some(path)
     }
 
     /// What a path that matches is made of: all of it, then what was captured. A group of a regular expression that took no part is empty.
     #[must_use]
     pub fn captures<'p>(&self, path: &'p str) -> Option<Vec<&'p str>> {
         match self {
+            Pattern::Wildcard(_) if self.is_bare(path) => Some(vec![path, ""]),
             Pattern::Wildcard(wildcard) => wildcard.captures(path),
             Pattern::Regex(regex) => {
                 let groups = regex.captures(path)?;
@@ -141,6 +163,14 @@ impl Wildcard {
             [first, last] if last.is_empty() => first.is_empty(),
             [first, next, ..] => first.is_empty() && !next.is_empty() && !next.starts_with('/'),
             _ => false,
+        }
+    }
+
+    /// The text before its only star, which is its end.
+    fn begin(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [begin, end] if end.is_empty() => Some(begin),
+            _ => None,
         }
     }
 
@@ -231,6 +261,25 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_counts_without_its_slash() {
+        for (pattern, path, expected) in [
+            ("/a/*", "/a", true),
+            ("/a/b/*", "/a/b", true),
+            ("/a/b/*", "/a", false),
+            ("/a/*.do", "/a", false),
+            ("/a/*/*", "/a", false),
+            ("/a*", "/", false),
+            ("/*", "", false),
+        ] {
+            assert_eq!(
+                Pattern::from(pattern).matches(path).is_some(),
+                expected,
+                "{pattern} {path}"
+            );
+        }
+    }
+
+    #[test]
     fn each_star_and_each_group_is_captured() {
         let captures = |pattern: &Pattern, path| pattern.captures(path).map(|all| all.join("|"));
         for (pattern, path, expected) in [
@@ -242,6 +291,7 @@ mod tests {
         ] {
             assert_eq!(captures(&pattern.into(), path).as_deref(), expected, "{pattern} {path}");
         }
+        assert_eq!(captures(&"/a/*".into(), "/a").as_deref(), Some("/a|"));
         let regex = Pattern::regex(r"^/(?<lang>de|en)/(x)?(\d+)$").unwrap();
         assert_eq!(captures(&regex, "/de/42").as_deref(), Some("/de/42|de||42"));
         assert_eq!(captures(&regex, "/fr/42"), None);

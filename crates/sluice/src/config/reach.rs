@@ -84,19 +84,16 @@ impl Placed {
             Some(Pattern::Regex(_)) => "/*".to_owned(),
             None => return Vec::new(),
         };
-        let prefix = path.split('*').next().unwrap_or_default();
-        let bare = prefix
-            .strip_suffix('/')
-            .filter(|bare| !bare.is_empty())
-            .map(str::to_owned);
-        let more = match &self.action {
+        let below = match &self.action {
             // `*.cgi` with PATH_INFO behind it.
             Some(Action::Script(script)) if script.source == ScriptSource::Root => Some(format!("{path}/*")),
-            Some(Action::Script(script)) if matches!(script.source, ScriptSource::Directory(_)) => None,
-            Some(Action::Files { .. } | Action::Script(_)) => bare,
+            // What is refused is so with all below it.
+            Some(Action::Refuse(_)) => Some(format!("{path}/*")),
             _ => None,
         };
-        [path].into_iter().chain(more).collect()
+        // `/a/*` is also for `/a`.
+        let bare = self.path.as_ref().and_then(Pattern::bare).map(str::to_owned);
+        [path].into_iter().chain(below).chain(bare).collect()
     }
 
     /// Whether it is for everything that this pattern is for; none where that is not known.

@@ -292,3 +292,64 @@ fn an_expression_takes_time_in_proportion_to_the_path() {
     assert_eq!(server.get(&path).status, 404);
     assert_eq!(server.get("/aaaa").status, 403);
 }
+
+#[test]
+fn no_script_runs_below_what_is_refused() {
+    let text = format!("#!/bin/sh\n{SHOW}\n");
+    let server = Setup::new()
+        .script("tool", SHOW)
+        .script("free", SHOW)
+        .file_with_mode("admin.cgi", &text, 0o755)
+        .file_with_mode("free.cgi", &text, 0o755)
+        .route("path = \"/admin/*\"\nrefuse = {}")
+        .route("path = \"/admin.cgi\"\nrefuse = {}")
+        .route("path = \"/cgi-bin/tool\"\nrefuse = {}")
+        .route("path = \"/admin*\"\nscript = { file = \"htdocs/cgi-bin/tool\" }")
+        .route("path = \"/pan/*/b\"\nscript = { file = \"htdocs/cgi-bin/tool\" }")
+        .script_route("*.cgi", "mode = \"cgi\"")
+        .start();
+    for path in [
+        "/admin",
+        "/admin/",
+        "/admin/x",
+        "/admin.cgi",
+        "/admin.cgi/",
+        "/admin.cgi/x",
+        "/cgi-bin/tool",
+        "/cgi-bin/tool/x",
+    ] {
+        assert_eq!(server.get(path).status, 403, "{path}");
+    }
+    assert_eq!(server.get("/free.cgi/x").variable("PATH_INFO"), Some("/x"));
+    assert_eq!(server.get("/cgi-bin/free/x").variable("PATH_INFO"), Some("/x"));
+    let whole = server.get("/pan/a%C3%A9b/b");
+    assert_eq!(whole.variable("SCRIPT_NAME"), Some("/pan/aéb/b"), "{}", whole.text());
+    assert_eq!(whole.variable("PATH_INFO"), None);
+}
+
+#[test]
+fn no_capture_climbs_and_no_star_hides_a_folder() {
+    let server = Setup::new()
+        .script("tool", SHOW)
+        .file("admin/secret", "s")
+        .file("pub/a.txt", "a")
+        .route("path = \"/admin/*\"\nrefuse = {}")
+        .route("path = \"/rw*\"\nrewrite = \"/pub/$1\"")
+        .route("path = \"/q\"\nrewrite = \"/pub/${query}\"")
+        .route("path = \"/fl*\"\nfiles = { directory = \"htdocs\" }")
+        .start();
+    for (path, status) in [
+        ("/rwa.txt", 200),
+        ("/rw../admin/secret", 400),
+        ("/rw./a.txt", 400),
+        ("/q?a.txt", 200),
+        ("/q?../admin/secret", 400),
+        ("/q?%2e%2e/admin/secret", 400),
+        ("/fl/pub/a.txt", 200),
+        ("/fl./cgi-bin/tool", 404),
+        ("/fl./pub/a.txt", 404),
+        ("/fl../x", 404),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+}

@@ -21,7 +21,8 @@ pub(super) static ROUTE: Section = Section {
             kind: Kind::Text,
             default: Said("any path, where there is a `when`; or else it must be given"),
             text: "The pattern: `/exact`, `/prefix/*` or, for scripts that lie among the files under `root`, `*.cgi`. \
-                   `*` stands for any run of characters, slashes among them; there may be several.",
+                   `*` stands for any run of characters, slashes among them; there may be several. `/prefix/*` is also for \
+                   `/prefix`, whatever the route does.",
             example: "\"/cgi-bin/*\"",
         },
         REGEX,

@@ -25,7 +25,8 @@ pub(super) const REFUSE: Key = Key {
     name: "refuse",
     kind: Kind::Table(&REFUSAL),
     default: Said("not this"),
-    text: "Answers with an error.",
+    text: "Answers with an error, all below a path that matches too: what refuses `/a.cgi` refuses `/a.cgi/more`; a `regex` that \
+           matches one of the first 32 leading parts of a path refuses it.",
     example: "{ status = 410, text = \"This page is gone for good.\" }",
 };
 

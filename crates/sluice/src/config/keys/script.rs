@@ -19,7 +19,9 @@ pub(super) static SCRIPT: Section = Section {
             name: "file",
             kind: Kind::Path,
             default: Said("see above"),
-            text: "The one program for every path that matches; what the pattern's `*` matched is PATH_INFO.",
+            text: "The one program for every path that matches. With one `*`, at the end of the pattern, the path is divided: from the first \
+                   slash behind the text before the `*` it is PATH_INFO (`/app/*`: `/app/x` is `/app` and `/x`). With any other pattern \
+                   all of it is SCRIPT_NAME.",
             example: "\"bin/wiki\"",
         },
         Key {

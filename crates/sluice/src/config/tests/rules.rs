@@ -181,10 +181,23 @@ fn routes_that_an_earlier_one_swallows_are_refused() {
         swallowed(&files("/a/*"), &redirect("/a")).is_err(),
         "a folder answers for its path without slash"
     );
+    assert!(
+        swallowed(&redirect("/a/*"), &files("/a/*")).is_err(),
+        "and so does any other route"
+    );
     assert_eq!(
-        swallowed(&redirect("/a/*"), &files("/a/*")),
+        swallowed(&files("/a/*.do"), &redirect("/a")),
         Ok(()),
-        "the redirect leaves /a"
+        "which is no folder's pattern"
+    );
+    let refuse = |path: &str| format!("{{ path = '{path}', refuse = {{}} }}");
+    assert!(
+        swallowed(&refuse("/a.cgi"), &script("/a.cgi")).is_err(),
+        "nothing below what is refused is left"
+    );
+    assert!(
+        swallowed(&script("*.cgi"), &refuse("/a.cgi/info")).is_err(),
+        "PATH_INFO belongs to the script"
     );
     assert_eq!(
         swallowed(&redirect("*.cgi"), &script("*.cgi")),

@@ -48,7 +48,7 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         "[[site]]" => &[("root", "'base'"), ("hosts", "['base']")],
         "[[site.route]]" => match key.name {
             // A redirect is for regular expressions too.
-            "regex" => &[("path", "'/base/*'"), ("redirect", "{ to = '/base' }")],
+            "regex" => &[("path", "'/base/*'"), ("redirect", "{ to = '/other' }")],
             _ => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
         },
         "[server]" => match key.name {
