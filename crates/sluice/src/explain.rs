@@ -41,6 +41,12 @@ pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
             "--explain {url}: a URL begins with http:// or https://, a path with /"
         ));
     }
+    // A URL that names no host leaves it to the field.
+    let named = asked.header.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    let authority = match named {
+        Some((_, host)) if authority.is_empty() => host,
+        _ => authority,
+    };
     Ok(Question {
         scheme,
         host: host_of(authority).to_lowercase(),

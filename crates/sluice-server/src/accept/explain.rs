@@ -1,25 +1,26 @@
 //! What would happen to a request, without one: the same way through the rules, told step by step.
 //!
 //! Nothing here decides anything. The site is chosen, the rules are gone through and files are looked for by the code that
-//! serves (`Config::choose`, `Site::walk` with a [`Trace`], `serve::serve_file`); only scripts are not started. Not here: what
+//! serves (`Config::choose`, `Site::walk` with a [`Trace`], `files::serve_file`); only scripts are not started. Not here: what
 //! the explanation looks like (the program).
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
+use http::uri::InvalidUri;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 
-use crate::accept::serve::{AskedFile, Handled, serve_file, without_root_dot};
+use crate::accept::files::{AskedFile, Handled, Led, serve_file};
+use crate::accept::serve::without_root_dot;
 use crate::dispatch::Config;
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::{Route, RouteKind};
 use crate::dispatch::site::{Place, Site};
-use crate::dispatch::walk::{Trace, Walked};
+use crate::dispatch::walk::{Astray, Start, Trace, Walked};
 use crate::fault::Fault;
-use crate::handler::folder::Folder;
 use crate::handler::redirect;
-use crate::rule::{Facts, Miss, Scheme};
+use crate::rule::{Adjustments, Facts, Miss, Scheme};
 use crate::settings::{ListenSettings, Mode, Settings};
 use crate::target::Target;
 use crate::write::body::ResponseBody;
@@ -48,7 +49,7 @@ pub struct Explanation {
     pub scheme: Scheme,
     /// The site, and why it is this one; none where the address sends it elsewhere.
     pub site: Option<SiteChoice>,
-    /// The ways through the rules: one, and another one for an index page that is a script.
+    /// The ways through the rules: one, and another one for an index page.
     pub rounds: Vec<Round>,
     /// What it would be answered with.
     pub answer: Answer,
@@ -188,7 +189,7 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
         ));
     }
     let (site, chosen) = config.choose(host);
-    let mut explanation = match Target::parse(&question.target) {
+    let mut explanation = match target_of(&question.target) {
         Err(fault) => elsewhere(error(&fault)),
         Ok(target) => follow(site, target, &facts),
     };
@@ -200,12 +201,23 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
     Ok(explanation)
 }
 
+/// The target, if a client can send it.
+fn target_of(text: &str) -> Result<Target, Fault> {
+    let bad = |error| Fault::client(StatusCode::BAD_REQUEST, format!("request target {text:?}: {error}"));
+    Target::from_uri(&text.parse().map_err(|error: InvalidUri| bad(error))?)
+}
+
 /// Every rule on the way, as it goes.
 struct Steps(Vec<Step>);
 
 impl Trace for Steps {
     fn passed(&mut self, rule: &Route, miss: Miss<'_>) {
         self.push(rule, StepOutcome::Passed(miss.to_string()), Vec::new());
+    }
+
+    fn left_out(&mut self, rule: &Route) {
+        let why = "it leads from the index page to its folder".to_owned();
+        self.push(rule, StepOutcome::Passed(why), Vec::new());
     }
 
     fn met(&mut self, rule: &Route, rewritten: Option<&Target>) {
@@ -229,31 +241,31 @@ impl Steps {
     }
 }
 
-/// Goes through the rules, and once more for an index page that is a script.
+/// Goes through the rules, and once more for an index page.
 fn follow(site: &Arc<Site>, mut target: Target, facts: &Facts<'_>) -> Explanation {
+    let mut start = Start::default();
     let mut rounds = Vec::new();
     let mut is_logged = None;
     loop {
-        let mut steps = Steps(Vec::new());
-        let walked = site.walk(&target.path, target.query.as_deref(), Some(facts), &mut steps);
-        rounds.push(Round {
-            path: target.path.clone(),
-            steps: steps.0,
-        });
-        let answer = match walked {
-            Err(fault) => error(&fault),
-            Ok(mut walked) => {
-                // As the exchange has it: the first way counts.
-                is_logged.get_or_insert(walked.adjustments.is_logged.unwrap_or(true));
-                let led = walked.take_target(&target).unwrap_or_else(|| target.clone());
-                match answer(site, &walked, &led, facts) {
-                    Ok(answer) => answer,
-                    Err(index) => {
-                        target = index;
-                        continue;
-                    }
-                }
+        let (walked, round) = walk(site, start, &target, facts);
+        rounds.push(round);
+        let (next, rules) = match walked {
+            Err(astray) => (Next::Answer(error(&astray.fault)), astray.adjustments),
+            Ok(walked) => answer(site, walked, &target, facts),
+        };
+        // As the exchange has it: the first way counts.
+        is_logged.get_or_insert(rules.is_logged.unwrap_or(true));
+        let answer = match next {
+            Next::Script(script) => {
+                (target, start) = *script;
+                continue;
             }
+            Next::Page(answer, page) => {
+                let (page, start) = *page;
+                rounds.push(walk(site, start, &page, facts).1);
+                answer
+            }
+            Next::Answer(answer) => answer,
         };
         return Explanation {
             scheme: facts.scheme,
@@ -265,87 +277,115 @@ fn follow(site: &Arc<Site>, mut target: Target, facts: &Facts<'_>) -> Explanatio
     }
 }
 
-/// What answers; or the index page that is a script, and is led through the rules in its turn.
-fn answer(site: &Arc<Site>, walked: &Walked<'_>, target: &Target, facts: &Facts<'_>) -> Result<Answer, Target> {
-    match &walked.place {
-        Place::Nowhere => Ok(Answer::Error {
+/// What a way through the rules leads to.
+enum Next {
+    Answer(Answer),
+    /// An index page that is a file, and has had its own way from there.
+    Page(Answer, Box<(Target, Start)>),
+    /// An index page that is a script, and is to have its own way from there.
+    Script(Box<(Target, Start)>),
+}
+
+fn walk<'s>(
+    site: &'s Site,
+    start: Start,
+    target: &Target,
+    facts: &Facts<'_>,
+) -> (Result<Walked<'s>, Box<Astray>>, Round) {
+    let mut steps = Steps(Vec::new());
+    let walked = site.walk_from(start, &target.path, target.query.as_deref(), Some(facts), &mut steps);
+    let round = Round {
+        path: target.path.clone(),
+        steps: steps.0,
+    };
+    (walked, round)
+}
+
+/// What answers, and what rules change of it.
+fn answer(site: &Arc<Site>, mut walked: Walked<'_>, asked: &Target, facts: &Facts<'_>) -> (Next, Adjustments) {
+    let target = walked.take_target(asked).unwrap_or_else(|| asked.clone());
+    let rules = walked.adjustments.clone();
+    let answer = match &walked.place {
+        Place::Root(_) | Place::Route(_, RouteKind::Files(_), _) => {
+            return answer_file(site, walked, (asked, &target), facts);
+        }
+        Place::Nowhere => Answer::Error {
             status: 404,
             text: "no rule answers, and the site has no root".to_owned(),
-        }),
-        Place::Root(folder) => answer_file(site, folder, &target.path[1..], target, facts),
+        },
         Place::Route(route, kind, star) => match kind {
-            RouteKind::Files(folder) => answer_file(site, folder, star.of(&target.path), target, facts),
             RouteKind::Redirect { to, status } => {
                 let captures = route.pattern.captures(&target.path).unwrap_or_default();
-                let made = redirect::redirect(to, *status, &captures, target);
-                Ok(made.map_or_else(|fault| error(&fault), |response| redirected(&response)))
+                let made = redirect::redirect(to, *status, &captures, &target);
+                made.map_or_else(|fault| error(&fault), |response| redirected(&response))
             }
-            RouteKind::Refuse(refusal) => Ok(error(&refusal.fault(&route.origin))),
-            RouteKind::Script(script) => {
-                let located = locate(site, route, script, &target.path, star.of(&target.path));
-                Ok(match located {
-                    Err(fault) => error(&fault),
-                    Ok(found) => Answer::Script {
-                        file: found.file,
-                        mode: script.settings.mode,
-                        name: found.name,
-                        path_info: found.path_info,
-                    },
-                })
-            }
+            RouteKind::Refuse(refusal) => error(&refusal.fault(&route.origin)),
+            RouteKind::Script(script) => match locate(site, route, script, &target.path, star.of(&target.path)) {
+                Err(fault) => error(&fault),
+                Ok(found) => Answer::Script {
+                    file: found.file,
+                    mode: script.settings.mode,
+                    name: found.name,
+                    path_info: found.path_info,
+                },
+            },
+            RouteKind::Files(_) => error(&Fault::server("files are served as files")),
         },
-    }
+    };
+    (Next::Answer(answer), rules)
 }
 
 fn answer_file(
     site: &Site,
-    folder: &Folder,
-    relative: &str,
-    target: &Target,
+    walked: Walked<'_>,
+    (asked, target): (&Target, &Target),
     facts: &Facts<'_>,
-) -> Result<Answer, Target> {
-    let asked = AskedFile {
+) -> (Next, Adjustments) {
+    let start = walked.index_start(&asked.path);
+    let mut led = Led { walked, index: None };
+    let thought_of = AskedFile {
+        asked,
         target,
-        // Nothing is sent: whatever the form, it is of the same file.
-        compress: Some(false),
-        cache_use: None,
         facts: *facts,
         cache: None,
+        is_sent: false,
     };
-    match serve_file(site, folder, relative, &asked) {
-        Err(fault) => Ok(error(&fault)),
-        Ok(Handled::IndexScript(index)) => Err(index),
+    let handled = serve_file(site, &mut led, &thought_of);
+    let file = led.file(site, target).unwrap_or_default();
+    let answer = match handled {
+        Err(fault) => error(&fault),
+        Ok(Handled::IndexScript(target, start)) => {
+            return (Next::Script(Box::new((target, *start))), led.walked.adjustments);
+        }
         Ok(Handled::Answer(response)) if response.status().is_redirection() && has_location(&response) => {
-            Ok(redirected(&response))
+            redirected(&response)
         }
         Ok(Handled::Answer(response)) => {
             let content_type = response.headers().get(header::CONTENT_TYPE);
-            Ok(Answer::File {
+            Answer::File {
                 status: response.status().as_u16(),
-                file: file_of(site, folder, relative),
+                file,
                 content_type: content_type.map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned()),
-            })
+            }
         }
-        Ok(Handled::Listing) => Ok(Answer::Listing(folder.path().join(relative.trim_matches('/')))),
-        Ok(Handled::Script(..) | Handled::Making(_)) => Ok(error(&Fault::server(
+        Ok(Handled::Listing) => Answer::Listing(without_slash(&file)),
+        Ok(Handled::Script(..) | Handled::Making(_)) => error(&Fault::server(
             "a folder neither runs scripts nor compresses for nobody",
-        ))),
-    }
+        )),
+    };
+    let next = match led.index {
+        Some(path) => {
+            let page = Target { path, ..target.clone() };
+            Next::Page(answer, Box::new((page, start)))
+        }
+        None => Next::Answer(answer),
+    };
+    (next, led.walked.adjustments)
 }
 
-/// The file that was opened for a path below a folder: of a folder that has been answered for, its first index page.
-fn file_of(site: &Site, folder: &Folder, relative: &str) -> PathBuf {
-    let name = relative.trim_matches('/');
-    let is_file = |name: &str| {
-        let opened = folder.open_below(name).and_then(|file| file.metadata());
-        opened.is_ok_and(|about| about.is_file())
-    };
-    let pages = site.index.iter().map(|page| match name {
-        "" => page.clone(),
-        name => format!("{name}/{page}"),
-    });
-    let found = [name.to_owned()].into_iter().chain(pages).find(|name| is_file(name));
-    folder.path().join(found.as_deref().unwrap_or(name))
+/// `/srv/a/` → `/srv/a`
+fn without_slash(path: &Path) -> PathBuf {
+    path.components().collect()
 }
 
 fn has_location(response: &Response<ResponseBody>) -> bool {

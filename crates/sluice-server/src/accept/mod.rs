@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 pub(crate) mod explain;
+mod files;
 pub(crate) mod forwarded;
 pub(crate) mod gather;
 pub(crate) mod http1;

@@ -16,26 +16,25 @@ use http_body::Body;
 use hyper::body::Incoming;
 
 use crate::accept::client;
+use crate::accept::files::{AskedFile, Handled, Led, serve_file};
 use crate::connection::{Connection, UnderWay};
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::{RouteKind, Star};
 use crate::dispatch::site::Place;
+use crate::dispatch::walk::{Start, Walked};
 use crate::dispatch::{Route, Site};
 use crate::exchange::Exchange;
 use crate::fault::{Culprit, Fault};
-use crate::handler::cache::Cache;
-use crate::handler::file::{Files, Served};
-use crate::handler::folder::Folder;
 use crate::handler::listing::page::Wish;
 use crate::handler::making::Making;
 use crate::handler::script::{Outcome, Task};
 use crate::handler::send_file::Handed;
-use crate::handler::{file, listing, redirect, script};
-use crate::rule::{Adjustments, Facts};
+use crate::handler::{listing, redirect, script};
+use crate::rule::{Adjustments, BodyBounds, Facts};
 use crate::script::job::Job;
 use crate::script::request_body::RequestBody;
 use crate::script::route::ScriptRoute;
-use crate::settings::{CacheUse, ErrorSettings};
+use crate::settings::ErrorSettings;
 use crate::target::Target;
 use crate::worker::{HeldConfig, Worker};
 use crate::write::body::{Finish, ResponseBody};
@@ -144,6 +143,10 @@ fn finish(response: Response<ResponseBody>, mut exchange: Exchange, under_way: U
 }
 
 /// What a request's head amounts to by itself.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and is moved on at once"
+)]
 enum Begun {
     Answer(Response<ResponseBody>),
     Ask(Ask),
@@ -174,6 +177,7 @@ fn begin(
     let body = RequestBody::new(incoming, &config.limits);
     Ok(Begun::Ask(Ask {
         target,
+        start: None,
         method: exchange.method.clone(),
         fields: std::mem::take(fields),
         host,
@@ -199,19 +203,14 @@ fn step(worker: &Rc<Worker>, exchange: &mut Exchange, ask: &mut Ask) -> Result<S
             Handled::Answer(response) => return Ok(Step::Answer(response)),
             Handled::Script(task) => return Ok(Step::Script(task)),
             Handled::Making(making) => return Ok(Step::Making(making)),
-            // Its links are relative to the path that the client knows.
-            Handled::Listing if !ask.target.path.ends_with('/') => {
-                let text = format!(
-                    "{:?} leads to a folder, which is listed only below a path with a slash",
-                    ask.target.path
-                );
-                return Err(Fault::client(StatusCode::FORBIDDEN, text));
-            }
             Handled::Listing => {
                 exchange.handle_by("listing", || None);
                 return Ok(Step::Listing(Arc::clone(site), Wish::of(&ask.target, &ask.fields)));
             }
-            Handled::IndexScript(target) => ask.target = target,
+            Handled::IndexScript(target, start) => {
+                ask.target = target;
+                ask.start = Some(start);
+            }
         }
     }
 }
@@ -279,6 +278,8 @@ fn without_path(exchange: &Exchange) -> Result<Option<Response<ResponseBody>>, F
 struct Ask {
     config: Rc<HeldConfig>,
     target: Target,
+    /// Where its way through the rules begins, if not at the top.
+    start: Option<Box<Start>>,
     method: Method,
     fields: HeaderMap,
     host: String,
@@ -297,13 +298,21 @@ impl Ask {
         }
     }
 
-    fn for_files<'a>(&'a self, target: &'a Target, rules: &Adjustments, exchange: &Exchange) -> AskedFile<'a> {
+    fn for_files<'a>(&'a self, target: &'a Target, exchange: &Exchange) -> AskedFile<'a> {
         AskedFile {
+            asked: &self.target,
             target,
-            compress: rules.compress,
-            cache_use: rules.cache,
             facts: self.facts(exchange),
             cache: self.config.cache.as_ref(),
+            is_sent: true,
+        }
+    }
+
+    /// The bounds that rules set for its body.
+    fn bound(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
+        match &mut self.body {
+            Some(body) => body.bound(bounds, &self.config.limits),
+            None => Ok(()),
         }
     }
 
@@ -322,6 +331,7 @@ impl Ask {
     /// As if a client had asked for this target by GET, without a body (RFC 3875 §6.2.2).
     fn redirect(&mut self, target: &str) -> Result<(), Fault> {
         self.target = Target::parse(target).map_err(|fault| Fault::script(format!("local redirect: {fault}")))?;
+        self.start = None;
         if self.method != Method::HEAD {
             self.method = Method::GET;
         }
@@ -333,150 +343,75 @@ impl Ask {
     }
 }
 
-/// What is asked of a folder of files: a target that rules may have rewritten.
-pub(super) struct AskedFile<'a> {
-    pub target: &'a Target,
-    /// What rules say of compression, and of keeping it in the cache.
-    pub compress: Option<bool>,
-    pub cache_use: Option<CacheUse>,
-    pub facts: Facts<'a>,
-    pub cache: Option<&'a Arc<Cache>>,
-}
-
-/// What answers for a path has answered, or says who does.
-pub(super) enum Handled {
-    Answer(Response<ResponseBody>),
-    Script(Task),
-    /// A compressed form of the file is awaited.
-    Making(Box<Making>),
-    /// The folder is to be listed.
-    Listing,
-    /// Serve this target for the same request: the folder's index page is a script.
-    IndexScript(Target),
-}
-
 /// Leads the request through the site's rules, and lets what they lead to answer.
 fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Handled, Fault> {
+    let start = ask.start.take().map(|start| *start).unwrap_or_default();
     let facts = ask.facts(exchange);
-    let walked = site.walk(&ask.target.path, ask.target.query.as_deref(), Some(&facts), &mut ());
-    let is_logged = walked.as_ref().ok().and_then(|walked| walked.adjustments.is_logged);
-    exchange.place(site.log, is_logged.unwrap_or(true), &ask.fields);
-    let mut walked = walked?;
-    let mut adjustments = std::mem::take(&mut walked.adjustments);
-    exchange.changes = std::mem::take(&mut adjustments.head);
-    if let Some(body) = &mut ask.body {
-        body.bound(adjustments.body)?;
-    }
+    let (path, query) = (&ask.target.path, ask.target.query.as_deref());
+    let mut walked = match site.walk_from(start, path, query, Some(&facts), &mut ()) {
+        Ok(walked) => walked,
+        Err(mut astray) => {
+            take_changes(exchange, site, ask, &mut astray.adjustments);
+            return Err(astray.fault);
+        }
+    };
     let rewritten = walked.take_target(&ask.target);
+    if let Place::Root(_) | Place::Route(_, RouteKind::Files(_), _) = walked.place {
+        return handle_file(exchange, site, ask, (walked, rewritten));
+    }
+    take_changes(exchange, site, ask, &mut walked.adjustments);
+    ask.bound(walked.adjustments.body)?;
     let target = rewritten.as_ref().unwrap_or(&ask.target);
-    match &walked.place {
-        Place::Nowhere => Err(Fault::client(
-            StatusCode::NOT_FOUND,
-            format!("nothing answers for {:?}", target.path),
-        )),
-        Place::Root(folder) => {
-            exchange.handle_by("file", || site.file_at(&walked.place, &target.path));
-            let asked = ask.for_files(target, &adjustments, exchange);
-            serve_file(site, folder, &target.path[1..], &asked)
+    let Place::Route(route, kind, star) = &walked.place else {
+        let text = format!("nothing answers for {:?}", target.path);
+        return Err(Fault::client(StatusCode::NOT_FOUND, text));
+    };
+    match kind {
+        RouteKind::Redirect { to, status } => {
+            exchange.handle_by("redirect", || None);
+            let captures = route.pattern.captures(&target.path).unwrap_or_default();
+            redirect::redirect(to, *status, &captures, target).map(Handled::Answer)
         }
-        Place::Route(route, kind, star) => match kind {
-            RouteKind::Files(folder) => {
-                exchange.handle_by("file", || site.file_at(&walked.place, &target.path));
-                let asked = ask.for_files(target, &adjustments, exchange);
-                serve_file(site, folder, star.of(&target.path), &asked)
-            }
-            RouteKind::Redirect { to, status } => {
-                exchange.handle_by("redirect", || None);
-                let captures = route.pattern.captures(&target.path).unwrap_or_default();
-                redirect::redirect(to, *status, &captures, target).map(Handled::Answer)
-            }
-            RouteKind::Refuse(refusal) => {
-                exchange.handle_by("refuse", || None);
-                Err(refusal.fault(&route.origin))
-            }
-            RouteKind::Script(script) => {
-                let job = job(
-                    worker,
-                    exchange,
-                    site,
-                    (route, script, adjustments.compress),
-                    star,
-                    (ask, target),
-                )?;
-                exchange.handle_by("script", || Some(job.script.file.clone()));
-                Ok(Handled::Script(Task {
-                    job,
-                    body: ask.body.take().unwrap_or_else(RequestBody::none),
-                    send_folders: Arc::clone(&route.send_folders),
-                }))
-            }
-        },
+        RouteKind::Refuse(refusal) => {
+            exchange.handle_by("refuse", || None);
+            Err(refusal.fault(&route.origin))
+        }
+        RouteKind::Script(script) => {
+            let compress = walked.adjustments.compress;
+            let job = job(worker, exchange, site, (route, script, compress), star, (ask, target))?;
+            exchange.handle_by("script", || Some(job.script.file.clone()));
+            Ok(Handled::Script(Task {
+                job,
+                body: ask.body.take().unwrap_or_else(RequestBody::none),
+                send_folders: Arc::clone(&route.send_folders),
+            }))
+        }
+        RouteKind::Files(_) => Err(Fault::server("files are served as files")),
     }
 }
 
-/// A file, a folder's index page, or else its listing. An index page that a route runs as a script is run, and never sent
-/// as a file.
-pub(super) fn serve_file(
+/// What rules change of the response and in the log.
+fn take_changes(exchange: &mut Exchange, site: &Site, ask: &Ask, rules: &mut Adjustments) {
+    exchange.place(site.log, rules.is_logged.unwrap_or(true), &ask.fields);
+    exchange.changes = std::mem::take(&mut rules.head);
+}
+
+/// Lets a folder of files answer. What rules change is as the way of the page says that is sent.
+fn handle_file(
+    exchange: &mut Exchange,
     site: &Site,
-    folder: &Folder,
-    relative: &str,
-    asked: &AskedFile<'_>,
+    ask: &mut Ask,
+    (walked, rewritten): (Walked<'_>, Option<Target>),
 ) -> Result<Handled, Fault> {
-    let AskedFile {
-        target,
-        compress,
-        cache_use,
-        facts,
-        cache,
-    } = *asked;
-    let is_folder = target.path.ends_with('/');
-    let (mut pages, mut scripts) = (Vec::new(), Vec::new());
-    for page in site.index.iter().filter(|_| is_folder) {
-        let path = format!("{}{page}", target.path);
-        match is_script(site, &path, target.query.as_deref(), &facts) {
-            None => pages.push(page.as_str()),
-            Some(is_there) => scripts.extend(is_there.then_some(path)),
-        }
+    let target = rewritten.as_ref().unwrap_or(&ask.target);
+    let mut led = Led { walked, index: None };
+    let handled = serve_file(site, &mut led, &ask.for_files(target, exchange));
+    take_changes(exchange, site, ask, &mut led.walked.adjustments);
+    exchange.handle_by("file", || led.file(site, target));
+    if !matches!(handled, Ok(Handled::IndexScript(..))) {
+        ask.bound(led.walked.adjustments.body)?;
     }
-    let files = Files {
-        folder,
-        cache,
-        cache_use: cache_use.unwrap_or(site.cache),
-        types: &site.types,
-        compression: &site.compression,
-        forms: site.compression.files(compress),
-    };
-    let served = file::serve(files, relative, &pages, facts.method, facts.fields, target);
-    let run = |path| {
-        let (query, raw) = (target.query.clone(), target.raw.clone());
-        Ok(Handled::IndexScript(Target { path, query, raw }))
-    };
-    match (served, scripts.into_iter().next()) {
-        // Which methods a folder takes is for its script to say.
-        (Ok(Served::Response(_)), Some(script)) if facts.method == Method::OPTIONS => run(script),
-        (Ok(Served::Response(response)), _) => Ok(Handled::Answer(response)),
-        (Ok(Served::Making(making)), _) => Ok(Handled::Making(making)),
-        (Ok(Served::Folder), Some(script)) => run(script),
-        (Ok(Served::Folder), None) if folder.is_listed() => Ok(Handled::Listing),
-        (Ok(Served::Folder), None) => Err(Fault::client(
-            StatusCode::FORBIDDEN,
-            format!("folder {relative:?} has no index page, and is not listed"),
-        )),
-        (Err(fault), Some(script)) if fault.status != StatusCode::NOT_FOUND => run(script),
-        (Err(fault), _) => Err(fault),
-    }
-}
-
-/// Whether a path belongs to a script route, and then whether a script is there.
-fn is_script(site: &Site, path: &str, query: Option<&str>, facts: &Facts<'_>) -> Option<bool> {
-    let walked = site.walk(path, query, Some(facts), &mut ()).ok()?;
-    let path = walked.rewritten.as_ref().map_or(path, |target| &target.path);
-    match walked.place {
-        Place::Route(route, RouteKind::Script(script), star) => {
-            Some(locate(site, route, script, path, star.of(path)).is_ok())
-        }
-        _ => None,
-    }
+    handled
 }
 
 fn job(

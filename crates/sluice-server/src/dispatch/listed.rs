@@ -8,7 +8,6 @@ use http::HeaderValue;
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::RouteKind;
 use crate::dispatch::site::{Place, Site};
-use crate::dispatch::walk::Walked;
 use crate::fault::Fault;
 use crate::handler::folder::Folder;
 use crate::handler::listing::page::{Page, Wish};
@@ -27,7 +26,7 @@ impl Site {
     pub(crate) fn list(&self, wish: &Wish, query: Option<&str>, facts: Facts<'_>) -> Result<Page, Fault> {
         let view = View { site: self, facts };
         let walked = self.walk(&wish.path, query, Some(&facts), &mut ())?;
-        match folder_of(&walked, &wish.path) {
+        match walked.place.folder(walked.path(&wish.path)) {
             Some((folder, below)) => listing::make(folder, below, wish, &view),
             None => Err(Fault::server(format!("listing: {:?} is no folder", wish.path))),
         }
@@ -41,13 +40,13 @@ impl Surroundings for View<'_> {
             return Lead::Elsewhere;
         };
         if let Place::Route(route, RouteKind::Script(script), star) = &walked.place {
-            let path = led(&walked, path);
+            let path = walked.path(path);
             return match locate(self.site, route, script, path, star.of(path)) {
                 Ok(_) => Lead::Script,
                 Err(_) => Lead::Elsewhere,
             };
         }
-        match folder_of(&walked, path) {
+        match walked.place.folder(walked.path(path)) {
             Some((other, rest)) if other.id() == folder.id() && rest.trim_matches('/') == below => Lead::There,
             _ => Lead::Elsewhere,
         }
@@ -59,20 +58,5 @@ impl Surroundings for View<'_> {
 
     fn template(&self) -> Option<&Template> {
         self.site.listing_template.as_ref()
-    }
-}
-
-/// The path that has been led to its place, of the one that was asked for.
-fn led<'a>(walked: &'a Walked<'_>, path: &'a str) -> &'a str {
-    walked.rewritten.as_ref().map_or(path, |target| &target.path)
-}
-
-/// The folder in which a path's file lies, and the path below it.
-fn folder_of<'a>(walked: &'a Walked<'_>, path: &'a str) -> Option<(&'a Folder, &'a str)> {
-    let path = led(walked, path);
-    match &walked.place {
-        Place::Root(folder) => Some((folder, &path[1..])),
-        Place::Route(_, RouteKind::Files(folder), star) => Some((folder, star.of(path))),
-        _ => None,
     }
 }

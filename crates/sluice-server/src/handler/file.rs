@@ -1,6 +1,6 @@
 //! Files: from a name to a response, by way of the cache where there is one.
 //!
-//! Here: index pages, the slash of a folder, and where a file's bytes are found. Not here: what may be opened at all (`folder`),
+//! Here: where a file's bytes are found. Not here: which page of a folder is sent (`accept::serve`), what may be opened at all (`folder`),
 //! how long content is kept (`cache`), how a file is read while it is sent (`file_body`), what it is described by
 //! (`representation`), its compressed forms (`encodings`), and the response that is made of it (`file_response`).
 
@@ -17,11 +17,9 @@ use crate::handler::file_response::{Stored, respond_stored};
 use crate::handler::folder::Folder;
 use crate::handler::making::Making;
 use crate::handler::records::RecordBody;
-use crate::handler::redirect;
 use crate::handler::representation::Representation;
 use crate::handler::types::Types;
 use crate::settings::{CacheUse, FileForms};
-use crate::target::Target;
 use crate::write::body::ResponseBody;
 use crate::write::compression::Compression;
 use crate::write::head;
@@ -82,66 +80,53 @@ pub(crate) enum Served {
     Response(Response<ResponseBody>),
     /// A response when its compressed form has been made.
     Making(Box<Making>),
-    /// It is a folder without an index page.
+    /// It is a folder.
     Folder,
 }
 
-/// Serves what `relative` names; `target` is the whole path, for redirects.
+/// Serves what `relative` names. A path that ends with a slash is a folder's, or nothing's.
 pub(crate) fn serve(
     files: Files<'_>,
     relative: &str,
-    index: &[&str],
+    is_folder: bool,
     method: &Method,
     fields: &HeaderMap,
-    target: &Target,
 ) -> Result<Served, Fault> {
     if !METHODS.contains(method) {
         return Err(Fault::method(method, METHODS));
     }
     let name = relative.trim_matches('/');
     if *method == Method::OPTIONS {
-        return serve_options(files, name, target).map(Served::Response);
-    }
-    if target.path.ends_with('/') {
-        return serve_folder(files, name, index, method, fields);
+        return serve_options(files, name, is_folder).map(Served::Response);
     }
     match files.find(name)? {
-        Found::Folder => redirect::to_folder(target).map(Served::Response),
+        Found::Folder => Ok(Served::Folder),
+        _ if is_folder => Err(not_found(name)),
         found => files.answer(name, found, method, fields),
     }
 }
 
-/// The first of the index pages that is there.
-fn serve_folder(
+/// Serves an index page, to GET and HEAD, if it is there.
+pub(crate) fn serve_index(
     files: Files<'_>,
-    name: &str,
-    index: &[&str],
+    relative: &str,
     method: &Method,
     fields: &HeaderMap,
-) -> Result<Served, Fault> {
-    for page in index {
-        let page = match name {
-            "" => (*page).to_owned(),
-            name => format!("{name}/{page}"),
-        };
-        match files.find(&page) {
-            Ok(Found::Folder | Found::Other) => {}
-            Ok(found) => return files.answer(&page, found, method, fields),
-            Err(fault) if fault.status == StatusCode::NOT_FOUND => {}
-            Err(fault) => return Err(fault),
-        }
-    }
-    match files.find(name)? {
-        Found::Folder => Ok(Served::Folder),
-        _ => Err(not_found(name)),
+) -> Result<Option<Served>, Fault> {
+    let name = relative.trim_matches('/');
+    match files.find(name) {
+        Ok(Found::Folder | Found::Other) => Ok(None),
+        Ok(found) => files.answer(name, found, method, fields).map(Some),
+        Err(fault) if fault.status == StatusCode::NOT_FOUND => Ok(None),
+        Err(fault) => Err(fault),
     }
 }
 
 /// What may be done with a file or folder that is there; conditions and ranges mean nothing here (RFC 9110 §13.2.1, §14.2).
-fn serve_options(files: Files<'_>, name: &str, target: &Target) -> Result<Response<ResponseBody>, Fault> {
+fn serve_options(files: Files<'_>, name: &str, is_folder: bool) -> Result<Response<ResponseBody>, Fault> {
     match files.find(name)? {
         Found::Folder => {}
-        Found::Cached(_) | Found::File(..) | Found::Records(..) if !target.path.ends_with('/') => {}
+        Found::Cached(_) | Found::File(..) | Found::Records(..) if !is_folder => {}
         _ => return Err(not_found(name)),
     }
     let mut response = Response::new(ResponseBody::Empty);
@@ -261,8 +246,6 @@ mod tests {
         fields: &HeaderMap,
     ) -> Result<Response<ResponseBody>, StatusCode> {
         let folder = Folder::open(root).unwrap();
-        let target = Target::parse(path).unwrap();
-        let index = ["index.html"];
         let files = Files {
             folder: &folder,
             cache,
@@ -271,7 +254,7 @@ mod tests {
             compression: &Compression::new(&CompressionSettings::default()),
             forms: None,
         };
-        let served = serve(files, &target.path[1..], &index, &Method::GET, fields, &target);
+        let served = serve(files, &path[1..], path.ends_with('/'), &Method::GET, fields);
         match served.map_err(|fault| fault.status)? {
             Served::Response(response) => Ok(response),
             Served::Making(_) => unreachable!("without compression"),
@@ -280,23 +263,22 @@ mod tests {
     }
 
     #[test]
-    fn files_folders_and_index_pages() {
+    fn a_file_has_no_slash_at_its_end() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("full")).unwrap();
-        std::fs::create_dir_all(root.path().join("empty")).unwrap();
         std::fs::write(root.path().join("full/index.html"), "hello").unwrap();
         let none = HeaderMap::new();
-        let page = get(root.path(), "/full/", &none).unwrap();
+        let page = get(root.path(), "/full/index.html", &none).unwrap();
         assert_eq!(page.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");
         assert_eq!(page.body().length(), Some(5));
-        let slash = get(root.path(), "/full", &none).unwrap();
-        assert_eq!(slash.status(), StatusCode::MOVED_PERMANENTLY);
-        assert_eq!(get(root.path(), "/empty/", &none).err(), Some(StatusCode::FORBIDDEN));
-        assert_eq!(
-            get(root.path(), "/full/index.html/", &none).err(),
-            Some(StatusCode::NOT_FOUND)
-        );
-        assert_eq!(get(root.path(), "/none", &none).err(), Some(StatusCode::NOT_FOUND));
+        for (path, status) in [
+            ("/full", StatusCode::FORBIDDEN),
+            ("/full/", StatusCode::FORBIDDEN),
+            ("/full/index.html/", StatusCode::NOT_FOUND),
+            ("/none", StatusCode::NOT_FOUND),
+        ] {
+            assert_eq!(get(root.path(), path, &none).err(), Some(status), "{path}");
+        }
     }
 
     #[test]

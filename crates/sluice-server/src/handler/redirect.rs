@@ -27,11 +27,11 @@ pub(crate) fn redirect(
     to_location(&location, status)
 }
 
-/// Sends the client to the same folder with the slash that relative links in it need.
-pub(crate) fn to_folder(target: &Target) -> Result<Response<ResponseBody>, Fault> {
-    let mut location = encode(&target.path);
+/// Sends the client to the same folder, by the path and the query that it knows, with the slash that relative links in it need.
+pub(crate) fn to_folder(asked: &Target) -> Result<Response<ResponseBody>, Fault> {
+    let mut location = encode(&asked.path);
     location.push('/');
-    if let Some(query) = &target.query {
+    if let Some(query) = &asked.query {
         location.push('?');
         location.push_str(query);
     }

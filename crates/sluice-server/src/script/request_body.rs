@@ -61,11 +61,11 @@ impl RequestBody {
         }
     }
 
-    /// Sets other limits, where there are any. The client's fault: it announces more than the limit.
-    pub(crate) fn bound(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
-        self.bytes_max = bounds.bytes_max.unwrap_or(self.bytes_max);
-        self.timeout = bounds.timeout.unwrap_or(self.timeout);
-        self.bytes_per_second_min = bounds.bytes_per_second_min.unwrap_or(self.bytes_per_second_min);
+    /// Sets other limits, where there are any, and else the server's. The client's fault: it announces more than the limit.
+    pub(crate) fn bound(&mut self, bounds: BodyBounds, limits: &Limits) -> Result<(), Fault> {
+        self.bytes_max = bounds.bytes_max.unwrap_or(limits.body_bytes_max);
+        self.timeout = bounds.timeout.unwrap_or(limits.body_timeout);
+        self.bytes_per_second_min = bounds.bytes_per_second_min.unwrap_or(limits.body_bytes_per_second_min);
         match self.announced {
             Some(bytes) if bytes > self.bytes_max => Err(too_large(self.bytes_max)),
             _ => Ok(()),

@@ -1,8 +1,9 @@
 //! Rules of a site: for whom each is, and what it does. What `check` explains of them is in `rules/explain.rs`, what they
-//! change for whatever answers in `rules/changes.rs`.
+//! change for whatever answers in `rules/changes.rs`, how they hold for index pages in `rules/index.rs`.
 
 mod changes;
 mod explain;
+mod index;
 
 use crate::harness::{Response, Server, Setup};
 
@@ -248,8 +249,8 @@ fn index_pages_and_listings_are_found_by_way_of_a_rewriting() {
     assert_eq!(server.get("/l/sub/a.txt").text(), "a");
     assert_eq!(server.get("/l/b.txt").status, 403);
     assert_eq!(server.get("/bare").status, 403, "relative links would lead elsewhere");
-    // The folder's slash is added to the path that leads there.
-    assert_location(&server, "/l/sub", 301, "/listed/sub/");
+    // The folder's slash is added to the path that the client knows.
+    assert_location(&server, "/l/sub?q", 301, "/l/sub/?q");
 }
 
 #[test]

@@ -18,6 +18,8 @@ fn setup() -> Setup {
         .route("path = \"/api/*\"\nwhen = { method = [\"PUT\", \"DELETE\"] }\nrefuse = { status = 403 }")
         .route("regex = '^/user/(\\d+)$'\nrewrite = '/cgi-bin/show/$1?full=1'")
         .route("path = \"/old/*\"\nredirect = { to = \"/new/*\", status = 301 }")
+        .route("path = \"/noslash\"\nrewrite = \"/listed/\"")
+        .route("path = \"/listed/*\"\nfiles = { directory = \"htdocs/empty\", listing = true }")
         .script_route("*.cgi", "mode = \"cgi\"")
         .sites("[[site]]\nhosts = [\"*.example.net\"]\nroot = \"htdocs\"\nlisting = true");
     setup.write_configuration();
@@ -80,6 +82,8 @@ fn every_rule_on_the_way_is_told_with_its_reason() {
             "/api/* no, the path does not match",
             "regex ^/user/(\\d+)$ yes, rewritten to /cgi-bin/show/42?full=1; goes on",
             "/old/* no, the path does not match",
+            "/noslash no, the path does not match",
+            "/listed/* no, the path does not match",
             "*.cgi no, the path does not match",
             "/cgi-bin/* yes; answers",
         ]
@@ -126,6 +130,11 @@ fn every_answer_is_told_and_only_errors_fail() {
         (
             &["/empty/"],
             "403, folder \"empty/\" has no index page, and is not listed".to_owned(),
+            false,
+        ),
+        (
+            &["/a b"],
+            "400, request target \"/a b\": invalid uri character".to_owned(),
             false,
         ),
         (
@@ -177,6 +186,11 @@ fn the_facts_of_the_request_are_what_conditions_see() {
     );
     let (lines, _) = explain(&setup, &["/quiet/x"]);
     assert_eq!(told(&lines, "log"), "not logged");
+    let (lines, _) = explain(&setup, &["/", "--header", "Host: a.example.net:8080"]);
+    assert!(
+        told(&lines, "site").ends_with("the host is below one of its names"),
+        "{lines:#?}"
+    );
     let (lines, _) = explain(&setup, &["http://other.example/"]);
     assert!(
         told(&lines, "site").ends_with("no site has that name, and this is the first"),
@@ -185,8 +199,11 @@ fn the_facts_of_the_request_are_what_conditions_see() {
 }
 
 #[test]
-fn an_index_page_that_is_a_script_goes_through_the_rules_itself() {
+fn an_index_page_goes_through_the_rules_itself() {
     let setup = setup();
+    let (lines, _) = explain(&setup, &["/docs/"]);
+    let paths: Vec<&String> = lines.iter().filter(|line| line.starts_with("path ")).collect();
+    assert_eq!(paths, ["path /docs/", "path /docs/index.html"]);
     let (lines, _) = explain(&setup, &["/app/"]);
     let paths: Vec<&String> = lines.iter().filter(|line| line.starts_with("path ")).collect();
     assert_eq!(paths, ["path /app/", "path /app/index.cgi"]);
@@ -221,6 +238,7 @@ fn what_is_explained_is_what_happens() {
     let server = setup().start();
     let paths = [
         "/a.txt", "/docs/", "/docs", "/old/x", "/none", "/empty/", "/user/42", "/user/x", "/admin/", "/app/",
+        "/noslash", "/listed/",
     ];
     for path in paths {
         let status = server.get(path).status;
