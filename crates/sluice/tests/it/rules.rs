@@ -251,6 +251,7 @@ fn index_pages_and_listings_are_found_by_way_of_a_rewriting() {
     assert_eq!(server.get("/bare").status, 403, "relative links would lead elsewhere");
     // The folder's slash is added to the path that the client knows.
     assert_location(&server, "/l/sub?q", 301, "/l/sub/?q");
+    assert_location(&server, "/l", 301, "/l/");
 }
 
 #[test]
