@@ -325,7 +325,8 @@ impl Ask {
     fn send(&self, handed: Handed) -> Result<Response<ResponseBody>, Fault> {
         let site = self.config.site(&self.host);
         let described = (&site.types, &*site.compression);
-        handed.serve(self.config.cache.as_ref(), described, &self.method, &self.fields)
+        let kept = (self.config.cache.as_ref(), site.cache);
+        handed.serve(kept, described, &self.method, &self.fields)
     }
 
     /// As if a client had asked for this target by GET, without a body (RFC 3875 §6.2.2).

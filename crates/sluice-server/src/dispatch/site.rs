@@ -272,22 +272,22 @@ impl Map for Site {
 
 impl Route {
     fn folder_mut(&mut self) -> Option<&mut Folder> {
-        match &mut self.effect {
-            Effect::Answer(RouteKind::Files(folder)) => Some(folder),
-            _ => None,
-        }
+        served_mut(&mut self.effect)
     }
 
     /// All that files are sent from. Nobody else has them yet.
     fn folders_mut(&mut self) -> impl Iterator<Item = &mut Folder> {
-        let served = match &mut self.effect {
-            Effect::Answer(RouteKind::Files(folder)) => Some(folder),
-            _ => None,
-        };
         let sent = Arc::get_mut(&mut self.send_folders);
-        served
-            .into_iter()
-            .chain(sent.into_iter().flat_map(SendFolders::folders_mut))
+        let sent = sent.into_iter().flat_map(SendFolders::folders_mut);
+        served_mut(&mut self.effect).into_iter().chain(sent)
+    }
+}
+
+/// The folder whose files a rule serves.
+fn served_mut(effect: &mut Effect) -> Option<&mut Folder> {
+    match effect {
+        Effect::Answer(RouteKind::Files(folder)) => Some(folder),
+        _ => None,
     }
 }
 

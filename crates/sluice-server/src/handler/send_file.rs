@@ -163,7 +163,7 @@ impl Handed {
     /// conditions and ranges make of it.
     pub(crate) fn serve(
         self,
-        cache: Option<&Arc<Cache>>,
+        (cache, cache_use): (Option<&Arc<Cache>>, CacheUse),
         (types, compression): (&Types, &Compression),
         method: &Method,
         fields: &HeaderMap,
@@ -178,7 +178,7 @@ impl Handed {
         let files = Files {
             folder: &self.folders.0[self.place.number].folder,
             cache,
-            cache_use: CacheUse::On,
+            cache_use,
             types,
             compression,
             // As it is stored: whether it is of some coding already is for the script to say.

@@ -228,6 +228,19 @@ fn programs_by_their_pattern_are_not_sent_from_wherever_the_folder_begins() {
 }
 
 #[test]
+fn files_are_kept_as_the_site_says() {
+    for (cache, after) in [("off", "two"), ("permanent", "0123456789")] {
+        let setup = setup().site(&format!("cache = \"{cache}\""));
+        let server = setup.script("x", &says(BY_PREFIX)).start();
+        assert_eq!(server.get("/cgi-bin/x").text(), "0123456789");
+        let file = server.path("private/a.txt");
+        std::fs::write(&file, "two").unwrap();
+        make_old(&file);
+        assert_eq!(server.get("/cgi-bin/x").text(), after, "{cache}");
+    }
+}
+
+#[test]
 fn a_folder_of_scripts_cannot_be_declared() {
     for folder in ["htdocs/cgi-bin", "htdocs/cgi-bin/below"] {
         let keys = format!("send_files = {{ \"/c/\" = \"{folder}\" }}");
