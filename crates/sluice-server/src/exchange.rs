@@ -118,10 +118,11 @@ impl ChosenLog {
 }
 
 impl Exchange {
-    pub(crate) fn open(worker: &Rc<Worker>, config: &HeldConfig, ends: Ends, head: &request::Parts) -> Exchange {
+    /// A new one; boxed, because it goes through many hands.
+    pub(crate) fn open(worker: &Rc<Worker>, config: &HeldConfig, ends: Ends, head: &request::Parts) -> Box<Exchange> {
         let log = ChosenLog::Server.of(&config.logs);
         let names = log.map_or(&[][..], |log| &log.format.request_fields);
-        Exchange {
+        Box::new(Exchange {
             id: worker.next_id(),
             ends,
             method: head.method.clone(),
@@ -146,11 +147,11 @@ impl Exchange {
             body_bytes: 0,
             is_cut: false,
             worker: Rc::clone(worker),
-        }
+        })
     }
 
     /// An exchange whose request has no usable head.
-    pub(crate) fn without_head(worker: &Rc<Worker>, ends: Ends) -> Exchange {
+    pub(crate) fn without_head(worker: &Rc<Worker>, ends: Ends) -> Box<Exchange> {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = Method::from_bytes(b"-").unwrap_or_default();
         let mut exchange = Exchange::open(worker, &worker.config(), ends, &head);

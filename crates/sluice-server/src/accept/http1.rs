@@ -28,6 +28,9 @@ use crate::write::error_page;
 /// What hyper gathers for one write, and reads ahead, bytes.
 const BUFFER_BYTES_MAX: usize = 512 << 10;
 
+/// Fields of a head that hyper takes unless it is told otherwise (`http1::Builder::max_headers`).
+const HYPER_HEAD_FIELDS: usize = 100;
+
 /// How long a client that is refused may take to read why.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -179,8 +182,11 @@ fn http1(limits: &Limits) -> http1::Builder {
         // How long a head may take is seen to here, once a second and without a timer for each (`converse`).
         .header_read_timeout(None)
         .max_header_size(limits.head_bytes_max)
-        .max_headers(limits.head_fields_max)
         .max_buf_size(BUFFER_BYTES_MAX.max(limits.head_bytes_max))
         .writev(true);
+    // hyper keeps room for its own default on the stack, and fills room of any other size for every head.
+    if limits.head_fields_max != HYPER_HEAD_FIELDS {
+        http1.max_headers(limits.head_fields_max);
+    }
     http1
 }

@@ -80,7 +80,7 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
     let config = worker.config();
     let mut exchange = Exchange::open(&worker, &config, connection.ends(), &head);
     exchange.is_last = ends_connection(&head);
-    if incoming.is_end_stream() && exchange.is_last {
+    if exchange.is_last && incoming.is_end_stream() {
         connection.expect_no_more();
     }
     client::introduce(&mut exchange, connection, &config.proxies, &head.headers);
@@ -131,7 +131,7 @@ fn refuse(exchange: &Exchange, fault: &Fault, settings: &ErrorSettings, fields: 
 }
 
 /// Makes the response complete.
-fn finish(response: Response<ResponseBody>, mut exchange: Exchange, under_way: UnderWay) -> Response<Finish> {
+fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, under_way: UnderWay) -> Response<Finish> {
     let mut response = head::complete(&exchange.method, response);
     if let Some(hsts) = exchange.hsts.take() {
         response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts);
@@ -458,22 +458,27 @@ fn host(exchange: &Exchange, fields: &mut HeaderMap) -> Result<String, Fault> {
         (field, None) => field,
     };
     if let Some(authority) = exchange.uri.authority() {
-        if !is_host_and_port(authority) {
-            return bad("not a host");
-        }
+        let host = match plain_host(authority.as_str().as_bytes()) {
+            Some(host) => host,
+            None if is_host_and_port(authority) => authority.host(),
+            None => return bad("not a host"),
+        };
         // The target's host takes the field's place, for scripts too (RFC 9112 §3.2.2).
         if let Ok(value) = HeaderValue::from_str(authority.as_str()) {
             fields.insert(header::HOST, value);
         }
-        return Ok(without_root_dot(authority.host()).to_owned());
+        return Ok(without_root_dot(host).to_owned());
     }
-    match field.map(HeaderValue::as_bytes) {
-        None | Some(b"") => Ok(String::new()),
-        Some(text) if is_plain_name(text) => Ok(without_root_dot(&String::from_utf8_lossy(text)).to_owned()),
-        Some(text) => match Authority::try_from(text) {
-            Ok(authority) if is_host_and_port(&authority) => Ok(without_root_dot(authority.host()).to_owned()),
-            _ => bad("not a host"),
-        },
+    let text = field.map_or(&b""[..], HeaderValue::as_bytes);
+    if text.is_empty() {
+        return Ok(String::new());
+    }
+    if let Some(host) = plain_host(text) {
+        return Ok(without_root_dot(host).to_owned());
+    }
+    match Authority::try_from(text) {
+        Ok(authority) if is_host_and_port(&authority) => Ok(without_root_dot(authority.host()).to_owned()),
+        _ => bad("not a host"),
     }
 }
 
@@ -483,10 +488,20 @@ pub(super) fn without_root_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// A name or an IPv4 address without port, told by one look.
-fn is_plain_name(text: &[u8]) -> bool {
-    text.iter()
-        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+/// The name or IPv4 address that is all of this but for a port, told by one look; None for whatever needs a second one.
+fn plain_host(text: &[u8]) -> Option<&str> {
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    let end = text.iter().position(|byte| !is_of_name(byte)).unwrap_or(text.len());
+    let (host, port) = text.split_at(end);
+    let is_port = match port {
+        [] => true,
+        // What has five digits may be too much.
+        [b':', digits @ ..] => digits.len() < 5 && digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    std::str::from_utf8(host)
+        .ok()
+        .filter(|host| is_port && !host.is_empty())
 }
 
 /// No user, and after the host nothing, a colon, or a port (RFC 9110 §4.2.1).

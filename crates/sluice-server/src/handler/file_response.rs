@@ -19,6 +19,9 @@ use crate::handler::representation::{Form, Representation};
 use crate::settings::FileForms;
 use crate::write::body::{Content, ResponseBody};
 
+/// Fields of such a head in the end, and some more for rules.
+const HEAD_FIELDS: usize = 10;
+
 /// The field Vary of what has forms (RFC 9110 §12.5.5).
 const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 
@@ -151,6 +154,8 @@ fn respond_with(status: StatusCode, representation: Representation, body: Respon
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let head = response.headers_mut();
+    // Once: it would else grow while the server adds its own.
+    head.reserve(HEAD_FIELDS);
     head.insert(header::ETAG, validators.etag);
     head.insert(header::LAST_MODIFIED, validators.last_modified);
     // Of what the server compresses itself there are no parts: made anew it may be other bytes.

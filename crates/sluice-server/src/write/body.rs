@@ -141,14 +141,14 @@ impl ResponseBody {
 /// The body that hyper gets: counts, logs the end, and makes a cut visible.
 pub(crate) struct Finish {
     body: ResponseBody,
-    exchange: Option<Exchange>,
+    exchange: Option<Box<Exchange>>,
     under_way: UnderWay,
     /// The client can see by itself whether something is missing: by Content-Length, or by the last chunk.
     is_delimited: bool,
 }
 
 impl Finish {
-    pub(crate) fn new(body: ResponseBody, exchange: Exchange, mut under_way: UnderWay) -> Finish {
+    pub(crate) fn new(body: ResponseBody, exchange: Box<Exchange>, mut under_way: UnderWay) -> Finish {
         under_way.set_ours(false);
         if let Some(sealed) = body.sealed() {
             under_way.send_from(sealed);
