@@ -8,6 +8,9 @@ What was found out about h2load 1.52, and is built upon:
     --warm-up-time the requests under way at the end would be missing: c/2 of them on average.
   -D ends late when its threads are busy with large replies, but divides by the time it should have taken. So the
     time that it says it took is used where the two differ.
+  The warm-up ends as late: a thread reads from one connection as long as there is something, and a server that is faster
+    than it always has something. Bytes that came in the warm-up are counted in "data", and not in "traffic"; a rate of
+    bytes is all data by all the time. (Less the warm-up that was asked for, the fastest server seemed slower by a third.)
   -D with `Connection: close` never ends: it connects again and again. So -n there, its count from the speed of the
     run before. Each client has its share of -n from the start; that is no matter where each request is a new
     connection, but with kept ones the slowest client would decide, so -n is not used for these.
@@ -215,8 +218,10 @@ def h2load_sample(run: Invocation, row: Row, seconds: float, in_bytes: bool = Fa
         report = checked(run, row)
     except NotMeasured as reason:
         return failed(str(reason))
-    window = window_seconds(report, row, seconds)
-    value = report.traffic_bytes / MIB / window if in_bytes else report.done / window
+    if in_bytes:
+        value = report.data_bytes / MIB / report.finished_seconds
+    else:
+        value = report.done / window_seconds(report, row, seconds)
     if not value:
         return failed("no reply")
     least, most, mean, deviation = report.shares

@@ -140,11 +140,12 @@ class Run:
 
     def measure(self, table: Table, row: Row, column: Column, number: int) -> Sample:
         key = (table.key, row.key, column.key)
-        patience = table.seconds + PATIENCE_SECONDS
+        seconds = table.seconds_of(row)
+        patience = seconds + PATIENCE_SECONDS
         if column.way == "spawn":
             program = self.stage.site.programs / "cgiplustest"
             limit = self.stage.site.build / "spawn_limit"
-            command = [str(limit), str(program), str(row.concurrency), str(table.seconds)]
+            command = [str(limit), str(program), str(row.concurrency), str(seconds)]
             return load.spawn_sample(self.invoke(key, number, command, patience))
         if table.measure == "bulk":
             megabytes = self.megabytes.get(key, table.megabytes)
@@ -152,9 +153,9 @@ class Run:
             command = load.curl_command(url, row.protocol, self.stage.site.certificate)
             return load.curl_sample(self.invoke(key, number, command, patience), megabytes * MIB, row.protocol)
         url = self.stage.address(column, path_of(column, row, 0), row)
-        count = 0 if row.keep_alive else load.next_count(self.rates.get(key), row, table.seconds)
-        run = self.invoke(key, number, load.h2load_command(url, row, table.seconds, count), patience)
-        sample = load.h2load_sample(run, row, table.seconds, in_bytes=table.measure == "bytes")
+        count = 0 if row.keep_alive else load.next_count(self.rates.get(key), row, seconds)
+        run = self.invoke(key, number, load.h2load_command(url, row, seconds, count), patience)
+        sample = load.h2load_sample(run, row, seconds, in_bytes=table.measure == "bytes")
         if not row.keep_alive and sample.value is not None:
             self.rates[key] = sample.value
         return sample
