@@ -67,7 +67,7 @@ docs: build
 	@$(CARGO) doc --locked --workspace --no-deps
 
 bench: build sdk
-	@echo "Measuring for some 23 minutes: let the machine be quiet (bench/README.md)"
+	@echo "Measuring for some 24 minutes: let the machine be quiet (bench/README.md)"
 	@bench/setup
 	@python3 bench
 

@@ -25,6 +25,10 @@ use tokio::task::JoinHandle;
 use crate::fault::Fault;
 use crate::write::body::{PIECE_BYTES, Source};
 
+/// What the worker reads by itself at once: little enough to be in the processor's own cache still when it is encrypted or sent
+/// (100 MB, ten clients: 0.95 of the processor's time that pieces of 256 KiB take).
+const CACHED_PIECE_BYTES: usize = 64 << 10;
+
 /// A file that is read while it is sent.
 pub(crate) struct FileBody(Reader);
 
@@ -110,7 +114,7 @@ impl Reader {
     /// The next piece, never empty. An error if the file has ended before; not to be asked after the end.
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
         if self.ahead.is_none() {
-            let wanted = self.piece_bytes();
+            let wanted = self.piece_bytes(CACHED_PIECE_BYTES);
             if let Ok(Some(piece)) = sluice_membuf::read_cached(&self.file, wanted, self.at) {
                 self.advance(piece.len());
                 if piece.len() < wanted {
@@ -124,7 +128,7 @@ impl Reader {
         let piece = match &mut self.ahead {
             Some(ahead) => ready!(ahead.poll(context)),
             // Outside of a runtime there is no such thread.
-            None => read_at(&self.file, self.at, self.piece_bytes()),
+            None => read_at(&self.file, self.at, self.piece_bytes(PIECE_BYTES)),
         };
         let was_ahead = self.ahead.take().is_some();
         let piece = piece?;
@@ -138,8 +142,8 @@ impl Reader {
         Poll::Ready(Ok(piece))
     }
 
-    fn piece_bytes(&self) -> usize {
-        usize::try_from(self.left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES))
+    fn piece_bytes(&self, most: usize) -> usize {
+        usize::try_from(self.left).map_or(most, |left| left.min(most))
     }
 
     fn advance(&mut self, bytes: usize) {
@@ -152,7 +156,7 @@ impl Reader {
         if self.has_ended() {
             return;
         }
-        let (file, at, bytes) = (Arc::clone(&self.file), self.at, self.piece_bytes());
+        let (file, at, bytes) = (Arc::clone(&self.file), self.at, self.piece_bytes(PIECE_BYTES));
         self.ahead = Handle::try_current().ok().map(|runtime| {
             Ahead(runtime.spawn_blocking(move || {
                 // The kernel reads on by itself, in larger pieces; where it cannot, nothing is lost.
@@ -271,7 +275,7 @@ mod tests {
                     reader.read_ahead();
                 }
                 let first = poll_fn(|context| reader.poll_read(context)).await.unwrap();
-                assert!(by_thread || first == content[..256 << 10]);
+                assert!(by_thread || first == content[..CACHED_PIECE_BYTES]);
                 file.set_len(0).unwrap();
                 let error = read_all(reader).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
