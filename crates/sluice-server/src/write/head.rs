@@ -16,6 +16,7 @@ pub(crate) fn complete(method: &Method, mut response: Response<ResponseBody>) ->
         .headers_mut()
         .insert(header::SERVER, HeaderValue::from_static(SERVER_SOFTWARE));
     if may_have_body(method, response.status()) {
+        end_with_head(&mut response);
         return response;
     }
     let body = std::mem::replace(response.body_mut(), ResponseBody::Empty);
@@ -34,6 +35,18 @@ pub(crate) fn complete(method: &Method, mut response: Response<ResponseBody>) ->
         source.discard();
     }
     response
+}
+
+/// Lets a response of no bytes end with its head. HTTP/2 would else take a frame to say so.
+fn end_with_head(response: &mut Response<ResponseBody>) {
+    if let ResponseBody::Whole(content) = response.body()
+        && content.len() == 0
+    {
+        *response.body_mut() = ResponseBody::Empty;
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
 }
 
 /// The field Allow: what may be done with what is there (RFC 9110 §10.2.1).
@@ -67,6 +80,14 @@ mod tests {
         let response = complete(&Method::HEAD, response(StatusCode::OK));
         assert_eq!(response.headers()[header::CONTENT_LENGTH], "5");
         assert_eq!(response.body().length(), Some(0));
+    }
+
+    #[test]
+    fn what_has_no_bytes_ends_with_its_head_and_says_so() {
+        let empty = Response::new(ResponseBody::Whole(Bytes::new().into()));
+        let response = complete(&Method::GET, empty);
+        assert_eq!(response.headers()[header::CONTENT_LENGTH], "0");
+        assert!(matches!(response.body(), ResponseBody::Empty));
     }
 
     #[test]
