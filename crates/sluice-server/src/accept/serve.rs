@@ -50,10 +50,6 @@ const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 /// whoever makes a listing, at work.
 ///
 /// Only these are waited for, so only they need a future of their own, which is large.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large one is the usual one: a box would be an allocation for every file"
-)]
 pub(crate) enum Serving {
     Answered(Option<Response<Finish>>),
     Awaited(Pin<Box<dyn Future<Output = Response<Finish>>>>),
