@@ -12,7 +12,7 @@ use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 
 use crate::accept::files::{AskedFile, Handled, Led, serve_file};
-use crate::accept::serve::without_root_dot;
+use crate::accept::serve::as_compared;
 use crate::dispatch::Config;
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::{Route, RouteKind};
@@ -163,7 +163,8 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
         fields.insert(header::HOST, host);
     }
     let scheme = question.scheme.unwrap_or_else(|| usual_scheme(&settings.listen));
-    let host = without_root_dot(&question.host);
+    let host = as_compared(&question.host).ok_or_else(|| format!("host {:?}: is no host", question.host))?;
+    let host = host.as_ref();
     let facts = Facts {
         method: &method,
         host,

@@ -3,8 +3,10 @@
 //! Read the head (hyper has), choose the site, find what answers for the path, let it answer, turn a fault into a response,
 //! complete the head; the line in the log is written when the exchange is dropped, by whoever has it last.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::Ipv6Addr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -463,7 +465,9 @@ fn host(exchange: &Exchange, fields: &mut HeaderMap) -> Result<String, Fault> {
         if let Ok(value) = HeaderValue::from_str(authority.as_str()) {
             fields.insert(header::HOST, value);
         }
-        return Ok(without_root_dot(host).to_owned());
+        return as_compared(host)
+            .map(Cow::into_owned)
+            .map_or_else(|| bad("not an IPv6 address"), Ok);
     }
     let text = field.map_or(&b""[..], HeaderValue::as_bytes);
     if text.is_empty() {
@@ -473,14 +477,26 @@ fn host(exchange: &Exchange, fields: &mut HeaderMap) -> Result<String, Fault> {
         return Ok(without_root_dot(host).to_owned());
     }
     match Authority::try_from(text) {
-        Ok(authority) if is_host_and_port(&authority) => Ok(without_root_dot(authority.host()).to_owned()),
+        Ok(authority) if is_host_and_port(&authority) => as_compared(authority.host())
+            .map(Cow::into_owned)
+            .map_or_else(|| bad("not an IPv6 address"), Ok),
         _ => bad("not a host"),
     }
 }
 
-/// The name without the dot that may end it (RFC 1034 §3.1): `example.org.` is the same host, and must not be another one to
-/// the sites and their rules. Scripts find what was sent in HTTP_HOST.
-pub(super) fn without_root_dot(host: &str) -> &str {
+/// The host as sites and their rules know it, to whom one host must not be another by the way it is written: `example.org.`,
+/// `[0:0::1]`. Scripts find what was sent in HTTP_HOST. None for brackets around anything but an IPv6 address (RFC 3986 §3.2.2;
+/// the literals of a version to come that it leaves room for have never come).
+pub(super) fn as_compared(host: &str) -> Option<Cow<'_, str>> {
+    let Some(literal) = host.strip_prefix('[') else {
+        return Some(Cow::Borrowed(without_root_dot(host)));
+    };
+    let address: Ipv6Addr = literal.strip_suffix(']')?.parse().ok()?;
+    Some(Cow::Owned(format!("[{address}]")))
+}
+
+/// The name without the dot that may end it (RFC 1034 §3.1).
+fn without_root_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 

@@ -3,7 +3,7 @@
 //! All that are there must hold. A rule without any costs one look.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderName, Method};
 use percent_encoding::percent_decode_str;
@@ -100,6 +100,7 @@ impl Conditions {
                 "\"{wrong}\": a host is compared without the dot at its end: write \"{name}\""
             ));
         }
+        words.iter().try_for_each(|word| check_literal(word))?;
         self.hosts = AnyOf::read(words)?;
         Ok(())
     }
@@ -209,6 +210,36 @@ fn values_of<'q>(name: &'q str, query: &'q str) -> impl Iterator<Item = String> 
         let (own, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decoded(own) == name).then(|| decoded(value))
     })
+}
+
+/// An IPv6 address stands in brackets and in its shortest form, as a request's is compared (`accept::serve`): any other would hold
+/// for nobody. What has stars is left alone.
+fn check_literal(word: &str) -> Result<(), String> {
+    let (sign, host) = match word.strip_prefix('!') {
+        Some(host) => ("!", host),
+        None => ("", word),
+    };
+    let Some(literal) = host.strip_prefix('[').filter(|literal| !literal.contains('*')) else {
+        return Ok(());
+    };
+    let (literal, after) = literal.split_once(']').unwrap_or((literal, ""));
+    let Ok(address) = literal.parse::<Ipv6Addr>() else {
+        return Err(format!(
+            "\"{word}\": in brackets stands an IPv6 address, as in \"[2001:db8::1]\""
+        ));
+    };
+    let name = format!("[{address}]");
+    if after.starts_with(':') {
+        return Err(format!(
+            "\"{word}\": a host is written without port: write \"{sign}{name}\""
+        ));
+    }
+    match name.eq_ignore_ascii_case(host) {
+        true => Ok(()),
+        false => Err(format!(
+            "\"{word}\": an address is compared in its shortest form: write \"{sign}{name}\""
+        )),
+    }
 }
 
 fn decoded(text: &str) -> String {
@@ -383,6 +414,14 @@ mod tests {
         assert!(when.on_host(["https://a.org"]).unwrap_err().contains("a name alone"));
         assert!(when.on_host(["a.org:80"]).unwrap_err().ends_with("write \"a.org\""));
         assert!(when.on_host(["!a.org."]).unwrap_err().ends_with("write \"!a.org\""));
+        assert!(when.on_host(["[::1]", "![2001:DB8::1]", "[2001:db8:*]"]).is_ok());
+        for wrong in ["![::1]:80", "![0:0::1]", "![::1"] {
+            assert!(
+                when.on_host([wrong]).unwrap_err().ends_with("write \"![::1]\""),
+                "{wrong}"
+            );
+        }
+        assert!(when.on_host(["[a.org]"]).unwrap_err().contains("an IPv6 address"));
         assert!(
             when.on_field("User Agent", "*")
                 .unwrap_err()

@@ -106,7 +106,7 @@ pub(crate) fn check_socket_path(address: &ListenAddress) -> Result<(), String> {
 
 fn parse_inet(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(address);
+        return check_inet(address).map(|()| address);
     }
     let (host, port) = match text.rsplit_once(':') {
         None => (IpAddr::V4(Ipv4Addr::LOCALHOST), text),
@@ -121,6 +121,25 @@ fn parse_inet(text: &str) -> Result<SocketAddr, String> {
         }
         _ => Err(ADDRESS_FORM.into()),
     }
+}
+
+/// What the system would refuse as an "invalid argument".
+fn check_inet(address: SocketAddr) -> Result<(), String> {
+    let SocketAddr::V6(six) = address else {
+        return Ok(());
+    };
+    if let Some(four) = six.ip().to_ipv4_mapped() {
+        // Sockets for IPv6 are for IPv6 alone.
+        return Err(format!("is an address of IPv4: write \"{four}:{}\"", six.port()));
+    }
+    if six.ip().is_unicast_link_local() && six.scope_id() == 0 {
+        return Err(format!(
+            "an address of one link (fe80::/10) needs the number of its interface, which \"ip link\" tells: write \"[{}%2]:{}\" for the second one",
+            six.ip(),
+            six.port()
+        ));
+    }
+    Ok(())
 }
 
 /// Parts `10s` into 10 and `s`. None without digits; the number is None when it is too large for 64 bits.
@@ -219,6 +238,12 @@ mod tests {
             assert_eq!(parse_address(text), Err(ADDRESS_FORM.into()), "{text}");
         }
         assert_eq!(parse_address("65536"), Err("the largest port is 65535".into()));
+        assert_eq!(
+            parse_address("[::ffff:127.0.0.1]:80"),
+            Err("is an address of IPv4: write \"127.0.0.1:80\"".into())
+        );
+        assert!(parse_address("[fe80::1]:80").is_err_and(|message| message.contains("write \"[fe80::1%2]:80\"")));
+        assert!(parse_address("[fe80::1%2]:80").is_ok());
     }
 
     proptest! {

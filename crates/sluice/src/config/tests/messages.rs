@@ -275,6 +275,12 @@ fn hosts_that_no_request_can_name_are_refused() {
             "browsers send such a name in its ASCII form: write that, \"xn--…\"",
         ),
         ("a b", "a host name has letters, digits, \"-\" and \".\""),
+        ("[::1]:80", "a host is written without port: write \"[::1]\""),
+        (
+            "[0:0::1]",
+            "an address is compared in its shortest form: write \"[::1]\"",
+        ),
+        ("[x]", "in brackets stands an IPv6 address, as in \"[2001:db8::1]\""),
     ];
     for (host, message) in cases {
         assert_mistake(
