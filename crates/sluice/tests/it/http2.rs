@@ -1,5 +1,7 @@
 //! HTTP/2, over TLS and in clear text: the same files and scripts as by HTTP/1.1.
 
+mod floods;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
