@@ -1,5 +1,7 @@
 //! TLS: certificates, their choice and their change, what clients and scripts are told, and bad beginnings.
 
+mod kinds;
+
 use std::fs;
 use std::sync::Arc;
 

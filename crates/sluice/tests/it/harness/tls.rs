@@ -37,6 +37,22 @@ impl Authority {
         }
     }
 
+    /// One that this one stands for.
+    pub(crate) fn below(&self) -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::from_oid(NAME), "Test Authority Below");
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Authority {
+            pem: certificate.pem(),
+            certificate: certificate.der().clone(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
     /// Its own certificate, in PEM form.
     pub(crate) fn pem(&self) -> &str {
         &self.pem
@@ -49,12 +65,21 @@ impl Authority {
 
     /// The same, with changes to the certificate.
     pub(crate) fn issue_with(&self, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+        self.issue_for(hosts, &KeyPair::generate().unwrap(), change)
+    }
+
+    /// The same, with a key of any kind.
+    pub(crate) fn issue_for(
+        &self,
+        hosts: &[&str],
+        key: &KeyPair,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (String, String) {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts.clone()).unwrap();
         params.distinguished_name.push(DnType::from_oid(NAME), hosts[0].clone());
         change(&mut params);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let certificate = params.signed_by(key, &self.issuer).unwrap();
         (certificate.pem(), key.serialize_pem())
     }
 
@@ -140,6 +165,12 @@ impl TlsClient {
 
     pub(crate) fn version(&self) -> Option<ProtocolVersion> {
         self.0.conn.protocol_version()
+    }
+
+    /// What is spoken inside, if anything was agreed on (ALPN).
+    pub(crate) fn protocol(&self) -> Option<String> {
+        let name = self.0.conn.alpn_protocol()?;
+        Some(String::from_utf8_lossy(name).into_owned())
     }
 
     pub(crate) fn is_resumed(&self) -> bool {
