@@ -152,3 +152,28 @@ fn a_cached_file_answers_head_and_conditions() {
     ));
     assert_eq!(client.response().status, 304);
 }
+
+#[test]
+fn what_one_worker_has_kept_all_workers_send() {
+    let setup = Setup::new().workers(4).cache("revalidate = \"1h\"");
+    let server = setup.file("a.txt", "one").age("a.txt").start();
+    assert_eq!(server.get("/a.txt").text(), "one");
+    replace(&server.path("htdocs/a.txt"), "another");
+    // Connections are shared out by their ports: a worker that gets none of so many is as good as impossible.
+    for _ in 0..100 {
+        assert_eq!(server.get("/a.txt").text(), "one");
+    }
+}
+
+#[test]
+fn a_file_over_the_limit_is_not_kept() {
+    let setup = Setup::new().cache("revalidate = \"1h\"\nfile_size = \"1KiB\"");
+    let small = setup.file("a.txt", "a".repeat(1024)).age("a.txt");
+    let server = small.file("b.txt", "b".repeat(1025)).age("b.txt").start();
+    for (name, is_kept) in [("a.txt", true), ("b.txt", false)] {
+        server.get(&format!("/{name}"));
+        replace(&server.path("htdocs").join(name), "another");
+        let is_old = server.get(&format!("/{name}")).text() != "another";
+        assert_eq!(is_old, is_kept, "{name}");
+    }
+}

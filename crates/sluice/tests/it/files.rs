@@ -1,8 +1,9 @@
 //! Files: what they are sent with, and what is never sent: anything outside, hidden, or a script's source.
 
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 
-use crate::harness::{Response, Server, Setup};
+use crate::harness::{Ending, Response, Server, Setup};
 
 /// What must not be seen.
 const SECRET: &str = "the secret";
@@ -458,4 +459,34 @@ fn the_scripts_of_one_site_are_not_the_files_of_another() {
         .start();
     let response = server.send("GET /cgi-bin/secret HTTP/1.1\r\nHost: other.example\r\n\r\n");
     assert_eq!(response.status, 404, "{}", response.text());
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_cuts_the_response_and_one_that_vanishes_does_not() {
+    const MIB: u64 = 1 << 20;
+    for shrinks in [true, false] {
+        let server = Setup::new().file("a.bin", "").start();
+        let path = server.path("htdocs/a.bin");
+        let file = File::options().write(true).open(&path).unwrap();
+        // More than any socket's buffers hold, and more than is cached.
+        file.set_len(100 * MIB).unwrap();
+        let mut client = server.connect();
+        client.get("/a.bin");
+        let head = client.head();
+        assert_eq!((head.status, head.field("content-length")), (200, Some("104857600")));
+        if shrinks {
+            file.set_len(2 * MIB).unwrap();
+        } else {
+            fs::remove_file(&path).unwrap();
+        }
+        let (body, ending) = client.body(head.framing("GET"));
+        assert!(body.iter().all(|byte| *byte == 0), "other bytes");
+        if shrinks {
+            assert_eq!(ending, Ending::Cut);
+            server.log_line("shrank while it was sent");
+        } else {
+            assert_eq!((body.len() as u64, ending), (100 * MIB, Ending::Complete));
+            assert_eq!(server.get("/a.bin").status, 404);
+        }
+    }
 }

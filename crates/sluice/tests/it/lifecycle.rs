@@ -70,6 +70,41 @@ fn a_bad_key_is_one_line_with_its_place_and_the_mend() {
 }
 
 #[test]
+fn rules_and_sites_that_come_to_nothing_are_told_with_their_places() {
+    let setup = Setup::new();
+    for (routes, words) in [
+        (
+            "[[site.route]]\npath = \"/a/*\"\nrefuse = {}\n[[site.route]]\npath = \"/a/b\"\nredirect = { to = \"/c\" }",
+            &["bad.toml:7", "/a/b", "never matches", "line 4"],
+        ),
+        (
+            "[[site.route]]\npath = \"/a/*\"\nredirect = { to = \"/b/*\" }\n[[site.route]]\npath = \"/b/*\"\nredirect = { to = \"/a/*\" }",
+            &["bad.toml:5", "/b/*", "line 8", "never ends"],
+        ),
+        (
+            "hosts = [\"*.org\"]\n[[site]]\nroot = \"htdocs\"\nhosts = [\"*.b.org\"]",
+            &["bad.toml:6", "*.b.org", "never reached", "line 3"],
+        ),
+        (
+            "hosts = [\"a.org\"]\n[[site]]\nroot = \"htdocs\"\nhosts = [\"A.org\"]",
+            &["bad.toml:6", "a.org", "line 3", "one"],
+        ),
+    ] {
+        std::fs::write(
+            setup.path("bad.toml"),
+            format!("[[site]]\nroot = \"htdocs\"\n{routes}\n"),
+        )
+        .unwrap();
+        for command in ["run", "check"] {
+            let ran = run(setup.folder(), &[command, "-c", "bad.toml"]);
+            assert_eq!(ran.status.code(), Some(1), "{}", ran.errors);
+            let first = ran.errors.lines().next().unwrap();
+            assert!(words.iter().all(|word| first.contains(word)), "{words:?} in {first}");
+        }
+    }
+}
+
+#[test]
 fn a_missing_configuration_is_one_clear_line() {
     let setup = Setup::new();
     let ran = run(setup.folder(), &["run", "-c", "none.toml"]);

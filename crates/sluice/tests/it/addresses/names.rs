@@ -221,3 +221,19 @@ fn a_name_server_that_is_not_there_or_talks_nonsense_costs_only_the_name() {
     let server = self::server(names.address, "dns_timeout = \"200ms\"");
     assert_eq!(get(&server, "/cgi-bin/who", "192.0.2.7"), "192.0.2.7 192.0.2.7");
 }
+
+#[test]
+fn a_name_that_was_found_is_not_asked_for_again() {
+    let names = NameServer::start(&[
+        ("7.2.0.192.in-addr.arpa", PTR, "client.example.org"),
+        ("client.example.org", A, "192.0.2.7"),
+    ]);
+    let server = server(names.address, "dns_timeout = \"5s\"");
+    let expected = "client.example.org 192.0.2.7";
+    assert_eq!(get(&server, "/cgi-bin/who", "192.0.2.7"), expected);
+    // From here on nobody could say.
+    drop(names);
+    for _ in 0..10 {
+        assert_eq!(get(&server, "/cgi-bin/who", "192.0.2.7"), expected);
+    }
+}
