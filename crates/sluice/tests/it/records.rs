@@ -107,6 +107,13 @@ fn a_large_file_comes_in_chunks_and_whole() {
     let head = client.response_to("HEAD");
     assert_eq!((head.status, head.field("content-length")), (200, None));
     assert_eq!(client.get("/health.txt").response().text(), "well");
+    // Many records in a chunk, though each is read by itself: 60,000 of them.
+    let (mut chunks, head) = (0, client.get("/vms/large.txt").head());
+    assert_eq!(head.status, 200);
+    while !client.chunk().is_empty() {
+        chunks += 1;
+    }
+    assert!(chunks < 1_000, "{chunks} chunks");
     // Who knows no chunks is told the end by that of the connection.
     let response = server.send("GET /vms/large.txt HTTP/1.0\r\nHost: test\r\n\r\n");
     assert!(response.text() == lines, "lines came otherwise");
