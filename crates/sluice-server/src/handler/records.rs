@@ -314,7 +314,8 @@ mod tests {
         let expected = || b"ab\n".to_vec();
         let (lines, fault, pauses) = drain(body(&content));
         assert_eq!((lines, fault), (expected(), None));
-        assert!((2..=4).contains(&pauses), "{pauses} for a megabyte");
+        // One a piece: of 64 KiB where the kernel has the file in memory, and larger where not.
+        assert!((2..=20).contains(&pauses), "{pauses} for a megabyte");
         content.extend(b"\x02\0cd");
         assert_eq!(drain(body(&content)).0, b"ab\ncd\n");
         assert_eq!(drain(body(b"")), (Vec::new(), None, 0));
