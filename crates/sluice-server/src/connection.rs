@@ -56,8 +56,8 @@ pub(crate) struct Connection {
     exchanges: Cell<u32>,
     /// Exchanges that are under way; more than one only in HTTP/2.
     open: Cell<u32>,
-    /// The client has said that it sends nothing more.
-    is_last: Cell<bool>,
+    /// The client has said that its request is the last, and that request is whole.
+    expects_no_more: Cell<bool>,
     /// The socket must be reset at its end.
     is_cut: Cell<bool>,
     /// What the body under way lies in, where it is sealed memory.
@@ -79,7 +79,7 @@ impl Connection {
             head_bytes: Cell::new(0),
             exchanges: Cell::new(0),
             open: Cell::new(0),
-            is_last: Cell::new(false),
+            expects_no_more: Cell::new(false),
             is_cut: Cell::new(false),
             sealed: Cell::new(None),
             call_at: Cell::new(u32::MAX),
@@ -172,11 +172,11 @@ impl Connection {
 
     /// The request under way is whole, and its sender will close when it has the response: no byte of its is to come.
     pub(crate) fn expect_no_more(&self) {
-        self.is_last.set(true);
+        self.expects_no_more.set(true);
     }
 
-    pub(crate) fn is_last(&self) -> bool {
-        self.is_last.get()
+    pub(crate) fn expects_no_more(&self) -> bool {
+        self.expects_no_more.get()
     }
 
     /// A body is to come whose bytes lie in this memory: the kernel can send from there without a copy.

@@ -76,7 +76,7 @@ pub(crate) struct Exchange {
     pub hsts: Option<HeaderValue>,
     /// What the site's rules do to the head of the response.
     pub changes: HeadChanges,
-    /// The client has said that nothing follows.
+    /// The client has said that no other follows on its connection; a body of this one may still be to come.
     pub is_last: bool,
     /// What makes the response, for the log.
     handler: &'static str,

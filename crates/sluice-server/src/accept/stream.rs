@@ -84,7 +84,7 @@ impl ClientStream {
             return;
         }
         let socket = self.transport.socket();
-        if self.connection.is_last() && !socket.has_unread() {
+        if self.connection.expects_no_more() && !socket.has_unread() {
             return;
         }
         self.transport.socket_mut().linger().await;
