@@ -9,7 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::StatusCode;
 use hyper::server::conn::http1;
@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
 use crate::accept::protocol::Client;
+use crate::accept::pulse::{Pulse, Verdict};
 use crate::accept::serve;
 use crate::accept::stream::{ClientStream, Shared};
 use crate::connection::{Connection, Ends};
@@ -55,6 +56,7 @@ pub(crate) async fn talk(client: &Client) -> Option<Refusal> {
 }
 
 /// Why a conversation has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// One side has closed it, or will have it closed.
     Over,
@@ -72,38 +74,20 @@ async fn converse(client: &Client) -> Result<Turn, hyper::Error> {
     let service = service_fn(|request| serve::serve(worker, connection, request));
     let io = TokioIo::new(Shared(Rc::clone(stream)));
     let mut http = pin!(http1(&config.limits).serve_connection(io, service));
-    let (mut is_ending, mut tick, mut exchanges) = (false, worker.tick(), connection.exchanges());
-    let mut head_awaited = Instant::now();
+    let mut pulse = Pulse::new(connection, worker.tick());
     poll_fn(|context| {
-        let mut is_resting = false;
-        if worker.is_draining() && !is_ending {
-            is_ending = true;
-            http.as_mut().graceful_shutdown();
+        let verdict = pulse.ask(client, context, |pulse| judge(client, &config.limits, pulse));
+        match verdict {
+            Verdict::GoOn => {}
+            // Between two exchanges hyper then ends at once; otherwise it will not begin another.
+            Verdict::End => http.as_mut().graceful_shutdown(),
+            Verdict::Over(turn) => return Poll::Ready(Ok(turn)),
         }
-        if tick != worker.tick() {
-            tick = worker.tick();
-            // hyper sees by itself, at once, that the client has left, as long as it reads; it does not while another request
-            // waits in its buffer, or while nobody takes the request's body.
-            if connection.is_busy() && stream.borrow().has_left() {
-                return Poll::Ready(Ok(Turn::Over));
-            }
-            let has_spoken = exchanges != connection.exchanges();
-            exchanges = connection.exchanges();
-            if has_spoken || connection.is_busy() || stream.borrow().is_sending() {
-                head_awaited = Instant::now();
-            } else if head_awaited.elapsed() >= config.limits.head_timeout {
-                return Poll::Ready(Ok(Turn::Late));
-            } else if connection.is_between_exchanges() && !is_ending {
-                // Between two exchanges hyper then ends at once; otherwise it will not begin another.
-                (is_resting, is_ending) = (true, true);
-                http.as_mut().graceful_shutdown();
-            }
-        }
-        connection.call_at(tick + 1, context.waker());
         // Ready once all is flushed. hyper's shutdown at the end does nothing: `protocol` decides how the socket is closed.
         http.as_mut().poll(context).map_ok(|()| {
-            // Not a byte was read since the last exchange, so none can be lost with hyper's buffers.
-            if is_resting && connection.is_between_exchanges() {
+            // Not a byte was read since the last exchange, so none can be lost with hyper's buffers. (Where it was the server's
+            // draining that has ended it, `wait_for_more` does not wait.)
+            if verdict == Verdict::End && connection.is_between_exchanges() {
                 Turn::Idle
             } else {
                 Turn::Over
@@ -111,6 +95,22 @@ async fn converse(client: &Client) -> Result<Turn, hyper::Error> {
         })
     })
     .await
+}
+
+/// What becomes of a conversation, once a second.
+fn judge(client: &Client, limits: &Limits, pulse: &mut Pulse) -> Verdict<Turn> {
+    let (connection, stream) = (&client.place, client.stream.borrow());
+    // hyper sees by itself, at once, that the client has left, as long as it reads; it does not while another request
+    // waits in its buffer, or while nobody takes the request's body.
+    if connection.is_busy() && stream.has_left() {
+        return Verdict::Over(Turn::Over);
+    }
+    match pulse.quiet(connection, connection.is_busy() || stream.is_sending()) {
+        Some(quiet) if quiet >= limits.head_timeout => Verdict::Over(Turn::Late),
+        // It rests.
+        Some(_) if connection.is_between_exchanges() && !pulse.is_ending() => Verdict::End,
+        _ => Verdict::GoOn,
+    }
 }
 
 /// Keeps nothing but the socket until the client speaks again; false when it does not in time, or the server drains.

@@ -11,6 +11,7 @@ pub(crate) mod listener;
 pub(crate) mod places;
 pub(crate) mod protocol;
 pub(crate) mod proxy_protocol;
+mod pulse;
 pub(crate) mod security;
 pub(crate) mod serve;
 pub(crate) mod socket;
