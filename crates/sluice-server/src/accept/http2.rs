@@ -12,7 +12,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Instant;
 
 use hyper::rt::Executor;
 use hyper::server::conn::http2;
@@ -21,6 +20,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::accept::gather::{Gather, Gathered};
 use crate::accept::protocol::Client;
+use crate::accept::pulse::{Pulse, Verdict};
 use crate::accept::serve;
 use crate::connection::Connection;
 use crate::limits::Limits;
@@ -101,36 +101,13 @@ pub(crate) async fn talk(client: &Client) {
     let begun = Begun::new(worker);
     let mut http = Box::pin(http2(&config.limits, begun.clone()).serve_connection(io, service));
     let mut ended = None;
-    let (mut is_ending, mut tick, mut exchanges) = (false, worker.tick(), connection.exchanges());
-    let mut idle_since = Instant::now();
-    let (mut moved_bytes, mut moved) = (connection.moved_bytes(), Instant::now());
+    let mut pulse = Pulse::new(connection, worker.tick());
     let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
-        if worker.is_draining() && !is_ending {
-            is_ending = true;
-            http.as_mut().graceful_shutdown();
+        match pulse.ask(client, context, |pulse| judge(connection, &config.limits, pulse)) {
+            Verdict::GoOn => {}
+            Verdict::End => http.as_mut().graceful_shutdown(),
+            Verdict::Over(()) => return Poll::Ready(Ok(())),
         }
-        if tick != worker.tick() {
-            tick = worker.tick();
-            if moved_bytes != connection.moved_bytes() || !connection.waits_for_client() {
-                (moved_bytes, moved) = (connection.moved_bytes(), Instant::now());
-            } else if moved.elapsed() >= config.limits.send_timeout {
-                // Its window is closed, or it takes no byte of its socket: as in HTTP/1.1, where the stream sees to it.
-                connection.cut();
-                return Poll::Ready(Ok(()));
-            }
-            let has_spoken = exchanges != connection.exchanges();
-            exchanges = connection.exchanges();
-            if has_spoken || connection.is_busy() {
-                idle_since = Instant::now();
-            } else if idle_since.elapsed() >= config.limits.head_timeout {
-                if is_ending {
-                    return Poll::Ready(Ok(()));
-                }
-                (is_ending, idle_since) = (true, Instant::now());
-                http.as_mut().graceful_shutdown();
-            }
-        }
-        connection.call_at(tick + 1, context.waker());
         if ended.is_none()
             && let Poll::Ready(end) = http.as_mut().poll(context)
         {
@@ -152,6 +129,27 @@ pub(crate) async fn talk(client: &Client) {
     }
 }
 
+/// What becomes of a connection, once a second.
+fn judge(connection: &Connection, limits: &Limits, pulse: &mut Pulse) -> Verdict<()> {
+    // Its window is closed, or it takes no byte of its socket: as in HTTP/1.1, where the stream sees to it.
+    if pulse
+        .stalled(connection)
+        .is_some_and(|stalled| stalled >= limits.send_timeout)
+    {
+        connection.cut();
+        return Verdict::Over(());
+    }
+    match pulse.quiet(connection, connection.is_busy()) {
+        Some(quiet) if quiet >= limits.head_timeout && pulse.is_ending() => Verdict::Over(()),
+        Some(quiet) if quiet >= limits.head_timeout => {
+            // Once more as long for the client to close, which is told by GOAWAY (RFC 9113 §6.8).
+            pulse.begin_again();
+            Verdict::End
+        }
+        _ => Verdict::GoOn,
+    }
+}
+
 fn http2(limits: &Limits, begun: Begun) -> http2::Builder<Begun> {
     let mut http2 = http2::Builder::new(begun);
     http2
@@ -163,4 +161,84 @@ fn http2(limits: &Limits, begun: Begun) -> http2::Builder<Begun> {
         .max_pending_accept_reset_streams(RESETS_MAX)
         .max_local_error_reset_streams(ERRORS_MAX);
     http2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{Ends, UnderWay};
+    use std::time::{Duration, Instant};
+
+    /// A connection, looked at once in so many seconds.
+    struct Looked {
+        connection: Rc<Connection>,
+        limits: Limits,
+        pulse: Pulse,
+        begun: Instant,
+    }
+
+    impl Looked {
+        fn new(head_timeout: u64, send_timeout: u64) -> Looked {
+            let connection = Rc::new(Connection::new(Ends::UNIX));
+            Looked {
+                pulse: Pulse::new(&connection, 0),
+                connection,
+                limits: Limits {
+                    head_timeout: Duration::from_secs(head_timeout),
+                    send_timeout: Duration::from_secs(send_timeout),
+                    ..Limits::default()
+                },
+                // Later than the pulse's own beginning, by less than a second.
+                begun: Instant::now(),
+            }
+        }
+
+        fn at(&mut self, second: u32, is_draining: bool) -> Verdict<()> {
+            let now = self.begun + Duration::from_secs(second.into());
+            let judge = |pulse: &mut Pulse| judge(&self.connection, &self.limits, pulse);
+            self.pulse.decide(second, is_draining, || now, judge)
+        }
+    }
+
+    #[test]
+    fn a_quiet_connection_is_told_to_end_and_ended_when_it_is_still_there() {
+        let mut looked = Looked::new(10, 60);
+        let verdicts = [9, 10, 19, 20].map(|second| looked.at(second, false));
+        assert_eq!(
+            verdicts,
+            [Verdict::GoOn, Verdict::End, Verdict::GoOn, Verdict::Over(())]
+        );
+        assert!(!looked.connection.is_cut());
+    }
+
+    #[test]
+    fn an_exchange_begins_the_quiet_anew() {
+        let mut looked = Looked::new(10, 60);
+        assert_eq!(looked.at(9, false), Verdict::GoOn);
+        drop(UnderWay::begin(&looked.connection));
+        let verdicts = [11, 20, 21].map(|second| looked.at(second, false));
+        assert_eq!(verdicts, [Verdict::GoOn, Verdict::GoOn, Verdict::End]);
+    }
+
+    #[test]
+    fn a_connection_that_was_told_by_a_server_that_drains_is_not_told_again() {
+        let mut looked = Looked::new(10, 60);
+        let verdicts = [1, 9, 10].map(|second| looked.at(second, true));
+        assert_eq!(verdicts, [Verdict::End, Verdict::GoOn, Verdict::Over(())]);
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_cut_but_not_while_it_waits_for_the_server() {
+        let mut looked = Looked::new(10, 60);
+        let mut exchange = UnderWay::begin(&looked.connection);
+        assert_eq!(looked.at(100, false), Verdict::GoOn);
+        exchange.set_ours(false);
+        assert_eq!(looked.at(159, false), Verdict::GoOn);
+        looked.connection.count_written(1);
+        let verdicts = [160, 219].map(|second| looked.at(second, false));
+        assert_eq!(verdicts, [Verdict::GoOn, Verdict::GoOn]);
+        assert!(!looked.connection.is_cut());
+        assert_eq!(looked.at(220, false), Verdict::Over(()));
+        assert!(looked.connection.is_cut());
+    }
 }

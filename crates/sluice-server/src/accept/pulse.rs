@@ -29,6 +29,7 @@ pub(crate) struct Pulse {
     /// It was told to end.
     is_ending: bool,
     exchanges: Still,
+    moved_bytes: Still,
 }
 
 impl Pulse {
@@ -39,6 +40,7 @@ impl Pulse {
             now,
             is_ending: false,
             exchanges: Still::new(connection.exchanges(), now),
+            moved_bytes: Still::new(connection.moved_bytes(), now),
         }
     }
 
@@ -89,6 +91,17 @@ impl Pulse {
     /// For how long no exchange has begun; none if one has since the last look, or while something else keeps it busy.
     pub(crate) fn quiet(&mut self, connection: &Connection, is_busy: bool) -> Option<Duration> {
         self.exchanges.look(connection.exchanges(), is_busy, self.now)
+    }
+
+    /// The quiet counts from now on.
+    pub(crate) fn begin_again(&mut self) {
+        self.exchanges.since = self.now;
+    }
+
+    /// For how long no byte has moved though every exchange waits for the client; none if one has since the last look.
+    pub(crate) fn stalled(&mut self, connection: &Connection) -> Option<Duration> {
+        let is_excused = !connection.waits_for_client();
+        self.moved_bytes.look(connection.moved_bytes(), is_excused, self.now)
     }
 }
 
