@@ -33,8 +33,8 @@ pub(crate) fn run(settings: &Settings, origin: Origin) -> Result<(), String> {
     runtime.block_on(supervise(settings, origin))
 }
 
-async fn supervise(settings: &Settings, origin: Origin) -> Result<(), String> {
-    let mut settings = settings.clone();
+async fn supervise(started: &Settings, origin: Origin) -> Result<(), String> {
+    let mut settings = started.clone();
     // Before the server, so that a signal that comes during its start is not lost.
     let mut signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
     let mut certificates = Certificates::of(&settings);
@@ -45,6 +45,9 @@ async fn supervise(settings: &Settings, origin: Origin) -> Result<(), String> {
             event = signals.next() => match event {
                 Event::Reload => {
                     if let Some(read) = reload(&server, &origin) {
+                        for what in waiting_for_a_start(started, &read) {
+                            tracing::warn!("SIGHUP: {what}: that takes a new start of the server");
+                        }
                         certificates = Certificates::of(&read);
                         settings = read;
                     }
@@ -130,6 +133,32 @@ fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
             None
         }
     }
+}
+
+/// What the configuration says now and the server cannot do before it is started anew, whose sockets and threads are there.
+fn waiting_for_a_start(started: &Settings, read: &Settings) -> Vec<String> {
+    let mut waiting = Vec::new();
+    for wanted in &read.listen {
+        match started.listen.iter().find(|had| had.address == wanted.address) {
+            None => waiting.push(format!("{} is not listened on yet", wanted.address)),
+            Some(had) if had.socket_mode != wanted.socket_mode => {
+                waiting.push(format!("{} keeps its mode", wanted.address));
+            }
+            Some(_) => {}
+        }
+    }
+    for had in &started.listen {
+        if read.listen.iter().all(|wanted| wanted.address != had.address) {
+            waiting.push(format!("{} is still listened on", had.address));
+        }
+    }
+    if started.workers != read.workers {
+        waiting.push(format!("there are still {} workers", started.workers));
+    }
+    if started.dns != read.dns {
+        waiting.push("dns_lookup, dns_timeout and dns_server are as before".to_owned());
+    }
+    waiting
 }
 
 enum Event {

@@ -283,7 +283,7 @@ static SERVER: Section = Section {
                 },
             },
             default: Said("one for each processor"),
-            text: "Event-loop threads. Scripts run in processes of their own, so more threads than processors gain nothing.",
+            text: "Event-loop threads. Scripts run in processes of their own, so more threads than processors gain nothing. Read when the server starts.",
             example: "4",
         },
         TRUSTED_PROXIES,

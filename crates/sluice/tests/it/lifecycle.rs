@@ -198,6 +198,25 @@ fn sighup_puts_a_new_configuration_in_force() {
 }
 
 #[test]
+fn sighup_names_what_takes_a_new_start() {
+    let server = Setup::new()
+        .file("a.txt", "a")
+        .listeners("[[listen]]\naddress = \"unix:web.sock\"\nmode = \"660\"")
+        .start();
+    let toml = "[[listen]]\naddress = \"unix:web.sock\"\nmode = \"600\"\n\n[[listen]]\naddress = \"unix:new.sock\"\n\n\
+                [server]\nworkers = 7\ndns_lookup = true\n\n[[site]]\nroot = \"htdocs\"\n";
+    std::fs::write(server.path("sluice.toml"), toml).unwrap();
+    server.signal("HUP");
+    let unix = |name: &str| format!("unix:{}", server.path(name).display());
+    server.log_line(&format!("{} keeps its mode", unix("web.sock")));
+    server.log_line(&format!("{} is not listened on yet", unix("new.sock")));
+    server.log_line("127.0.0.1:0 is still listened on");
+    server.log_line("workers: that takes a new start");
+    server.log_line("dns_server are as before");
+    assert_eq!(server.get("/a.txt").text(), "a");
+}
+
+#[test]
 fn sighup_with_a_bad_file_changes_nothing_and_says_why() {
     let server = Setup::new()
         .file("a.txt", "a")
