@@ -11,8 +11,8 @@ pub struct Limits {
     /// Connections open at once, divided evenly among the workers. At its share a worker stops accepting until one ends: the kernel's
     /// backlog holds the rest, so nothing is refused that could be served a moment later. (`accept::listener`)
     pub connections_max: usize,
-    /// Bytes of a request's head. Over it: 431 (414 for a target of more than 64 KiB) and the connection is closed. hyper refuses
-    /// anything below 8192. (`accept::http1`, `accept::http2`)
+    /// Bytes of a request's head. Over it: 431; 414 for a target of more than 64 KiB in a head within it. Either way the connection is
+    /// closed. hyper refuses anything below 8192. (`accept::http1`, `accept::http2`)
     pub head_bytes_max: usize,
     /// Fields in a request's head. Over it: 431. (`accept::http1`; for HTTP/2 `accept::serve`)
     pub head_fields_max: usize,

@@ -317,7 +317,7 @@ static LIMITS: Section = Section {
                 mend: "browsers send several KiB of cookies",
             }),
             default: Value("\"64KiB\""),
-            text: "Largest head of a request. Over it: 431 (414 for a target of more than 64 KiB).",
+            text: "Largest head of a request. Over it: 431. A target of more than 64 KiB in a head within it: 414.",
             example: "\"16KiB\"",
         },
         Key {

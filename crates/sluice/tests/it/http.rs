@@ -204,12 +204,16 @@ fn a_head_over_its_limit_is_refused() {
 }
 
 #[test]
-fn a_request_line_over_the_limit_is_refused() {
-    let server = Setup::new().limits("head_size = \"8KiB\"").start();
-    let mut client = server.connect();
-    client.send(format!("GET /{} HTTP/1.1\r\nHost: test\r\n\r\n", "x".repeat(9000)));
-    assert!(matches!(client.response().status, 414 | 431));
-    client.assert_closed();
+fn a_request_line_over_the_limit_is_refused_and_logged_as_it_was_answered() {
+    let long = |bytes: usize| format!("GET /{} HTTP/1.1\r\nHost: test\r\n\r\n", "x".repeat(bytes));
+    for (head_size, bytes, status) in [("8KiB", 9000, 431), ("64KiB", 66_000, 431), ("1MiB", 66_000, 414)] {
+        let server = Setup::new().limits(&format!("head_size = \"{head_size}\"")).start();
+        let mut client = server.connect();
+        assert_eq!(client.send(long(bytes)).response().status, status, "{head_size}");
+        client.assert_closed();
+        let line = server.access_lines(1).swap_remove(0);
+        assert!(line.contains(&format!("HTTP/1.1\" {status} ")), "{line}");
+    }
 }
 
 #[test]
