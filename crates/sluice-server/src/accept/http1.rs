@@ -6,7 +6,7 @@
 //! becomes complete is answered here (408). Not here: what a request means (`serve`).
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -73,20 +73,20 @@ async fn converse(client: &Client) -> Result<Turn, hyper::Error> {
     let config = worker.config();
     let service = service_fn(|request| serve::serve(worker, connection, request));
     let io = TokioIo::new(Shared(Rc::clone(stream)));
-    let mut http = pin!(http1(&config.limits).serve_connection(io, service));
+    let mut http = http1(&config.limits).serve_connection(io, service);
     let mut pulse = Pulse::new(connection, worker.tick());
-    poll_fn(|context| {
+    let turn = poll_fn(|context| {
         let verdict = pulse.ask(client, context, |pulse| judge(client, &config.limits, pulse));
         match verdict {
             Verdict::GoOn => {}
             // Between two exchanges hyper then ends at once; otherwise it will not begin another.
-            Verdict::End => http.as_mut().graceful_shutdown(),
+            Verdict::End => Pin::new(&mut http).graceful_shutdown(),
             Verdict::Over(turn) => return Poll::Ready(Ok(turn)),
         }
         // Ready once all is flushed. hyper's shutdown at the end does nothing: `protocol` decides how the socket is closed.
-        http.as_mut().poll(context).map_ok(|()| {
-            // Not a byte was read since the last exchange, so none can be lost with hyper's buffers. (Where it was the server's
-            // draining that has ended it, `wait_for_more` does not wait.)
+        Pin::new(&mut http).poll(context).map_ok(|()| {
+            // Not a byte was read since the last exchange. (Where it was the server's draining that has ended it,
+            // `wait_for_more` does not wait.)
             if verdict == Verdict::End && connection.is_between_exchanges() {
                 Turn::Idle
             } else {
@@ -94,7 +94,12 @@ async fn converse(client: &Client) -> Result<Turn, hyper::Error> {
             }
         })
     })
-    .await
+    .await?;
+    if let Turn::Idle = turn {
+        // What came with the last request, and was read with it, may be a part of the next: it must not go with hyper's buffers.
+        stream.borrow_mut().give_back(http.into_parts().read_buf);
+    }
+    Ok(turn)
 }
 
 /// What becomes of a conversation, once a second.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use sluice_membuf::Sealed;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
@@ -37,6 +38,8 @@ pub(crate) struct ClientStream {
     send_timeout: Duration,
     /// Armed while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Bytes of the client that were read and not used: they come before those of the transport.
+    given_back: Bytes,
 }
 
 impl ClientStream {
@@ -46,6 +49,7 @@ impl ClientStream {
             connection,
             send_timeout,
             stalled: None,
+            given_back: Bytes::new(),
         }
     }
 
@@ -59,8 +63,19 @@ impl ClientStream {
         self.stalled.is_some()
     }
 
+    /// Takes back what was read last and is to be read again.
+    pub(crate) fn give_back(&mut self, bytes: Bytes) {
+        // Empty bytes would keep the buffer that they lie in.
+        if !bytes.is_empty() {
+            self.given_back = bytes;
+        }
+    }
+
     /// Ready when there is something to read, or the client has closed.
     pub(crate) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.given_back.is_empty() {
+            return Poll::Ready(());
+        }
         self.transport.socket_mut().poll_readable(context)
     }
 
@@ -98,6 +113,18 @@ impl ClientStream {
     /// Encrypts the pieces, as records that are sent by the next write or flush: the caller bounds their number.
     pub(crate) fn encrypt_pieces(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
         self.transport.encrypt_pieces(pieces)
+    }
+
+    fn poll_read_next(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.given_back.is_empty() {
+            return self.transport.poll_read(context, buffer);
+        }
+        let bytes = self.given_back.len().min(buffer.remaining());
+        buffer.put_slice(&self.given_back.split_to(bytes));
+        if self.given_back.is_empty() {
+            self.given_back = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Writes what it can of the pieces; in clear text those in sealed memory without a copy.
@@ -163,7 +190,7 @@ impl AsyncRead for Shared {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut stream = self.0.borrow_mut();
         let before = buffer.filled().len();
-        let read = stream.transport.poll_read(context, buffer);
+        let read = stream.poll_read_next(context, buffer);
         stream.connection.count_read(buffer.filled().len() - before);
         read
     }

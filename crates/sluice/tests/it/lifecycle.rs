@@ -331,6 +331,27 @@ fn a_connection_at_rest_goes_on_and_is_closed_in_time() {
 }
 
 #[test]
+fn part_of_a_head_that_came_with_a_request_waits_for_its_rest() {
+    let server = Setup::new()
+        .limits("head_timeout = \"3s\"")
+        .file("a.txt", "a")
+        .file("b.txt", "bb")
+        .start();
+    let (mut slow, mut silent) = (server.connect(), server.connect());
+    for client in [&mut slow, &mut silent] {
+        client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\nGET /b.txt?");
+        assert_eq!(client.response().text(), "a");
+    }
+    // For longer than a connection that has nothing to do keeps its buffers.
+    assert!(slow.is_silent_for(Duration::from_millis(2200)));
+    slow.send("rest HTTP/1.1\r\nHost: test\r\n\r\n");
+    let response = slow.response();
+    assert_eq!((response.status, response.text()), (200, "bb"));
+    assert_eq!(silent.response().status, 408);
+    silent.assert_closed();
+}
+
+#[test]
 fn a_second_sigterm_ends_at_once() {
     let setup = Setup::new();
     let told = setup.listen("told");
