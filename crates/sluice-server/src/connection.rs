@@ -48,8 +48,8 @@ pub(crate) struct Connection {
     redirect_to_https: Cell<Option<u16>>,
     /// Exchanges that wait for the server: for a script, say, and not for the client to take what it is sent.
     ours: Cell<u32>,
-    /// Bytes read and written; the count may wrap.
-    moved_bytes: Cell<u32>,
+    /// Pieces of bodies that there was room for; the count may wrap.
+    pieces: Cell<u32>,
     /// Bytes read since the last exchange began: of a head that is still incomplete when this is not zero.
     head_bytes: Cell<u32>,
     /// Exchanges that have begun; the count may wrap.
@@ -75,7 +75,7 @@ impl Connection {
             security: OnceCell::new(),
             redirect_to_https: Cell::new(None),
             ours: Cell::new(0),
-            moved_bytes: Cell::new(0),
+            pieces: Cell::new(0),
             head_bytes: Cell::new(0),
             exchanges: Cell::new(0),
             open: Cell::new(0),
@@ -134,17 +134,17 @@ impl Connection {
 
     /// Bytes came in.
     pub(crate) fn count_read(&self, bytes: usize) {
-        self.head_bytes.set(self.head_bytes.get().saturating_add(count(bytes)));
-        self.count_written(count(bytes));
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.head_bytes.set(self.head_bytes.get().saturating_add(bytes));
     }
 
-    /// Bytes went out.
-    pub(crate) fn count_written(&self, bytes: u32) {
-        self.moved_bytes.set(self.moved_bytes.get().wrapping_add(bytes));
+    /// There was room for a piece of a body.
+    pub(crate) fn count_piece(&self) {
+        self.pieces.set(self.pieces.get().wrapping_add(1));
     }
 
-    pub(crate) fn moved_bytes(&self) -> u32 {
-        self.moved_bytes.get()
+    pub(crate) fn pieces(&self) -> u32 {
+        self.pieces.get()
     }
 
     /// Exchanges are under way, and every one of them waits for the client.
@@ -208,11 +208,6 @@ impl Connection {
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut.get()
     }
-}
-
-/// Bytes of one call, which are never more.
-fn count(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// An exchange under way on a connection, which is told of its end when this is dropped.

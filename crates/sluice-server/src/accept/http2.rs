@@ -103,7 +103,9 @@ pub(crate) async fn talk(client: &Client) {
     let mut ended = None;
     let mut pulse = Pulse::new(connection, worker.tick());
     let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
-        match pulse.ask(client, context, |pulse| judge(connection, &config.limits, pulse)) {
+        match pulse.ask(client, context, |pulse| {
+            judge(connection, stream.borrow().balance(), &config.limits, pulse)
+        }) {
             Verdict::GoOn => {}
             Verdict::End => http.as_mut().graceful_shutdown(),
             Verdict::Over(()) => return Poll::Ready(Ok(())),
@@ -129,11 +131,11 @@ pub(crate) async fn talk(client: &Client) {
     }
 }
 
-/// What becomes of a connection, once a second.
-fn judge(connection: &Connection, limits: &Limits, pulse: &mut Pulse) -> Verdict<()> {
+/// What becomes of a connection, once a second. `balance` is the bytes sent less those that have come.
+fn judge(connection: &Connection, balance: u32, limits: &Limits, pulse: &mut Pulse) -> Verdict<()> {
     // Its window is closed, or it takes no byte of its socket: as in HTTP/1.1, where the stream sees to it.
     if pulse
-        .stalled(connection)
+        .stalled(connection, balance)
         .is_some_and(|stalled| stalled >= limits.send_timeout)
     {
         connection.cut();
@@ -172,6 +174,8 @@ mod tests {
     /// A connection, looked at once in so many seconds.
     struct Looked {
         connection: Rc<Connection>,
+        /// Bytes sent, less those that have come.
+        balance: u32,
         limits: Limits,
         pulse: Pulse,
         begun: Instant,
@@ -183,6 +187,7 @@ mod tests {
             Looked {
                 pulse: Pulse::new(&connection, 0),
                 connection,
+                balance: 0,
                 limits: Limits {
                     head_timeout: Duration::from_secs(head_timeout),
                     send_timeout: Duration::from_secs(send_timeout),
@@ -195,7 +200,7 @@ mod tests {
 
         fn at(&mut self, second: u32, is_draining: bool) -> Verdict<()> {
             let now = self.begun + Duration::from_secs(second.into());
-            let judge = |pulse: &mut Pulse| judge(&self.connection, &self.limits, pulse);
+            let judge = |pulse: &mut Pulse| judge(&self.connection, self.balance, &self.limits, pulse);
             self.pulse.decide(second, is_draining, || now, judge)
         }
     }
@@ -234,7 +239,7 @@ mod tests {
         assert_eq!(looked.at(100, false), Verdict::GoOn);
         exchange.set_ours(false);
         assert_eq!(looked.at(159, false), Verdict::GoOn);
-        looked.connection.count_written(1);
+        looked.balance += 1;
         let verdicts = [160, 219].map(|second| looked.at(second, false));
         assert_eq!(verdicts, [Verdict::GoOn, Verdict::GoOn]);
         assert!(!looked.connection.is_cut());

@@ -29,7 +29,9 @@ pub(crate) struct Pulse {
     /// It was told to end.
     is_ending: bool,
     exchanges: Still,
-    moved_bytes: Still,
+    pieces: Still,
+    /// Bytes sent, less those that have come; wraps around.
+    balance: u32,
 }
 
 impl Pulse {
@@ -40,7 +42,8 @@ impl Pulse {
             now,
             is_ending: false,
             exchanges: Still::new(connection.exchanges(), now),
-            moved_bytes: Still::new(connection.moved_bytes(), now),
+            pieces: Still::new(connection.pieces(), now),
+            balance: 0,
         }
     }
 
@@ -98,10 +101,14 @@ impl Pulse {
         self.exchanges.since = self.now;
     }
 
-    /// For how long no byte has moved though every exchange waits for the client; none if one has since the last look.
-    pub(crate) fn stalled(&mut self, connection: &Connection) -> Option<Duration> {
-        let is_excused = !connection.waits_for_client();
-        self.moved_bytes.look(connection.moved_bytes(), is_excused, self.now)
+    /// For how long the client has taken nothing though every exchange waits for it; none if it has since the last look.
+    /// What counts is a piece of a body that there was room for, or more bytes sent than have come: who only pings, or opens its
+    /// window by a byte, is sent no more than it sends itself.
+    pub(crate) fn stalled(&mut self, connection: &Connection, balance: u32) -> Option<Duration> {
+        let has_gained = balance.wrapping_sub(self.balance).cast_signed() > 0;
+        self.balance = balance;
+        let is_excused = has_gained || !connection.waits_for_client();
+        self.pieces.look(connection.pieces(), is_excused, self.now)
     }
 }
 

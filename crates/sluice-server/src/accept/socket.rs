@@ -37,6 +37,8 @@ pub(crate) struct Socket {
     state: State,
     /// Bytes that the kernel has taken to send, of all that it ever took; wraps around.
     sent: u32,
+    /// Bytes that were read, likewise.
+    received: u32,
 }
 
 enum State {
@@ -60,6 +62,7 @@ impl Socket {
                 is_drained: false,
             },
             sent: 0,
+            received: 0,
         }
     }
 
@@ -93,6 +96,14 @@ impl Socket {
     }
 
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = self.poll_read_uncounted(context, buffer);
+        let bytes = buffer.filled().len() - before;
+        self.received = self.received.wrapping_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        read
+    }
+
+    fn poll_read_uncounted(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let State::Free { socket, is_drained } = &mut self.state
             && !*is_drained
         {
@@ -178,6 +189,11 @@ impl Socket {
     /// Bytes that the kernel has taken so far, in a number that wraps around.
     pub(crate) fn sent(&self) -> u32 {
         self.sent
+    }
+
+    /// Bytes that were read so far, likewise.
+    pub(crate) fn received(&self) -> u32 {
+        self.received
     }
 
     /// Ready when there is something to read, or the client has closed.

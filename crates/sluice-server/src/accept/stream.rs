@@ -63,6 +63,12 @@ impl ClientStream {
         self.stalled.is_some()
     }
 
+    /// Bytes that the kernel has taken to send, less those that have come, in a number that wraps around.
+    pub(crate) fn balance(&self) -> u32 {
+        let socket = self.transport.socket();
+        socket.sent().wrapping_sub(socket.received())
+    }
+
     /// Takes back what was read last and is to be read again.
     pub(crate) fn give_back(&mut self, bytes: Bytes) {
         // Empty bytes would keep the buffer that they lie in.
@@ -167,7 +173,6 @@ impl ClientStream {
         let written = write(&mut self.transport, context);
         // What goes into the buffers of TLS has not gone to the client, and of what waits there a part may have.
         let sent = self.transport.socket().sent().wrapping_sub(before);
-        self.connection.count_written(sent);
         if written.is_ready() || sent > 0 {
             self.stalled = None;
         }

@@ -186,6 +186,7 @@ impl Body for Finish {
         this.under_way.set_ours(piece.is_pending());
         match ready!(piece) {
             Some(Ok(piece)) => {
+                this.under_way.count_piece();
                 if let Some(exchange) = &mut this.exchange {
                     exchange.count(piece.len());
                 }

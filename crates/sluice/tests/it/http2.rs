@@ -5,8 +5,9 @@ mod floods;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
-use crate::harness::{Authority, DEADLINE, Server, Setup, curl, spawn, write_script};
+use crate::harness::{Authority, Server, Setup, curl, spawn, wait_until, write_script};
 
 const LISTENERS: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }\n\
     [[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"";
@@ -237,20 +238,34 @@ fn a_client_that_opens_no_window_loses_its_connection() {
     const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
     /// HEADERS of stream 1, which end it: GET, http, `/a.txt`, and the host `t` (RFC 7541 §6).
     const HEADERS: &[u8] = b"\0\0\x0d\x01\x05\0\0\0\x01\x82\x86\x04\x06/a.txt\x41\x01t";
-    let setup = Setup::new()
-        .file("a.txt", "hello")
+    /// PING, which is answered; and WINDOW_UPDATE of stream 1, by one byte.
+    const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0wellwell";
+    const BYTE: &[u8] = b"\0\0\x04\x08\0\0\0\0\x01\0\0\0\x01";
+    let server = Setup::new()
+        .file("a.txt", vec![b'+'; 1 << 20])
         .limits("send_timeout = \"300ms\"")
-        .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"");
-    let server = setup.start();
+        .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"")
+        .start();
     let address = &server.addresses()[1];
     let address = address.trim_start_matches("http://").trim_end_matches('/');
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(DEADLINE)).unwrap();
-    client.write_all(&[PREFACE, SETTINGS, HEADERS].concat()).unwrap();
-    let mut received = Vec::new();
-    let end = client.read_to_end(&mut received).map_err(|error| error.kind());
-    assert!(matches!(end, Ok(_) | Err(ErrorKind::ConnectionReset)), "{end:?}");
-    assert!(!received.windows(5).any(|bytes| bytes == b"hello"));
-    let line = server.access_lines(1).remove(0);
-    assert!(line.contains("\"GET /a.txt HTTP/2.0\" 200"), "{line}");
+    for (number, word) in [&b""[..], PING, BYTE].into_iter().enumerate() {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(&[PREFACE, SETTINGS, HEADERS].concat()).unwrap();
+        client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let (mut received, mut bytes) = (Vec::new(), [0; 4096]);
+        let is_over = wait_until(|| match client.read(&mut bytes) {
+            Ok(0) => true,
+            Ok(length) => {
+                received.extend_from_slice(&bytes[..length]);
+                client.write_all(word).is_err()
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => client.write_all(word).is_err(),
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        });
+        assert!(is_over, "{word:?}");
+        let has_got_body = received.windows(5).any(|bytes| bytes == b"+++++");
+        assert!(!has_got_body || word == BYTE, "{word:?}");
+        let line = server.access_lines(number + 1).remove(number);
+        assert!(line.contains("\"GET /a.txt HTTP/2.0\" 200"), "{line}");
+    }
 }
