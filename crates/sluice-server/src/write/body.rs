@@ -214,9 +214,12 @@ impl Body for Finish {
 }
 
 impl Drop for Finish {
-    /// Dropped with a source unfinished: the client left, or needed no more (HEAD has no source here).
+    /// Dropped with bytes left: the client has left. By HTTP/1.1 a body of a known length is not asked for more after its last
+    /// byte.
     fn drop(&mut self) {
-        if let (ResponseBody::Source(_), Some(exchange)) = (&self.body, &mut self.exchange) {
+        if let Some(exchange) = &mut self.exchange
+            && self.body.length() != Some(0)
+        {
             exchange.cut();
         }
     }

@@ -232,3 +232,44 @@ fn check_names_the_place_of_a_mistake_in_a_format() {
         ran.errors
     );
 }
+
+#[test]
+fn the_end_of_an_exchange_is_told_from_its_middle_whatever_the_body_is_made_of() {
+    let server = Setup::new()
+        .log(&format("%m %U %X"))
+        .cache("file_size = \"16MiB\"")
+        .file("kept", vec![b'k'; 16_000_000])
+        .file("read", vec![b'r'; 32_000_000])
+        .file("small", "small")
+        .age("kept")
+        .script(
+            "counted",
+            "printf 'Content-Type: text/plain\\nContent-Length: 400000\\n\\n'; head -c 400000 /dev/zero",
+        )
+        .start();
+    let mut number = 0;
+    let mut state = || {
+        number += 1;
+        server.access_lines(number).remove(number - 1)
+    };
+    for (path, bytes) in [
+        ("/kept", 16_000_000),
+        ("/kept", 16_000_000),
+        ("/read", 32_000_000),
+        ("/small", 5),
+        ("/cgi-bin/counted", 400_000),
+    ] {
+        let mut client = server.connect();
+        assert_eq!(client.get(path).response().body.len(), bytes);
+        assert_eq!(state(), format!("GET {path} +"));
+    }
+    let part = "GET /read HTTP/1.1\r\nHost: test\r\nRange: bytes=0-1,5-6\r\n\r\n";
+    assert_eq!(server.send(part).status, 206);
+    assert_eq!(state(), "GET /read +");
+    for path in ["/kept", "/read"] {
+        let mut client = server.connect();
+        client.get(path).head();
+        drop(client);
+        assert_eq!(state(), format!("GET {path} X"));
+    }
+}
