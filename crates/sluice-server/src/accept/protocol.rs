@@ -19,7 +19,7 @@ use crate::accept::socket::Socket;
 use crate::accept::stream::ClientStream;
 use crate::accept::tls::Speech;
 use crate::accept::transport::Transport;
-use crate::accept::{http1, http2, proxy_protocol};
+use crate::accept::{http1, http2, proxy_protocol, security};
 use crate::connection::Connection;
 use crate::worker::Worker;
 
@@ -148,6 +148,11 @@ async fn handshake(
                 connection.secure(security);
             }
             Some(transport)
+        }
+        // As rare as those who know of the address, and the client is told no more than that it is refused.
+        Ok(Err(error)) if security::is_of_client_certificate(&error) => {
+            tracing::info!("connection from {client}: client certificate: {error}");
+            None
         }
         Ok(Err(error)) => {
             tracing::debug!("connection from {client}: handshake: {error}");

@@ -2,6 +2,8 @@
 //!
 //! Made once a connection. Not here: that there is TLS at all, which the variables `HTTPS` and `REQUEST_SCHEME` say.
 
+use std::io;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::CertificateDer;
@@ -10,6 +12,15 @@ use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::prelude::{ASN1Time, AttributeTypeAndValue, FromDer, X509Certificate, X509Name};
 
 use crate::connection::Security;
+
+/// Whether a handshake has failed for the certificate that the client showed, or did not.
+pub(crate) fn is_of_client_certificate(error: &io::Error) -> bool {
+    let of_tls = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(
+        of_tls,
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
+    )
+}
 
 /// What was agreed on, and who the client is.
 pub(crate) fn describe(connection: &ServerConnection) -> Security {
