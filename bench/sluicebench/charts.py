@@ -322,10 +322,10 @@ def aims_picture(found: Results) -> plt.Figure:
             axis.plot(
                 place, at, marker, markersize=6, color=MET if value >= 1 else MISSED, alpha=0.85, markeredgewidth=0
             )
-            if place != value:
-                axis.annotate(
-                    f"×{value:.2g}", (place, at), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8
-                )
+        for place in (REACH_LEAST, REACH_MOST):
+            beyond = sorted(value for value in reach if value != within(value) == place)
+            text = ", ".join(f"×{value:.2g}" for value in beyond)
+            axis.annotate(text, (place, at), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
     axis.axvline(1, color=INK, linewidth=1, zorder=2)
     axis.set_yticks(
         range(len(verdicts)), [f"{verdict.aim.text}   {verdict.aim.wanted}" for verdict in verdicts], fontsize=9
