@@ -100,7 +100,13 @@ impl Conditions {
                 "\"{wrong}\": a host is compared without the dot at its end: write \"{name}\""
             ));
         }
-        words.iter().try_for_each(|word| check_literal(word))?;
+        for word in &*words {
+            let (sign, host) = word.split_at(usize::from(word.starts_with('!')));
+            // What has stars is left alone.
+            if host.starts_with('[') && !host.contains('*') {
+                check_bracketed(sign, host).map_err(|wrong| format!("\"{word}\": {wrong}"))?;
+            }
+        }
         self.hosts = AnyOf::read(words)?;
         Ok(())
     }
@@ -212,34 +218,23 @@ fn values_of<'q>(name: &'q str, query: &'q str) -> impl Iterator<Item = String> 
     })
 }
 
-/// An IPv6 address stands in brackets and in its shortest form, as a request's is compared (`accept::serve`): any other would hold
-/// for nobody. What has stars is left alone.
-fn check_literal(word: &str) -> Result<(), String> {
-    let (sign, host) = match word.strip_prefix('!') {
-        Some(host) => ("!", host),
-        None => ("", word),
-    };
-    let Some(literal) = host.strip_prefix('[').filter(|literal| !literal.contains('*')) else {
-        return Ok(());
-    };
+/// What stands in brackets must be an IPv6 address, and in its shortest form, as a request's is compared (`accept::serve`): any
+/// other would hold for nobody. The error says what to write; `sign` comes before it.
+pub fn check_bracketed(sign: &str, host: &str) -> Result<(), String> {
+    let literal = host.strip_prefix('[').unwrap_or(host);
     let (literal, after) = literal.split_once(']').unwrap_or((literal, ""));
     let Ok(address) = literal.parse::<Ipv6Addr>() else {
-        return Err(format!(
-            "\"{word}\": in brackets stands an IPv6 address, as in \"[2001:db8::1]\""
-        ));
+        return Err("in brackets stands an IPv6 address, as in \"[2001:db8::1]\"".into());
     };
     let name = format!("[{address}]");
-    if after.starts_with(':') {
-        return Err(format!(
-            "\"{word}\": a host is written without port: write \"{sign}{name}\""
-        ));
+    if name.eq_ignore_ascii_case(host) {
+        return Ok(());
     }
-    match name.eq_ignore_ascii_case(host) {
-        true => Ok(()),
-        false => Err(format!(
-            "\"{word}\": an address is compared in its shortest form: write \"{sign}{name}\""
-        )),
-    }
+    let rule = match after.starts_with(':') {
+        true => "a host is written without port",
+        false => "an address is compared in its shortest form",
+    };
+    Err(format!("{rule}: write \"{sign}{name}\""))
 }
 
 fn decoded(text: &str) -> String {

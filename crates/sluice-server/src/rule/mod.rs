@@ -19,7 +19,7 @@ mod replacement;
 
 pub(crate) use change::{Adjustments, HeadChanges};
 pub use change::{BodyBounds, Changes, Expiry, FieldChange};
-pub use condition::{Conditions, Scheme};
+pub use condition::{Conditions, Scheme, check_bracketed};
 pub(crate) use condition::{Facts, Miss};
 pub use pattern::{Pattern, Wildcard, covers};
 pub use replacement::Replacement;

@@ -3,10 +3,9 @@
 //! Here: hosts, root and index. Not here: what paths mean (`route`), what the server itself shows (`pages`), the site's log
 //! (`log`).
 
-use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
-use sluice_server::rule::covers;
+use sluice_server::rule::{check_bracketed, covers};
 use sluice_server::settings::{AccessLog, CompressionSettings, SiteSettings};
 
 use super::listen;
@@ -136,16 +135,8 @@ fn check_host(host: &str) -> Result<(), String> {
         let name = after.split('/').next().unwrap_or_default();
         return Err(format!("a host is a name alone: write \"{name}\""));
     }
-    if let Some((literal, _)) = host.split_once(']').filter(|(_, after)| after.starts_with(':')) {
-        return Err(format!("a host is written without port: write \"{literal}]\""));
-    }
-    if let Some(literal) = host.strip_prefix('[') {
-        let address: Option<Ipv6Addr> = literal.strip_suffix(']').and_then(|address| address.parse().ok());
-        return match address.map(|address| format!("[{address}]")) {
-            Some(name) if name.eq_ignore_ascii_case(host) => Ok(()),
-            Some(name) => Err(format!("an address is compared in its shortest form: write \"{name}\"")),
-            None => Err("in brackets stands an IPv6 address, as in \"[2001:db8::1]\"".into()),
-        };
+    if host.starts_with('[') {
+        return check_bracketed("", host);
     }
     if let Some((name, _)) = host.split_once(':') {
         return Err(format!("a host is written without port: write \"{name}\""));
