@@ -39,6 +39,7 @@ mod record;
 mod reply;
 mod scanner;
 mod script_head;
+mod send_file;
 mod sentinel;
 mod variables;
 
@@ -54,5 +55,6 @@ pub use record::{RecordFault, RecordForm, Request, decode, encode};
 pub use reply::{BodyMode, Reply, ReplyHead, ScriptControl};
 pub use scanner::Scanner;
 pub use script_head::{HeadLimits, HeadParser};
+pub use send_file::{SEND_FILE_FIELDS, X_ACCEL_REDIRECT, X_SENDFILE};
 pub use sentinel::{SENTINEL_BYTES, Sentinels};
 pub use variables::Variables;

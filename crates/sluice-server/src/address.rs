@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
+use crate::endpoints::Ends;
+
 /// What stands before the path of a unix socket.
 pub const UNIX: &str = "unix:";
 
@@ -135,6 +137,15 @@ impl fmt::Display for Peers {
         let unix = self.has_unix.then(|| UNIX.to_owned());
         let all: Vec<String> = self.networks.iter().map(IpNet::to_string).chain(unix).collect();
         out.write_str(&all.join(" "))
+    }
+}
+
+/// Whether a list of peers has the client's end of a connection.
+pub(crate) fn are_meant(peers: &Peers, ends: &Ends) -> bool {
+    if ends.is_unix {
+        peers.has_unix()
+    } else {
+        peers.has_address(ends.client.ip())
     }
 }
 

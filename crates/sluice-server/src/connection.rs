@@ -4,7 +4,6 @@
 //! (`accept::stream`) and the protocol (`accept::protocol`).
 
 use std::cell::{Cell, OnceCell};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,32 +11,7 @@ use std::task::Waker;
 
 use sluice_membuf::Sealed;
 
-/// The two ends of a connection, or of an exchange on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ends {
-    /// The client's address, by which logs, scripts and rules know it.
-    pub client: SocketAddr,
-    pub server: SocketAddr,
-    /// The client has connected to a unix socket, and has no address of its own.
-    pub is_unix: bool,
-}
-
-impl Ends {
-    /// The ends of a connection to a unix socket. Its client is a process of this machine: so that is its address, as scripts
-    /// must have one (RFC 3875 §4.1.8). No port is 0.
-    pub(crate) const UNIX: Ends = Ends {
-        client: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
-        server: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
-        is_unix: true,
-    };
-}
-
-/// What TLS has found out.
-#[derive(Debug)]
-pub(crate) struct Security {
-    /// Variables for scripts, by their names.
-    pub variables: Vec<(&'static str, String)>,
-}
+use crate::endpoints::{Ends, Security};
 
 /// What is known of an accepted socket.
 pub(crate) struct Connection {

@@ -4,7 +4,6 @@
 //! line is written when the value is dropped. Not here: what a line looks like (`write::log`).
 
 use std::cell::OnceCell;
-use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -15,46 +14,15 @@ use std::time::{Instant, SystemTime};
 use http::request::{self, Request};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 
-use crate::connection::{Ends, Security};
+use crate::context::{Context, HeldConfig};
+use crate::endpoints::{Ends, Security};
 use crate::names::Lookup;
+use crate::request_id::UniqueId;
 use crate::rule::{HeadChanges, Scheme};
-use crate::worker::{HeldConfig, Worker};
 use crate::write::body::ResponseBody;
 use crate::write::head;
 use crate::write::log::SiteLog;
 use crate::write::log::line::{Line, RequestFields, ResponseFields, STATUS_CLIENT_LEFT};
-
-/// Names an exchange in the log, in the script's variables (UNIQUE_ID) and in the script's errors.
-///
-/// Unique over restarts and workers: eight characters drawn when the server starts, the worker, a count.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UniqueId([u8; UniqueId::BYTES]);
-
-impl UniqueId {
-    const BYTES: usize = 18;
-
-    pub(crate) fn new(boot: [u8; 8], worker: u8, count: u32) -> UniqueId {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [0; Self::BYTES];
-        text[..8].copy_from_slice(&boot);
-        let number = (u64::from(worker) << 32) | u64::from(count);
-        for (index, digit) in text[8..].iter_mut().enumerate() {
-            let shift = 4 * (9 - index);
-            *digit = HEX[(number >> shift & 0xf) as usize];
-        }
-        UniqueId(text)
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or("-")
-    }
-}
-
-impl fmt::Display for UniqueId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.as_str())
-    }
-}
 
 /// One request and its response.
 pub(crate) struct Exchange {
@@ -93,7 +61,7 @@ pub(crate) struct Exchange {
     status: Option<StatusCode>,
     body_bytes: u64,
     is_cut: bool,
-    worker: Rc<Worker>,
+    pub context: Rc<Context>,
 }
 
 /// Which of the logs gets the line.
@@ -119,11 +87,11 @@ impl ChosenLog {
 
 impl Exchange {
     /// A new one; boxed, because it goes through many hands.
-    pub(crate) fn open(worker: &Rc<Worker>, config: &HeldConfig, ends: Ends, head: &request::Parts) -> Box<Exchange> {
+    pub(crate) fn open(context: &Rc<Context>, config: &HeldConfig, ends: Ends, head: &request::Parts) -> Box<Exchange> {
         let log = ChosenLog::Server.of(&config.logs);
         let names = log.map_or(&[][..], |log| &log.format.request_fields);
         Box::new(Exchange {
-            id: worker.next_id(),
+            id: context.next_id(),
             ends,
             method: head.method.clone(),
             uri: head.uri.clone(),
@@ -146,15 +114,15 @@ impl Exchange {
             status: None,
             body_bytes: 0,
             is_cut: false,
-            worker: Rc::clone(worker),
+            context: Rc::clone(context),
         })
     }
 
     /// An exchange whose request has no usable head.
-    pub(crate) fn without_head(worker: &Rc<Worker>, ends: Ends) -> Box<Exchange> {
+    pub(crate) fn without_head(context: &Rc<Context>, ends: Ends) -> Box<Exchange> {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = Method::from_bytes(b"-").unwrap_or_default();
-        let mut exchange = Exchange::open(worker, &worker.config(), ends, &head);
+        let mut exchange = Exchange::open(context, &context.config(), ends, &head);
         exchange.is_last = true;
         exchange
     }
@@ -189,7 +157,11 @@ impl Exchange {
     /// Has the client's name looked up, if names are; it is known later, or never.
     pub(crate) fn look_up_client(&mut self) {
         if !self.ends.is_unix {
-            self.name = self.worker.names().and_then(|names| names.of(self.ends.client.ip()));
+            self.name = self
+                .context
+                .names
+                .as_ref()
+                .and_then(|names| names.of(self.ends.client.ip()));
         }
     }
 
@@ -262,20 +234,10 @@ impl Drop for Exchange {
             status: self.status.map_or(STATUS_CLIENT_LEFT, |status| status.as_u16()),
             body_bytes: self.body_bytes,
             is_cut: self.is_cut,
-            is_last: self.is_last || self.worker.is_draining(),
+            is_last: self.is_last || self.context.front.is_draining(),
             handler: self.handler,
             file: self.file.as_deref(),
         };
-        log.write(self.worker.index, &line);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unique_ids_count_in_hex_after_boot_and_worker() {
-        assert_eq!(UniqueId::new(*b"k3x9m2p7", 3, 255).as_str(), "k3x9m2p703000000ff");
+        log.write(self.context.worker, &line);
     }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 /// The bounds on connections, heads and bodies; one set for the whole server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections open at once, divided evenly among the workers. At its share a worker stops accepting until one ends: the kernel's
     /// backlog holds the rest, so nothing is refused that could be served a moment later. (`accept::listener`)

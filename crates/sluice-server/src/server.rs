@@ -17,9 +17,10 @@ use crate::accept::listener;
 use crate::accept::tls::{self, Speech};
 use crate::accept::unix::SocketFile;
 use crate::dispatch::Config;
-use crate::dispatch::route::OpenError;
 use crate::handler::cache::CacheCounters;
 use crate::names::Names;
+use crate::open_error::OpenError;
+use crate::phase::Phase;
 use crate::settings::{AccessLog, ListenAddress, LogTarget, Settings};
 use crate::worker::{self, Shared};
 use crate::write::log::Log;
@@ -27,16 +28,6 @@ use crate::write::log::Log;
 /// Threads that start script processes: more than four gained nothing, and the second keeps one slow disk from holding up
 /// all starts.
 const LAUNCHERS: std::ops::RangeInclusive<usize> = 2..=4;
-
-/// How far a server's life has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    Serving,
-    /// Nothing new; what is under way may end.
-    Draining,
-    /// At once.
-    Ending,
-}
 
 /// A running server.
 pub struct Server {
@@ -96,10 +87,10 @@ impl Server {
         let places = config.limits.connections_max.div_ceil(workers);
         let shared = Arc::new(Shared {
             config: Arc::new(ArcSwap::from_pointee(config)),
-            speech: ArcSwap::from_pointee(speech),
-            launcher,
+            speech: Arc::new(ArcSwap::from_pointee(speech)),
+            launcher: Arc::new(launcher),
             log,
-            names,
+            names: names.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),
             boot: boot_name().map_err(|error| StartError(format!("no random bytes: {error}")))?,

@@ -6,9 +6,10 @@
 use http::{HeaderMap, Uri, header};
 
 use crate::accept::forwarded::{self, Told};
-use crate::connection::{Connection, Ends};
+use crate::address::are_meant;
+use crate::connection::Connection;
 use crate::exchange::Exchange;
-use crate::settings::{Peers, ProxySettings};
+use crate::settings::ProxySettings;
 
 /// The ports of the schemes (RFC 9110 §4.2), which addresses leave out.
 const HTTP_PORT: u16 = 80;
@@ -33,15 +34,6 @@ pub(crate) fn introduce(exchange: &mut Exchange, connection: &Connection, proxie
         exchange.ends.is_unix = false;
     }
     exchange.look_up_client();
-}
-
-/// Whether a list of peers has the client's end of a connection.
-pub(crate) fn are_meant(peers: &Peers, ends: &Ends) -> bool {
-    if ends.is_unix {
-        peers.has_unix()
-    } else {
-        peers.has_address(ends.client.ip())
-    }
 }
 
 /// The port that the client has asked for, where the connection's own is none or that of a proxy: scripts write it into addresses,

@@ -12,7 +12,6 @@ use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 
 use crate::accept::files::{AskedFile, Handled, Led, serve_file};
-use crate::accept::serve::as_compared;
 use crate::dispatch::Config;
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::{Route, RouteKind};
@@ -20,6 +19,7 @@ use crate::dispatch::site::{Place, Site};
 use crate::dispatch::walk::{Astray, Start, Trace, Walked};
 use crate::fault::Fault;
 use crate::handler::redirect;
+use crate::host::as_compared;
 use crate::rule::{Adjustments, Facts, Miss, Scheme};
 use crate::settings::{ListenSettings, Mode, Settings};
 use crate::target::Target;

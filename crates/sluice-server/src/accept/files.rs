@@ -19,6 +19,7 @@ use crate::handler::file::{Files, Served};
 use crate::handler::folder::Folder;
 use crate::handler::making::Making;
 use crate::handler::script::Task;
+use crate::handler::send_file::SendFolders;
 use crate::handler::{file, redirect};
 use crate::rule::{Adjustments, Facts};
 use crate::target::Target;
@@ -72,7 +73,7 @@ impl Led<'_> {
 /// What answers for a path has answered, or says who does.
 pub(super) enum Handled {
     Answer(Response<ResponseBody>),
-    Script(Task),
+    Script(Task, Arc<SendFolders>),
     /// A compressed form of the file is awaited.
     Making(Box<Making>),
     /// The folder is to be listed.

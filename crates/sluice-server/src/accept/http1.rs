@@ -9,7 +9,6 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
 
 use http::StatusCode;
 use hyper::server::conn::http1;
@@ -18,13 +17,10 @@ use hyper_util::rt::TokioIo;
 
 use crate::accept::protocol::Client;
 use crate::accept::pulse::{Pulse, Verdict};
-use crate::accept::serve;
-use crate::accept::stream::{ClientStream, Shared};
-use crate::connection::{Connection, Ends};
-use crate::exchange::Exchange;
+use crate::accept::service::Service;
+use crate::accept::stream::Shared;
+use crate::connection::Connection;
 use crate::limits::Limits;
-use crate::worker::Worker;
-use crate::write::error_page;
 
 /// What hyper gathers for one write, and reads ahead, bytes.
 const BUFFER_BYTES_MAX: usize = 512 << 10;
@@ -32,11 +28,8 @@ const BUFFER_BYTES_MAX: usize = 512 << 10;
 /// Fields of a head that hyper takes unless it is told otherwise (`http1::Builder::max_headers`).
 const HYPER_HEAD_FIELDS: usize = 100;
 
-/// How long a client that is refused may take to read why.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Exchange after exchange to the end; the refusal of a head that could not be taken.
-pub(crate) async fn talk(client: &Client) -> Option<Refusal> {
+pub(crate) async fn talk<S: Service>(client: &Client<S>) -> Option<Refusal> {
     loop {
         // Boxed: a connection at rest is not to pay for it.
         match Box::pin(converse(client)).await {
@@ -67,16 +60,21 @@ enum Turn {
 }
 
 /// Exchange after exchange, until the connection ends or rests.
-async fn converse(client: &Client) -> Result<Turn, hyper::Error> {
-    let Client { worker, place, stream } = client;
+async fn converse<S: Service>(client: &Client<S>) -> Result<Turn, hyper::Error> {
+    let Client {
+        front,
+        service,
+        place,
+        stream,
+    } = client;
     let connection: &Rc<Connection> = place;
-    let config = worker.config();
-    let service = service_fn(|request| serve::serve(worker, connection, request));
+    let limits = service.limits();
+    let service = service_fn(|request| service.serve(connection, request));
     let io = TokioIo::new(Shared(Rc::clone(stream)));
-    let mut http = http1(&config.limits).serve_connection(io, service);
-    let mut pulse = Pulse::new(connection, worker.tick());
+    let mut http = http1(&limits).serve_connection(io, service);
+    let mut pulse = Pulse::new(connection, front.tick());
     let turn = poll_fn(|context| {
-        let verdict = pulse.ask(client, context, |pulse| judge(client, &config.limits, pulse));
+        let verdict = pulse.ask(client, context, |pulse| judge(client, &limits, pulse));
         match verdict {
             Verdict::GoOn => {}
             // Between two exchanges hyper then ends at once; otherwise it will not begin another.
@@ -103,7 +101,7 @@ async fn converse(client: &Client) -> Result<Turn, hyper::Error> {
 }
 
 /// What becomes of a conversation, once a second.
-fn judge(client: &Client, limits: &Limits, pulse: &mut Pulse) -> Verdict<Turn> {
+fn judge<S>(client: &Client<S>, limits: &Limits, pulse: &mut Pulse) -> Verdict<Turn> {
     let (connection, stream) = (&client.place, client.stream.borrow());
     // hyper sees by itself, at once, that the client has left, as long as it reads; it does not while another request
     // waits in its buffer, or while nobody takes the request's body.
@@ -119,14 +117,14 @@ fn judge(client: &Client, limits: &Limits, pulse: &mut Pulse) -> Verdict<Turn> {
 }
 
 /// Keeps nothing but the socket until the client speaks again; false when it does not in time, or the server drains.
-fn wait_for_more(client: &Client) -> impl Future<Output = bool> {
-    let patience = client.worker.config().limits.head_timeout.as_secs() + 1;
+fn wait_for_more<S: Service>(client: &Client<S>) -> impl Future<Output = bool> {
+    let patience = client.service.limits().head_timeout.as_secs() + 1;
     let until = client
-        .worker
+        .front
         .tick()
         .saturating_add(u32::try_from(patience).unwrap_or(u32::MAX));
     poll_fn(move |context| {
-        if client.worker.is_draining() || client.worker.tick() >= until {
+        if client.front.is_draining() || client.front.tick() >= until {
             return Poll::Ready(false);
         }
         client.place.call_at(until, context.waker());
@@ -140,10 +138,11 @@ const TARGET_TOO_LONG: &str = "URI too long";
 
 /// A head that could not be taken.
 pub(crate) struct Refusal {
-    status: StatusCode,
-    reason: String,
-    /// hyper has told the client.
-    is_answered: bool,
+    pub status: StatusCode,
+    /// What is wrong with it, for the log.
+    pub reason: String,
+    /// hyper has answered the client.
+    pub is_answered: bool,
 }
 
 impl Refusal {
@@ -173,17 +172,6 @@ impl Refusal {
             reason: error.to_string(),
             is_answered,
         })
-    }
-}
-
-/// A head that was not taken is an exchange too: it is answered and logged.
-pub(crate) async fn refuse(worker: &Rc<Worker>, ends: Ends, stream: &mut ClientStream, refusal: &Refusal) {
-    let mut exchange = Exchange::without_head(worker, ends);
-    exchange.answer(refusal.status);
-    tracing::info!(id = %exchange.id, "request head from {}: {}", ends.client, refusal.reason);
-    if !refusal.is_answered {
-        let page = error_page::raw(refusal.status, exchange.id);
-        let _ = tokio::time::timeout(PAGE_TIMEOUT, stream.send(&page)).await;
     }
 }
 

@@ -21,10 +21,10 @@ use hyper_util::rt::TokioIo;
 use crate::accept::gather::{Gather, Gathered};
 use crate::accept::protocol::Client;
 use crate::accept::pulse::{Pulse, Verdict};
-use crate::accept::serve;
+use crate::accept::service::Service;
 use crate::connection::Connection;
 use crate::limits::Limits;
-use crate::worker::Worker;
+use crate::tasks::Tasks;
 
 /// Exchanges of one connection at once. The RFC recommends 100 at least (§6.5.2).
 const STREAMS_MAX: u32 = 128;
@@ -51,14 +51,14 @@ type Exchange = Pin<Box<dyn Future<Output = ()>>>;
 /// They get it when hyper has no more to read, so that all their responses leave in one write.
 #[derive(Clone)]
 struct Begun {
-    worker: Rc<Worker>,
+    tasks: Tasks,
     exchanges: Rc<RefCell<Vec<Exchange>>>,
 }
 
 impl Begun {
-    fn new(worker: &Rc<Worker>) -> Begun {
+    fn new(tasks: &Tasks) -> Begun {
         Begun {
-            worker: Rc::clone(worker),
+            tasks: tasks.clone(),
             exchanges: Rc::default(),
         }
     }
@@ -71,7 +71,7 @@ impl Begun {
             // A panic ends this exchange alone, as it would end a task.
             let turn = catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(&mut context)));
             if let Ok(Poll::Pending) = turn {
-                self.worker.spawn_counted(exchange);
+                self.tasks.spawn_counted(exchange);
             }
         }
         // The room is kept, unless there are new ones in another already.
@@ -83,28 +83,31 @@ impl Begun {
 
 impl<F: Future<Output = ()> + 'static> Executor<F> for Begun {
     fn execute(&self, exchange: F) {
-        self.exchanges
-            .borrow_mut()
-            .push(Box::pin(self.worker.counted(exchange)));
+        self.exchanges.borrow_mut().push(Box::pin(self.tasks.counted(exchange)));
     }
 }
 
 /// Exchanges until the connection ends.
-pub(crate) async fn talk(client: &Client) {
-    let Client { worker, place, stream } = client;
+pub(crate) async fn talk<S: Service>(client: &Client<S>) {
+    let Client {
+        front,
+        service,
+        place,
+        stream,
+    } = client;
     let connection: &Rc<Connection> = place;
-    let config = worker.config();
-    let (here, this) = (Rc::clone(worker), Rc::clone(connection));
-    let service = service_fn(move |request| serve::serve(&here, &this, request));
+    let limits = service.limits();
+    let (here, this) = (Rc::clone(service), Rc::clone(connection));
+    let service = service_fn(move |request| here.serve(&this, request));
     let gather = Rc::new(RefCell::new(Gather::new(Rc::clone(stream))));
     let io = TokioIo::new(Gathered(Rc::clone(&gather)));
-    let begun = Begun::new(worker);
-    let mut http = Box::pin(http2(&config.limits, begun.clone()).serve_connection(io, service));
+    let begun = Begun::new(front.tasks());
+    let mut http = Box::pin(http2(&limits, begun.clone()).serve_connection(io, service));
     let mut ended = None;
-    let mut pulse = Pulse::new(connection, worker.tick());
+    let mut pulse = Pulse::new(connection, front.tick());
     let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
         match pulse.ask(client, context, |pulse| {
-            judge(connection, stream.borrow().balance(), &config.limits, pulse)
+            judge(connection, stream.borrow().balance(), &limits, pulse)
         }) {
             Verdict::GoOn => {}
             Verdict::End => http.as_mut().graceful_shutdown(),
@@ -168,7 +171,8 @@ fn http2(limits: &Limits, begun: Begun) -> http2::Builder<Begun> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::{Ends, UnderWay};
+    use crate::connection::UnderWay;
+    use crate::endpoints::Ends;
     use std::time::{Duration, Instant};
 
     /// A connection, looked at once in so many seconds.

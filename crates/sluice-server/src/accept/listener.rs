@@ -18,12 +18,14 @@ use socket2::{Domain, Protocol, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::accept::front::Front;
 use crate::accept::protocol;
+use crate::accept::service::Service;
 use crate::accept::socket::Socket;
 use crate::accept::unix::{self, SocketFile};
-use crate::connection::{Connection, Ends};
+use crate::connection::Connection;
+use crate::endpoints::Ends;
 use crate::settings::{ListenAddress, ListenSettings};
-use crate::worker::Worker;
 
 /// Connections that the kernel holds ready for one worker; the system caps it (net.core.somaxconn).
 pub(crate) const BACKLOG: i32 = 4096;
@@ -134,7 +136,7 @@ fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
 }
 
 /// Accepts until the worker drains. Each connection is a task of its own. `index` is the listener's among the worker's.
-pub(crate) async fn accept(worker: Rc<Worker>, listener: Listener, index: usize) {
+pub(crate) async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: Listener, index: usize) {
     let Listener { socket, address } = listener;
     #[expect(
         deprecated,
@@ -144,9 +146,9 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: Listener, index: usize)
         Ok(listener) => listener,
         Err(error) => return tracing::error!("listening socket: {error}"),
     };
-    let places = worker.places();
-    let mut draining = pin!(worker.draining());
-    while !worker.is_draining() {
+    let places = Rc::clone(front.places());
+    let mut draining = pin!(front.draining());
+    while !front.is_draining() {
         // A socket that others accept from as well: they may have a place when there is none here.
         if address.is_none() {
             tokio::select! {
@@ -173,7 +175,9 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: Listener, index: usize)
                     () = &mut draining => return,
                 }
                 let place = places.take(Connection::new(ends));
-                worker.spawn(protocol::serve(Rc::clone(&worker), socket, place, index));
+                let (front, service) = (Rc::clone(&front), Rc::clone(&service));
+                let tasks = front.tasks().clone();
+                tasks.spawn(protocol::serve(front, service, socket, place, index));
             }
             Err(error) => {
                 if is_shortage(&error) {

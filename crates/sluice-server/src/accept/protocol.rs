@@ -9,46 +9,74 @@ use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::time::timeout;
 
+use crate::accept::front::Front;
 use crate::accept::http1::Refusal;
 use crate::accept::places::Place;
+use crate::accept::service::Service;
 use crate::accept::socket::Socket;
 use crate::accept::stream::ClientStream;
 use crate::accept::tls::Speech;
 use crate::accept::transport::Transport;
 use crate::accept::{http1, http2, proxy_protocol, security};
 use crate::connection::Connection;
-use crate::worker::Worker;
+use crate::limits::Limits;
+
+/// How long a client that is refused may take to read why.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The first bytes of HTTP/2 with prior knowledge (RFC 9113 §3.4); no method of HTTP/1.1 begins so.
 const PREFACE: &[u8] = b"PRI";
 
 /// A connection that speaks HTTP. Fields are dropped in this order: the place is free when the socket is closed.
-pub(crate) struct Client {
-    pub worker: Rc<Worker>,
+pub(crate) struct Client<S> {
+    pub front: Rc<Front>,
+    pub service: Rc<S>,
     pub stream: Rc<RefCell<ClientStream>>,
     pub place: Place,
 }
 
-impl Client {
-    fn new(worker: Rc<Worker>, place: Place, transport: Transport) -> Client {
-        let send_timeout = worker.config().limits.send_timeout;
+impl<S: Service> Client<S> {
+    fn new(accepted: Accepted<S>, transport: Transport) -> Client<S> {
+        let Accepted { front, service, place } = accepted;
+        let send_timeout = service.limits().send_timeout;
         let stream = ClientStream::new(transport, Rc::clone(&place), send_timeout);
         Client {
-            worker,
+            front,
+            service,
             stream: Rc::new(RefCell::new(stream)),
             place,
         }
     }
 }
 
+/// A connection whose protocol is not known yet.
+struct Accepted<S> {
+    front: Rc<Front>,
+    service: Rc<S>,
+    place: Place,
+}
+
+impl<S: Service> Accepted<S> {
+    fn limits(&self) -> Limits {
+        self.service.limits()
+    }
+}
+
 /// Serves one connection, accepted on the listener of this index, to its end; its place is free again after that.
-pub(crate) fn serve(worker: Rc<Worker>, socket: Socket, place: Place, listener: usize) -> impl Future<Output = ()> {
+pub(crate) fn serve<S: Service>(
+    front: Rc<Front>,
+    service: Rc<S>,
+    socket: Socket,
+    place: Place,
+    listener: usize,
+) -> impl Future<Output = ()> {
     // Here and not below, and in one place all the time: what an async block is given it carries all its life.
-    let mut stage = begin(worker, place, socket, listener);
+    let mut stage = begin(Accepted { front, service, place }, socket, listener);
     async move {
         while let Stage::Beginning(beginning) = &mut stage {
             stage = beginning.as_mut().await;
@@ -69,17 +97,17 @@ pub(crate) fn serve(worker: Rc<Worker>, socket: Socket, place: Place, listener: 
 }
 
 /// How far a connection has come.
-enum Stage {
+enum Stage<S> {
     /// A header of the PROXY protocol, a handshake, or the first bytes. Boxed: a connection is not to carry all its life what it
     /// needs at its beginning.
-    Beginning(Pin<Box<dyn Future<Output = Stage>>>),
-    Http1(Client),
-    Http2(Client),
+    Beginning(Pin<Box<dyn Future<Output = Stage<S>>>>),
+    Http1(Client<S>),
+    Http2(Client<S>),
     Over,
 }
 
-impl Stage {
-    fn http(client: Client, is_http2: bool) -> Stage {
+impl<S> Stage<S> {
+    fn http(client: Client<S>, is_http2: bool) -> Stage<S> {
         if is_http2 {
             Stage::Http2(client)
         } else {
@@ -88,14 +116,16 @@ impl Stage {
     }
 }
 
-fn begin(worker: Rc<Worker>, place: Place, mut socket: Socket, listener: usize) -> Stage {
-    let mut speech = worker.speech(listener);
-    place.redirect_to_https(speech.redirect_to_https);
+fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize) -> Stage<S> {
+    let mut speech = accepted.front.speech(listener);
+    accepted.place.redirect_to_https(speech.redirect_to_https);
     match speech.proxy_protocol.take() {
-        None => begin_speech(worker, place, socket, speech),
+        None => begin_speech(accepted, socket, speech),
         Some(proxies) => Stage::Beginning(Box::pin(async move {
-            if proxy_protocol::receive(&worker, &place, &mut socket, &proxies).await {
-                begin_speech(worker, place, socket, speech)
+            let Accepted { front, place, .. } = &accepted;
+            let limit = accepted.limits().head_timeout;
+            if proxy_protocol::receive(front, limit, place, &mut socket, &proxies).await {
+                begin_speech(accepted, socket, speech)
             } else {
                 Stage::Over
             }
@@ -103,33 +133,34 @@ fn begin(worker: Rc<Worker>, place: Place, mut socket: Socket, listener: usize) 
     }
 }
 
-fn begin_speech(worker: Rc<Worker>, place: Place, mut socket: Socket, speech: Speech) -> Stage {
+fn begin_speech<S: Service>(accepted: Accepted<S>, mut socket: Socket, speech: Speech) -> Stage<S> {
     match speech.tls {
         Some(tls) => Stage::Beginning(Box::pin(async move {
-            let Some(transport) = handshake(&worker, &place, socket, tls).await else {
+            let limit = accepted.limits().head_timeout;
+            let Some(transport) = handshake(limit, &accepted.place, socket, tls).await else {
                 return Stage::Over;
             };
             let is_http2 = transport.is_http2();
-            Stage::http(Client::new(worker, place, transport), is_http2)
+            Stage::http(Client::new(accepted, transport), is_http2)
         })),
         None if speech.http2 => Stage::Beginning(Box::pin(async move {
-            let Some(is_http2) = speaks_http2(&worker, &mut socket).await else {
+            let limit = accepted.limits().head_timeout;
+            let Some(is_http2) = speaks_http2(limit, &mut socket).await else {
                 return Stage::Over;
             };
-            Stage::http(Client::new(worker, place, Transport::Clear(socket)), is_http2)
+            Stage::http(Client::new(accepted, Transport::Clear(socket)), is_http2)
         })),
-        None => Stage::Http1(Client::new(worker, place, Transport::Clear(socket))),
+        None => Stage::Http1(Client::new(accepted, Transport::Clear(socket))),
     }
 }
 
 /// TLS, as far as the first byte of what it carries. None when it does not come to that: the client's fault.
 async fn handshake(
-    worker: &Worker,
+    limit: Duration,
     connection: &Connection,
     mut socket: Socket,
     config: Arc<ServerConfig>,
 ) -> Option<Transport> {
-    let limit = worker.config().limits.head_timeout;
     let client = connection.ends().client;
     let handshake = async {
         let mut first = [0];
@@ -181,8 +212,7 @@ async fn tell_of_https(mut socket: Socket) {
 }
 
 /// Whether HTTP/2 is what a client begins with, in clear text. None when it says nothing in time, or leaves.
-async fn speaks_http2(worker: &Worker, socket: &mut Socket) -> Option<bool> {
-    let limit = worker.config().limits.head_timeout;
+async fn speaks_http2(limit: Duration, socket: &mut Socket) -> Option<bool> {
     let mut first = [0; PREFACE.len()];
     let peeked = timeout(limit, poll_fn(|context| socket.poll_peek(context, &mut first))).await;
     match peeked {
@@ -192,14 +222,16 @@ async fn speaks_http2(worker: &Worker, socket: &mut Socket) -> Option<bool> {
 }
 
 /// Closes the connection, after a last word where one is due.
-async fn end(client: Client, refusal: Option<Refusal>) {
-    let Client { worker, stream, place } = client;
+async fn end<S: Service>(client: Client<S>, refusal: Option<Refusal>) {
+    let Client {
+        service, stream, place, ..
+    } = client;
     let Ok(stream) = Rc::try_unwrap(stream) else {
         return tracing::error!("connection from {}: its socket is still in use", place.ends().client);
     };
     let mut stream = stream.into_inner();
-    if let Some(refusal) = refusal {
-        http1::refuse(&worker, place.ends(), &mut stream, &refusal).await;
+    if let Some(page) = refusal.and_then(|refusal| service.refuse(place.ends(), &refusal)) {
+        let _ = timeout(PAGE_TIMEOUT, stream.send(&page)).await;
     }
     stream.close().await;
     drop(place);

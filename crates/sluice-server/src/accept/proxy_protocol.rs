@@ -10,15 +10,17 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
 use tokio::io::ReadBuf;
 use tokio::time::timeout;
 
-use crate::accept::client::are_meant;
+use crate::accept::front::Front;
 use crate::accept::socket::Socket;
-use crate::connection::{Connection, Ends};
+use crate::address::are_meant;
+use crate::connection::Connection;
+use crate::endpoints::Ends;
 use crate::settings::Peers;
-use crate::worker::Worker;
 
 /// How version 1 begins.
 const V1: &[u8] = b"PROXY ";
@@ -39,9 +41,14 @@ const V2_REST_BYTES_MAX: usize = 16 << 10;
 const COMPLAIN_EVERY: u32 = 10;
 
 /// Reads the header, and tells the connection whose it is. False when it must be closed, which is in the log then.
-pub(crate) async fn receive(worker: &Worker, connection: &Connection, socket: &mut Socket, proxies: &Peers) -> bool {
+pub(crate) async fn receive(
+    front: &Front,
+    limit: Duration,
+    connection: &Connection,
+    socket: &mut Socket,
+    proxies: &Peers,
+) -> bool {
     let ends = connection.ends();
-    let limit = worker.config().limits.head_timeout;
     let refusal = if are_meant(proxies, &ends) {
         match timeout(limit, read(socket)).await {
             Ok(Ok(Source::Told { client, server })) => {
@@ -59,7 +66,7 @@ pub(crate) async fn receive(worker: &Worker, connection: &Connection, socket: &m
     } else {
         "not from a proxy that proxy_protocol names".to_owned()
     };
-    worker.complaints().tell(worker.tick(), |others| {
+    front.complaints.tell(front.tick(), |others| {
         let peer = if ends.is_unix {
             "a unix socket".to_owned()
         } else {

@@ -49,14 +49,14 @@ impl Pulse {
 
     /// What is to become of the connection at this turn; in a second the task is called to ask again. `judge` is asked once a
     /// second and obeyed first; where it lets the connection go on, a server that drains ends it, once.
-    pub(crate) fn ask<T>(
+    pub(crate) fn ask<S, T>(
         &mut self,
-        client: &Client,
+        client: &Client<S>,
         context: &Context<'_>,
         judge: impl FnOnce(&mut Pulse) -> Verdict<T>,
     ) -> Verdict<T> {
-        let Client { worker, place, .. } = client;
-        let verdict = self.decide(worker.tick(), worker.is_draining(), Instant::now, judge);
+        let Client { front, place, .. } = client;
+        let verdict = self.decide(front.tick(), front.is_draining(), Instant::now, judge);
         place.call_at(self.tick + 1, context.waker());
         verdict
     }
@@ -136,7 +136,8 @@ impl Still {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::{Ends, UnderWay};
+    use crate::connection::UnderWay;
+    use crate::endpoints::Ends;
     use std::rc::Rc;
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
 use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::prelude::{ASN1Time, AttributeTypeAndValue, FromDer, X509Certificate, X509Name};
 
-use crate::connection::Security;
+use crate::endpoints::Security;
 
 /// Whether a handshake has failed for the certificate that the client showed, or did not.
 pub(crate) fn is_of_client_certificate(error: &io::Error) -> bool {

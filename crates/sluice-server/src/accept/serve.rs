@@ -3,43 +3,46 @@
 //! Read the head (hyper has), choose the site, find what answers for the path, let it answer, turn a fault into a response,
 //! complete the head; the line in the log is written when the exchange is dropped, by whoever has it last.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::Ipv6Addr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 
-use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header, request};
 use http_body::Body;
 use hyper::body::Incoming;
 
 use crate::accept::client;
 use crate::accept::files::{AskedFile, Handled, Led, serve_file};
+use crate::accept::http1::Refusal;
+use crate::accept::service::Service;
 use crate::connection::{Connection, UnderWay};
+use crate::context::{Context, HeldConfig};
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::{RouteKind, Star};
 use crate::dispatch::site::Place;
 use crate::dispatch::walk::{Start, Walked};
 use crate::dispatch::{Route, Site};
+use crate::endpoints::Ends;
 use crate::exchange::Exchange;
 use crate::fault::{Culprit, Fault};
+use crate::finish::Finish;
 use crate::handler::listing::page::Wish;
 use crate::handler::making::Making;
-use crate::handler::script::{Outcome, Task};
-use crate::handler::send_file::Handed;
+use crate::handler::script::{Outcome, SendFile, Task};
+use crate::handler::send_file::SendFolders;
 use crate::handler::{listing, redirect, script};
+use crate::host::host;
+use crate::limits::Limits;
 use crate::rule::{Adjustments, BodyBounds, Facts};
 use crate::script::job::Job;
 use crate::script::request_body::RequestBody;
 use crate::script::route::ScriptRoute;
 use crate::settings::ErrorSettings;
 use crate::target::Target;
-use crate::worker::{HeldConfig, Worker};
-use crate::write::body::{Finish, ResponseBody};
+use crate::write::body::ResponseBody;
 use crate::write::{error_page, head};
 
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
@@ -60,7 +63,7 @@ pub(crate) enum Serving {
 impl Future for Serving {
     type Output = Result<Response<Finish>, Infallible>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
             Serving::Answered(response) => response
                 .take()
@@ -70,13 +73,45 @@ impl Future for Serving {
     }
 }
 
+/// What answers the requests of a worker's connections.
+pub(crate) struct Exchanges {
+    context: Rc<Context>,
+}
+
+impl Exchanges {
+    pub(crate) fn new(context: &Rc<Context>) -> Exchanges {
+        Exchanges {
+            context: Rc::clone(context),
+        }
+    }
+}
+
+impl Service for Exchanges {
+    type Body = Finish;
+    type Answer = Serving;
+
+    fn limits(&self) -> Limits {
+        self.context.config().limits
+    }
+
+    fn serve(&self, connection: &Rc<Connection>, request: Request<Incoming>) -> Serving {
+        serve(&self.context, connection, request)
+    }
+
+    fn refuse(&self, ends: Ends, refusal: &Refusal) -> Option<Vec<u8>> {
+        let mut exchange = Exchange::without_head(&self.context, ends);
+        exchange.answer(refusal.status);
+        tracing::info!(id = %exchange.id, "request head from {}: {}", ends.client, refusal.reason);
+        (!refusal.is_answered).then(|| error_page::raw(refusal.status, exchange.id))
+    }
+}
+
 /// Serves one exchange. From here on it is logged, whatever becomes of it.
-pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: Request<Incoming>) -> Serving {
+fn serve(context: &Rc<Context>, connection: &Rc<Connection>, request: Request<Incoming>) -> Serving {
     let under_way = UnderWay::begin(connection);
-    let worker = Rc::clone(worker);
     let (head, incoming) = request.into_parts();
-    let config = worker.config();
-    let mut exchange = Exchange::open(&worker, &config, connection.ends(), &head);
+    let config = context.config();
+    let mut exchange = Exchange::open(context, &config, connection.ends(), &head);
     exchange.is_last = ends_connection(&head);
     if exchange.is_last && incoming.is_end_stream() {
         connection.expect_no_more();
@@ -89,11 +124,11 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
             if exchange.is_https {
                 exchange.hsts.clone_from(&ask.config.site(&ask.host).hsts);
             }
-            match step(&worker, &mut exchange, &mut ask) {
+            match step(&mut exchange, &mut ask) {
                 Ok(Step::Answer(response)) => response,
                 Ok(next) => {
                     return Serving::Awaited(Box::pin(async move {
-                        let answer = run(&worker, &mut exchange, &mut ask, next).await;
+                        let answer = run(&mut exchange, &mut ask, next).await;
                         let response = answer.unwrap_or_else(|fault| ask.refuse(&exchange, &fault));
                         finish(response, exchange, under_way)
                     }));
@@ -101,8 +136,8 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &Rc<Connection>, request: R
                 Err(fault) => ask.refuse(&exchange, &fault),
             }
         }
-        Err(fault) => match host(&exchange, &mut fields) {
-            Ok(host) => refuse(&exchange, &fault, &worker.config().site(&host).errors, &fields),
+        Err(fault) => match host(exchange.version, &exchange.uri, &mut fields) {
+            Ok(host) => refuse(&exchange, &fault, &context.config().site(&host).errors, &fields),
             // Without a host there is no site to say how.
             Err(_) => refuse(&exchange, &fault, &ErrorSettings::default(), &fields),
         },
@@ -158,7 +193,7 @@ fn begin(
     fields: &mut HeaderMap,
     incoming: Incoming,
 ) -> Result<Begun, Fault> {
-    let host = host(exchange, fields)?;
+    let host = host(exchange.version, &exchange.uri, fields)?;
     // HTTP/1.1 has been bounded by its parser; HTTP/2 bounds their bytes alone.
     if fields.len() > config.limits.head_fields_max {
         let text = format!("{} fields in its head", fields.len());
@@ -187,19 +222,19 @@ fn begin(
 /// What comes next: a response, a script that must run first, or a listing or a file's compressed form that must be made.
 enum Step {
     Answer(Response<ResponseBody>),
-    Script(Task),
+    Script(Task, Arc<SendFolders>),
     Making(Box<Making>),
     Listing(Arc<Site>, Wish),
 }
 
 /// Finds what answers for the path and lets it answer; an index page that is a script leads to that script.
-fn step(worker: &Rc<Worker>, exchange: &mut Exchange, ask: &mut Ask) -> Result<Step, Fault> {
+fn step(exchange: &mut Exchange, ask: &mut Ask) -> Result<Step, Fault> {
     let config = Rc::clone(&ask.config);
     let site = config.site(&ask.host);
     loop {
-        match handle(worker, exchange, site, ask)? {
+        match handle(exchange, site, ask)? {
             Handled::Answer(response) => return Ok(Step::Answer(response)),
-            Handled::Script(task) => return Ok(Step::Script(task)),
+            Handled::Script(task, folders) => return Ok(Step::Script(task, folders)),
             Handled::Making(making) => return Ok(Step::Making(making)),
             Handled::Listing => {
                 exchange.handle_by("listing", || None);
@@ -214,12 +249,7 @@ fn step(worker: &Rc<Worker>, exchange: &mut Exchange, ask: &mut Ask) -> Result<S
 }
 
 /// Waits for what is being made, or runs a script and whatever its local redirects lead to.
-async fn run(
-    worker: &Rc<Worker>,
-    exchange: &mut Exchange,
-    ask: &mut Ask,
-    mut next: Step,
-) -> Result<Response<ResponseBody>, Fault> {
+async fn run(exchange: &mut Exchange, ask: &mut Ask, mut next: Step) -> Result<Response<ResponseBody>, Fault> {
     for _ in 0..=LOCAL_REDIRECTS_MAX {
         match next {
             Step::Answer(response) => return Ok(response),
@@ -240,18 +270,18 @@ async fn run(
                 };
                 return listing::respond(list).await;
             }
-            Step::Script(mut task) => {
+            Step::Script(mut task, folders) => {
                 if let Some(name) = exchange.client_name() {
                     task.job.client_name = name.await;
                 }
                 match script::serve(task).await? {
                     Outcome::Response(response) => return Ok(response),
                     Outcome::LocalRedirect(target) => ask.redirect(&target)?,
-                    Outcome::File(handed) => return ask.send(*handed),
+                    Outcome::SendFile(file) => return ask.send(&folders, file),
                 }
             }
         }
-        next = step(worker, exchange, ask)?;
+        next = step(exchange, ask)?;
     }
     Err(Fault::script(format!(
         "more than {LOCAL_REDIRECTS_MAX} local redirects, the last one to {:?}",
@@ -320,7 +350,12 @@ impl Ask {
     }
 
     /// Sends the file that a script hands over.
-    fn send(&self, handed: Handed) -> Result<Response<ResponseBody>, Fault> {
+    fn send(&self, folders: &Arc<SendFolders>, mut file: SendFile) -> Result<Response<ResponseBody>, Fault> {
+        let Some(handed) = folders.hand_over(&mut file.head)? else {
+            return Err(Fault::server("a reply that names a file names none"));
+        };
+        let status = file.head.status;
+        file.accept(status);
         let site = self.config.site(&self.host);
         let described = (&site.types, &*site.compression);
         let kept = (self.config.cache.as_ref(), site.cache);
@@ -343,7 +378,7 @@ impl Ask {
 }
 
 /// Leads the request through the site's rules, and lets what they lead to answer.
-fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Handled, Fault> {
+fn handle(exchange: &mut Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Handled, Fault> {
     let start = ask.start.take().map(|start| *start).unwrap_or_default();
     let facts = ask.facts(exchange);
     let (path, query) = (&ask.target.path, ask.target.query.as_deref());
@@ -377,13 +412,10 @@ fn handle(worker: &Rc<Worker>, exchange: &mut Exchange, site: &Arc<Site>, ask: &
         }
         RouteKind::Script(script) => {
             let compress = walked.adjustments.compress;
-            let job = job(worker, exchange, site, (route, script, compress), star, (ask, target))?;
+            let job = job(exchange, site, (route, script, compress), star, (ask, target))?;
             exchange.handle_by("script", || Some(job.script.file.clone()));
-            Ok(Handled::Script(Task {
-                job,
-                body: ask.body.take().unwrap_or_else(RequestBody::none),
-                send_folders: Arc::clone(&route.send_folders),
-            }))
+            let body = ask.body.take().unwrap_or_else(RequestBody::none);
+            Ok(Handled::Script(Task { job, body }, Arc::clone(&route.send_folders)))
         }
         RouteKind::Files(_) => Err(Fault::server("files are served as files")),
     }
@@ -414,7 +446,6 @@ fn handle_file(
 }
 
 fn job(
-    worker: &Rc<Worker>,
     exchange: &Exchange,
     site: &Arc<Site>,
     (route, script, compress): (&Route, &Arc<ScriptRoute>, Option<bool>),
@@ -422,7 +453,7 @@ fn job(
     (ask, target): (&Ask, &Target),
 ) -> Result<Box<Job>, Fault> {
     Ok(Box::new(Job {
-        worker: Rc::clone(worker),
+        scripts: Rc::clone(&exchange.context.scripts),
         map: Arc::<Site>::clone(site),
         route: Arc::clone(script),
         script: locate(site, route, script, &target.path, star.of(&target.path))?,
@@ -439,90 +470,6 @@ fn job(
         arrived: exchange.arrived,
         compression: (compress == Some(true)).then(|| Arc::clone(&site.compression)),
     }))
-}
-
-/// The host that is asked for, without its port: the target's own, or the field Host, which HTTP/1.1 demands exactly once
-/// (RFC 9112 §3.2).
-fn host(exchange: &Exchange, fields: &mut HeaderMap) -> Result<String, Fault> {
-    let bad = |what: &str| Err(Fault::client(StatusCode::BAD_REQUEST, format!("field Host: {what}")));
-    let mut hosts = fields.get_all(header::HOST).iter();
-    let field = match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => return bad("more than one"),
-        // In HTTP/2 it is a part of the target (RFC 9113 §8.3.1).
-        (None, None) if exchange.version == Version::HTTP_11 => return bad("missing"),
-        (None, None) if exchange.version > Version::HTTP_11 && exchange.uri.authority().is_none() => {
-            return bad("missing, and the target names no host");
-        }
-        (field, None) => field,
-    };
-    if let Some(authority) = exchange.uri.authority() {
-        let host = match plain_host(authority.as_str().as_bytes()) {
-            Some(host) => host,
-            None if is_host_and_port(authority) => authority.host(),
-            None => return bad("not a host"),
-        };
-        // The target's host takes the field's place, for scripts too (RFC 9112 §3.2.2).
-        if let Ok(value) = HeaderValue::from_str(authority.as_str()) {
-            fields.insert(header::HOST, value);
-        }
-        return as_compared(host)
-            .map(Cow::into_owned)
-            .map_or_else(|| bad("not an IPv6 address"), Ok);
-    }
-    let text = field.map_or(&b""[..], HeaderValue::as_bytes);
-    if text.is_empty() {
-        return Ok(String::new());
-    }
-    if let Some(host) = plain_host(text) {
-        return Ok(without_root_dot(host).to_owned());
-    }
-    match Authority::try_from(text) {
-        Ok(authority) if is_host_and_port(&authority) => as_compared(authority.host())
-            .map(Cow::into_owned)
-            .map_or_else(|| bad("not an IPv6 address"), Ok),
-        _ => bad("not a host"),
-    }
-}
-
-/// The host as sites and their rules know it, to whom one host must not be another by the way it is written: `example.org.`,
-/// `[0:0::1]`. Scripts find what was sent in HTTP_HOST. None for brackets around anything but an IPv6 address (RFC 3986 §3.2.2;
-/// the literals of a version to come that it leaves room for have never come).
-pub(super) fn as_compared(host: &str) -> Option<Cow<'_, str>> {
-    let Some(literal) = host.strip_prefix('[') else {
-        return Some(Cow::Borrowed(without_root_dot(host)));
-    };
-    let address: Ipv6Addr = literal.strip_suffix(']')?.parse().ok()?;
-    Some(Cow::Owned(format!("[{address}]")))
-}
-
-/// The name without the dot that may end it (RFC 1034 §3.1).
-fn without_root_dot(host: &str) -> &str {
-    host.strip_suffix('.').unwrap_or(host)
-}
-
-/// The name or IPv4 address that is all of this but for a port, told by one look; None for whatever needs a second one.
-fn plain_host(text: &[u8]) -> Option<&str> {
-    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
-    let end = text.iter().position(|byte| !is_of_name(byte)).unwrap_or(text.len());
-    let (host, port) = text.split_at(end);
-    let is_port = match port {
-        [] => true,
-        // What has five digits may be too much.
-        [b':', digits @ ..] => digits.len() < 5 && digits.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    std::str::from_utf8(host)
-        .ok()
-        .filter(|host| is_port && !host.is_empty())
-}
-
-/// No user, and after the host nothing, a colon, or a port (RFC 9110 §4.2.1).
-fn is_host_and_port(authority: &Authority) -> bool {
-    match authority.as_str().strip_prefix(authority.host()) {
-        Some("" | ":") => true,
-        Some(port) => port.starts_with(':') && authority.port_u16().is_some(),
-        None => false,
-    }
 }
 
 /// One line in the log, as loud as the culprit deserves.

@@ -25,7 +25,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, SupportedProtocolVersion};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::dispatch::route::OpenError;
+use crate::open_error::OpenError;
 use crate::settings::{
     ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, Peers, Settings, SiteSettings, TlsSettings,
 };

@@ -12,7 +12,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::accept::security;
 use crate::accept::socket::Socket;
-use crate::connection::Security;
+use crate::endpoints::Security;
 
 /// The bytes of a connection, in clear.
 pub(crate) enum Transport {

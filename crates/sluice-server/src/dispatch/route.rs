@@ -3,7 +3,6 @@
 //! Here: the step from settings to things that exist (folders open, interpreters found, pools empty), with messages for
 //! whoever wrote the settings. Not here: the way from route to route (`walk`), doing what a route says (`handler`).
 
-use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use crate::fault::Fault;
 use crate::handler::folder::Folder;
 use crate::handler::records::Records;
 use crate::handler::send_file::SendFolders;
+use crate::open_error::OpenError;
 use crate::rule::{Changes, Conditions, Facts, Miss, Pattern, Replacement, Wildcard};
 use crate::script::lease::Pools;
 use crate::script::route::ScriptRoute;
@@ -71,34 +71,6 @@ impl Star {
         path.get(self.0.clone()).unwrap_or_default()
     }
 }
-
-/// Why settings cannot be served: where it was written, and what is wrong there.
-#[derive(Debug)]
-pub struct OpenError {
-    pub(crate) origin: String,
-    pub(crate) text: String,
-}
-
-impl OpenError {
-    pub(crate) fn new(origin: &str, text: impl Into<String>) -> OpenError {
-        OpenError {
-            origin: origin.to_owned(),
-            text: text.into(),
-        }
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.origin.is_empty() {
-            out.write_str(&self.text)
-        } else {
-            write!(out, "{}: {}", self.origin, self.text)
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 impl Route {
     /// Opens what the settings name; `site` is its name for the log.

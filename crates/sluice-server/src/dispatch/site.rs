@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use crate::dispatch::route::{Effect, OpenError, Route, RouteKind, Star, leading_parts, open_folder};
+use crate::dispatch::route::{Effect, Route, RouteKind, Star, leading_parts, open_folder};
 use crate::handler::cache::Cache;
 use crate::handler::folder::{Folder, Program};
 use crate::handler::send_file::SendFolders;
 use crate::handler::types::Types;
 use crate::limits::Limits;
+use crate::open_error::OpenError;
 use crate::rule::Pattern;
 use crate::script::route::{Map, ScriptRoute};
 use crate::settings::{Action, CacheUse, ErrorSettings, ProxySettings, ScriptSource, Settings, SiteSettings};

@@ -3,16 +3,14 @@
 //! (`reply_encoding`).
 
 use std::io;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
-use sluice_gateway::{Reply, ReplyHead};
+use sluice_gateway::{Reply, ReplyHead, SEND_FILE_FIELDS};
 
 use crate::encoding::Encoding;
 use crate::fault::Fault;
 use crate::handler::reply_encoding::Offer;
-use crate::handler::send_file::{Handed, SendFolders};
 use crate::script::job::Job;
 use crate::script::output::Session;
 use crate::script::request_body::RequestBody;
@@ -27,8 +25,6 @@ use crate::write::head::may_have_body;
 pub(crate) struct Task {
     pub job: Box<Job>,
     pub body: RequestBody,
-    /// What it may hand files of.
-    pub send_folders: Arc<SendFolders>,
 }
 
 /// What a script's reply amounts to.
@@ -36,22 +32,35 @@ pub(crate) enum Outcome {
     Response(Response<ResponseBody>),
     /// Serve this path and query instead (RFC 3875 §6.2.2).
     LocalRedirect(String),
-    /// Send this file in the place of a body.
-    File(Box<Handed>),
+    /// Send the file that the head names instead of a body.
+    SendFile(SendFile),
+}
+
+/// A reply that names a file to send. The script waits for the answer: `accept`, or a drop, after which it is stopped as after
+/// a fault.
+pub(crate) struct SendFile {
+    pub head: ReplyHead,
+    session: Box<Session>,
+}
+
+impl SendFile {
+    /// The server sends the file: the script may finish in the background.
+    pub(crate) fn accept(self, status: StatusCode) {
+        let SendFile { mut session, .. } = self;
+        session.begin_unwanted_body(status);
+        let grace = session.client_grace();
+        session.abandon(grace);
+    }
 }
 
 /// Runs a script. The fault is the script's (502, 503, 504), the client's (its body), or the server's.
 pub(crate) async fn serve(task: Task) -> Result<Outcome, Fault> {
-    let Task {
-        job,
-        body,
-        send_folders,
-    } = task;
+    let Task { job, body } = task;
     let grace = job.settings().client_grace;
     let method = job.method.clone();
     let compression = job.compression.as_ref();
     let offer = compression.map(|compression| Offer::new(compression, &job.fields));
-    let (mut session, reply) = match job.settings().mode {
+    let (session, reply) = match job.settings().mode {
         Mode::Cgi => cgi::run(job, body).await?,
         Mode::Cgiplus => cgiplus::run(job, body).await?,
     };
@@ -63,13 +72,16 @@ pub(crate) async fn serve(task: Task) -> Result<Outcome, Fault> {
             return Ok(Outcome::LocalRedirect(target));
         }
     };
-    if let Some(handed) = send_folders.hand_over(&mut head)? {
-        session.begin_unwanted_body(head.status);
-        session.abandon(grace);
-        return Ok(Outcome::File(Box::new(handed)));
+    if names_file(&head) {
+        return Ok(Outcome::SendFile(SendFile { head, session }));
     }
     let encoding = offer.and_then(|offer| offer.take_up(&mut head));
     respond(session, head, &method, encoding).map(Outcome::Response)
+}
+
+/// Whether a reply names a file to send instead of a body.
+fn names_file(head: &ReplyHead) -> bool {
+    SEND_FILE_FIELDS.iter().any(|name| head.fields.contains_key(name))
 }
 
 /// The head of the response; `encoding` is how its body is to be compressed, which the reply's head says already.

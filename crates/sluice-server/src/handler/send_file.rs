@@ -11,9 +11,9 @@ use http::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE,
     CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, VARY,
 };
-use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use sluice_gateway::ReplyHead;
+use sluice_gateway::{ReplyHead, SEND_FILE_FIELDS, X_SENDFILE};
 
 use crate::fault::{Culprit, Fault};
 use crate::handler::cache::Cache;
@@ -25,11 +25,6 @@ use crate::target::Target;
 use crate::write::body::ResponseBody;
 use crate::write::compression::Compression;
 use crate::write::head::may_have_body;
-
-/// Names a file by its absolute path.
-const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
-/// Names a file by a path of URLs, which means something to the server alone.
-const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
 
 /// What a query and a fragment begin with, where they are letters of a file's name.
 const NOT_IN_NAMES: &AsciiSet = &CONTROLS.add(b'?').add(b'#');
@@ -81,7 +76,7 @@ impl SendFolders {
     pub(crate) fn hand_over(self: &Arc<Self>, head: &mut ReplyHead) -> Result<Option<Handed>, Fault> {
         let mut named = Vec::new();
         // Most replies name none, and look no further.
-        for name in [X_SENDFILE, X_ACCEL_REDIRECT] {
+        for name in SEND_FILE_FIELDS {
             if !head.fields.contains_key(&name) {
                 continue;
             }
@@ -240,6 +235,9 @@ mod tests {
     use http::HeaderValue;
     use http::header::SET_COOKIE;
     use sluice_gateway::{HeadLimits, HeadParser, Reply};
+
+    use http::HeaderName;
+    use sluice_gateway::X_ACCEL_REDIRECT;
 
     use super::*;
 

@@ -23,7 +23,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     } = prepare(body, settings.request_body).await?;
     // After the body, which may take its client's time.
     let pool = job.route.pools.pool(&job.script, settings);
-    let mut lease = pool.acquire(job.worker.index).await?;
+    let mut lease = pool.acquire(job.scripts.worker).await?;
     let sentinels = job::sentinels()?;
     let variables = job.variables(&sentinels, content_length);
     let environment = Environment::for_cgi(&variables, &job.inherited()).into_bytes();
@@ -31,12 +31,12 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     let program = job.program(job.arguments(), environment, input, &segment)?;
     lease.take();
     let ended = lease.ending();
-    let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
+    let (process, channels) = process::start(&job.scripts, job.birth(sentinels), program, segment, ended).await?;
     process.begin_exchange(job.id);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
     let (desk, patience) = (job.desk(&process), job.patience());
     let relay = Relay::new(process, channels, scanner, desk, source.map(Pump::once), patience);
-    let mut session = Session::new(&job.worker, &job.route, relay, lease);
+    let mut session = Session::new(&job.scripts, &job.route, relay, lease);
     let reply = session.head().await?;
     Ok((session, reply))
 }

@@ -27,7 +27,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     let mut attempt = 1;
     loop {
         let pool = job.route.pools.pool(&job.script, job.settings());
-        let mut lease = pool.acquire(job.worker.index).await?;
+        let mut lease = pool.acquire(job.scripts.worker).await?;
         let (kept, is_new) = match lease.take() {
             Some(kept) => match here(&job, kept)? {
                 Some(kept) => (kept, false),
@@ -36,7 +36,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
             None => (start(&job, &mut lease).await?, true),
         };
         let relay = begin(&job, kept, pump.take(), content_length);
-        let mut session = Session::new(&job.worker, &job.route, relay, lease);
+        let mut session = Session::new(&job.scripts, &job.route, relay, lease);
         match session.head().await {
             Ok(reply) => return Ok((session, reply)),
             Err(fault) if is_new || attempt == ATTEMPTS_MAX || !session.is_request_unread() => return Err(fault),
@@ -65,7 +65,7 @@ async fn prepare(body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault
 /// Makes a kept process ready on this worker: one of another worker's event loop moves here. `None`: it is of no more use,
 /// because it has ended, or wrote something that no request asked for.
 fn here(job: &Job, mut kept: Kept) -> Result<Option<Kept>, Fault> {
-    let is_here = kept.worker == job.worker.index;
+    let is_here = kept.worker == job.scripts.worker;
     // This worker's event loop knows; what another's knows may be old.
     let read = if is_here {
         Mailbox::read_early
@@ -84,7 +84,7 @@ fn here(job: &Job, mut kept: Kept) -> Result<Option<Kept>, Fault> {
         Ok(channels) => Ok(Some(Kept {
             process,
             channels,
-            worker: job.worker.index,
+            worker: job.scripts.worker,
             ..kept
         })),
         Err(error) => {
@@ -112,12 +112,12 @@ async fn start(job: &Job, lease: &mut Lease) -> Result<Kept, Fault> {
     let segment = job::segment()?;
     let program = job.program(Vec::new(), environment, Input::Pipe, &segment)?;
     let ended = lease.ending();
-    let (process, channels) = process::start(&job.worker, job.birth(sentinels), program, segment, ended).await?;
+    let (process, channels) = process::start(&job.scripts, job.birth(sentinels), program, segment, ended).await?;
     let scanner = job.scanner(&process, EndMark::Sentinel);
     Ok(Kept {
         process,
         channels,
-        worker: job.worker.index,
+        worker: job.scripts.worker,
         form: RecordForm::default(),
         scanner,
     })

@@ -17,16 +17,16 @@ use sluice_gateway::{EndMark, Facts, MailboxKind, Scanner, Sentinels, Variables,
 use sluice_launch::{Input, ProcessLimits, Program};
 use sluice_membuf::Segment;
 
-use crate::connection::{Ends, Security};
-use crate::exchange::UniqueId;
+use crate::endpoints::{Ends, Security};
 use crate::fault::Fault;
+use crate::request_id::UniqueId;
 use crate::script::callout::Desk;
 use crate::script::patience::Patience;
 use crate::script::process::{Birth, Process};
 use crate::script::route::{Map, Script, ScriptRoute};
+use crate::script::scripts::Scripts;
 use crate::settings::{self, ScriptSettings};
 use crate::target::Target;
-use crate::worker::Worker;
 use crate::write::compression::Compression;
 use crate::write::head::SERVER_SOFTWARE;
 
@@ -35,7 +35,7 @@ const INHERITED: [&str; 3] = ["PATH", "LANG", "TZ"];
 
 /// One request for one script.
 pub(crate) struct Job {
-    pub worker: Rc<Worker>,
+    pub scripts: Rc<Scripts>,
     pub map: Arc<dyn Map>,
     pub route: Arc<ScriptRoute>,
     pub script: Script,
@@ -158,7 +158,7 @@ impl Job {
             credentials: None,
             limits: ProcessLimits {
                 memory_bytes_max: settings.memory_max,
-                open_files_max: self.worker.script_files_max(),
+                open_files_max: self.scripts.open_files_max,
                 ..ProcessLimits::default()
             },
         })

@@ -28,3 +28,4 @@ pub(crate) mod pump;
 pub(crate) mod relay;
 pub(crate) mod request_body;
 pub(crate) mod route;
+pub(crate) mod scripts;

@@ -28,8 +28,9 @@ use crate::script::lease::{Kept, Lease};
 use crate::script::pump::{Input, Pump};
 use crate::script::relay::{Relay, Said};
 use crate::script::route::ScriptRoute;
+use crate::script::scripts::Scripts;
 use crate::settings::{Mailbox, Mode};
-use crate::worker::{Worker, give_way};
+use crate::tasks::give_way;
 use crate::write::body::Source;
 
 /// Fields in the head of a reply.
@@ -46,7 +47,7 @@ const GATHER_BYTES_MAX: usize = 128 << 10;
 
 /// One exchange with one script process, from its request to the end of its reply.
 pub(crate) struct Session {
-    worker: Rc<Worker>,
+    scripts: Rc<Scripts>,
     route: Arc<ScriptRoute>,
     /// Both are there until the session has ended.
     relay: Option<Relay>,
@@ -77,9 +78,9 @@ enum Progress {
 }
 
 impl Session {
-    pub(crate) fn new(worker: &Rc<Worker>, route: &Arc<ScriptRoute>, relay: Relay, lease: Lease) -> Box<Session> {
+    pub(crate) fn new(scripts: &Rc<Scripts>, route: &Arc<ScriptRoute>, relay: Relay, lease: Lease) -> Box<Session> {
         Box::new(Session {
-            worker: Rc::clone(worker),
+            scripts: Rc::clone(scripts),
             route: Arc::clone(route),
             relay: Some(relay),
             lease: Some(lease),
@@ -175,8 +176,8 @@ impl Session {
     /// and its process ends well or can serve again.
     fn hear_out(mut self: Box<Self>, limit: Duration) {
         self.progress = Progress::Unwanted;
-        let worker = Rc::clone(&self.worker);
-        worker.spawn(async move {
+        let scripts = Rc::clone(&self.scripts);
+        scripts.tasks().spawn(async move {
             let rest = poll_fn(|context| self.poll_rest(context));
             match tokio::time::timeout(limit, rest).await {
                 Ok(Ok(())) => {}
@@ -184,6 +185,11 @@ impl Session {
                 Err(_) => self.give_up(),
             }
         });
+    }
+
+    /// How long the script may go on after its client has left.
+    pub(crate) fn client_grace(&self) -> Duration {
+        self.route.settings.client_grace
     }
 
     /// The process has ended without looking at its request.
@@ -339,7 +345,7 @@ impl Session {
                 relay.process.finish(self.route.settings.output_timeout);
                 drop(lease);
             }
-            Mode::Cgiplus => keep(&self.worker, relay, lease),
+            Mode::Cgiplus => keep(&self.scripts, relay, lease),
         }
     }
 
@@ -355,7 +361,7 @@ impl Session {
     /// Takes everything out of a session that is being dropped.
     fn detach(&mut self) -> Box<Session> {
         Box::new(Session {
-            worker: Rc::clone(&self.worker),
+            scripts: Rc::clone(&self.scripts),
             route: Arc::clone(&self.route),
             relay: self.relay.take(),
             lease: self.lease.take(),
@@ -430,7 +436,7 @@ impl Drop for Session {
 }
 
 /// Gives a process back to its pool, clean for its next request.
-fn keep(worker: &Worker, relay: Relay, lease: Lease) {
+fn keep(scripts: &Scripts, relay: Relay, lease: Lease) {
     let Relay {
         process,
         mut channels,
@@ -463,7 +469,7 @@ fn keep(worker: &Worker, relay: Relay, lease: Lease) {
     let kept = Kept {
         process,
         channels,
-        worker: worker.index,
+        worker: scripts.worker,
         form: desk.form.unwrap_or_default(),
         scanner,
     };

@@ -28,14 +28,14 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use crate::exchange::UniqueId;
 use crate::fault::Fault;
+use crate::request_id::UniqueId;
 use crate::script::errors::Errors;
 use crate::script::mailbox::Mailbox;
 use crate::script::orders::Orders;
 use crate::script::pump::Input;
+use crate::script::scripts::Scripts;
 use crate::settings;
-use crate::worker::Worker;
 
 /// A script process, as everybody but its watcher sees it.
 pub(crate) struct Process {
@@ -82,7 +82,7 @@ pub(crate) struct Channels {
 ///
 /// Dropping the future at any point leaves no process behind.
 pub(crate) async fn start(
-    worker: &Rc<Worker>,
+    scripts: &Rc<Scripts>,
     birth: Birth,
     program: Program,
     segment: Segment,
@@ -90,7 +90,7 @@ pub(crate) async fn start(
 ) -> Result<(Arc<Process>, Channels), Fault> {
     let kind = birth.mailbox;
     let (announce, started) = oneshot::channel();
-    worker.launcher().launch(program, move |result| {
+    scripts.launcher().launch(program, move |result| {
         // Fails when nobody waits any more; then the process is ended by the drop.
         let _ = announce.send(result.map(|started| Unclaimed::new(started, ended)));
     });
@@ -124,7 +124,7 @@ pub(crate) async fn start(
         .inspect_err(kill)
         .map_err(unusable)?;
     tracing::debug!(pid = process.pid, script = process.script, "script process started");
-    worker.adopt(&process, watch(Arc::clone(&process), pidfd, errors, orders, ended));
+    scripts.track(&process, watch(Arc::clone(&process), pidfd, errors, orders, ended));
     let channels = (|| {
         Ok(Channels {
             input: started.input.map(Input::new).transpose()?,

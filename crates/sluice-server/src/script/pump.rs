@@ -17,7 +17,7 @@ use tokio::net::unix::pipe;
 
 use crate::fault::Fault;
 use crate::script::request_body::{RequestBody, Stored};
-use crate::worker::give_way;
+use crate::tasks::give_way;
 
 /// Bytes read at a time from a stored body, and what a pipe holds (pipe(7)).
 const PIPE_BYTES: usize = 64 << 10;

@@ -29,7 +29,7 @@ use crate::script::callout::Desk;
 use crate::script::patience::{Patience, Spent};
 use crate::script::process::{Channels, Process};
 use crate::script::pump::Pump;
-use crate::worker::give_way;
+use crate::tasks::give_way;
 
 /// After the mailbox is closed: how long the process's end is awaited, to learn whether it ended well. A script that closes
 /// its output and works on is taken to have said all.

@@ -1,22 +1,16 @@
-//! The body of a response: one type over all that can be sent, and the wrapper that ends the exchange.
+//! The body of a response: one type over everything that can be sent.
 //!
-//! Here: `ResponseBody` (empty, bytes, a file, a script's output) and `Finish`, which counts what is sent and drops the
-//! exchange, thereby logging it, when the body has ended or the client has left. A body that fails returns its fault,
-//! which makes hyper cut the connection: a client never takes half a response for a whole one.
+//! Here: `ResponseBody` (empty, bytes, or a source such as a file or a script's output). A body that fails returns its
+//! fault. Not here: what is counted and logged while it is sent.
 
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::Version;
-use http_body::{Body, Frame, SizeHint};
 use sluice_membuf::Sealed;
 
-use crate::connection::UnderWay;
-use crate::exchange::Exchange;
-use crate::fault::{Culprit, Fault};
+use crate::fault::Fault;
 
 /// Bytes of a piece of a file: enough to make the system calls cheap, little enough to leave the worker to others.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
@@ -134,93 +128,6 @@ impl ResponseBody {
             ResponseBody::Empty => None,
             ResponseBody::Whole(content) => content.sealed.clone(),
             ResponseBody::Source(source) => source.sealed(),
-        }
-    }
-}
-
-/// The body that hyper gets: counts, logs the end, and makes a cut visible.
-pub(crate) struct Finish {
-    body: ResponseBody,
-    exchange: Option<Box<Exchange>>,
-    under_way: UnderWay,
-    /// The client can see by itself whether something is missing: by Content-Length, or by the last chunk.
-    is_delimited: bool,
-}
-
-impl Finish {
-    pub(crate) fn new(body: ResponseBody, exchange: Box<Exchange>, mut under_way: UnderWay) -> Finish {
-        under_way.set_ours(false);
-        if let Some(sealed) = body.sealed() {
-            under_way.send_from(sealed);
-        }
-        Finish {
-            is_delimited: body.length().is_some() || exchange.version >= Version::HTTP_11,
-            body,
-            exchange: Some(exchange),
-            under_way,
-        }
-    }
-
-    fn cut(&mut self, fault: &Fault) {
-        if !self.is_delimited {
-            self.under_way.cut();
-        }
-        if let Some(mut exchange) = self.exchange.take() {
-            exchange.cut();
-            match fault.culprit {
-                Culprit::Client => tracing::info!(id = %exchange.id, "response cut: {fault}"),
-                Culprit::Script => tracing::warn!(id = %exchange.id, "response cut: {fault}"),
-                Culprit::Server => tracing::error!(id = %exchange.id, "response cut: {fault}"),
-            }
-        }
-    }
-}
-
-impl Body for Finish {
-    type Data = Bytes;
-    type Error = Fault;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
-        let this = self.get_mut();
-        let piece = this.body.poll_piece(context);
-        this.under_way.set_ours(piece.is_pending());
-        match ready!(piece) {
-            Some(Ok(piece)) => {
-                this.under_way.count_piece();
-                if let Some(exchange) = &mut this.exchange {
-                    exchange.count(piece.len());
-                }
-                Poll::Ready(Some(Ok(Frame::data(piece))))
-            }
-            Some(Err(fault)) => {
-                this.cut(&fault);
-                Poll::Ready(Some(Err(fault)))
-            }
-            None => {
-                this.body = ResponseBody::Empty;
-                this.exchange = None;
-                Poll::Ready(None)
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(self.body, ResponseBody::Empty)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.length().map_or_else(SizeHint::default, SizeHint::with_exact)
-    }
-}
-
-impl Drop for Finish {
-    /// Dropped with bytes left: the client has left. By HTTP/1.1 a body of a known length is not asked for more after its last
-    /// byte.
-    fn drop(&mut self) {
-        if let Some(exchange) = &mut self.exchange
-            && self.body.length() != Some(0)
-        {
-            exchange.cut();
         }
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::encoding::Encoding;
 use crate::fault::Fault;
-use crate::worker::give_way;
+use crate::tasks::give_way;
 use crate::write::body::Source;
 use crate::write::encode::{Effort, Encoder};
 

@@ -11,8 +11,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use minijinja::HtmlEscape;
 use serde::Serialize;
 
-use crate::exchange::UniqueId;
 use crate::fault::Fault;
+use crate::request_id::UniqueId;
 use crate::settings::ErrorSettings;
 use crate::template::{Template, TemplateError};
 use crate::write::body::ResponseBody;

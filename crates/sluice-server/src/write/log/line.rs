@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
 
-use crate::connection::Ends;
+use crate::endpoints::Ends;
 use crate::log_format::{Form, Item, LogFormat, Moment, TimeForm, TimeUnit};
 use crate::write::log::clock::{self, Zone};
 

@@ -1,0 +1,113 @@
+//! The context of a worker's exchanges: configuration, ids, names, logs.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use arc_swap::cache::Cache;
+
+use crate::accept::front::Front;
+use crate::dispatch::Config;
+use crate::names::Names;
+use crate::request_id::UniqueId;
+use crate::script::scripts::Scripts;
+use crate::write::log::SiteLog;
+
+/// What the exchanges of one worker share.
+pub(crate) struct Context {
+    /// The worker's index.
+    pub(crate) worker: usize,
+    /// What the connections share.
+    pub(crate) front: Rc<Front>,
+    /// The script processes.
+    pub(crate) scripts: Rc<Scripts>,
+    /// The names of clients, where they are looked up.
+    pub(crate) names: Option<Arc<Names>>,
+    config: RefCell<CurrentConfig>,
+    /// Part of every UNIQUE_ID of this start of the server.
+    boot: [u8; 8],
+    exchanges: Cell<u32>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        front: Rc<Front>,
+        scripts: Rc<Scripts>,
+        config: &Arc<ArcSwap<Config>>,
+        names: Option<Arc<Names>>,
+        boot: [u8; 8],
+    ) -> Context {
+        Context {
+            worker: scripts.worker,
+            front,
+            scripts,
+            names,
+            config: RefCell::new(CurrentConfig::new(config)),
+            boot,
+            exchanges: Cell::new(0),
+        }
+    }
+
+    /// The configuration as it is now; an exchange keeps the one it began with.
+    pub(crate) fn config(&self) -> Rc<HeldConfig> {
+        self.config.borrow_mut().load()
+    }
+
+    /// The id of the next exchange.
+    pub(crate) fn next_id(&self) -> UniqueId {
+        let count = self.exchanges.get().wrapping_add(1);
+        self.exchanges.set(count);
+        let worker = u8::try_from(self.worker % 256).unwrap_or_default();
+        UniqueId::new(self.boot, worker, count)
+    }
+}
+
+/// A configuration as one worker holds it: counted once for all exchanges of the worker, which count among themselves (`Rc`).
+/// Otherwise they would contend with those of other workers for one counter.
+pub(crate) struct HeldConfig {
+    config: Arc<Config>,
+    /// An exchange keeps its log to the end of its body, but not the rest of a configuration that was replaced meanwhile.
+    pub(crate) logs: Rc<[SiteLog]>,
+}
+
+impl HeldConfig {
+    fn new(config: Arc<Config>) -> HeldConfig {
+        HeldConfig {
+            logs: config.logs.iter().cloned().collect(),
+            config,
+        }
+    }
+}
+
+impl Deref for HeldConfig {
+    type Target = Config;
+
+    fn deref(&self) -> &Config {
+        &self.config
+    }
+}
+
+/// The configuration in force.
+struct CurrentConfig {
+    latest: Cache<Arc<ArcSwap<Config>>, Arc<Config>>,
+    held: Rc<HeldConfig>,
+}
+
+impl CurrentConfig {
+    fn new(shared: &Arc<ArcSwap<Config>>) -> CurrentConfig {
+        CurrentConfig {
+            latest: Cache::new(Arc::clone(shared)),
+            held: Rc::new(HeldConfig::new(shared.load_full())),
+        }
+    }
+
+    fn load(&mut self) -> Rc<HeldConfig> {
+        let latest = self.latest.load();
+        if !Arc::ptr_eq(latest, &self.held.config) {
+            self.held = Rc::new(HeldConfig::new(Arc::clone(latest)));
+        }
+        Rc::clone(&self.held)
+    }
+}
