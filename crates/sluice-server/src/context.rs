@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
+use sluice_http::request_id::UniqueId;
+use sluice_log::SiteLog;
+use sluice_net::front::Front;
+use sluice_script::scripts::Scripts;
 
-use crate::accept::front::Front;
 use crate::dispatch::Config;
-use crate::names::Names;
-use crate::request_id::UniqueId;
-use crate::script::scripts::Scripts;
-use crate::write::log::SiteLog;
+use crate::reverse_dns::Names;
 
 /// What the exchanges of one worker share.
 pub(crate) struct Context {

@@ -9,21 +9,24 @@ use std::thread::JoinHandle;
 use arc_swap::ArcSwap;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::server::ProducesTickets;
+use sluice_files::cache::CacheCounters;
 use sluice_launch::Launcher;
+use sluice_log::Log;
+use sluice_net::listener;
+use sluice_net::phase::Phase;
+use sluice_net::tls;
+use sluice_net::tls::Speech;
+use sluice_net::unix::SocketFile;
+use sluice_settings::open_error::OpenError;
+use sluice_settings::{AccessLog, ListenAddress, LogTarget, Settings};
 use tokio::sync::watch;
 
-use crate::accept::explain::{self, Explanation, Question};
-use crate::accept::listener;
-use crate::accept::tls::{self, Speech};
-use crate::accept::unix::SocketFile;
 use crate::dispatch::Config;
-use crate::handler::cache::CacheCounters;
-use crate::names::Names;
-use crate::open_error::OpenError;
-use crate::phase::Phase;
-use crate::settings::{AccessLog, ListenAddress, LogTarget, Settings};
-use crate::worker::{self, Shared};
-use crate::write::log::Log;
+use crate::reverse_dns::Names;
+use crate::serve::explain;
+use crate::serve::explain::{Explanation, Question};
+use crate::worker;
+use crate::worker::Shared;
 
 /// Threads that start script processes: more than four gained nothing, and the second keeps one slow disk from holding up
 /// all starts.

@@ -10,22 +10,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use sluice_http::tasks::Tasks;
 use sluice_launch::Launcher;
+use sluice_log::Log;
+use sluice_net::front::Front;
+use sluice_net::listener;
+use sluice_net::listener::Listener;
+use sluice_net::phase;
+use sluice_net::phase::Phase;
+use sluice_net::tls::Speech;
+use sluice_script::scripts::Scripts;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-use crate::accept::front::Front;
-use crate::accept::listener::{self, Listener};
-use crate::accept::serve::Exchanges;
-use crate::accept::tls::Speech;
 use crate::context::Context;
 use crate::dispatch::Config;
-use crate::names::Names;
-use crate::phase::{self, Phase};
-use crate::script::scripts::Scripts;
-use crate::tasks::Tasks;
-use crate::write::log::Log;
+use crate::reverse_dns::Names;
+use crate::serve::Exchanges;
 
 /// How often pools and connections are told that time has passed.
 const TICK: Duration = Duration::from_secs(1);

@@ -8,9 +8,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use sluice_server::limits::Limits;
-use sluice_server::record_format::RecordFormat;
-use sluice_server::settings::{
+use sluice_settings::limits::Limits;
+use sluice_settings::record_format::RecordFormat;
+use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
     LogFormat, LogTarget, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };

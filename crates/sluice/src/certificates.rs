@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
-use sluice_server::settings::{
-    ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
-};
+use sluice_settings::{ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings};
 
 /// How often the files are looked at. Renewing programs put new files in place of the old ones, or turn a symbolic link:
 /// looking sees both, wherever the files lie, and costs a few system calls.

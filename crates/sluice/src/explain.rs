@@ -4,9 +4,9 @@
 
 use std::fmt::Write;
 
-use sluice_server::rule::Scheme;
-use sluice_server::settings::Mode;
 use sluice_server::{Answer, Explanation, Question, Round, StepOutcome};
+use sluice_settings::Mode;
+use sluice_settings::rule::Scheme;
 
 use crate::arguments::Explain;
 

@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use sluice_server::record_format::{ORIGINAL_SUFFIX, RecordFormat, RewriteError, rewrite_path};
+use sluice_files::records::stream_lf::{ORIGINAL_SUFFIX, RewriteError, rewrite_path};
+use sluice_settings::record_format::RecordFormat;
 
 use crate::arguments::StreamLf;
 use crate::{config, print};

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::{fs, io};
 
 use sluice_server::Server;
-use sluice_server::settings::Settings;
+use sluice_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::certificates::Certificates;

@@ -4,16 +4,17 @@
 //! folder, and what a listing looks like (`handler::listing`).
 
 use http::HeaderValue;
+use sluice_files::directory::Folder;
+use sluice_files::listing;
+use sluice_files::listing::page::{Page, Wish};
+use sluice_files::listing::{Lead, Surroundings};
+use sluice_http::fault::Fault;
+use sluice_settings::rule::Facts;
+use sluice_settings::template::Template;
 
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::RouteKind;
 use crate::dispatch::site::{Place, Site};
-use crate::fault::Fault;
-use crate::handler::folder::Folder;
-use crate::handler::listing::page::{Page, Wish};
-use crate::handler::listing::{self, Lead, Surroundings};
-use crate::rule::Facts;
-use crate::template::Template;
 
 /// A site as one client sees it.
 struct View<'a> {

@@ -10,12 +10,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use http::StatusCode;
+use sluice_http::fault::Fault;
+use sluice_script::route::{Map, Script, ScriptRoute, Stamp};
+use sluice_settings::ScriptSource;
 
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
-use crate::fault::Fault;
-use crate::script::route::{Map, Script, ScriptRoute, Stamp};
-use crate::settings::ScriptSource;
 
 /// Finds the program for a path that `route` answers for; `star` is what its pattern's star stands for.
 ///
@@ -80,7 +80,7 @@ fn check(script: &ScriptRoute, file: PathBuf, name: &str, rest: &str, metadata: 
     let refuse = |why: &str| {
         let text = format!("script {}: {why}", file.display());
         Err(Fault {
-            culprit: crate::fault::Culprit::Script,
+            culprit: sluice_http::fault::Culprit::Script,
             ..Fault::client(StatusCode::FORBIDDEN, text)
         })
     };
@@ -139,11 +139,11 @@ mod tests {
     use super::*;
     use crate::dispatch::route::RouteKind;
     use crate::dispatch::site::{Config, Place};
-    use crate::settings::{
+    use sluice_log::Log;
+    use sluice_settings::{
         AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, LogTarget, Mode, RouteSettings,
         ScriptSettings, Settings, SiteSettings,
     };
-    use crate::write::log::Log;
 
     fn config(root: &Path) -> Config {
         let mut directory = ScriptSettings::new(ScriptSource::Directory(root.join("cgi-bin")), Mode::Cgi);
@@ -153,7 +153,7 @@ mod tests {
         let route = |path: &str, script| RouteSettings::new(path, Action::Script(Box::new(script)));
         let settings = Settings {
             listen: Vec::new(),
-            proxies: crate::settings::ProxySettings::default(),
+            proxies: sluice_settings::ProxySettings::default(),
             dns: None,
             workers: std::num::NonZeroUsize::MIN,
             sites: vec![SiteSettings {
@@ -175,7 +175,7 @@ mod tests {
                 errors: ErrorSettings::default(),
                 log: None,
             }],
-            limits: crate::limits::Limits::default(),
+            limits: sluice_settings::limits::Limits::default(),
             cache: None,
             access_log: AccessLog::new(LogTarget::Off),
         };

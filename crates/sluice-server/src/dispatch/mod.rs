@@ -3,9 +3,9 @@
 
 pub(crate) mod listed;
 pub(crate) mod locate;
+pub(crate) mod resolve;
 pub(crate) mod route;
 pub(crate) mod site;
-pub(crate) mod walk;
 
 pub(crate) use route::Route;
 pub(crate) use site::{Config, Site};

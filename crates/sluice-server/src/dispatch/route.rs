@@ -8,16 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::StatusCode;
-
-use crate::fault::Fault;
-use crate::handler::folder::Folder;
-use crate::handler::records::Records;
-use crate::handler::send_file::SendFolders;
-use crate::open_error::OpenError;
-use crate::rule::{Changes, Conditions, Facts, Miss, Pattern, Replacement, Wildcard};
-use crate::script::lease::Pools;
-use crate::script::route::ScriptRoute;
-use crate::settings::{Action, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource};
+use sluice_files::directory::Folder;
+use sluice_files::records::Records;
+use sluice_files::send_file::SendFolders;
+use sluice_http::fault::Fault;
+use sluice_script::lease::Pools;
+use sluice_script::route::ScriptRoute;
+use sluice_settings::open_error::OpenError;
+use sluice_settings::rule::{Changes, Conditions, Facts, Miss, Pattern, Replacement, Wildcard};
+use sluice_settings::{Action, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource};
 
 /// Leading parts of a path in which a refusal looks for its regular expression. More folders, one in another, nobody has, and
 /// all parts of any path would take time by its square.
@@ -259,7 +258,7 @@ fn find_program(name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Mode;
+    use sluice_settings::Mode;
 
     fn route(path: &str, source: ScriptSource) -> Route {
         let settings = ScriptSettings::new(source, Mode::Cgi);

@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use sluice_files::cache::Cache;
+use sluice_files::directory::{Folder, Program};
+use sluice_files::send_file::SendFolders;
+use sluice_files::types::Types;
+use sluice_log::{Log, SiteLog};
+use sluice_script::route::{Map, ScriptRoute};
+use sluice_settings::compression::Compression;
+use sluice_settings::limits::Limits;
+use sluice_settings::open_error::OpenError;
+use sluice_settings::rule::Pattern;
+use sluice_settings::template::Template;
+use sluice_settings::{Action, CacheUse, ErrorSettings, ProxySettings, ScriptSource, Settings, SiteSettings};
 
 use crate::dispatch::route::{Effect, Route, RouteKind, Star, leading_parts, open_folder};
-use crate::handler::cache::Cache;
-use crate::handler::folder::{Folder, Program};
-use crate::handler::send_file::SendFolders;
-use crate::handler::types::Types;
-use crate::limits::Limits;
-use crate::open_error::OpenError;
-use crate::rule::Pattern;
-use crate::script::route::{Map, ScriptRoute};
-use crate::settings::{Action, CacheUse, ErrorSettings, ProxySettings, ScriptSource, Settings, SiteSettings};
-use crate::template::Template;
-use crate::write::compression::Compression;
-use crate::write::log::{Log, SiteLog};
 
 /// Everything that a running server serves; replaced as a whole on reload.
 pub(crate) struct Config {
@@ -358,7 +358,7 @@ fn script_places(settings: &SiteSettings) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{CompressionSettings, FileSettings, Mode, RouteSettings, ScriptSettings};
+    use sluice_settings::{CompressionSettings, FileSettings, Mode, RouteSettings, ScriptSettings};
 
     fn site(hosts: &[&str], root: &Path) -> SiteSettings {
         SiteSettings {

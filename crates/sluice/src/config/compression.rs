@@ -2,8 +2,8 @@
 //!
 //! Here too: the key `compress` of a route, which must have something to compress.
 
-use sluice_server::encoding::Encoding;
-use sluice_server::settings::{Action, CompressionSettings, FileForms};
+use sluice_http::encoding::Encoding;
+use sluice_settings::{Action, CompressionSettings, FileForms};
 
 use super::mistake::At;
 use super::pages::is_token;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use sluice_server::settings::{
+use sluice_settings::{
     AccessLog, Action, CacheUse, Convert, ListenAddress, LogTarget, Mode, RecordSettings, RouteSettings,
     ScriptSettings, ScriptSource, Settings, SiteSettings,
 };

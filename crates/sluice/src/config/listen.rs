@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_server::settings::{
+use sluice_settings::{
     ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, ListenSettings, Peers, TlsSettings,
 };
 

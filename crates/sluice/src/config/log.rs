@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_server::settings::{AccessLog, LogFormat, LogTarget, Rotation};
+use sluice_settings::{AccessLog, LogFormat, LogTarget, Rotation};
 
 use super::mistake::{At, Found};
 use super::section::Section;

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use sluice_server::TEMPLATE_BYTES_MAX;
+use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
 /// Mistakes that are told at once; a file with more of them is read again after mending these.
 const MISTAKES_TOLD_MAX: usize = 20;

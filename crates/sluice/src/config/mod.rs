@@ -31,8 +31,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use sluice_server::limits::Limits;
-use sluice_server::settings::{CacheSettings, ListenAddress, Settings};
+use sluice_settings::limits::Limits;
+use sluice_settings::{CacheSettings, ListenAddress, Settings};
 use toml::de::DeTable;
 
 pub(crate) use describe::{describe, summary};

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sluice_server::settings::{CacheUse, ErrorSettings, FileSettings, Statuses};
-use sluice_server::{Template, TemplateError, error_template, listing_template};
+use sluice_files::listing::page::listing_template;
+use sluice_server::error_template;
+use sluice_settings::template::{Template, TemplateError};
+use sluice_settings::{CacheUse, ErrorSettings, FileSettings, Statuses};
 
 use super::mistake::At;
 use super::section::Section;

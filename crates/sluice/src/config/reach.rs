@@ -3,8 +3,8 @@
 //! Only what is certain is a mistake. What a rewriting makes of a path, a regular expression matches or a condition lets through
 //! is not known here, so behind such a route there is nothing that is certain.
 
-use sluice_server::rule::{Conditions, Pattern, Replacement, covers};
-use sluice_server::settings::{Action, ScriptSource};
+use sluice_settings::rule::{Conditions, Pattern, Replacement, covers};
+use sluice_settings::{Action, ScriptSource};
 
 use super::mistake::Document;
 

@@ -3,10 +3,8 @@
 //! Here: which route is for which path, and what it does. Not here: the form of patterns (`pattern`), conditions and what a
 //! route changes (`rule`), scripts (`script`), what routes mean together (`reach`).
 
-use sluice_server::rule::{Pattern, Replacement};
-use sluice_server::settings::{
-    Action, CacheUse, CompressionSettings, Convert, RecordSettings, RefusalSettings, RouteSettings,
-};
+use sluice_settings::rule::{Pattern, Replacement};
+use sluice_settings::{Action, CacheUse, CompressionSettings, Convert, RecordSettings, RefusalSettings, RouteSettings};
 
 use super::mistake::{At, Document};
 use super::reach::{self, Placed};

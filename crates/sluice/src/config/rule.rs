@@ -1,12 +1,12 @@
 //! The keys of a route that say for whom it is and what it changes: from its section to the server's values.
 //!
-//! The values read themselves (`sluice_server::rule`), and say what is wrong with a text; here it is said where. Not here: what
+//! The values read themselves (`sluice_settings::rule`), and say what is wrong with a text; here it is said where. Not here: what
 //! answers (`route`), what routes mean together (`reach`).
 
 use std::sync::Arc;
 
-use sluice_server::rule::{BodyBounds, Changes, Conditions, Expiry, FieldChange, Scheme};
-use sluice_server::settings::{Action, CacheUse};
+use sluice_settings::rule::{BodyBounds, Changes, Conditions, Expiry, FieldChange, Scheme};
+use sluice_settings::{Action, CacheUse};
 
 use super::section::Section;
 use super::value::parse_duration;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sluice_server::settings::{Mailbox, Mode, RequestBody, ScriptSettings, ScriptSource};
+use sluice_settings::{Mailbox, Mode, RequestBody, ScriptSettings, ScriptSource};
 
 use super::mistake::{At, Document, Found};
 use super::route::require_star;

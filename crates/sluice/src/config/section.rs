@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sluice_server::settings::ListenAddress;
+use sluice_settings::ListenAddress;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::keys::{Bounds, Key, Kind, Section as Shape};

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 
-use sluice_server::settings::{DnsSettings, ForwardedField, Peers, ProxySettings};
+use sluice_settings::{DnsSettings, ForwardedField, Peers, ProxySettings};
 
 use super::default_workers;
 use super::script::put;

@@ -5,8 +5,8 @@
 
 use std::path::PathBuf;
 
-use sluice_server::rule::{check_bracketed, covers};
-use sluice_server::settings::{AccessLog, CompressionSettings, SiteSettings};
+use sluice_settings::rule::{check_bracketed, covers};
+use sluice_settings::{AccessLog, CompressionSettings, SiteSettings};
 
 use super::listen;
 use super::mistake::{At, Document, Found};

@@ -8,7 +8,7 @@ mod table;
 
 use std::path::Path;
 
-use sluice_server::settings::{ListenSettings, Settings};
+use sluice_settings::{ListenSettings, Settings};
 
 use super::mistake::{ConfigErrors, Document, Found};
 use super::{interpret, load};

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sluice_server::address::{UNIX, UNIX_PATH_BYTES_MAX};
-use sluice_server::settings::ListenAddress;
+use sluice_settings::ListenAddress;
+use sluice_settings::address::{UNIX, UNIX_PATH_BYTES_MAX};
 
 /// The longest duration that may be written: it keeps every sum of clock and duration within what a clock can hold.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3650 * 86_400);

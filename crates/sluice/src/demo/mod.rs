@@ -16,9 +16,9 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use sluice_server::limits::Limits;
-use sluice_server::rule::Replacement;
-use sluice_server::settings::{
+use sluice_settings::limits::Limits;
+use sluice_settings::rule::Replacement;
+use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
     LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sluice_server::settings::ListenAddress;
+use sluice_settings::ListenAddress;
 
 use super::read;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluice_server::settings::{Action, Mode, ScriptSource};
+use sluice_settings::{Action, Mode, ScriptSource};
 
 use super::super::keys::{Fallback, Key, Kind, ROOT, Section};
 use super::read;

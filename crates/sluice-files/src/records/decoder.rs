@@ -1,0 +1,548 @@
+//! Records to lines, piece by piece: bytes of a file go in, lines come out, and nothing is kept but where it stands.
+//!
+//! Pure: no I/O, no clock. A record becomes its bytes and a newline; one that ends with a newline of its own gets no second.
+//! In formats with lengths a length of 0xFFFF says that the rest of its block (512 bytes, counted from the file's start) is not
+//! used: files whose records may not span blocks have them, and those from which records were deleted.
+//!
+//! ```text
+//!            length 0xFFFF
+//! Between ◀────────────────▶ Unused            odd
+//!    │  ▲ ◀───────────────────────── Padding ◀──┐
+//!    ▼  └──────────────────────────┐            │
+//! Length ──▶ Record (control area, data) ───────┴──▶ newline
+//! ```
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use sluice_settings::record_format::{RECORD_BYTES_MAX, RecordFormat};
+
+/// Bytes of a disk block of VMS.
+const BLOCK_BYTES: u64 = 512;
+
+/// In the place of a length: the rest of the block is not used.
+const UNUSED: u16 = 0xffff;
+
+/// Makes lines of the records of one file.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    format: RecordFormat,
+    state: State,
+    /// Bytes of the file that were taken.
+    at: u64,
+    /// Where the record under way begins, with its length.
+    record_at: u64,
+    /// The record under way is followed by a byte that means nothing.
+    is_odd: bool,
+    /// The last byte of the record under way is a newline.
+    ends_line: bool,
+    records: u64,
+}
+
+/// What the next byte is.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The first byte of a record or of its length.
+    Between,
+    /// The second byte of a length; this is the first.
+    Length(u8),
+    /// Of a record: so many bytes of its control area and of its data are to come, together at least one.
+    Record { control: usize, data: usize },
+    /// What makes an odd record even.
+    Padding,
+    /// In the unused rest of a block.
+    Unused,
+}
+
+/// A file is not of the format that was said: where, and what is wrong there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// Where in the file the record begins, with its length: bytes from the start.
+    pub offset: u64,
+    /// What is wrong with it.
+    pub flaw: Flaw,
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// No record has so many bytes.
+    TooLong {
+        /// Its length.
+        bytes: u16,
+    },
+    /// It has no room for the control area.
+    TooShort {
+        /// Its length.
+        bytes: u16,
+        /// Bytes of the control area.
+        control_bytes: u8,
+    },
+    /// The file ends within its length.
+    HalfLength,
+    /// The file ends within it.
+    CutShort {
+        /// Bytes that are missing.
+        missing: usize,
+    },
+}
+
+impl Decoder {
+    /// At the start of a file.
+    #[must_use]
+    pub fn new(format: RecordFormat) -> Decoder {
+        Decoder {
+            format,
+            state: State::Between,
+            at: 0,
+            record_at: 0,
+            is_odd: false,
+            ends_line: false,
+            records: 0,
+        }
+    }
+
+    /// Records that are complete.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Takes the next piece of the file, cut anywhere, and adds the lines in it to `lines`: at most half as many bytes again as
+    /// the piece has.
+    ///
+    /// # Errors
+    /// The file is malformed. Lines before that place were added; the decoder is of no more use.
+    pub fn push(&mut self, piece: &[u8], lines: &mut Vec<u8>) -> Result<(), Malformed> {
+        lines.reserve(self.format.lines_bytes_max(piece.len()));
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let taken = self.step(rest, lines)?;
+            rest = &rest[taken..];
+            self.at += taken as u64;
+        }
+        Ok(())
+    }
+
+    /// The file ends here. The byte after an odd last record may be missing.
+    ///
+    /// # Errors
+    /// It ends within a record.
+    pub fn finish(&self) -> Result<(), Malformed> {
+        match self.state {
+            State::Between | State::Padding | State::Unused => Ok(()),
+            State::Length(_) => Err(self.malformed(Flaw::HalfLength)),
+            State::Record { control, data } => {
+                let missing = control + data;
+                Err(self.malformed(Flaw::CutShort { missing }))
+            }
+        }
+    }
+
+    /// One step of the drawing above: how many bytes of `rest`, which is not empty, it took. A step that takes none leads to
+    /// one that does.
+    fn step(&mut self, rest: &[u8], lines: &mut Vec<u8>) -> Result<usize, Malformed> {
+        match (self.state, rest) {
+            (State::Between, _) => {
+                self.record_at = self.at;
+                return self.begin_record(rest, lines);
+            }
+            (State::Length(low), [high, ..]) => {
+                self.read_length(u16::from_le_bytes([low, *high]), lines)?;
+                return Ok(1);
+            }
+            (State::Record { control: 0, data }, _) => return Ok(self.copy_data(data, rest, lines)),
+            (State::Record { control, data }, _) => {
+                let skipped = control.min(rest.len());
+                self.go_on(control - skipped, data, lines);
+                return Ok(skipped);
+            }
+            (State::Unused, _) => return Ok(self.skip_unused(rest)),
+            (State::Padding, _) => self.state = State::Between,
+            // There is no empty rest.
+            (State::Length(_), []) => return Ok(0),
+        }
+        Ok(1)
+    }
+
+    fn begin_record(&mut self, rest: &[u8], lines: &mut Vec<u8>) -> Result<usize, Malformed> {
+        if let RecordFormat::Fixed { bytes } = self.format {
+            self.begin(0, bytes.get(), lines);
+            return Ok(0);
+        }
+        let taken = self.take_whole_records(rest, lines);
+        if taken > 0 {
+            return Ok(taken);
+        }
+        match rest {
+            [low, high, ..] => {
+                self.read_length(u16::from_le_bytes([*low, *high]), lines)?;
+                Ok(2)
+            }
+            [low] => {
+                self.state = State::Length(*low);
+                Ok(1)
+            }
+            [] => Ok(0),
+        }
+    }
+
+    /// Records that lie whole in `rest`, without the steps of each: that is most of a file, and takes half the time. What is no
+    /// such record, sound or not, is left to the steps.
+    fn take_whole_records(&mut self, rest: &[u8], lines: &mut Vec<u8>) -> usize {
+        let control = usize::from(self.control_bytes());
+        let mut taken = 0;
+        while let [low, high, after @ ..] = &rest[taken..] {
+            let bytes = usize::from(u16::from_le_bytes([*low, *high]));
+            let padded = bytes.next_multiple_of(2);
+            if bytes > usize::from(RECORD_BYTES_MAX) || bytes < control || padded > after.len() {
+                break;
+            }
+            let data = &after[control..bytes];
+            lines.extend_from_slice(data);
+            if data.last() != Some(&b'\n') {
+                lines.push(b'\n');
+            }
+            self.records += 1;
+            taken += 2 + padded;
+        }
+        taken
+    }
+
+    fn control_bytes(&self) -> u8 {
+        match self.format {
+            RecordFormat::Vfc { control_bytes } => control_bytes,
+            RecordFormat::Variable | RecordFormat::Fixed { .. } => 0,
+        }
+    }
+
+    fn read_length(&mut self, bytes: u16, lines: &mut Vec<u8>) -> Result<(), Malformed> {
+        let control_bytes = self.control_bytes();
+        if bytes == UNUSED {
+            self.state = State::Unused;
+        } else if bytes > RECORD_BYTES_MAX {
+            return Err(self.malformed(Flaw::TooLong { bytes }));
+        } else if bytes < u16::from(control_bytes) {
+            return Err(self.malformed(Flaw::TooShort { bytes, control_bytes }));
+        } else {
+            self.begin(control_bytes, bytes - u16::from(control_bytes), lines);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, control: u8, data: u16, lines: &mut Vec<u8>) {
+        let (control, data) = (usize::from(control), usize::from(data));
+        self.is_odd = !(control + data).is_multiple_of(2);
+        self.ends_line = false;
+        self.go_on(control, data, lines);
+    }
+
+    /// So much of a record is still to come.
+    fn go_on(&mut self, control: usize, data: usize, lines: &mut Vec<u8>) {
+        if control + data > 0 {
+            self.state = State::Record { control, data };
+            return;
+        }
+        if !self.ends_line {
+            lines.push(b'\n');
+        }
+        self.records += 1;
+        self.state = if self.is_odd { State::Padding } else { State::Between };
+    }
+
+    fn copy_data(&mut self, data: usize, rest: &[u8], lines: &mut Vec<u8>) -> usize {
+        let part = &rest[..data.min(rest.len())];
+        lines.extend_from_slice(part);
+        self.ends_line = part.last() == Some(&b'\n');
+        self.go_on(0, data - part.len(), lines);
+        part.len()
+    }
+
+    fn skip_unused(&mut self, rest: &[u8]) -> usize {
+        let left = usize::try_from(self.at.next_multiple_of(BLOCK_BYTES) - self.at).unwrap_or(usize::MAX);
+        if left <= rest.len() {
+            self.state = State::Between;
+        }
+        left.min(rest.len())
+    }
+
+    fn malformed(&self, flaw: Flaw) -> Malformed {
+        Malformed {
+            offset: self.record_at,
+            flaw,
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "byte {}: ", self.offset)?;
+        match self.flaw {
+            Flaw::TooLong { bytes } => {
+                write!(
+                    out,
+                    "a record of {bytes} bytes, but none is longer than {RECORD_BYTES_MAX}"
+                )
+            }
+            Flaw::TooShort { bytes, control_bytes } => {
+                write!(
+                    out,
+                    "a record of {bytes} bytes, too short for its control area of {control_bytes}"
+                )
+            }
+            Flaw::HalfLength => out.write_str("the file ends within the length of a record"),
+            Flaw::CutShort { missing } => write!(out, "the file ends within a record, {missing} bytes are missing"),
+        }
+    }
+}
+
+impl Error for Malformed {}
+
+impl From<Malformed> for io::Error {
+    fn from(malformed: Malformed) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, malformed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The lines of a file that comes in pieces of at most so many bytes.
+    fn lines_in_pieces(format: &str, file: &[u8], piece_bytes: usize) -> (String, Result<u64, Malformed>) {
+        let mut decoder = Decoder::new(format.parse().unwrap());
+        let mut lines = Vec::new();
+        let pushed = file
+            .chunks(piece_bytes)
+            .try_for_each(|piece| decoder.push(piece, &mut lines));
+        let result = pushed.and_then(|()| decoder.finish()).map(|()| decoder.records());
+        (String::from_utf8(lines).unwrap(), result)
+    }
+
+    /// The lines of a file, which are the same however it is cut.
+    #[track_caller]
+    fn lines(format: &str, file: &[u8]) -> (String, Result<u64, Malformed>) {
+        let whole = lines_in_pieces(format, file, usize::MAX);
+        for piece_bytes in 1..9 {
+            assert_eq!(
+                lines_in_pieces(format, file, piece_bytes),
+                whole,
+                "in pieces of {piece_bytes}"
+            );
+        }
+        whole
+    }
+
+    #[track_caller]
+    fn assert_lines(format: &str, file: &[u8], expected: &str, records: u64) {
+        assert_eq!(lines(format, file), (expected.to_owned(), Ok(records)));
+    }
+
+    #[track_caller]
+    fn assert_malformed(format: &str, file: &[u8], before: &str, offset: u64, flaw: Flaw) {
+        assert_eq!(
+            lines(format, file),
+            (before.to_owned(), Err(Malformed { offset, flaw }))
+        );
+    }
+
+    #[test]
+    fn an_empty_file_has_no_lines_in_any_format() {
+        for format in ["variable", "vfc", "fixed:80"] {
+            assert_lines(format, b"", "", 0);
+        }
+    }
+
+    #[test]
+    fn variable_records_become_lines_and_odd_ones_are_padded() {
+        assert_lines(
+            "variable",
+            b"\x05\0hello\0\x04\0good\0\0\x01\0.\0",
+            "hello\ngood\n\n.\n",
+            4,
+        );
+        // What pads means nothing, and may be missing at the end.
+        assert_lines("variable", b"\x01\0a\xff\x01\0b", "a\nb\n", 2);
+    }
+
+    #[test]
+    fn the_control_area_is_counted_and_left_out() {
+        assert_lines(
+            "vfc",
+            b"\x05\0\x01\x8dabc\0\x02\0\x01\x8d\x04\0\x01\x8dde",
+            "abc\n\nde\n",
+            3,
+        );
+        assert_lines("vfc:3", b"\x04\0\x01\x02\x03a\x03\0\x01\x02\x03\0", "a\n\n", 2);
+    }
+
+    #[test]
+    fn fixed_records_have_no_length_and_odd_ones_are_padded() {
+        assert_lines("fixed:4", b"onlytwo.", "only\ntwo.\n", 2);
+        assert_lines("fixed:3", b"one\0two\0six\0", "one\ntwo\nsix\n", 3);
+        assert_lines("fixed:3", b"one\0two", "one\ntwo\n", 2);
+    }
+
+    #[test]
+    fn a_record_that_ends_with_a_newline_gets_no_second() {
+        assert_lines("variable", b"\x03\0ab\n\0\x01\0\n\0\x02\0\n.", "ab\n\n\n.\n", 3);
+        assert_lines("fixed:2", b"a\n\nb", "a\n\nb\n", 2);
+    }
+
+    #[test]
+    fn the_rest_of_a_block_may_be_unused() {
+        let mut file = b"\x02\0ab\xff\xff".to_vec();
+        file.resize(512, b'x');
+        file.extend(b"\x02\0cd\xff\xff");
+        assert_lines("variable", &file, "ab\ncd\n", 2);
+        // A whole block, and the last two bytes of one.
+        file.resize(1024, 0);
+        file.extend(b"\xff\xff");
+        file.resize(1536, 0);
+        file.extend(b"\xfc\x01");
+        file.resize(2046, b'.');
+        file.extend(b"\xff\xff\x02\0ef");
+        let expected = format!("ab\ncd\n{}\nef\n", ".".repeat(508));
+        assert_lines("variable", &file, &expected, 4);
+        assert_lines("vfc", b"\xff\xff", "", 0);
+    }
+
+    #[test]
+    fn a_length_that_no_record_has_is_told_with_its_place() {
+        let flaw = Flaw::TooLong { bytes: 0x8000 };
+        assert_malformed("variable", b"\x03\0abc\0\0\x80rest", "abc\n", 6, flaw);
+        let flaw = Flaw::TooLong { bytes: 0xfffe };
+        assert_malformed("vfc", b"\xfe\xff", "", 0, flaw);
+        let flaw = Flaw::TooShort {
+            bytes: 3,
+            control_bytes: 4,
+        };
+        assert_malformed("vfc:4", b"\x04\0\0\0\0\0\x03\0\0\0\0", "\n", 6, flaw);
+        let mut longest = vec![0xff, 0x7f];
+        longest.resize(2 + 32_767, b'.');
+        assert_eq!(lines_in_pieces("variable", &longest, 4096).1, Ok(1));
+    }
+
+    #[test]
+    fn a_file_that_ends_too_soon_is_told_what_is_missing() {
+        assert_malformed(
+            "variable",
+            b"\x02\0ab\x05\0cd",
+            "ab\ncd",
+            4,
+            Flaw::CutShort { missing: 3 },
+        );
+        assert_malformed("variable", b"\x02\0ab\x05", "ab\n", 4, Flaw::HalfLength);
+        assert_malformed("vfc:4", b"\x06\0\0", "", 0, Flaw::CutShort { missing: 5 });
+        assert_malformed("fixed:3", b"one\0tw", "one\ntw", 4, Flaw::CutShort { missing: 1 });
+    }
+
+    #[test]
+    fn messages_name_the_byte_and_the_lengths() {
+        let told = |format: &str, file: &[u8]| lines(format, file).1.unwrap_err().to_string();
+        assert_eq!(
+            told("variable", b"\0\0\x60\xea"),
+            "byte 2: a record of 60000 bytes, but none is longer than 32767"
+        );
+        assert_eq!(
+            told("vfc", b"\x01\0"),
+            "byte 0: a record of 1 bytes, too short for its control area of 2"
+        );
+        assert_eq!(
+            told("variable", b"\0"),
+            "byte 0: the file ends within the length of a record"
+        );
+        assert_eq!(
+            told("fixed:80", b"abc"),
+            "byte 0: the file ends within a record, 77 bytes are missing"
+        );
+    }
+
+    /// A file as VMS writes it; with blocks, no record spans two.
+    fn encode(format: RecordFormat, records: &[Vec<u8>], in_blocks: bool) -> Vec<u8> {
+        let mut file = Vec::new();
+        for record in records {
+            let control = match format {
+                RecordFormat::Vfc { control_bytes } => usize::from(control_bytes),
+                _ => 0,
+            };
+            let bytes = control + record.len();
+            if in_blocks && file.len() % 512 + 2 + bytes > 512 && !file.len().is_multiple_of(512) {
+                file.extend([0xff, 0xff]);
+                file.resize(file.len().next_multiple_of(512), 0);
+            }
+            if !matches!(format, RecordFormat::Fixed { .. }) {
+                file.extend(u16::try_from(bytes).unwrap().to_le_bytes());
+            }
+            file.extend(std::iter::repeat_n(0x8d, control));
+            file.extend(record);
+            file.resize(file.len().next_multiple_of(2), 0);
+        }
+        file
+    }
+
+    fn format() -> impl Strategy<Value = RecordFormat> {
+        prop_oneof![
+            Just(RecordFormat::Variable),
+            (1..9_u8).prop_map(|control_bytes| RecordFormat::Vfc { control_bytes }),
+            (1..200_u16).prop_map(|bytes| RecordFormat::Fixed {
+                bytes: bytes.try_into().unwrap()
+            }),
+        ]
+    }
+
+    fn decode(format: RecordFormat, file: &[u8], cuts: &[usize]) -> (Vec<u8>, Result<u64, Malformed>) {
+        let mut decoder = Decoder::new(format);
+        let (mut lines, mut rest, mut cuts) = (Vec::new(), file, cuts.iter().cycle());
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(cuts.next().map_or(rest.len(), |cut| rest.len().min(*cut)));
+            let before = lines.len();
+            if let Err(malformed) = decoder.push(piece, &mut lines) {
+                return (lines, Err(malformed));
+            }
+            assert!(
+                lines.len() - before <= format.lines_bytes_max(piece.len()),
+                "more than was promised"
+            );
+            rest = after;
+        }
+        (lines, decoder.finish().map(|()| decoder.records()))
+    }
+
+    proptest! {
+        #[test]
+        fn what_vms_writes_comes_out_as_lines_however_it_is_cut(
+            format in format(),
+            texts in prop::collection::vec("[ -~]{0,300}", 0..20),
+            in_blocks: bool,
+            cuts in prop::collection::vec(1..700_usize, 1..9),
+        ) {
+            let records: Vec<Vec<u8>> = texts.iter().map(|text| match format {
+                RecordFormat::Fixed { bytes } => format!("{text:<200}").into_bytes()[..bytes.get().into()].to_vec(),
+                _ => text.clone().into_bytes(),
+            }).collect();
+            let in_blocks = in_blocks && !matches!(format, RecordFormat::Fixed { .. });
+            let file = encode(format, &records, in_blocks);
+            let expected: Vec<u8> = records.iter().flat_map(|record| [record, &b"\n"[..]].concat()).collect();
+            let (lines, result) = decode(format, &file, &cuts);
+            prop_assert_eq!(result, Ok(records.len() as u64));
+            prop_assert_eq!(lines, expected);
+        }
+
+        #[test]
+        fn any_bytes_are_lines_or_malformed_within_the_file_however_they_are_cut(
+            format in format(),
+            file in prop::collection::vec(prop_oneof![Just(0_u8), Just(0xff), Just(2), any::<u8>()], 0..700),
+            cuts in prop::collection::vec(1..700_usize, 1..9),
+        ) {
+            let whole = decode(format, &file, &[usize::MAX]);
+            if let Err(malformed) = whole.1 {
+                prop_assert!(malformed.offset < file.len() as u64);
+            }
+            prop_assert_eq!(decode(format, &file, &cuts), whole);
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! A file of records written anew as stream-LF: in its own place, at one moment, with the original kept beside it.
+//!
+//! The original is kept as `NAME.orig`, and that is how it is known later that NAME holds lines ([`has_original`]): on Linux
+//! no header says it. The order of steps makes this true at every moment, also for one who looks in between:
+//!
+//! 1. the lines are written to a hidden file in the same folder;
+//! 2. `NAME.orig` becomes a second name of the original: NAME still is the original, so it still holds records;
+//! 3. the hidden file is renamed to NAME.
+//!
+//! Whoever is interrupted after the second step finds his own link when he comes again. No symbolic link is followed, and no
+//! file that is called `.orig` is ever written over.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::{File, FileTimes, Metadata};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use sluice_settings::record_format::RecordFormat;
+
+use crate::records::decoder::{Decoder, Malformed};
+
+/// What is added to the name of a file to name its original.
+pub const ORIGINAL_SUFFIX: &str = ".orig";
+
+/// Bytes that are read at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// What a file has become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rewritten {
+    /// Its records, each a line now.
+    pub records: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// Why a file stays as it is.
+#[derive(Debug)]
+pub enum RewriteError {
+    /// It is not of this format.
+    Malformed(Malformed),
+    /// Its name says that it is the original of another.
+    IsOriginal,
+    /// It is a symbolic link.
+    IsLink,
+    /// It is a folder, a device.
+    NoFile,
+    /// There is a file of the name that the original would get: it was written anew already, or the name is taken.
+    OriginalExists,
+    /// Somebody else changed it meanwhile.
+    Changed,
+    /// What could not be done, and the system's reason.
+    System(&'static str, io::Error),
+}
+
+/// Writes the file `name` in `folder` anew. Mode and times stay, so does the owner where the system allows it.
+///
+/// # Errors
+/// Why it was left as it is; whoever owns the folder can mend it.
+pub fn rewrite(folder: &File, name: &OsStr, format: RecordFormat) -> Result<Rewritten, RewriteError> {
+    if name.as_bytes().ends_with(ORIGINAL_SUFFIX.as_bytes()) {
+        return Err(RewriteError::IsOriginal);
+    }
+    let mut original = open_original(folder, name)?;
+    let before = original.metadata().map_err(|error| system("read", error))?;
+    if !before.is_file() {
+        return Err(RewriteError::NoFile);
+    }
+    let kept = original_of(name);
+    // Said now, before the work; keep_original makes sure of it.
+    if look(folder, &kept)?.is_some_and(|there| !is_same(&there, &before)) {
+        return Err(RewriteError::OriginalExists);
+    }
+    let mut draft = Draft::create(folder)?;
+    let rewritten = convert(&mut original, &mut draft.file, format)?;
+    inherit(&draft.file, &before)?;
+    keep_original(folder, name, &kept, &before)?;
+    draft.replace(name).inspect_err(|_| remove(folder, &kept))?;
+    // The names are as good as the folder is: one that cannot be synced still holds them.
+    let _ = folder.sync_all();
+    Ok(rewritten)
+}
+
+/// As [`rewrite`], for a path whose folders may be symbolic links.
+///
+/// # Errors
+/// As there.
+pub fn rewrite_path(path: &Path, format: RecordFormat) -> Result<Rewritten, RewriteError> {
+    let name = path.file_name().ok_or(RewriteError::NoFile)?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let folder = File::open(folder).map_err(|error| system("read its folder", error))?;
+    rewrite(&folder, name, format)
+}
+
+/// Whether an open file was written anew: another file beside it has its name and [`ORIGINAL_SUFFIX`].
+///
+/// By its real name, so that it is no matter over which links it was reached. The kernel says that name without a race;
+/// one that is no longer in its folder has none.
+pub(crate) fn has_original(file: &File, metadata: &Metadata) -> bool {
+    let place = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let beside = std::fs::read_link(place).map(|path| original_of(path.as_os_str()));
+    beside
+        .and_then(std::fs::symlink_metadata)
+        .is_ok_and(|beside| beside.is_file() && !is_same_file(&beside, metadata))
+}
+
+fn original_of(name: &OsStr) -> OsString {
+    let mut kept = name.to_owned();
+    kept.push(ORIGINAL_SUFFIX);
+    kept
+}
+
+fn open_original(folder: &File, name: &OsStr) -> Result<File, RewriteError> {
+    // NONBLOCK: a FIFO is no reason to wait.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+        Ok(file) => Ok(file.into()),
+        Err(Errno::LOOP) => Err(RewriteError::IsLink),
+        // A socket.
+        Err(Errno::NXIO) => Err(RewriteError::NoFile),
+        Err(error) => Err(system("read", error.into())),
+    }
+}
+
+/// What is there by this name, not what it links to.
+fn look(folder: &File, name: &OsStr) -> Result<Option<Metadata>, RewriteError> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+        Ok(file) => {
+            let metadata = File::from(file).metadata();
+            metadata.map(Some).map_err(|error| system("look at", error))
+        }
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(system("look at", error.into())),
+    }
+}
+
+fn convert(original: &mut File, draft: &mut File, format: RecordFormat) -> Result<Rewritten, RewriteError> {
+    let mut decoder = Decoder::new(format);
+    let (mut piece, mut lines) = (vec![0; PIECE_BYTES], Vec::new());
+    let mut bytes = 0;
+    loop {
+        let read = match original.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(system("read", error)),
+        };
+        lines.clear();
+        decoder
+            .push(&piece[..read], &mut lines)
+            .map_err(RewriteError::Malformed)?;
+        draft.write_all(&lines).map_err(|error| system("write", error))?;
+        bytes += lines.len() as u64;
+    }
+    decoder.finish().map_err(RewriteError::Malformed)?;
+    Ok(Rewritten {
+        records: decoder.records(),
+        bytes,
+    })
+}
+
+/// Gives the draft what the original has beside its content, and has it stored before any name leads to it.
+fn inherit(draft: &File, before: &Metadata) -> Result<(), RewriteError> {
+    // Only root may give a file away, and others may give it to their groups: then so much of it as is allowed.
+    let _ = fchown(draft, Some(before.uid()), Some(before.gid())).or_else(|_| fchown(draft, None, Some(before.gid())));
+    let stored = || {
+        // After the owner: a change of owner takes bits of the mode away.
+        draft.set_permissions(before.permissions())?;
+        let times = FileTimes::new().set_accessed(before.accessed()?);
+        // The lines are those that were served before: whoever has them by their time of change need not fetch them again.
+        draft.set_times(times.set_modified(before.modified()?))?;
+        draft.sync_all()
+    };
+    stored().map_err(|error| system("write", error))
+}
+
+/// Makes `kept` a second name of the original, and makes sure that NAME still is the file that was read.
+fn keep_original(folder: &File, name: &OsStr, kept: &OsStr, before: &Metadata) -> Result<(), RewriteError> {
+    match rustix::fs::linkat(folder, name, folder, kept, AtFlags::empty()) {
+        Ok(()) => {}
+        // An earlier attempt was interrupted after this step; or somebody else was faster.
+        Err(Errno::EXIST) if look(folder, kept)?.is_some_and(|there| is_same(&there, before)) => {}
+        Err(Errno::EXIST) => return Err(RewriteError::OriginalExists),
+        Err(error) => return Err(system("keep as .orig", error.into())),
+    }
+    // What is renamed or written between here and the next step, a few microseconds, would be kept as nothing: there is no
+    // call that replaces a file only if it is a certain one.
+    for name in [kept, name] {
+        if !look(folder, name)?.is_some_and(|now| is_same(&now, before)) {
+            remove(folder, kept);
+            return Err(RewriteError::Changed);
+        }
+    }
+    Ok(())
+}
+
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// The same file with the same content. Its time of last change of any kind (ctime) is no measure: a new name changes it.
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    let content = |metadata: &Metadata| (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+    is_same_file(one, other) && content(one) == content(other)
+}
+
+fn remove(folder: &File, name: &OsStr) {
+    // Nothing better can be done where it fails, and nothing is lost: it is one name too many.
+    let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+}
+
+fn system(what: &'static str, error: io::Error) -> RewriteError {
+    RewriteError::System(what, error)
+}
+
+/// The file that is to be, under a hidden name, which no folder serves; gone if it does not come to be.
+struct Draft<'a> {
+    folder: &'a File,
+    name: OsString,
+    file: File,
+    is_placed: bool,
+}
+
+impl Draft<'_> {
+    fn create(folder: &File) -> Result<Draft<'_>, RewriteError> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| system("name a new file", io::Error::other(error)))?;
+        let name = OsString::from(format!(".sluice-{:016x}", u64::from_ne_bytes(random)));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(folder, &name, flags, Mode::RUSR | Mode::WUSR);
+        let file = file.map_err(|error| system("write to its folder", error.into()))?;
+        Ok(Draft {
+            folder,
+            name,
+            file: file.into(),
+            is_placed: false,
+        })
+    }
+
+    fn replace(mut self, name: &OsStr) -> Result<(), RewriteError> {
+        rustix::fs::renameat(self.folder, &self.name, self.folder, name)
+            .map_err(|error| system("replace", error.into()))?;
+        self.is_placed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            remove(self.folder, &self.name);
+        }
+    }
+}
+
+/// What is wrong, without the file's name.
+impl fmt::Display for RewriteError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RewriteError::Malformed(malformed) => malformed.fmt(out),
+            RewriteError::IsOriginal => write!(
+                out,
+                "is the original of a file that was written anew ({ORIGINAL_SUFFIX})"
+            ),
+            RewriteError::IsLink => out.write_str("is a symbolic link: name the file that it leads to"),
+            RewriteError::NoFile => out.write_str("is no plain file"),
+            RewriteError::OriginalExists => write!(
+                out,
+                "was written anew already, or another file has the name that its original would get: {ORIGINAL_SUFFIX} is there"
+            ),
+            RewriteError::Changed => out.write_str("was changed meanwhile"),
+            RewriteError::System(what, error) => write!(out, "cannot {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RewriteError {}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::time::{Duration, SystemTime};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const RECORDS: &[u8] = b"\x05\0hello\0\x04\0good\x05\0world\0";
+    const LINES: &str = "hello\ngood\nworld\n";
+
+    fn folder() -> (TempDir, File) {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("a.txt"), RECORDS).unwrap();
+        let folder = File::open(place.path()).unwrap();
+        (place, folder)
+    }
+
+    fn rewrite_in(folder: &File, name: &str) -> Result<Rewritten, String> {
+        rewrite(folder, OsStr::new(name), RecordFormat::Variable).map_err(|error| error.to_string())
+    }
+
+    /// Names in a folder.
+    fn names(place: &TempDir) -> Vec<String> {
+        let entries = fs::read_dir(place.path()).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn is_rewritten(path: &Path) -> bool {
+        let file = File::open(path).unwrap();
+        has_original(&file, &file.metadata().unwrap())
+    }
+
+    #[test]
+    fn a_file_is_written_anew_and_its_original_kept() {
+        let (place, folder) = folder();
+        let (path, kept) = (place.path().join("a.txt"), place.path().join("a.txt.orig"));
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_000_123);
+        File::open(&path)
+            .unwrap()
+            .set_times(FileTimes::new().set_modified(modified))
+            .unwrap();
+        assert!(!is_rewritten(&path));
+        let rewritten = rewrite_in(&folder, "a.txt").unwrap();
+        assert_eq!((rewritten.records, rewritten.bytes), (3, 17));
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap(), fs::read(&kept).unwrap()),
+            (LINES.into(), RECORDS.into())
+        );
+        for path in [&path, &kept] {
+            let about = fs::metadata(path).unwrap();
+            assert_eq!((about.mode() & 0o7777, about.modified().unwrap()), (0o640, modified));
+        }
+        assert!(is_rewritten(&path) && !is_rewritten(&kept));
+        assert_eq!(names(&place), ["a.txt", "a.txt.orig"]);
+        for (name, told) in [("a.txt", ".orig is there"), ("a.txt.orig", "is the original")] {
+            assert!(rewrite_in(&folder, name).unwrap_err().contains(told), "{name}");
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), LINES);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_anew_stays_and_leaves_nothing() {
+        let (place, folder) = folder();
+        let at = |name: &str| place.path().join(name);
+        fs::write(at("cut"), &RECORDS[..10]).unwrap();
+        fs::write(at("taken"), RECORDS).unwrap();
+        symlink("nowhere", at("taken.orig")).unwrap();
+        symlink("a.txt", at("link")).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        let before = names(&place);
+        for (name, told) in [
+            ("cut", "byte 8: the file ends within a record, 4 bytes are missing"),
+            ("taken", ".orig is there"),
+            ("link", "is a symbolic link"),
+            ("folder", "is no plain file"),
+            ("none", "cannot read: No such file"),
+        ] {
+            let error = rewrite_in(&folder, name).unwrap_err();
+            assert!(error.contains(told), "{name}: {error}");
+        }
+        assert_eq!(names(&place), before);
+        assert_eq!(fs::read(at("cut")).unwrap(), &RECORDS[..10]);
+        assert_eq!(fs::read(at("taken")).unwrap(), RECORDS);
+    }
+
+    #[test]
+    fn an_attempt_that_was_interrupted_is_finished() {
+        let (place, folder) = folder();
+        let (path, kept) = (place.path().join("a.txt"), place.path().join("a.txt.orig"));
+        fs::hard_link(&path, &kept).unwrap();
+        assert!(!is_rewritten(&path), "it still is the original");
+        rewrite_in(&folder, "a.txt").unwrap();
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap(), fs::read(&kept).unwrap()),
+            (LINES.into(), RECORDS.into())
+        );
+    }
+
+    #[test]
+    fn what_was_changed_meanwhile_is_not_replaced() {
+        let (place, folder) = folder();
+        let before = fs::metadata(place.path().join("a.txt")).unwrap();
+        fs::write(place.path().join("new"), "other").unwrap();
+        fs::rename(place.path().join("new"), place.path().join("a.txt")).unwrap();
+        let (name, kept) = (OsStr::new("a.txt"), OsStr::new("a.txt.orig"));
+        let error = keep_original(&folder, name, kept, &before).unwrap_err();
+        assert!(matches!(error, RewriteError::Changed), "{error}");
+        assert_eq!(names(&place), ["a.txt"]);
+    }
+
+    #[test]
+    fn a_path_may_lead_over_links_but_not_end_in_one() {
+        let (place, _) = folder();
+        let (real, link) = (place.path().join("real"), place.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        symlink("real", &link).unwrap();
+        fs::write(real.join("b"), RECORDS).unwrap();
+        assert_eq!(
+            rewrite_path(&link.join("b"), RecordFormat::Variable).unwrap().records,
+            3
+        );
+        assert!(is_rewritten(&real.join("b")) && is_rewritten(&link.join("b")));
+        let error = rewrite_path(&link, RecordFormat::Variable).unwrap_err();
+        assert!(matches!(error, RewriteError::IsLink), "{error}");
+        assert!(matches!(
+            rewrite_path(Path::new("/"), RecordFormat::Variable),
+            Err(RewriteError::NoFile)
+        ));
+    }
+}

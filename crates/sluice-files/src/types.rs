@@ -1,0 +1,108 @@
+//! Media types of files by the endings of their names: what a site adds, then a maintained table.
+
+use http::HeaderValue;
+use sluice_settings::FileSettings;
+
+/// Sent when nothing is known of a name (RFC 9110 §8.3): browsers offer to save it.
+const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+/// The media types of a site's files.
+pub struct Types {
+    /// What the site adds: endings in lower case, the longest first, so that `.tar.gz` comes before `.gz`.
+    added: Vec<(String, HeaderValue)>,
+    /// Told of text that does not tell it itself, such as `utf-8`; empty for none.
+    charset: String,
+}
+
+impl Types {
+    pub fn new(settings: &FileSettings) -> Types {
+        let charset = settings.charset.clone();
+        let added = settings.types.iter().filter_map(|(ending, kind)| {
+            let value = HeaderValue::try_from(with_charset(kind, &charset)).ok()?;
+            Some((ending.to_ascii_lowercase(), value))
+        });
+        let mut added: Vec<_> = added.collect();
+        added.sort_by_key(|(ending, _)| std::cmp::Reverse(ending.len()));
+        Types { added, charset }
+    }
+
+    /// The type of a file of this name, or path.
+    pub fn of(&self, name: &str) -> HeaderValue {
+        let ends = |ending: &str| {
+            let at = name.len().checked_sub(ending.len());
+            at.and_then(|at| name.get(at..))
+                .is_some_and(|end| end.eq_ignore_ascii_case(ending))
+        };
+        if let Some((_, kind)) = self.added.iter().find(|(ending, _)| ends(ending)) {
+            return kind.clone();
+        }
+        match mime_guess::from_path(name).first_raw() {
+            None => UNKNOWN,
+            Some(kind) if is_text(kind) && !self.charset.is_empty() => {
+                HeaderValue::try_from(with_charset(kind, &self.charset)).unwrap_or(UNKNOWN)
+            }
+            Some(kind) => HeaderValue::from_static(kind),
+        }
+    }
+}
+
+fn with_charset(kind: &str, charset: &str) -> String {
+    if is_text(kind) && !charset.is_empty() && !kind.contains(';') {
+        format!("{kind}; charset={charset}")
+    } else {
+        kind.to_owned()
+    }
+}
+
+/// Whether a type is text to a browser, which must then know its charset.
+fn is_text(kind: &str) -> bool {
+    kind.starts_with("text/") || kind == "application/javascript" || kind == "application/json"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn types(charset: &str, added: &[(&str, &str)]) -> Types {
+        let pair = |(ending, kind): &(&str, &str)| ((*ending).to_owned(), (*kind).to_owned());
+        Types::new(&FileSettings {
+            types: added.iter().map(pair).collect(),
+            charset: charset.to_owned(),
+            ..FileSettings::default()
+        })
+    }
+
+    #[test]
+    fn a_sites_types_come_before_the_table_and_the_longest_ending_first() {
+        let types = types(
+            "utf-8",
+            &[
+                (".gz", "application/x-one"),
+                (".tar.gz", "application/x-two"),
+                (".foo", "text/x-foo"),
+                (".html", "text/html; charset=iso-8859-1"),
+            ],
+        );
+        for (name, expected) in [
+            ("a.gz", "application/x-one"),
+            ("a.tar.gz", "application/x-two"),
+            ("A.TAR.GZ", "application/x-two"),
+            ("d/a.foo", "text/x-foo; charset=utf-8"),
+            ("a.html", "text/html; charset=iso-8859-1"),
+            ("a.htm", "text/html; charset=utf-8"),
+            ("a.png", "image/png"),
+            ("a.js", "text/javascript; charset=utf-8"),
+            ("é", "application/octet-stream"),
+            ("", "application/octet-stream"),
+        ] {
+            assert_eq!(types.of(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_charset_is_the_sites_or_not_told() {
+        assert_eq!(types("iso-8859-15", &[]).of("a.txt"), "text/plain; charset=iso-8859-15");
+        assert_eq!(types("", &[(".foo", "text/x-foo")]).of("a.txt"), "text/plain");
+        assert_eq!(types("", &[(".foo", "text/x-foo")]).of("a.foo"), "text/x-foo");
+    }
+}

@@ -1,0 +1,212 @@
+//! Conditions: whether a request that names a version of a file is carried out (RFC 9110 §13).
+//!
+//! Here, as pure values: the validators of a file, what the five fields of a condition say of them, and which of the five
+//! decides. Not here: the responses (`file`), and what a range is (`ranges`). GET and HEAD, by which files are served, heed
+//! all these fields; OPTIONS heeds none (§13.2.1).
+
+use std::iter;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// A file changed less than this ago may change again without a new time of change, the clock of file systems being
+/// coarse.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// Whether a file last modified then and looked at now will show its next change. One of a time to come will not.
+pub fn is_settled(modified: SystemTime, now: SystemTime) -> bool {
+    now.duration_since(modified).is_ok_and(|age| age >= SETTLED)
+}
+
+/// What tells a version of a file from the others (RFC 9110 §8.8).
+#[derive(Clone)]
+pub struct Validators {
+    /// The field ETag.
+    pub etag: HeaderValue,
+    /// The field Last-Modified.
+    pub last_modified: HeaderValue,
+    /// Last-Modified, in seconds since 1970.
+    modified: u64,
+    /// No other version has the same validators: parts of one and of the other cannot be taken for parts of one file.
+    is_strong: bool,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Perform,
+    /// The client holds this version: 304.
+    NotModified,
+    /// The client wants another version than this: 412.
+    Failed,
+}
+
+impl Validators {
+    /// Of a file of so many bytes, last modified then, looked at now.
+    pub fn new(bytes: u64, modified: SystemTime, now: SystemTime) -> Validators {
+        let is_strong = is_settled(modified, now);
+        let (sign, distance) = match modified.duration_since(UNIX_EPOCH) {
+            Ok(after) => ("", after),
+            Err(before) => ("-", before.duration()),
+        };
+        // Size, and time by the nanosecond, change with the content, once the file is settled (§8.8.1).
+        let weak = if is_strong { "" } else { "W/" };
+        let etag = format!("{weak}\"{bytes:x}-{sign}{:x}\"", distance.as_nanos());
+        // Never later than the response itself (§8.8.2.1); nor before 1970, which httpdate cannot write.
+        let shown = modified.min(now).max(UNIX_EPOCH);
+        let value = |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("\"\""));
+        Validators {
+            etag: value(etag),
+            last_modified: value(httpdate::fmt_http_date(shown)),
+            modified: whole_seconds(shown),
+            is_strong,
+        }
+    }
+
+    /// Makes the tag a weak one: what it stands for may be other bytes that mean the same (§8.8.1).
+    pub fn weaken(&mut self) {
+        if self.is_strong {
+            self.is_strong = false;
+            let tag = [b"W/", self.etag.as_bytes()].concat();
+            self.etag = HeaderValue::try_from(tag).unwrap_or_else(|_| HeaderValue::from_static("W/\"\""));
+        }
+    }
+
+    fn opaque_tag(&self) -> &[u8] {
+        let tag = self.etag.as_bytes();
+        tag.strip_prefix(b"W/").unwrap_or(tag)
+    }
+
+    /// Both weak and strong tags of the same text (RFC 9110 §8.8.3.2).
+    fn match_weakly(&self, tag: &Tag<'_>) -> bool {
+        tag.opaque == self.opaque_tag()
+    }
+
+    /// Only strong tags.
+    fn match_strongly(&self, tag: &Tag<'_>) -> bool {
+        self.is_strong && !tag.is_weak && self.match_weakly(tag)
+    }
+}
+
+/// Whether a request by GET or HEAD is carried out. The tags decide where they are given, and dates only without them (RFC
+/// 9110 §13.2.2, steps 1 to 4).
+///
+/// A date that is none counts as absent, as §13.1.3 and §13.1.4 say. Of lists of tags nothing is said: here a list ends where
+/// it cannot be read, so that what is wrong matches nothing.
+pub fn judge(fields: &HeaderMap, file: &Validators) -> Verdict {
+    let is_wanted = if_match(fields, file).or_else(|| if_unmodified_since(fields, file));
+    if is_wanted == Some(false) {
+        return Verdict::Failed;
+    }
+    let is_news = if_none_match(fields, file).or_else(|| if_modified_since(fields, file));
+    if is_news == Some(false) {
+        return Verdict::NotModified;
+    }
+    Verdict::Perform
+}
+
+/// Whether a request says by its tag that the client holds this very version: any version (`*`) is not enough.
+pub fn names(fields: &HeaderMap, file: &Validators) -> bool {
+    let lines = fields.get_all(header::IF_NONE_MATCH).iter();
+    lines
+        .flat_map(|line| tags(line.as_bytes()))
+        .any(|tag| file.match_weakly(&tag))
+}
+
+/// Whether a range may be answered by a part: what the client holds already is of this very version, or it did not ask for
+/// that (RFC 9110 §13.1.5, and step 5 of §13.2.2). Else it gets the whole file.
+///
+/// A date must be the very one, and counts only when the file is settled: in the second of a change there may be another.
+pub fn is_same_version(fields: &HeaderMap, file: &Validators) -> bool {
+    if !fields.contains_key(header::IF_RANGE) {
+        return true;
+    }
+    let Some(value) = sole(fields, header::IF_RANGE) else {
+        return false;
+    };
+    match Tag::parse(value.as_bytes()) {
+        Some((tag, rest)) => rest.is_empty() && file.match_strongly(&tag),
+        None => file.is_strong && http_date(value) == Some(file.modified),
+    }
+}
+
+/// RFC 9110 §13.1.1.
+fn if_match(fields: &HeaderMap, file: &Validators) -> Option<bool> {
+    lists(fields, header::IF_MATCH, |tag| file.match_strongly(tag))
+}
+
+/// RFC 9110 §13.1.4.
+fn if_unmodified_since(fields: &HeaderMap, file: &Validators) -> Option<bool> {
+    let date = http_date(sole(fields, header::IF_UNMODIFIED_SINCE)?)?;
+    Some(file.modified <= date)
+}
+
+/// RFC 9110 §13.1.2.
+fn if_none_match(fields: &HeaderMap, file: &Validators) -> Option<bool> {
+    lists(fields, header::IF_NONE_MATCH, |tag| file.match_weakly(tag)).map(|is_listed| !is_listed)
+}
+
+/// RFC 9110 §13.1.3.
+fn if_modified_since(fields: &HeaderMap, file: &Validators) -> Option<bool> {
+    let date = http_date(sole(fields, header::IF_MODIFIED_SINCE)?)?;
+    Some(file.modified > date)
+}
+
+/// Whether a field lists a tag that matches, or is `*`, which every file matches; `None` where there is no such field.
+fn lists(fields: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag<'_>) -> bool) -> Option<bool> {
+    let mut lines = fields.get_all(name).iter().peekable();
+    lines.peek()?;
+    Some(lines.any(|line| line == "*" || tags(line.as_bytes()).any(|tag| matches(&tag))))
+}
+
+/// The value of a field that is there exactly once.
+fn sole(fields: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
+    let mut values = fields.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
+/// A date in seconds since 1970, in any of the three forms (RFC 9110 §5.6.7).
+fn http_date(value: &HeaderValue) -> Option<u64> {
+    let date = httpdate::parse_http_date(value.to_str().ok()?).ok()?;
+    Some(whole_seconds(date))
+}
+
+fn whole_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs())
+}
+
+/// An entity tag (RFC 9110 §8.8.3).
+struct Tag<'a> {
+    is_weak: bool,
+    /// With its quotes.
+    opaque: &'a [u8],
+}
+
+impl Tag<'_> {
+    /// The tag that a text begins with, and what follows it.
+    fn parse(text: &[u8]) -> Option<(Tag<'_>, &[u8])> {
+        let (is_weak, quoted) = match text.strip_prefix(b"W/") {
+            Some(quoted) => (true, quoted),
+            None => (false, text),
+        };
+        let inner = quoted.strip_prefix(b"\"")?;
+        let length = inner.iter().position(|byte| *byte == b'"')?;
+        let is_plain = inner[..length].iter().all(|byte| *byte > b' ' && *byte != 0x7f);
+        let (opaque, rest) = quoted.split_at(length + 2);
+        is_plain.then_some((Tag { is_weak, opaque }, rest))
+    }
+}
+
+/// The tags of a list. A comma may stand within a tag, so the list is not cut at commas.
+fn tags(mut list: &[u8]) -> impl Iterator<Item = Tag<'_>> {
+    iter::from_fn(move || {
+        let separators = list.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b','));
+        let (tag, rest) = Tag::parse(&list[separators.count()..])?;
+        list = rest.trim_ascii_start();
+        matches!(list.first(), None | Some(b',')).then_some(tag)
+    })
+}
+
+#[cfg(test)]
+#[path = "conditions_tests.rs"]
+mod tests;

@@ -1,0 +1,258 @@
+//! A body that is compressed while it is sent.
+//!
+//! What the source has at hand goes into the compressor together; when the source pauses, the compressor is made to give out all
+//! that it holds. So each line that a script writes and waits after can be read by the client at once, and one that writes without a
+//! pause is compressed as well as can be. A fault cuts the response before the compressed bytes have come to their own end.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use crate::body::Source;
+use crate::encoding::Encoding;
+use crate::encoding::encoder::{Effort, Encoder};
+use crate::fault::Fault;
+use crate::tasks::give_way;
+
+/// Bytes compressed at once, until the other tasks of the worker have their turn.
+pub const TURN_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes that make a piece worth sending while there is more to come.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// A body that is compressed while it is sent.
+pub struct EncodedBody {
+    /// None for bytes that are all here.
+    source: Option<Box<dyn Source>>,
+    /// None once it has given its last.
+    encoder: Option<Encoder>,
+    /// Of a piece of the source what is not compressed yet.
+    rest: Bytes,
+    /// The compressor holds bytes that the client cannot read yet.
+    holds_back: bool,
+}
+
+impl EncodedBody {
+    /// What comes from a source. An error is the system's: no memory.
+    pub fn from_source(encoding: Encoding, source: Box<dyn Source>) -> io::Result<EncodedBody> {
+        EncodedBody::new(encoding, Bytes::new(), Some(source))
+    }
+
+    /// Bytes that are all here, too many to be compressed in one turn.
+    pub fn from_whole(encoding: Encoding, whole: Bytes) -> io::Result<EncodedBody> {
+        EncodedBody::new(encoding, whole, None)
+    }
+
+    fn new(encoding: Encoding, rest: Bytes, source: Option<Box<dyn Source>>) -> io::Result<EncodedBody> {
+        Ok(EncodedBody {
+            source,
+            encoder: Some(Encoder::new(encoding, Effort::Passing)?),
+            rest,
+            holds_back: false,
+        })
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> io::Result<Poll<Option<Result<Bytes, Fault>>>> {
+        let mut left = TURN_BYTES_MAX;
+        loop {
+            let Some(encoder) = &mut self.encoder else {
+                return Ok(Poll::Ready(None));
+            };
+            if self.rest.is_empty() {
+                let Some(source) = &mut self.source else {
+                    return self.finish();
+                };
+                match source.poll_piece(context) {
+                    Poll::Ready(Some(Ok(piece))) => self.rest = piece,
+                    Poll::Ready(Some(Err(fault))) => return Ok(Poll::Ready(Some(Err(fault)))),
+                    Poll::Ready(None) => return self.finish(),
+                    Poll::Pending if self.holds_back => {
+                        encoder.flush()?;
+                        self.holds_back = false;
+                        let piece = encoder.take();
+                        // All may have come out before; who waits has been noted by the source.
+                        return Ok(if piece.is_empty() {
+                            Poll::Pending
+                        } else {
+                            hand_on(piece)
+                        });
+                    }
+                    Poll::Pending => return Ok(Poll::Pending),
+                }
+            }
+            let part = self.rest.split_to(self.rest.len().min(left));
+            encoder.write(&part)?;
+            self.holds_back = true;
+            left -= part.len();
+            if encoder.ready_bytes() >= PIECE_BYTES {
+                return Ok(hand_on(encoder.take()));
+            }
+            if left == 0 {
+                give_way(context);
+                return Ok(Poll::Pending);
+            }
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<Poll<Option<Result<Bytes, Fault>>>> {
+        let last = self.encoder.take().map(Encoder::finish).transpose()?;
+        let last = last.filter(|piece| !piece.is_empty());
+        Ok(last.map_or(Poll::Ready(None), hand_on))
+    }
+}
+
+/// A piece, which is never the end, and so never empty.
+fn hand_on(piece: Vec<u8>) -> Poll<Option<Result<Bytes, Fault>>> {
+    Poll::Ready(Some(Ok(piece.into())))
+}
+
+impl Source for EncodedBody {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        let polled = self.poll(context);
+        polled.unwrap_or_else(|error| Poll::Ready(Some(Err(Fault::server(format!("compressing a body: {error}"))))))
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn discard(self: Box<Self>) {
+        if let Some(source) = self.source {
+            source.discard();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::encoding::encoder::decode;
+
+    /// Says what it was told to say; `None` is a pause.
+    struct Told(VecDeque<Option<Result<Bytes, Fault>>>);
+
+    impl Source for Told {
+        fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+            match self.0.pop_front() {
+                Some(Some(piece)) => Poll::Ready(Some(piece)),
+                Some(None) => Poll::Pending,
+                None => Poll::Ready(None),
+            }
+        }
+
+        fn length(&self) -> Option<u64> {
+            Some(1)
+        }
+    }
+
+    fn body(encoding: Encoding, said: impl IntoIterator<Item = Option<Result<Bytes, Fault>>>) -> EncodedBody {
+        EncodedBody::from_source(encoding, Box::new(Told(said.into_iter().collect()))).unwrap()
+    }
+
+    fn say(text: &str) -> Option<Result<Bytes, Fault>> {
+        Some(Ok(Bytes::copy_from_slice(text.as_bytes())))
+    }
+
+    /// What comes until the body pauses or ends, and how it ended; a pause is `None`.
+    fn drain(body: &mut EncodedBody, sent: &mut Vec<u8>) -> Option<Result<(), String>> {
+        // Giving way asks for a task; without one it wakes at once.
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        loop {
+            match body.poll_piece(&mut context) {
+                Poll::Pending => return None,
+                Poll::Ready(Some(Ok(piece))) => {
+                    assert!(!piece.is_empty());
+                    sent.extend_from_slice(&piece);
+                }
+                Poll::Ready(Some(Err(fault))) => return Some(Err(fault.to_string())),
+                Poll::Ready(None) => return Some(Ok(())),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_said_before_a_pause_can_be_read_then() {
+        for encoding in Encoding::ALL {
+            let said = [say("one\n"), say("two\n"), None, None, say("three\n"), None, None];
+            let mut body = body(encoding, said);
+            assert_eq!(body.length(), None);
+            let mut sent = Vec::new();
+            assert_eq!(drain(&mut body, &mut sent), None);
+            assert_eq!(decode(encoding, &sent).0, b"one\ntwo\n", "{encoding}");
+            assert_eq!(drain(&mut body, &mut sent), None);
+            assert_eq!(decode(encoding, &sent).0, b"one\ntwo\nthree\n", "{encoding}");
+            assert_eq!(drain(&mut body, &mut sent), Some(Ok(())));
+            let (read, result) = decode(encoding, &sent);
+            assert!(result.is_ok() && read == b"one\ntwo\nthree\n", "{encoding}");
+        }
+    }
+
+    #[test]
+    fn a_pause_where_nothing_is_held_back_is_no_end() {
+        // A few words again and again: after 1.5 MiB of these the brotli library has given out all that it was given.
+        let mut state = 0x1557_631f_4351_a341_u64;
+        let mut draw = |below: usize| {
+            // Knuth's MMIX.
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let mut word = || -> Vec<u8> { (0..250).map(|_| b"abcdefghijklmnopqrst"[draw(20)]).collect() };
+        let words = [word(), word(), word(), word(), word()];
+        let text = std::iter::repeat_with(|| &words[draw(5)]).flatten().copied();
+        let text: Vec<u8> = text.take(24 * TURN_BYTES_MAX).collect();
+        for encoding in Encoding::ALL {
+            let pieces = text.chunks(TURN_BYTES_MAX);
+            let pieces = pieces.map(|piece| Some(Ok(Bytes::copy_from_slice(piece))));
+            let mut body = body(encoding, pieces.chain([None, say("TAIL")]));
+            let mut sent = Vec::new();
+            while drain(&mut body, &mut sent).is_none() {}
+            let (read, result) = decode(encoding, &sent);
+            assert!(result.is_ok(), "{encoding}: {result:?}");
+            assert!(
+                read.strip_suffix(b"TAIL") == Some(&*text),
+                "{encoding}: {} bytes",
+                read.len()
+            );
+        }
+    }
+
+    #[test]
+    fn a_fault_leaves_the_compressed_bytes_without_their_end() {
+        for encoding in Encoding::ALL {
+            let fault = Fault::script("it broke");
+            let mut body = body(encoding, [say("one\n"), None, Some(Err(fault))]);
+            let mut sent = Vec::new();
+            assert_eq!(drain(&mut body, &mut sent), Some(Err("it broke".into())), "{encoding}");
+            let (read, result) = decode(encoding, &sent);
+            assert!(result.is_err() && read == b"one\n", "{encoding}");
+        }
+    }
+
+    #[test]
+    fn bulk_comes_in_large_pieces_and_leaves_others_their_turn() {
+        for encoding in Encoding::ALL {
+            let zeros = Bytes::from(vec![0; 1 << 20]);
+            let mut body = body(encoding, [Some(Ok(zeros.clone())), Some(Ok(zeros))]);
+            let (mut sent, mut pauses) = (Vec::new(), 0);
+            while drain(&mut body, &mut sent).is_none() {
+                pauses += 1;
+            }
+            assert_eq!(pauses, 32, "{encoding}: a pause for each 64 KiB");
+            let (read, result) = decode(encoding, &sent);
+            assert!(result.is_ok() && read == vec![0; 2 << 20], "{encoding}");
+
+            let mut body = EncodedBody::from_whole(encoding, Bytes::from(vec![0; 1 << 20])).unwrap();
+            let (mut sent, mut pauses) = (Vec::new(), 0);
+            while drain(&mut body, &mut sent).is_none() {
+                pauses += 1;
+            }
+            assert_eq!(pauses, 16, "{encoding}");
+            assert!(decode(encoding, &sent).0 == vec![0; 1 << 20]);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The head of a response: what the server adds to every one, and what HEAD and bodiless statuses leave out.
+//!
+//! Here: the last touch before hyper, which adds Date, Content-Length or Transfer-Encoding, and Connection. Not here:
+//! fields that belong to one handler.
+
+use http::{HeaderValue, Method, Response, StatusCode, header};
+
+use crate::body::ResponseBody;
+
+/// What the server calls itself: the field Server and the variable SERVER_SOFTWARE.
+pub const SERVER_SOFTWARE: &str = concat!("Sluice/", env!("CARGO_PKG_VERSION"));
+
+/// Completes a response to a request of this method.
+pub fn complete(method: &Method, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    response
+        .headers_mut()
+        .insert(header::SERVER, HeaderValue::from_static(SERVER_SOFTWARE));
+    if may_have_body(method, response.status()) {
+        end_with_head(&mut response);
+        return response;
+    }
+    let body = std::mem::replace(response.body_mut(), ResponseBody::Empty);
+    // RFC 9110 §8.6: HEAD announces the length that GET would send; 1xx and 204 announce none, 304 may.
+    // What has no body object announces for itself, or cannot know (a script's reply to HEAD).
+    if *method == Method::HEAD
+        && !matches!(body, ResponseBody::Empty)
+        && !matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        && let Some(bytes) = body.length()
+    {
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+    }
+    if let ResponseBody::Source(source) = body {
+        source.discard();
+    }
+    response
+}
+
+/// Lets a response of no bytes end with its head. HTTP/2 would else take a frame to say so.
+fn end_with_head(response: &mut Response<ResponseBody>) {
+    if let ResponseBody::Whole(content) = response.body()
+        && content.len() == 0
+    {
+        *response.body_mut() = ResponseBody::Empty;
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
+}
+
+/// The field Allow: what may be done with what is there (RFC 9110 §10.2.1).
+pub fn allow(methods: &[Method]) -> HeaderValue {
+    let names: Vec<_> = methods.iter().map(Method::as_str).collect();
+    HeaderValue::try_from(names.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// Whether a response with this status to this method has a body at all (RFC 9110 §6.4.1).
+pub fn may_have_body(method: &Method, status: StatusCode) -> bool {
+    *method != Method::HEAD
+        && !status.is_informational()
+        && status != StatusCode::NO_CONTENT
+        && status != StatusCode::NOT_MODIFIED
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn response(status: StatusCode) -> Response<ResponseBody> {
+        let mut response = Response::new(ResponseBody::Whole(Bytes::from("hello").into()));
+        *response.status_mut() = status;
+        response
+    }
+
+    #[test]
+    fn head_announces_the_length_and_sends_nothing() {
+        let response = complete(&Method::HEAD, response(StatusCode::OK));
+        assert_eq!(response.headers()[header::CONTENT_LENGTH], "5");
+        assert_eq!(response.body().length(), Some(0));
+    }
+
+    #[test]
+    fn what_has_no_bytes_ends_with_its_head_and_says_so() {
+        let empty = Response::new(ResponseBody::Whole(Bytes::new().into()));
+        let response = complete(&Method::GET, empty);
+        assert_eq!(response.headers()[header::CONTENT_LENGTH], "0");
+        assert!(matches!(response.body(), ResponseBody::Empty));
+    }
+
+    #[test]
+    fn no_content_has_neither_length_nor_body() {
+        let response = complete(&Method::GET, response(StatusCode::NO_CONTENT));
+        assert!(!response.headers().contains_key(header::CONTENT_LENGTH));
+        assert_eq!(response.body().length(), Some(0));
+    }
+}

@@ -1,0 +1,93 @@
+//! The host that a request names: the target's authority or the field Host (RFC 9112 §3.2).
+
+use std::borrow::Cow;
+use std::net::Ipv6Addr;
+
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header};
+
+use crate::fault::Fault;
+
+/// The host that is asked for, without its port: the target's own, or the field Host, which HTTP/1.1 demands exactly once
+/// (RFC 9112 §3.2).
+pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<String, Fault> {
+    let bad = |what: &str| Err(Fault::client(StatusCode::BAD_REQUEST, format!("field Host: {what}")));
+    let mut hosts = fields.get_all(header::HOST).iter();
+    let field = match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => return bad("more than one"),
+        // In HTTP/2 it is a part of the target (RFC 9113 §8.3.1).
+        (None, None) if version == Version::HTTP_11 => return bad("missing"),
+        (None, None) if version > Version::HTTP_11 && uri.authority().is_none() => {
+            return bad("missing, and the target names no host");
+        }
+        (field, None) => field,
+    };
+    if let Some(authority) = uri.authority() {
+        let host = match plain_host(authority.as_str().as_bytes()) {
+            Some(host) => host,
+            None if is_host_and_port(authority) => authority.host(),
+            None => return bad("not a host"),
+        };
+        // The target's host takes the field's place, for scripts too (RFC 9112 §3.2.2).
+        if let Ok(value) = HeaderValue::from_str(authority.as_str()) {
+            fields.insert(header::HOST, value);
+        }
+        return as_compared(host)
+            .map(Cow::into_owned)
+            .map_or_else(|| bad("not an IPv6 address"), Ok);
+    }
+    let text = field.map_or(&b""[..], HeaderValue::as_bytes);
+    if text.is_empty() {
+        return Ok(String::new());
+    }
+    if let Some(host) = plain_host(text) {
+        return Ok(without_root_dot(host).to_owned());
+    }
+    match Authority::try_from(text) {
+        Ok(authority) if is_host_and_port(&authority) => as_compared(authority.host())
+            .map(Cow::into_owned)
+            .map_or_else(|| bad("not an IPv6 address"), Ok),
+        _ => bad("not a host"),
+    }
+}
+
+/// The host as sites and their rules know it, to whom one host must not be another by the way it is written: `example.org.`,
+/// `[0:0::1]`. Scripts find what was sent in HTTP_HOST. None for brackets around anything but an IPv6 address (RFC 3986 §3.2.2;
+/// the literals of a version to come that it leaves room for have never come).
+pub fn as_compared(host: &str) -> Option<Cow<'_, str>> {
+    let Some(literal) = host.strip_prefix('[') else {
+        return Some(Cow::Borrowed(without_root_dot(host)));
+    };
+    let address: Ipv6Addr = literal.strip_suffix(']')?.parse().ok()?;
+    Some(Cow::Owned(format!("[{address}]")))
+}
+
+/// The name without the dot that may end it (RFC 1034 §3.1).
+fn without_root_dot(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+/// The name or IPv4 address that is all of this but for a port, told by one look; None for whatever needs a second one.
+fn plain_host(text: &[u8]) -> Option<&str> {
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    let end = text.iter().position(|byte| !is_of_name(byte)).unwrap_or(text.len());
+    let (host, port) = text.split_at(end);
+    let is_port = match port {
+        [] => true,
+        // What has five digits may be too much.
+        [b':', digits @ ..] => digits.len() < 5 && digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    std::str::from_utf8(host)
+        .ok()
+        .filter(|host| is_port && !host.is_empty())
+}
+
+/// No user, and after the host nothing, a colon, or a port (RFC 9110 §4.2.1).
+fn is_host_and_port(authority: &Authority) -> bool {
+    match authority.as_str().strip_prefix(authority.host()) {
+        Some("" | ":") => true,
+        Some(port) => port.starts_with(':') && authority.port_u16().is_some(),
+        None => false,
+    }
+}

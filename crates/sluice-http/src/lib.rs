@@ -1,0 +1,18 @@
+//! What HTTP says, as values: targets, hosts, ranges, conditions, codings, faults, response bodies. Floor 2, safe Rust.
+//!
+//! Parsers of request data, and the body and head of a response. Nothing here opens a file or a socket, or knows a site.
+#![forbid(unsafe_code)]
+
+pub mod accept;
+pub mod body;
+pub mod conditions;
+pub mod encoding;
+pub mod endpoints;
+pub mod fault;
+pub mod head;
+pub mod host;
+pub mod multipart;
+pub mod ranges;
+pub mod request_id;
+pub mod target;
+pub mod tasks;

@@ -1,0 +1,135 @@
+//! Several parts of a file as one body: multipart/byteranges (RFC 9110 §14.6, RFC 2046 §5.1).
+//!
+//! Here: what stands before, between and after the parts. Not here: which parts (`ranges`), and their bytes, each of which
+//! is a body of its own.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::HeaderValue;
+use sluice_membuf::Sealed;
+
+use crate::body::{ResponseBody, Source};
+use crate::fault::Fault;
+use crate::ranges::content_range;
+
+/// A text that parts parts: 128 random bits, so that no file holds it, not even one whose author wants to.
+pub struct Boundary(String);
+
+impl Boundary {
+    /// A new one, from the system's random source.
+    pub fn draw() -> Result<Boundary, Fault> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(|error| Fault::server(format!("no random bytes: {error}")))?;
+        Ok(Boundary::from_random(bytes))
+    }
+
+    fn from_random(bytes: [u8; 16]) -> Boundary {
+        Boundary(format!("{:032x}", u128::from_ne_bytes(bytes)))
+    }
+
+    /// The type of a body whose parts it parts.
+    pub fn content_type(&self) -> HeaderValue {
+        HeaderValue::try_from(format!("multipart/byteranges; boundary={}", self.0))
+            .unwrap_or_else(|_| HeaderValue::from_static("multipart/byteranges"))
+    }
+}
+
+/// Bodies one after the other: those of the parts, and the texts around them.
+pub struct Multipart {
+    bodies: VecDeque<ResponseBody>,
+}
+
+impl Multipart {
+    /// The body of these parts of a file of this length and type.
+    pub fn new<'a>(
+        boundary: &Boundary,
+        content_type: &HeaderValue,
+        length: u64,
+        parts: impl IntoIterator<Item = (&'a Range<u64>, ResponseBody)>,
+    ) -> Multipart {
+        let mut bodies = VecDeque::new();
+        let mut before = "";
+        for (range, body) in parts {
+            let mut head = format!("{before}--{}\r\nContent-Type: ", boundary.0).into_bytes();
+            head.extend_from_slice(content_type.as_bytes());
+            head.extend_from_slice(b"\r\nContent-Range: ");
+            head.extend_from_slice(content_range(range, length).as_bytes());
+            head.extend_from_slice(b"\r\n\r\n");
+            bodies.push_back(ResponseBody::Whole(Bytes::from(head).into()));
+            bodies.push_back(body);
+            before = "\r\n";
+        }
+        let end = format!("{before}--{}--\r\n", boundary.0);
+        bodies.push_back(ResponseBody::Whole(Bytes::from(end).into()));
+        Multipart { bodies }
+    }
+}
+
+impl Source for Multipart {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        while let Some(body) = self.bodies.front_mut() {
+            if let Some(piece) = ready!(body.poll_piece(context)) {
+                return Poll::Ready(Some(piece));
+            }
+            self.bodies.pop_front();
+        }
+        Poll::Ready(None)
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.bodies.iter().map(ResponseBody::length).sum()
+    }
+
+    fn sealed(&self) -> Option<Arc<Sealed>> {
+        self.bodies.iter().find_map(ResponseBody::sealed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn read(mut body: Multipart) -> String {
+        let mut text = Vec::new();
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(piece)) = body.poll_piece(&mut context) {
+            let left = body.length();
+            let piece = piece.unwrap();
+            assert!(!piece.is_empty(), "{left:?} left");
+            text.extend_from_slice(&piece);
+        }
+        assert_eq!(body.length(), Some(0));
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn parts_stand_between_boundaries_under_heads_of_their_own() {
+        let boundary = Boundary::from_random(0xabc_u128.to_ne_bytes());
+        let name = "00000000000000000000000000000abc";
+        let kind = HeaderValue::from_static("text/plain");
+        let part = |range, text: &'static str| (range, ResponseBody::Whole(Bytes::from(text).into()));
+        let body = Multipart::new(&boundary, &kind, 10, [part(&(8..10), "89"), part(&(0..3), "012")]);
+        let expected = format!(
+            "--{name}\r\nContent-Type: text/plain\r\nContent-Range: bytes 8-9/10\r\n\r\n89\r\n\
+             --{name}\r\nContent-Type: text/plain\r\nContent-Range: bytes 0-2/10\r\n\r\n012\r\n\
+             --{name}--\r\n"
+        );
+        assert_eq!(body.length(), Some(expected.len() as u64));
+        assert_eq!(read(body), expected);
+        assert_eq!(
+            boundary.content_type(),
+            format!("multipart/byteranges; boundary={name}")
+        );
+    }
+
+    #[test]
+    fn no_boundary_is_drawn_twice() {
+        assert_ne!(Boundary::draw().unwrap().0, Boundary::draw().unwrap().0);
+    }
+}

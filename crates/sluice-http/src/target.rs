@@ -1,0 +1,171 @@
+//! The target of a request: its path, decoded once and free of tricks, and its query, untouched.
+//!
+//! Here: the only place where a path is decoded, and the one where it is encoded again. Everything behind it works on the result: it begins with `/`, has no
+//! `.`, `..` or empty segments, no NUL, and is UTF-8. Not here: what the path means (`site`, `locate`).
+
+use http::{StatusCode, Uri};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+use crate::fault::Fault;
+
+/// What may not stand bare in a path (RFC 3986 §3.3), and `%`, which would begin an escape.
+pub const PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// A decoded path and the raw query after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Decoded; `..` resolved, slashes merged; ends with `/` if the path as sent did.
+    pub path: String,
+    /// As sent, without the `?`.
+    pub query: Option<String>,
+    /// As sent: path and query (REQUEST_URI).
+    pub raw: String,
+}
+
+impl Target {
+    /// The target of a request; the client's fault (400) if it cannot be one.
+    pub fn from_uri(uri: &Uri) -> Result<Target, Fault> {
+        let raw = uri.path_and_query().map_or("", |target| target.as_str());
+        Target::parse(if raw.is_empty() { "/" } else { raw })
+    }
+
+    /// A path and query as they stand in a request line or in a script's local redirect.
+    pub fn parse(raw: &str) -> Result<Target, Fault> {
+        let bad = |what: &str| Fault::client(StatusCode::BAD_REQUEST, format!("request target {raw:?}: {what}"));
+        // A fragment never belongs in a request (RFC 9112 §3.2); a local redirect may carry one.
+        let whole = raw.split('#').next().unwrap_or_default();
+        let (path, query) = match whole.split_once('?') {
+            Some((path, query)) => (path, Some(query.to_owned())),
+            None => (whole, None),
+        };
+        if !path.starts_with('/') {
+            return Err(bad("does not begin with a slash"));
+        }
+        let path = percent_decode_str(path)
+            .decode_utf8()
+            .map_err(|_| bad("is not UTF-8 when decoded"))?;
+        if path.contains(['\0', '\n']) {
+            return Err(bad("holds a NUL or a newline, which no variable can hold"));
+        }
+        let path = resolve(&path).ok_or_else(|| bad("climbs above the root"))?;
+        Ok(Target {
+            path,
+            query,
+            raw: whole.to_owned(),
+        })
+    }
+}
+
+/// Whether the path of a path and query has a segment `.` or `..`, encoded or not.
+pub fn has_dot_segment(raw: &str) -> bool {
+    let path = raw.split(['?', '#']).next().unwrap_or_default();
+    percent_decode_str(path)
+        .decode_utf8_lossy()
+        .split('/')
+        .any(|segment| matches!(segment, "." | ".."))
+}
+
+/// A decoded path as it must be written in a URL.
+pub fn encode(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
+}
+
+/// RFC 3986 §5.2.4 on a decoded path, with empty segments dropped too: `//cgi-bin/x` must not be another place than
+/// `/cgi-bin/x`, or it would slip past the routes. `None` if it climbs above the root.
+fn resolve(path: &str) -> Option<String> {
+    if is_plain(path) {
+        return Some(path.to_owned());
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                kept.pop()?;
+            }
+            name => kept.push(name),
+        }
+    }
+    let is_folder = matches!(path.rsplit('/').next(), Some("" | "." | ".."));
+    let mut resolved = String::with_capacity(path.len());
+    for segment in &kept {
+        resolved.push('/');
+        resolved.push_str(segment);
+    }
+    if is_folder || kept.is_empty() {
+        resolved.push('/');
+    }
+    Some(resolved)
+}
+
+/// Nothing to resolve: the usual case, told by one look.
+fn is_plain(path: &str) -> bool {
+    !path.as_bytes().windows(2).any(|pair| pair == b"//" || pair == b"/.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(raw: &str) -> Option<String> {
+        Target::parse(raw).ok().map(|target| target.path)
+    }
+
+    #[test]
+    fn paths_are_decoded_once_and_resolved() {
+        for (raw, expected) in [
+            ("/", "/"),
+            ("/a/b", "/a/b"),
+            ("/a/./b/", "/a/b/"),
+            ("/a/../b", "/b"),
+            ("/a/b/..", "/a/"),
+            ("//cgi-bin///x", "/cgi-bin/x"),
+            ("/a%2fb", "/a/b"),
+            ("/%252e%252e/x", "/%2e%2e/x"),
+            ("/.well-known/x", "/.well-known/x"),
+            ("/a%20b?c%20d", "/a b"),
+        ] {
+            assert_eq!(path(raw).as_deref(), Some(expected), "{raw}");
+        }
+    }
+
+    #[test]
+    fn climbing_nul_and_broken_text_are_refused() {
+        for raw in [
+            "/..",
+            "/../etc/passwd",
+            "/a/../../x",
+            "/%2e%2e/x",
+            "/..%2fx",
+            "/a%00b",
+            "/a%0ab",
+            "/%ff",
+            "*",
+            "x",
+        ] {
+            assert_eq!(path(raw), None, "{raw}");
+        }
+    }
+
+    #[test]
+    fn query_is_left_as_sent() {
+        let target = Target::parse("/x?a=%41+b&c#frag").unwrap();
+        assert_eq!(target.query.as_deref(), Some("a=%41+b&c"));
+        assert_eq!(target.raw, "/x?a=%41+b&c");
+    }
+}

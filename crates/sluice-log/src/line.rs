@@ -1,0 +1,595 @@
+//! A line of the access log: what is known of an exchange, written item by item after the format.
+//!
+//! Here: the items, and the escapes that keep one exchange on one line whatever its client sent. Not here: what may be
+//! written in a format (`log_format`), and where lines go (`log`).
+
+use std::cell::OnceCell;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
+use sluice_http::endpoints::Ends;
+use sluice_settings::log_format::{Form, Item, LogFormat, Moment, TimeForm, TimeUnit};
+
+use crate::clock;
+use crate::clock::Zone;
+
+/// Logged for a client that left before any answer was made; not a status of RFC 9110, but nginx's known word for it.
+pub const STATUS_CLIENT_LEFT: u16 = 499;
+
+/// What a line says of an exchange.
+pub struct Line<'a> {
+    pub id: &'a str,
+    pub ends: Ends,
+    /// Who is connected: the client, or a proxy that has told of it.
+    pub peer: IpAddr,
+    /// The client's name, if it is known.
+    pub name: Option<&'a str>,
+    pub method: &'a str,
+    pub uri: &'a Uri,
+    pub version: Version,
+    /// As the format numbers them.
+    pub request_fields: &'a RequestFields,
+    pub response_fields: &'a ResponseFields,
+    pub arrived: SystemTime,
+    pub started: Instant,
+    /// Taken from the clock by the first item that asks for it.
+    pub duration: OnceCell<Duration>,
+    pub status: u16,
+    pub body_bytes: u64,
+    pub is_cut: bool,
+    /// Nothing follows on the connection.
+    pub is_last: bool,
+    pub handler: &'static str,
+    pub file: Option<&'a Path>,
+}
+
+/// The named forms need two or three, of nearly every request.
+pub type RequestFields = Kept<3>;
+
+/// No named form needs any.
+pub type ResponseFields = Kept<0>;
+
+/// Values of the fields that a format names, in its order; the first `N` are kept without an allocation.
+pub struct Kept<const N: usize> {
+    near: [Option<HeaderValue>; N],
+    more: Vec<Option<HeaderValue>>,
+}
+
+impl<const N: usize> Default for Kept<N> {
+    fn default() -> Self {
+        Kept {
+            near: [const { None }; N],
+            more: Vec::new(),
+        }
+    }
+}
+
+impl<const N: usize> Kept<N> {
+    /// Keeps what a head has of these fields. Several of a name are one list, as RFC 9110 §5.3 reads them.
+    pub fn of(names: &[HeaderName], fields: &HeaderMap) -> Kept<N> {
+        let mut kept = Kept::default();
+        for (name, place) in names.iter().zip(&mut kept.near) {
+            *place = value(name, fields);
+        }
+        if names.len() > N {
+            kept.more = names[N..].iter().map(|name| value(name, fields)).collect();
+        }
+        kept
+    }
+
+    /// Puts in what was not in the head.
+    pub fn put(&mut self, number: usize, value: HeaderValue) {
+        let place = match number.checked_sub(N) {
+            None => self.near.get_mut(number),
+            Some(number) => self.more.get_mut(number),
+        };
+        if let Some(place) = place {
+            *place = Some(value);
+        }
+    }
+
+    pub fn value(&self, number: usize) -> Option<&HeaderValue> {
+        match number.checked_sub(N) {
+            None => self.near.get(number)?.as_ref(),
+            Some(number) => self.more.get(number)?.as_ref(),
+        }
+    }
+}
+
+fn value(name: &HeaderName, fields: &HeaderMap) -> Option<HeaderValue> {
+    let mut values = fields.get_all(name).iter();
+    let first = values.next()?;
+    if values.next().is_none() {
+        return Some(first.clone());
+    }
+    let all: Vec<&[u8]> = fields.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    HeaderValue::from_bytes(&all.join(&b", "[..])).ok()
+}
+
+/// Adds a line with its end; `site` is the name of the exchange's site.
+pub(crate) fn write(out: &mut Vec<u8>, format: &LogFormat, site: &str, line: &Line<'_>) {
+    let mut text = Text(out);
+    match &format.form {
+        Form::Json => text.json(line),
+        Form::Items(items) => {
+            for item in items {
+                text.item(item, site, line);
+            }
+        }
+    }
+    text.push(b"\n");
+}
+
+impl Line<'_> {
+    fn duration(&self) -> Duration {
+        *self.duration.get_or_init(|| self.started.elapsed())
+    }
+
+    /// Since 1970.
+    fn moment(&self, moment: Moment) -> Duration {
+        let begin = self.arrived.duration_since(UNIX_EPOCH).unwrap_or_default();
+        match moment {
+            Moment::Begin => begin,
+            Moment::End => begin.saturating_add(self.duration()),
+        }
+    }
+
+    fn target(&self) -> &str {
+        self.uri.path_and_query().map_or("-", |target| target.as_str())
+    }
+
+    fn path(&self) -> &str {
+        self.uri.path_and_query().map_or("-", |target| target.path())
+    }
+
+    /// `X`: ended before its end; `-`: the connection is closed after it; `+`: it may go on.
+    fn connection_state(&self) -> &'static [u8] {
+        match (self.is_cut || self.status == STATUS_CLIENT_LEFT, self.is_last) {
+            (true, _) => b"X",
+            (false, true) => b"-",
+            (false, false) => b"+",
+        }
+    }
+}
+
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "HTTP/0.9",
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_11 => "HTTP/1.1",
+        Version::HTTP_2 => "HTTP/2.0",
+        Version::HTTP_3 => "HTTP/3.0",
+        _ => "-",
+    }
+}
+
+/// The host in a field Host: without its port.
+fn without_port(host: &[u8]) -> &[u8] {
+    let end = match host {
+        [b'[', ..] => host.iter().position(|byte| *byte == b']').map(|at| at + 1),
+        _ => host.iter().position(|byte| *byte == b':'),
+    };
+    &host[..end.unwrap_or(host.len())]
+}
+
+/// Bytes that stand for themselves between quotes: what prints, but for quotes and the escape itself.
+const IS_PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0x20;
+    while byte < 0x7f {
+        plain[byte] = byte != b'"' as usize && byte != b'\\' as usize;
+        byte += 1;
+    }
+    plain
+};
+
+/// Appends text with the escapes that keep one exchange on one line and a quote inside its quotes.
+struct Text<'a>(&'a mut Vec<u8>);
+
+impl Text<'_> {
+    fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn item(&mut self, item: &Item, site: &str, line: &Line<'_>) {
+        match item {
+            Item::Literal(text) => self.push(text.as_bytes()),
+            // Nobody has a name here yet: identd (RFC 1413) is not asked, and the server asks for no passwords.
+            Item::Unknown | Item::User => self.push(b"-"),
+            Item::Client => self.address(line.ends.client.ip()),
+            Item::Peer => self.address(line.peer),
+            Item::ClientName => match line.name {
+                Some(name) => self.quoted(name.as_bytes()),
+                None => self.address(line.ends.client.ip()),
+            },
+            Item::Server => self.address(line.ends.server.ip()),
+            Item::ServerPort => self.number(line.ends.server.port()),
+            Item::ClientPort => self.number(line.ends.client.port()),
+            Item::ProcessId => self.number(std::process::id()),
+            Item::Time(moment, form) => self.time(form, line.moment(*moment)),
+            Item::RequestLine => {
+                self.quoted(line.method.as_bytes());
+                self.push(b" ");
+                self.quoted(line.target().as_bytes());
+                self.push(b" ");
+                self.push(protocol(line.version).as_bytes());
+            }
+            Item::Method => self.quoted(line.method.as_bytes()),
+            Item::Path => self.quoted(line.path().as_bytes()),
+            Item::Query => {
+                if let Some(query) = line.uri.query() {
+                    self.push(b"?");
+                    self.quoted(query.as_bytes());
+                }
+            }
+            Item::Protocol => self.push(protocol(line.version).as_bytes()),
+            Item::Status => self.number(line.status),
+            Item::BodyBytesOrDash if line.body_bytes == 0 => self.push(b"-"),
+            Item::BodyBytes | Item::BodyBytesOrDash => self.number(line.body_bytes),
+            Item::Duration(unit) => self.count(*unit, line.duration()),
+            Item::Site => self.quoted(site.as_bytes()),
+            Item::Host(number) => match (line.uri.host(), line.request_fields.value(*number)) {
+                (Some(host), _) => self.quoted(host.as_bytes()),
+                (None, host) => self.quoted(host.map_or(b"-", |host| without_port(host.as_bytes()))),
+            },
+            Item::RequestField(number) => self.field(line.request_fields.value(*number)),
+            Item::ResponseField(number) => self.field(line.response_fields.value(*number)),
+            Item::Id => self.push(line.id.as_bytes()),
+            Item::File => self.quoted(line.file.map_or(b"-", |file| file.as_os_str().as_encoded_bytes())),
+            Item::Handler => self.push(line.handler.as_bytes()),
+            Item::ConnectionState => self.push(line.connection_state()),
+            Item::When(condition, item) => match condition.holds(line.status) {
+                true => self.item(item, site, line),
+                false => self.push(b"-"),
+            },
+        }
+    }
+
+    fn show(&mut self, value: impl std::fmt::Display) {
+        let _ = write!(self, "{value}");
+    }
+
+    /// Without the machinery of formats, which takes longer than the number.
+    fn number(&mut self, number: impl itoa::Integer) {
+        self.push(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    fn address(&mut self, address: IpAddr) {
+        let IpAddr::V4(address) = address else {
+            return self.show(address);
+        };
+        for (number, octet) in address.octets().into_iter().enumerate() {
+            if number > 0 {
+                self.push(b".");
+            }
+            self.number(octet);
+        }
+    }
+
+    fn field(&mut self, value: Option<&HeaderValue>) {
+        self.quoted(value.map_or(b"-", HeaderValue::as_bytes));
+    }
+
+    fn time(&mut self, form: &TimeForm, moment: Duration) {
+        match form {
+            TimeForm::Text(form) => {
+                clock::tell(form, Zone::Local, seconds(moment), |text| self.quoted(text.as_bytes()));
+            }
+            TimeForm::Since(unit) => self.count(*unit, moment),
+            TimeForm::Fraction(TimeUnit::Micros) => self.show(format_args!("{:06}", moment.subsec_micros())),
+            TimeForm::Fraction(_) => self.show(format_args!("{:03}", moment.subsec_millis())),
+        }
+    }
+
+    fn count(&mut self, unit: TimeUnit, time: Duration) {
+        match unit {
+            TimeUnit::Seconds => self.number(time.as_secs()),
+            TimeUnit::Millis => self.number(time.as_millis()),
+            TimeUnit::Micros => self.number(time.as_micros()),
+        }
+    }
+
+    /// As Apache's mod_log_config: `\"`, `\\`, the letters of C, and `\xhh` for what does not print.
+    fn quoted(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some(at) = rest.iter().position(|byte| !IS_PLAIN[usize::from(*byte)]) {
+            self.push(&rest[..at]);
+            match rest[at] {
+                byte @ (b'"' | b'\\') => self.push(&[b'\\', byte]),
+                0x08 => self.push(b"\\b"),
+                b'\t' => self.push(b"\\t"),
+                b'\n' => self.push(b"\\n"),
+                0x0b => self.push(b"\\v"),
+                b'\r' => self.push(b"\\r"),
+                byte => self.show(format_args!("\\x{byte:02x}")),
+            }
+            rest = &rest[at + 1..];
+        }
+        self.push(rest);
+    }
+
+    fn json(&mut self, line: &Line<'_>) {
+        let begin = line.moment(Moment::Begin);
+        self.push(b"{\"time\":\"");
+        clock::tell("%Y-%m-%dT%H:%M:%S", Zone::Utc, seconds(begin), |text| {
+            self.push(text.as_bytes());
+        });
+        let millis = begin.subsec_millis();
+        let _ = write!(
+            self,
+            ".{millis:03}Z\",\"id\":\"{}\",\"client\":\"{}\",",
+            line.id,
+            line.ends.client.ip()
+        );
+        if let Some(name) = line.name {
+            self.push(b"\"client_name\":");
+            self.json_string(Some(name.as_bytes()));
+            self.push(b",");
+        }
+        self.push(b"\"host\":");
+        self.json_string(line.request_fields.value(0).map(HeaderValue::as_bytes));
+        self.push(b",\"method\":");
+        self.json_string(Some(line.method.as_bytes()));
+        self.push(b",\"target\":");
+        self.json_string(Some(line.target().as_bytes()));
+        let _ = write!(
+            self,
+            ",\"protocol\":\"{}\",\"status\":{},\"body_bytes\":{},\"cut\":{},\"duration_us\":{},\"referer\":",
+            protocol(line.version),
+            line.status,
+            line.body_bytes,
+            line.is_cut,
+            line.duration().as_micros()
+        );
+        self.json_string(line.request_fields.value(1).map(HeaderValue::as_bytes));
+        self.push(b",\"agent\":");
+        self.json_string(line.request_fields.value(2).map(HeaderValue::as_bytes));
+        self.push(b"}");
+    }
+
+    /// A JSON string (RFC 8259 §7), or null; bytes that are not UTF-8 are replaced.
+    fn json_string(&mut self, bytes: Option<&[u8]>) {
+        let Some(bytes) = bytes else {
+            return self.push(b"null");
+        };
+        self.push(b"\"");
+        if bytes.iter().all(|byte| IS_PLAIN[usize::from(*byte)]) {
+            self.push(bytes);
+        } else {
+            for letter in String::from_utf8_lossy(bytes).chars() {
+                match letter {
+                    '"' => self.push(b"\\\""),
+                    '\\' => self.push(b"\\\\"),
+                    control if control.is_control() => {
+                        self.show(format_args!("\\u{:04x}", u32::from(control)));
+                    }
+                    other => self.show(other),
+                }
+            }
+        }
+        self.push(b"\"");
+    }
+}
+
+impl std::fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn seconds(moment: Duration) -> i64 {
+    i64::try_from(moment.as_secs()).unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use http::header;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A request of 1970 that took a millisecond and a half.
+    pub(crate) fn line<'a>(uri: &'a Uri, request: &'a RequestFields, response: &'a ResponseFields) -> Line<'a> {
+        Line {
+            id: "k3x9m2p703000000ff",
+            ends: Ends {
+                client: "192.0.2.7:1234".parse().unwrap(),
+                server: "[2001:db8::1]:80".parse().unwrap(),
+                is_unix: false,
+            },
+            peer: "10.0.0.1".parse().unwrap(),
+            name: None,
+            method: "GET",
+            uri,
+            version: Version::HTTP_11,
+            request_fields: request,
+            response_fields: response,
+            arrived: UNIX_EPOCH + Duration::from_micros(61_002_003),
+            started: Instant::now(),
+            duration: OnceCell::from(Duration::from_micros(1_001_500)),
+            status: 200,
+            body_bytes: 12,
+            is_cut: false,
+            is_last: false,
+            handler: "file",
+            file: Some(Path::new("/srv/www/x")),
+        }
+    }
+
+    fn head(fields: &[(HeaderName, &[u8])]) -> HeaderMap {
+        let mut head = HeaderMap::new();
+        for (name, value) in fields {
+            head.append(name, HeaderValue::from_bytes(value).unwrap());
+        }
+        head
+    }
+
+    /// The line of `GET /x?y=1` in a format, after a change to what is known; without its newline.
+    fn written(format: &str, fields: &[(HeaderName, &[u8])], change: impl Fn(&mut Line<'_>)) -> String {
+        let format = LogFormat::parse(format).unwrap();
+        let head = head(fields);
+        let (request, response) = (
+            RequestFields::of(&format.request_fields, &head),
+            ResponseFields::of(&format.response_fields, &head),
+        );
+        let uri = Uri::from_static("/x?y=1");
+        let mut line = line(&uri, &request, &response);
+        change(&mut line);
+        let mut out = Vec::new();
+        write(&mut out, &format, "one.example", &line);
+        assert_eq!(out.pop(), Some(b'\n'));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[track_caller]
+    fn assert_written(format: &str, expected: &str) {
+        let fields: [(HeaderName, &[u8]); 5] = [
+            (header::HOST, b"one.example:8080"),
+            (header::USER_AGENT, b"a\"b\\c\xff\t"),
+            (header::ACCEPT, b"text/html"),
+            (header::ACCEPT, b"*/*"),
+            (header::COOKIE, b"c=1"),
+        ];
+        assert_eq!(written(format, &fields, |_| {}), expected, "{format}");
+    }
+
+    #[test]
+    fn every_directive_writes_what_it_stands_for() {
+        for (format, expected) in [
+            ("%h %a %{c}a %A", "192.0.2.7 192.0.2.7 10.0.0.1 2001:db8::1"),
+            ("%l %u", "- -"),
+            ("%r|%m|%U|%q|%H", "GET /x?y=1 HTTP/1.1|GET|/x|?y=1|HTTP/1.1"),
+            ("%s %>s %<s", "200 200 200"),
+            ("%B %b %O", "12 12 12"),
+            ("%D %T %{s}T %{ms}T %{us}T", "1001500 1 1 1001 1001500"),
+            (
+                "%v %V %p %{local}p %{canonical}p %{remote}p",
+                "one.example one.example 80 80 80 1234",
+            ),
+            ("%{User-Agent}i %{Referer}i", "a\\\"b\\\\c\\xff\\t -"),
+            (
+                "%{accept}i %{cookie}i %{host}i %{Referer}i",
+                "text/html, */* c=1 one.example:8080 -",
+            ),
+            ("%{Accept}o %{Location}o", "text/html, */* -"),
+            ("%L %{UNIQUE_ID}e", "k3x9m2p703000000ff k3x9m2p703000000ff"),
+            ("%f %R %X", "/srv/www/x file +"),
+            ("%m%%", "GET%"),
+            (
+                "%200{Cookie}i %404,500{Cookie}i %!200{Cookie}i %!404{Cookie}i",
+                "c=1 - - c=1",
+            ),
+            (
+                "%{sec}t %{msec}t %{usec}t %{msec_frac}t %{usec_frac}t",
+                "61 61002 61002003 002 002003",
+            ),
+            (
+                "%{end:sec}t %{end:msec}t %{end:msec_frac}t %{begin:sec}t",
+                "62 62003 003 61",
+            ),
+            ("%m\t%{%s}t\\t%{%%}t", "GET\t61\t%"),
+        ] {
+            assert_written(format, expected);
+        }
+        assert_eq!(written("%P", &[], |_| {}), std::process::id().to_string());
+        let named = written("%h %a %{c}a", &[], |line| line.name = Some("a.example"));
+        assert_eq!(named, "a.example 192.0.2.7 10.0.0.1");
+    }
+
+    #[test]
+    fn what_is_missing_is_a_dash() {
+        let bare = |format| {
+            written(format, &[], |line| {
+                (line.body_bytes, line.file, line.handler) = (0, None, "-");
+            })
+        };
+        assert_eq!(bare("%b %B %f %R %V %{a}i %{a}i"), "- 0 - - - - -");
+    }
+
+    #[test]
+    fn the_state_of_the_connection_is_told_in_one_letter() {
+        let state = |change: fn(&mut Line<'_>)| written("%X", &[], change);
+        assert_eq!(state(|line| line.is_last = true), "-");
+        assert_eq!(state(|line| line.is_cut = true), "X");
+        assert_eq!(state(|line| line.status = STATUS_CLIENT_LEFT), "X");
+    }
+
+    #[test]
+    fn the_host_is_told_without_its_port() {
+        for (field, host) in [
+            ("a:80", "a"),
+            ("[::1]:80", "[::1]"),
+            ("[::1", "[::1"),
+            ("a", "a"),
+            (":", ""),
+        ] {
+            let fields = [(header::HOST, field.as_bytes())];
+            assert_eq!(written("%V", &fields, |_| {}), host, "{field}");
+        }
+    }
+
+    #[test]
+    fn named_forms_are_what_they_always_were() {
+        let line = |format| written(format, &[(header::USER_AGENT, b"a\"b")], |_| {});
+        let time = line("%t");
+        assert!(
+            time.starts_with('[') && time.contains("/1970:") && time.ends_with(']'),
+            "{time}"
+        );
+        let front = format!("192.0.2.7 - - {time} \"GET /x?y=1 HTTP/1.1\" 200 12");
+        assert_eq!(line("common"), front);
+        let combined = format!("{front} \"-\" \"a\\\"b\" k3x9m2p703000000ff");
+        assert_eq!(line("combined"), combined);
+        assert_eq!(line("vhost-combined"), format!("one.example:80 {combined}"));
+    }
+
+    #[test]
+    fn json_lines_are_one_object_each() {
+        let fields: [(HeaderName, &[u8]); 1] = [(header::USER_AGENT, "quote \" tab\té".as_bytes())];
+        assert_eq!(
+            written("json", &fields, |_| {}),
+            "{\"time\":\"1970-01-01T00:01:01.002Z\",\"id\":\"k3x9m2p703000000ff\",\"client\":\"192.0.2.7\",\"host\":null,\
+             \"method\":\"GET\",\"target\":\"/x?y=1\",\"protocol\":\"HTTP/1.1\",\"status\":200,\"body_bytes\":12,\"cut\":false,\
+             \"duration_us\":1001500,\"referer\":null,\"agent\":\"quote \\\" tab\\u0009é\"}"
+        );
+    }
+
+    proptest! {
+        /// Whatever a client or a script sends: a line has one end, nothing that moves a terminal's cursor, and no way out
+        /// of its quotes.
+        #[test]
+        fn a_line_stays_a_line(
+            agent in proptest::collection::vec(any::<u8>(), 0..40),
+            raw in proptest::collection::vec(any::<u8>(), 0..40),
+            site in ".{0,10}",
+            format in prop_oneof![Just("combined"), Just("json"), Just("\"%{User-Agent}i\"%f%v%V%{Host}o%{%n%t}t%m%U%q")],
+        ) {
+            let agent: Vec<u8> = agent.into_iter().filter(|byte| HeaderValue::from_bytes(&[*byte]).is_ok()).collect();
+            let head = head(&[(header::USER_AGENT, &agent), (header::HOST, &agent)]);
+            let format = LogFormat::parse(format).unwrap();
+            let (request, response) = (
+                RequestFields::of(&format.request_fields, &head),
+                ResponseFields::of(&format.response_fields, &head),
+            );
+            let uri = Uri::from_static("/x?y=1");
+            let mut line = line(&uri, &request, &response);
+            let path: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(&raw[..]);
+            line.file = Some(Path::new(path));
+            let method = String::from_utf8_lossy(&raw);
+            line.method = &method;
+            let mut out = Vec::new();
+            write(&mut out, &format, &site, &line);
+            prop_assert_eq!(out.pop(), Some(b'\n'));
+            let text = String::from_utf8(out).unwrap();
+            prop_assert!(!text.contains(char::is_control), "{:?}", text);
+            if let Some(quoted) = text.strip_prefix("\"") {
+                let inner = quoted.replace("\\\\", "").replace("\\\"", "");
+                prop_assert_eq!(inner.matches('"').count(), 1, "{:?}", text);
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What carries a connection's bytes: the socket itself, or TLS on it. Alike to all that is above.
+
+use std::io::{self, IoSlice, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustls::ServerConfig;
+use sluice_http::endpoints::Security;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::socket::Socket;
+use crate::tls_info as security;
+
+/// The bytes of a connection, in clear.
+pub(crate) enum Transport {
+    Clear(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+impl Transport {
+    /// TLS on a socket. An error is the client's: a bad handshake, or its leaving.
+    pub(crate) async fn encrypt(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Transport> {
+        let stream = TlsAcceptor::from(config).accept(socket).await?;
+        Ok(Transport::Tls(Box::new(stream)))
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        match self {
+            Transport::Clear(socket) => socket,
+            Transport::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    pub(crate) fn socket_mut(&mut self) -> &mut Socket {
+        match self {
+            Transport::Clear(socket) => socket,
+            Transport::Tls(stream) => stream.get_mut().0,
+        }
+    }
+
+    /// Whether HTTP/2 was agreed on (ALPN, RFC 7301).
+    pub(crate) fn is_http2(&self) -> bool {
+        match self {
+            Transport::Clear(_) => false,
+            Transport::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+        }
+    }
+
+    /// What was agreed on, and who the client is; none in clear text.
+    pub(crate) fn security(&self) -> Option<Security> {
+        match self {
+            Transport::Clear(_) => None,
+            Transport::Tls(stream) => Some(security::describe(stream.get_ref().1)),
+        }
+    }
+
+    pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Transport::Clear(socket) => socket.poll_read(context, buffer),
+            Transport::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+
+    pub(crate) fn poll_write_vectored(
+        &mut self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Transport::Clear(socket) => socket.poll_write_vectored(context, pieces),
+            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+        }
+    }
+
+    /// Prepares for `encrypt_pieces`; false in clear text, where there is none.
+    pub(crate) fn gathers_records(&mut self) -> bool {
+        match self {
+            Transport::Clear(_) => false,
+            Transport::Tls(stream) => {
+                stream.get_mut().1.set_buffer_limit(None);
+                true
+            }
+        }
+    }
+
+    /// Encrypts the pieces, as records that are sent by the next write or flush: the caller bounds their number.
+    pub(crate) fn encrypt_pieces(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+        let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+        match self {
+            Transport::Tls(stream) => match stream.get_mut().1.writer().write_vectored(pieces)? {
+                taken if taken == wanted => Ok(()),
+                _ => Err(io::Error::other("TLS takes no more bytes")),
+            },
+            Transport::Clear(_) => Err(io::Error::other("no TLS")),
+        }
+    }
+
+    /// Ready when nothing waits here to be sent.
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Transport::Clear(_) => Poll::Ready(Ok(())),
+            Transport::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    /// Tells the client that nothing more will come: over TLS by a message, which a cut connection lacks (RFC 8446 §6.1).
+    pub(crate) fn poll_farewell(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Transport::Tls(stream) = self {
+            stream.get_mut().1.send_close_notify();
+            ready!(Pin::new(stream).poll_flush(context))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,170 @@
+//! Unix sockets: the file that clients connect to, from its making to its removal.
+//!
+//! A file that a server left behind when it was killed is replaced; one on which somebody listens, or that is no socket, never
+//! is. Not here: what is done with a connection, which is the same as on any other.
+
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use sluice_settings::address::UNIX_PATH_BYTES_MAX;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::listener::BACKLOG;
+
+/// The file of a listening socket; removed when this is dropped, unless another has taken its place.
+pub struct SocketFile {
+    path: PathBuf,
+    /// Its device and number, which no other file has as long as the socket is open: so it is kept open.
+    identity: (u64, u64),
+    _socket: OwnedFd,
+}
+
+/// Binds a socket to a file, to which those may connect whom its mode lets write. An error is the administrator's.
+pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
+    let address = address(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.bind(&address) {
+        // Two servers that start at one moment could both see a file without a listener; the later one has it then.
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            remove_abandoned(path, &address)?;
+            socket.bind(&address)?;
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(other("its folder is not there: make it")),
+        bound => bound?,
+    }
+    let file = SocketFile {
+        path: path.to_owned(),
+        identity: identity(path)?,
+        _socket: socket.try_clone()?.into(),
+    };
+    // Whatever the mode was until now: nobody can connect to a socket that does not listen.
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    socket.listen(BACKLOG)?;
+    Ok((socket.into(), file))
+}
+
+fn address(path: &Path) -> io::Result<SockAddr> {
+    let bytes = path.as_os_str().len();
+    if bytes > UNIX_PATH_BYTES_MAX {
+        let text =
+            format!("the path has {bytes} bytes, and the system takes {UNIX_PATH_BYTES_MAX}: choose a shorter one");
+        return Err(other(&text));
+    }
+    SockAddr::unix(path)
+}
+
+/// Removes a socket that nobody listens on.
+fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
+    let is_socket = match fs::symlink_metadata(path) {
+        Ok(about) => about.file_type().is_socket(),
+        // Gone meanwhile.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !is_socket {
+        return Err(other(
+            "a file is there that is no socket: remove it, or choose another name",
+        ));
+    }
+    let client = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    client.set_nonblocking(true)?;
+    match client.connect(address) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+        // Connected, or its queue is full.
+        Ok(()) => Err(ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::AddrInUse.into()),
+        Err(error) => {
+            let text = format!("a socket is there, and whether somebody listens on it cannot be told: {error}");
+            Err(io::Error::new(error.kind(), text))
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|about| (about.dev(), about.ino()))
+}
+
+fn other(text: &str) -> io::Error {
+    io::Error::other(text.to_owned())
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|now| now == self.identity)
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::warn!("socket {}: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_socket_has_its_mode_and_is_removed_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        for wanted in [0o660, 0o666, 0o600] {
+            let (_socket, file) = bind(&path, wanted).unwrap();
+            assert_eq!(mode(&path), wanted);
+            drop(file);
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn a_socket_is_replaced_only_when_nobody_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let other = UnixListener::bind(&path).unwrap();
+        assert_eq!(bind(&path, 0o600).err().unwrap().kind(), ErrorKind::AddrInUse);
+        // As after a SIGKILL: the file stays.
+        drop(other);
+        let (_socket, file) = bind(&path, 0o600).unwrap();
+        UnixStream::connect(&path).unwrap();
+        drop(file);
+        fs::write(&path, "a page").unwrap();
+        let refusal = bind(&path, 0o600).err().unwrap().to_string();
+        assert!(refusal.starts_with("a file is there that is no socket"), "{refusal}");
+        assert_eq!(fs::read(&path).unwrap(), b"a page");
+    }
+
+    #[test]
+    fn the_socket_of_another_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let (_socket, file) = bind(&path, 0o600).unwrap();
+        fs::remove_file(&path).unwrap();
+        let _other = UnixListener::bind(&path).unwrap();
+        drop(file);
+        UnixStream::connect(&path).unwrap();
+    }
+
+    #[test]
+    fn what_the_system_refuses_is_told_with_its_mend() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = folder.path().join("x".repeat(UNIX_PATH_BYTES_MAX));
+        let refusal = bind(&long, 0o600).err().unwrap().to_string();
+        assert!(
+            refusal.ends_with("the system takes 107: choose a shorter one"),
+            "{refusal}"
+        );
+        let refusal = bind(&folder.path().join("a/s"), 0o600).err().unwrap().to_string();
+        assert_eq!(refusal, "its folder is not there: make it");
+    }
+}

@@ -1,0 +1,122 @@
+//! Callouts: what a script asks in the middle of its response, done.
+//!
+//! Here: the desk that serves one exchange's callouts, and what it must remember of them. Not here: their form on the wire
+//! (`sluice-gateway`), and when an answer is written (`relay`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use sluice_gateway::{Answer, Callout, CalloutRequest, Lifetime, RecordForm, ScriptControl};
+use sluice_http::target::Target;
+use sluice_membuf::Segment;
+
+use crate::buffer::Buffer;
+use crate::process::Process;
+use crate::route::Map;
+
+/// Serves the callouts of one exchange.
+pub(crate) struct Desk {
+    map: Arc<dyn Map>,
+    process: Arc<Process>,
+    memory_buffer_max: u64,
+    pub buffer: Buffer,
+    /// The status that the client was or will be told, once the reply's head is there.
+    pub status: Option<StatusCode>,
+    /// SCRIPT-CONTROL, all of them together.
+    pub control: ScriptControl,
+    /// CGIPLUS: how the process wants its next request.
+    pub form: Option<RecordForm>,
+    /// LIFETIME: how long the process wants to idle; `Some(None)` is without end.
+    pub lifetime: Option<Option<Duration>>,
+    /// The client has left.
+    pub is_forsaken: bool,
+}
+
+impl Desk {
+    pub(crate) fn new(map: Arc<dyn Map>, process: Arc<Process>, memory_buffer_max: u64) -> Desk {
+        Desk {
+            map,
+            process,
+            memory_buffer_max,
+            buffer: Buffer::new(),
+            status: None,
+            control: ScriptControl::default(),
+            form: None,
+            lifetime: None,
+            is_forsaken: false,
+        }
+    }
+
+    /// Does what is asked. `None`: no answer is wanted, or it comes later, from the memory buffer.
+    pub(crate) fn serve(&mut self, request: CalloutRequest, segment: &mut Segment) -> Option<Answer> {
+        let CalloutRequest { wants_answer, request } = request;
+        let answer = match request {
+            Callout::Noop => Answer::ok("OK"),
+            Callout::MapPath(path) => match Target::parse(&path).ok().and_then(|to| self.map.file_of(&to.path)) {
+                Some(file) => Answer::ok(text_of(file)),
+                None => Answer::new(404, "no file belongs to this path"),
+            },
+            Callout::MapFile(file) => match self.map.path_of(&file) {
+                Some(path) => Answer::ok(path),
+                None => Answer::new(404, "no path leads to this file"),
+            },
+            Callout::Lifetime(lifetime) => self.note_lifetime(lifetime),
+            Callout::Cgiplus(form) => {
+                self.form = Some(form);
+                Answer::ok("OK")
+            }
+            Callout::Noticed(text) => {
+                self.log(&text);
+                Answer::ok("OK")
+            }
+            Callout::Watch(text) => {
+                let Process { pid, script, .. } = &*self.process;
+                tracing::debug!(target: "watch", script, pid, "{text}");
+                Answer::ok("OK")
+            }
+            Callout::HttpStatus => Answer::ok(format!("{:03}", self.status.map_or(0, |status| status.as_u16()))),
+            Callout::ScriptControl(control) => {
+                self.control = self.control.then(control);
+                Answer::ok("OK")
+            }
+            Callout::BufferBegin { bytes, shape } if self.status.is_none() => {
+                self.buffer.begin(segment, bytes, self.memory_buffer_max, shape)
+            }
+            Callout::BufferBegin { .. } => Answer::new(400, "BUFFER-BEGIN comes before the head of the reply"),
+            Callout::BufferWrite { .. } if self.is_forsaken => Answer::new(410, "the client has left"),
+            Callout::BufferWrite { bytes, offset } => self.buffer.write(bytes, offset, wants_answer)?,
+            Callout::BufferEnd => self.buffer.end(wants_answer)?,
+            Callout::Invalid { code, reason } => Answer::new(code, reason),
+        };
+        wants_answer.then_some(answer)
+    }
+
+    fn note_lifetime(&mut self, lifetime: Lifetime) -> Answer {
+        match lifetime {
+            Lifetime::Unlimited => {
+                self.lifetime = Some(None);
+                Answer::ok("none")
+            }
+            Lifetime::Idle(time) => {
+                self.lifetime = Some(Some(time));
+                Answer::ok(time.as_secs().to_string())
+            }
+        }
+    }
+
+    fn log(&self, text: &str) {
+        let Process { pid, script, site, .. } = &*self.process;
+        match self.process.exchange() {
+            Some(id) => tracing::info!(target: "script", site, script, pid, %id, "{text}"),
+            None => tracing::info!(target: "script", site, script, pid, "{text}"),
+        }
+    }
+}
+
+fn text_of(file: PathBuf) -> String {
+    file.into_os_string()
+        .into_string()
+        .unwrap_or_else(|bytes| bytes.to_string_lossy().into_owned())
+}

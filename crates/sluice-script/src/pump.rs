@@ -1,0 +1,210 @@
+//! The pump: moves a request body into a script's standard input while its reply is read.
+//!
+//! Here: the movement, piece by piece as the pipe takes it, and the memory of what was sent before the script showed a sign
+//! of life, so that the request can be given to another process if this one never saw it. Not here: where the body comes
+//! from (`request_body`).
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use rustix::buffer::spare_capacity;
+use rustix::fs::{Mode, OFlags};
+use sluice_http::fault::Fault;
+use sluice_http::tasks::give_way;
+use tokio::net::unix::pipe;
+
+use crate::request_body::{RequestBody, Stored};
+
+/// Bytes read at a time from a stored body, and what a pipe holds (pipe(7)).
+const PIPE_BYTES: usize = 64 << 10;
+
+/// Reads that empty a pipe; each takes at least a page.
+const DRAIN_READS_MAX: usize = 32;
+
+/// Steps at a time, until the other tasks of the worker have their turn.
+const STEPS_MAX: usize = 64;
+
+/// The server's end of a script's standard input.
+pub(crate) struct Input(pipe::Sender);
+
+impl Input {
+    pub(crate) fn new(pipe: OwnedFd) -> io::Result<Input> {
+        Ok(Input(pipe::Sender::from_owned_fd_unchecked(pipe)?))
+    }
+
+    /// Moves to the event loop of the calling worker.
+    pub(crate) fn rebind(self) -> io::Result<Input> {
+        Input::new(self.0.into_nonblocking_fd()?)
+    }
+
+    /// Takes out what the script left unread, so that its next request does not begin with it.
+    pub(crate) fn drain(&self) -> io::Result<()> {
+        if rustix::io::ioctl_fionread(self.0.as_fd())? == 0 {
+            return Ok(());
+        }
+        // A reading end of its own: opening the descriptor's link in /proc opens the pipe anew (proc(5)), and the script's
+        // end stays blocking.
+        let path = format!("/proc/self/fd/{}", self.0.as_fd().as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let reader = rustix::fs::open(path, flags, Mode::empty())?;
+        let mut unread = vec![0; PIPE_BYTES];
+        // One read takes all that a pipe holds, in two if it wraps. More can only come from the script itself.
+        for _ in 0..DRAIN_READS_MAX {
+            match rustix::io::read(&reader, &mut unread) {
+                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::Error::other("there is more and more of it"))
+    }
+}
+
+/// Where a body comes from.
+pub(crate) enum Source {
+    Client(Box<RequestBody>),
+    Pieces(VecDeque<Bytes>),
+    File(File),
+}
+
+impl From<Stored> for Source {
+    fn from(stored: Stored) -> Source {
+        match stored {
+            Stored::Memory(pieces) => Source::Pieces(pieces.into()),
+            Stored::File(file) => Source::File(file),
+        }
+    }
+}
+
+/// A body being moved.
+pub(crate) struct Pump {
+    source: Source,
+    /// What was taken from the source and not yet written.
+    piece: Bytes,
+    /// What was written before the script showed a sign of life. `None` once it has: it wrote something, or took more than
+    /// the pipe holds.
+    unconfirmed: Option<Unconfirmed>,
+    is_done: bool,
+}
+
+#[derive(Default)]
+struct Unconfirmed {
+    pieces: Vec<Bytes>,
+    bytes: usize,
+}
+
+impl Pump {
+    /// For a process that was started for this request.
+    pub(crate) fn once(source: Source) -> Pump {
+        Pump {
+            source,
+            piece: Bytes::new(),
+            unconfirmed: None,
+            is_done: false,
+        }
+    }
+
+    /// For a process that may turn out to have ended: until it shows a sign of life the request can be given to another.
+    pub(crate) fn repeatable(source: Source) -> Pump {
+        Pump {
+            unconfirmed: Some(Unconfirmed::default()),
+            ..Pump::once(source)
+        }
+    }
+
+    /// Everything was written, or the script wants no more.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// The script is alive: nothing needs to be sent again.
+    pub(crate) fn confirm(&mut self) {
+        self.unconfirmed = None;
+    }
+
+    /// All that was written is still known.
+    pub(crate) fn can_rewind(&self) -> bool {
+        self.unconfirmed.is_some()
+    }
+
+    /// The client is waited for.
+    pub(crate) fn awaits_client(&self) -> bool {
+        !self.is_done && self.piece.is_empty() && matches!(self.source, Source::Client(_))
+    }
+
+    /// Begins anew for another process: everything that this one was sent goes first.
+    pub(crate) fn rewind(self) -> Pump {
+        let mut sent = self.unconfirmed.unwrap_or_default().pieces;
+        sent.push(self.piece);
+        Pump {
+            // At most what a pipe holds, and a piece.
+            piece: sent.concat().into(),
+            ..Pump::repeatable(self.source)
+        }
+    }
+
+    /// Moves what can be moved now; true if anything was. The fault is the client's: its body is bad.
+    pub(crate) fn poll(&mut self, input: &Input, context: &mut Context<'_>) -> Result<bool, Fault> {
+        let mut has_moved = false;
+        for _ in 0..STEPS_MAX {
+            if self.is_done {
+                return Ok(has_moved);
+            }
+            if self.piece.is_empty() {
+                match self.poll_source(context)? {
+                    Poll::Ready(Some(piece)) => self.piece = piece,
+                    Poll::Ready(None) => self.is_done = true,
+                    Poll::Pending => return Ok(has_moved),
+                }
+                continue;
+            }
+            match input.0.try_write(&self.piece) {
+                Ok(length) => {
+                    has_moved = true;
+                    let written = self.piece.split_to(length);
+                    self.note_written(written);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !matches!(input.0.poll_write_ready(context), Poll::Ready(Ok(()))) {
+                        return Ok(has_moved);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The script has closed its input: it may do so, and go on.
+                Err(_) => self.is_done = true,
+            }
+        }
+        give_way(context);
+        Ok(has_moved)
+    }
+
+    fn note_written(&mut self, written: Bytes) {
+        if let Some(unconfirmed) = &mut self.unconfirmed {
+            unconfirmed.bytes += written.len();
+            unconfirmed.pieces.push(written);
+            if unconfirmed.bytes > PIPE_BYTES {
+                self.unconfirmed = None;
+            }
+        }
+    }
+
+    fn poll_source(&mut self, context: &mut Context<'_>) -> Result<Poll<Option<Bytes>>, Fault> {
+        match &mut self.source {
+            Source::Client(body) => match body.poll_piece(context) {
+                Poll::Ready(piece) => piece.transpose().map(Poll::Ready),
+                Poll::Pending => Ok(Poll::Pending),
+            },
+            Source::Pieces(pieces) => Ok(Poll::Ready(pieces.pop_front())),
+            Source::File(file) => {
+                let mut piece = Vec::with_capacity(PIPE_BYTES);
+                let read = rustix::io::read(file, spare_capacity(&mut piece))
+                    .map_err(|error| Fault::server(format!("stored request body: {error}")))?;
+                Ok(Poll::Ready((read > 0).then(|| piece.into())))
+            }
+        }
+    }
+}

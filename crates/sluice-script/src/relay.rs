@@ -1,0 +1,371 @@
+//! The relay: the conversation with one script process about one exchange.
+//!
+//! Here: everything that can happen between the request and the end of the reply, in one loop that is driven by whoever
+//! wants output: first by `head`, then by the response body, as fast as the client takes it. Mailbox, callouts, memory
+//! buffer, request body, silence and death meet here and nowhere else. Not here: what a head means and what becomes of the
+//! bytes (`output`), and where process and request come from (`cgi`, `cgiplus`).
+//!
+//! What is looked at first, on each turn:
+//! ```text
+//!   1 request body ─▶ stdin      2 answers ─▶ CGIPLUSIN      3 memory buffer ─▶ client
+//!   4 what the mailbox has said: output, callouts, the end
+//!   5 the mailbox itself         6 the process's end         7 the time
+//! ```
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluice_gateway::{Output, Scanner};
+use sluice_http::fault::Fault;
+use sluice_http::tasks::give_way;
+use tokio::time::Sleep;
+
+use crate::buffer::Buffer;
+use crate::callout::Desk;
+use crate::idle_timer::{Patience, Spent};
+use crate::process::{Channels, Process};
+use crate::pump::Pump;
+
+/// After the mailbox is closed: how long the process's end is awaited, to learn whether it ended well. A script that closes
+/// its output and works on is taken to have said all.
+const EXIT_GRACE: Duration = Duration::from_millis(250);
+
+/// A callout line without its newline is taken as complete after so long: programs written for VMS end no lines, and one
+/// write arrives whole.
+const LINE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Turns of the conversation without output until the other tasks of the worker have theirs.
+const TURNS_MAX: usize = 64;
+
+/// What a script said.
+pub(crate) enum Said {
+    /// Bytes, or one record, on the mailbox: head or body.
+    Mailbox(Bytes),
+    /// Bytes from the memory buffer: body.
+    Bulk(Bytes),
+    /// The reply is complete.
+    End,
+}
+
+/// The conversation with a script process about one exchange.
+pub(crate) struct Relay {
+    pub process: Arc<Process>,
+    pub channels: Channels,
+    pub scanner: Box<Scanner>,
+    pub desk: Desk,
+    pump: Option<Pump>,
+    /// There was a body: some of it may be left unread in the script's input.
+    pub has_body: bool,
+    patience: Patience,
+    /// The head of the reply is done: the memory buffer's bytes may follow.
+    has_head: bool,
+    state: State,
+    /// Counts down `EXIT_GRACE` or `LINE_PAUSE`.
+    pause: Option<Pin<Box<Sleep>>>,
+    /// Bytes that come before all others: body that came with the head, or what the scanner held back to the last.
+    returned: Option<Bytes>,
+    /// The request is a record on CGIPLUSIN.
+    has_record: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Talking,
+    /// The end sentinel has come; the memory buffer may still hold something.
+    Ended,
+    /// The mailbox is closed, the last bytes of it are handed on.
+    Closed,
+}
+
+impl Relay {
+    pub(crate) fn new(
+        process: Arc<Process>,
+        channels: Channels,
+        scanner: Box<Scanner>,
+        desk: Desk,
+        pump: Option<Pump>,
+        patience: Patience,
+    ) -> Relay {
+        Relay {
+            process,
+            returned: None,
+            has_record: false,
+            channels,
+            scanner,
+            desk,
+            has_body: pump.is_some(),
+            pump,
+            patience,
+            has_head: false,
+            state: State::Talking,
+            pause: None,
+        }
+    }
+
+    /// The request waits as a record in `channels.orders`; the process is kept after it.
+    pub(crate) fn with_record(mut self) -> Relay {
+        self.has_record = true;
+        self
+    }
+
+    /// The process has ended without ever looking at its request, so that it may be given to another.
+    pub(crate) fn is_request_unread(&self) -> bool {
+        self.has_record
+            && self.process.exit().is_some()
+            && self.pump.as_ref().is_none_or(Pump::can_rewind)
+            && self.channels.orders.is_unread()
+    }
+
+    pub(crate) fn take_pump(&mut self) -> Option<Pump> {
+        self.pump.take()
+    }
+
+    /// The end sentinel has come: the process can serve again.
+    pub(crate) fn has_ended_well(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// The head is complete; `rest` came with it and is body. From now on `limit` is how long the script may be silent.
+    pub(crate) fn begin_body(&mut self, rest: Bytes, limit: Duration) {
+        self.has_head = true;
+        self.returned = (!rest.is_empty()).then_some(rest);
+        self.patience.renew(limit);
+    }
+
+    /// Nobody wants the output any more: the script may end its reply, but its bulk writes fail.
+    pub(crate) fn forsake(&mut self, limit: Duration) {
+        self.pump = None;
+        self.desk.is_forsaken = true;
+        self.desk.buffer.forsake();
+        self.patience.renew(limit);
+    }
+
+    /// The next thing that the script says. Faults: its own (bad, dead, too slow), or the client's (its body is bad).
+    pub(crate) fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<Result<Said, Fault>> {
+        for _ in 0..TURNS_MAX {
+            self.move_request(context)?;
+            self.pass_answers(context)?;
+            if self.patience.is_overdue() {
+                return Poll::Ready(Err(self.too_slow(Spent::Deadline)));
+            }
+            if let Some(bytes) = self.returned.take()
+                && let Some(said) = self.hear(Output::Bytes(bytes))?
+            {
+                return Poll::Ready(Ok(said));
+            }
+            if self.has_head
+                && let Some(piece) = self.take_bulk()?
+            {
+                return Poll::Ready(Ok(Said::Bulk(piece)));
+            }
+            if self.desk.buffer.is_ending() {
+                match self.desk.buffer.poll_closed(context) {
+                    Poll::Ready(answer) => {
+                        self.answer(answer)?;
+                        continue;
+                    }
+                    // Not the script's time: the client takes what it takes.
+                    Poll::Pending if self.has_head || self.state != State::Talking => return Poll::Pending,
+                    Poll::Pending => {}
+                }
+            }
+            if let Some(output) = self.scanner.next() {
+                match self.hear(output)? {
+                    Some(said) => return Poll::Ready(Ok(said)),
+                    None => continue,
+                }
+            }
+            match self.state {
+                State::Talking => {}
+                State::Ended => return Poll::Ready(Ok(Said::End)),
+                State::Closed => return self.poll_closed_end(context),
+            }
+            ready!(self.poll_mailbox(context))?;
+        }
+        // A script that never stops asking must not keep the worker from the others.
+        give_way(context);
+        Poll::Pending
+    }
+
+    fn take_bulk(&mut self) -> Result<Option<Bytes>, Fault> {
+        let taken = self.desk.buffer.take();
+        let piece = taken.map_err(|lie| self.fault(&format!("memory buffer: {lie}")))?;
+        if piece.is_some() {
+            self.patience.progress();
+        }
+        Ok(piece)
+    }
+
+    fn hear(&mut self, output: Output) -> Result<Option<Said>, Fault> {
+        match output {
+            Output::Bytes(bytes) if self.has_head && self.desk.buffer.is_ring() => self.hear_doorbell(&bytes)?,
+            Output::Bytes(bytes) => return Ok(Some(Said::Mailbox(bytes))),
+            Output::Callout(request) => {
+                let answer = self.desk.serve(request, &mut self.channels.segment);
+                self.answer(answer)?;
+            }
+            Output::CalloutClosed => {}
+            Output::Fault(fault) => return Err(self.fault(&fault.to_string())),
+            Output::End => {
+                self.state = State::Ended;
+                self.end_buffer();
+            }
+        }
+        Ok(None)
+    }
+
+    /// While a ring is open the mailbox carries callouts and doorbells only: body bytes there would have no place in the order.
+    fn hear_doorbell(&self, bytes: &[u8]) -> Result<(), Fault> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        let text = format!(
+            "wrote {} bytes to its mailbox while its memory buffer was open as a ring",
+            bytes.len()
+        );
+        Err(self.fault(&text))
+    }
+
+    /// Reads the mailbox; pending while the script is silent and has time to be.
+    fn poll_mailbox(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        if let Poll::Ready(read) = self.poll_read(context) {
+            return Poll::Ready(read);
+        }
+        if self.process.poll_exit(context).is_ready() {
+            // What it wrote just before its end is still read. Then whoever holds the mailbox open has left the group, and
+            // is not waited for.
+            return Poll::Ready(match self.channels.mailbox.read_now() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.close(),
+                read => self.take_read(read),
+            });
+        }
+        // No doorbell is asked for before the head has been read: it would stand among the head's bytes.
+        if self.has_head && !self.desk.buffer.may_sleep() {
+            return Poll::Ready(Ok(()));
+        }
+        self.desk.buffer.wake_when_freed(context);
+        if self.pass_answers(context)? {
+            return Poll::Ready(Ok(()));
+        }
+        if self.scanner.awaits_line_end() && self.poll_pause(LINE_PAUSE, context).is_ready() {
+            self.pause = None;
+            self.scanner.paused();
+            return Poll::Ready(Ok(()));
+        }
+        if self.pump.as_ref().is_some_and(Pump::awaits_client) {
+            // Not the script's time; the client has its own limit.
+            self.patience.progress();
+        }
+        let spent = ready!(self.patience.poll_spent(context));
+        Poll::Ready(Err(self.too_slow(spent)))
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let read = ready!(self.channels.mailbox.poll_read(context));
+        Poll::Ready(self.take_read(read))
+    }
+
+    fn take_read(&mut self, read: io::Result<Option<Bytes>>) -> Result<(), Fault> {
+        match read {
+            Ok(Some(bytes)) => {
+                self.patience.progress();
+                self.pause = None;
+                if let Some(pump) = &mut self.pump {
+                    pump.confirm();
+                }
+                self.scanner.push(bytes);
+                Ok(())
+            }
+            Ok(None) => self.close(),
+            Err(error) => Err(self.fault(&format!("mailbox: {error}"))),
+        }
+    }
+
+    /// The mailbox is closed: what was held back comes out, then the process's end decides.
+    fn close(&mut self) -> Result<(), Fault> {
+        self.state = State::Closed;
+        self.pause = None;
+        match self.scanner.finish() {
+            // It looked like the beginning of a sentinel, and was body.
+            Ok(held) => self.returned = held,
+            Err(fault) => return Err(self.fault(&fault.to_string())),
+        }
+        self.end_buffer();
+        Ok(())
+    }
+
+    /// The reply ends without BUFFER-END: what the buffer holds is sent, unless there is no head for it to follow.
+    fn end_buffer(&mut self) {
+        if !self.has_head {
+            self.desk.buffer = Buffer::new();
+        } else if self.desk.buffer.is_open() && !self.desk.buffer.is_ending() {
+            self.desk.buffer.end(false);
+        }
+    }
+
+    fn poll_closed_end(&mut self, context: &mut Context<'_>) -> Poll<Result<Said, Fault>> {
+        if self.process.poll_exit(context).is_pending() {
+            ready!(self.poll_pause(EXIT_GRACE, context));
+        }
+        Poll::Ready(Ok(Said::End))
+    }
+
+    fn poll_pause(&mut self, length: Duration, context: &mut Context<'_>) -> Poll<()> {
+        let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(length)));
+        pause.as_mut().poll(context)
+    }
+
+    fn move_request(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
+        if let (Some(pump), Some(input)) = (&mut self.pump, &self.channels.input) {
+            if pump.poll(input, context)? {
+                self.patience.progress();
+            }
+            // CGI: end-of-file follows the last byte. CGIplus keeps its input for the next request.
+            if pump.is_done() && !self.has_record {
+                self.pump = None;
+                self.channels.input = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands on the answers that parts of the buffer have waited for; true if there was one.
+    fn pass_answers(&mut self, context: &mut Context<'_>) -> Result<bool, Fault> {
+        let mut has_answered = false;
+        while let Some(answer) = self.desk.buffer.answer() {
+            self.answer(Some(answer))?;
+            has_answered = true;
+        }
+        let _ = self.channels.orders.poll_flush(context);
+        Ok(has_answered)
+    }
+
+    fn answer(&mut self, answer: Option<sluice_gateway::Answer>) -> Result<(), Fault> {
+        match answer {
+            None => Ok(()),
+            Some(answer) => self
+                .channels
+                .orders
+                .add(&answer.encode())
+                .map_err(|error| self.fault(&error.to_string())),
+        }
+    }
+
+    /// The script's fault, with all that is known of the process.
+    pub(crate) fn fault(&self, what: &str) -> Fault {
+        Fault::script(format!("{}: {what}", self.process.describe()))
+    }
+
+    fn too_slow(&self, spent: Spent) -> Fault {
+        let process = self.process.describe();
+        Fault::too_slow(match spent {
+            Spent::Silence(limit) => format!("{process}: silent for {limit:?}"),
+            Spent::Deadline => format!("{process}: the exchange took longer than its deadline"),
+        })
+    }
+}

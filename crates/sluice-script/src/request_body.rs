@@ -1,0 +1,197 @@
+//! The request body as the client sends it: counted, bounded, timed; and stored first where a script needs its length.
+
+use std::io::{Seek, SeekFrom};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::Body;
+use hyper::body::Incoming;
+use sluice_http::fault::Fault;
+use sluice_settings::limits::Limits;
+use sluice_settings::rule::BodyBounds;
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, Sleep};
+
+/// Bodies up to this many bytes are stored in memory, larger ones in a file without a name.
+const MEMORY_BYTES_MAX: u64 = 64 << 10;
+
+/// A body on its way in.
+pub struct RequestBody {
+    /// None after a local redirect.
+    incoming: Option<Incoming>,
+    announced: Option<u64>,
+    received: u64,
+    bytes_max: u64,
+    timeout: Duration,
+    bytes_per_second_min: u64,
+    /// How long the client was waited for, without the wait that goes on.
+    waited: Duration,
+    wait: Option<Wait>,
+}
+
+/// Nothing of a body is here.
+struct Wait {
+    since: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+/// A body that was stored.
+pub(crate) enum Stored {
+    Memory(Vec<Bytes>),
+    /// At its beginning.
+    File(std::fs::File),
+}
+
+impl RequestBody {
+    /// A body within the server's limits, until other ones are set by `bound`.
+    pub fn new(incoming: Incoming, limits: &Limits) -> RequestBody {
+        RequestBody {
+            announced: incoming.size_hint().exact(),
+            incoming: Some(incoming),
+            received: 0,
+            bytes_max: limits.body_bytes_max,
+            timeout: limits.body_timeout,
+            bytes_per_second_min: limits.body_bytes_per_second_min,
+            waited: Duration::ZERO,
+            wait: None,
+        }
+    }
+
+    /// Sets other limits, where there are any, and else the server's. The client's fault: it announces more than the limit.
+    pub fn bound(&mut self, bounds: BodyBounds, limits: &Limits) -> Result<(), Fault> {
+        self.bytes_max = bounds.bytes_max.unwrap_or(limits.body_bytes_max);
+        self.timeout = bounds.timeout.unwrap_or(limits.body_timeout);
+        self.bytes_per_second_min = bounds.bytes_per_second_min.unwrap_or(limits.body_bytes_per_second_min);
+        match self.announced {
+            Some(bytes) if bytes > self.bytes_max => Err(too_large(self.bytes_max)),
+            _ => Ok(()),
+        }
+    }
+
+    /// No body at all, as after a local redirect.
+    pub fn none() -> RequestBody {
+        RequestBody {
+            incoming: None,
+            announced: None,
+            received: 0,
+            bytes_max: 0,
+            timeout: Duration::ZERO,
+            bytes_per_second_min: 0,
+            waited: Duration::ZERO,
+            wait: None,
+        }
+    }
+
+    /// Its length, if the client announced it.
+    pub(crate) fn announced(&self) -> Option<u64> {
+        self.announced
+    }
+
+    /// There is none, or nothing more of it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    /// The next piece, never empty. The client's faults: too large, too slow, cut short.
+    pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        loop {
+            let Some(incoming) = &mut self.incoming else {
+                return Poll::Ready(None);
+            };
+            let Poll::Ready(frame) = Pin::new(incoming).poll_frame(context) else {
+                let text = ready!(self.poll_overdue(context));
+                return Poll::Ready(Some(Err(Fault::client(StatusCode::REQUEST_TIMEOUT, text))));
+            };
+            if let Some(wait) = self.wait.take() {
+                // No longer than that: then it was somebody else who did not ask.
+                self.waited += wait.since.elapsed().min(self.timeout);
+            }
+            match frame {
+                None => return Poll::Ready(None),
+                Some(Err(error)) => {
+                    let text = format!("request body: {error}, after {} bytes", self.received);
+                    return Poll::Ready(Some(Err(Fault::client(StatusCode::BAD_REQUEST, text))));
+                }
+                // Trailers: CGI has no place for them.
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(piece) if !piece.is_empty() => return Poll::Ready(Some(self.count(piece))),
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    /// Takes all of it. Its length is then known.
+    pub(crate) async fn store(mut self) -> Result<(Stored, u64), Fault> {
+        let mut pieces = Vec::new();
+        while self.received <= MEMORY_BYTES_MAX {
+            match self.piece().await? {
+                Some(piece) => pieces.push(piece),
+                None => return Ok((Stored::Memory(pieces), self.received)),
+            }
+        }
+        let failed = |error| Fault::server(format!("request body cannot be stored: {error}"));
+        let file = tempfile::tempfile().map_err(failed)?;
+        let mut file = tokio::fs::File::from_std(file);
+        for piece in pieces {
+            file.write_all(&piece).await.map_err(failed)?;
+        }
+        while let Some(piece) = self.piece().await? {
+            file.write_all(&piece).await.map_err(failed)?;
+        }
+        file.flush().await.map_err(failed)?;
+        let mut file = file.into_std().await;
+        file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        Ok((Stored::File(file), self.received))
+    }
+
+    async fn piece(&mut self) -> Result<Option<Bytes>, Fault> {
+        std::future::poll_fn(|context| self.poll_piece(context))
+            .await
+            .transpose()
+    }
+
+    fn count(&mut self, piece: Bytes) -> Result<Bytes, Fault> {
+        self.received += piece.len() as u64;
+        if self.received > self.bytes_max {
+            return Err(too_large(self.bytes_max));
+        }
+        Ok(piece)
+    }
+
+    /// Ready when the client was waited for too long, with words for it.
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<String> {
+        let limit = self.timeout.min(self.patience());
+        let wait = self.wait.get_or_insert_with(|| {
+            let since = Instant::now();
+            let timer = Box::pin(tokio::time::sleep_until(since + limit));
+            Wait { since, timer }
+        });
+        ready!(wait.timer.as_mut().poll(context));
+        Poll::Ready(if limit < self.timeout {
+            let waited = self.waited + wait.since.elapsed();
+            format!("only {} bytes of the request body came in {waited:?}", self.received)
+        } else {
+            format!("no byte of the request body came for {:?}", self.timeout)
+        })
+    }
+
+    /// How long the client may yet be waited for at the least rate.
+    fn patience(&self) -> Duration {
+        match self.received.checked_div(self.bytes_per_second_min) {
+            Some(seconds) => {
+                let allowed = self.timeout.saturating_add(Duration::from_secs(seconds));
+                allowed.saturating_sub(self.waited)
+            }
+            None => Duration::MAX,
+        }
+    }
+}
+
+fn too_large(bytes_max: u64) -> Fault {
+    let text = format!("the request body is larger than {bytes_max} bytes");
+    Fault::client(StatusCode::PAYLOAD_TOO_LARGE, text)
+}
