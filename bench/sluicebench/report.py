@@ -227,7 +227,8 @@ def notes(results: Results) -> list[str]:
         parts += ["## Failed", "\n".join(f"- {cell}: {first_line(reason)}" for cell, reason in failures)]
     return [
         *parts,
-        "The tools' own output is in `raw/`, all samples in `results.json`. `bench/README.md` says how it was made.",
+        "All samples are in `results.json`; the output of the tools (`raw/`) is not committed. "
+        "`bench/README.md` says how it was made.",
     ]
 
 

@@ -48,6 +48,7 @@ class Run:
         self.stage = stage
         self.results = results
         self.folder = folder
+        #: Output of the tools: useful on this machine only, so .gitignore names it.
         self.raw = folder / "raw"
         self.raw.mkdir(parents=True, exist_ok=True)
         #: Of a row without keep-alive: requests a second, by the run before.
