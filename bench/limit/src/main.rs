@@ -1,12 +1,13 @@
-//! The most that a server on these libraries could answer: the same bytes for whatever is asked, and nothing else.
+//! The upper bound for a server on these libraries: it sends the same bytes for every request and does nothing else.
 //!
-//! Beside it a figure of the server says what the server itself costs, and a figure of a peer what can be won from it at
-//! all (docs/internals/performance.md has both). Of three kinds: `bytes` answers each read and takes no look at it, `http1` and `http2`
-//! are hyper with the head that a file has. A worker for each processor, as in the server. Not here: files, routes, logs, time limits.
+//! Compared with it, a figure of Sluice shows the cost of Sluice's own code, and a figure of a peer shows how much could be gained
+//! at all (docs/internals/performance.md has both). There are three kinds: `bytes` answers each read without parsing it, `http1` and
+//! `http2` are hyper with the response head of a file. One worker per processor, as in the server. Not here: files, routes, logs,
+//! time limits. `bench/setup` builds it as `bench/build/limit`; so does `make -C bench/programs ../build/limit`.
 //!
 //! ```sh
-//! cargo run --release --example limit -- http2 127.0.0.1:7000 16384                    # in clear text, bodies of 16 KiB
-//! cargo run --release --example limit -- bytes 127.0.0.1:7000 0 cert.pem key.pem       # over TLS
+//! bench/build/limit http2 127.0.0.1:7000 16384                    # in clear text, bodies of 16 KiB
+//! bench/build/limit bytes 127.0.0.1:7000 0 cert.pem key.pem       # over TLS
 //! h2load --h1 -c 10 -t 2 -D 1 https://127.0.0.1:7000/
 //! ```
 
