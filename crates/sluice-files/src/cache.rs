@@ -2,12 +2,10 @@
 //!
 //! Here: what is kept, for how long it is believed, and how it is known that a file is still the same. An entry is believed
 //! for `revalidate_after`; then the file is opened again under all the rules of its folder and compared, and only if it has
-//! changed is it read again. Where its folder is watched (`watch`) and nothing happens there, it is believed for longer. Which
-//! entries make room for others is decided by the library below (S3-FIFO: what is asked for once does not displace what is
-//! asked for often). Not here: opening and reading (`file`).
+//! changed is it read again. The library below decides which entries make room for others (S3-FIFO: a file requested once does
+//! not displace one that is requested often). Not here: opening and reading (`file`).
 
 mod counters;
-mod watch;
 
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
@@ -16,7 +14,7 @@ use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -26,7 +24,6 @@ use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use rustix::process::{Resource, getrlimit};
 use sluice_membuf::Sealed;
 use tokio::runtime::Handle;
-use watch::{Place, Watcher};
 
 use crate::body as file_body;
 use crate::directory::{Folder, FolderId};
@@ -63,8 +60,6 @@ pub struct Cache {
     settings: CacheSettings,
     started: Instant,
     tally: Arc<Tally>,
-    /// None: every file is looked at again as often.
-    watcher: Option<Arc<Watcher>>,
     /// Held by each piece of sealed memory.
     sealed: Arc<()>,
     sealed_max: usize,
@@ -81,10 +76,6 @@ pub(crate) struct Cached {
     identity: Identity,
     /// When it was last known to be the file's content: milliseconds since the cache was made.
     checked: AtomicU64,
-    /// The folder that it lies in, if that is watched.
-    place: OnceLock<Arc<Place>>,
-    /// When it was last compared with what lies in that folder; 0: not yet.
-    compared: AtomicU64,
 }
 
 /// Pieces of sealed memory at most.
@@ -109,15 +100,12 @@ struct Identity {
     changed: (i64, i64),
 }
 
-/// Milliseconds since the cache was made.
-pub(crate) type Moment = u64;
-
 /// What the cache knows of a name.
 pub(crate) enum Known {
     /// The file as it was moments ago.
     Fresh(Arc<Cached>),
-    /// The file as it was, to be compared with the file as it is; and when it was asked for.
-    Stale(Arc<Cached>, Moment),
+    /// The file as it was, to be compared with the file as it is.
+    Stale(Arc<Cached>),
     Nothing,
 }
 
@@ -153,17 +141,14 @@ fn entries(settings: &CacheSettings, evictions: Evictions) -> Entries {
 impl Cache {
     /// A cache of these bounds.
     pub fn new(settings: &CacheSettings) -> Cache {
-        let (started, tally) = (Instant::now(), Arc::default());
-        // What is to be looked at every time need not be watched.
-        let is_watched = settings.watched_for.is_some() && !settings.revalidate_after.is_zero();
+        let tally = Arc::default();
         Cache {
             entries: entries(settings, Evictions(Arc::clone(&tally))),
             filling: Mutex::default(),
             makings: Makings::default(),
             settings: settings.clone(),
-            started,
+            started: Instant::now(),
             tally,
-            watcher: is_watched.then(|| Watcher::start(started)).flatten().map(Arc::new),
             sealed: Arc::default(),
             sealed_max: sealed_max(),
         }
@@ -178,7 +163,6 @@ impl Cache {
             settings: self.settings.clone(),
             started: self.started,
             tally: Arc::clone(&self.tally),
-            watcher: self.watcher.clone(),
             sealed: Arc::clone(&self.sealed),
             sealed_max: self.sealed_max,
         }
@@ -205,13 +189,12 @@ impl Cache {
             self.tally.count(Event::Miss);
             return Known::Nothing;
         };
-        let now = self.now();
-        if cache_use == CacheUse::Permanent || self.is_believed(&cached, now) {
+        if cache_use == CacheUse::Permanent || self.is_believed(&cached) {
             self.tally.count(Event::Hit);
             Known::Fresh(cached)
         } else {
             self.tally.count(Event::Stale);
-            Known::Stale(cached, now)
+            Known::Stale(cached)
         }
     }
 
@@ -220,18 +203,9 @@ impl Cache {
         self.entries.get(&Name(folder.id(), name))
     }
 
-    fn is_believed(&self, cached: &Cached, now: Moment) -> bool {
-        let age = |since: &AtomicU64| Duration::from_millis(now.saturating_sub(since.load(Ordering::Relaxed)));
-        if age(&cached.checked) < self.settings.revalidate_after {
-            return true;
-        }
-        let compared = cached.compared.load(Ordering::Relaxed);
-        let is_quiet = cached.place.get().is_some_and(|place| place.is_quiet_since(compared));
-        is_quiet
-            && self
-                .settings
-                .watched_for
-                .is_some_and(|most| age(&cached.compared) < most)
+    fn is_believed(&self, cached: &Cached) -> bool {
+        let age = Duration::from_millis(self.now().saturating_sub(cached.checked()));
+        age < self.settings.revalidate_after
     }
 
     /// Whether a file would be kept if it were asked for.
@@ -358,35 +332,8 @@ impl Cache {
         cached.checked.store(self.now(), Ordering::Relaxed);
     }
 
-    /// Lets a file that was compared, having been asked for at that moment, be believed for longer as long as nothing happens
-    /// in its folder. Only for paths without symbolic links: what happens to one happens elsewhere.
-    pub(crate) fn watch(&self, (folder, name): (&Folder, &str), cached: &Cached, metadata: &Metadata, asked: Moment) {
-        let Some(watcher) = &self.watcher else { return };
-        // By another name it may be changed in a folder that nobody watches.
-        if metadata.nlink() != 1 {
-            return;
-        }
-        let is_watched = || {
-            cached
-                .place
-                .get()
-                .is_some_and(|place| place.is_watched_for(metadata.dev()))
-        };
-        if !is_watched() {
-            let (folder_name, _) = name.rsplit_once('/').unwrap_or_default();
-            let Some(place) = watcher.place(folder, folder_name) else {
-                return;
-            };
-            // It has one already: the same, or one that was forgotten, and then the file is looked at like others.
-            let _ = cached.place.set(place);
-        }
-        if is_watched() {
-            // The moment before it was opened: what has happened since then may have been missed.
-            cached.compared.fetch_max(asked, Ordering::Relaxed);
-        }
-    }
-
-    fn now(&self) -> Moment {
+    /// Milliseconds since the cache was made.
+    fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
@@ -408,8 +355,6 @@ impl Cached {
             forms: Forms::default(),
             identity: Identity::of(metadata),
             checked: AtomicU64::new(0),
-            place: OnceLock::new(),
-            compared: AtomicU64::new(0),
         }
     }
 
@@ -421,8 +366,6 @@ impl Cached {
             forms: Forms::default(),
             identity: self.identity,
             checked: AtomicU64::new(0),
-            place: OnceLock::new(),
-            compared: AtomicU64::new(0),
         }
     }
 

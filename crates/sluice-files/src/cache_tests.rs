@@ -12,7 +12,6 @@ const SETTINGS: CacheSettings = CacheSettings {
     entries_max: 16,
     file_bytes_max: 100 << 10,
     revalidate_after: Duration::from_secs(3600),
-    watched_for: None,
 };
 
 /// A file that was last changed an hour ago.
@@ -59,49 +58,12 @@ fn belief_ends_and_is_renewed() {
         ..SETTINGS
     });
     cache.keep(&folder, "a", &cached("a", &file, b"text"));
-    let Known::Stale(stale, _) = cache.find(&folder, "a", CacheUse::On) else {
+    let Known::Stale(stale) = cache.find(&folder, "a", CacheUse::On) else {
         panic!("believed for no time at all")
     };
     assert!(stale.is_of(&file.metadata().unwrap()));
     old_file(&place.path().join("a"), b"texts");
     assert!(!stale.is_of(&file.metadata().unwrap()));
-}
-
-#[test]
-fn a_file_in_a_quiet_folder_is_believed_for_longer_and_others_are_not() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = Folder::open(place.path()).unwrap();
-    let file = old_file(&place.path().join("a"), b"text");
-    let cache = Cache::new(&CacheSettings {
-        revalidate_after: Duration::from_nanos(1),
-        watched_for: Some(Duration::from_secs(3600)),
-        ..SETTINGS
-    });
-    let next_moment = || {
-        let before = cache.now();
-        while cache.now() <= before {
-            std::hint::spin_loop();
-        }
-    };
-    let watch = || {
-        for _ in 0..2 {
-            next_moment();
-            if let Known::Stale(cached, asked) = cache.find(&folder, "a", CacheUse::On) {
-                cache.watch((&folder, "a"), &cached, &file.metadata().unwrap(), asked);
-            }
-        }
-        next_moment();
-        cache.find(&folder, "a", CacheUse::On)
-    };
-    let kept = cached("a", &file, b"text");
-    cache.keep(&folder, "a", &kept);
-    let is_believed = matches!(watch(), Known::Fresh(_));
-    // Folders of some file systems are not watched.
-    assert_eq!(is_believed, kept.place.get().is_some());
-    let other = place.path().join("b");
-    std::fs::hard_link(place.path().join("a"), &other).unwrap();
-    cache.keep(&folder, "a", &cached("a", &file, b"text"));
-    assert!(matches!(watch(), Known::Stale(..)), "it has two names");
 }
 
 #[test]

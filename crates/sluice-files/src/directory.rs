@@ -103,11 +103,6 @@ impl Folder {
     ///
     /// What may not be served is `NotFound`, as if it were not there; what the system refuses keeps its error.
     pub(crate) fn open_below(&self, relative: &str) -> io::Result<File> {
-        Ok(self.open_and_tell(relative)?.0)
-    }
-
-    /// As `open_below`; tells also whether the path led straight there, over no symbolic link.
-    pub(crate) fn open_and_tell(&self, relative: &str) -> io::Result<(File, bool)> {
         let path = Path::new(relative);
         // A script's path leads here where conditions keep its own route from it: still it is no file.
         if !self.may_serve(path) || self.is_program(path) {
@@ -116,17 +111,9 @@ impl Folder {
         let name = if relative.is_empty() { "." } else { relative };
         // Most paths hold no symbolic link, and then the checked name is the real one.
         match self.open_with(name, ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => Ok((self.open_through_links(name)?, false)),
-            other => Ok((other?.into(), true)),
+            Err(Errno::LOOP) => self.open_through_links(name),
+            other => Ok(other?.into()),
         }
-    }
-
-    /// A folder below this one, over no symbolic link, to name it to the kernel and not to read it.
-    pub(crate) fn open_place(&self, relative: &str) -> Result<OwnedFd, Errno> {
-        let name = if relative.is_empty() { "." } else { relative };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        rustix::fs::openat2(&self.descriptor, name, flags, Mode::empty(), resolve)
     }
 
     /// As `open_below`, for who is to change something there: over no symbolic link at all.

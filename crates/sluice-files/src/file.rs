@@ -165,20 +165,17 @@ impl Files<'_> {
         if let Known::Fresh(cached) = known {
             return Ok(Found::Cached(cached));
         }
-        let opened = self.folder.open_and_tell(name).and_then(|(file, is_straight)| {
+        let opened = self.folder.open_below(name).and_then(|file| {
             let metadata = file.metadata()?;
-            Ok((file, metadata, is_straight))
+            Ok((file, metadata))
         });
         match opened {
             Err(error) => Err(refused(name, &error)),
-            Ok((_, metadata, _)) if metadata.is_dir() => Ok(Found::Folder),
-            Ok((_, metadata, _)) if !metadata.is_file() => Ok(Found::Other),
-            Ok((file, metadata, is_straight)) => match (known, self.cache()) {
-                (Known::Stale(cached, asked), Some(cache)) if cached.is_of(&metadata) => {
+            Ok((_, metadata)) if metadata.is_dir() => Ok(Found::Folder),
+            Ok((_, metadata)) if !metadata.is_file() => Ok(Found::Other),
+            Ok((file, metadata)) => match (known, self.cache()) {
+                (Known::Stale(cached), Some(cache)) if cached.is_of(&metadata) => {
                     cache.believe(&cached);
-                    if is_straight {
-                        cache.watch((self.folder, name), &cached, &metadata, asked);
-                    }
                     Ok(Found::Cached(cached))
                 }
                 _ if self.has_records(&file, &metadata) => self.open_records(name, file, &metadata),

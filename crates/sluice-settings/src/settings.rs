@@ -168,14 +168,6 @@ pub struct CacheSettings {
     pub file_bytes_max: u64,
     /// How long an entry is believed before the file is looked at again: a change may go unseen for so long.
     pub revalidate_after: Duration,
-    /// How long an entry is believed while nothing happens in its folder, which is watched; none: no folder is.
-    pub watched_for: Option<Duration>,
-}
-
-impl CacheSettings {
-    /// Long enough that a look costs nothing, short enough that nobody is puzzled for long by a change of the kind that a
-    /// watch does not see.
-    pub const WATCHED_FOR: Duration = Duration::from_secs(5);
 }
 
 impl Default for CacheSettings {
@@ -185,7 +177,6 @@ impl Default for CacheSettings {
             entries_max: 20_000,
             file_bytes_max: 8 << 20,
             revalidate_after: Duration::from_millis(100),
-            watched_for: Some(CacheSettings::WATCHED_FOR),
         }
     }
 }

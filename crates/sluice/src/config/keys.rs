@@ -15,7 +15,7 @@ mod script;
 
 use Fallback::{Required, Said, Value};
 use addresses::{DNS_LOOKUP, DNS_SERVER, DNS_TIMEOUT, FORWARDED, PROXY_PROTOCOL, TRUSTED_PROXIES};
-use cache::{CACHE_OF_SITE, REVALIDATE_WATCHED, WATCH};
+use cache::CACHE_OF_SITE;
 use compression::{COMPRESSION, COMPRESSION_OF_SITE};
 use log::{LOG, SITE_LOG};
 use pages::{CHARSET, ERROR_DETAIL, ERRORS, LISTING, LISTING_TEMPLATE, TYPES};
@@ -416,8 +416,6 @@ static CACHE: Section = Section {
                    it has changed. `0s` looks every time.",
             example: "\"10s\"",
         },
-        WATCH,
-        REVALIDATE_WATCHED,
     ],
 };
 

@@ -120,9 +120,6 @@ fn read_cache(section: &Section<'_>) -> Option<CacheSettings> {
     put(&mut cache.entries_max, section.number("files"));
     put(&mut cache.file_bytes_max, section.size("file_size"));
     put(&mut cache.revalidate_after, section.duration("revalidate"));
-    let watched_for = section.duration("revalidate_watched").map(|most| most.value);
-    let is_watched = section.flag("watch").is_none_or(|watch| watch.value);
-    cache.watched_for = is_watched.then(|| watched_for.unwrap_or(CacheSettings::WATCHED_FOR));
     (cache.bytes_max > 0).then_some(cache)
 }
 

@@ -1,8 +1,8 @@
 //! The file cache: what it keeps, for how long it is believed, and that no mistake of it reaches a client.
 
 mod disk;
+mod paths;
 mod purge;
-mod watch;
 
 use std::fs;
 use std::path::Path;
