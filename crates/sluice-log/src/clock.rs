@@ -13,7 +13,7 @@ const TEXTS_MAX: usize = 16;
 
 /// In which zone a time is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Zone {
+pub(crate) enum Zone {
     /// The server's own, as Apache has it.
     Local,
     Utc,
@@ -34,7 +34,7 @@ struct Text {
 }
 
 /// Hands a second since 1970 over as text, in a form that strftime(3) knows. Parts of a second are none in it.
-pub(super) fn tell(form: &str, zone: Zone, second: i64, take: impl FnOnce(&str)) {
+pub(crate) fn tell(form: &str, zone: Zone, second: i64, take: impl FnOnce(&str)) {
     thread_local! {
         static CLOCK: RefCell<Clock> = RefCell::new(Clock {
             zone: TimeZone::system(),

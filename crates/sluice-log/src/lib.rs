@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+mod json;
 pub mod line;
 mod log;
 pub mod rotate;

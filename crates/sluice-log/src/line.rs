@@ -1,7 +1,7 @@
 //! A line of the access log: what is known of an exchange, written item by item after the format.
 //!
 //! Here: the items, and the escapes that keep one exchange on one line whatever its client sent. Not here: what may be
-//! written in a format (`log_format`), and where lines go (`log`).
+//! written in a format (`log_format`), lines that are JSON (`json`), and where lines go (`log`).
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
@@ -13,8 +13,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
 use sluice_http::endpoints::Ends;
 use sluice_settings::log_format::{Form, Item, LogFormat, Moment, TimeForm, TimeUnit};
 
-use crate::clock;
-use crate::clock::Zone;
+use crate::clock::{self, Zone};
+use crate::json;
 
 /// Logged for a client that left before any answer was made; not a status of RFC 9110, but nginx's known word for it.
 pub const STATUS_CLIENT_LEFT: u16 = 499;
@@ -111,25 +111,25 @@ fn value(name: &HeaderName, fields: &HeaderMap) -> Option<HeaderValue> {
 
 /// Adds a line with its end; `site` is the name of the exchange's site.
 pub(crate) fn write(out: &mut Vec<u8>, format: &LogFormat, site: &str, line: &Line<'_>) {
-    let mut text = Text(out);
     match &format.form {
-        Form::Json => text.json(line),
+        Form::Json => json::write(out, line),
         Form::Items(items) => {
+            let mut text = Text(out);
             for item in items {
                 text.item(item, site, line);
             }
         }
     }
-    text.push(b"\n");
+    out.push(b'\n');
 }
 
 impl Line<'_> {
-    fn duration(&self) -> Duration {
+    pub(crate) fn duration(&self) -> Duration {
         *self.duration.get_or_init(|| self.started.elapsed())
     }
 
     /// Since 1970.
-    fn moment(&self, moment: Moment) -> Duration {
+    pub(crate) fn moment(&self, moment: Moment) -> Duration {
         let begin = self.arrived.duration_since(UNIX_EPOCH).unwrap_or_default();
         match moment {
             Moment::Begin => begin,
@@ -137,7 +137,7 @@ impl Line<'_> {
         }
     }
 
-    fn target(&self) -> &str {
+    pub(crate) fn target(&self) -> &str {
         self.uri.path_and_query().map_or("-", |target| target.as_str())
     }
 
@@ -155,7 +155,7 @@ impl Line<'_> {
     }
 }
 
-fn protocol(version: Version) -> &'static str {
+pub(crate) fn protocol(version: Version) -> &'static str {
     match version {
         Version::HTTP_09 => "HTTP/0.9",
         Version::HTTP_10 => "HTTP/1.0",
@@ -310,68 +310,6 @@ impl Text<'_> {
         }
         self.push(rest);
     }
-
-    fn json(&mut self, line: &Line<'_>) {
-        let begin = line.moment(Moment::Begin);
-        self.push(b"{\"time\":\"");
-        clock::tell("%Y-%m-%dT%H:%M:%S", Zone::Utc, seconds(begin), |text| {
-            self.push(text.as_bytes());
-        });
-        let millis = begin.subsec_millis();
-        let _ = write!(
-            self,
-            ".{millis:03}Z\",\"id\":\"{}\",\"client\":\"{}\",",
-            line.id,
-            line.ends.client.ip()
-        );
-        if let Some(name) = line.name {
-            self.push(b"\"client_name\":");
-            self.json_string(Some(name.as_bytes()));
-            self.push(b",");
-        }
-        self.push(b"\"host\":");
-        self.json_string(line.request_fields.value(0).map(HeaderValue::as_bytes));
-        self.push(b",\"method\":");
-        self.json_string(Some(line.method.as_bytes()));
-        self.push(b",\"target\":");
-        self.json_string(Some(line.target().as_bytes()));
-        let _ = write!(
-            self,
-            ",\"protocol\":\"{}\",\"status\":{},\"body_bytes\":{},\"cut\":{},\"duration_us\":{},\"referer\":",
-            protocol(line.version),
-            line.status,
-            line.body_bytes,
-            line.is_cut,
-            line.duration().as_micros()
-        );
-        self.json_string(line.request_fields.value(1).map(HeaderValue::as_bytes));
-        self.push(b",\"agent\":");
-        self.json_string(line.request_fields.value(2).map(HeaderValue::as_bytes));
-        self.push(b"}");
-    }
-
-    /// A JSON string (RFC 8259 §7), or null; bytes that are not UTF-8 are replaced.
-    fn json_string(&mut self, bytes: Option<&[u8]>) {
-        let Some(bytes) = bytes else {
-            return self.push(b"null");
-        };
-        self.push(b"\"");
-        if bytes.iter().all(|byte| IS_PLAIN[usize::from(*byte)]) {
-            self.push(bytes);
-        } else {
-            for letter in String::from_utf8_lossy(bytes).chars() {
-                match letter {
-                    '"' => self.push(b"\\\""),
-                    '\\' => self.push(b"\\\\"),
-                    control if control.is_control() => {
-                        self.show(format_args!("\\u{:04x}", u32::from(control)));
-                    }
-                    other => self.show(other),
-                }
-            }
-        }
-        self.push(b"\"");
-    }
 }
 
 impl std::fmt::Write for Text<'_> {
@@ -381,7 +319,7 @@ impl std::fmt::Write for Text<'_> {
     }
 }
 
-fn seconds(moment: Duration) -> i64 {
+pub(crate) fn seconds(moment: Duration) -> i64 {
     i64::try_from(moment.as_secs()).unwrap_or_default()
 }
 
@@ -556,6 +494,24 @@ pub(crate) mod tests {
              \"method\":\"GET\",\"target\":\"/x?y=1\",\"protocol\":\"HTTP/1.1\",\"status\":200,\"body_bytes\":12,\"cut\":false,\
              \"duration_us\":1001500,\"referer\":null,\"agent\":\"quote \\\" tab\\u0009é\"}"
         );
+    }
+
+    #[test]
+    fn json_strings_hold_no_control_character_and_only_utf_8() {
+        let fields: [(HeaderName, &[u8]); 2] = [
+            (header::HOST, b"a\xc2\x85b\xc2\xa0c\\"),
+            (header::REFERER, b"\xff\xc3\xa9\xc2"),
+        ];
+        let line = written("json", &fields, |line| {
+            (line.method, line.name) = ("\x7f\u{1b}\n", Some("a.example"));
+        });
+        for part in [
+            "\"client\":\"192.0.2.7\",\"client_name\":\"a.example\",\"host\":\"a\\u0085b\u{a0}c\\\\\",",
+            "\"method\":\"\\u007f\\u001b\\u000a\",",
+            "\"referer\":\"\u{fffd}é\u{fffd}\",",
+        ] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
     }
 
     proptest! {

@@ -369,8 +369,8 @@ mod tests {
 
     use http::Uri;
 
-    use crate::line::tests::line;
     use super::*;
+    use crate::line::tests::line;
     use sluice_settings::limits::Limits;
     use sluice_settings::{CompressionSettings, ErrorSettings, FileSettings, Rotation};
 

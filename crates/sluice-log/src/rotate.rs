@@ -22,7 +22,7 @@ const NAMES_MAX: u32 = 10_000;
 
 /// What is known of the file that is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Filling {
+pub(crate) struct Filling {
     /// Its bytes.
     pub bytes: u64,
     /// The first second of the day after its first line's.
@@ -32,14 +32,14 @@ pub(super) struct Filling {
 }
 
 /// Whether the file is put aside before a line of so many bytes is written at this second. A file has at least one line.
-pub(super) fn is_due(rotation: &Rotation, filling: &Filling, line_bytes: u64, now: i64) -> bool {
+pub(crate) fn is_due(rotation: &Rotation, filling: &Filling, line_bytes: u64, now: i64) -> bool {
     let is_full = |most: u64| filling.bytes.saturating_add(line_bytes) > most;
     let is_over = rotation.is_daily && now >= filling.day_end;
     filling.bytes > 0 && (is_over || rotation.bytes_max.is_some_and(is_full))
 }
 
 /// The first second of the next day in a time zone.
-pub(super) fn day_end(second: i64, zone: &TimeZone) -> i64 {
+pub(crate) fn day_end(second: i64, zone: &TimeZone) -> i64 {
     let end = Timestamp::from_second(second).and_then(|time| {
         let next = time.to_zoned(zone.clone()).tomorrow()?;
         Ok(next.start_of_day()?.timestamp().as_second())
@@ -48,14 +48,14 @@ pub(super) fn day_end(second: i64, zone: &TimeZone) -> i64 {
 }
 
 /// The first part of the name of a file whose last line is of this second.
-pub(super) fn stamp(second: i64, zone: &TimeZone) -> String {
+pub(crate) fn stamp(second: i64, zone: &TimeZone) -> String {
     let time = Timestamp::from_second(second).unwrap_or_default();
     time.to_zoned(zone.clone()).strftime("%Y%m%d-%H%M%S").to_string()
 }
 
 /// Renames the file under `path`, if it is still the one that is held open, to the first name that is free. Names below
 /// number `first` are known to be taken; returns the next.
-pub(super) fn put_aside(path: &Path, held: &File, stamp: &str, first: u32) -> io::Result<u32> {
+pub(crate) fn put_aside(path: &Path, held: &File, stamp: &str, first: u32) -> io::Result<u32> {
     let about = held.metadata()?;
     match fs::metadata(path) {
         Ok(there) if (there.dev(), there.ino()) == (about.dev(), about.ino()) => {}
@@ -96,7 +96,7 @@ fn name(path: &Path, stamp: &str, number: u32) -> PathBuf {
 }
 
 /// Removes the oldest of the files that were put aside, but for so many.
-pub(super) fn remove_oldest(path: &Path, keep: usize) -> io::Result<()> {
+pub(crate) fn remove_oldest(path: &Path, keep: usize) -> io::Result<()> {
     let (Some(folder), Some(own)) = (path.parent(), path.file_name()) else {
         return Ok(());
     };

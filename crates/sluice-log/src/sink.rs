@@ -20,20 +20,20 @@ use crate::rotate;
 use crate::rotate::Filling;
 
 /// After a failure: how long until the same is tried again.
-pub(super) const RETRY: Duration = Duration::from_secs(1);
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
 /// How often the administrator is told of what goes on failing.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// The time, taken once for a turn of the thread.
 #[derive(Clone, Copy)]
-pub(super) struct Now {
+pub(crate) struct Now {
     pub instant: Instant,
     pub second: i64,
 }
 
 impl Now {
-    pub(super) fn take() -> Now {
+    pub(crate) fn take() -> Now {
         Now {
             instant: Instant::now(),
             second: second_of(SystemTime::now()),
@@ -42,7 +42,7 @@ impl Now {
 }
 
 /// An open log.
-pub(super) struct Sink {
+pub(crate) struct Sink {
     target: LogTarget,
     file: File,
     rotation: Rotation,
@@ -74,7 +74,7 @@ struct Trouble {
 
 impl Sink {
     /// Opens a target; `Off` is none.
-    pub(super) fn open(target: &LogTarget, rotation: &Rotation) -> io::Result<Option<Sink>> {
+    pub(crate) fn open(target: &LogTarget, rotation: &Rotation) -> io::Result<Option<Sink>> {
         let file = match target {
             LogTarget::Off => return Ok(None),
             LogTarget::Stdout => File::from(io::stdout().as_fd().try_clone_to_owned()?),
@@ -95,27 +95,27 @@ impl Sink {
         }))
     }
 
-    pub(super) fn target(&self) -> &LogTarget {
+    pub(crate) fn target(&self) -> &LogTarget {
         &self.target
     }
 
     /// From now on this holds.
-    pub(super) fn rotate_by(&mut self, rotation: &Rotation) {
+    pub(crate) fn rotate_by(&mut self, rotation: &Rotation) {
         self.rotation = rotation.clone();
     }
 
     /// Lines wait for the disk.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Lines that were dropped before they came here.
-    pub(super) fn lose(&mut self, lines: u64) {
+    pub(crate) fn lose(&mut self, lines: u64) {
         self.trouble.lost += lines;
     }
 
     /// Takes whole lines: writes them, or keeps up to `waiting_bytes_max` of them.
-    pub(super) fn take(&mut self, lines: &[u8], now: Now, waiting_bytes_max: usize) {
+    pub(crate) fn take(&mut self, lines: &[u8], now: Now, waiting_bytes_max: usize) {
         if self.waiting.is_empty() {
             let (end, result) = self.put(lines, 0, now);
             match result {
@@ -134,7 +134,7 @@ impl Sink {
     }
 
     /// Tries again what could not be written, if that is not too soon.
-    pub(super) fn retry(&mut self, now: Now) {
+    pub(crate) fn retry(&mut self, now: Now) {
         let is_early = |failed: Instant| now.instant.duration_since(failed) < RETRY;
         if !self.trouble.failed_at.is_some_and(is_early) {
             self.retry_now(now);
@@ -160,7 +160,7 @@ impl Sink {
     }
 
     /// The last turn: what cannot be written now never is.
-    pub(super) fn end(&mut self, now: Now) {
+    pub(crate) fn end(&mut self, now: Now) {
         self.retry_now(now);
         self.trouble.lost += count_lines(&self.waiting);
         self.waiting = Vec::new();
@@ -169,7 +169,7 @@ impl Sink {
     }
 
     /// Closes and opens the file under its name again: somebody has renamed it.
-    pub(super) fn reopen(&mut self) {
+    pub(crate) fn reopen(&mut self) {
         let LogTarget::File(path) = &self.target else { return };
         match open_append(path) {
             Ok(fresh) => self.replace(fresh),
@@ -181,7 +181,7 @@ impl Sink {
     }
 
     /// Tells of trouble, now and then.
-    pub(super) fn tell(&mut self, now: Now) {
+    pub(crate) fn tell(&mut self, now: Now) {
         let trouble = &mut self.trouble;
         let is_early = |told: Instant| now.instant.duration_since(told) < TELL_AGAIN;
         if (trouble.failure.is_none() && trouble.lost == 0) || trouble.told_at.is_some_and(is_early) {

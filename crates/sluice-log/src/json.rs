@@ -1,0 +1,122 @@
+//! A line of the access log as one JSON object (RFC 8259), written by `serde_json` straight into the log's buffer.
+//!
+//! Here: the members of the object, in their order, and the escapes that `serde_json` does not make. Not here: what is
+//! known of an exchange, and the other formats (`line`).
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter};
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::HeaderValue;
+use serde::{Serialize, Serializer};
+use serde_json::ser::CharEscape;
+
+use crate::clock::{self, Zone};
+use crate::line::{Line, protocol, seconds};
+use sluice_settings::log_format::Moment;
+
+/// The members; their names and order are part of the documented format.
+#[derive(Serialize)]
+struct Object<'a> {
+    time: Time,
+    id: &'a str,
+    client: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_name: Option<&'a str>,
+    host: Option<Cow<'a, str>>,
+    method: &'a str,
+    target: &'a str,
+    protocol: &'static str,
+    status: u16,
+    body_bytes: u64,
+    cut: bool,
+    duration_us: u128,
+    referer: Option<Cow<'a, str>>,
+    agent: Option<Cow<'a, str>>,
+}
+
+/// Appends a line without its newline.
+pub(crate) fn write(out: &mut Vec<u8>, line: &Line<'_>) {
+    let field = |number| line.request_fields.value(number).map(text);
+    let object = Object {
+        time: Time(line.moment(Moment::Begin)),
+        id: line.id,
+        client: line.ends.client.ip(),
+        client_name: line.name,
+        host: field(0),
+        method: line.method,
+        target: line.target(),
+        protocol: protocol(line.version),
+        status: line.status,
+        body_bytes: line.body_bytes,
+        cut: line.is_cut,
+        duration_us: line.duration().as_micros(),
+        referer: field(1),
+        agent: field(2),
+    };
+    let mut serializer = serde_json::Serializer::with_formatter(out, ControlsEscaped);
+    // It cannot fail: a vector takes all that is written to it, and no member refuses to be serialized.
+    let _ = object.serialize(&mut serializer);
+}
+
+/// Bytes that are not UTF-8 are replaced by U+FFFD.
+fn text(value: &HeaderValue) -> Cow<'_, str> {
+    String::from_utf8_lossy(value.as_bytes())
+}
+
+/// Since 1970; written in UTC as RFC 3339 has it, with milliseconds.
+struct Time(Duration);
+
+impl Display for Time {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut written = Ok(());
+        clock::tell("%Y-%m-%dT%H:%M:%S", Zone::Utc, seconds(self.0), |text| {
+            written = f.write_str(text);
+        });
+        written?;
+        write!(f, ".{:03}Z", self.0.subsec_millis())
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Escapes every control character as `\u00xx`. By default `serde_json` leaves DEL and the C1 controls (U+0080 to U+009F) as they
+/// are, because JSON allows them; a terminal that shows the log would obey them.
+struct ControlsEscaped;
+
+impl serde_json::ser::Formatter for ControlsEscaped {
+    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        // In UTF-8 each C1 control begins with 0xc2.
+        if memchr::memchr2(0x7f, 0xc2, fragment.as_bytes()).is_none() {
+            return writer.write_all(fragment.as_bytes());
+        }
+        let mut rest = fragment;
+        while let Some((at, control)) = rest.char_indices().find(|(_, letter)| letter.is_control()) {
+            writer.write_all(&rest.as_bytes()[..at])?;
+            write!(writer, "\\u{:04x}", u32::from(control))?;
+            rest = &rest[at + control.len_utf8()..];
+        }
+        writer.write_all(rest.as_bytes())
+    }
+
+    fn write_char_escape<W: ?Sized + io::Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+        let control = match escape {
+            CharEscape::Quote => return writer.write_all(b"\\\""),
+            CharEscape::ReverseSolidus => return writer.write_all(b"\\\\"),
+            CharEscape::Solidus => return writer.write_all(b"\\/"),
+            CharEscape::Backspace => 0x08,
+            CharEscape::Tab => b'\t',
+            CharEscape::LineFeed => b'\n',
+            CharEscape::FormFeed => 0x0c,
+            CharEscape::CarriageReturn => b'\r',
+            CharEscape::AsciiControl(control) => control,
+        };
+        write!(writer, "\\u{control:04x}")
+    }
+}
