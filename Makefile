@@ -2,7 +2,7 @@
 #
 #   make demo    builds Sluice and the C programs, and serves the demo site at http://127.0.0.1:8080/
 #   make test    checks and runs everything: lints, unit, property, model, integration and SDK tests
-#   make build   the server: target/release/sluice
+#   make build   the server: target/release/sluice; its debug information: target/release/sluice.debug
 #   make sdk     the C library and its programs: sdk/c/build/
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
@@ -13,6 +13,7 @@
 # What is needed beside Rust, make and a C compiler is named by `needs`, which installs it where it may (root, apt-get).
 
 CARGO ?= cargo
+OBJCOPY ?= objcopy
 SLUICE = target/release/sluice
 LISTEN ?= 127.0.0.1:8080
 SOAK_SECONDS ?= 180
@@ -29,9 +30,14 @@ test:
 	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-h2spec test-models
 	@echo "All tests passed."
 
+# The debug information goes to a file of its own, to which the binary has a link (.gnu_debuglink). cargo keeps the whole binary in
+# target/release/deps and puts it back at each build, so this works however often it runs.
 build:
 	@echo "Building the server (a first build takes some minutes)"
 	@$(CARGO) build --release --locked --bin sluice
+	@$(OBJCOPY) --only-keep-debug $(SLUICE) $(SLUICE).debug
+	@$(OBJCOPY) --strip-all --add-gnu-debuglink=$(SLUICE).debug $(SLUICE) $(SLUICE).stripped
+	@mv $(SLUICE).stripped $(SLUICE)
 
 sdk:
 	@echo "Building the C library and its programs: sdk/c/build/"
