@@ -75,6 +75,7 @@ fn both_versions_tell_both_ends() {
         ),
         (b"PROXY UNKNOWN\r\n".to_vec(), Source::Itself),
         (b"PROXY UNKNOWN what ever\r\n".to_vec(), Source::Itself),
+        (b"PROXY UNKNOWN a b c d e f\r\n".to_vec(), Source::Itself),
         (longest.into_bytes(), Source::Itself),
         (v2(0x21, 0x11, &INET), told("192.0.2.7:4711", "198.51.100.1:443")),
         (v2(0x21, 0x12, &INET), told("192.0.2.7:4711", "198.51.100.1:443")),
@@ -88,6 +89,7 @@ fn both_versions_tell_both_ends() {
         (v2(0x20, 0x00, &[]), Source::Itself),
         // What a LOCAL one says of addresses means nothing.
         (v2(0x20, 0x11, &INET), Source::Itself),
+        (v2(0x20, 0x11, &[]), Source::Itself),
         (v2(0x20, 0xff, &[7; 9]), Source::Itself),
         (
             v2(0x21, 0x11, &[INET.to_vec(), vec![0; V2_REST_BYTES_MAX - 12]].concat()),
