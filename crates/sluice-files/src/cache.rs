@@ -22,7 +22,7 @@ pub use counters::CacheCounters;
 use counters::{Event, Tally};
 use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use rustix::process::{Resource, getrlimit};
-use sluice_membuf::Sealed;
+use sluice_membuf::SealedMemfd;
 use tokio::runtime::Handle;
 
 use crate::body as file_body;
@@ -288,7 +288,7 @@ impl Cache {
 
     /// Reads the first `bytes` bytes of a file that nobody has read from yet; an error if it has fewer by now.
     pub(crate) fn read(&self, file: &File, bytes: u64) -> io::Result<Content> {
-        match self.seal(bytes, || Sealed::read(file, bytes)) {
+        match self.seal(bytes, || SealedMemfd::read(file, bytes)) {
             Ok(content) => Ok(content),
             Err(Some(error)) if error.kind() == ErrorKind::UnexpectedEof => Err(error),
             Err(_) => file_body::read_part(file, 0, bytes).map(Content::from),
@@ -297,13 +297,13 @@ impl Cache {
 
     /// Takes content that was made from a file.
     pub(crate) fn hold(&self, content: Vec<u8>) -> Content {
-        let sealed = self.seal(content.len() as u64, || Sealed::copy_of(&content));
+        let sealed = self.seal(content.len() as u64, || SealedMemfd::copy_of(&content));
         sealed.unwrap_or_else(|_| Bytes::from(content).into())
     }
 
     /// Content in sealed memory, if it is large enough and there is room for it. With the error the caller does without:
     /// no more descriptors, say.
-    fn seal(&self, bytes: u64, make: impl FnOnce() -> io::Result<Sealed>) -> Result<Content, Option<io::Error>> {
+    fn seal(&self, bytes: u64, make: impl FnOnce() -> io::Result<SealedMemfd>) -> Result<Content, Option<io::Error>> {
         let has_room = Arc::strong_count(&self.sealed) <= self.sealed_max;
         if !SEALED_BYTES.contains(&bytes) || !has_room {
             return Err(None);

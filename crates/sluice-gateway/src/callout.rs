@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::record::RecordForm;
 use crate::reply::ScriptControl;
+use crate::request_record::RequestEncoding;
 
 /// Bytes in a memory buffer when the script names no size: WASD's unit, one megabyte.
 pub const BUFFER_BYTES_DEFAULT: u64 = 1 << 20;
@@ -32,7 +32,7 @@ pub enum Callout {
     /// How long this process may idle.
     Lifetime(Lifetime),
     /// The form in which variables come, from the next request on.
-    Cgiplus(RecordForm),
+    Cgiplus(RequestEncoding),
     /// A line for the server's log, free of control characters (`NOTICED`, `OPCOM`).
     Noticed(String),
     /// A line for those who watch this request, free of control characters.
@@ -46,7 +46,7 @@ pub enum Callout {
         /// Bytes wanted; `None`: [`BUFFER_BYTES_DEFAULT`].
         bytes: Option<u64>,
         /// How the two sides share it.
-        shape: BufferShape,
+        kind: BufferKind,
     },
     /// Send a part of a plain memory buffer.
     BufferWrite {
@@ -77,7 +77,7 @@ pub enum Lifetime {
 
 /// How a script and the server share a memory buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BufferShape {
+pub enum BufferKind {
     /// By turns: the script fills it, BUFFER-WRITE sends it.
     Plain,
     /// At once: a ring with a control page, no callout a write.
@@ -86,7 +86,7 @@ pub enum BufferShape {
 
 /// Understands one callout line, without its newline; a bad one becomes [`Callout::Invalid`].
 #[must_use]
-pub fn parse(line: &[u8]) -> CalloutRequest {
+pub fn parse_callout(line: &[u8]) -> CalloutRequest {
     let line = line.trim_ascii();
     let (wants_answer, line) = match line {
         [b'!' | b'#', rest @ ..] => (false, rest),
@@ -157,10 +157,10 @@ fn clock_seconds(text: &str) -> Option<u64> {
     hours.checked_mul(3600)?.checked_add(minutes * 60 + seconds)
 }
 
-fn record_form(text: &str) -> Result<RecordForm, String> {
+fn record_form(text: &str) -> Result<RequestEncoding, String> {
     match text.to_ascii_lowercase().as_str() {
-        "struct" => Ok(RecordForm::Struct),
-        "record" => Ok(RecordForm::Record),
+        "struct" => Ok(RequestEncoding::Struct),
+        "record" => Ok(RequestEncoding::Record),
         _ => Err("CGIPLUS wants struct or record".to_string()),
     }
 }
@@ -177,10 +177,10 @@ fn script_control(text: &str) -> Result<ScriptControl, String> {
 /// `[<size>] [ring]`.
 fn buffer_begin(text: &str) -> Result<Callout, String> {
     let mut bytes = None;
-    let mut shape = BufferShape::Plain;
+    let mut kind = BufferKind::Plain;
     for (position, word) in text.split_ascii_whitespace().enumerate() {
-        if word.eq_ignore_ascii_case("ring") && shape == BufferShape::Plain {
-            shape = BufferShape::Ring;
+        if word.eq_ignore_ascii_case("ring") && kind == BufferKind::Plain {
+            kind = BufferKind::Ring;
         } else if position == 0 {
             bytes =
                 Some(size(word).ok_or_else(|| format!("{} is no size: write 4 (MiB), 512k, 4M or 1G", quote(word)))?);
@@ -193,7 +193,7 @@ fn buffer_begin(text: &str) -> Result<Callout, String> {
     }
     Ok(Callout::BufferBegin {
         bytes: bytes.filter(|bytes| *bytes > 0),
-        shape,
+        kind,
     })
 }
 
@@ -280,7 +280,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn request(line: &str) -> Callout {
-        parse(line.as_bytes()).request
+        parse_callout(line.as_bytes()).request
     }
 
     fn reason(line: &str) -> String {
@@ -302,11 +302,11 @@ mod tests {
 
     #[test]
     fn exclamation_mark_and_hash_suppress_the_answer() {
-        assert!(parse(b"NOOP:").wants_answer);
+        assert!(parse_callout(b"NOOP:").wants_answer);
         for line in ["!CGIPLUS: struct", "#CGIPLUS: struct"] {
-            let parsed = parse(line.as_bytes());
+            let parsed = parse_callout(line.as_bytes());
             assert!(!parsed.wants_answer);
-            assert_eq!(parsed.request, Callout::Cgiplus(RecordForm::Struct));
+            assert_eq!(parsed.request, Callout::Cgiplus(RequestEncoding::Struct));
         }
     }
 
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(reason(""), "unknown callout");
         assert!(reason("MAP-PATH: relative").contains("begins with /"));
         assert!(matches!(
-            parse(b"NOTICED: \xff").request,
+            parse_callout(b"NOTICED: \xff").request,
             Callout::Invalid { code: 400, .. }
         ));
     }
@@ -347,19 +347,16 @@ mod tests {
 
     #[test]
     fn buffer_sizes_are_mebibytes_unless_a_unit_says_otherwise() {
-        let begin = |bytes, shape| Callout::BufferBegin { bytes, shape };
-        let plain = |bytes| begin(Some(bytes), BufferShape::Plain);
-        assert_eq!(request("BUFFER-BEGIN:"), begin(None, BufferShape::Plain));
-        assert_eq!(request("BUFFER-BEGIN: 0"), begin(None, BufferShape::Plain));
+        let begin = |bytes, kind| Callout::BufferBegin { bytes, kind };
+        let plain = |bytes| begin(Some(bytes), BufferKind::Plain);
+        assert_eq!(request("BUFFER-BEGIN:"), begin(None, BufferKind::Plain));
+        assert_eq!(request("BUFFER-BEGIN: 0"), begin(None, BufferKind::Plain));
         assert_eq!(request("BUFFER-BEGIN: 4"), plain(4 << 20));
         assert_eq!(request("BUFFER-BEGIN: 512k"), plain(512 << 10));
         assert_eq!(request("BUFFER-BEGIN: 512KiB"), plain(512 << 10));
         assert_eq!(request("BUFFER-BEGIN: 1G"), plain(1 << 30));
-        assert_eq!(
-            request("BUFFER-BEGIN: 4M ring"),
-            begin(Some(4 << 20), BufferShape::Ring)
-        );
-        assert_eq!(request("BUFFER-BEGIN: ring"), begin(None, BufferShape::Ring));
+        assert_eq!(request("BUFFER-BEGIN: 4M ring"), begin(Some(4 << 20), BufferKind::Ring));
+        assert_eq!(request("BUFFER-BEGIN: ring"), begin(None, BufferKind::Ring));
         for bad in [
             "-1",
             "+1",
@@ -421,7 +418,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_line_is_answered_with_one_line(line in proptest::collection::vec(any::<u8>(), 0..200)) {
-            if let Callout::Invalid { code, reason } = parse(&line).request {
+            if let Callout::Invalid { code, reason } = parse_callout(&line).request {
                 let answer = Answer::new(code, reason).encode();
                 prop_assert_eq!(answer.iter().filter(|byte| **byte == b'\n').count(), 1);
             }
@@ -432,7 +429,7 @@ mod tests {
             keyword in prop::sample::select(vec!["LIFETIME", "BUFFER-BEGIN", "BUFFER-WRITE", "SCRIPT-CONTROL", "NOTICED"]),
             parameters in "\\PC{0,40}",
         ) {
-            let request = parse(format!("{keyword}: {parameters}").as_bytes()).request;
+            let request = parse_callout(format!("{keyword}: {parameters}").as_bytes()).request;
             if let Callout::Noticed(text) = request {
                 prop_assert!(!text.chars().any(char::is_control));
             }

@@ -29,7 +29,7 @@ impl CalloutLines {
     pub(crate) fn complete(&mut self) -> Option<Output> {
         self.complete_bytes += self.line.len() + 1;
         let text = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
-        let output = (!text.trim_ascii().is_empty()).then(|| Output::Callout(callout::parse(text)));
+        let output = (!text.trim_ascii().is_empty()).then(|| Output::Callout(callout::parse_callout(text)));
         self.line.clear();
         output
     }
@@ -52,7 +52,10 @@ mod tests {
         let mut lines = CalloutLines::default();
         lines.extend(b"NO");
         lines.extend(b"OP:\r");
-        assert_eq!(lines.complete(), Some(Output::Callout(callout::parse(b"NOOP:"))));
+        assert_eq!(
+            lines.complete(),
+            Some(Output::Callout(callout::parse_callout(b"NOOP:")))
+        );
         assert!(lines.is_at_line_start());
     }
 

@@ -1,6 +1,6 @@
 //! The environment of a script process.
 //!
-//! In CGI the request's variables are part of it; a process that lives on gets them for each request instead (`record`).
+//! In CGI the request's variables are part of it; a process that lives on gets them for each request instead (`request_record`).
 //! Which of the server's own variables are inherited is the configuration's choice. Where names meet, what comes first
 //! wins: the talk between server and script, the request, the route, the inherited.
 

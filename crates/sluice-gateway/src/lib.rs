@@ -8,10 +8,10 @@
 //!
 //! | | to the script |
 //! |---|---|
-//! | [`Facts`] → [`Variables`] | what a script is told of a request (RFC 3875 §4.1, Apache, WASD) |
+//! | [`CgiRequest`] → [`Variables`] | what a script is told of a request (RFC 3875 §4.1, Apache, WASD) |
 //! | [`isindex_arguments`] | the arguments that a search gives to a CGI script (RFC 3875 §4.4) |
 //! | [`Environment`] | what a process is born with; in CGI, the request as well |
-//! | [`encode`] | the record that tells a living process of a request (CGIplus, RTE) |
+//! | [`encode_request`] | the record that tells a living process of a request (CGIplus, RTE) |
 //! | [`Sentinels`] | the texts that end a response and frame a callout |
 //!
 //! | | from the script |
@@ -29,14 +29,14 @@ mod adjustment;
 mod callout;
 mod callout_lines;
 mod environment;
+mod environment_dump;
 mod head_fault;
-mod listing;
 mod meta_variables;
 mod names;
 mod output;
 mod query;
-mod record;
 mod reply;
+mod request_record;
 mod scanner;
 mod script_head;
 mod send_file;
@@ -44,15 +44,15 @@ mod sentinel;
 mod variables;
 
 pub use adjustment::RecordAdjustment;
-pub use callout::{Answer, BUFFER_BYTES_DEFAULT, BufferShape, Callout, CalloutRequest, Lifetime, parse};
+pub use callout::{Answer, BUFFER_BYTES_DEFAULT, BufferKind, Callout, CalloutRequest, Lifetime, parse_callout};
 pub use environment::{CGIPLUSBUF, CGIPLUSIN, Environment};
 pub use head_fault::{Excerpt, HeadFault};
-pub use meta_variables::Facts;
+pub use meta_variables::CgiRequest;
 pub use names::host_name;
 pub use output::{CALLOUT_BYTES_MAX, CALLOUT_LINE_BYTES_MAX, EndMark, MailboxKind, Output, OutputFault};
 pub use query::isindex_arguments;
-pub use record::{RecordFault, RecordForm, Request, decode, encode};
 pub use reply::{BodyMode, Reply, ReplyHead, ScriptControl};
+pub use request_record::{RequestEncoding, RequestRecord, RequestRecordFault, decode_request, encode_request};
 pub use scanner::Scanner;
 pub use script_head::{HeadLimits, HeadParser};
 pub use send_file::{SEND_FILE_FIELDS, X_ACCEL_REDIRECT, X_SENDFILE};

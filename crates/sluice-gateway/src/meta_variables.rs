@@ -1,6 +1,6 @@
 //! The variables that a request has: those of RFC 3875 §4.1, the usual additions of Apache, and those of WASD.
 //!
-//! Where the facts come from is the server's business; how a variable is kept, that of `variables`; what may be in a name,
+//! Where the request come from is the server's business; how a variable is kept, that of `variables`; what may be in a name,
 //! of `names`; how a query is taken apart, of `query`.
 
 use std::io::Write;
@@ -21,7 +21,7 @@ const VARIABLES: usize = 48;
 
 /// What the server knows of a request when a script is to answer it.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct CgiRequest<'a> {
     /// The request's method.
     pub method: &'a str,
     /// The request target as it came.
@@ -79,7 +79,7 @@ pub struct Facts<'a> {
     /// Written before the names of the RFC and of Apache: empty or `WWW_`.
     pub prefix: &'a str,
     /// The route's environment, named as it is, without prefix.
-    pub extra: &'a [(String, String)],
+    pub environment: &'a [(String, String)],
     /// When the request came.
     pub request_time: SystemTime,
     /// The engine that runs the script, in an RTE.
@@ -91,80 +91,80 @@ impl Variables {
     ///
     /// Runs for each request: one buffer of about the right size, and nothing allocated for single variables.
     #[must_use]
-    pub fn build(facts: &Facts<'_>) -> Variables {
-        let count = VARIABLES + facts.headers.keys_len() + facts.extra.len();
-        let mut variables = Variables::with_room(count, bytes_expected(facts));
+    pub fn build(request: &CgiRequest<'_>) -> Variables {
+        let count = VARIABLES + request.headers.keys_len() + request.environment.len();
+        let mut variables = Variables::with_room(count, bytes_expected(request));
         // WASD's library looks at the first name to see whether names have the prefix: it must be one that can have it.
-        variables.add_server(facts);
-        variables.add_request(facts);
-        variables.add_fields(facts);
-        variables.add_additions(facts);
-        variables.add_query(facts.query.unwrap_or_default());
-        for (name, value) in facts.extra {
-            variables.add_extra(facts.prefix, name, value);
+        variables.add_server(request);
+        variables.add_request(request);
+        variables.add_fields(request);
+        variables.add_additions(request);
+        variables.add_query(request.query.unwrap_or_default());
+        for (name, value) in request.environment {
+            variables.add_environment_entry(request.prefix, name, value);
         }
         variables
     }
 
     /// The server and the connection (RFC 3875 §4.1).
-    fn add_server(&mut self, facts: &Facts<'_>) {
-        let prefix = facts.prefix;
-        self.add(prefix, "SERVER_SOFTWARE", facts.server_software);
+    fn add_server(&mut self, request: &CgiRequest<'_>) {
+        let prefix = request.prefix;
+        self.add(prefix, "SERVER_SOFTWARE", request.server_software);
         self.add(prefix, "GATEWAY_INTERFACE", "CGI/1.1");
-        self.add(prefix, "SERVER_PROTOCOL", facts.protocol);
-        let address = facts.server_addr.to_canonical();
-        match (host_name(facts.server_name), address) {
+        self.add(prefix, "SERVER_PROTOCOL", request.protocol);
+        let address = request.server_addr.to_canonical();
+        match (host_name(request.server_name), address) {
             (Some(name), _) => self.add(prefix, "SERVER_NAME", name),
             (None, IpAddr::V4(address)) => self.add_shown(prefix, "SERVER_NAME", address),
             (None, IpAddr::V6(address)) => self.add_shown(prefix, "SERVER_NAME", format_args!("[{address}]")),
         }
         self.add_shown(prefix, "SERVER_ADDR", address);
-        self.add_shown(prefix, "SERVER_PORT", facts.server_port);
-        let client = facts.remote_addr.to_canonical();
+        self.add_shown(prefix, "SERVER_PORT", request.server_port);
+        let client = request.remote_addr.to_canonical();
         self.add_shown(prefix, "REMOTE_ADDR", client);
-        match facts.remote_host {
+        match request.remote_host {
             Some(name) => self.add(prefix, "REMOTE_HOST", name),
             // Without a name this is the address (§4.1.9).
             None => self.add_shown(prefix, "REMOTE_HOST", client),
         }
-        self.add_shown(prefix, "REMOTE_PORT", facts.remote_port);
+        self.add_shown(prefix, "REMOTE_PORT", request.remote_port);
     }
 
     /// The request and what it names (RFC 3875 §4.1).
-    fn add_request(&mut self, facts: &Facts<'_>) {
-        let prefix = facts.prefix;
-        self.add(prefix, "REQUEST_METHOD", facts.method);
-        self.add(prefix, "SCRIPT_NAME", facts.script_name);
-        self.add_if(prefix, "PATH_INFO", facts.path_info);
-        self.add_if(prefix, "PATH_TRANSLATED", facts.path_translated);
+    fn add_request(&mut self, request: &CgiRequest<'_>) {
+        let prefix = request.prefix;
+        self.add(prefix, "REQUEST_METHOD", request.method);
+        self.add(prefix, "SCRIPT_NAME", request.script_name);
+        self.add_if(prefix, "PATH_INFO", request.path_info);
+        self.add_if(prefix, "PATH_TRANSLATED", request.path_translated);
         // Set even without a query (§4.1.7).
-        self.add(prefix, "QUERY_STRING", facts.query.unwrap_or_default());
-        self.add_if(prefix, "AUTH_TYPE", facts.auth_type);
-        self.add_if(prefix, "REMOTE_USER", facts.remote_user);
-        self.add_if(prefix, "CONTENT_TYPE", facts.headers.get(CONTENT_TYPE));
-        if let Some(length) = facts.content_length {
+        self.add(prefix, "QUERY_STRING", request.query.unwrap_or_default());
+        self.add_if(prefix, "AUTH_TYPE", request.auth_type);
+        self.add_if(prefix, "REMOTE_USER", request.remote_user);
+        self.add_if(prefix, "CONTENT_TYPE", request.headers.get(CONTENT_TYPE));
+        if let Some(length) = request.content_length {
             self.add_shown(prefix, "CONTENT_LENGTH", length);
         }
     }
 
     /// The request's header fields (RFC 3875 §4.1.18).
-    fn add_fields(&mut self, facts: &Facts<'_>) {
-        let headers = facts.headers;
+    fn add_fields(&mut self, request: &CgiRequest<'_>) {
+        let headers = request.headers;
         if headers.keys_len() == headers.len() {
             for (name, value) in headers {
-                self.add_field(facts.prefix, name, std::iter::once(value));
+                self.add_field(request.prefix, name, std::iter::once(value));
             }
         } else {
             for name in headers.keys() {
-                self.add_field(facts.prefix, name, headers.get_all(name).iter());
+                self.add_field(request.prefix, name, headers.get_all(name).iter());
             }
         }
         // HTTP/2 says it in `:authority`, and a script must not notice (RFC 9113 §8.3.1).
         if !headers.contains_key(HOST)
-            && !facts.protocol.starts_with("HTTP/1")
-            && host_name(facts.server_name).is_some()
+            && !request.protocol.starts_with("HTTP/1")
+            && host_name(request.server_name).is_some()
         {
-            self.add(facts.prefix, "HTTP_HOST", facts.server_name);
+            self.add(request.prefix, "HTTP_HOST", request.server_name);
         }
     }
 
@@ -191,36 +191,40 @@ impl Variables {
     }
 
     /// What Apache and WASD tell besides.
-    fn add_additions(&mut self, facts: &Facts<'_>) {
-        let prefix = facts.prefix;
-        self.add(prefix, "DOCUMENT_ROOT", facts.document_root);
-        self.add(prefix, "SCRIPT_FILENAME", facts.script_filename);
-        self.add(prefix, "REQUEST_URI", facts.request_uri);
-        self.add(prefix, "REQUEST_SCHEME", facts.scheme);
-        if facts.scheme == "https" {
+    fn add_additions(&mut self, request: &CgiRequest<'_>) {
+        let prefix = request.prefix;
+        self.add(prefix, "DOCUMENT_ROOT", request.document_root);
+        self.add(prefix, "SCRIPT_FILENAME", request.script_filename);
+        self.add(prefix, "REQUEST_URI", request.request_uri);
+        self.add(prefix, "REQUEST_SCHEME", request.scheme);
+        if request.scheme == "https" {
             self.add(prefix, "HTTPS", "on");
         }
-        for (name, value) in facts.tls {
+        for (name, value) in request.tls {
             self.add(prefix, name, value.as_str());
         }
-        self.add(prefix, "UNIQUE_ID", facts.unique_id);
+        self.add(prefix, "UNIQUE_ID", request.unique_id);
         // php-cgi refuses to run without it: it is how PHP knows that a server, and no visitor, started it.
         self.add(prefix, "REDIRECT_STATUS", "200");
-        self.add_if(prefix, "SERVER_ADMIN", facts.server_admin);
-        self.add_if(prefix, "SERVER_SIGNATURE", facts.server_signature);
-        self.add_if(prefix, "SCRIPT_RTE", facts.script_rte);
+        self.add_if(prefix, "SERVER_ADMIN", request.server_admin);
+        self.add_if(prefix, "SERVER_SIGNATURE", request.server_signature);
+        self.add_if(prefix, "SCRIPT_RTE", request.script_rte);
         self.add(
             prefix,
             "SECURITY_STATUS",
-            if facts.scheme == "https" { "SSL" } else { "NONE" },
+            if request.scheme == "https" { "SSL" } else { "NONE" },
         );
-        if has_http_date(facts.request_time) {
-            self.add_shown(prefix, "REQUEST_TIME_GMT", httpdate::HttpDate::from(facts.request_time));
+        if has_http_date(request.request_time) {
+            self.add_shown(
+                prefix,
+                "REQUEST_TIME_GMT",
+                httpdate::HttpDate::from(request.request_time),
+            );
         }
-        self.add_shown("WWW_", "GATEWAY_MRS", facts.record_bytes_max);
-        self.add("WWW_", "GATEWAY_EOF", facts.sentinels.end());
-        self.add("WWW_", "GATEWAY_ESC", facts.sentinels.escape());
-        self.add("WWW_", "GATEWAY_EOT", facts.sentinels.close());
+        self.add_shown("WWW_", "GATEWAY_MRS", request.record_bytes_max);
+        self.add("WWW_", "GATEWAY_EOF", request.sentinels.end());
+        self.add("WWW_", "GATEWAY_ESC", request.sentinels.escape());
+        self.add("WWW_", "GATEWAY_EOT", request.sentinels.close());
     }
 
     /// WASD's variables for the parts of a query: `WWW_KEY_n` and `WWW_KEY_COUNT`, `WWW_FORM_<NAME>`.
@@ -261,7 +265,7 @@ impl Variables {
     }
 
     /// A variable of the route's environment: over ours, but never over what the RFC says of the request.
-    fn add_extra(&mut self, prefix: &str, name: &str, value: &str) {
+    fn add_environment_entry(&mut self, prefix: &str, name: &str, value: &str) {
         if is_reserved(name) {
             return;
         }
@@ -273,25 +277,30 @@ impl Variables {
 }
 
 /// Bytes that the variables of a request will need, or a few more.
-fn bytes_expected(facts: &Facts<'_>) -> usize {
+fn bytes_expected(request: &CgiRequest<'_>) -> usize {
     // Names, sentinels, numbers, addresses.
     const FIXED_BYTES: usize = 1280;
-    let fields: usize = facts
+    let fields: usize = request
         .headers
         .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 8 + facts.prefix.len())
+        .map(|(name, value)| name.as_str().len() + value.len() + 8 + request.prefix.len())
         .sum();
-    let extra: usize = facts
-        .extra
+    let environment: usize = request
+        .environment
         .iter()
         .map(|(name, value)| name.len() + value.len() + 2)
         .sum();
-    let files = facts.script_filename.len() + facts.document_root.len() + facts.path_translated.map_or(0, <[u8]>::len);
-    let paths = facts.script_name.len() + facts.path_info.map_or(0, str::len) + facts.request_uri.len();
+    let files =
+        request.script_filename.len() + request.document_root.len() + request.path_translated.map_or(0, <[u8]>::len);
+    let paths = request.script_name.len() + request.path_info.map_or(0, str::len) + request.request_uri.len();
     // Once as it came, once in parts, each of which gets a name.
-    let query = facts.query.map_or(0, |query| 3 * query.len());
-    let tls: usize = facts.tls.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-    FIXED_BYTES + VARIABLES * facts.prefix.len() + fields + tls + extra + files + paths + query
+    let query = request.query.map_or(0, |query| 3 * query.len());
+    let tls: usize = request
+        .tls
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 2)
+        .sum();
+    FIXED_BYTES + VARIABLES * request.prefix.len() + fields + tls + environment + files + paths + query
 }
 
 /// Whether a time is from 1970 to 9999: others have no form in HTTP (RFC 9110 §5.6.7).

@@ -78,7 +78,7 @@ impl ScriptControl {
 
     /// Both together; where they differ, `later` decides.
     #[must_use]
-    pub fn then(self, later: ScriptControl) -> ScriptControl {
+    pub fn overridden_by(self, later: ScriptControl) -> ScriptControl {
         ScriptControl {
             body_mode: later.body_mode.or(self.body_mode),
             http_status: later.http_status.or(self.http_status),
@@ -154,7 +154,7 @@ pub(crate) fn bad_status(text: &[u8]) -> HeadFault {
 fn head_of(status: StatusCode, mut fields: HeaderMap) -> Result<ReplyHead, HeadFault> {
     let mut control = ScriptControl::default();
     for value in fields.get_all("script-control") {
-        control = control.then(ScriptControl::parse(&String::from_utf8_lossy(value.as_bytes())));
+        control = control.overridden_by(ScriptControl::parse(&String::from_utf8_lossy(value.as_bytes())));
     }
     fields.remove("script-control");
     let content_length = take_single(&mut fields, "Content-Length")?;
@@ -401,8 +401,8 @@ mod tests {
             body_mode: Some(BodyMode::Record),
             http_status: None,
         };
-        assert_eq!(head.control.then(later).body_mode, Some(BodyMode::Record));
-        assert_eq!(head.control.then(later).http_status, head.control.http_status);
+        assert_eq!(head.control.overridden_by(later).body_mode, Some(BodyMode::Record));
+        assert_eq!(head.control.overridden_by(later).http_status, head.control.http_status);
     }
 
     proptest! {

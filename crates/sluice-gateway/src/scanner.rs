@@ -21,7 +21,7 @@ use memchr::memchr2;
 use memchr::memmem::Finder;
 
 use crate::callout_lines::CalloutLines;
-use crate::listing::Preceding;
+use crate::environment_dump::Preceding;
 use crate::output::{EndMark, MailboxKind, Output, OutputFault};
 use crate::sentinel::{Beginning, Comparison, Mark, SENTINEL_BYTES, Sentinels};
 
@@ -107,14 +107,14 @@ impl Scanner {
     /// Says that the script has been silent for a moment: a callout line without newline is taken as complete.
     ///
     /// True: [`Scanner::next`] has something now. Serves programs written for WASD, whose records need no newline.
-    pub fn paused(&mut self) -> bool {
+    pub fn complete_paused_line(&mut self) -> bool {
         if self.awaits_line_end() {
             self.due = self.callout.complete();
         }
         self.due.is_some()
     }
 
-    /// Whether [`Scanner::paused`] would complete a callout line: watch the time.
+    /// Whether [`Scanner::complete_paused_line`] would complete a callout line: watch the time.
     #[must_use]
     pub fn awaits_line_end(&self) -> bool {
         // A begun sentinel is most likely the close sentinel on its way: its bytes are not part of the line.
@@ -150,7 +150,7 @@ impl Scanner {
 
     /// Whether the script wrote something after the end sentinel and its newline; that is its fault.
     #[must_use]
-    pub fn has_leftover(&self) -> bool {
+    pub fn has_trailing_output(&self) -> bool {
         let Some(first) = self.input.front() else { return false };
         let newline_only = self.swallows_newline && self.leading_newline(first) == first.len();
         self.state == State::Ended && !(newline_only && self.input.len() == 1)

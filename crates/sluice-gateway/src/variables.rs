@@ -1,7 +1,7 @@
 //! Variables: names and values, ready to be handed to a script.
 //!
 //! This file keeps them and sees to it that every script can read them; which ones a request has is decided in
-//! `meta_variables`. They reach a script through `environment` (CGI) or `record` (CGIplus, RTE).
+//! `meta_variables`. They reach a script through `environment` (CGI) or `request_record` (CGIplus, RTE).
 
 use std::fmt::Display;
 use std::io::Write;

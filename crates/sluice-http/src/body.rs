@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use sluice_membuf::Sealed;
+use sluice_membuf::SealedMemfd;
 
 use crate::fault::Fault;
 
@@ -24,7 +24,7 @@ pub trait Source {
     fn length(&self) -> Option<u64>;
 
     /// The memory that pieces lie in, where the kernel can send from it without a copy.
-    fn sealed(&self) -> Option<Arc<Sealed>> {
+    fn sealed(&self) -> Option<Arc<SealedMemfd>> {
         None
     }
 
@@ -37,7 +37,7 @@ pub trait Source {
 pub struct Content {
     bytes: Bytes,
     /// The memory that they lie in, where the kernel can send from it without a copy.
-    sealed: Option<Arc<Sealed>>,
+    sealed: Option<Arc<SealedMemfd>>,
 }
 
 impl Content {
@@ -57,7 +57,7 @@ impl Content {
     }
 
     /// Content in sealed memory; `guard` is dropped with the last clone of it.
-    pub fn sealed(sealed: Sealed, guard: Arc<()>) -> Content {
+    pub fn sealed(sealed: SealedMemfd, guard: Arc<()>) -> Content {
         let sealed = Arc::new(sealed);
         Content {
             bytes: Bytes::from_owner(Owner(Arc::clone(&sealed), guard)),
@@ -83,7 +83,10 @@ impl From<Bytes> for Content {
 }
 
 /// What sealed bytes belong to.
-struct Owner(Arc<Sealed>, #[expect(dead_code, reason = "held, not used")] Arc<()>);
+struct Owner(
+    Arc<SealedMemfd>,
+    #[expect(dead_code, reason = "held, not used")] Arc<()>,
+);
 
 impl AsRef<[u8]> for Owner {
     fn as_ref(&self) -> &[u8] {
@@ -124,7 +127,7 @@ impl ResponseBody {
     }
 
     /// The memory that its bytes lie in, where the kernel can send from it without a copy.
-    pub fn sealed(&self) -> Option<Arc<Sealed>> {
+    pub fn sealed(&self) -> Option<Arc<SealedMemfd>> {
         match self {
             ResponseBody::Empty => None,
             ResponseBody::Whole(content) => content.sealed.clone(),
@@ -142,7 +145,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("f"), "0123456789").unwrap();
         let file = std::fs::File::open(place.path().join("f")).unwrap();
-        let content = Content::sealed(Sealed::read(file, 10).unwrap(), Arc::default());
+        let content = Content::sealed(SealedMemfd::read(file, 10).unwrap(), Arc::default());
         let part = content.slice(&(2..5));
         assert_eq!((part.bytes(), part.is_sealed()), (&b"234"[..], true));
         let body = ResponseBody::Whole(part.clone());

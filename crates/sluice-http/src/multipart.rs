@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::HeaderValue;
-use sluice_membuf::Sealed;
+use sluice_membuf::SealedMemfd;
 
 use crate::body::{ResponseBody, Source};
 use crate::fault::Fault;
@@ -84,7 +84,7 @@ impl Source for Multipart {
         self.bodies.iter().map(ResponseBody::length).sum()
     }
 
-    fn sealed(&self) -> Option<Arc<Sealed>> {
+    fn sealed(&self) -> Option<Arc<SealedMemfd>> {
         self.bodies.iter().find_map(ResponseBody::sealed)
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::message::{Input, Mailbox};
+use crate::message::{Mailbox, Stdin};
 
 /// Bytes of a socket's send buffer that the kernel keeps for itself: `unix_dgram_sendmsg` refuses a record larger than
 /// the buffer less this.
@@ -24,16 +24,16 @@ pub(crate) struct Channels {
 /// The script's ends, in the order of their numbers; 4 is the memory buffer.
 #[derive(Debug)]
 pub(crate) struct ScriptEnds {
-    pub(crate) input: ScriptInput,
+    pub(crate) stdin: ScriptStdin,
     pub(crate) mailbox: OwnedFd,
-    pub(crate) errors: OwnedFd,
-    pub(crate) orders: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+    pub(crate) cgiplusin: OwnedFd,
     pub(crate) memory: OwnedFd,
 }
 
 /// What becomes descriptor 0: made for this process, or the `/dev/null` of all of them.
 #[derive(Debug)]
-pub(crate) enum ScriptInput {
+pub(crate) enum ScriptStdin {
     Null(Arc<OwnedFd>),
     Own(OwnedFd),
 }
@@ -41,46 +41,46 @@ pub(crate) enum ScriptInput {
 /// The server's ends.
 #[derive(Debug)]
 pub(crate) struct ServerEnds {
-    pub(crate) input: Option<OwnedFd>,
+    pub(crate) stdin: Option<OwnedFd>,
     pub(crate) mailbox: OwnedFd,
-    pub(crate) errors: OwnedFd,
-    pub(crate) orders: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+    pub(crate) cgiplusin: OwnedFd,
 }
 
 impl Channels {
     /// Makes the channels that a program asked for. `null` is `/dev/null`, open for reading.
-    pub(crate) fn open(input: Input, mailbox: Mailbox, memory: OwnedFd, null: &Arc<OwnedFd>) -> io::Result<Channels> {
-        let (script_input, server_input) = match input {
-            Input::Null => (ScriptInput::Null(Arc::clone(null)), None),
-            Input::File(file) => (ScriptInput::Own(file), None),
-            Input::Pipe => {
+    pub(crate) fn open(stdin: Stdin, mailbox: Mailbox, memory: OwnedFd, null: &Arc<OwnedFd>) -> io::Result<Channels> {
+        let (script_stdin, server_stdin) = match stdin {
+            Stdin::Null => (ScriptStdin::Null(Arc::clone(null)), None),
+            Stdin::File(file) => (ScriptStdin::Own(file), None),
+            Stdin::Pipe => {
                 let (read, write) = pipe()?;
                 set_nonblocking(&write)?;
-                (ScriptInput::Own(read), Some(write))
+                (ScriptStdin::Own(read), Some(write))
             }
         };
         let (server_mailbox, script_mailbox) = match mailbox {
             Mailbox::Stream => pipe()?,
             Mailbox::Record { record_bytes_max } => record_pair(record_bytes_max)?,
         };
-        let (server_errors, script_errors) = pipe()?;
-        let (script_orders, server_orders) = pipe()?;
-        for end in [&server_mailbox, &server_errors, &server_orders] {
+        let (server_stderr, script_stderr) = pipe()?;
+        let (script_cgiplusin, server_cgiplusin) = pipe()?;
+        for end in [&server_mailbox, &server_stderr, &server_cgiplusin] {
             set_nonblocking(end)?;
         }
         Ok(Channels {
             script: ScriptEnds {
-                input: script_input,
+                stdin: script_stdin,
                 mailbox: script_mailbox,
-                errors: script_errors,
-                orders: script_orders,
+                stderr: script_stderr,
+                cgiplusin: script_cgiplusin,
                 memory,
             },
             server: ServerEnds {
-                input: server_input,
+                stdin: server_stdin,
                 mailbox: server_mailbox,
-                errors: server_errors,
-                orders: server_orders,
+                stderr: server_stderr,
+                cgiplusin: server_cgiplusin,
             },
         })
     }
@@ -89,11 +89,11 @@ impl Channels {
 impl ScriptEnds {
     /// What becomes descriptor 0, 1, 2, 3 and 4.
     pub(crate) fn in_order(&self) -> [&OwnedFd; 5] {
-        let input = match &self.input {
-            ScriptInput::Null(null) => null,
-            ScriptInput::Own(own) => own,
+        let stdin = match &self.stdin {
+            ScriptStdin::Null(null) => null,
+            ScriptStdin::Own(own) => own,
         };
-        [input, &self.mailbox, &self.errors, &self.orders, &self.memory]
+        [stdin, &self.mailbox, &self.stderr, &self.cgiplusin, &self.memory]
     }
 }
 

@@ -103,7 +103,7 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
         if let Some(credentials) = plan.credentials {
             credentials.assume().map_err(failed(Stage::Credentials))?;
         }
-        tether(plan).map_err(failed(Stage::Tether))?;
+        tether(plan).map_err(failed(Stage::ParentDeathSignal))?;
         execute(plan).map_err(failed(Stage::Exec))
     };
     match prepare() {

@@ -136,7 +136,7 @@ impl Starter {
             .chain([ptr::null()])
             .collect();
         let limits = program.limits.list();
-        let Channels { script, server } = Channels::open(program.input, program.mailbox, program.memory, &self.null)
+        let Channels { script, server } = Channels::open(program.stdin, program.mailbox, program.memory, &self.null)
             .map_err(|error| failed(Stage::Channels, &error))?;
         let filled = self
             .slots
@@ -160,10 +160,10 @@ impl Starter {
         Ok(Started {
             pid,
             pidfd,
-            input: server.input,
+            stdin: server.stdin,
             mailbox: server.mailbox,
-            errors: server.errors,
-            orders: server.orders,
+            stderr: server.stderr,
+            cgiplusin: server.cgiplusin,
         })
     }
 }

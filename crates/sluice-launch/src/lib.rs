@@ -28,5 +28,5 @@ mod slots;
 pub use credentials::Credentials;
 pub use launcher::Launcher;
 pub use limits::ProcessLimits;
-pub use message::{Input, LaunchError, Mailbox, Program, Stage, Started};
+pub use message::{LaunchError, Mailbox, Program, Stage, Started, Stdin};
 pub use pidfd::{Exit, Signal, has_exited, kill_group, reap};

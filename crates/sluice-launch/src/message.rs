@@ -23,7 +23,7 @@ pub struct Program {
     /// The working directory, entered before the change of user.
     pub directory: CString,
     /// What descriptor 0 is.
-    pub input: Input,
+    pub stdin: Stdin,
     /// What descriptor 1 is.
     pub mailbox: Mailbox,
     /// The memory buffer (a memfd): becomes descriptor 4. The caller hands over a duplicate of its own.
@@ -36,10 +36,10 @@ pub struct Program {
 
 /// What a script process reads its request body from: descriptor 0.
 #[derive(Debug)]
-pub enum Input {
+pub enum Stdin {
     /// `/dev/null`: there is no body.
     Null,
-    /// A pipe, whose write end comes back in [`Started::input`].
+    /// A pipe, whose write end comes back in [`Started::stdin`].
     Pipe,
     /// An open file, read from its present offset.
     File(OwnedFd),
@@ -64,14 +64,14 @@ pub struct Started {
     pub pid: i32,
     /// The process as a descriptor: readable once it has exited. See [`crate::reap`].
     pub pidfd: OwnedFd,
-    /// The write end of descriptor 0, if the program asked for [`Input::Pipe`].
-    pub input: Option<OwnedFd>,
+    /// The write end of descriptor 0, if the program asked for [`Stdin::Pipe`].
+    pub stdin: Option<OwnedFd>,
     /// The read end of descriptor 1.
     pub mailbox: OwnedFd,
     /// The read end of descriptor 2.
-    pub errors: OwnedFd,
+    pub stderr: OwnedFd,
     /// The write end of descriptor 3, CGIPLUSIN.
-    pub orders: OwnedFd,
+    pub cgiplusin: OwnedFd,
 }
 
 /// A program that was not started: nothing of it is left behind.
@@ -103,7 +103,7 @@ pub enum Stage {
     /// Becoming the user.
     Credentials,
     /// Tying the process to the server's life.
-    Tether,
+    ParentDeathSignal,
     /// Executing the program.
     Exec,
 }
@@ -154,7 +154,7 @@ impl fmt::Display for Stage {
             Stage::Directory => "cannot enter its working directory",
             Stage::Limits => "cannot set its limits",
             Stage::Credentials => "cannot become its user",
-            Stage::Tether => "cannot tie it to the server's life",
+            Stage::ParentDeathSignal => "cannot tie it to the server's life",
             Stage::Exec => "cannot execute the program",
         })
     }

@@ -1,7 +1,7 @@
 //! The memory buffer: memory shared by a script process and the server, for bulk output. Both sides of it.
 //!
 //! Here: the memfd ([`Segment`]), the two shapes it can take ([`PlainBuffer`], [`RingReader`]) and the script's side of
-//! the ring ([`RingWriter`]); by the same means, content of the server's own that never changes ([`Sealed`]), and what the
+//! the ring ([`RingWriter`]); by the same means, content of the server's own that never changes ([`SealedMemfd`]), and what the
 //! kernel has in memory of a file ([`read_cached`]). Not here: the callouts that ask for a buffer (sluice-gateway), waiting
 //! for the mailbox and sending the bytes (sluice-server). Floor 1: imports nothing of the workspace.
 //!
@@ -25,8 +25,8 @@
 //! ```
 //
 // Unsafe is allowed here because sharing memory with another process cannot be said in safe Rust: the memfd
-// (segment.rs, sealed.rs), its mappings and the views of them (mapping.rs), the futex call (futex.rs), two questions to the
-// system (peer.rs); and because no library reads a file's cached part into memory that was not cleared first
+// (segment.rs, sealed_memfd.rs), its mappings and the views of them (mapping.rs), the futex call (futex.rs), two questions to the
+// system (ring_writer.rs); and because no library reads a file's cached part into memory that was not cleared first
 // (page_cache.rs). Nothing else in the crate uses it.
 #![allow(unsafe_code)]
 // The model checker sees the protocol, not the mappings that use it.
@@ -45,13 +45,13 @@ mod mapping;
 #[cfg(not(loom))]
 mod page_cache;
 #[cfg(not(loom))]
-mod peer;
+mod plain_buffer;
 #[cfg(not(loom))]
-mod plain;
+mod ring_reader;
 #[cfg(not(loom))]
-mod ring;
+mod ring_writer;
 #[cfg(not(loom))]
-mod sealed;
+mod sealed_memfd;
 #[cfg(not(loom))]
 mod segment;
 
@@ -62,12 +62,12 @@ pub use cursor::RingFault;
 #[cfg(not(loom))]
 pub use page_cache::read_cached;
 #[cfg(not(loom))]
-pub use peer::{RingWriter, WriteError};
+pub use plain_buffer::{BufferFault, PlainBuffer};
 #[cfg(not(loom))]
-pub use plain::{BufferFault, PlainBuffer};
+pub use ring_reader::RingReader;
 #[cfg(not(loom))]
-pub use ring::RingReader;
+pub use ring_writer::{RingWriter, WriteError};
 #[cfg(not(loom))]
-pub use sealed::Sealed;
+pub use sealed_memfd::SealedMemfd;
 #[cfg(not(loom))]
 pub use segment::{BeginError, Segment};

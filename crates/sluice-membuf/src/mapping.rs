@@ -5,7 +5,7 @@
 //! # What the views rely on
 //!
 //! A page of a mapping can be touched without a fault signal because the memfd is at least as long as the mapping and
-//! is sealed against shrinking (segment.rs does both before it maps; peer.rs checks the length). A hole that the
+//! is sealed against shrinking (segment.rs does both before it maps; ring_writer.rs checks the length). A hole that the
 //! script punches is filled with a zero page when it is touched.
 //!
 //! The bytes behind a view of the data can change while it is held: the other process can write at any time. No Rust

@@ -1,6 +1,6 @@
 //! The memfd behind a script process's memory buffer: made empty, sealed, filled with real memory at each begin.
 //!
-//! Not here: what is done with the memory (plain.rs, ring.rs) and the limit on its size (sluice-server).
+//! Not here: what is done with the memory (plain_buffer.rs, ring_reader.rs) and the limit on its size (sluice-server).
 //!
 //! # Seals
 //!
@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use crate::layout::{CONTROL_BYTES, PAGE_BYTES, RING_BYTES_MIN};
 use crate::mapping::{Control, DataView};
-use crate::plain::PlainBuffer;
-use crate::ring::RingReader;
+use crate::plain_buffer::PlainBuffer;
+use crate::ring_reader::RingReader;
 
 /// Why a buffer could not begin.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use sluice_http::endpoints::{Ends, Security};
-use sluice_membuf::Sealed;
+use sluice_membuf::SealedMemfd;
 
 /// What is known of an accepted socket.
 pub struct Connection {
@@ -34,7 +34,7 @@ pub struct Connection {
     /// The socket must be reset at its end.
     is_cut: Cell<bool>,
     /// What the body under way lies in, where it is sealed memory.
-    sealed: Cell<Option<Arc<Sealed>>>,
+    sealed: Cell<Option<Arc<SealedMemfd>>>,
     /// The worker's tick at which the connection's task wants to be called.
     call_at: Cell<u32>,
     /// The connection's task.
@@ -153,12 +153,12 @@ impl Connection {
     }
 
     /// A body is to come whose bytes lie in this memory: the kernel can send from there without a copy.
-    pub fn send_from(&self, sealed: Arc<Sealed>) {
+    pub fn send_from(&self, sealed: Arc<SealedMemfd>) {
         self.sealed.set(Some(sealed));
     }
 
     /// Lends out the memory that bytes to be sent may lie in.
-    pub(crate) fn with_sealed<T>(&self, use_it: impl FnOnce(Option<&Arc<Sealed>>) -> T) -> T {
+    pub(crate) fn with_sealed<T>(&self, use_it: impl FnOnce(Option<&Arc<SealedMemfd>>) -> T) -> T {
         let sealed = self.sealed.take();
         let used = use_it(sealed.as_ref());
         self.sealed.set(sealed);

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluice_membuf::Sealed;
+use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -143,7 +143,7 @@ impl ClientStream {
         &mut self,
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
-        sealed: Option<&Arc<Sealed>>,
+        sealed: Option<&Arc<SealedMemfd>>,
     ) -> Poll<io::Result<usize>> {
         if let (Some(sealed), Transport::Clear(_)) = (sealed, &self.transport)
             && let Some((before, part)) = split_at_sealed(pieces, sealed)
@@ -202,7 +202,7 @@ impl AsyncRead for Shared {
 }
 
 /// The pieces before the first one that lies in sealed memory and is worth a system call of its own, and where it lies there.
-fn split_at_sealed<'a, 'b>(pieces: &'a [IoSlice<'b>], sealed: &Sealed) -> Option<(&'a [IoSlice<'b>], Range<u64>)> {
+fn split_at_sealed<'a, 'b>(pieces: &'a [IoSlice<'b>], sealed: &SealedMemfd) -> Option<(&'a [IoSlice<'b>], Range<u64>)> {
     pieces.iter().enumerate().find_map(|(index, piece)| {
         let offset = sealed.offset_of(piece).filter(|_| piece.len() >= SEND_FILE_BYTES_MIN)?;
         Some((&pieces[..index], offset..offset + piece.len() as u64))

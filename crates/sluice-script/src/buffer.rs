@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use sluice_gateway::{Answer, BUFFER_BYTES_DEFAULT, BufferShape};
+use sluice_gateway::{Answer, BUFFER_BYTES_DEFAULT, BufferKind};
 use sluice_membuf::{BeginError, PlainBuffer, RingFault, RingReader, Segment};
 
 /// What scripts call the buffer: the descriptor that they were given.
@@ -91,7 +91,7 @@ impl Buffer {
         segment: &mut Segment,
         bytes: Option<u64>,
         bytes_max: u64,
-        shape: BufferShape,
+        kind: BufferKind,
     ) -> Answer {
         if self.is_open() {
             return Answer::new(400, "a memory buffer is open already");
@@ -100,8 +100,8 @@ impl Buffer {
         if bytes > bytes_max {
             return Answer::new(413, format!("{bytes} bytes are over the limit of {bytes_max}"));
         }
-        let begun = match shape {
-            BufferShape::Plain => segment.begin_plain(bytes).map(|buffer| {
+        let begun = match kind {
+            BufferKind::Plain => segment.begin_plain(bytes).map(|buffer| {
                 let text = format!("{NAME} {}", buffer.capacity());
                 let kind = Kind::Plain {
                     buffer,
@@ -111,7 +111,7 @@ impl Buffer {
                 };
                 (kind, text)
             }),
-            BufferShape::Ring => segment.begin_ring(bytes).map(|mut reader| {
+            BufferKind::Ring => segment.begin_ring(bytes).map(|mut reader| {
                 let freed = Arc::clone(&self.freed);
                 reader.set_on_free(Box::new(move || freed.note()));
                 let text = format!("{NAME} {} ring", reader.capacity());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use sluice_gateway::{Answer, Callout, CalloutRequest, Lifetime, RecordForm, ScriptControl};
+use sluice_gateway::{Answer, Callout, CalloutRequest, Lifetime, RequestEncoding, ScriptControl};
 use sluice_http::target::Target;
 use sluice_membuf::Segment;
 
@@ -27,7 +27,7 @@ pub(crate) struct Desk {
     /// SCRIPT-CONTROL, all of them together.
     pub control: ScriptControl,
     /// CGIPLUS: how the process wants its next request.
-    pub form: Option<RecordForm>,
+    pub form: Option<RequestEncoding>,
     /// LIFETIME: how long the process wants to idle; `Some(None)` is without end.
     pub lifetime: Option<Option<Duration>>,
     /// The client has left.
@@ -78,11 +78,11 @@ impl Desk {
             }
             Callout::HttpStatus => Answer::ok(format!("{:03}", self.status.map_or(0, |status| status.as_u16()))),
             Callout::ScriptControl(control) => {
-                self.control = self.control.then(control);
+                self.control = self.control.overridden_by(control);
                 Answer::ok("OK")
             }
-            Callout::BufferBegin { bytes, shape } if self.status.is_none() => {
-                self.buffer.begin(segment, bytes, self.memory_buffer_max, shape)
+            Callout::BufferBegin { bytes, kind } if self.status.is_none() => {
+                self.buffer.begin(segment, bytes, self.memory_buffer_max, kind)
             }
             Callout::BufferBegin { .. } => Answer::new(400, "BUFFER-BEGIN comes before the head of the reply"),
             Callout::BufferWrite { .. } if self.is_forsaken => Answer::new(410, "the client has left"),

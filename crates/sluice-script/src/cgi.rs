@@ -3,7 +3,7 @@
 
 use sluice_gateway::{EndMark, Environment, Reply};
 use sluice_http::fault::Fault;
-use sluice_launch::Input;
+use sluice_launch::Stdin;
 use sluice_settings::RequestBody as BodyChoice;
 
 use crate::job;
@@ -44,7 +44,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
 
 /// How a request body reaches a process that is not started yet.
 struct Body {
-    input: Input,
+    input: Stdin,
     source: Option<Source>,
     content_length: Option<u64>,
 }
@@ -53,7 +53,7 @@ struct Body {
 /// (RFC 3875 §4.1.2), or streamed without it by the route's choice.
 async fn prepare(body: RequestBody, choice: BodyChoice) -> Result<Body, Fault> {
     let piped = |source, content_length| Body {
-        input: Input::Pipe,
+        input: Stdin::Pipe,
         source: Some(source),
         content_length,
     };
@@ -62,7 +62,7 @@ async fn prepare(body: RequestBody, choice: BodyChoice) -> Result<Body, Fault> {
         return Ok(match body.store().await? {
             // A file is the standard input itself: nothing needs to be moved.
             (Stored::File(file), length) => Body {
-                input: Input::File(file.into()),
+                input: Stdin::File(file.into()),
                 source: None,
                 content_length: Some(length),
             },
@@ -71,7 +71,7 @@ async fn prepare(body: RequestBody, choice: BodyChoice) -> Result<Body, Fault> {
     }
     if body.is_over() {
         return Ok(Body {
-            input: Input::Null,
+            input: Stdin::Null,
             source: None,
             content_length: None,
         });

@@ -4,9 +4,9 @@
 use std::io::{self, ErrorKind};
 
 use bytes::Bytes;
-use sluice_gateway::{EndMark, Environment, RecordForm, Reply, encode};
+use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
 use sluice_http::fault::Fault;
-use sluice_launch::Input;
+use sluice_launch::Stdin;
 
 use crate::job;
 use crate::job::Job;
@@ -111,7 +111,7 @@ async fn start(job: &Job, lease: &mut Lease) -> Result<Kept, Fault> {
     let extra: Vec<_> = job.settings().environment.clone().into_iter().collect();
     let environment = Environment::for_cgiplus(&sentinels, &job.inherited(), &extra).into_bytes();
     let segment = job::segment()?;
-    let program = job.program(Vec::new(), environment, Input::Pipe, &segment)?;
+    let program = job.program(Vec::new(), environment, Stdin::Pipe, &segment)?;
     let ended = lease.ending();
     let (process, channels) = process::start(&job.scripts, job.birth(sentinels), program, segment, ended).await?;
     let scanner = job.scanner(&process, EndMark::Sentinel);
@@ -119,7 +119,7 @@ async fn start(job: &Job, lease: &mut Lease) -> Result<Kept, Fault> {
         process,
         channels,
         worker: job.scripts.worker,
-        form: RecordForm::default(),
+        form: RequestEncoding::default(),
         scanner,
     })
 }
@@ -136,7 +136,7 @@ fn begin(job: &Job, kept: Kept, pump: Option<Pump>, content_length: Option<u64>)
     process.begin_exchange(job.id);
     let variables = job.variables(&process.sentinels, content_length);
     let record = channels.orders.begin();
-    encode(&variables, form, record);
+    encode_request(&variables, form, record);
     let (mut desk, patience) = (job.desk(&process), job.patience());
     desk.form = Some(form);
     Relay::new(process, channels, scanner, desk, pump, patience).with_record()

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{HeaderMap, Method, Version};
-use sluice_gateway::{EndMark, Facts, MailboxKind, Scanner, Sentinels, Variables, isindex_arguments};
+use sluice_gateway::{CgiRequest, EndMark, MailboxKind, Scanner, Sentinels, Variables, isindex_arguments};
 use sluice_http::endpoints::{Ends, Security};
 use sluice_http::fault::Fault;
 use sluice_http::head::SERVER_SOFTWARE;
 use sluice_http::request_id::UniqueId;
 use sluice_http::target::Target;
-use sluice_launch::{Input, ProcessLimits, Program};
+use sluice_launch::{ProcessLimits, Program, Stdin};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::ScriptSettings;
@@ -68,7 +68,7 @@ impl Job {
         let path_info = self.script.path_info.as_deref();
         let translated = path_info.and_then(|path| self.map.file_of(path));
         let extra: Vec<_> = settings.environment.clone().into_iter().collect();
-        Variables::build(&Facts {
+        Variables::build(&CgiRequest {
             method: self.method.as_str(),
             request_uri: &self.target.raw,
             script_name: &self.script.name,
@@ -97,7 +97,7 @@ impl Job {
             record_bytes_max: settings.record_bytes_max,
             sentinels,
             prefix: &settings.variable_prefix,
-            extra: &extra,
+            environment: &extra,
             request_time: self.arrived,
             script_rte: None,
         })
@@ -131,7 +131,7 @@ impl Job {
         &self,
         arguments: Vec<Vec<u8>>,
         environment: Vec<u8>,
-        input: Input,
+        stdin: Stdin,
         segment: &Segment,
     ) -> Result<Program, Fault> {
         let settings = self.settings();
@@ -148,7 +148,7 @@ impl Job {
             arguments: arguments.collect::<Result<_, _>>()?,
             environment,
             directory: c_string(self.script.file.parent().unwrap_or(Path::new("/")))?,
-            input,
+            stdin,
             mailbox: match settings.mailbox {
                 settings::Mailbox::Stream => sluice_launch::Mailbox::Stream,
                 settings::Mailbox::Record => sluice_launch::Mailbox::Record {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use sluice_gateway::{RecordForm, Scanner};
+use sluice_gateway::{RequestEncoding, Scanner};
 use sluice_http::fault::Fault;
 use sluice_launch::Exit;
 use sluice_settings::{Mode, PoolSettings, ScriptSettings};
@@ -91,7 +91,7 @@ pub struct Kept {
     /// The worker whose event loop its channels belong to.
     pub worker: usize,
     /// How it wants its next request.
-    pub form: RecordForm,
+    pub form: RequestEncoding,
     pub scanner: Box<Scanner>,
 }
 

@@ -120,16 +120,16 @@ pub(crate) async fn start(
         let _ = sluice_launch::kill_group(started.pid, Signal::Kill);
     };
     let pidfd = awaitable(started.pidfd).inspect_err(kill).map_err(unusable)?;
-    let errors = Errors::new(started.errors, Arc::clone(&process))
+    let errors = Errors::new(started.stderr, Arc::clone(&process))
         .inspect_err(kill)
         .map_err(unusable)?;
     tracing::debug!(pid = process.pid, script = process.script, "script process started");
     scripts.track(&process, watch(Arc::clone(&process), pidfd, errors, orders, ended));
     let channels = (|| {
         Ok(Channels {
-            input: started.input.map(Input::new).transpose()?,
+            input: started.stdin.map(Input::new).transpose()?,
             mailbox: Mailbox::new(started.mailbox, kind, birth.record_bytes_max)?,
-            orders: Orders::new(started.orders),
+            orders: Orders::new(started.cgiplusin),
             segment,
         })
     })();

@@ -254,7 +254,7 @@ impl Relay {
         }
         if self.scanner.awaits_line_end() && self.poll_pause(LINE_PAUSE, context).is_ready() {
             self.pause = None;
-            self.scanner.paused();
+            self.scanner.complete_paused_line();
             return Poll::Ready(Ok(()));
         }
         if self.pump.as_ref().is_some_and(Pump::awaits_client) {

@@ -88,7 +88,7 @@ impl Session {
             rest: Bytes::new(),
             first: VecDeque::new(),
             owed: None,
-            adjustment: RecordAdjustment::Untouched,
+            adjustment: RecordAdjustment::Unchanged,
             surplus_bytes: 0,
             fault: None,
             gathered: None,
@@ -125,7 +125,7 @@ impl Session {
     /// The head is on its way to the client: what follows is the body.
     pub(crate) fn begin_body(&mut self, head: &ReplyHead) {
         self.owed = head.content_length;
-        self.adjustment = RecordAdjustment::of(head);
+        self.adjustment = RecordAdjustment::for_head(head);
         let rest = std::mem::take(&mut self.rest);
         if let Some(relay) = &mut self.relay {
             relay.desk.status = Some(head.status);
@@ -254,11 +254,11 @@ impl Session {
     fn shape(&mut self, piece: Bytes) -> Option<Bytes> {
         let is_record = self.route.settings.mailbox == Mailbox::Record;
         let adjustment = match &self.relay {
-            Some(relay) => self.adjustment.under(relay.desk.control),
+            Some(relay) => self.adjustment.with_control(relay.desk.control),
             None => self.adjustment,
         };
         let mut piece = match piece {
-            piece if is_record && adjustment.lacks_newline(&piece) => {
+            piece if is_record && adjustment.needs_newline(&piece) => {
                 let mut line = BytesMut::with_capacity(piece.len() + 1);
                 line.extend_from_slice(&piece);
                 line.extend_from_slice(b"\n");
@@ -448,7 +448,7 @@ fn keep(scripts: &Scripts, relay: Relay, lease: Lease) {
     if let Some(lifetime) = desk.lifetime {
         lease.set_lifetime(lifetime);
     }
-    if scanner.has_leftover() {
+    if scanner.has_trailing_output() {
         tracing::warn!(
             "{}: wrote after the sentinel that ended its reply (CGIPLUSEOF)",
             process.describe()

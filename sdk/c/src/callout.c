@@ -27,7 +27,7 @@ static int read_answer(char *answer, size_t size)
 {
     static struct sluice_bytes line;
     line.length = 0;
-    int status = sluice_orders_line(&line);
+    int status = sluice_cgiplusin_read_line(&line);
     if (status <= 0) {
         if (status == 0) errno = EPIPE;
         return -1;

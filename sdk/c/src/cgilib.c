@@ -83,7 +83,7 @@ int CgiLibCgiPlusInGets(char *into, int size)
     if (size <= 0) return -1;
     *into = '\0';
     line.length = 0;
-    if (fflush(stdout) != 0 || sluice_orders_line(&line) <= 0) return -1;
+    if (fflush(stdout) != 0 || sluice_cgiplusin_read_line(&line) <= 0) return -1;
     snprintf(into, (size_t)size, "%s", line.at);
     return (int)strlen(into);
 }

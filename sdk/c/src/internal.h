@@ -1,7 +1,7 @@
 /* internal.h: what the files of the library know of each other. Not installed, not for scripts.
 
-   request.c -> orders.c (CGIPLUSIN), mailbox.c (stdout), buffer.c
-   callout.c -> orders.c, mailbox.c
+   request.c -> cgiplusin.c (CGIPLUSIN), mailbox.c (stdout), buffer.c
+   callout.c -> cgiplusin.c, mailbox.c
    buffer.c  -> callout.c, mailbox.c
    wasd.c, membuflib.c, cgilib.c: the compatibility headers of wasd/, on top of all */
 #ifndef SLUICE_INTERNAL_H
@@ -16,16 +16,16 @@ struct sluice_bytes {
     size_t length, capacity;
 };
 
-/* ---- orders.c: CGIPLUSIN ---- */
+/* ---- cgiplusin.c: CGIPLUSIN ---- */
 
 /* 1 when this process has a CGIPLUSIN. */
-int sluice_orders_exist(void);
+int sluice_cgiplusin_exists(void);
 
 /* Appends the next line, with a NUL in place of its LF, to `into`. 1; 0 at end-of-file; -1 errno (EPROTO: cut off or endless). */
-int sluice_orders_line(struct sluice_bytes *into);
+int sluice_cgiplusin_read_line(struct sluice_bytes *into);
 
 /* Appends exactly `count` bytes to `into`. 0, or -1 errno (EPROTO: cut off). */
-int sluice_orders_block(struct sluice_bytes *into, size_t count);
+int sluice_cgiplusin_read_block(struct sluice_bytes *into, size_t count);
 
 /* Largest request the library takes from the server (variables of one request, bytes). A server that sends more is broken. */
 #define SLUICE_REQUEST_BYTES_MAX ((size_t)16 << 20)

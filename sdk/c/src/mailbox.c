@@ -95,7 +95,7 @@ static int write_text(const char *text)
 int sluice_mailbox_callout(const char *line, size_t length)
 {
     const char *escape = sluice_mailbox_sentinel(SLUICE_ESCAPE), *close = sluice_mailbox_sentinel(SLUICE_CLOSE);
-    if (!escape || !close || !sluice_orders_exist()) {
+    if (!escape || !close || !sluice_cgiplusin_exists()) {
         errno = ENOTSUP;
         return -1;
     }

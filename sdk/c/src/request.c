@@ -99,7 +99,7 @@ static int read_records(void)
     size_t start;
     do {
         start = request.bytes.length;
-        int status = sluice_orders_line(&request.bytes);
+        int status = sluice_cgiplusin_read_line(&request.bytes);
         if (status <= 0) return status == 0 ? not_understood() : -1;
     } while (request.bytes.at[start] != '\0');
     for (size_t at = 0; at < start; at += strlen(request.bytes.at + at) + 1)
@@ -111,7 +111,7 @@ static int read_records(void)
 static int read_struct(size_t count)
 {
     if (count < 2) return not_understood();
-    if (sluice_orders_block(&request.bytes, count)) return -1;
+    if (sluice_cgiplusin_read_block(&request.bytes, count)) return -1;
     const unsigned char *at = (unsigned char *)request.bytes.at, *end = at + count;
     for (;;) {
         if (end - at < 2) return not_understood();
@@ -144,7 +144,7 @@ static int read_request(void)
     if (request.names) request.names[0] = NULL;
     for (;;) {
         request.bytes.length = 0;
-        int status = sluice_orders_line(&request.bytes);
+        int status = sluice_cgiplusin_read_line(&request.bytes);
         if (status <= 0) return status;
         int records = strcmp(request.bytes.at, "!") == 0;
         size_t bytes = struct_bytes(request.bytes.at);

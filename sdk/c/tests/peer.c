@@ -41,7 +41,7 @@ struct control {
 static struct {
     int check, copy;
     uint64_t ring_bytes; /* 0: what the script asks for */
-    int memory, mailbox, orders;
+    int memory, mailbox, cgiplusin;
     pid_t script;
     struct control *control;
     char *data;
@@ -163,7 +163,7 @@ static int answer_callout(void)
         while (peer.control && read_ring()) continue;
         snprintf(answer, sizeof answer, "200 %" PRIu64 "\n", peer.seen);
     }
-    if (write(peer.orders, answer, strlen(answer)) < 0) give_up("answer");
+    if (write(peer.cgiplusin, answer, strlen(answer)) < 0) give_up("answer");
     cut((size_t)(close - mailbox) + strlen(CLOSE "\n"));
     return 1;
 }
@@ -242,22 +242,22 @@ static int high(int descriptor)
 
 static void run(char *program, const char *query)
 {
-    int output[2], orders[2], status;
+    int output[2], cgiplusin[2], status;
     struct timespec began, ended;
     peer.control = NULL;
     peer.seen = peer.total = peer.sleeps = peer.wakes = mailbox_length = 0;
     mailbox[0] = '\0';
-    if (pipe(output) || pipe(orders)) give_up("no pipe");
-    for (int i = 0; i < 2; i++) output[i] = high(output[i]), orders[i] = high(orders[i]);
+    if (pipe(output) || pipe(cgiplusin)) give_up("no pipe");
+    for (int i = 0; i < 2; i++) output[i] = high(output[i]), cgiplusin[i] = high(cgiplusin[i]);
     fcntl(output[0], F_SETPIPE_SZ, MAILBOX_BYTES);
     peer.memory = high(memfd_create("ring", 0));
     peer.mailbox = output[0];
-    peer.orders = orders[1];
+    peer.cgiplusin = cgiplusin[1];
 
     clock_gettime(CLOCK_MONOTONIC, &began);
-    peer.script = start(program, query, orders[0], output[1]);
+    peer.script = start(program, query, cgiplusin[0], output[1]);
     close(output[1]);
-    close(orders[0]);
+    close(cgiplusin[0]);
     read_head();
     if (peer.control) read_body_from_ring();
     else read_body_from_mailbox();
@@ -265,7 +265,7 @@ static void run(char *program, const char *query)
     clock_gettime(CLOCK_MONOTONIC, &ended);
     peer.script = 0;
     close(output[0]);
-    close(orders[1]);
+    close(cgiplusin[1]);
     close(peer.memory);
     if (peer.control) munmap(peer.control, CONTROL_BYTES + peer.capacity);
 

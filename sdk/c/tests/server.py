@@ -122,7 +122,7 @@ class Script:
         self.pending = bytearray()
         self.record_queue = []
         body_read, self.body_write = os.pipe()
-        orders_read, self.orders = os.pipe()
+        cgiplusin_read, self.cgiplusin = os.pipe()
         self.errors, errors_write = os.pipe()
         if records:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -139,7 +139,7 @@ class Script:
             else:
                 env |= gateway_variables()
         env |= (environment or {}) | (variables or {})
-        given = [body_read, mailbox_write, errors_write, orders_read, self.memory]
+        given = [body_read, mailbox_write, errors_write, cgiplusin_read, self.memory]
         high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20) for descriptor in given]
         path = program if "/" in program else os.path.join(BUILD, program)
         command = [*wrapper, path]
@@ -162,12 +162,12 @@ class Script:
         if body:
             everything["CONTENT_LENGTH"] = str(len(body))
         entries = [f"{name}={value}".encode() for name, value in everything.items()]
-        os.write(self.orders, encode_struct(entries) if (form or ("struct" if self.struct else "record")) == "struct" else encode_records(entries))
+        os.write(self.cgiplusin, encode_struct(entries) if (form or ("struct" if self.struct else "record")) == "struct" else encode_records(entries))
         if body:
             os.write(self.body_write, body)
 
     def send(self, data):
-        os.write(self.orders, data)
+        os.write(self.cgiplusin, data)
 
     def ask(self, variables, body=b"", form=None):
         """A request and its whole response."""
@@ -303,7 +303,7 @@ class Script:
         else:
             answer = getattr(self, "callout_" + keyword.lower().replace("-", "_"), self.unknown)(response, parameters)
         if wants_answer and answer is not None:
-            os.write(self.orders, answer.encode() + b"\n")
+            os.write(self.cgiplusin, answer.encode() + b"\n")
 
     def unknown(self, response, parameters):
         return "400 unknown callout"
@@ -373,12 +373,12 @@ class Script:
     # ---- the end
 
     def order_to_leave(self):
-        if self.orders is not None:
-            os.close(self.orders)
-            self.orders = None
+        if self.cgiplusin is not None:
+            os.close(self.cgiplusin)
+            self.cgiplusin = None
 
     def hang_up(self):
-        """The server is gone: it reads no mailbox and sends no orders."""
+        """The server is gone: it reads no mailbox and sends no cgiplusin."""
         self.order_to_leave()
         self.end_body()
         os.close(self.mailbox)
@@ -408,7 +408,7 @@ class Script:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             self.status = -signal.SIGKILL
-        for name in ("orders", "body_write", "mailbox", "errors", "memory"):
+        for name in ("cgiplusin", "body_write", "mailbox", "errors", "memory"):
             if getattr(self, name) is not None:
                 os.close(getattr(self, name))
                 setattr(self, name, None)

@@ -3,9 +3,9 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Facts of a plain request, for tests to change.
-fn facts<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> Facts<'a> {
-    Facts {
+/// CgiRequest of a plain request, for tests to change.
+fn request<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> CgiRequest<'a> {
+    CgiRequest {
         method: "GET",
         request_uri: "/cgi-bin/demo/a%20b?one+two",
         script_name: "/cgi-bin/demo",
@@ -34,7 +34,7 @@ fn facts<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> Facts<'a> {
         record_bytes_max: 65536,
         sentinels,
         prefix: "",
-        extra: &[],
+        environment: &[],
         request_time: SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),
         script_rte: None,
     }
@@ -52,12 +52,12 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-/// The variables of a request whose facts were changed.
-fn built(pairs: &[(&'static str, &str)], change: impl for<'a> FnOnce(&mut Facts<'a>)) -> Variables {
+/// The variables of a request whose request were changed.
+fn built(pairs: &[(&'static str, &str)], change: impl for<'a> FnOnce(&mut CgiRequest<'a>)) -> Variables {
     let (headers, sentinels) = (headers(pairs), sentinels());
-    let mut facts = facts(&headers, &sentinels);
-    change(&mut facts);
-    Variables::build(&facts)
+    let mut request = request(&headers, &sentinels);
+    change(&mut request);
+    Variables::build(&request)
 }
 
 #[track_caller]
@@ -124,14 +124,14 @@ fn a_plain_request_has_the_additions_of_apache_and_wasd() {
 
 #[test]
 fn optional_facts_become_variables() {
-    let variables = built(&[("content-type", "text/plain")], |facts| {
-        facts.query = None;
-        facts.scheme = "https";
-        facts.content_length = Some(12);
-        facts.auth_type = Some("Basic");
-        facts.remote_user = Some("ann");
-        facts.remote_host = Some("client.example.org");
-        facts.script_rte = Some("python");
+    let variables = built(&[("content-type", "text/plain")], |request| {
+        request.query = None;
+        request.scheme = "https";
+        request.content_length = Some(12);
+        request.auth_type = Some("Basic");
+        request.remote_user = Some("ann");
+        request.remote_host = Some("client.example.org");
+        request.script_rte = Some("python");
     });
     for (name, value) in [
         ("QUERY_STRING", ""),
@@ -152,7 +152,7 @@ fn optional_facts_become_variables() {
 
 #[test]
 fn the_prefix_stands_before_all_but_wasds_own() {
-    let variables = built(&[("host", "example.org")], |facts| facts.prefix = "WWW_");
+    let variables = built(&[("host", "example.org")], |request| request.prefix = "WWW_");
     for (name, _) in variables.iter() {
         assert!(
             name.starts_with(b"WWW_") && !name.starts_with(b"WWW_WWW_"),
@@ -190,7 +190,7 @@ fn fields_become_variables_except_the_dangerous() {
 #[test]
 fn http_2_has_a_host_like_http_1() {
     assert_value(
-        &built(&[], |facts| facts.protocol = "HTTP/2.0"),
+        &built(&[], |request| request.protocol = "HTTP/2.0"),
         "HTTP_HOST",
         "example.org:8080",
     );
@@ -199,11 +199,11 @@ fn http_2_has_a_host_like_http_1() {
 
 #[test]
 fn a_host_that_is_none_is_not_told() {
-    let name = |host: &'static str| built(&[], |facts| facts.server_name = host);
+    let name = |host: &'static str| built(&[], |request| request.server_name = host);
     assert_value(&name("<script>"), "SERVER_NAME", "192.0.2.1");
-    let on_ipv6 = built(&[], |facts| {
-        facts.server_name = "";
-        facts.server_addr = "2001:db8::1".parse().unwrap();
+    let on_ipv6 = built(&[], |request| {
+        request.server_name = "";
+        request.server_addr = "2001:db8::1".parse().unwrap();
     });
     assert_value(&on_ipv6, "SERVER_NAME", "[2001:db8::1]");
     assert_value(&on_ipv6, "SERVER_ADDR", "2001:db8::1");
@@ -211,25 +211,29 @@ fn a_host_that_is_none_is_not_told() {
 
 #[test]
 fn an_ipv4_client_of_an_ipv6_socket_is_an_ipv4_client() {
-    let variables = built(&[], |facts| facts.remote_addr = "::ffff:198.51.100.7".parse().unwrap());
+    let variables = built(&[], |request| {
+        request.remote_addr = "::ffff:198.51.100.7".parse().unwrap()
+    });
     assert_value(&variables, "REMOTE_ADDR", "198.51.100.7");
     assert_value(&variables, "REMOTE_HOST", "198.51.100.7");
 }
 
 #[test]
 fn keywords_are_numbered() {
-    let variables = built(&[], |facts| facts.query = Some("one+t%20wo"));
+    let variables = built(&[], |request| request.query = Some("one+t%20wo"));
     assert_value(&variables, "WWW_KEY_COUNT", "2");
     assert_value(&variables, "WWW_KEY_1", "one");
     assert_value(&variables, "WWW_KEY_2", "t wo");
-    let broken = built(&[], |facts| facts.query = Some("one+t%0Awo"));
+    let broken = built(&[], |request| request.query = Some("one+t%0Awo"));
     assert_value(&broken, "WWW_KEY_COUNT", "0");
     assert_eq!(broken.value("WWW_KEY_1"), None);
 }
 
 #[test]
 fn form_fields_are_named_and_the_first_of_a_name_stays() {
-    let variables = built(&[], |facts| facts.query = Some("na-me=a+b%21&na.me=2&x=a%0Ab&=3&last"));
+    let variables = built(&[], |request| {
+        request.query = Some("na-me=a+b%21&na.me=2&x=a%0Ab&=3&last")
+    });
     assert_value(&variables, "WWW_FORM_NA_ME", "a b!");
     assert_value(&variables, "WWW_FORM_LAST", "");
     assert_value(&variables, "WWW_KEY_COUNT", "0");
@@ -244,7 +248,7 @@ fn form_fields_are_named_and_the_first_of_a_name_stays() {
 
 #[test]
 fn the_routes_environment_wins_over_additions_but_not_over_the_request() {
-    let extra = [
+    let environment = [
         ("GIT_PROJECT_ROOT", "/srv/git"),
         ("DOCUMENT_ROOT", "/other"),
         ("REQUEST_METHOD", "DELETE"),
@@ -254,9 +258,9 @@ fn the_routes_environment_wins_over_additions_but_not_over_the_request() {
     ]
     .map(|(name, value)| (name.to_string(), value.to_string()));
     let (headers, sentinels) = (headers(&[("x-a", "1")]), sentinels());
-    let variables = Variables::build(&Facts {
-        extra: &extra,
-        ..facts(&headers, &sentinels)
+    let variables = Variables::build(&CgiRequest {
+        environment: &environment,
+        ..request(&headers, &sentinels)
     });
     assert_value(&variables, "GIT_PROJECT_ROOT", "/srv/git");
     assert_value(&variables, "DOCUMENT_ROOT", "/other");
@@ -272,12 +276,12 @@ fn times_without_a_date_in_http_are_not_told() {
     let after = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
     for time in [before, after] {
         assert_eq!(
-            built(&[], |facts| facts.request_time = time).value("REQUEST_TIME_GMT"),
+            built(&[], |request| request.request_time = time).value("REQUEST_TIME_GMT"),
             None
         );
     }
     let last = after - Duration::from_secs(1);
-    let variables = built(&[], |facts| facts.request_time = last);
+    let variables = built(&[], |request| request.request_time = last);
     assert_value(&variables, "REQUEST_TIME_GMT", "Fri, 31 Dec 9999 23:59:59 GMT");
 }
 
@@ -293,15 +297,15 @@ fn the_buffer_of_a_usual_request_is_allocated_once() {
     let sentinels = sentinels();
     for query in [None, Some("a=b&c=d&e=f"), Some("one+two+three")] {
         let ipv6 = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
-        let facts = Facts {
+        let request = CgiRequest {
             query,
             prefix: "WWW_",
             remote_addr: ipv6,
             server_addr: ipv6,
-            ..facts(&headers, &sentinels)
+            ..request(&headers, &sentinels)
         };
-        let room = Vec::<u8>::with_capacity(bytes_expected(&facts)).capacity();
-        assert_eq!(Variables::build(&facts).buffer.capacity(), room, "{query:?}");
+        let room = Vec::<u8>::with_capacity(bytes_expected(&request)).capacity();
+        assert_eq!(Variables::build(&request).buffer.capacity(), room, "{query:?}");
     }
 }
 
@@ -320,11 +324,11 @@ proptest! {
             }
         }
         let sentinels = sentinels();
-        let variables = Variables::build(&Facts {
+        let variables = Variables::build(&CgiRequest {
             path_info: Some(&path),
             query: Some(&query),
             prefix,
-            ..facts(&headers, &sentinels)
+            ..request(&headers, &sentinels)
         });
         let entries = variables.bytes().split_inclusive(|byte| *byte == 0).count();
         prop_assert_eq!(entries, variables.len());

@@ -76,12 +76,12 @@ fn a_callout_is_open_until_it_is_told_closed() {
 #[test]
 fn a_pause_completes_a_line_without_newline() {
     let mut scanner = scanner(MailboxKind::Stream);
-    assert!(!scanner.paused());
+    assert!(!scanner.complete_paused_line());
     assert!(push(&mut scanner, sentinels().escape()).is_empty());
     assert!(!scanner.awaits_line_end());
     assert!(push(&mut scanner, "MAP-PATH: /x").is_empty());
     assert!(scanner.awaits_line_end());
-    assert!(scanner.paused());
+    assert!(scanner.complete_paused_line());
     assert_eq!(scanner.next().map(show).as_deref(), Some("[map /x]"));
     assert!(!scanner.awaits_line_end());
     assert_eq!(
@@ -96,7 +96,7 @@ fn a_pause_inside_a_sentinel_completes_nothing() {
     let sentinels = sentinels();
     let (start, rest) = sentinels.close().split_at(9);
     assert!(push(&mut scanner, &format!("{}MAP-PATH: /x{start}", sentinels.escape())).is_empty());
-    assert!(!scanner.paused());
+    assert!(!scanner.complete_paused_line());
     assert_eq!(push(&mut scanner, rest), ["[map /x]", "[closed]"]);
 }
 
@@ -104,9 +104,9 @@ fn a_pause_inside_a_sentinel_completes_nothing() {
 fn the_newline_of_the_end_sentinel_may_come_late() {
     let mut scanner = scanner(MailboxKind::Stream);
     assert_eq!(push(&mut scanner, &format!("a{}", sentinels().end())), ["a", "[end]"]);
-    assert!(scanner.is_ended() && !scanner.has_leftover());
+    assert!(scanner.is_ended() && !scanner.has_trailing_output());
     assert!(push(&mut scanner, "\n").is_empty());
-    assert!(!scanner.has_leftover());
+    assert!(!scanner.has_trailing_output());
     scanner.restart();
     assert_eq!(push(&mut scanner, &format!("b{}", sentinels().end())), ["b", "[end]"]);
     scanner.restart();
@@ -117,11 +117,11 @@ fn the_newline_of_the_end_sentinel_may_come_late() {
 fn output_after_the_end_is_leftover() {
     let mut scanner = scanner(MailboxKind::Stream);
     assert_eq!(push(&mut scanner, &format!("{}\n", sentinels().end())), ["[end]"]);
-    assert!(!scanner.has_leftover());
+    assert!(!scanner.has_trailing_output());
     assert!(push(&mut scanner, "\n").is_empty());
-    assert!(scanner.has_leftover());
+    assert!(scanner.has_trailing_output());
     scanner.restart();
-    assert!(!scanner.has_leftover());
+    assert!(!scanner.has_trailing_output());
     assert_eq!(push(&mut scanner, "\n"), ["\n"]);
 }
 
@@ -223,9 +223,9 @@ fn the_newline_of_the_end_may_be_a_record_of_its_own() {
     let mut scanner = scanner(MailboxKind::Record);
     assert_eq!(push(&mut scanner, sentinels().end()), ["[end]"]);
     assert!(push(&mut scanner, "\n").is_empty());
-    assert!(!scanner.has_leftover());
+    assert!(!scanner.has_trailing_output());
     assert!(push(&mut scanner, "x").is_empty());
-    assert!(scanner.has_leftover());
+    assert!(scanner.has_trailing_output());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, WaitId, WaitIdOptions, getrlimit, pidfd_open, setrlimit, waitid};
-use sluice_launch::{Exit, Input, Launcher, Mailbox, Stage};
+use sluice_launch::{Exit, Launcher, Mailbox, Stage, Stdin};
 
 use crate::scene::{
     DEADLINE, alone, command_for, exit_of, is_readable_within, memory, open_descriptors, program, read_to_end, shell,
@@ -26,7 +26,7 @@ fn two_hundred_starts_leave_neither_descriptor_nor_zombie() {
                 _ => shell("exit 0"),
             };
             if number % 3 == 0 {
-                program.input = Input::Pipe;
+                program.stdin = Stdin::Pipe;
             }
             if number % 2 == 0 {
                 let record_bytes_max = if number % 10 == 0 { 1 << 30 } else { 1024 };
@@ -60,7 +60,7 @@ fn a_start_without_descriptors_left_fails_and_takes_none() {
         let _held = open_all();
         let mut stages = Vec::new();
         for (free, mut program) in programs.into_iter().enumerate() {
-            program.input = Input::Pipe;
+            program.stdin = Stdin::Pipe;
             let started = start_with(&launcher, program);
             stages.push(started.as_ref().err().map(|error| error.stage));
             if let Ok(started) = &started {
@@ -100,7 +100,7 @@ fn descriptors_whose_numbers_are_those_of_the_places_do_not_collide() {
                 }
                 let mut program = program("/bin/ls", &["ls", "-l", "/proc/self/fd"]);
                 program.memory = OwnedFd::from_raw_fd(0);
-                program.input = Input::File(OwnedFd::from_raw_fd(4));
+                program.stdin = Stdin::File(OwnedFd::from_raw_fd(4));
                 program
             };
             program.mailbox = Mailbox::Stream;

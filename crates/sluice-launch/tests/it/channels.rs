@@ -5,29 +5,29 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{FdFlags, fcntl_getfd};
-use sluice_launch::{Exit, Input, Mailbox};
+use sluice_launch::{Exit, Mailbox, Stdin};
 
 use crate::scene::{exit_of, output_of, program, read_some, read_to_end, shell, start};
 
 #[test]
 fn a_body_goes_in_and_output_errors_and_orders_have_channels_of_their_own() {
     let mut program = shell("cat; read order <&3; echo \"got $order\"; echo oops >&2");
-    program.input = Input::Pipe;
+    program.stdin = Stdin::Pipe;
     let mut started = start(program).unwrap();
-    let input = started.input.take().expect("a pipe was asked for");
+    let input = started.stdin.take().expect("a pipe was asked for");
     rustix::io::write(&input, b"body\n").unwrap();
     drop(input);
-    rustix::io::write(&started.orders, b"order\n").unwrap();
+    rustix::io::write(&started.cgiplusin, b"order\n").unwrap();
     assert_eq!(read_to_end(&started.mailbox), "body\ngot order\n");
-    assert_eq!(read_to_end(&started.errors), "oops\n");
+    assert_eq!(read_to_end(&started.stderr), "oops\n");
     assert_eq!(exit_of(&started), Exit::Code(0));
 }
 
 #[test]
 fn closing_the_orders_is_end_of_file_for_the_script() {
     let started = start(program("/bin/cat", &["cat", "/dev/fd/3"])).unwrap();
-    let sluice_launch::Started { orders, .. } = started;
-    drop(orders);
+    let sluice_launch::Started { cgiplusin, .. } = started;
+    drop(cgiplusin);
     assert_eq!(read_to_end(&started.mailbox), "");
     crate::scene::wait_readable(std::os::fd::AsFd::as_fd(&started.pidfd));
     let exit = sluice_launch::reap(std::os::fd::AsFd::as_fd(&started.pidfd)).unwrap();
@@ -40,7 +40,7 @@ fn a_file_is_read_from_where_it_stands() {
     file.write_all(b"skipped, then the body").unwrap();
     std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(14)).unwrap();
     let mut program = program("/bin/cat", &["cat"]);
-    program.input = Input::File(file.into());
+    program.stdin = Stdin::File(file.into());
     assert_eq!(output_of(program), "the body");
 }
 
@@ -86,17 +86,17 @@ fn the_largest_record_fits_also_above_the_systems_default() {
 fn the_servers_ends_do_not_block_and_do_not_survive_an_exec() {
     for mailbox in [Mailbox::Stream, Mailbox::Record { record_bytes_max: 1024 }] {
         let mut program = program("/bin/cat", &["cat"]);
-        program.input = Input::Pipe;
+        program.stdin = Stdin::Pipe;
         program.mailbox = mailbox;
         let mut started = start(program).unwrap();
-        let input = started.input.as_ref().unwrap();
-        let ends = [input, &started.mailbox, &started.errors, &started.orders];
+        let input = started.stdin.as_ref().unwrap();
+        let ends = [input, &started.mailbox, &started.stderr, &started.cgiplusin];
         for end in ends {
             assert!(fcntl_getfl(end).unwrap().contains(OFlags::NONBLOCK));
             assert_eq!(fcntl_getfd(end).unwrap(), FdFlags::CLOEXEC);
         }
         assert_eq!(fcntl_getfd(&started.pidfd).unwrap(), FdFlags::CLOEXEC);
-        drop(started.input.take());
+        drop(started.stdin.take());
         assert_eq!(exit_of(&started), Exit::Code(0));
     }
 }
@@ -105,7 +105,7 @@ fn the_servers_ends_do_not_block_and_do_not_survive_an_exec() {
 fn the_scripts_ends_block() {
     for mailbox in [Mailbox::Stream, Mailbox::Record { record_bytes_max: 1024 }] {
         let mut program = shell("cd /proc/self/fdinfo && exec cat 0 1 2 3");
-        program.input = Input::Pipe;
+        program.stdin = Stdin::Pipe;
         program.mailbox = mailbox;
         let started = start(program).unwrap();
         let information = read_to_end(&started.mailbox);

@@ -38,7 +38,7 @@ fn a_running_process_has_no_exit_and_asking_collects_nothing() {
     assert!(!has_exited(pidfd.as_fd()).unwrap());
     assert_eq!(reap(pidfd.as_fd()).unwrap(), None);
     // End-of-file on CGIPLUSIN.
-    started.orders = rustix::fs::open("/dev/null", rustix::fs::OFlags::CLOEXEC, 0.into()).unwrap();
+    started.cgiplusin = rustix::fs::open("/dev/null", rustix::fs::OFlags::CLOEXEC, 0.into()).unwrap();
     wait_readable(pidfd.as_fd());
     assert!(has_exited(pidfd.as_fd()).unwrap());
     assert_eq!(reap(pidfd.as_fd()).unwrap(), Some(Exit::Code(3)));
@@ -118,7 +118,7 @@ fn several_launchers_threads_start_at_once_and_mix_nothing_up() {
     }
     for _ in 0..200 {
         let (number, started) = receiver.recv_timeout(DEADLINE).unwrap();
-        rustix::io::write(&started.orders, format!("order {number}\n").as_bytes()).unwrap();
+        rustix::io::write(&started.cgiplusin, format!("order {number}\n").as_bytes()).unwrap();
         let expected = format!("{number} order {number}\n");
         assert_eq!(read_to_end(&started.mailbox), expected);
         assert_eq!(exit_of(&started), Exit::Code(0));

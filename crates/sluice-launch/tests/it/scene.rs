@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use sluice_launch::{Exit, Input, LaunchError, Launcher, Mailbox, ProcessLimits, Program, Started, reap};
+use sluice_launch::{Exit, LaunchError, Launcher, Mailbox, ProcessLimits, Program, Started, Stdin, reap};
 
 /// Far longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ pub(crate) fn program(path: &str, arguments: &[&str]) -> Program {
         arguments: arguments.iter().map(|argument| text(argument)).collect(),
         environment: Vec::new(),
         directory: text("/"),
-        input: Input::Null,
+        stdin: Stdin::Null,
         mailbox: Mailbox::Stream,
         memory: memory(),
         credentials: None,
@@ -66,7 +66,7 @@ pub(crate) fn start_with(launcher: &Launcher, program: Program) -> Result<Starte
 pub(crate) fn output_of(program: Program) -> String {
     let started = start(program).unwrap();
     let output = read_to_end(&started.mailbox);
-    let errors = read_to_end(&started.errors);
+    let errors = read_to_end(&started.stderr);
     assert_eq!(exit_of(&started), Exit::Code(0), "{output}{errors}");
     output
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sluice_gateway::{CalloutRequest, EndMark, MailboxKind, Output, OutputFault, Scanner, Sentinels, parse};
+use sluice_gateway::{CalloutRequest, EndMark, MailboxKind, Output, OutputFault, Scanner, Sentinels, parse_callout};
 
 /// What came out, with neighbouring body bytes joined.
 #[derive(Debug, PartialEq)]
@@ -10,7 +10,7 @@ enum Event {
     Body(Vec<u8>),
     Line(CalloutRequest),
     Closed,
-    End { has_leftover: bool },
+    End { has_trailing_output: bool },
     Fault(OutputFault),
 }
 
@@ -101,7 +101,7 @@ impl Reference<'_> {
         }
         if self.end == EndMark::Sentinel && self.take(sentinels.end()) {
             self.events.push(Event::End {
-                has_leftover: !self.stream.is_empty(),
+                has_trailing_output: !self.stream.is_empty(),
             });
             return false;
         }
@@ -141,7 +141,7 @@ impl Reference<'_> {
     fn end_line(&mut self) {
         let line = self.line.replace(Vec::new()).unwrap_or_default();
         if !line.trim_ascii().is_empty() {
-            self.events.push(Event::Line(parse(&line)));
+            self.events.push(Event::Line(parse_callout(&line)));
         }
     }
 }
@@ -167,8 +167,8 @@ fn scan(pieces: &[&[u8]], end: EndMark, pace: Pace) -> Vec<Event> {
         Ok(held) => add_body(&mut events, &held.unwrap_or_default()),
         Err(fault) => events.push(Event::Fault(fault)),
     }
-    if let Some(Event::End { has_leftover }) = events.last_mut() {
-        *has_leftover = scanner.has_leftover();
+    if let Some(Event::End { has_trailing_output }) = events.last_mut() {
+        *has_trailing_output = scanner.has_trailing_output();
     }
     events
 }
@@ -182,7 +182,9 @@ fn drain(scanner: &mut Scanner, events: &mut Vec<Event>) {
             }
             Output::Callout(request) => events.push(Event::Line(request)),
             Output::CalloutClosed => events.push(Event::Closed),
-            Output::End => events.push(Event::End { has_leftover: false }),
+            Output::End => events.push(Event::End {
+                has_trailing_output: false,
+            }),
             Output::Fault(fault) => events.push(Event::Fault(fault)),
         }
     }

@@ -1,7 +1,7 @@
 //! The server's side of the ring: takes what the script has committed, piece by piece, and frees it when it was sent.
 //!
 //! Not here: the order of loads and stores (doorbell.rs), the arithmetic (cursor.rs), which pieces are freed
-//! (ledger.rs), the script's side (peer.rs). No call here blocks or fails for want of anything but a truthful script.
+//! (ledger.rs), the script's side (ring_writer.rs). No call here blocks or fails for want of anything but a truthful script.
 //!
 //! ```text
 //!              take() -> piece         prepare_sleep() -> true

@@ -1,4 +1,4 @@
-/* orders.c: reading CGIPLUSIN, what the server sends: requests and the answers to callouts.
+/* cgiplusin.c: reading CGIPLUSIN, what the server sends: requests and the answers to callouts.
 
    Lives here: one buffered reader of lines and counted blocks. Not here: what they mean (request.c, callout.c).
    The server sends nothing unasked between a request and the end of its response, so buffering here never takes a byte
@@ -15,7 +15,7 @@ static struct {
     int descriptor; /* 0: not looked for yet; -1: there is none */
     size_t start, end;
     char bytes[32 * 1024];
-} orders;
+} cgiplusin;
 
 /* `/dev/fd/3` is descriptor 3; any other name is opened. */
 static int descriptor_of(const char *name)
@@ -30,29 +30,29 @@ static int descriptor_of(const char *name)
     return open(name, O_RDONLY | O_CLOEXEC);
 }
 
-int sluice_orders_exist(void)
+int sluice_cgiplusin_exists(void)
 {
-    if (orders.descriptor == 0) {
+    if (cgiplusin.descriptor == 0) {
         const char *name = getenv("CGIPLUSIN");
-        orders.descriptor = name && *name ? descriptor_of(name) : -1;
+        cgiplusin.descriptor = name && *name ? descriptor_of(name) : -1;
     }
-    return orders.descriptor > 0;
+    return cgiplusin.descriptor > 0;
 }
 
 /* 1 when there are bytes, 0 at end-of-file, -1 errno. */
 static int fill(void)
 {
-    if (orders.start < orders.end) return 1;
-    if (!sluice_orders_exist()) {
+    if (cgiplusin.start < cgiplusin.end) return 1;
+    if (!sluice_cgiplusin_exists()) {
         errno = ENOTSUP;
         return -1;
     }
     ssize_t got;
-    do got = read(orders.descriptor, orders.bytes, sizeof orders.bytes);
+    do got = read(cgiplusin.descriptor, cgiplusin.bytes, sizeof cgiplusin.bytes);
     while (got < 0 && errno == EINTR);
     if (got < 0) return -1;
-    orders.start = 0;
-    orders.end = (size_t)got;
+    cgiplusin.start = 0;
+    cgiplusin.end = (size_t)got;
     return got > 0;
 }
 
@@ -78,9 +78,9 @@ static int grow(struct sluice_bytes *bytes, size_t more)
 static int take(struct sluice_bytes *into, size_t count)
 {
     if (grow(into, count)) return -1;
-    memcpy(into->at + into->length, orders.bytes + orders.start, count);
+    memcpy(into->at + into->length, cgiplusin.bytes + cgiplusin.start, count);
     into->length += count;
-    orders.start += count;
+    cgiplusin.start += count;
     return 0;
 }
 
@@ -90,26 +90,26 @@ static int cut_off(int status)
     return -1;
 }
 
-int sluice_orders_line(struct sluice_bytes *into)
+int sluice_cgiplusin_read_line(struct sluice_bytes *into)
 {
     for (int first = 1;; first = 0) {
         int status = fill();
         if (status <= 0) return first ? status : cut_off(status);
-        char *from = orders.bytes + orders.start;
-        char *newline = memchr(from, '\n', orders.end - orders.start);
-        if (take(into, newline ? (size_t)(newline - from) + 1 : orders.end - orders.start)) return -1;
+        char *from = cgiplusin.bytes + cgiplusin.start;
+        char *newline = memchr(from, '\n', cgiplusin.end - cgiplusin.start);
+        if (take(into, newline ? (size_t)(newline - from) + 1 : cgiplusin.end - cgiplusin.start)) return -1;
         if (!newline) continue;
         into->at[into->length - 1] = '\0';
         return 1;
     }
 }
 
-int sluice_orders_block(struct sluice_bytes *into, size_t count)
+int sluice_cgiplusin_read_block(struct sluice_bytes *into, size_t count)
 {
     while (count > 0) {
         int status = fill();
         if (status <= 0) return cut_off(status);
-        size_t here = orders.end - orders.start < count ? orders.end - orders.start : count;
+        size_t here = cgiplusin.end - cgiplusin.start < count ? cgiplusin.end - cgiplusin.start : count;
         if (take(into, here)) return -1;
         count -= here;
     }

@@ -14,32 +14,32 @@ use crate::segment::{create_memfd, file_bytes_max};
 
 /// Content in sealed memory, at least one byte.
 #[derive(Debug)]
-pub struct Sealed {
+pub struct SealedMemfd {
     file: OwnedFd,
     view: DataView,
 }
 
-impl Sealed {
+impl SealedMemfd {
     /// The first `bytes` bytes of a file, moved there by the kernel. The file's position stays.
     ///
     /// # Errors
     /// `UnexpectedEof`: the file has fewer. `InvalidInput`: no bytes at all, or more than the system lets a file have
     /// (RLIMIT_FSIZE). Else what the system says: no descriptors left, no memory; or that it cannot read this file, or not
     /// in this way (sendfile(2)).
-    pub fn read(source: impl AsFd, bytes: u64) -> io::Result<Sealed> {
+    pub fn read(source: impl AsFd, bytes: u64) -> io::Result<SealedMemfd> {
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        Sealed::fill(length, |file| copy(source.as_fd(), file.as_fd(), length))
+        SealedMemfd::fill(length, |file| copy(source.as_fd(), file.as_fd(), length))
     }
 
     /// A copy of these bytes.
     ///
     /// # Errors
     /// As there, but for what concerns a file.
-    pub fn copy_of(content: &[u8]) -> io::Result<Sealed> {
-        Sealed::fill(content.len(), |mut file| file.write_all(content))
+    pub fn copy_of(content: &[u8]) -> io::Result<SealedMemfd> {
+        SealedMemfd::fill(content.len(), |mut file| file.write_all(content))
     }
 
-    fn fill(length: usize, fill: impl FnOnce(&File) -> io::Result<()>) -> io::Result<Sealed> {
+    fn fill(length: usize, fill: impl FnOnce(&File) -> io::Result<()>) -> io::Result<SealedMemfd> {
         // The kernel would signal SIGXFSZ.
         if length == 0 || length as u64 > file_bytes_max() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -53,7 +53,7 @@ impl Sealed {
         }
         // The seals come first: what is mapped from here on neither shrinks nor changes.
         let view = DataView::map_private(file.as_fd(), length)?;
-        Ok(Sealed {
+        Ok(SealedMemfd {
             file: file.into(),
             view,
         })
@@ -85,7 +85,7 @@ fn copy(source: BorrowedFd<'_>, target: BorrowedFd<'_>, bytes: usize) -> io::Res
     Ok(())
 }
 
-impl Deref for Sealed {
+impl Deref for SealedMemfd {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -93,14 +93,14 @@ impl Deref for Sealed {
     }
 }
 
-impl AsRef<[u8]> for Sealed {
+impl AsRef<[u8]> for SealedMemfd {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
 /// To send from, by offset; reading and writing through it is not meant.
-impl AsFd for Sealed {
+impl AsFd for SealedMemfd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn content_is_read_from_the_start_and_never_changes() {
         let mut source = file(b"0123456789");
-        let sealed = Sealed::read(&source, 8).unwrap();
+        let sealed = SealedMemfd::read(&source, 8).unwrap();
         assert_eq!(&sealed[..], b"01234567");
         source.rewind().unwrap();
         source.write_all(b"XXXXXXXXXX").unwrap();
@@ -134,25 +134,25 @@ mod tests {
 
     #[test]
     fn bytes_are_copied_and_sealed_alike() {
-        let sealed = Sealed::copy_of(b"0123456789").unwrap();
+        let sealed = SealedMemfd::copy_of(b"0123456789").unwrap();
         assert_eq!(&sealed[..], b"0123456789");
         let mut memory = File::from(sealed.as_fd().try_clone_to_owned().unwrap());
         assert!(memory.write(b"x").is_err());
         assert!(memory.set_len(1).is_err());
-        let error = Sealed::copy_of(b"").unwrap_err();
+        let error = SealedMemfd::copy_of(b"").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]
     fn a_file_that_is_too_short_or_empty_is_an_error() {
-        let kind = |bytes| Sealed::read(file(b"abc"), bytes).unwrap_err().kind();
+        let kind = |bytes| SealedMemfd::read(file(b"abc"), bytes).unwrap_err().kind();
         assert_eq!(kind(4), io::ErrorKind::UnexpectedEof);
         assert_eq!(kind(0), io::ErrorKind::InvalidInput);
     }
 
     #[test]
     fn parts_are_known_by_their_address() {
-        let [sealed, other] = [0, 1].map(|_| Sealed::read(file(b"abcdef"), 6).unwrap());
+        let [sealed, other] = [0, 1].map(|_| SealedMemfd::read(file(b"abcdef"), 6).unwrap());
         assert_eq!(sealed.offset_of(&sealed[2..4]), Some(2));
         assert_eq!(sealed.offset_of(&sealed[6..]), Some(6));
         assert_eq!(sealed.offset_of(b"cd"), None);

@@ -224,7 +224,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::ring::RingReader;
+    use crate::ring_reader::RingReader;
     use crate::segment::Segment;
 
     /// So long that a wake-up by patience is a test that fails.

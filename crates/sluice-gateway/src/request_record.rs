@@ -20,7 +20,7 @@ const BLOCK_BYTES_MAX: usize = 16 << 20;
 
 /// The form of a request record; a script chooses with the callout CGIPLUS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RecordForm {
+pub enum RequestEncoding {
     /// One line a variable: what a shell script can read.
     #[default]
     Record,
@@ -29,10 +29,10 @@ pub enum RecordForm {
 }
 
 /// Appends the record of one request to `out`.
-pub fn encode(variables: &Variables, form: RecordForm, out: &mut Vec<u8>) {
-    match form {
-        RecordForm::Record => encode_lines(variables, out),
-        RecordForm::Struct => encode_block(variables, out),
+pub fn encode_request(variables: &Variables, encoding: RequestEncoding, out: &mut Vec<u8>) {
+    match encoding {
+        RequestEncoding::Record => encode_lines(variables, out),
+        RequestEncoding::Struct => encode_block(variables, out),
     }
 }
 
@@ -62,7 +62,7 @@ fn encode_block(variables: &Variables, out: &mut Vec<u8>) {
 
 /// A request as a script reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct RequestRecord {
     /// Names and values, in the order in which they came.
     pub variables: Vec<(Vec<u8>, Vec<u8>)>,
     /// Bytes of the input that it took, with what was passed over before it.
@@ -71,7 +71,7 @@ pub struct Request {
 
 /// Why a request record cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordFault {
+pub enum RequestRecordFault {
     /// `!!` is not followed by a number from 2 to 16 MiB.
     BadCount,
     /// A struct block's lengths do not add up.
@@ -80,17 +80,17 @@ pub enum RecordFault {
     NotAVariable,
 }
 
-impl fmt::Display for RecordFault {
+impl fmt::Display for RequestRecordFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RecordFault::BadCount => "the start record of a request has no valid count",
-            RecordFault::BadLength => "the lengths in a request's struct block do not add up",
-            RecordFault::NotAVariable => "a request's variable is not NAME=value",
+            RequestRecordFault::BadCount => "the start record of a request has no valid count",
+            RequestRecordFault::BadLength => "the lengths in a request's struct block do not add up",
+            RequestRecordFault::NotAVariable => "a request's variable is not NAME=value",
         })
     }
 }
 
-impl std::error::Error for RecordFault {}
+impl std::error::Error for RequestRecordFault {}
 
 /// Reads the first request in `input`; `None`: its end has not come yet.
 ///
@@ -98,7 +98,7 @@ impl std::error::Error for RecordFault {}
 ///
 /// # Errors
 /// The record is not what a server writes.
-pub fn decode(input: &[u8]) -> Result<Option<Request>, RecordFault> {
+pub fn decode_request(input: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFault> {
     let mut position = 0;
     while let Some(length) = memchr(b'\n', &input[position..]) {
         let line = &input[position..position + length];
@@ -108,7 +108,7 @@ pub fn decode(input: &[u8]) -> Result<Option<Request>, RecordFault> {
             [b'!', b'!', count @ ..] => decode_block(&input[position..], count)?,
             _ => continue,
         };
-        return Ok(request.map(|request| Request {
+        return Ok(request.map(|request| RequestRecord {
             consumed: position + request.consumed,
             ..request
         }));
@@ -116,14 +116,14 @@ pub fn decode(input: &[u8]) -> Result<Option<Request>, RecordFault> {
     Ok(None)
 }
 
-fn decode_lines(input: &[u8]) -> Result<Option<Request>, RecordFault> {
+fn decode_lines(input: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFault> {
     let mut variables = Vec::new();
     let mut position = 0;
     while let Some(length) = memchr(b'\n', &input[position..]) {
         let line = &input[position..position + length];
         position += length + 1;
         if line.is_empty() {
-            return Ok(Some(Request {
+            return Ok(Some(RequestRecord {
                 variables,
                 consumed: position,
             }));
@@ -133,41 +133,41 @@ fn decode_lines(input: &[u8]) -> Result<Option<Request>, RecordFault> {
     Ok(None)
 }
 
-fn decode_block(input: &[u8], count: &[u8]) -> Result<Option<Request>, RecordFault> {
+fn decode_block(input: &[u8], count: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFault> {
     let digits = str::from_utf8(count)
         .ok()
         .filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()));
     let count: usize = digits
         .and_then(|digits| digits.parse().ok())
-        .ok_or(RecordFault::BadCount)?;
+        .ok_or(RequestRecordFault::BadCount)?;
     if !(2..=BLOCK_BYTES_MAX).contains(&count) {
-        return Err(RecordFault::BadCount);
+        return Err(RequestRecordFault::BadCount);
     }
     let Some(mut block) = input.get(..count) else {
         return Ok(None);
     };
     let mut variables = Vec::new();
     loop {
-        let (length, rest) = block.split_first_chunk::<2>().ok_or(RecordFault::BadLength)?;
+        let (length, rest) = block.split_first_chunk::<2>().ok_or(RequestRecordFault::BadLength)?;
         match (usize::from(u16::from_le_bytes(*length)), rest) {
             (0, []) => {
-                return Ok(Some(Request {
+                return Ok(Some(RequestRecord {
                     variables,
                     consumed: count,
                 }));
             }
-            (0, _) => return Err(RecordFault::BadLength),
+            (0, _) => return Err(RequestRecordFault::BadLength),
             (length, rest) => {
-                let (text, rest) = rest.split_at_checked(length).ok_or(RecordFault::BadLength)?;
-                variables.push(variable(text.strip_suffix(&[0]).ok_or(RecordFault::BadLength)?)?);
+                let (text, rest) = rest.split_at_checked(length).ok_or(RequestRecordFault::BadLength)?;
+                variables.push(variable(text.strip_suffix(&[0]).ok_or(RequestRecordFault::BadLength)?)?);
                 block = rest;
             }
         }
     }
 }
 
-fn variable(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), RecordFault> {
-    let equals = memchr(b'=', text).ok_or(RecordFault::NotAVariable)?;
+fn variable(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), RequestRecordFault> {
+    let equals = memchr(b'=', text).ok_or(RequestRecordFault::NotAVariable)?;
     Ok((text[..equals].to_vec(), text[equals + 1..].to_vec()))
 }
 
@@ -184,47 +184,50 @@ mod tests {
         variables
     }
 
-    fn encoded(variables: &Variables, form: RecordForm) -> Vec<u8> {
+    fn encoded(variables: &Variables, encoding: RequestEncoding) -> Vec<u8> {
         let mut out = Vec::new();
-        encode(variables, form, &mut out);
+        encode_request(variables, encoding, &mut out);
         out
     }
 
     #[test]
     fn record_form_is_lines() {
         let variables = variables(&[("A", "1"), ("B", "")]);
-        assert_eq!(encoded(&variables, RecordForm::Record), b"!\nA=1\nB=\n\n");
-        assert_eq!(encoded(&Variables::default(), RecordForm::Record), b"!\n\n");
+        assert_eq!(encoded(&variables, RequestEncoding::Record), b"!\nA=1\nB=\n\n");
+        assert_eq!(encoded(&Variables::default(), RequestEncoding::Record), b"!\n\n");
     }
 
     #[test]
     fn struct_form_is_a_counted_block() {
         let variables = variables(&[("A", "1"), ("BB", "")]);
         assert_eq!(
-            encoded(&variables, RecordForm::Struct),
+            encoded(&variables, RequestEncoding::Struct),
             b"!!14\n\x04\x00A=1\0\x04\x00BB=\0\0\0"
         );
-        assert_eq!(encoded(&Variables::default(), RecordForm::Struct), b"!!2\n\0\0");
+        assert_eq!(encoded(&Variables::default(), RequestEncoding::Struct), b"!!2\n\0\0");
     }
 
     #[test]
     fn old_answers_before_a_request_are_passed_over() {
-        let request = decode(b"200 OK\n\n400 x\n!\nA=1\n\nmore").unwrap().unwrap();
+        let request = decode_request(b"200 OK\n\n400 x\n!\nA=1\n\nmore").unwrap().unwrap();
         assert_eq!(request.variables, [(b"A".to_vec(), b"1".to_vec())]);
         assert_eq!(request.consumed, 21);
     }
 
     #[test]
     fn what_no_server_writes_is_a_fault() {
-        assert_eq!(decode(b"!!x\n"), Err(RecordFault::BadCount));
-        assert_eq!(decode(b"!!\n"), Err(RecordFault::BadCount));
-        assert_eq!(decode(b"!!1\n\0"), Err(RecordFault::BadCount));
-        assert_eq!(decode(b"!!99999999999\n\0"), Err(RecordFault::BadCount));
-        assert_eq!(decode(b"!!4\n\0\0\0\0"), Err(RecordFault::BadLength));
-        assert_eq!(decode(b"!!6\n\x09\0A=1\0"), Err(RecordFault::BadLength));
-        assert_eq!(decode(b"!!6\n\x04\0A=1\0"), Err(RecordFault::BadLength));
-        assert_eq!(decode(b"!!8\n\x04\0A=12\0\0"), Err(RecordFault::BadLength));
-        assert_eq!(decode(b"!\nA\n\n"), Err(RecordFault::NotAVariable));
+        assert_eq!(decode_request(b"!!x\n"), Err(RequestRecordFault::BadCount));
+        assert_eq!(decode_request(b"!!\n"), Err(RequestRecordFault::BadCount));
+        assert_eq!(decode_request(b"!!1\n\0"), Err(RequestRecordFault::BadCount));
+        assert_eq!(decode_request(b"!!99999999999\n\0"), Err(RequestRecordFault::BadCount));
+        assert_eq!(decode_request(b"!!4\n\0\0\0\0"), Err(RequestRecordFault::BadLength));
+        assert_eq!(decode_request(b"!!6\n\x09\0A=1\0"), Err(RequestRecordFault::BadLength));
+        assert_eq!(decode_request(b"!!6\n\x04\0A=1\0"), Err(RequestRecordFault::BadLength));
+        assert_eq!(
+            decode_request(b"!!8\n\x04\0A=12\0\0"),
+            Err(RequestRecordFault::BadLength)
+        );
+        assert_eq!(decode_request(b"!\nA\n\n"), Err(RequestRecordFault::NotAVariable));
     }
 
     proptest! {
@@ -234,15 +237,15 @@ mod tests {
             is_struct in any::<bool>(),
             rest in "[ -~]{0,5}",
         ) {
-            let form = if is_struct { RecordForm::Struct } else { RecordForm::Record };
+            let encoding = if is_struct { RequestEncoding::Struct } else { RequestEncoding::Record };
             let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (&name[..], &value[..])).collect();
-            let mut bytes = encoded(&variables(&pairs), form);
+            let mut bytes = encoded(&variables(&pairs), encoding);
             let length = bytes.len();
             for cut in 0..length {
-                prop_assert_eq!(decode(&bytes[..cut]), Ok(None));
+                prop_assert_eq!(decode_request(&bytes[..cut]), Ok(None));
             }
             bytes.extend_from_slice(rest.as_bytes());
-            let request = decode(&bytes).unwrap().unwrap();
+            let request = decode_request(&bytes).unwrap().unwrap();
             let expected: Vec<(Vec<u8>, Vec<u8>)> =
                 pairs.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
             prop_assert_eq!(request.variables, expected);
@@ -255,7 +258,7 @@ mod tests {
             rest in prop::collection::vec(prop::sample::select(b"!=A\n\0\x01\x029".to_vec()), 0..40),
         ) {
             let input = [start, &rest].concat();
-            if let Ok(Some(request)) = decode(&input) {
+            if let Ok(Some(request)) = decode_request(&input) {
                 prop_assert!(request.consumed <= input.len());
             }
         }
