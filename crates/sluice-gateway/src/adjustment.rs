@@ -1,25 +1,25 @@
-//! The newline adjustment: whether a record from a record mailbox is a line that lacks its end.
+//! The newline adjustment: whether the server adds a newline to a record from a record mailbox.
 //!
-//! Programs from VMS write text in records without newlines and count on the server to add them. Whether a mailbox is one
-//! of records is the route's business; a stream is never adjusted.
+//! Programs from VMS write text in records without newlines and expect the server to add them. The route decides whether a
+//! mailbox keeps records; a stream is never adjusted.
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
 use crate::reply::{BodyMode, ReplyHead, ScriptControl};
 
-/// Whether the records of a body get the newline that they lack.
+/// Whether the records of a body get a missing newline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordAdjustment {
-    /// Bytes pass untouched.
+    /// Bytes pass unchanged.
     Unchanged,
-    /// Each record is a line.
+    /// Each record is a line: it gets a newline unless it ends with one.
     AddNewline,
 }
 
 impl RecordAdjustment {
-    /// Decides for the body that follows `head`: `text/*` is made of lines, unless `Script-Control` says otherwise.
+    /// The adjustment for the body that follows `head`: `text/*` consists of lines, unless `Script-Control` says otherwise.
     ///
-    /// A body that is counted or compressed is never adjusted: one more byte would make it wrong.
+    /// A body with a Content-Length or a Content-Encoding is never adjusted, because an added byte would corrupt it.
     #[must_use]
     pub fn for_head(head: &ReplyHead) -> RecordAdjustment {
         if head.content_length.is_some() || head.fields.contains_key(CONTENT_ENCODING) {
@@ -37,7 +37,7 @@ impl RecordAdjustment {
         by_type.with_control(head.control)
     }
 
-    /// What it becomes when the script asks for a mode, as it may at any time by the callout SCRIPT-CONTROL.
+    /// The adjustment after the script has asked for a mode, by the `Script-Control` field or the callout SCRIPT-CONTROL.
     #[must_use]
     pub fn with_control(self, control: ScriptControl) -> RecordAdjustment {
         match control.body_mode {
@@ -47,7 +47,7 @@ impl RecordAdjustment {
         }
     }
 
-    /// Whether a newline must be sent after `request_record`.
+    /// Whether the server must send a newline after `record`.
     #[must_use]
     pub fn needs_newline(self, record: &[u8]) -> bool {
         self == RecordAdjustment::AddNewline && record.last() != Some(&b'\n')
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_made_of_lines() {
+    fn text_records_are_lines() {
         assert_eq!(
             of("Content-Type: text/html; charset=utf-8\n\n"),
             RecordAdjustment::AddNewline
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn script_control_decides_against_the_type() {
+    fn script_control_overrides_the_content_type() {
         assert_eq!(
             of("Content-Type: text/html\nScript-Control: X-stream-mode\n\n"),
             RecordAdjustment::Unchanged
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn counted_and_compressed_bodies_stay_as_they_are() {
+    fn bodies_with_a_length_or_a_coding_are_not_adjusted() {
         assert_eq!(
             of("Content-Type: text/html\nContent-Length: 5\n\n"),
             RecordAdjustment::Unchanged

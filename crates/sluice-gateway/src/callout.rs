@@ -1,90 +1,90 @@
-//! Callouts: what a script asks of the server in the middle of its response, and the answer's form.
+//! Callouts: requests that a script makes to the server in the middle of its response, and the answer line.
 //!
-//! `scanner` finds the lines, the server acts on them; here a line is understood, and an answer written. The keywords are
-//! WASD's; BUFFER-BEGIN knows a ring besides WASD's plain buffer.
+//! Here: parsing one line, and encoding one answer. `scanner` finds the lines; the server acts on them. The keywords are
+//! WASD's; BUFFER-BEGIN also offers a ring besides WASD's plain buffer.
 
 use std::time::Duration;
 
 use crate::reply::ScriptControl;
 use crate::request_record::RequestEncoding;
 
-/// Bytes in a memory buffer when the script names no size: WASD's unit, one megabyte.
+/// Bytes in a memory buffer when the script names no size: one mebibyte, WASD's unit.
 pub const BUFFER_BYTES_DEFAULT: u64 = 1 << 20;
 
-/// One callout line, understood.
+/// One parsed callout line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalloutRequest {
     /// Whether the script will read an answer; it will not when its line begins with `!` or `#`.
     pub wants_answer: bool,
-    /// What it asks for.
+    /// The request itself.
     pub request: Callout,
 }
 
-/// What a script asks of the server.
+/// A callout's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Callout {
-    /// Nothing but an answer.
+    /// Does nothing; the server answers 200 (`NOOP`).
     Noop,
-    /// Which file does this path name? Begins with `/`.
+    /// Asks for the file that this URL path maps to (`MAP-PATH`). Begins with `/`.
     MapPath(String),
-    /// Which path names this file?
+    /// Asks for the URL path that maps to this file (`MAP-FILE`).
     MapFile(String),
-    /// How long this process may idle.
+    /// Sets the idle time of this process (`LIFETIME`).
     Lifetime(Lifetime),
-    /// The form in which variables come, from the next request on.
+    /// Sets the encoding of request records, from the next request on (`CGIPLUS`).
     Cgiplus(RequestEncoding),
-    /// A line for the server's log, free of control characters (`NOTICED`, `OPCOM`).
+    /// Writes a line to the server's log; free of control characters (`NOTICED`, `OPCOM`).
     Noticed(String),
-    /// A line for those who watch this request, free of control characters.
+    /// Writes a line to the trace of this request; free of control characters (`WATCH`).
     Watch(String),
-    /// Which status has the response so far?
+    /// Asks for the status of the response so far (`HTTP-STATUS`).
     HttpStatus,
-    /// What the reply's field of that name could say, but at any time.
+    /// Sets what the reply's `Script-Control` field can set, at any time (`SCRIPT-CONTROL`).
     ScriptControl(ScriptControl),
-    /// Open a memory buffer.
+    /// Opens a memory buffer (`BUFFER-BEGIN`).
     BufferBegin {
-        /// Bytes wanted; `None`: [`BUFFER_BYTES_DEFAULT`].
+        /// Bytes requested; `None`: [`BUFFER_BYTES_DEFAULT`].
         bytes: Option<u64>,
-        /// How the two sides share it.
+        /// How script and server share the buffer.
         kind: BufferKind,
     },
-    /// Send a part of a plain memory buffer.
+    /// Sends a part of a plain memory buffer (`BUFFER-WRITE`).
     BufferWrite {
-        /// How many bytes.
+        /// Length of the part in bytes.
         bytes: u64,
-        /// Where they begin.
+        /// Start of the part, bytes from the start of the buffer.
         offset: u64,
     },
-    /// Everything has been written to the memory buffer; answer when it has been sent.
+    /// Ends the memory buffer; the server answers when all of it has been sent (`BUFFER-END`).
     BufferEnd,
-    /// The line means nothing. It harms nothing either: answer `code` and `reason`.
+    /// The line is not a valid callout: the script's fault. The server answers `code` and `reason`; the response goes on.
     Invalid {
         /// The answer's code: 400.
         code: u16,
-        /// What is wrong, and what to write instead.
+        /// The mistake, and what to write instead.
         reason: String,
     },
 }
 
-/// How long a process may idle before it is retired.
+/// How long a process may be idle before the server retires it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
-    /// As long as it likes.
+    /// Without limit.
     Unlimited,
-    /// So long.
+    /// At most this long.
     Idle(Duration),
 }
 
-/// How a script and the server share a memory buffer.
+/// How script and server share a memory buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferKind {
-    /// By turns: the script fills it, BUFFER-WRITE sends it.
+    /// By turns: the script fills a part, BUFFER-WRITE sends it.
     Plain,
-    /// At once: a ring with a control page, no callout a write.
+    /// At the same time: a ring with a control page. Writing needs no callout.
     Ring,
 }
 
-/// Understands one callout line, without its newline; a bad one becomes [`Callout::Invalid`].
+/// Parses one callout line, without its newline; an invalid one becomes [`Callout::Invalid`].
 #[must_use]
 pub fn parse_callout(line: &[u8]) -> CalloutRequest {
     let line = line.trim_ascii();
@@ -92,11 +92,11 @@ pub fn parse_callout(line: &[u8]) -> CalloutRequest {
         [b'!' | b'#', rest @ ..] => (false, rest),
         _ => (true, line),
     };
-    let request = understand(line).unwrap_or_else(|reason| Callout::Invalid { code: 400, reason });
+    let request = parse_request(line).unwrap_or_else(|reason| Callout::Invalid { code: 400, reason });
     CalloutRequest { wants_answer, request }
 }
 
-fn understand(line: &[u8]) -> Result<Callout, String> {
+fn parse_request(line: &[u8]) -> Result<Callout, String> {
     let line = str::from_utf8(line).map_err(|_| "a callout is written in UTF-8".to_string())?;
     let (keyword, parameters) = line.split_once(':').unwrap_or((line, ""));
     let parameters = parameters.trim();
@@ -107,7 +107,7 @@ fn understand(line: &[u8]) -> Result<Callout, String> {
         "MAP-FILE" if parameters.is_empty() => Err("MAP-FILE wants a file".to_string()),
         "MAP-FILE" => Ok(Callout::MapFile(parameters.to_string())),
         "LIFETIME" => lifetime(parameters).map(Callout::Lifetime),
-        "CGIPLUS" => record_form(parameters).map(Callout::Cgiplus),
+        "CGIPLUS" => request_encoding(parameters).map(Callout::Cgiplus),
         "NOTICED" | "OPCOM" => Ok(Callout::Noticed(without_controls(parameters))),
         "WATCH" => Ok(Callout::Watch(without_controls(parameters))),
         "HTTP-STATUS" => Ok(Callout::HttpStatus),
@@ -126,7 +126,7 @@ fn lifetime(text: &str) -> Result<Lifetime, String> {
     let seconds = if text.contains(':') {
         clock_seconds(text)
     } else {
-        counted_seconds(text)
+        unit_seconds(text)
     };
     seconds
         .map(|seconds| Lifetime::Idle(Duration::from_secs(seconds)))
@@ -134,15 +134,15 @@ fn lifetime(text: &str) -> Result<Lifetime, String> {
 }
 
 /// `5` (minutes), `10s`, `5m`, `2h`.
-fn counted_seconds(text: &str) -> Option<u64> {
+fn unit_seconds(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit_seconds = match &text[digits.len()..] {
+    let unit = match &text[digits.len()..] {
         "s" | "S" => 1,
         "" | "m" | "M" => 60,
         "h" | "H" => 3600,
         _ => return None,
     };
-    decimal(digits)?.checked_mul(unit_seconds)
+    decimal(digits)?.checked_mul(unit)
 }
 
 /// `hh:mm:ss`, or `hh:mm` as on VMS.
@@ -157,7 +157,7 @@ fn clock_seconds(text: &str) -> Option<u64> {
     hours.checked_mul(3600)?.checked_add(minutes * 60 + seconds)
 }
 
-fn record_form(text: &str) -> Result<RequestEncoding, String> {
+fn request_encoding(text: &str) -> Result<RequestEncoding, String> {
     match text.to_ascii_lowercase().as_str() {
         "struct" => Ok(RequestEncoding::Struct),
         "record" => Ok(RequestEncoding::Record),
@@ -165,7 +165,8 @@ fn record_form(text: &str) -> Result<RequestEncoding, String> {
     }
 }
 
-/// Unlike the field, whose reader may be another server, a callout that says nothing is told so.
+/// A callout without a known directive is answered 400. The reply field of the same name ignores unknown directives, because
+/// they may be meant for another server.
 fn script_control(text: &str) -> Result<ScriptControl, String> {
     let control = ScriptControl::parse(text);
     if control == ScriptControl::default() {
@@ -208,7 +209,7 @@ fn buffer_write(text: &str) -> Result<Callout, String> {
     }
 }
 
-/// A number of bytes: mebibytes unless a unit follows (`k`, `M`, `G`, also `KiB`, `MB` …; always powers of 1024).
+/// Parses a size in mebibytes, or in the unit that follows (`k`, `M`, `G`, also `KiB`, `MB` …; always powers of 1024), to bytes.
 fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit_bytes: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -220,7 +221,7 @@ fn size(text: &str) -> Option<u64> {
     decimal(digits)?.checked_mul(unit_bytes)
 }
 
-/// Digits only: `u64::from_str` would take a sign, too.
+/// Parses digits only, because `u64::from_str` also accepts a sign.
 fn decimal(text: &str) -> Option<u64> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
@@ -231,7 +232,7 @@ fn without_controls(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// A word of the script's, shortened, for use in an answer.
+/// A word that the script wrote, shortened for an answer.
 fn quote(word: &str) -> String {
     const CHARACTERS_MAX: usize = 40;
     let mut short: String = word.chars().take(CHARACTERS_MAX).collect();
@@ -241,17 +242,17 @@ fn quote(word: &str) -> String {
     short
 }
 
-/// The answer to a callout: three digits, a blank, a text.
+/// The answer to a callout: three digits, a space, a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// 200: done, the text is the result. 4xx: the request was wrong. 5xx: the server could not.
+    /// 200: success, the text is the result. 4xx: the script's fault. 5xx: the server's fault.
     pub code: u16,
-    /// The result or the reason.
+    /// The result, or the reason of the failure.
     pub text: String,
 }
 
 impl Answer {
-    /// An answer with any code.
+    /// An answer with this code, 0 to 999.
     #[must_use]
     pub fn new(code: u16, text: impl Into<String>) -> Answer {
         Answer {
@@ -260,13 +261,13 @@ impl Answer {
         }
     }
 
-    /// `200` and the result.
+    /// A successful answer: 200 and the result.
     #[must_use]
     pub fn ok(text: impl Into<String>) -> Answer {
         Answer::new(200, text)
     }
 
-    /// The line for CGIPLUSIN, always exactly one: control characters in the text become blanks.
+    /// The line for CGIPLUSIN, newline included. Control characters in the text become spaces, so it is always one line.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         format!("{:03} {}\n", self.code, without_controls(&self.text)).into_bytes()
@@ -286,12 +287,12 @@ mod tests {
     fn reason(line: &str) -> String {
         match request(line) {
             Callout::Invalid { code: 400, reason } => reason,
-            other => panic!("{line} was understood: {other:?}"),
+            other => panic!("{line} was accepted: {other:?}"),
         }
     }
 
     #[test]
-    fn keywords_are_understood_in_any_case() {
+    fn keywords_are_case_insensitive() {
         assert_eq!(request("noop:"), Callout::Noop);
         assert_eq!(request("Noop"), Callout::Noop);
         assert_eq!(request("map-PATH: /a b:c "), Callout::MapPath("/a b:c".to_string()));
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn buffer_write_takes_bytes_and_an_offset() {
+    fn buffer_write_accepts_bytes_and_an_offset() {
         assert_eq!(
             request("BUFFER-WRITE: 100"),
             Callout::BufferWrite { bytes: 100, offset: 0 }
@@ -393,7 +394,7 @@ mod tests {
     #[test]
     fn script_control_names_a_mode() {
         let Callout::ScriptControl(control) = request("SCRIPT-CONTROL: X-stream-mode") else {
-            panic!("not understood")
+            panic!("not accepted")
         };
         assert_eq!(control.body_mode, Some(BodyMode::Stream));
         assert!(reason("SCRIPT-CONTROL: X-nonsense").contains("X-record-mode"));
@@ -425,7 +426,7 @@ mod tests {
         }
 
         #[test]
-        fn any_parameters_are_survived(
+        fn any_parameters_are_parsed_without_panic(
             keyword in prop::sample::select(vec!["LIFETIME", "BUFFER-BEGIN", "BUFFER-WRITE", "SCRIPT-CONTROL", "NOTICED"]),
             parameters in "\\PC{0,40}",
         ) {

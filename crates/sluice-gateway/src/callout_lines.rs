@@ -1,6 +1,6 @@
-//! The lines of an open callout, put together from pieces and kept within bounds.
+//! The lines of an open callout, assembled from chunks and limited in length.
 //!
-//! `scanner` knows where a line ends, `callout` what it means.
+//! Not here: where a line ends (`scanner`), and what it means (`callout`).
 
 use crate::callout;
 use crate::output::{CALLOUT_BYTES_MAX, CALLOUT_LINE_BYTES_MAX, Output, OutputFault};
@@ -8,24 +8,24 @@ use crate::output::{CALLOUT_BYTES_MAX, CALLOUT_LINE_BYTES_MAX, Output, OutputFau
 /// The lines of the open callout.
 #[derive(Debug, Default)]
 pub(crate) struct CalloutLines {
-    /// What has come of the current line.
+    /// The current line as far as it has arrived.
     line: Vec<u8>,
-    /// Bytes in the lines before it.
+    /// Bytes in the lines before it, newlines included.
     complete_bytes: usize,
 }
 
 impl CalloutLines {
-    /// Adds to the current line.
+    /// Appends to the current line.
     pub(crate) fn extend(&mut self, text: &[u8]) {
         self.line.extend_from_slice(text);
     }
 
-    /// Whether nothing has come of the current line.
+    /// Whether no byte of the current line has arrived.
     pub(crate) fn is_at_line_start(&self) -> bool {
         self.line.is_empty()
     }
 
-    /// Ends the current line; blank lines mean nothing.
+    /// Ends the current line and parses it; `None` if it is blank.
     pub(crate) fn complete(&mut self) -> Option<Output> {
         self.complete_bytes += self.line.len() + 1;
         let text = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
@@ -34,7 +34,7 @@ impl CalloutLines {
         output
     }
 
-    /// The bound that has been passed, if one has.
+    /// The error when the line or the callout is too long.
     pub(crate) fn excess(&self) -> Option<OutputFault> {
         if self.line.len() > CALLOUT_LINE_BYTES_MAX {
             return Some(OutputFault::CalloutLineTooLong);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_lines_mean_nothing_but_count() {
+    fn blank_lines_are_ignored_but_counted() {
         let mut lines = CalloutLines::default();
         for _ in 0..CALLOUT_BYTES_MAX {
             assert_eq!(lines.complete(), None);

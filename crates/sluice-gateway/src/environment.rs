@@ -1,20 +1,20 @@
 //! The environment of a script process.
 //!
-//! In CGI the request's variables are part of it; a process that lives on gets them for each request instead (`request_record`).
-//! Which of the server's own variables are inherited is the configuration's choice. Where names meet, what comes first
-//! wins: the talk between server and script, the request, the route, the inherited.
+//! In CGI it includes the request's variables; a persistent process gets them with each request instead (`request_record`).
+//! The configuration chooses which variables of the server's own environment are inherited. For equal names the order of
+//! precedence is: the gateway's variables (CGIPLUSIN …), the request, the route, the inherited ones.
 
 use crate::names::{is_name, is_of_rfc, is_reserved};
 use crate::sentinel::Sentinels;
 use crate::variables::Variables;
 
-/// Where a script finds CGIPLUSIN, its channel from the server: descriptor 3.
+/// The path of CGIPLUSIN, the script's channel from the server: descriptor 3.
 pub const CGIPLUSIN: &str = "/dev/fd/3";
 
-/// Where a script finds its memory buffer: descriptor 4.
+/// The path of the script's memory buffer: descriptor 4.
 pub const CGIPLUSBUF: &str = "/dev/fd/4";
 
-/// An environment: no name occurs twice.
+/// The environment of a process; no name occurs twice.
 #[derive(Clone, Debug)]
 pub struct Environment {
     variables: Variables,
@@ -23,7 +23,7 @@ pub struct Environment {
 impl Environment {
     /// The environment of a CGI script: one request.
     ///
-    /// It has no CGIPLUSEOF: by that a script that can do both knows that it runs once.
+    /// It has no CGIPLUSEOF: a script that supports both modes recognises plain CGI by that (WASD).
     #[must_use]
     pub fn for_cgi<N: AsRef<str>, V: AsRef<[u8]>>(variables: &Variables, inherited: &[(N, V)]) -> Environment {
         let mut environment = Environment {
@@ -34,15 +34,15 @@ impl Environment {
         environment
     }
 
-    /// The environment of a CGIplus script or an RTE engine: no request, but the sentinels.
+    /// The environment of a CGIplus script or an RTE engine: the sentinels, and no request.
     ///
-    /// `extra` is the route's environment. The names of request variables are left out: their values come with each
-    /// request, and a value here would outlive it.
+    /// `route` is the route's environment. Names of request variables are left out of both lists, because their values come
+    /// with each request and a value here would outlive it.
     #[must_use]
     pub fn for_cgiplus<N: AsRef<str>, V: AsRef<[u8]>>(
         sentinels: &Sentinels,
         inherited: &[(N, V)],
-        extra: &[(String, String)],
+        route: &[(String, String)],
     ) -> Environment {
         let mut environment = Environment {
             variables: Variables::default(),
@@ -51,7 +51,7 @@ impl Environment {
         environment.variables.set("CGIPLUSESC", sentinels.escape().as_bytes());
         environment.variables.set("CGIPLUSEOT", sentinels.close().as_bytes());
         environment.add_channels();
-        for (name, value) in extra {
+        for (name, value) in route {
             environment.add(name, value.as_bytes());
         }
         environment.inherit(inherited);
@@ -64,7 +64,7 @@ impl Environment {
         self.variables.bytes()
     }
 
-    /// The same, given away.
+    /// All variables, as in [`Environment::bytes`].
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.variables.buffer
@@ -92,7 +92,7 @@ impl Environment {
         }
     }
 
-    /// Adds what is neither there already nor a name that only a request or the server gives meaning to.
+    /// Adds a variable, unless the name is taken, invalid, reserved, or that of a request variable.
     fn add(&mut self, name: &str, value: &[u8]) {
         if is_name(name) && !is_reserved(name) && !is_of_rfc(name) && self.variables.value(name).is_none() {
             self.variables.set(name, value);
@@ -154,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn the_routes_environment_wins_over_the_inherited_only() {
-        let extra = [
+    fn the_routes_environment_overrides_inherited_variables_only() {
+        let route = [
             ("TZ", "Europe/Vienna"),
             ("QUERY_STRING", "x"),
             ("HTTP_PROXY", "x"),
@@ -163,7 +163,7 @@ mod tests {
             ("A=B", "x"),
         ]
         .map(|(name, value)| (name.to_string(), value.to_string()));
-        let environment = Environment::for_cgiplus(&sentinels(), &INHERITED, &extra);
+        let environment = Environment::for_cgiplus(&sentinels(), &INHERITED, &route);
         assert_eq!(environment.value("TZ"), Some(&b"Europe/Vienna"[..]));
         assert_eq!(count(&environment, "TZ"), 1);
         assert_eq!(environment.value("CGIPLUSEOF"), Some(sentinels().end().as_bytes()));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_entries_with_a_nul_each() {
+    fn each_entry_ends_with_a_nul() {
         let environment = Environment::for_cgi(&Variables::default(), &[("A", &b"\xff"[..]), ("B", b"x\0y")]);
         assert_eq!(
             environment.bytes(),

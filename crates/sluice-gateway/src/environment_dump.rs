@@ -1,51 +1,51 @@
-//! Telling a listing of the environment from a sentinel.
+//! Telling a sentinel from its text in a dump of the environment.
 //!
-//! Programs print their environment: `env`, a dump of all variables, a debugging page. The value of `CGIPLUSEOF` in such a
-//! listing must not end the response. What every listing has in common is that the variable's name stands shortly before
-//! its value; this file remembers the last output bytes and looks for that name. `scanner` asks it.
+//! Programs print their environment: `env`, a debugging page. The value of `CGIPLUSEOF` in such a dump must not end the
+//! response. In every dump the variable's name stands shortly before its value, so this file keeps the last output bytes
+//! and looks for that name. `scanner` uses it.
 
 use memchr::memmem;
 
 use crate::sentinel::Mark;
 
-/// How far before a sentinel text its variable's name makes it a listing: room for `</td><td class="…">` between the two.
-pub(crate) const LISTING_BYTES: usize = 64;
+/// Bytes before a sentinel text that are searched for its variable's name: room for `</td><td class="…">` between the two.
+pub(crate) const NAME_DISTANCE_BYTES_MAX: usize = 64;
 
-/// The last output bytes since the last sentinel text, [`LISTING_BYTES`] of them at most.
+/// The last output bytes since the last sentinel text, at most [`NAME_DISTANCE_BYTES_MAX`] of them.
 #[derive(Debug)]
-pub(crate) struct Preceding {
-    bytes: [u8; LISTING_BYTES],
+pub(crate) struct PrecedingOutput {
+    bytes: [u8; NAME_DISTANCE_BYTES_MAX],
     length: usize,
 }
 
-impl Preceding {
-    pub(crate) fn new() -> Preceding {
-        Preceding {
-            bytes: [0; LISTING_BYTES],
+impl PrecedingOutput {
+    pub(crate) fn new() -> PrecedingOutput {
+        PrecedingOutput {
+            bytes: [0; NAME_DISTANCE_BYTES_MAX],
             length: 0,
         }
     }
 
-    /// Takes note of output bytes.
-    pub(crate) fn note(&mut self, piece: &[u8]) {
-        let piece = &piece[piece.len().saturating_sub(LISTING_BYTES)..];
-        let kept = self.length.min(LISTING_BYTES - piece.len());
+    /// Records output bytes.
+    pub(crate) fn record(&mut self, chunk: &[u8]) {
+        let chunk = &chunk[chunk.len().saturating_sub(NAME_DISTANCE_BYTES_MAX)..];
+        let kept = self.length.min(NAME_DISTANCE_BYTES_MAX - chunk.len());
         self.bytes.copy_within(self.length - kept..self.length, 0);
-        self.bytes[kept..kept + piece.len()].copy_from_slice(piece);
-        self.length = kept + piece.len();
+        self.bytes[kept..kept + chunk.len()].copy_from_slice(chunk);
+        self.length = kept + chunk.len();
     }
 
-    /// Forgets all bytes: a sentinel text, listed or not, has used up the name before it. Otherwise the sentinel that
-    /// follows the last line of a listing would be taken for one more value.
-    pub(crate) fn forget(&mut self) {
+    /// Forgets all bytes. Called after each sentinel text, in a dump or not, because a name counts for one value only:
+    /// otherwise the real sentinel after the last line of a dump would be taken for one more value.
+    pub(crate) fn clear(&mut self) {
         self.length = 0;
     }
 
-    /// Whether a sentinel text that comes next is the value in a listing.
+    /// Whether a sentinel text that comes next is a variable's value in a dump.
     ///
-    /// A text at the start of a line never is: that is how a script writes a real sentinel, also right after a page that
-    /// mentions the variable's name in its last line.
-    pub(crate) fn announces(&self, mark: Mark) -> bool {
+    /// A text at the start of a line is always a sentinel, because that is how scripts write it, also right after a page
+    /// that mentions the variable's name in its last line.
+    pub(crate) fn has_name_of(&self, mark: Mark) -> bool {
         let preceding = &self.bytes[..self.length];
         if preceding.last() == Some(&b'\n') {
             return false;
@@ -65,16 +65,16 @@ impl Preceding {
 mod tests {
     use super::*;
 
-    fn after(pieces: &[&str]) -> Preceding {
-        let mut preceding = Preceding::new();
-        for piece in pieces {
-            preceding.note(piece.as_bytes());
+    fn after(chunks: &[&str]) -> PrecedingOutput {
+        let mut preceding = PrecedingOutput::new();
+        for chunk in chunks {
+            preceding.record(chunk.as_bytes());
         }
         preceding
     }
 
     #[test]
-    fn usual_listings_are_recognised() {
+    fn usual_dumps_are_recognised() {
         for text in [
             "CGIPLUSEOF=",
             "declare -x CGIPLUSEOF=\"",
@@ -84,31 +84,31 @@ mod tests {
             "[CGIPLUSEOF] => ",
             "<dt>CGIPLUSEOF</dt>\n<dd>",
         ] {
-            assert!(after(&[text]).announces(Mark::End), "{text}");
+            assert!(after(&[text]).has_name_of(Mark::End), "{text}");
         }
     }
 
     #[test]
-    fn a_name_may_be_split_over_pieces() {
-        assert!(after(&["x", "CGIPL", "USE", "OF", "="]).announces(Mark::End));
+    fn a_name_may_be_split_over_chunks() {
+        assert!(after(&["x", "CGIPL", "USE", "OF", "="]).has_name_of(Mark::End));
     }
 
     #[test]
-    fn a_name_further_away_announces_nothing() {
-        let gap = "-".repeat(LISTING_BYTES - "CGIPLUSEOF".len());
-        assert!(after(&["CGIPLUSEOF", &gap]).announces(Mark::End));
-        assert!(!after(&["CGIPLUSEOF", &gap, "-"]).announces(Mark::End));
+    fn a_name_further_away_does_not_count() {
+        let gap = "-".repeat(NAME_DISTANCE_BYTES_MAX - "CGIPLUSEOF".len());
+        assert!(after(&["CGIPLUSEOF", &gap]).has_name_of(Mark::End));
+        assert!(!after(&["CGIPLUSEOF", &gap, "-"]).has_name_of(Mark::End));
     }
 
     #[test]
-    fn a_name_announces_only_its_own_sentinel() {
-        assert!(!after(&["CGIPLUSESC="]).announces(Mark::End));
-        assert!(after(&["CGIPLUSESC="]).announces(Mark::Escape));
+    fn a_name_counts_only_for_its_own_sentinel() {
+        assert!(!after(&["CGIPLUSESC="]).has_name_of(Mark::End));
+        assert!(after(&["CGIPLUSESC="]).has_name_of(Mark::Escape));
     }
 
     #[test]
-    fn a_sentinel_at_the_start_of_a_line_is_one() {
-        assert!(!after(&["see CGIPLUSEOF</body></html>\n"]).announces(Mark::End));
+    fn a_text_at_the_start_of_a_line_is_a_sentinel() {
+        assert!(!after(&["see CGIPLUSEOF</body></html>\n"]).has_name_of(Mark::End));
     }
 
     #[test]

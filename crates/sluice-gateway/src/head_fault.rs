@@ -1,6 +1,7 @@
-//! What can be wrong with the head of a script's reply, in words for the script's author.
+//! The errors in the head of a script's reply, with messages for the script's author.
 //!
-//! `script_head` and `reply` find the faults; the server shows them in its log and, to those who may see it, on the 502 page.
+//! `script_head` and `reply` detect them; the server writes them to its log and, where the configuration allows it, on the 502
+//! page.
 
 use std::fmt;
 
@@ -11,26 +12,26 @@ pub enum HeadFault {
     Empty,
     /// The output ended before the empty line.
     Incomplete {
-        /// Complete lines before the end.
+        /// Number of complete lines before the end.
         lines: usize,
-        /// The line that was cut off.
+        /// The incomplete line.
         text: Excerpt,
     },
     /// The reply begins with an empty line.
     EmptyFirstLine,
     /// A line is not `Name: value`.
     NotAField {
-        /// Counted from 1.
+        /// The line's number, from 1.
         line: usize,
         /// The line.
         text: Excerpt,
     },
-    /// There is a blank between a field's name and its colon.
+    /// A space or tab between a field's name and its colon (RFC 9112 §5.1).
     BlankBeforeColon {
         /// The line.
         text: Excerpt,
     },
-    /// A line begins with a blank: indented, or folded (obsolete, RFC 9112 §5.2).
+    /// A line begins with a space or tab: it is indented, or folded (obsolete, RFC 9112 §5.2).
     Folded {
         /// The line.
         text: Excerpt,
@@ -51,7 +52,7 @@ pub enum HeadFault {
         fields_max: usize,
     },
     /// A field that may occur once occurs with different values.
-    Contradiction {
+    Conflict {
         /// The field's name.
         name: &'static str,
     },
@@ -67,8 +68,8 @@ pub enum HeadFault {
     },
     /// `Location` is empty.
     EmptyLocation,
-    /// A reply with its own status line frames its own body (`Transfer-Encoding`).
-    OwnFraming,
+    /// A reply with a status line of its own has a Transfer-Encoding. The server frames the body, so the field must be absent.
+    TransferEncoding,
 }
 
 impl fmt::Display for HeadFault {
@@ -105,7 +106,7 @@ impl fmt::Display for HeadFault {
             HeadFault::TooManyFields { fields_max } => {
                 write!(f, "the reply's head has more than {fields_max} fields: write fewer")
             }
-            HeadFault::Contradiction { name } => {
+            HeadFault::Conflict { name } => {
                 write!(f, "the reply has more than one {name} field, and they differ: write one")
             }
             HeadFault::BadStatus { text } => write!(
@@ -116,7 +117,7 @@ impl fmt::Display for HeadFault {
                 write!(f, "the reply's Content-Length is not a number of bytes: {text}: write digits, or leave it out")
             }
             HeadFault::EmptyLocation => f.write_str("the reply's Location is empty: write a path or a URL, or leave it out"),
-            HeadFault::OwnFraming => f.write_str(
+            HeadFault::TransferEncoding => f.write_str(
                 "the reply has a status line and a Transfer-Encoding: leave the field out and write the body plainly",
             ),
         }
@@ -125,12 +126,12 @@ impl fmt::Display for HeadFault {
 
 impl std::error::Error for HeadFault {}
 
-/// A piece of the script's output for a message: its start, with everything escaped that is not plain text.
+/// The start of some output of the script, for a message: everything but plain text is escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt(String);
 
 impl Excerpt {
-    /// Characters in the longest excerpt: enough to find the line in a program.
+    /// Characters in the longest excerpt, enough to find the line in a program. An escape sequence counts as one.
     const CHARACTERS_MAX: usize = 60;
 
     /// The start of `bytes`.
@@ -138,15 +139,15 @@ impl Excerpt {
         let mut text = String::new();
         let mut characters = 0;
         for chunk in bytes.utf8_chunks() {
-            let valid = chunk.valid().chars().map(shown);
+            let valid = chunk.valid().chars().map(escaped);
             let invalid = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
-            for piece in valid.chain(invalid) {
+            for character in valid.chain(invalid) {
                 if characters == Excerpt::CHARACTERS_MAX {
                     text.push('…');
                     return Excerpt(text);
                 }
                 characters += 1;
-                text.push_str(&piece);
+                text.push_str(&character);
             }
         }
         Excerpt(text)
@@ -165,8 +166,8 @@ impl fmt::Display for Excerpt {
     }
 }
 
-/// A character as it may stand between double quotation marks.
-fn shown(character: char) -> String {
+/// Escapes a character for use between double quotation marks.
+fn escaped(character: char) -> String {
     match character {
         '\'' => character.to_string(),
         _ => character.escape_debug().to_string(),
@@ -188,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn an_excerpt_is_short_and_shows_where_it_was_cut() {
+    fn a_long_excerpt_is_truncated_with_an_ellipsis() {
         assert_eq!(Excerpt::of(&[b'a'; 60]).as_str(), "a".repeat(60));
         assert_eq!(Excerpt::of(&[b'a'; 61]).as_str(), "a".repeat(60) + "…");
         assert_eq!(Excerpt::of(&[0xff; 1000]).as_str(), "\\xff".repeat(60) + "…");
     }
 
     #[test]
-    fn the_author_is_told_what_to_write() {
+    fn the_message_says_what_to_write() {
         let fault = HeadFault::NotAField {
             line: 1,
             text: Excerpt::of(b"Hello"),

@@ -1,28 +1,27 @@
-//! What the server and a script say to each other, as pure values.
+//! The protocol between the server and a script (CGI, CGIplus, RTE), as pure values.
 //!
-//! Floor 0: everything here is a function of its arguments. Nothing is read or written, no clock is asked, no random number
-//! is drawn, no process is known; so each rule of the talk can be tested by itself, and the same code serves every mode of
-//! running a script.
+//! Floor 0: everything here is a function of its arguments. Nothing reads or writes, asks a clock, draws a random number or
+//! knows a process, so each rule can be tested by itself and the same code serves every mode of running a script.
 //!
 //! In the order of an exchange:
 //!
 //! | | to the script |
 //! |---|---|
-//! | [`CgiRequest`] → [`Variables`] | what a script is told of a request (RFC 3875 §4.1, Apache, WASD) |
-//! | [`isindex_arguments`] | the arguments that a search gives to a CGI script (RFC 3875 §4.4) |
-//! | [`Environment`] | what a process is born with; in CGI, the request as well |
-//! | [`encode_request`] | the record that tells a living process of a request (CGIplus, RTE) |
-//! | [`Sentinels`] | the texts that end a response and frame a callout |
+//! | [`CgiRequest`] → [`Variables`] | the CGI variables of a request (RFC 3875 §4.1, Apache, WASD) |
+//! | [`isindex_arguments`] | the command line of a CGI script for an ISINDEX query (RFC 3875 §4.4) |
+//! | [`Environment`] | the environment of a new process; in CGI it includes the request's variables |
+//! | [`encode_request`] | the record that hands a request to a running process (CGIplus, RTE) |
+//! | [`Sentinels`] | the texts that end a response and enclose a callout |
 //!
 //! | | from the script |
 //! |---|---|
-//! | [`Scanner`] → [`Output`] | takes the mailbox apart: reply, callouts, end |
-//! | [`CalloutRequest`], [`Answer`] | what a callout asks; the form of its answer |
+//! | [`Scanner`] → [`Output`] | splits the mailbox into reply bytes, callouts and the end of the response |
+//! | [`CalloutRequest`], [`Answer`] | a parsed callout line, and the answer line |
 //! | [`HeadParser`] → [`Reply`] | the reply's head, and which of the four kinds it is (RFC 3875 §6.2) |
-//! | [`RecordAdjustment`] | whether records of text get the newline that they lack |
+//! | [`RecordAdjustment`] | whether text records get a missing newline |
 //!
-//! What goes wrong on the script's side comes out as [`OutputFault`] or [`HeadFault`], in words for the script's author.
-//! Starting processes, reading mailboxes, acting on callouts and sharing memory are the business of the floors above.
+//! Errors that a script makes are [`OutputFault`] and [`HeadFault`]; their messages address the script's author.
+//! Not here: starting processes, reading mailboxes, acting on callouts, sharing memory. Higher floors do that.
 #![forbid(unsafe_code)]
 
 mod adjustment;

@@ -1,7 +1,7 @@
-//! The variables that a request has: those of RFC 3875 §4.1, the usual additions of Apache, and those of WASD.
+//! The meta-variables of a request: those of RFC 3875 §4.1, Apache's common additions, and WASD's.
 //!
-//! Where the request come from is the server's business; how a variable is kept, that of `variables`; what may be in a name,
-//! of `names`; how a query is taken apart, of `query`.
+//! Not here: how variables are stored (`variables`), which names are valid (`names`), how a query is parsed (`query`). The
+//! server fills in the [`CgiRequest`].
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -16,35 +16,35 @@ use crate::query;
 use crate::sentinel::Sentinels;
 use crate::variables::Variables;
 
-/// Variables that most requests have, besides those from header fields.
+/// Expected number of variables, those from header fields not counted.
 const VARIABLES: usize = 48;
 
-/// What the server knows of a request when a script is to answer it.
+/// A request for a script, with everything that its variables are made from.
 #[derive(Clone, Copy, Debug)]
 pub struct CgiRequest<'a> {
     /// The request's method.
     pub method: &'a str,
-    /// The request target as it came.
+    /// The request target as received.
     pub request_uri: &'a str,
-    /// The part of the path that names the script, decoded.
+    /// The part of the path that identifies the script, decoded.
     pub script_name: &'a str,
     /// The script's file.
     pub script_filename: &'a [u8],
     /// The rest of the path, decoded.
     pub path_info: Option<&'a str>,
-    /// The file that `path_info` would name.
+    /// The file that `path_info` maps to.
     pub path_translated: Option<&'a [u8]>,
-    /// The query as it came, without `?`.
+    /// The query as received, without `?`.
     pub query: Option<&'a str>,
-    /// `HTTP/1.1`, `HTTP/2.0`.
+    /// The protocol version: `HTTP/1.1`, `HTTP/2.0`.
     pub protocol: &'a str,
-    /// `http` or `https`.
+    /// The scheme: `http` or `https`.
     pub scheme: &'a str,
-    /// What TLS has found out, by the names of Apache (`SSL_PROTOCOL`).
+    /// Variables about the TLS connection, with Apache's names (`SSL_PROTOCOL`).
     pub tls: &'a [(&'static str, String)],
     /// The directory of the site's files.
     pub document_root: &'a [u8],
-    /// The host that the client asked for, with or without port; what is no host is not believed.
+    /// The host that the client requested, with or without port. An invalid one is replaced by the server's address.
     pub server_name: &'a str,
     /// The server's address on this connection.
     pub server_addr: IpAddr,
@@ -52,49 +52,50 @@ pub struct CgiRequest<'a> {
     pub server_port: u16,
     /// The client's address.
     pub remote_addr: IpAddr,
-    /// The client's name, if it is known.
+    /// The client's host name from reverse DNS; `None` if unknown.
     pub remote_host: Option<&'a str>,
     /// The client's port.
     pub remote_port: u16,
-    /// How the client was authenticated, if it was.
+    /// The authentication scheme, if the client was authenticated.
     pub auth_type: Option<&'a str>,
-    /// As whom.
+    /// The authenticated user.
     pub remote_user: Option<&'a str>,
     /// Bytes in the request body, if there is one and its length is known.
     pub content_length: Option<u64>,
-    /// The identification of this request in the log.
+    /// The identifier of this request in the log.
     pub unique_id: &'a str,
     /// Name and version of the server.
     pub server_software: &'a str,
-    /// Whom to write to about this site.
+    /// The mail address of the site's administrator.
     pub server_admin: Option<&'a str>,
     /// The line that the server writes below pages of its own.
     pub server_signature: Option<&'a str>,
     /// The request's header fields.
     pub headers: &'a HeaderMap,
-    /// Bytes in the largest record that the mailbox takes.
+    /// Bytes in the largest record that the mailbox accepts.
     pub record_bytes_max: usize,
     /// The sentinels of the process that will answer.
     pub sentinels: &'a Sentinels,
-    /// Written before the names of the RFC and of Apache: empty or `WWW_`.
+    /// The prefix of the names of RFC 3875 and of Apache: empty or `WWW_`.
     pub prefix: &'a str,
-    /// The route's environment, named as it is, without prefix.
+    /// The route's environment; these names get no prefix.
     pub environment: &'a [(String, String)],
-    /// When the request came.
+    /// The time at which the request arrived.
     pub request_time: SystemTime,
-    /// The engine that runs the script, in an RTE.
+    /// The engine that runs the script (RTE mode).
     pub script_rte: Option<&'a str>,
 }
 
 impl Variables {
-    /// Writes down everything that a script is told of a request.
+    /// Builds the variables of a request.
     ///
-    /// Runs for each request: one buffer of about the right size, and nothing allocated for single variables.
+    /// It runs for each request, so it allocates one buffer of about the right size, and nothing per variable. Variables that
+    /// a script could not read are dropped (see [`Variables::dropped`]).
     #[must_use]
     pub fn build(request: &CgiRequest<'_>) -> Variables {
         let count = VARIABLES + request.headers.keys_len() + request.environment.len();
-        let mut variables = Variables::with_room(count, bytes_expected(request));
-        // WASD's library looks at the first name to see whether names have the prefix: it must be one that can have it.
+        let mut variables = Variables::with_capacity(count, bytes_expected(request));
+        // WASD's library checks the first name for the prefix, so the first variable must be one that can have it.
         variables.add_server(request);
         variables.add_request(request);
         variables.add_fields(request);
@@ -115,35 +116,35 @@ impl Variables {
         let address = request.server_addr.to_canonical();
         match (host_name(request.server_name), address) {
             (Some(name), _) => self.add(prefix, "SERVER_NAME", name),
-            (None, IpAddr::V4(address)) => self.add_shown(prefix, "SERVER_NAME", address),
-            (None, IpAddr::V6(address)) => self.add_shown(prefix, "SERVER_NAME", format_args!("[{address}]")),
+            (None, IpAddr::V4(address)) => self.add_display(prefix, "SERVER_NAME", address),
+            (None, IpAddr::V6(address)) => self.add_display(prefix, "SERVER_NAME", format_args!("[{address}]")),
         }
-        self.add_shown(prefix, "SERVER_ADDR", address);
-        self.add_shown(prefix, "SERVER_PORT", request.server_port);
+        self.add_display(prefix, "SERVER_ADDR", address);
+        self.add_display(prefix, "SERVER_PORT", request.server_port);
         let client = request.remote_addr.to_canonical();
-        self.add_shown(prefix, "REMOTE_ADDR", client);
+        self.add_display(prefix, "REMOTE_ADDR", client);
         match request.remote_host {
             Some(name) => self.add(prefix, "REMOTE_HOST", name),
-            // Without a name this is the address (§4.1.9).
-            None => self.add_shown(prefix, "REMOTE_HOST", client),
+            // Without a name it is the address (§4.1.9).
+            None => self.add_display(prefix, "REMOTE_HOST", client),
         }
-        self.add_shown(prefix, "REMOTE_PORT", request.remote_port);
+        self.add_display(prefix, "REMOTE_PORT", request.remote_port);
     }
 
-    /// The request and what it names (RFC 3875 §4.1).
+    /// The request and the resource that it identifies (RFC 3875 §4.1).
     fn add_request(&mut self, request: &CgiRequest<'_>) {
         let prefix = request.prefix;
         self.add(prefix, "REQUEST_METHOD", request.method);
         self.add(prefix, "SCRIPT_NAME", request.script_name);
-        self.add_if(prefix, "PATH_INFO", request.path_info);
-        self.add_if(prefix, "PATH_TRANSLATED", request.path_translated);
+        self.add_some(prefix, "PATH_INFO", request.path_info);
+        self.add_some(prefix, "PATH_TRANSLATED", request.path_translated);
         // Set even without a query (§4.1.7).
         self.add(prefix, "QUERY_STRING", request.query.unwrap_or_default());
-        self.add_if(prefix, "AUTH_TYPE", request.auth_type);
-        self.add_if(prefix, "REMOTE_USER", request.remote_user);
-        self.add_if(prefix, "CONTENT_TYPE", request.headers.get(CONTENT_TYPE));
+        self.add_some(prefix, "AUTH_TYPE", request.auth_type);
+        self.add_some(prefix, "REMOTE_USER", request.remote_user);
+        self.add_some(prefix, "CONTENT_TYPE", request.headers.get(CONTENT_TYPE));
         if let Some(length) = request.content_length {
-            self.add_shown(prefix, "CONTENT_LENGTH", length);
+            self.add_display(prefix, "CONTENT_LENGTH", length);
         }
     }
 
@@ -159,7 +160,7 @@ impl Variables {
                 self.add_field(request.prefix, name, headers.get_all(name).iter());
             }
         }
-        // HTTP/2 says it in `:authority`, and a script must not notice (RFC 9113 §8.3.1).
+        // HTTP/2 sends the host in `:authority`; a script gets it as HTTP_HOST all the same (RFC 9113 §8.3.1).
         if !headers.contains_key(HOST)
             && !request.protocol.starts_with("HTTP/1")
             && host_name(request.server_name).is_some()
@@ -168,7 +169,7 @@ impl Variables {
         }
     }
 
-    /// `HTTP_<NAME>`, values joined in the order in which they came.
+    /// Adds `HTTP_<NAME>`, its values joined in the order in which they arrived.
     fn add_field<'a>(&mut self, prefix: &str, name: &HeaderName, values: impl Iterator<Item = &'a HeaderValue>) {
         if !becomes_variable(name) {
             return;
@@ -179,18 +180,18 @@ impl Variables {
         self.buffer.extend(name.as_str().bytes().map(folded));
         let name_length = self.buffer.len() - start;
         self.buffer.push(b'=');
-        // Cookies are pairs with semicolons between them (RFC 6265 §5.4, RFC 9113 §8.2.3); all else is a list.
-        let between = if *name == COOKIE { "; " } else { ", " };
+        // Cookies are separated by semicolons (RFC 6265 §5.4, RFC 9113 §8.2.3), all other values by commas.
+        let separator = if *name == COOKIE { "; " } else { ", " };
         for (index, value) in values.enumerate() {
             if index > 0 {
-                self.buffer.extend_from_slice(between.as_bytes());
+                self.buffer.extend_from_slice(separator.as_bytes());
             }
             self.buffer.extend_from_slice(value.as_bytes());
         }
         self.complete(start, name_length);
     }
 
-    /// What Apache and WASD tell besides.
+    /// The additional variables of Apache and WASD.
     fn add_additions(&mut self, request: &CgiRequest<'_>) {
         let prefix = request.prefix;
         self.add(prefix, "DOCUMENT_ROOT", request.document_root);
@@ -204,24 +205,24 @@ impl Variables {
             self.add(prefix, name, value.as_str());
         }
         self.add(prefix, "UNIQUE_ID", request.unique_id);
-        // php-cgi refuses to run without it: it is how PHP knows that a server, and no visitor, started it.
+        // php-cgi refuses to run without it: PHP takes it as the proof that a server started it, not a visitor.
         self.add(prefix, "REDIRECT_STATUS", "200");
-        self.add_if(prefix, "SERVER_ADMIN", request.server_admin);
-        self.add_if(prefix, "SERVER_SIGNATURE", request.server_signature);
-        self.add_if(prefix, "SCRIPT_RTE", request.script_rte);
+        self.add_some(prefix, "SERVER_ADMIN", request.server_admin);
+        self.add_some(prefix, "SERVER_SIGNATURE", request.server_signature);
+        self.add_some(prefix, "SCRIPT_RTE", request.script_rte);
         self.add(
             prefix,
             "SECURITY_STATUS",
             if request.scheme == "https" { "SSL" } else { "NONE" },
         );
         if has_http_date(request.request_time) {
-            self.add_shown(
+            self.add_display(
                 prefix,
                 "REQUEST_TIME_GMT",
                 httpdate::HttpDate::from(request.request_time),
             );
         }
-        self.add_shown("WWW_", "GATEWAY_MRS", request.record_bytes_max);
+        self.add_display("WWW_", "GATEWAY_MRS", request.record_bytes_max);
         self.add("WWW_", "GATEWAY_EOF", request.sentinels.end());
         self.add("WWW_", "GATEWAY_ESC", request.sentinels.escape());
         self.add("WWW_", "GATEWAY_EOT", request.sentinels.close());
@@ -229,16 +230,17 @@ impl Variables {
 
     /// WASD's variables for the parts of a query: `WWW_KEY_n` and `WWW_KEY_COUNT`, `WWW_FORM_<NAME>`.
     fn add_query(&mut self, query: &str) {
-        let (before, dropped_before) = (self.len(), self.dropped());
+        let before = self.len();
+        let dropped_before = self.dropped();
         for (index, word) in query::keywords(query).enumerate() {
             let number = index + 1;
             self.add_decoded(|buffer| write!(buffer, "WWW_KEY_{number}"), percent_decode_str(word));
         }
-        // Keywords are numbered without gaps: one that cannot be told takes the others with it.
+        // Keywords are numbered without gaps, so if one is dropped, all are.
         if self.dropped() > dropped_before {
             self.truncate(before);
         }
-        self.add_shown("WWW_", "KEY_COUNT", self.len() - before);
+        self.add_display("WWW_", "KEY_COUNT", self.len() - before);
         self.add_form(query);
     }
 
@@ -257,26 +259,26 @@ impl Variables {
                 query::form_decoded(value),
             );
             let last = self.len() - 1;
-            // The first of several fields that fold to one name stays.
+            // Of several fields that fold to one name, the first is kept.
             if added && (first..last).any(|index| self.name(index) == self.name(last)) {
                 self.remove(last);
             }
         }
     }
 
-    /// A variable of the route's environment: over ours, but never over what the RFC says of the request.
+    /// Adds a variable of the route's environment. It replaces a variable of the same name, unless RFC 3875 defines that one.
     fn add_environment_entry(&mut self, prefix: &str, name: &str, value: &str) {
         if is_reserved(name) {
             return;
         }
-        let is_ours = self.position(name).is_some();
-        if !(is_ours && is_of_rfc(name.strip_prefix(prefix).unwrap_or(name))) {
+        let is_set = self.position(name).is_some();
+        if !(is_set && is_of_rfc(name.strip_prefix(prefix).unwrap_or(name))) {
             self.set(name, value.as_bytes());
         }
     }
 }
 
-/// Bytes that the variables of a request will need, or a few more.
+/// An estimate of the bytes that the variables of a request need, usually a little too high.
 fn bytes_expected(request: &CgiRequest<'_>) -> usize {
     // Names, sentinels, numbers, addresses.
     const FIXED_BYTES: usize = 1280;
@@ -293,7 +295,7 @@ fn bytes_expected(request: &CgiRequest<'_>) -> usize {
     let files =
         request.script_filename.len() + request.document_root.len() + request.path_translated.map_or(0, <[u8]>::len);
     let paths = request.script_name.len() + request.path_info.map_or(0, str::len) + request.request_uri.len();
-    // Once as it came, once in parts, each of which gets a name.
+    // Once raw, once in parts, each of which gets a name.
     let query = request.query.map_or(0, |query| 3 * query.len());
     let tls: usize = request
         .tls
@@ -303,7 +305,7 @@ fn bytes_expected(request: &CgiRequest<'_>) -> usize {
     FIXED_BYTES + VARIABLES * request.prefix.len() + fields + tls + environment + files + paths + query
 }
 
-/// Whether a time is from 1970 to 9999: others have no form in HTTP (RFC 9110 §5.6.7).
+/// Whether a time is in the years 1970 to 9999, which HTTP-date can represent (RFC 9110 §5.6.7).
 fn has_http_date(time: SystemTime) -> bool {
     const END_OF_9999: Duration = Duration::from_secs(253_402_300_800);
     time.duration_since(SystemTime::UNIX_EPOCH)

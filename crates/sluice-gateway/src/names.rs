@@ -1,6 +1,6 @@
-//! Names of variables and of hosts: which are allowed, which are whose.
+//! Names of variables and of hosts: which are valid, and who may set them.
 //!
-//! The rules that keep a request from choosing more than the values of its own variables.
+//! These rules ensure that a request controls only the values of its own variables.
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,7 @@ use http::HeaderName;
 
 /// The host in a `Host` field, without port: a name, an IPv4 address, or an IPv6 address in brackets (RFC 3875 §4.1.14).
 ///
-/// None when it is none of these: scripts paste SERVER_NAME into pages and links.
+/// `None` if the field is not a valid host. It is checked because scripts paste SERVER_NAME into pages and links.
 #[must_use]
 pub fn host_name(host: &str) -> Option<&str> {
     let (name, port) = match host.find(']') {
@@ -29,7 +29,7 @@ pub fn host_name(host: &str) -> Option<&str> {
     (is_port && is_host).then_some(name)
 }
 
-/// Whether a variable says what RFC 3875 §4.1 says of the request; named without prefix.
+/// Whether RFC 3875 §4.1 defines a request variable of this name; the name has no prefix.
 pub(crate) fn is_of_rfc(name: &str) -> bool {
     const NAMES: [&str; 17] = [
         "AUTH_TYPE",
@@ -53,12 +53,12 @@ pub(crate) fn is_of_rfc(name: &str) -> bool {
     name.starts_with("HTTP_") || NAMES.contains(&name)
 }
 
-/// Whether a variable is part of the talk between server and script, and nobody else's to set.
+/// Whether a name belongs to the protocol between server and script, so that neither route nor environment may set it.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.starts_with("CGIPLUS") || name.starts_with("WWW_GATEWAY_")
 }
 
-/// Whether an environment can hold a variable of this name.
+/// Whether a name is valid in an environment (environ(7)) and in a request record.
 pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0', '\n'])
 }
@@ -68,23 +68,23 @@ pub(crate) fn becomes_variable(name: &HeaderName) -> bool {
     let name = name.as_str();
     let is_withheld = matches!(
         name,
-        // Programs would take it for the proxy that they are to use (CVE-2016-5385).
+        // Programs would use HTTP_PROXY as their proxy (CVE-2016-5385).
         "proxy"
-            // Secrets between client and server (RFC 3875 §4.1.18); what they prove is in AUTH_TYPE and REMOTE_USER.
+            // Secrets between client and server (RFC 3875 §4.1.18); AUTH_TYPE and REMOTE_USER have the result.
             | "authorization"
             | "proxy-authorization"
-            // Have variables of their own.
+            // These have variables of their own.
             | "content-type"
             | "content-length"
             // About the connection, and about a framing that the script does not see.
             | "connection"
             | "transfer-encoding"
     );
-    // Any other character, an underscore first of all, could fold to the name of another field.
+    // Any other character, above all an underscore, could fold to the name of another field.
     !is_withheld && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// A character of a variable's name.
+/// Folds a byte to a character of a variable's name: upper case, and `_` for all but letters and digits.
 pub(crate) fn folded(byte: u8) -> u8 {
     if byte.is_ascii_alphanumeric() {
         byte.to_ascii_uppercase()
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn an_invalid_host_is_rejected() {
         for host in [
             "", ":80", "a b", "<b>", "a\"", "a:b", "::1", "[::1", "[x]", "[]", "[::1]x", "a]", "a/b", "a@b", "ä",
         ] {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_could_pass_for_others_are_no_variables() {
+    fn secret_and_ambiguous_fields_become_no_variables() {
         for name in [
             "proxy",
             "authorization",
@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_host_name_is_safe_in_a_page(host in "[\\PC]{0,20}|[a-z\\[\\]:.0-9<]{0,12}") {
+        fn a_host_name_is_safe_in_html(host in "[\\PC]{0,20}|[a-z\\[\\]:.0-9<]{0,12}") {
             if let Some(name) = host_name(&host) {
                 prop_assert!(host.starts_with(name));
                 prop_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte)));

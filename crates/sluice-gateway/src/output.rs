@@ -1,6 +1,6 @@
-//! What comes out of a script's mailbox: the words in which `scanner` speaks to the server.
+//! The contents of a script's mailbox, as `scanner` reports them to the server.
 //!
-//! Only types and bounds live here; the reading is done in `scanner`.
+//! Types and limits only; `scanner` does the work.
 
 use std::fmt;
 
@@ -8,22 +8,22 @@ use bytes::Bytes;
 
 use crate::callout::CalloutRequest;
 
-/// Bytes in the longest callout line: two of the longest paths (PATH_MAX).
+/// Bytes in the longest callout line: twice the longest path (PATH_MAX).
 pub const CALLOUT_LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// Bytes in all lines of one callout: a callout that goes on longer was never closed, and is eating the body.
+/// Bytes in all lines of one callout. A longer one was most likely never closed, and is swallowing the body.
 pub const CALLOUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// How a script's output arrives.
+/// The kind of a script's mailbox, its channel for output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailboxKind {
-    /// A pipe: bytes, cut anywhere.
+    /// A pipe: a stream of bytes; chunk boundaries mean nothing.
     Stream,
     /// A sequence of records: one write of the script is one record.
     Record,
 }
 
-/// What ends a response.
+/// What marks the end of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndMark {
     /// The end sentinel (CGIplus and RTE).
@@ -32,22 +32,23 @@ pub enum EndMark {
     EndOfFile,
 }
 
-/// What a script's output holds.
+/// One item in a script's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Bytes of the reply, head or body; never empty. From a record mailbox: one record.
     Bytes(Bytes),
-    /// One callout line, as soon as it is complete: the script may wait for the answer before it closes the callout.
+    /// One callout line, reported as soon as it is complete, because the script may wait for the answer before it closes the
+    /// callout.
     Callout(CalloutRequest),
-    /// The callout is over; what follows belongs to the reply.
+    /// The end of the callout; the following bytes belong to the reply.
     CalloutClosed,
     /// The response is complete.
     End,
-    /// The script broke the rules; nothing more comes out.
+    /// A violation of the protocol: the script's fault. The scanner reports nothing more.
     Fault(OutputFault),
 }
 
-/// How a script broke the rules of its mailbox.
+/// A script's violation of the mailbox protocol. Always the script's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFault {
     /// A callout line is longer than [`CALLOUT_LINE_BYTES_MAX`].

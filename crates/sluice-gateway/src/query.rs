@@ -1,20 +1,20 @@
-//! What is in a query string: the keywords of an ISINDEX query, the fields of a form.
+//! Parsing of query strings: the keywords of an ISINDEX query (RFC 3875 §4.4), the fields of an HTML form.
 //!
-//! The query stays raw in `QUERY_STRING`; this is what WASD and RFC 3875 §4.4 make of it besides. `variables` turns
-//! keywords and fields into variables.
+//! `QUERY_STRING` holds the raw query in any case. `meta_variables` turns keywords and fields into WASD's variables.
 
 use percent_encoding::percent_decode_str;
 
-/// Keywords in a query that are handed out one by one. A longer one is no search; the script has `QUERY_STRING`.
+/// Keywords in the longest query that is parsed as ISINDEX; with more, the script has `QUERY_STRING` only.
 const KEYWORDS_MAX: usize = 128;
 
-/// Form fields that become variables: each is compared with those before it. The script has `QUERY_STRING` for more.
+/// Form fields that become variables; limited because each is compared with those before it. Further ones are ignored: the
+/// script has `QUERY_STRING`.
 const FORM_FIELDS_MAX: usize = 128;
 
-/// The arguments that an ISINDEX query gives to a CGI script (RFC 3875 §4.4): its keywords, decoded.
+/// The command line arguments that an ISINDEX query gives to a CGI script (RFC 3875 §4.4): its keywords, decoded.
 ///
-/// None when the query has an undecoded `=` (it is a form's), when a keyword holds a NUL, or when one begins with `-`: a
-/// program would take it for an option, and a request must not choose a program's options (CVE-2012-1823).
+/// Empty if the query has an unencoded `=` (then it is a form), if a keyword holds a NUL, or if one begins with `-`: a program
+/// would parse it as an option, and a request must not choose a program's options (CVE-2012-1823).
 #[must_use]
 pub fn isindex_arguments(query: &str) -> Vec<Vec<u8>> {
     let words: Vec<Vec<u8>> = keywords(query).map(|word| percent_decode_str(word).collect()).collect();
@@ -22,14 +22,14 @@ pub fn isindex_arguments(query: &str) -> Vec<Vec<u8>> {
     if words.iter().all(is_fit) { words } else { Vec::new() }
 }
 
-/// The keywords of a query, still encoded; none of a form's query, of an empty one, or of one with too many.
+/// The keywords of a query, still encoded; empty for a form, an empty query, or one with more than [`KEYWORDS_MAX`].
 pub(crate) fn keywords(query: &str) -> impl Iterator<Item = &str> {
     let is_search =
         !query.is_empty() && !query.contains('=') && query.split('+').take(KEYWORDS_MAX + 1).count() <= KEYWORDS_MAX;
     query.split('+').take(if is_search { KEYWORDS_MAX } else { 0 })
 }
 
-/// Names and values of a form's query, still encoded; none of a keyword query.
+/// Names and values of a form's fields, still encoded; empty for a keyword query.
 pub(crate) fn form_fields(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let fields = query.split('&').filter(|field| !field.is_empty());
     let fields = fields.map(|field| field.split_once('=').unwrap_or((field, "")));
@@ -38,9 +38,9 @@ pub(crate) fn form_fields(query: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// Decodes a form's name or value (`application/x-www-form-urlencoded`).
 pub(crate) fn form_decoded(text: &str) -> impl Iterator<Item = u8> {
-    let mut pieces = text.split('+');
-    let first = pieces.next().unwrap_or_default();
-    let rest = pieces.flat_map(|piece| std::iter::once(b' ').chain(percent_decode_str(piece)));
+    let mut parts = text.split('+');
+    let first = parts.next().unwrap_or_default();
+    let rest = parts.flat_map(|part| std::iter::once(b' ').chain(percent_decode_str(part)));
     percent_decode_str(first).chain(rest)
 }
 
@@ -63,13 +63,13 @@ mod tests {
     }
 
     #[test]
-    fn a_form_or_nothing_becomes_none() {
+    fn a_form_or_an_empty_query_has_no_arguments() {
         assert!(arguments("a=b").is_empty());
         assert!(arguments("").is_empty());
     }
 
     #[test]
-    fn a_nul_or_an_option_takes_all_arguments_away() {
+    fn a_nul_or_an_option_discards_all_arguments() {
         assert!(arguments("a+b%00").is_empty());
         assert!(arguments("a+-s").is_empty());
         assert!(arguments("%2ds").is_empty());
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_keywords_are_none() {
+    fn too_many_keywords_give_no_arguments() {
         assert_eq!(arguments(&"a+".repeat(KEYWORDS_MAX - 1)).len(), KEYWORDS_MAX);
         assert!(arguments(&"a+".repeat(KEYWORDS_MAX)).is_empty());
     }
@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_query_is_survived(query in "[-a+=&%0-9A-F\u{e4}]{0,60}") {
+        fn any_query_is_parsed_without_panic(query in "[-a+=&%0-9A-F\u{e4}]{0,60}") {
             let words = isindex_arguments(&query);
             prop_assert!(words.is_empty() || !query.contains('='));
             prop_assert!(words.iter().all(|word| !word.starts_with(b"-") && !word.contains(&0)));

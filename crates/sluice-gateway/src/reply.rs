@@ -1,7 +1,7 @@
-//! What a script replied: the four kinds of RFC 3875 §6.2, decided from the fields of its head.
+//! A script's reply: which of the four kinds of RFC 3875 §6.2 it is, decided from the fields of its head.
 //!
-//! `script_head` reads the fields out of the script's output; here their meaning is found, and what must not reach the
-//! client is taken out. What the client gets is the server's business.
+//! `script_head` parses the fields; this file interprets them and removes those that must not reach the client. Not here:
+//! what the server sends to the client.
 
 use http::header::{
     CONNECTION, CONTENT_TYPE, LOCATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
@@ -12,55 +12,55 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::head_fault::{Excerpt, HeadFault};
 
-/// What a script replied (RFC 3875 §6.2).
+/// A script's reply (RFC 3875 §6.2).
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// A document, with or without a body (§6.2.1).
     Document(ReplyHead),
-    /// Serve this path and query of the same site as if it had been asked for (§6.2.2); what else the script writes is
-    /// not sent. Begins with `/`, holds only characters of a URI.
+    /// A local redirect: the server answers with this path and query of the same site as if the client had requested it
+    /// (§6.2.2), and discards the rest of the script's output. Begins with `/`, contains only characters of a URI.
     LocalRedirect(String),
-    /// Send the client elsewhere: 302 unless the script named another status (§6.2.3, §6.2.4). A body may follow.
+    /// A redirect for the client: 302 unless the script named another status (§6.2.3, §6.2.4). A body may follow.
     ClientRedirect(ReplyHead),
-    /// The script wrote a status line of its own (§5, NPH); the server frames the body all the same.
+    /// A reply with a status line of its own (§5, NPH); the server still frames the body.
     NonParsed(ReplyHead),
 }
 
 /// The head of a reply that goes to the client.
 #[derive(Clone, Debug)]
 pub struct ReplyHead {
-    /// The status; the reason phrase is not kept, HTTP/2 has none.
+    /// The status, without the reason phrase: HTTP/2 has none.
     pub status: StatusCode,
     /// The fields for the client: without `Status`, `Script-Control`, `Content-Length` and the hop-by-hop ones.
     pub fields: HeaderMap,
-    /// Bytes in the body, if the script told.
+    /// Bytes in the body, from the script's Content-Length.
     pub content_length: Option<u64>,
-    /// What the script asked of the server in `Script-Control`.
+    /// The directives of the script's `Script-Control` field.
     pub control: ScriptControl,
-    /// Hop-by-hop fields that the script wrote and that were taken out: they are the server's to write.
+    /// Hop-by-hop fields that the script wrote and that were removed, because only the server may set them.
     pub dropped: Vec<HeaderName>,
 }
 
-/// The directives of `Script-Control` that are understood; WASD has more, and others have theirs.
+/// The supported directives of the field `Script-Control` (WASD); others are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScriptControl {
-    /// What is done to records; `None`: the content type decides.
+    /// The treatment of records; `None`: the content type decides.
     pub body_mode: Option<BodyMode>,
-    /// The status, where there is no `Status` field.
+    /// The status if there is no `Status` field (`X-http-status`).
     pub http_status: Option<StatusCode>,
 }
 
-/// What is done to the records of a record mailbox.
+/// The treatment of the records of a record mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyMode {
-    /// Nothing (`X-stream-mode`).
+    /// Records are bytes of a stream, sent unchanged (`X-stream-mode`).
     Stream,
-    /// Each is a line: it gets the newline that it lacks (`X-record-mode`).
+    /// Records are lines and get a missing newline (`X-record-mode`).
     Record,
 }
 
 impl ScriptControl {
-    /// Reads directives, `;` between them; those that are unknown or wrong are passed over.
+    /// Parses directives separated by `;`; unknown or invalid ones are ignored.
     #[must_use]
     pub fn parse(directives: &str) -> ScriptControl {
         let mut control = ScriptControl::default();
@@ -76,7 +76,7 @@ impl ScriptControl {
         control
     }
 
-    /// Both together; where they differ, `later` decides.
+    /// The directives of both; `later` takes precedence.
     #[must_use]
     pub fn overridden_by(self, later: ScriptControl) -> ScriptControl {
         ScriptControl {
@@ -86,7 +86,7 @@ impl ScriptControl {
     }
 }
 
-/// The kind of a reply without a status line of its own.
+/// Classifies a reply without a status line of its own.
 pub(crate) fn parsed(mut fields: HeaderMap) -> Result<Reply, HeadFault> {
     let status = take_single(&mut fields, "Status")?;
     let status = status
@@ -104,8 +104,8 @@ pub(crate) fn parsed(mut fields: HeaderMap) -> Result<Reply, HeadFault> {
     if location.is_empty() {
         return Err(HeadFault::EmptyLocation);
     }
-    // With a status of its own the reply is for the client, whatever Location names (§6.2.4, and what Apache does):
-    // 201 with Location is a document, 303 with a path is the client's to follow.
+    // A reply with a status is for the client, whatever Location names (§6.2.4, and what Apache does): 201 with Location is
+    // a document, 303 with a path is a client redirect.
     if let Some(status) = status {
         return Ok(if status.is_redirection() {
             Reply::ClientRedirect(head)
@@ -114,7 +114,7 @@ pub(crate) fn parsed(mut fields: HeaderMap) -> Result<Reply, HeadFault> {
         });
     }
     if let Some(path) = local_path(location)
-        && stands_alone(&head.fields)
+        && has_only_redirect_fields(&head.fields)
     {
         return Ok(Reply::LocalRedirect(path));
     }
@@ -122,11 +122,11 @@ pub(crate) fn parsed(mut fields: HeaderMap) -> Result<Reply, HeadFault> {
     Ok(Reply::ClientRedirect(head))
 }
 
-/// A reply that began with the status line `HTTP/… <status>`.
+/// Classifies a reply that began with the status line `HTTP/… <status>`.
 pub(crate) fn non_parsed(status: StatusCode, mut fields: HeaderMap) -> Result<Reply, HeadFault> {
-    // The body that follows is framed as this field says, and the server would frame it once more.
+    // With this field the script frames the body itself, and the server would frame it again.
     if fields.contains_key(TRANSFER_ENCODING) {
-        return Err(HeadFault::OwnFraming);
+        return Err(HeadFault::TransferEncoding);
     }
     fields.remove("status");
     let mut head = head_of(status, fields)?;
@@ -134,7 +134,7 @@ pub(crate) fn non_parsed(status: StatusCode, mut fields: HeaderMap) -> Result<Re
     Ok(Reply::NonParsed(head))
 }
 
-/// The status in `404` or `404 Not Found`: 200 to 599, or 101. Other 1xx are not final, and are the server's to send.
+/// The status in `404` or `404 Not Found`: 200 to 599, or 101. Other 1xx are interim responses, which only the server sends.
 pub(crate) fn status_code(text: &[u8]) -> Option<StatusCode> {
     let (digits, rest) = text.split_at_checked(3)?;
     if !digits.iter().all(u8::is_ascii_digit) || rest.first().is_some_and(|byte| !matches!(byte, b' ' | b'\t')) {
@@ -150,7 +150,7 @@ pub(crate) fn bad_status(text: &[u8]) -> HeadFault {
     }
 }
 
-/// Takes out of `fields` what is for the server.
+/// Moves the fields that address the server out of `fields`.
 fn head_of(status: StatusCode, mut fields: HeaderMap) -> Result<ReplyHead, HeadFault> {
     let mut control = ScriptControl::default();
     for value in fields.get_all("script-control") {
@@ -162,7 +162,7 @@ fn head_of(status: StatusCode, mut fields: HeaderMap) -> Result<ReplyHead, HeadF
     for name in ["Content-Type", "Location"] {
         require_single(&fields, name)?;
     }
-    // Equal ones are one.
+    // Of equal repetitions, keep one.
     for name in [CONTENT_TYPE, LOCATION] {
         if let Some(value) = fields.get(&name).cloned() {
             fields.insert(name, value);
@@ -177,7 +177,7 @@ fn head_of(status: StatusCode, mut fields: HeaderMap) -> Result<ReplyHead, HeadF
     })
 }
 
-/// Takes out the fields that speak of the connection between client and server, which the script has no part in.
+/// Removes the fields about the connection between client and server (RFC 9110 §7.6.1), which the script is not part of.
 fn drop_hop_by_hop(head: &mut ReplyHead) {
     let keep_alive = HeaderName::from_static("keep-alive");
     let proxy_connection = HeaderName::from_static("proxy-connection");
@@ -192,7 +192,7 @@ fn drop_hop_by_hop(head: &mut ReplyHead) {
         keep_alive,
         proxy_connection,
     ] {
-        // With 101 it names the protocol that the script is ready to speak.
+        // With 101 it names the protocol that the script switches to (RFC 9110 §7.8).
         if name == UPGRADE && head.status == StatusCode::SWITCHING_PROTOCOLS {
             continue;
         }
@@ -202,12 +202,12 @@ fn drop_hop_by_hop(head: &mut ReplyHead) {
     }
 }
 
-/// A field that the CGI rules allow once (RFC 3875 §6.3); the same value again does no harm.
+/// The value of a field that may occur once (RFC 3875 §6.3). Equal repetitions are accepted.
 fn require_single(fields: &HeaderMap, name: &'static str) -> Result<Option<HeaderValue>, HeadFault> {
     let mut values = fields.get_all(name).iter();
     let first = values.next();
     if values.any(|value| Some(value) != first) {
-        return Err(HeadFault::Contradiction { name });
+        return Err(HeadFault::Conflict { name });
     }
     Ok(first.cloned())
 }
@@ -228,11 +228,11 @@ fn number(text: &[u8]) -> Result<u64, HeadFault> {
     })
 }
 
-/// The path and query of this site that `location` names (RFC 3875 §6.2.2 local-pathquery).
+/// The path and query of this site that `location` names (RFC 3875 §6.2.2 local-pathquery), percent-encoded.
 ///
-/// `//host` would be read by a client as another host, and only a client can use a fragment: neither is local.
+/// `None` for `//host`, which a client resolves to another host, and with a fragment, which only a client can use.
 fn local_path(location: &HeaderValue) -> Option<String> {
-    /// Not allowed in a URI (RFC 3986 §2); everything beyond ASCII is encoded anyway.
+    /// ASCII characters not allowed in a URI (RFC 3986 §2). Bytes beyond ASCII are always encoded.
     const NOT_IN_URI: &AsciiSet = &CONTROLS
         .add(b' ')
         .add(b'"')
@@ -249,11 +249,11 @@ fn local_path(location: &HeaderValue) -> Option<String> {
     is_local.then(|| percent_encode(text, NOT_IN_URI).to_string())
 }
 
-/// Whether Location has no company that would be lost with a local redirect.
+/// Whether there is no field that a local redirect would lose.
 ///
-/// RFC 3875 §6.2.2 forbids all other fields there. Many programs write a Content-Type without thinking; but one that sets a
-/// cookie wants the client to get it.
-fn stands_alone(fields: &HeaderMap) -> bool {
+/// RFC 3875 §6.2.2 forbids all other fields. Many programs add a Content-Type regardless, so it is accepted; but a program that
+/// sets a cookie wants the client to get it, so that reply becomes a client redirect.
+fn has_only_redirect_fields(fields: &HeaderMap) -> bool {
     fields.keys().all(|name| *name == LOCATION || *name == CONTENT_TYPE)
 }
 
@@ -307,12 +307,12 @@ mod tests {
     }
 
     #[test]
-    fn local_redirect_holds_only_characters_of_a_uri() {
+    fn local_redirect_is_percent_encoded() {
         assert_eq!(local_redirect("Location: /a b/%20/\u{e4}\n\n"), "/a%20b/%20/%C3%A4");
     }
 
     #[test]
-    fn what_only_a_client_can_follow_goes_to_the_client() {
+    fn urls_fragments_and_relative_paths_are_client_redirects() {
         for location in ["https://example.org/", "//example.org/", "/a#part", "next.html"] {
             let head = client_redirect(&format!("Location: {location}\n\n"));
             assert_eq!(head.status, StatusCode::FOUND);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_a_status_or_a_cookie_goes_to_the_client() {
+    fn a_path_with_a_status_or_a_cookie_is_a_client_redirect() {
         assert_eq!(
             client_redirect("Status: 303 See Other\nLocation: /a\n\n").status,
             StatusCode::SEE_OTHER
@@ -351,7 +351,7 @@ mod tests {
         assert!(head.fields.is_empty());
         assert_eq!(
             fault("Content-Length: 1\nContent-Length: 2\n\n"),
-            HeadFault::Contradiction { name: "Content-Length" }
+            HeadFault::Conflict { name: "Content-Length" }
         );
         for length in ["", "+1", "-1", "1, 1", "0x1", "99999999999999999999"] {
             let fault = fault(&format!("Content-Length: {length}\n\n"));
@@ -360,14 +360,14 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_faults_and_repetitions_are_not() {
+    fn conflicting_fields_are_faults_and_repetitions_are_not() {
         assert_eq!(
             fault("Status: 200\nStatus: 404\n\n"),
-            HeadFault::Contradiction { name: "Status" }
+            HeadFault::Conflict { name: "Status" }
         );
         assert_eq!(
             fault("Content-Type: a/b\nContent-Type: c/d\n\n"),
-            HeadFault::Contradiction { name: "Content-Type" }
+            HeadFault::Conflict { name: "Content-Type" }
         );
         assert_eq!(document("Content-Type: a/b\nContent-Type: a/b\n\n").fields.len(), 1);
         assert_eq!(document("Set-Cookie: a\nSet-Cookie: b\n\n").fields.len(), 2);
@@ -381,14 +381,14 @@ mod tests {
     }
 
     #[test]
-    fn upgrade_stays_where_protocols_are_switched() {
+    fn upgrade_is_kept_with_status_101() {
         let head = document("Status: 101\nUpgrade: websocket\nConnection: upgrade\n\n");
         assert_eq!(head.fields[UPGRADE], "websocket");
         assert_eq!(head.dropped, ["connection"]);
     }
 
     #[test]
-    fn script_control_is_understood_and_removed() {
+    fn script_control_is_parsed_and_removed() {
         let head = document("Script-Control: no-abort; X-Stream-Mode ;X-http-status=418\n\n");
         assert_eq!(head.control.body_mode, Some(BodyMode::Stream));
         assert_eq!(head.status.as_u16(), 418);

@@ -1,13 +1,14 @@
-//! The request record: how a script process that lives on is told of a request on CGIPLUSIN.
+//! The request record: the message on CGIPLUSIN that hands a request to a persistent script process (WASD CGIplus).
 //!
 //! ```text
-//! record form   !            LF      struct form   !!<n>  LF
+//! record mode   !            LF      struct mode   !!<n>  LF
 //!               NAME=value   LF                    n bytes: { length: 16 bits, little-endian, counts text and NUL;
 //!               …                                             NAME=value; NUL } …; a length of 0
 //!               (empty line) LF
 //! ```
 //!
-//! The server writes it; reading is here for scripts in Rust and for tests. What the variables are, `meta_variables` says.
+//! The server encodes it; decoding is for scripts in Rust and for tests. Not here: which variables there are
+//! (`meta_variables`).
 
 use std::fmt;
 
@@ -15,16 +16,16 @@ use memchr::memchr;
 
 use crate::variables::Variables;
 
-/// Bytes in the largest struct block that is read: header fields, and as much again.
+/// Bytes in the largest struct block that [`decode_request`] accepts: room for the header fields and as much again.
 const BLOCK_BYTES_MAX: usize = 16 << 20;
 
-/// The form of a request record; a script chooses with the callout CGIPLUS.
+/// The encoding of request records; a script chooses it with the callout CGIPLUS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestEncoding {
-    /// One line a variable: what a shell script can read.
+    /// One line per variable, which a shell script can read (`CGIPLUS: record`).
     #[default]
     Record,
-    /// One counted block: one read instead of many.
+    /// One block with its length, which takes one read instead of many (`CGIPLUS: struct`).
     Struct,
 }
 
@@ -47,12 +48,12 @@ fn encode_lines(variables: &Variables, out: &mut Vec<u8>) {
 }
 
 fn encode_block(variables: &Variables, out: &mut Vec<u8>) {
-    // A variable is already kept with its NUL; it gets a length, and the block one more.
+    // `bytes()` already has a NUL for each variable; each gets a 16-bit length, and the block a final one.
     let bytes = variables.bytes().len() + 2 * (variables.len() + 1);
     out.reserve(bytes + 24);
     out.extend_from_slice(format!("!!{bytes}\n").as_bytes());
     for text in variables.texts() {
-        let length = u16::try_from(text.len() + 1).expect("variables are kept shorter than a 16-bit length");
+        let length = u16::try_from(text.len() + 1).expect("a variable is shorter than VARIABLE_BYTES_MAX");
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(text);
         out.push(0);
@@ -60,21 +61,21 @@ fn encode_block(variables: &Variables, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// A request as a script reads it.
+/// A decoded request record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
     /// Names and values, in the order in which they came.
     pub variables: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Bytes of the input that it took, with what was passed over before it.
+    /// Bytes of the input that were consumed, lines skipped before the record included.
     pub consumed: usize,
 }
 
-/// Why a request record cannot be read.
+/// Why a request record cannot be decoded. Always the server's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestRecordFault {
     /// `!!` is not followed by a number from 2 to 16 MiB.
     BadCount,
-    /// A struct block's lengths do not add up.
+    /// The lengths in a struct block are inconsistent.
     BadLength,
     /// A variable has no `=`.
     NotAVariable,
@@ -92,12 +93,12 @@ impl fmt::Display for RequestRecordFault {
 
 impl std::error::Error for RequestRecordFault {}
 
-/// Reads the first request in `input`; `None`: its end has not come yet.
+/// Decodes the first request record in `input`; `None` if it is incomplete.
 ///
-/// Lines before a start record are passed over: they are answers to callouts that nobody read.
+/// Lines before a start record are skipped: they are answers to callouts that the script did not read.
 ///
 /// # Errors
-/// The record is not what a server writes.
+/// The record is malformed: the server's fault.
 pub fn decode_request(input: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFault> {
     let mut position = 0;
     while let Some(length) = memchr(b'\n', &input[position..]) {
@@ -191,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn record_form_is_lines() {
+    fn record_mode_is_lines() {
         let variables = variables(&[("A", "1"), ("B", "")]);
         assert_eq!(encoded(&variables, RequestEncoding::Record), b"!\nA=1\nB=\n\n");
         assert_eq!(encoded(&Variables::default(), RequestEncoding::Record), b"!\n\n");
     }
 
     #[test]
-    fn struct_form_is_a_counted_block() {
+    fn struct_mode_is_a_block_with_its_length() {
         let variables = variables(&[("A", "1"), ("BB", "")]);
         assert_eq!(
             encoded(&variables, RequestEncoding::Struct),
@@ -208,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn old_answers_before_a_request_are_passed_over() {
+    fn unread_answers_before_a_request_are_skipped() {
         let request = decode_request(b"200 OK\n\n400 x\n!\nA=1\n\nmore").unwrap().unwrap();
         assert_eq!(request.variables, [(b"A".to_vec(), b"1".to_vec())]);
         assert_eq!(request.consumed, 21);
     }
 
     #[test]
-    fn what_no_server_writes_is_a_fault() {
+    fn a_malformed_record_is_a_fault() {
         assert_eq!(decode_request(b"!!x\n"), Err(RequestRecordFault::BadCount));
         assert_eq!(decode_request(b"!!\n"), Err(RequestRecordFault::BadCount));
         assert_eq!(decode_request(b"!!1\n\0"), Err(RequestRecordFault::BadCount));
@@ -232,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(
+        fn decoding_reverses_encoding(
             pairs in prop::collection::btree_map("[A-Z_]{1,8}", "[^\\x00\\n]{0,20}", 0..8),
             is_struct in any::<bool>(),
             rest in "[ -~]{0,5}",
@@ -253,7 +254,7 @@ mod tests {
         }
 
         #[test]
-        fn any_input_is_survived(
+        fn any_input_is_decoded_without_panic(
             start in prop::sample::select(vec![&b""[..], b"!\n", b"!!9\n", b"!!20\n"]),
             rest in prop::collection::vec(prop::sample::select(b"!=A\n\0\x01\x029".to_vec()), 0..40),
         ) {

@@ -1,8 +1,8 @@
-//! The mailbox scanner: takes a script's output apart into body bytes, callouts and the end of the response.
+//! The mailbox scanner: splits a script's output into reply bytes, callouts and the end of the response.
 //!
-//! It does not read the mailbox (the server pushes what it has read), does not parse the reply's head (`script_head` gets
-//! the bytes that come out here) and answers no callout. Bytes come out as slices of what went in, uncopied; 27 of them at
-//! most are held back while they may be the beginning of a sentinel.
+//! It does not read the mailbox (the server pushes what it has read), does not parse the reply's head (`script_head` does, from
+//! the scanner's output) and does not answer callouts. Bytes are returned as slices of the input, without a copy; at most 27
+//! of them are held back while they may be the start of a sentinel.
 //!
 //! ```text
 //!             escape                     end
@@ -21,30 +21,30 @@ use memchr::memchr2;
 use memchr::memmem::Finder;
 
 use crate::callout_lines::CalloutLines;
-use crate::environment_dump::Preceding;
+use crate::environment_dump::PrecedingOutput;
 use crate::output::{EndMark, MailboxKind, Output, OutputFault};
-use crate::sentinel::{Beginning, Comparison, Mark, SENTINEL_BYTES, Sentinels};
+use crate::sentinel::{Comparison, Mark, PartialMatch, SENTINEL_BYTES, Sentinels};
 
 /// The scanner of one script process's mailbox.
 ///
-/// Push what was read, then call [`Scanner::next`] until it gives `None`; at end-of-file call [`Scanner::finish`].
+/// Push what was read, then call [`Scanner::next`] until it returns `None`; at end-of-file call [`Scanner::finish`].
 pub struct Scanner {
     kind: MailboxKind,
     end: EndMark,
     sentinels: Sentinels,
-    /// Looks for what the three sentinels share.
+    /// Searches for the part that the three sentinels share.
     finder: Finder<'static>,
     state: State,
-    /// What was pushed and has not come out; no piece is empty.
+    /// Pushed and not yet processed; no chunk is empty.
     input: VecDeque<Bytes>,
-    /// The beginning of a sentinel that was taken from `input`.
-    begun: Option<Beginning>,
-    preceding: Preceding,
+    /// The start of a sentinel, already removed from `input`.
+    partial: Option<PartialMatch>,
+    preceding: PrecedingOutput,
     callout: CalloutLines,
-    /// Comes out before anything else.
-    due: Option<Output>,
-    /// A sentinel just ended: a newline here belongs to it.
-    swallows_newline: bool,
+    /// Returned by the next call of `next`, before anything else.
+    queued: Option<Output>,
+    /// The input follows a sentinel directly: a newline at its start belongs to the sentinel.
+    skips_newline: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,30 +66,30 @@ impl Scanner {
             finder: Finder::new(sentinels.shared()).into_owned(),
             state: State::Body,
             input: VecDeque::new(),
-            begun: None,
-            preceding: Preceding::new(),
+            partial: None,
+            preceding: PrecedingOutput::new(),
             callout: CalloutLines::default(),
-            due: None,
-            swallows_newline: false,
+            queued: None,
+            skips_newline: false,
         }
     }
 
-    /// Takes what was read from the mailbox: any piece of a stream, or exactly one record. Empty ones are ignored.
+    /// Adds what was read from the mailbox: any chunk of a stream, or exactly one record. An empty one is ignored.
     pub fn push(&mut self, chunk: Bytes) {
         if !chunk.is_empty() {
             self.input.push_back(chunk);
         }
     }
 
-    /// The next thing in the output; `None`: push more.
+    /// The next item of the output; `None` if more input is needed.
     #[expect(clippy::should_implement_trait, reason = "not an iterator: None is not the end")]
     pub fn next(&mut self) -> Option<Output> {
-        if let Some(due) = self.due.take() {
-            return Some(due);
+        if let Some(queued) = self.queued.take() {
+            return Some(queued);
         }
         loop {
-            if self.swallows_newline && self.state != State::Ended {
-                self.swallow_newline()?;
+            if self.skips_newline && self.state != State::Ended {
+                self.skip_newline()?;
             }
             let step = match (self.state, self.kind) {
                 (State::Ended | State::Faulted, _) => return None,
@@ -98,77 +98,77 @@ impl Scanner {
                 (State::Body, MailboxKind::Record) => self.take_record()?,
                 (State::Callout, MailboxKind::Record) => self.take_callout_record()?,
             };
-            if let Step::Out(output) = step {
+            if let Step::Emit(output) = step {
                 return Some(output);
             }
         }
     }
 
-    /// Says that the script has been silent for a moment: a callout line without newline is taken as complete.
+    /// Treats a callout line without newline as complete, because the script has paused.
     ///
-    /// True: [`Scanner::next`] has something now. Serves programs written for WASD, whose records need no newline.
+    /// `true` if [`Scanner::next`] has output now. This supports programs written for WASD, whose records need no newline.
     pub fn complete_paused_line(&mut self) -> bool {
         if self.awaits_line_end() {
-            self.due = self.callout.complete();
+            self.queued = self.callout.complete();
         }
-        self.due.is_some()
+        self.queued.is_some()
     }
 
-    /// Whether [`Scanner::complete_paused_line`] would complete a callout line: watch the time.
+    /// Whether [`Scanner::complete_paused_line`] would complete a callout line, so that the caller should time the pause.
     #[must_use]
     pub fn awaits_line_end(&self) -> bool {
-        // A begun sentinel is most likely the close sentinel on its way: its bytes are not part of the line.
+        // A partial sentinel is most likely the close sentinel still arriving: its bytes are not part of the line.
         self.state == State::Callout
             && self.input.is_empty()
-            && self.begun.is_none()
+            && self.partial.is_none()
             && !self.callout.is_at_line_start()
     }
 
-    /// Whether a callout is open; it is until [`Output::CalloutClosed`] has come out.
+    /// Whether a callout is open: it is until [`Scanner::next`] has returned [`Output::CalloutClosed`].
     #[must_use]
     pub fn is_inside_callout(&self) -> bool {
-        self.state == State::Callout || self.due == Some(Output::CalloutClosed)
+        self.state == State::Callout || self.queued == Some(Output::CalloutClosed)
     }
 
-    /// Whether the end sentinel has come.
+    /// Whether the end sentinel has arrived.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.state == State::Ended
     }
 
-    /// Says that the output is at its end, after [`Scanner::next`] gave `None`: the bytes held back, if any.
+    /// Ends the input, after [`Scanner::next`] has returned `None`; returns the bytes held back, if any.
     ///
     /// # Errors
-    /// [`OutputFault::CalloutNotClosed`]: the script ended inside a callout.
+    /// [`OutputFault::CalloutNotClosed`]: the output ended inside a callout, the script's fault.
     pub fn finish(&mut self) -> Result<Option<Bytes>, OutputFault> {
         match self.state {
-            State::Body => Ok(self.begun.take().map(|begun| self.text_of(begun))),
+            State::Body => Ok(self.partial.take().map(|partial| self.text_of(partial))),
             State::Callout => Err(OutputFault::CalloutNotClosed),
             State::Ended | State::Faulted => Ok(None),
         }
     }
 
-    /// Whether the script wrote something after the end sentinel and its newline; that is its fault.
+    /// Whether there is output after the end sentinel and its newline, which is the script's fault.
     #[must_use]
     pub fn has_trailing_output(&self) -> bool {
         let Some(first) = self.input.front() else { return false };
-        let newline_only = self.swallows_newline && self.leading_newline(first) == first.len();
+        let newline_only = self.skips_newline && self.leading_newline(first) == first.len();
         self.state == State::Ended && !(newline_only && self.input.len() == 1)
     }
 
-    /// Makes ready for the next response of the same process; leftover bytes are forgotten.
+    /// Prepares for the next response of the same process; unprocessed input is discarded.
     pub fn restart(&mut self) {
-        // The newline after the end sentinel may still be under way.
-        self.swallows_newline &= self.input.is_empty();
+        // The newline after the end sentinel may still arrive.
+        self.skips_newline &= self.input.is_empty();
         self.state = State::Body;
         self.input.clear();
-        self.begun = None;
-        self.preceding.forget();
+        self.partial = None;
+        self.preceding.clear();
         self.callout = CalloutLines::default();
-        self.due = None;
+        self.queued = None;
     }
 
-    /// The sentinels that mean something in a reply. A close sentinel there closes nothing: it is body text.
+    /// The sentinels that count in a reply. A close sentinel is body text there, because no callout is open.
     fn wanted_in_body(&self) -> &'static [Mark] {
         match self.end {
             EndMark::Sentinel => &[Mark::End, Mark::Escape],
@@ -176,6 +176,7 @@ impl Scanner {
         }
     }
 
+    /// The sentinels that count in a callout.
     fn wanted_in_callout(&self) -> &'static [Mark] {
         match self.end {
             EndMark::Sentinel => &[Mark::Close, Mark::End, Mark::Escape],
@@ -183,90 +184,90 @@ impl Scanner {
         }
     }
 
-    /// One step through the reply in a stream; `None`: needs more.
+    /// One step through the reply in a stream; `None` if more input is needed.
     fn scan_body(&mut self) -> Option<Step> {
         let first = self.input.front()?;
         let wanted = self.wanted_in_body();
-        if let Some(begun) = self.begun {
-            return Some(self.continue_in_body(begun, wanted));
+        if let Some(partial) = self.partial {
+            return Some(self.continue_in_body(partial, wanted));
         }
         if let Some((start, mark)) = self.sentinels.find(&self.finder, wanted, first) {
-            // What stands before a sentinel goes out first; the next step finds the sentinel at 0.
+            // The bytes before a sentinel are emitted first; the next step finds the sentinel at 0.
             return Some(if start > 0 {
-                self.hand_on(start)
+                self.emit(start)
             } else {
-                self.meet(mark, SENTINEL_BYTES)
+                self.on_sentinel_text(mark, SENTINEL_BYTES)
             });
         }
-        match self.sentinels.find_beginning(wanted, first) {
-            Some((0, begun)) => {
+        match self.sentinels.find_partial(wanted, first) {
+            Some((0, partial)) => {
                 self.input.pop_front();
-                self.begun = Some(begun);
-                Some(Step::On)
+                self.partial = Some(partial);
+                Some(Step::Continue)
             }
-            Some((start, _)) => Some(self.hand_on(start)),
+            Some((start, _)) => Some(self.emit(start)),
             None => {
                 let length = first.len();
-                Some(self.hand_on(length))
+                Some(self.emit(length))
             }
         }
     }
 
-    /// Sees what the next piece makes of a begun sentinel.
-    fn continue_in_body(&mut self, begun: Beginning, wanted: &[Mark]) -> Step {
-        match self.compare_next(Some(begun), wanted) {
-            Comparison::Whole { mark, used } => self.meet(mark, used),
-            Comparison::Begun(longer) => {
-                self.begun = Some(longer);
+    /// Compares a partial sentinel with the chunk that follows it.
+    fn continue_in_body(&mut self, partial: PartialMatch, wanted: &[Mark]) -> Step {
+        match self.compare_next(Some(partial), wanted) {
+            Comparison::Whole { mark, used } => self.on_sentinel_text(mark, used),
+            Comparison::Partial(longer) => {
+                self.partial = Some(longer);
                 self.input.pop_front();
-                Step::On
+                Step::Continue
             }
             Comparison::Different => {
-                self.begun = None;
-                let held = self.text_of(begun);
-                self.preceding.note(&held);
-                Step::Out(Output::Bytes(held))
+                self.partial = None;
+                let held = self.text_of(partial);
+                self.preceding.record(&held);
+                Step::Emit(Output::Bytes(held))
             }
         }
     }
 
-    /// Acts on a sentinel text in the reply, whose last `used` bytes are still in the input.
-    fn meet(&mut self, mark: Mark, used: usize) -> Step {
-        let listed = self.preceding.announces(mark);
-        self.preceding.forget();
-        self.begun = None;
+    /// Handles a sentinel text in the reply, whose last `used` bytes are still in the input.
+    fn on_sentinel_text(&mut self, mark: Mark, used: usize) -> Step {
+        let is_in_dump = self.preceding.has_name_of(mark);
+        self.preceding.clear();
+        self.partial = None;
         self.skip(used);
-        if listed {
-            return Step::Out(Output::Bytes(self.text_of(Beginning {
+        if is_in_dump {
+            return Step::Emit(Output::Bytes(self.text_of(PartialMatch {
                 mark,
                 length: SENTINEL_BYTES,
             })));
         }
-        self.swallows_newline = true;
-        self.obey(mark)
+        self.skips_newline = true;
+        self.leave_body(mark)
     }
 
-    /// Leaves the body as a sentinel says.
-    fn obey(&mut self, mark: Mark) -> Step {
+    /// Ends the response or opens a callout.
+    fn leave_body(&mut self, mark: Mark) -> Step {
         match mark {
             Mark::End => {
                 self.state = State::Ended;
-                Step::Out(Output::End)
+                Step::Emit(Output::End)
             }
-            // A close sentinel is not looked for in a body.
+            // `wanted_in_body` never has Close.
             Mark::Escape | Mark::Close => {
                 self.state = State::Callout;
                 self.callout = CalloutLines::default();
-                Step::On
+                Step::Continue
             }
         }
     }
 
-    /// One step through a callout in a stream; `None`: needs more.
+    /// One step through a callout in a stream; `None` if more input is needed.
     fn scan_callout(&mut self) -> Option<Step> {
         let wanted = self.wanted_in_callout();
         let first = self.input.front()?;
-        if self.begun.is_none() {
+        if self.partial.is_none() {
             let stop = memchr2(b'\n', b'$', first).unwrap_or(first.len());
             self.callout.extend(&first[..stop]);
             let byte = first.get(stop).copied();
@@ -276,34 +277,34 @@ impl Scanner {
             }
             if byte == Some(b'\n') {
                 self.skip(1);
-                return Some(self.callout.complete().map_or(Step::On, Step::Out));
+                return Some(self.callout.complete().map_or(Step::Continue, Step::Emit));
             }
             if byte.is_none() {
-                return Some(Step::On);
+                return Some(Step::Continue);
             }
         }
-        let begun = self.begun.take();
-        match self.compare_next(begun, wanted) {
+        let partial = self.partial.take();
+        match self.compare_next(partial, wanted) {
             Comparison::Whole { mark, used } => {
                 self.skip(used);
-                Some(self.obey_in_callout(mark))
+                Some(self.leave_callout(mark))
             }
-            Comparison::Begun(longer) => {
-                self.begun = Some(longer);
+            Comparison::Partial(longer) => {
+                self.partial = Some(longer);
                 self.input.pop_front();
-                Some(Step::On)
+                Some(Step::Continue)
             }
             Comparison::Different => {
-                self.disappoint(begun);
-                Some(Step::On)
+                self.add_text_to_line(partial);
+                Some(Step::Continue)
             }
         }
     }
 
-    /// A `$` in a callout line, or more that looked like a sentinel, was text.
-    fn disappoint(&mut self, begun: Option<Beginning>) {
-        if let Some(begun) = begun {
-            let text = &self.sentinels.text(begun.mark).as_bytes()[..begun.length];
+    /// Adds to the callout line what looked like the start of a sentinel: `partial`, or the `$` at the start of the input.
+    fn add_text_to_line(&mut self, partial: Option<PartialMatch>) {
+        if let Some(partial) = partial {
+            let text = &self.sentinels.text(partial.mark).as_bytes()[..partial.length];
             self.callout.extend(text);
         } else {
             self.callout.extend(b"$");
@@ -311,16 +312,17 @@ impl Scanner {
         }
     }
 
-    fn obey_in_callout(&mut self, mark: Mark) -> Step {
+    /// Closes the callout; any other sentinel is a fault.
+    fn leave_callout(&mut self, mark: Mark) -> Step {
         match mark {
             Mark::Close => {
                 self.state = State::Body;
-                self.swallows_newline = self.kind == MailboxKind::Stream;
+                self.skips_newline = self.kind == MailboxKind::Stream;
                 let Some(last_line) = self.callout.complete() else {
-                    return Step::Out(Output::CalloutClosed);
+                    return Step::Emit(Output::CalloutClosed);
                 };
-                self.due = Some(Output::CalloutClosed);
-                Step::Out(last_line)
+                self.queued = Some(Output::CalloutClosed);
+                Step::Emit(last_line)
             }
             Mark::End => self.fail(OutputFault::EndInsideCallout),
             Mark::Escape => self.fail(OutputFault::EscapeInsideCallout),
@@ -331,30 +333,30 @@ impl Scanner {
     fn take_record(&mut self) -> Option<Step> {
         let record = self.input.pop_front()?;
         let Some(mark) = self.mark_of(&record, self.wanted_in_body()) else {
-            return Some(Step::Out(Output::Bytes(record)));
+            return Some(Step::Emit(Output::Bytes(record)));
         };
-        // Only here: after a close sentinel a record that is just a newline may be the empty line that ends a head.
-        self.swallows_newline = mark == Mark::End && record.len() == SENTINEL_BYTES;
-        Some(self.obey(mark))
+        // Only after an end sentinel: after a close sentinel, a record of one newline may be the empty line that ends a head.
+        self.skips_newline = mark == Mark::End && record.len() == SENTINEL_BYTES;
+        Some(self.leave_body(mark))
     }
 
-    /// One line of a record inside a callout; a record may hold several.
+    /// One line of a record inside a callout; a record may contain several.
     fn take_callout_record(&mut self) -> Option<Step> {
         let mut record = self.input.pop_front()?;
         if let Some(mark) = self.mark_of(&record, self.wanted_in_callout()) {
-            return Some(self.obey_in_callout(mark));
+            return Some(self.leave_callout(mark));
         }
         let stop = memchr::memchr(b'\n', &record).unwrap_or(record.len());
         self.callout.extend(&record[..stop]);
         record.advance(record.len().min(stop + 1));
-        self.push_back_first(record);
+        self.unread(record);
         if let Some(fault) = self.callout.excess() {
             return Some(self.fail(fault));
         }
-        Some(self.callout.complete().map_or(Step::On, Step::Out))
+        Some(self.callout.complete().map_or(Step::Continue, Step::Emit))
     }
 
-    /// The sentinel that a record is, with or without newline.
+    /// The sentinel that a record consists of, with or without newline.
     fn mark_of(&self, record: &[u8], wanted: &[Mark]) -> Option<Mark> {
         let text = record.strip_suffix(b"\n").unwrap_or(record);
         let text = if text.len() < record.len() {
@@ -368,21 +370,21 @@ impl Scanner {
             .find(|mark| self.sentinels.text(*mark).as_bytes() == text)
     }
 
-    fn compare_next(&self, begun: Option<Beginning>, wanted: &[Mark]) -> Comparison {
+    fn compare_next(&self, partial: Option<PartialMatch>, wanted: &[Mark]) -> Comparison {
         let next = self.input.front().map_or(&[][..], |first| first);
-        self.sentinels.compare(wanted, begun, next)
+        self.sentinels.compare(wanted, partial, next)
     }
 
-    /// Drops the newline that belongs to the sentinel before it; `None`: needs more to tell.
-    fn swallow_newline(&mut self) -> Option<()> {
+    /// Drops the newline that belongs to the sentinel before it; `None` if more input is needed.
+    fn skip_newline(&mut self) -> Option<()> {
         let first = self.input.front()?;
         let length = self.leading_newline(first);
-        self.swallows_newline = false;
+        self.skips_newline = false;
         self.skip(length);
         Some(())
     }
 
-    /// Bytes in the newline of a sentinel at the start of `first`.
+    /// Bytes in the newline at the start of `first` that belongs to the sentinel before it.
     fn leading_newline(&self, first: &[u8]) -> usize {
         match (self.kind, first) {
             (MailboxKind::Stream, [b'\n', ..]) | (MailboxKind::Record, [b'\n']) => 1,
@@ -391,18 +393,18 @@ impl Scanner {
         }
     }
 
-    /// Hands on the first `length` bytes of the first piece.
-    fn hand_on(&mut self, length: usize) -> Step {
+    /// Emits the first `length` bytes of the first chunk.
+    fn emit(&mut self, length: usize) -> Step {
         let Some(mut first) = self.input.pop_front() else {
-            return Step::On;
+            return Step::Continue;
         };
         let rest = first.split_off(length);
-        self.push_back_first(rest);
-        self.preceding.note(&first);
-        Step::Out(Output::Bytes(first))
+        self.unread(rest);
+        self.preceding.record(&first);
+        Step::Emit(Output::Bytes(first))
     }
 
-    /// Drops the first `length` bytes of the first piece.
+    /// Drops the first `length` bytes of the first chunk.
     fn skip(&mut self, length: usize) {
         let Some(first) = self.input.front_mut() else { return };
         first.advance(length);
@@ -411,25 +413,25 @@ impl Scanner {
         }
     }
 
-    fn push_back_first(&mut self, rest: Bytes) {
+    fn unread(&mut self, rest: Bytes) {
         if !rest.is_empty() {
             self.input.push_front(rest);
         }
     }
 
-    /// The bytes that were held back: what they are is known, so the pieces that they came in need not be kept.
-    fn text_of(&self, begun: Beginning) -> Bytes {
-        Bytes::copy_from_slice(&self.sentinels.text(begun.mark).as_bytes()[..begun.length])
+    /// The text of a partial sentinel. It is known, so the chunks in which it arrived are not kept.
+    fn text_of(&self, partial: PartialMatch) -> Bytes {
+        Bytes::copy_from_slice(&self.sentinels.text(partial.mark).as_bytes()[..partial.length])
     }
 
     fn fail(&mut self, fault: OutputFault) -> Step {
         self.state = State::Faulted;
         self.input.clear();
-        Step::Out(Output::Fault(fault))
+        Step::Emit(Output::Fault(fault))
     }
 }
 
-/// Without the search, which would show the sentinels.
+/// Omits the finder and the input, which would show the sentinels.
 impl fmt::Debug for Scanner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scanner")
@@ -440,12 +442,12 @@ impl fmt::Debug for Scanner {
     }
 }
 
-/// What one step came to.
+/// The result of one step.
 enum Step {
-    /// Something for the server.
-    Out(Output),
-    /// Nothing to tell; go on.
-    On,
+    /// Output for the server.
+    Emit(Output),
+    /// No output; take the next step.
+    Continue,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The head of a script's reply: header fields up to an empty line, read as they come.
+//! The incremental parser for the head of a script's reply: header fields up to an empty line (RFC 3875 §6.3).
 //!
-//! This file knows lines and fields; what the fields mean is decided in `reply`, what is told to the author of a wrong one
-//! stands in `head_fault`. The bytes come from `scanner`, already free of callouts.
+//! Here: lines and fields. Not here: what the fields mean (`reply`), and the messages about invalid ones (`head_fault`). The
+//! bytes come from `scanner`, without callouts.
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -10,27 +10,27 @@ use memchr::memchr;
 use crate::head_fault::{Excerpt, HeadFault};
 use crate::reply::{self, Reply};
 
-/// Bounds of a reply's head.
+/// Limits on a reply's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Bytes up to and including the empty line.
+    /// Most bytes up to and including the empty line.
     pub bytes_max: usize,
-    /// Header fields.
+    /// Most header fields.
     pub fields_max: usize,
 }
 
-/// Reads the head of one reply; a new one is made for each.
+/// The parser for the head of one reply; each reply needs a new one.
 ///
-/// Lines end with LF or CRLF. Each line is judged as soon as it is complete, so that a script that writes no head is found
-/// out at its first line.
+/// Lines end with LF or CRLF. Each line is validated as soon as it is complete, so the first line of a script that writes no
+/// head is already an error.
 #[derive(Debug)]
 pub struct HeadParser {
     limits: HeadLimits,
-    /// The line that is not complete yet.
+    /// The current line, incomplete.
     line: Vec<u8>,
     lines: usize,
     bytes: usize,
-    /// From the status line of a reply that begins with one.
+    /// From the status line, if the reply begins with one.
     status: Option<StatusCode>,
     fields: HeaderMap,
 }
@@ -49,10 +49,11 @@ impl HeadParser {
         }
     }
 
-    /// Takes the next piece of a stream; when the head is complete, gives it and the body bytes that came with it.
+    /// Parses the next chunk of a stream; when the head is complete, returns the reply and the body bytes that follow it in
+    /// the chunk.
     ///
     /// # Errors
-    /// The head is wrong or too large: the script's fault.
+    /// The head is invalid or too large: the script's fault.
     pub fn push(&mut self, mut chunk: Bytes) -> Result<Option<(Reply, Bytes)>, HeadFault> {
         while let Some(length) = memchr(b'\n', &chunk) {
             self.count(length + 1)?;
@@ -72,7 +73,7 @@ impl HeadParser {
         Ok(None)
     }
 
-    /// Takes the next record of a record mailbox: like [`HeadParser::push`], but the end of a record ends a line, too.
+    /// Parses the next record of a record mailbox: as [`HeadParser::push`], but the end of a record also ends a line.
     ///
     /// # Errors
     /// As for [`HeadParser::push`].
@@ -88,7 +89,7 @@ impl HeadParser {
         })
     }
 
-    /// Says what is wrong when the output ends before the head does.
+    /// The error when the output ends before the head is complete.
     #[must_use]
     pub fn finish(self) -> HeadFault {
         if self.bytes == 0 {
@@ -115,7 +116,7 @@ impl HeadParser {
         self.take_line(&line)
     }
 
-    /// Takes one line without its LF; true: it was the empty one, the head is complete.
+    /// Parses one line without its LF; `true` if it is the empty line that ends the head.
     fn take_line(&mut self, line: &[u8]) -> Result<bool, HeadFault> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         self.lines += 1;
@@ -157,7 +158,7 @@ impl HeadParser {
         if self.fields.len() >= self.limits.fields_max {
             return Err(too_many);
         }
-        // The map has a bound of its own, and it panics where `try_` is left out.
+        // HeaderMap has a limit of its own (32768 fields); `append` would panic there.
         self.fields.try_append(name, value).map_err(|_| too_many)?;
         Ok(())
     }
@@ -171,7 +172,7 @@ impl HeadParser {
     }
 }
 
-/// The status in what follows `HTTP/`: `1.1 200 OK`.
+/// The status in the rest of a status line after `HTTP/`: `1.1 200 OK`.
 fn status_of(version_and_status: &[u8]) -> Option<StatusCode> {
     let blank = memchr(b' ', version_and_status)?;
     let version = &version_and_status[..blank];
@@ -237,7 +238,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_reply_without_head_is_found_out_at_its_first_line() {
+    fn a_reply_without_head_fails_at_its_first_line() {
         assert!(matches!(fault("<html>\n"), HeadFault::NotAField { line: 1, .. }));
         assert!(matches!(
             fault("Content-Type: a/b\nHello\n"),
@@ -248,7 +249,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_field_is_named_for_what_it_is() {
+    fn an_invalid_line_has_a_specific_fault() {
         assert!(matches!(
             fault("Content-Type : a/b\n"),
             HeadFault::BlankBeforeColon { .. }
@@ -264,7 +265,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn bounds_hold_with_and_without_lines() {
+    fn limits_apply_with_and_without_newlines() {
         let too_large = HeadFault::TooLarge { bytes_max: 200 };
         assert_eq!(fault(&"x".repeat(201)), too_large);
         assert_eq!(fault(&format!("X: {}\n\n", "x".repeat(196))), too_large);
@@ -277,7 +278,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_status_line_makes_a_non_parsed_reply() {
+    fn a_reply_with_a_status_line_is_non_parsed() {
         let Reply::NonParsed(head) = reply("HTTP/1.1 404 Not Found\r\nX-A: 1\r\nConnection: close\r\n\r\n") else {
             panic!("parsed")
         };
@@ -300,12 +301,12 @@ pub(crate) mod tests {
     fn a_non_parsed_reply_may_not_frame_its_body() {
         assert_eq!(
             fault("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n"),
-            HeadFault::OwnFraming
+            HeadFault::TransferEncoding
         );
     }
 
     #[test]
-    fn records_are_lines_with_or_without_their_end() {
+    fn records_are_lines_with_or_without_newline() {
         let mut parser = HeadParser::new(LIMITS);
         for record in ["Status: 404", "X-A: 1\n", "X-B: 2\nX-C: 3"] {
             assert!(parser.push_record(Bytes::from(record)).unwrap().is_none());
@@ -326,7 +327,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_end_before_the_head_is_reported() {
+    fn output_that_ends_inside_the_head_is_a_fault() {
         assert_eq!(HeadParser::new(LIMITS).finish(), HeadFault::Empty);
         let mut parser = HeadParser::new(LIMITS);
         assert!(
@@ -344,14 +345,14 @@ pub(crate) mod tests {
         );
     }
 
-    /// Everything that can be told about what a parser made of pieces.
-    fn outcome(pieces: &[&[u8]]) -> String {
+    /// The reply with the bytes after it, or the fault, as text.
+    fn outcome(chunks: &[&[u8]]) -> String {
         let mut parser = HeadParser::new(LIMITS);
-        for (index, piece) in pieces.iter().enumerate() {
-            match parser.push(Bytes::copy_from_slice(piece)) {
+        for (index, chunk) in chunks.iter().enumerate() {
+            match parser.push(Bytes::copy_from_slice(chunk)) {
                 Ok(None) => {}
                 Ok(Some((reply, rest))) => {
-                    return format!("{reply:?} {:?}", [&rest[..], &pieces[index + 1..].concat()].concat());
+                    return format!("{reply:?} {:?}", [&rest[..], &chunks[index + 1..].concat()].concat());
                 }
                 Err(fault) => return format!("{fault:?}"),
             }
@@ -373,12 +374,12 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn pieces_make_no_difference(head in heads(), cuts in prop::collection::vec(0..250_usize, 0..8)) {
+        fn chunk_boundaries_make_no_difference(head in heads(), cuts in prop::collection::vec(0..250_usize, 0..8)) {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(head.len())).collect();
             cuts.extend([0, head.len()]);
             cuts.sort_unstable();
-            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &head[pair[0]..pair[1]]).collect();
-            prop_assert_eq!(outcome(&pieces), outcome(&[&head]));
+            let chunks: Vec<&[u8]> = cuts.windows(2).map(|pair| &head[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(outcome(&chunks), outcome(&[&head]));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The three sentinels of one script process, and how a text is known as one of them.
+//! The three sentinels of one script process, and the search for them in its output.
 //!
-//! The random bytes come from the server: this crate makes none. Where sentinels are looked for in a script's output is
-//! the business of `scanner`; where the script learns them, of `environment` and `variables`.
+//! The random bytes come from the server, because this crate draws none. Not here: which sentinels count at which point of the
+//! output (`scanner`), and how the script learns them (`environment`, `meta_variables`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use memchr::memrchr;
 /// Bytes in a sentinel: `$Z-`, 24 hexadecimal digits, `-`.
 pub const SENTINEL_BYTES: usize = 28;
 
-/// Bytes of a sentinel before the part that all three share (`$Z`, `$E` or `$D`).
+/// Bytes of a sentinel before the part that all three share: `$Z`, `$E` or `$D`.
 const LETTERS_BYTES: usize = 2;
 
-/// What a sentinel says.
+/// The meaning of a sentinel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// The response is complete (`$Z`, CGIPLUSEOF).
@@ -26,29 +26,29 @@ pub(crate) enum Mark {
     Close,
 }
 
-/// The beginning of a sentinel at the end of what has arrived so far.
+/// A prefix of a sentinel at the end of the output received so far.
 ///
-/// `$` is the first byte of a sentinel and occurs nowhere else in one: a beginning that turns out to be none cannot hide
-/// another, so a mark and a length are all that must be remembered.
+/// `$` is the first byte of a sentinel and occurs nowhere else in one. So a prefix that turns out to be text cannot contain the
+/// start of another sentinel, and a mark and a length are enough to remember.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beginning {
-    /// The sentinel begun; while `length` is 1 it may become any other.
+pub(crate) struct PartialMatch {
+    /// The sentinel; while `length` is 1 it may be any other.
     pub(crate) mark: Mark,
     /// Bytes of it that have arrived.
     pub(crate) length: usize,
 }
 
-/// What a comparison with the sentinels came to.
+/// The result of a comparison with the sentinels.
 pub(crate) enum Comparison {
-    /// A whole sentinel; `used` bytes of what was compared belong to it.
+    /// A whole sentinel; the first `used` of the compared bytes belong to it.
     Whole { mark: Mark, used: usize },
-    /// All that there is belongs to a sentinel, but more must come.
-    Begun(Beginning),
+    /// All bytes belong to a sentinel, but it is incomplete.
+    Partial(PartialMatch),
     /// No sentinel.
     Different,
 }
 
-/// The sentinels of one script process: one random text with three different beginnings.
+/// The sentinels of one script process: the same random digits with three different prefixes.
 ///
 /// All three carry the same digits, so that one search finds any of them. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Sentinels {
         self.text(Mark::Close)
     }
 
-    /// What all three have in common: `-`, the digits, `-`.
+    /// The part that all three share: `-`, the digits, `-`.
     pub(crate) fn shared(&self) -> &str {
         &self.texts[LETTERS_BYTES..SENTINEL_BYTES]
     }
@@ -106,7 +106,7 @@ impl Sentinels {
         &self.texts[start..start + SENTINEL_BYTES]
     }
 
-    /// Where the first sentinel out of `wanted` begins that is whole in `bytes`; `finder` looks for the shared part.
+    /// Start and mark of the first whole sentinel of `wanted` in `bytes`; `finder` searches for the shared part.
     pub(crate) fn find(&self, finder: &Finder<'_>, wanted: &[Mark], bytes: &[u8]) -> Option<(usize, Mark)> {
         let mut from = 0;
         while let Some(found) = finder.find(&bytes[from..]) {
@@ -126,21 +126,21 @@ impl Sentinels {
         None
     }
 
-    /// Where a sentinel out of `wanted` begins that `bytes` end in the middle of; `bytes` hold no whole one.
-    pub(crate) fn find_beginning(&self, wanted: &[Mark], bytes: &[u8]) -> Option<(usize, Beginning)> {
+    /// Start and length of a prefix of a sentinel of `wanted` at the end of `bytes`, which contain no whole one.
+    pub(crate) fn find_partial(&self, wanted: &[Mark], bytes: &[u8]) -> Option<(usize, PartialMatch)> {
         let tail = bytes.len().saturating_sub(SENTINEL_BYTES - 1);
         let start = tail + memrchr(b'$', &bytes[tail..])?;
         match self.compare(wanted, None, &bytes[start..]) {
-            Comparison::Begun(beginning) => Some((start, beginning)),
+            Comparison::Partial(partial) => Some((start, partial)),
             Comparison::Whole { .. } | Comparison::Different => None,
         }
     }
 
-    /// Compares `more`, which follows `begun`, with the sentinels out of `wanted`.
-    pub(crate) fn compare(&self, wanted: &[Mark], begun: Option<Beginning>, more: &[u8]) -> Comparison {
-        let length = begun.map_or(0, |begun| begun.length);
+    /// Compares `partial` and the bytes that follow it, `more`, with the sentinels of `wanted`.
+    pub(crate) fn compare(&self, wanted: &[Mark], partial: Option<PartialMatch>, more: &[u8]) -> Comparison {
+        let length = partial.map_or(0, |partial| partial.length);
         for mark in wanted.iter().copied() {
-            if begun.is_some_and(|begun| begun.length > 1 && begun.mark != mark) {
+            if partial.is_some_and(|partial| partial.length > 1 && partial.mark != mark) {
                 continue;
             }
             let rest = &self.text(mark).as_bytes()[length..];
@@ -148,7 +148,7 @@ impl Sentinels {
                 return Comparison::Whole { mark, used: rest.len() };
             }
             if rest.starts_with(more) {
-                return Comparison::Begun(Beginning {
+                return Comparison::Partial(PartialMatch {
                     mark,
                     length: length + more.len(),
                 });
@@ -158,7 +158,7 @@ impl Sentinels {
     }
 }
 
-/// The digits are a secret between the server and one script: they do not go into logs.
+/// Omits the digits, a secret between the server and one script, because this text may go into logs.
 impl fmt::Debug for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Sentinels(…)")
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_digits_after_other_letters_are_no_sentinel() {
+    fn the_shared_digits_after_other_letters_are_not_a_sentinel() {
         let sentinels = sentinels();
         let finder = Finder::new(sentinels.shared());
         let text = format!("{0} $X{0} {1}", sentinels.shared(), sentinels.close());
@@ -207,15 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_at_the_very_end_is_found() {
+    fn a_partial_sentinel_at_the_end_is_found() {
         let sentinels = sentinels();
         for length in 1..SENTINEL_BYTES {
             let text = format!("$$Z-{}", &sentinels.escape()[..length]);
-            let (start, begun) = sentinels
-                .find_beginning(&[Mark::End, Mark::Escape], text.as_bytes())
+            let (start, partial) = sentinels
+                .find_partial(&[Mark::End, Mark::Escape], text.as_bytes())
                 .unwrap();
-            assert_eq!((start, begun.length), (4, length));
+            assert_eq!((start, partial.length), (4, length));
         }
-        assert!(sentinels.find_beginning(&[Mark::End], b"$E-01").is_none());
+        assert!(sentinels.find_partial(&[Mark::End], b"$E-01").is_none());
     }
 }

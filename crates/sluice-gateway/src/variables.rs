@@ -1,7 +1,7 @@
-//! Variables: names and values, ready to be handed to a script.
+//! The container for CGI variables: names and values, in the format in which a script gets them.
 //!
-//! This file keeps them and sees to it that every script can read them; which ones a request has is decided in
-//! `meta_variables`. They reach a script through `environment` (CGI) or `request_record` (CGIplus, RTE).
+//! It accepts only variables that every script can read. `meta_variables` decides which ones a request has; `environment`
+//! (CGI) and `request_record` (CGIplus, RTE) hand them to the script.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,11 +10,11 @@ use memchr::memchr2;
 
 use crate::names::is_name;
 
-/// Bytes in the longest `NAME=value`: what the 16-bit length of struct mode can say, less the NUL. A process's environment
+/// Bytes in the longest `NAME=value`: the largest 16-bit length of struct mode, less the NUL. The environment of a process
 /// allows twice that (`MAX_ARG_STRLEN`, execve(2)).
 const VARIABLE_BYTES_MAX: usize = 0xffff - 1;
 
-/// The variables of one request, in one buffer; no name occurs twice, no value holds a NUL or a newline.
+/// The variables of one request, in one buffer. No name occurs twice, no value contains a NUL or a newline.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     /// `NAME=value`, NUL, …
@@ -31,8 +31,8 @@ struct Entry {
 }
 
 impl Variables {
-    /// Without variables, but with room for `variables` of `bytes` in all.
-    pub(crate) fn with_room(variables: usize, bytes: usize) -> Variables {
+    /// An empty list with room for this many variables, of `bytes` bytes in total.
+    pub(crate) fn with_capacity(variables: usize, bytes: usize) -> Variables {
         Variables {
             buffer: Vec::with_capacity(bytes),
             entries: Vec::with_capacity(variables),
@@ -48,43 +48,44 @@ impl Variables {
         })
     }
 
-    /// The texts `NAME=value`, in the same order.
+    /// The texts `NAME=value`, in the order of [`Variables::iter`].
     pub(crate) fn texts(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.entries.len()).map(|index| self.text(index))
     }
 
-    /// The value of one variable; the name is taken literally, prefix included.
+    /// The value of a variable, by its full name, prefix included.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         self.position(name).map(|index| &self.text(index)[name.len() + 1..])
     }
 
-    /// All variables, each as `NAME=value` with a NUL at its end.
+    /// All variables, each as `NAME=value` followed by a NUL.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// How many variables there are.
+    /// Number of variables.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no variables.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many were left out because they held a NUL or a newline, were too long, or had a bad name.
+    /// Number of variables dropped because they contained a NUL or a newline, were too long, or had an invalid name. Usually
+    /// the client's fault: most values come from the request.
     #[must_use]
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// Sets a variable, in place of one of the same name; the name is taken literally. One that no script could read is
-    /// left out (see [`Variables::dropped`]), and so is its predecessor.
+    /// Sets a variable by its full name; it replaces one of the same name. A variable that no script could read is dropped
+    /// (see [`Variables::dropped`]), together with the one it replaces.
     pub fn set(&mut self, name: &str, value: &[u8]) {
         if let Some(index) = self.position(name) {
             self.remove(index);
@@ -102,20 +103,20 @@ impl Variables {
         self.complete(start, prefix.len() + name.len());
     }
 
-    pub(crate) fn add_if(&mut self, prefix: &str, name: &str, value: Option<impl AsRef<[u8]>>) {
+    pub(crate) fn add_some(&mut self, prefix: &str, name: &str, value: Option<impl AsRef<[u8]>>) {
         if let Some(value) = value {
             self.add(prefix, name, value);
         }
     }
 
-    pub(crate) fn add_shown(&mut self, prefix: &str, name: &str, value: impl Display) {
+    pub(crate) fn add_display(&mut self, prefix: &str, name: &str, value: impl Display) {
         let start = self.begin(prefix, name);
         // Writing into memory does not fail.
         let _ = write!(self.buffer, "{value}");
         self.complete(start, prefix.len() + name.len());
     }
 
-    /// Adds a variable with a name that is made and a value that is decoded on the way; false: it was left out.
+    /// Adds a variable whose name and value are generated into the buffer; `false` if it was dropped.
     pub(crate) fn add_decoded(
         &mut self,
         write_name: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>,
@@ -130,7 +131,7 @@ impl Variables {
         self.complete(start, name_length)
     }
 
-    /// Takes back all variables but the first `count`.
+    /// Removes all variables but the first `count`.
     pub(crate) fn truncate(&mut self, count: usize) {
         if let Some(entry) = self.entries.get(count) {
             self.buffer.truncate(entry.start);
@@ -146,10 +147,10 @@ impl Variables {
         start
     }
 
-    /// Ends the variable that began at `start`, or takes it back if no script could read it; then false.
+    /// Completes the variable that begins at `start`; `false` if no script could read it: it is removed again.
     pub(crate) fn complete(&mut self, start: usize, name_length: usize) -> bool {
         let text = &self.buffer[start..];
-        // A NUL would end the variable early, a newline would begin another one in a record.
+        // A NUL would end the variable early; a newline would begin another one in a request record.
         if text.len() > VARIABLE_BYTES_MAX || memchr2(0, b'\n', text).is_some() {
             self.buffer.truncate(start);
             self.dropped += 1;
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_stand_in_one_buffer() {
+    fn variables_are_stored_in_one_buffer() {
         let variables = variables(&[("A", "1"), ("BB", ""), ("C", "x=y")]);
         assert_eq!(variables.bytes(), b"A=1\0BB=\0C=x=y\0");
         assert_eq!(variables.len(), 3);
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_whole_only() {
+    fn names_match_whole() {
         let variables = variables(&[("AB", "1"), ("A", "2")]);
         assert_eq!(variables.value("A"), Some(&b"2"[..]));
         assert_eq!(variables.value("AB=1"), None);
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_script_could_read_is_left_out() {
+    fn variables_that_no_script_could_read_are_dropped() {
         let mut variables = variables(&[("A", "1")]);
         variables.set("A", b"a\nB=2");
         variables.set("C", b"a\0b");
@@ -246,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn setting_is_like_a_map(
+        fn variables_behave_like_a_map(
             pairs in prop::collection::vec(("[A-C]{1,2}", prop::collection::vec(0..4_u8, 0..4)), 0..20),
         ) {
             let mut variables = Variables::default();

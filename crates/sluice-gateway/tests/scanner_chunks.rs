@@ -1,10 +1,10 @@
-//! The scanner against a plain reading of its rules: however a stream is cut, the same comes out.
+//! The scanner against a simple reference implementation: the output does not depend on chunk boundaries.
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use sluice_gateway::{CalloutRequest, EndMark, MailboxKind, Output, OutputFault, Scanner, Sentinels, parse_callout};
 
-/// What came out, with neighbouring body bytes joined.
+/// The scanner's output, with adjacent body bytes joined.
 #[derive(Debug, PartialEq)]
 enum Event {
     Body(Vec<u8>),
@@ -26,7 +26,7 @@ fn add_body(events: &mut Vec<Event>, bytes: &[u8]) {
     }
 }
 
-/// Reads a whole stream byte by byte, comparing at each with every sentinel.
+/// Reads a whole stream byte by byte and compares at each with every sentinel.
 struct Reference<'a> {
     stream: &'a [u8],
     end: EndMark,
@@ -68,7 +68,7 @@ impl Reference<'_> {
         self.stream = rest;
     }
 
-    /// Takes a sentinel and its newline off the stream, if one is there.
+    /// Removes a sentinel and its newline from the start of the stream; `false` if there is none.
     fn take(&mut self, sentinel: &str) -> bool {
         let Some(rest) = self.stream.strip_prefix(sentinel.as_bytes()) else {
             return false;
@@ -77,7 +77,7 @@ impl Reference<'_> {
         true
     }
 
-    fn is_listed(&self, names: [&str; 2]) -> bool {
+    fn is_in_dump(&self, names: [&str; 2]) -> bool {
         let near = &self.output[self.output.len().saturating_sub(64)..];
         !near.ends_with(b"\n")
             && names
@@ -87,13 +87,13 @@ impl Reference<'_> {
 
     fn step_in_body(&mut self) -> bool {
         let sentinels = sentinels();
-        let listable = [
+        let dumped = [
             (sentinels.end(), ["CGIPLUSEOF", "GATEWAY_EOF"]),
             (sentinels.escape(), ["CGIPLUSESC", "GATEWAY_ESC"]),
         ];
-        for (text, names) in listable {
-            let means_nothing = text == sentinels.end() && self.end == EndMark::EndOfFile;
-            if self.stream.starts_with(text.as_bytes()) && !means_nothing && self.is_listed(names) {
+        for (text, names) in dumped {
+            let is_text = text == sentinels.end() && self.end == EndMark::EndOfFile;
+            if self.stream.starts_with(text.as_bytes()) && !is_text && self.is_in_dump(names) {
                 self.take_body(text.len());
                 self.output.clear();
                 return true;
@@ -146,19 +146,19 @@ impl Reference<'_> {
     }
 }
 
-/// How the pieces of a stream are given to the scanner.
+/// When the scanner's output is taken.
 #[derive(Clone, Copy, Debug)]
 enum Pace {
-    OneByOne,
-    AllAtOnce,
+    AfterEachChunk,
+    AfterAllChunks,
 }
 
-fn scan(pieces: &[&[u8]], end: EndMark, pace: Pace) -> Vec<Event> {
+fn scan(chunks: &[&[u8]], end: EndMark, pace: Pace) -> Vec<Event> {
     let mut scanner = Scanner::new(&sentinels(), MailboxKind::Stream, end);
     let mut events = Vec::new();
-    for piece in pieces {
-        scanner.push(Bytes::copy_from_slice(piece));
-        if matches!(pace, Pace::OneByOne) {
+    for chunk in chunks {
+        scanner.push(Bytes::copy_from_slice(chunk));
+        if matches!(pace, Pace::AfterEachChunk) {
             drain(&mut scanner, &mut events);
         }
     }
@@ -190,7 +190,7 @@ fn drain(scanner: &mut Scanner, events: &mut Vec<Event>) {
     }
 }
 
-/// Streams that are full of sentinels, of what looks like them, and of listings.
+/// Streams full of sentinels, of text that resembles them, and of environment dumps.
 fn streams() -> impl Strategy<Value = Vec<u8>> {
     let sentinels = sentinels();
     let whole = [sentinels.end(), sentinels.escape(), sentinels.close()].map(str::to_string);
@@ -210,7 +210,7 @@ fn streams() -> impl Strategy<Value = Vec<u8>> {
         "\n?",
     )
         .prop_map(move |(first, lines, last)| format!("{escape}{first}{lines}{close}{last}"));
-    let piece = prop_oneof![
+    let chunk = prop_oneof![
         3 => prop::sample::select(whole.to_vec()),
         3 => begun,
         3 => prop::sample::select(names.to_vec()).prop_map(str::to_string),
@@ -219,56 +219,56 @@ fn streams() -> impl Strategy<Value = Vec<u8>> {
         1 => Just("x".repeat(70)),
         1 => Just(sentinels.end()[2..].to_string()),
     ];
-    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat().into_bytes())
+    prop::collection::vec(chunk, 0..12).prop_map(|chunks| chunks.concat().into_bytes())
 }
 
 fn cut<'a>(stream: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
-    let mut pieces = Vec::new();
+    let mut chunks = Vec::new();
     let mut rest = stream;
     for length in lengths.iter().cycle() {
         if rest.is_empty() {
             break;
         }
-        let (piece, more) = rest.split_at((*length).min(rest.len()));
-        pieces.push(piece);
+        let (chunk, more) = rest.split_at((*length).min(rest.len()));
+        chunks.push(chunk);
         rest = more;
     }
-    pieces
+    chunks
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn pieces_make_no_difference(
+    fn chunk_boundaries_make_no_difference(
         stream in streams(),
         lengths in prop::collection::vec(1..50_usize, 1..10),
         is_cgi in any::<bool>(),
     ) {
         let end = if is_cgi { EndMark::EndOfFile } else { EndMark::Sentinel };
         let expected = Reference::read(&stream, end);
-        for pieces in [cut(&stream, &lengths), cut(&stream, &[1]), cut(&stream, &[usize::MAX])] {
-            for pace in [Pace::OneByOne, Pace::AllAtOnce] {
-                prop_assert_eq!(&scan(&pieces, end, pace), &expected);
+        for chunks in [cut(&stream, &lengths), cut(&stream, &[1]), cut(&stream, &[usize::MAX])] {
+            for pace in [Pace::AfterEachChunk, Pace::AfterAllChunks] {
+                prop_assert_eq!(&scan(&chunks, end, pace), &expected);
             }
         }
     }
 
     #[test]
-    fn never_more_than_the_beginning_of_a_sentinel_is_held_back(
+    fn at_most_a_partial_sentinel_is_held_back(
         stream in streams(),
         lengths in prop::collection::vec(1..50_usize, 1..10),
     ) {
-        // Without an escape sentinel everything is body in CGI.
+        // In CGI, without an escape sentinel, everything is body.
         let mut stream = String::from_utf8(stream).unwrap();
         while stream.contains(sentinels().escape()) {
             stream = stream.replace(sentinels().escape(), "");
         }
         let mut scanner = Scanner::new(&sentinels(), MailboxKind::Stream, EndMark::EndOfFile);
         let (mut pushed, mut taken) = (0, 0);
-        for piece in cut(stream.as_bytes(), &lengths) {
-            pushed += piece.len();
-            scanner.push(Bytes::copy_from_slice(piece));
+        for chunk in cut(stream.as_bytes(), &lengths) {
+            pushed += chunk.len();
+            scanner.push(Bytes::copy_from_slice(chunk));
             while let Some(output) = scanner.next() {
                 let Output::Bytes(bytes) = output else { panic!("{output:?}") };
                 taken += bytes.len();

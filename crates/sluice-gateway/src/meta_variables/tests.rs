@@ -1,9 +1,9 @@
-//! The variables of requests, case by case, and that no request gets out of its own.
+//! The variables of requests, case by case, and a property test that no request can set another variable.
 
 use super::*;
 use proptest::prelude::*;
 
-/// CgiRequest of a plain request, for tests to change.
+/// A plain request, for tests to change.
 fn request<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> CgiRequest<'a> {
     CgiRequest {
         method: "GET",
@@ -52,7 +52,7 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-/// The variables of a request whose request were changed.
+/// The variables of a plain request with these header fields after `change`.
 fn built(pairs: &[(&'static str, &str)], change: impl for<'a> FnOnce(&mut CgiRequest<'a>)) -> Variables {
     let (headers, sentinels) = (headers(pairs), sentinels());
     let mut request = request(&headers, &sentinels);
@@ -100,7 +100,7 @@ fn a_plain_request_has_the_variables_of_the_rfc() {
 }
 
 #[test]
-fn a_plain_request_has_the_additions_of_apache_and_wasd() {
+fn a_plain_request_has_the_variables_of_apache_and_wasd() {
     let variables = built(&[], |_| {});
     for (name, value) in [
         ("DOCUMENT_ROOT", "/srv/htdocs"),
@@ -123,7 +123,7 @@ fn a_plain_request_has_the_additions_of_apache_and_wasd() {
 }
 
 #[test]
-fn optional_facts_become_variables() {
+fn optional_values_become_variables() {
     let variables = built(&[("content-type", "text/plain")], |request| {
         request.query = None;
         request.scheme = "https";
@@ -151,7 +151,7 @@ fn optional_facts_become_variables() {
 }
 
 #[test]
-fn the_prefix_stands_before_all_but_wasds_own() {
+fn the_prefix_precedes_all_names_but_wasds_own() {
     let variables = built(&[("host", "example.org")], |request| request.prefix = "WWW_");
     for (name, _) in variables.iter() {
         assert!(
@@ -165,7 +165,7 @@ fn the_prefix_stands_before_all_but_wasds_own() {
 }
 
 #[test]
-fn fields_become_variables_except_the_dangerous() {
+fn fields_become_variables_except_withheld_ones() {
     let variables = built(
         &[
             ("accept", "text/html"),
@@ -198,7 +198,7 @@ fn http_2_has_a_host_like_http_1() {
 }
 
 #[test]
-fn a_host_that_is_none_is_not_told() {
+fn an_invalid_host_is_replaced_by_the_servers_address() {
     let name = |host: &'static str| built(&[], |request| request.server_name = host);
     assert_value(&name("<script>"), "SERVER_NAME", "192.0.2.1");
     let on_ipv6 = built(&[], |request| {
@@ -230,7 +230,7 @@ fn keywords_are_numbered() {
 }
 
 #[test]
-fn form_fields_are_named_and_the_first_of_a_name_stays() {
+fn form_fields_become_variables_and_the_first_of_a_name_is_kept() {
     let variables = built(&[], |request| {
         request.query = Some("na-me=a+b%21&na.me=2&x=a%0Ab&=3&last")
     });
@@ -247,7 +247,7 @@ fn form_fields_are_named_and_the_first_of_a_name_stays() {
 }
 
 #[test]
-fn the_routes_environment_wins_over_additions_but_not_over_the_request() {
+fn the_routes_environment_replaces_additions_but_no_request_variables() {
     let environment = [
         ("GIT_PROJECT_ROOT", "/srv/git"),
         ("DOCUMENT_ROOT", "/other"),
@@ -271,7 +271,7 @@ fn the_routes_environment_wins_over_additions_but_not_over_the_request() {
 }
 
 #[test]
-fn times_without_a_date_in_http_are_not_told() {
+fn times_that_http_cannot_represent_are_omitted() {
     let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
     let after = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
     for time in [before, after] {
@@ -286,7 +286,7 @@ fn times_without_a_date_in_http_are_not_told() {
 }
 
 #[test]
-fn the_buffer_of_a_usual_request_is_allocated_once() {
+fn the_buffer_of_a_common_request_is_allocated_once() {
     let long = "x".repeat(300);
     let headers = headers(&[
         ("host", "example.org"),
@@ -311,7 +311,7 @@ fn the_buffer_of_a_usual_request_is_allocated_once() {
 
 proptest! {
     #[test]
-    fn no_request_breaks_out_of_its_variables(
+    fn no_request_sets_other_variables(
         fields in prop::collection::vec(("[a-z_.-]{1,4}", "[ -~]{0,8}"), 0..8),
         path in "[\\PC\n\0]{0,8}",
         query in "[a-c=&+%0A\\PC]{0,24}",

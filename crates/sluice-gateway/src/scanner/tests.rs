@@ -1,4 +1,4 @@
-//! The scanner, case by case; `tests/scanner_pieces.rs` holds it against a reference.
+//! The scanner, case by case; `tests/scanner_chunks.rs` compares it with a reference implementation.
 
 use super::*;
 use crate::callout::{Callout, CalloutRequest};
@@ -12,7 +12,7 @@ fn scanner(kind: MailboxKind) -> Scanner {
     Scanner::new(&sentinels(), kind, EndMark::Sentinel)
 }
 
-/// What comes out after `text` was pushed: body bytes as they are, the rest in brackets.
+/// The output after `text` was pushed: body bytes unchanged, the rest in brackets.
 fn push(scanner: &mut Scanner, text: &str) -> Vec<String> {
     scanner.push(Bytes::copy_from_slice(text.as_bytes()));
     std::iter::from_fn(|| scanner.next()).map(show).collect()
@@ -33,7 +33,7 @@ fn show(output: Output) -> String {
 }
 
 #[test]
-fn bytes_come_out_uncopied() {
+fn bytes_are_not_copied() {
     let mut scanner = scanner(MailboxKind::Stream);
     let chunk = Bytes::from(format!("head {} body", &sentinels().escape()[..5]));
     scanner.push(chunk.clone());
@@ -44,7 +44,7 @@ fn bytes_come_out_uncopied() {
 }
 
 #[test]
-fn a_callout_line_comes_out_before_the_callout_is_closed() {
+fn a_callout_line_is_reported_before_the_callout_is_closed() {
     let mut scanner = scanner(MailboxKind::Stream);
     let escape = sentinels().escape().to_string();
     assert_eq!(
@@ -60,7 +60,7 @@ fn a_callout_line_comes_out_before_the_callout_is_closed() {
 }
 
 #[test]
-fn a_callout_is_open_until_it_is_told_closed() {
+fn a_callout_is_open_until_its_end_is_reported() {
     let mut scanner = scanner(MailboxKind::Stream);
     scanner.push(Bytes::from(format!(
         "{}NOOP:{}",
@@ -101,7 +101,7 @@ fn a_pause_inside_a_sentinel_completes_nothing() {
 }
 
 #[test]
-fn the_newline_of_the_end_sentinel_may_come_late() {
+fn the_newline_of_the_end_sentinel_may_arrive_late() {
     let mut scanner = scanner(MailboxKind::Stream);
     assert_eq!(push(&mut scanner, &format!("a{}", sentinels().end())), ["a", "[end]"]);
     assert!(scanner.is_ended() && !scanner.has_trailing_output());
@@ -114,7 +114,7 @@ fn the_newline_of_the_end_sentinel_may_come_late() {
 }
 
 #[test]
-fn output_after_the_end_is_leftover() {
+fn output_after_the_end_is_detected() {
     let mut scanner = scanner(MailboxKind::Stream);
     assert_eq!(push(&mut scanner, &format!("{}\n", sentinels().end())), ["[end]"]);
     assert!(!scanner.has_trailing_output());
@@ -126,22 +126,22 @@ fn output_after_the_end_is_leftover() {
 }
 
 #[test]
-fn an_environment_listing_does_not_end_the_response() {
+fn an_environment_dump_does_not_end_the_response() {
     let mut scanner = scanner(MailboxKind::Stream);
     let sentinels = sentinels();
-    let listing = format!(
+    let dump = format!(
         "PATH=/bin\nCGIPLUSESC={}\nCGIPLUSEOT={}\nCGIPLUSEOF={}\n",
         sentinels.escape(),
         sentinels.close(),
         sentinels.end()
     );
-    let outputs = push(&mut scanner, &format!("{listing}{}", sentinels.end()));
+    let outputs = push(&mut scanner, &format!("{dump}{}", sentinels.end()));
     assert_eq!(outputs.last().map(String::as_str), Some("[end]"));
-    assert_eq!(outputs[..outputs.len() - 1].concat(), listing);
+    assert_eq!(outputs[..outputs.len() - 1].concat(), dump);
 }
 
 #[test]
-fn a_sentinel_right_behind_a_listed_one_is_one() {
+fn a_sentinel_right_after_one_in_a_dump_counts() {
     let mut scanner = scanner(MailboxKind::Stream);
     let end = sentinels().end().to_string();
     let outputs = push(&mut scanner, &format!("{{\"CGIPLUSEOF\": \"{end}\"}}{end}"));
@@ -155,7 +155,7 @@ fn a_close_sentinel_outside_a_callout_is_text() {
 }
 
 #[test]
-fn callouts_have_bounds() {
+fn callouts_are_limited_in_length() {
     let fault_after = |text: &str| {
         let mut scanner = scanner(MailboxKind::Stream);
         let mut outputs = push(&mut scanner, &format!("{}{text}", sentinels().escape()));
@@ -188,7 +188,7 @@ fn a_callout_that_is_not_closed_is_a_fault() {
 }
 
 #[test]
-fn what_was_held_back_comes_out_at_the_end() {
+fn bytes_held_back_are_returned_at_end_of_file() {
     let mut scanner = Scanner::new(&sentinels(), MailboxKind::Stream, EndMark::EndOfFile);
     let escape = sentinels().escape().to_string();
     let start = &escape[..20];
@@ -201,7 +201,7 @@ fn what_was_held_back_comes_out_at_the_end() {
 }
 
 #[test]
-fn a_record_is_a_sentinel_only_as_a_whole() {
+fn a_sentinel_must_be_a_whole_record() {
     let mut scanner = scanner(MailboxKind::Record);
     let (end, escape, close) = (
         sentinels().end().to_string(),
@@ -219,7 +219,7 @@ fn a_record_is_a_sentinel_only_as_a_whole() {
 }
 
 #[test]
-fn the_newline_of_the_end_may_be_a_record_of_its_own() {
+fn the_newline_of_the_end_sentinel_may_be_a_separate_record() {
     let mut scanner = scanner(MailboxKind::Record);
     assert_eq!(push(&mut scanner, sentinels().end()), ["[end]"]);
     assert!(push(&mut scanner, "\n").is_empty());
