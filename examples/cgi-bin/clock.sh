@@ -1,8 +1,8 @@
 #!/bin/sh
-# clock.sh: a line a second. The server passes on what there is whenever the script pauses.
+# clock.sh: prints a line every second. The server sends the output whenever the script pauses.
 set -eu
 
-# "nosniff" keeps browsers from holding the first lines back to guess what they are.
+# Without "nosniff", browsers delay the first lines in order to guess the media type.
 printf 'Content-Type: text/plain\nX-Content-Type-Options: nosniff\n\n'
 for line in 1 2 3 4 5; do
     [ "$line" = 1 ] || sleep 1

@@ -1,14 +1,14 @@
 #!/usr/bin/env perl
-# counter.pl: a CGIplus script in Perl. The process lives on, so it can count how often it has been used.
+# counter.pl: a CGIplus script in Perl. The process stays, so it can count its requests.
 use strict;
 use warnings;
 
-$| = 1;    # What is printed leaves at once: the server waits for it.
+$| = 1;    # Autoflush: the server waits for the end of the reply.
 my $end  = $ENV{CGIPLUSEOF} // die "CGIPLUSEOF is not set: this script runs as CGIplus\n";
 my $uses = 0;
 open my $requests, '<', $ENV{CGIPLUSIN} or die "CGIPLUSIN: $!\n";
 
-# A request: a line "!", the variables as NAME=value, an empty line. End-of-file is the order to exit.
+# A request: a line "!", the variables as NAME=value, an empty line. On end-of-file the script must exit.
 while (defined(my $start = <$requests>)) {
     next if $start ne "!\n";
     my %variable;
@@ -22,5 +22,5 @@ while (defined(my $start = <$requests>)) {
     $uses++;
     print "Content-Type: text/plain\n\n",
         "Perl process $$, use $uses: $variable{REQUEST_METHOD} from $variable{REMOTE_ADDR}\n",
-        "$end\n";    # The reply ends here; the process does not.
+        "$end\n";    # Ends the reply; the process continues.
 }

@@ -1,11 +1,11 @@
 #!/bin/sh
-# counter.sh: a CGIplus script in shell. The process lives on, so it can count how often it has been used.
+# counter.sh: a CGIplus script in shell. The process stays, so it can count its requests.
 set -eu
 
 end=${CGIPLUSEOF:?is not set: this script runs as CGIplus}
 uses=0
 # A request on descriptor 3 (CGIPLUSIN): a line "!", the variables as NAME=value, an empty line.
-# End-of-file there is the order to exit.
+# On end-of-file the script must exit.
 while IFS= read -r start <&3; do
     [ "$start" = '!' ] || continue
     method='' address=''
@@ -19,5 +19,5 @@ while IFS= read -r start <&3; do
     uses=$((uses + 1))
     printf 'Content-Type: text/plain\n\n'
     printf 'Shell process %d, use %d: %s from %s\n' "$$" "$uses" "$method" "$address"
-    echo "$end" # The reply ends here; the process does not.
+    echo "$end" # Ends the reply; the process continues.
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""greet.py: answers a form. One file for both modes: as CGI it runs once, as CGIplus for request after request."""
+"""greet.py: answers a form. One file for both modes: as CGI it serves one request, as CGIplus one after another."""
 import html
 import os
 import sys
@@ -21,24 +21,24 @@ def requests():
             while (line := records.readline()) not in ("\n", ""):
                 name, _, value = line.rstrip("\n").partition("=")
                 variables[name] = value
-            if not line:  # End-of-file within a request: the server has gone.
+            if not line:  # End-of-file within a request: the server has exited.
                 return
             yield variables
             print(os.environ["CGIPLUSEOF"], flush=True)
 
 
-def read_form(length):
-    """The fields of an urlencoded form. A kept process reads so many bytes and no more: its input does not end."""
+def read_fields(length):
+    """Returns the fields of a urlencoded form. Reads exactly `length` bytes, because in CGIplus the input does not end."""
     body = sys.stdin.buffer.read(length).decode("utf-8", "replace")
     return {name: values[0] for name, values in parse_qs(body).items()}
 
 
 def respond(variables, uses):
     length = int(variables.get("CONTENT_LENGTH") or 0)
-    if length > BODY_BYTES_MAX:  # What is not read here, the server takes away.
+    if length > BODY_BYTES_MAX:  # The server discards the unread body.
         print(f"Status: 413\nContent-Type: text/plain\n\nAt most {BODY_BYTES_MAX} bytes, please.")
         return
-    form = read_form(length)
+    form = read_fields(length)
     name = html.escape(form.get("name", "").strip() or "nobody")
     times = "once" if uses == 1 else f"{uses} times"
     print(f"""\

@@ -1,5 +1,5 @@
 #!/bin/sh
-# records.sh: four writes, none with a newline at its end. In a record mailbox each is a line of its own.
+# records.sh: four writes without newlines. In a record mailbox each becomes a line.
 set -eu
 
 printf 'Content-Type: text/plain\n\n'
