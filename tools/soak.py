@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A soak: everything at once for some minutes, scripts killed at random, then the books are balanced.
+"""Soak test: all kinds of requests at once for some minutes, while scripts are killed at random; then the result is checked.
 
-Files, CGI, CGIplus, uploads, chunked uploads, both kinds of bulk output, clients that leave in the middle, half requests;
-meanwhile random script processes of the server are killed. At the end every request whose head was sent must stand in the
-access log exactly once, complete responses must have been right to the byte, and the server must have no script process
-left, as many descriptors as before, and its memory back where it was.
+Requests for files, CGI, CGIplus, uploads, chunked uploads, both kinds of bulk output, clients that disconnect, incomplete
+requests; meanwhile random script processes of the server are killed. At the end every request whose head was sent must be in
+the access log exactly once, complete responses must have been correct to the byte, and the server must have no script
+process, as many descriptors as before, and as much memory as before.
 
 usage: tools/soak.py [--sluice target/release/sluice] [--seconds 180] [--clients 40]
-Standard library only; traffic on the loopback interface only; exit status 1 when a book does not balance.
+Standard library only; traffic on the loopback interface only; exit status 1 if a check fails.
 """
 
 import argparse
@@ -56,7 +56,7 @@ echo
 exec cat
 """
 
-# Without a library: reads each request from CGIPLUSIN, sends the body's length and digest back.
+# Without a library: reads each request from CGIPLUSIN, and sends the length and digest of its body.
 DIGEST = """#!/usr/bin/env python3
 import hashlib, os, sys
 orders, body, reply = open(3, "rb"), open(0, "rb", 0), sys.stdout
@@ -72,11 +72,11 @@ while True:
         variables[name] = value
     left, digest = int(variables.get(b"CONTENT_LENGTH") or 0), hashlib.sha256()
     while left:
-        piece = body.read(min(left, 65536))
-        if not piece:
+        chunk = body.read(min(left, 65536))
+        if not chunk:
             sys.exit(1)
-        left -= len(piece)
-        digest.update(piece)
+        left -= len(chunk)
+        digest.update(chunk)
     print("Content-Type: text/plain\\n")
     print(digest.hexdigest(), flush=True)
     # A write of its own: in a record mailbox the sentinel is a record.
@@ -85,10 +85,10 @@ while True:
 
 
 class Server:
-    """The server under test, in a folder of its own."""
+    """The server under test, in a directory of its own."""
 
     def __init__(self, binary):
-        self.folder = tempfile.mkdtemp(prefix="sluice-soak-")
+        self.directory = tempfile.mkdtemp(prefix="sluice-soak-")
         for name in ("htdocs", "cgi-bin"):
             os.mkdir(self.path(name))
         with open(self.path("htdocs/file.bin"), "wb") as file:
@@ -106,7 +106,7 @@ class Server:
         self.port = self.wait_for_port()
 
     def path(self, *names):
-        return os.path.join(self.folder, *names)
+        return os.path.join(self.directory, *names)
 
     def wait_for_port(self):
         deadline = time.monotonic() + 20
@@ -121,7 +121,7 @@ class Server:
         sys.exit("the server did not start:\n" + open(self.path("stderr.log")).read())
 
     def scripts(self):
-        """Pids of the server's children; the server itself has none but script processes."""
+        """Pids of the server's children; all of them are script processes."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -137,7 +137,7 @@ class Server:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def memory(self):
-        """Resident memory of the server's own, KiB: without files mapped in."""
+        """Resident memory of the server without mapped files, KiB."""
         with open(f"/proc/{self.process.pid}/status") as status:
             fields = dict(line.split(":", 1) for line in status)
         return sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem"))
@@ -148,12 +148,12 @@ class Server:
 
 
 class Soak:
-    """The clients and their books."""
+    """The clients, and the records of their requests."""
 
     def __init__(self, server, name):
         self.server = server
         self.name = name
-        self.sent = {}  # marker -> kind, for every request whose head went out whole
+        self.sent = {}  # marker -> kind, for every request whose head was sent completely
         self.count = 0
         self.outcome = collections.Counter()
         self.wrong = []
@@ -219,7 +219,7 @@ class Soak:
         writer.write(head.encode() + b"\r\n")
         self.sent[marker] = kind
         if mood < 0.05 and body is not None:
-            # Some of the body at least: a head that is followed by an end at once may be dropped unread.
+            # At least a part of the body: a head that is followed directly by a close may be discarded unread.
             writer.write((b"1\r\n" if is_chunked else b"") + body[:1])
             await writer.drain()
             self.outcome["half a body"] += 1
@@ -247,8 +247,8 @@ class Soak:
             writer.write(body)
             return
         for at in range(0, len(body), 50_000):
-            piece = body[at : at + 50_000]
-            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            chunk = body[at : at + 50_000]
+            writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         writer.write(b"0\r\n\r\n")
 
     @staticmethod
@@ -285,7 +285,7 @@ class Soak:
 
 
 def settle(server, baseline, seconds):
-    """Waits until the server is at rest: no script processes, descriptors as before."""
+    """Waits until the server is idle: no script processes, and as many descriptors as before."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if not server.scripts() and server.descriptors() <= baseline:
@@ -329,12 +329,12 @@ def main():
     server = Server(options.sluice)
     findings = []
     try:
-        # Memory that the allocator keeps for later is not a leak: the first seconds warm it up.
+        # Memory that the allocator keeps is not a leak: the first seconds warm it up.
         asyncio.run(Soak(server, "warm").run(min(10, options.seconds / 4), options.clients))
         settle(server, 0, 6)
         before = server.memory(), server.descriptors()
         soak = Soak(server, "soak")
-        print(f"soaking for {options.seconds:.0f} s with {options.clients} clients, in {server.folder}", flush=True)
+        print(f"soaking for {options.seconds:.0f} s with {options.clients} clients, in {server.directory}", flush=True)
         asyncio.run(soak.run(options.seconds, options.clients))
         for name, count in sorted(soak.outcome.items()):
             print(f"  {count:8} {name}")
@@ -346,7 +346,7 @@ def main():
     for finding in findings:
         print("NOT BALANCED:", finding)
     if not findings:
-        shutil.rmtree(server.folder)
+        shutil.rmtree(server.directory)
         print("all books balance")
     sys.exit(1 if findings else 0)
 

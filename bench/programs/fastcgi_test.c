@@ -1,25 +1,25 @@
-/* fastcgi_test: cgiplustest as a persistent FastCGI program, the very same reply: ?N sends N bytes of text. The peer of
-   CGIplus. Serves on descriptor 0, the listening socket that its starter (spawn-fcgi, lighttpd, the harness) leaves there.
+/* fastcgi_test: cgiplustest as a persistent FastCGI program with the same reply: ?N sends N bytes of text. The peer of
+   CGIplus. Descriptor 0 is the listening socket, from spawn-fcgi, lighttpd or the harness.
 
-   One request after the other, as libfcgi's loop does it; as many processes as the server shall have at once. By fcgiapp.h:
-   fcgi_stdio.h was measured beside it and is no faster. libfcgi writes in pieces of 8 KiB; a program may not choose more
-   (FCGX_CreateWriter "shouldn't be needed by a FastCGI application", and what it makes does not end the request). */
+   It serves one request at a time, in libfcgi's loop; start as many processes as there are concurrent requests. It uses
+   fcgiapp.h, because fcgi_stdio.h was measured and is no faster. libfcgi writes in chunks of 8 KiB; a program cannot choose
+   a larger size (FCGX_CreateWriter "shouldn't be needed by a FastCGI application", and its stream does not end the request). */
 #include <fcgiapp.h>
 
 #include "order.h"
 
 static char text[TEXT_BYTES];
 
-/* What cannot be written any more needs no care: the server has gone, and the next accept tells. */
+/* Write errors are ignored: the server has closed the connection, and the next accept reports it. */
 static void respond(FCGX_Stream *out, uint64_t bytes, unsigned long uses)
 {
     char head[128];
     int length = snprintf(head, sizeof head, "Content-Type: text/plain\r\nContent-Length: %" PRIu64 "\r\nX-usage: %lu\r\n\r\n", bytes, uses);
     if (FCGX_PutStr(head, length, out) < 0) return;
     while (bytes > 0) {
-        int piece = bytes < TEXT_BYTES ? (int)bytes : TEXT_BYTES;
-        if (FCGX_PutStr(text, piece, out) < 0) return;
-        bytes -= (uint64_t)piece;
+        int chunk = bytes < TEXT_BYTES ? (int)bytes : TEXT_BYTES;
+        if (FCGX_PutStr(text, chunk, out) < 0) return;
+        bytes -= (uint64_t)chunk;
     }
 }
 

@@ -1,18 +1,18 @@
-/* mod_sluicebench: cgiplustest and membufdemo within Apache 2.4, as two handlers: the same query, header fields and bytes as
-   the programs (sdk/c/programs), which come out of the same source (content.h). The peer of CGIplus and of the memory buffer.
+/* mod_sluicebench: cgiplustest and membufdemo as two handlers in Apache 2.4, with the same query, header fields and bytes as
+   the programs (sdk/c/programs), from the same source (content.h). The peer of CGIplus and of the memory buffer.
 
        LoadModule sluicebench_module …/bench/build/mod_sluicebench.so
        <Location "/membufdemo">        SetHandler membufdemo        also cgiplustest
 
-   membufdemo sends in one of two ways, chosen as in the program by the second keyword. m: each record is one ap_rwrite(), as it
-   is one write() in the program; that is the same source with Apache's function in the place of the system's. b: whatever the
-   record, blocks as large as pays, made in place and passed as transient buckets: the best that was found. Text that stays is
-   an immortal bucket. Apache hands 64 KiB and more to the socket before ap_pass_brigade() returns, so a block is free again
-   then; what is less it copies.
+   membufdemo sends in one of two ways, chosen by the second keyword as in the program. m: one ap_rwrite() for each record, where
+   the program has one write(); the same source with Apache's function instead of the system's. b: blocks of the most efficient
+   size, independent of the record, generated in place and passed as transient buckets: the fastest method found. Constant text
+   is an immortal bucket. Apache writes 64 KiB and more to the socket before ap_pass_brigade() returns, so the block may be
+   reused then; smaller amounts it copies.
 
-   Measured for 1000 MiB, as the ratio to b: ap_rwrite() of each record of 8 KiB 0.27; ap_rwrite() of a block as large 1.0;
+   Measured for 1000 MiB, as the ratio to b: ap_rwrite() of each record of 8 KiB 0.27; ap_rwrite() of a block of the same size 1.0;
    transient buckets of 64 KiB 0.65, of 128 and 256 KiB 0.7 to 0.85, of 512 KiB 0.95, of 1 MiB 1.0, of 2 MiB 0.83; immortal
-   buckets 1.0 of the same size; heap buckets of 128 KiB 0.75. For the text, ap_rwrite() in the place of buckets: 1.0. */
+   buckets 1.0 of the same size; heap buckets of 128 KiB 0.75. For the text, ap_rwrite() instead of buckets: 1.0. */
 #include <limits.h>
 
 #include <httpd.h>
@@ -24,13 +24,13 @@
 
 #include "order.h"
 
-/* Made and passed at a time. */
+/* The size of a block in way b. */
 #define BLOCK_BYTES (768 * 1024)
 
 static char text[TEXT_BYTES];
-static apr_uint32_t uses; /* of this process, by all its threads */
+static apr_uint32_t uses; /* requests of this process, in all its threads */
 
-/* Passes what is in the brigade on, and empties it. OK, or what a handler returns when the client has left. */
+/* Passes the brigade on, and empties it. Returns OK, or the error of a handler whose client has left. */
 static int pass(request_rec *r, apr_bucket_brigade *brigade)
 {
     apr_status_t status = ap_pass_brigade(r->output_filters, brigade);

@@ -1,12 +1,12 @@
-/* order.h: what a query asks of cgiplustest and membufdemo, read as those two read it from QUERY_STRING. What they refuse is
-   refused here too (-1); the text that goes with it is theirs alone. Content and bounds: sdk/c/programs/content.h. */
+/* order.h: parses the query of cgiplustest and membufdemo as these programs parse QUERY_STRING. It rejects what they reject
+   (-1), but without their error messages. Content and limits: sdk/c/programs/content.h. */
 #ifndef ORDER_H
 #define ORDER_H
 
 #include "content.h"
 #include "query.h"
 
-/* Keyword `n`, from 1, of ?one+two+three; "" when it is missing, or when the query is a form (a=b). */
+/* Keyword `n`, from 1, of ?one+two+three; "" if it is missing, or if the query is a form (a=b). */
 static inline void order_keyword(const char *query, unsigned n, char text[KEYWORD_BYTES])
 {
     *text = '\0';
@@ -24,7 +24,7 @@ static inline int order_text(const char *query, uint64_t *bytes)
     return query_number(text, 0, TEXT_MAX, bytes) == NUMBER_BAD ? -1 : 0;
 }
 
-/* membufdemo ?M+any+R: M MiB in blocks of R bytes. What the second keyword means is left to the caller. */
+/* membufdemo ?M+any+R: M MiB in blocks of R bytes. The caller interprets the second keyword. */
 static inline int order_pattern(const char *query, uint64_t *bytes, struct pattern *pattern)
 {
     char text[KEYWORD_BYTES];

@@ -1,10 +1,10 @@
-/* send_limit: how fast can bytes be made and sent at all? The limit for the bandwidth of membufdemo.
+/* send_limit: how fast can bytes be generated and sent? The upper bound for the bandwidth of membufdemo.
 
        send_limit [port [block size]]        127.0.0.1, port 0: a free one; prints "listening N"; ends on SIGTERM
 
-   GET /anything?M+any+R sends what membufdemo sends: M MiB in blocks of R bytes. memset(3) into one buffer and send(2) from
-   it, a thread for each connection; nothing is logged, looked up, or checked but the query. Keep-alive, one request after the
-   other. Block size: what is filled and sent at a time. */
+   GET /anything?M+any+R sends the bytes of membufdemo: M MiB in blocks of R bytes. It fills one buffer with memset(3) and sends
+   it with send(2), with a thread for each connection; it parses only the query, and logs nothing. Keep-alive, sequential
+   requests. Block size: the amount that is filled and sent at once. */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,8 +13,8 @@
 
 #include "order.h"
 
-/* The fastest of those measured, with 2 MiB of cache to a processor. As the ratio to it: 64k 0.63, 128k 0.70, 256k 0.91, 512k
-   0.94, 1M 0.93 to 1.03, 2M 0.9. A small block wakes the reader more often, a large one is out of the cache when it is sent. */
+/* The fastest size measured, with 2 MiB of cache per processor. Ratios to it: 64k 0.63, 128k 0.70, 256k 0.91, 512k
+   0.94, 1M 0.93 to 1.03, 2M 0.9. A small block wakes the reader more often, a large one has left the cache when it is sent. */
 #define BLOCK_DEFAULT (768 * 1024)
 #define BLOCK_MAX (64 * 1024 * 1024)
 #define REQUEST_MAX 16384
@@ -45,7 +45,7 @@ static int send_text(int to, const char *text)
     return send_all(to, text, strlen(text), 0);
 }
 
-/* Bytes of the next request's head, with the empty line at its end; -1: the client has left, or talks too much. */
+/* Returns the bytes of the next request's head, including the empty line; -1 if the client has left, or the head is too long. */
 static ssize_t receive_head(struct client *client)
 {
     for (;;) {
@@ -77,7 +77,7 @@ static int send_pattern(const struct client *client, uint64_t bytes, struct patt
     return 0;
 }
 
-/* 0: the connection may go on. */
+/* Returns 0 if the connection may continue. */
 static int answer(struct client *client)
 {
     char target[1024] = "";
@@ -106,7 +106,7 @@ static void *serve(void *of)
     return NULL;
 }
 
-/* The listening socket; its port, chosen by the system when it is 0, is printed. -1: errno. */
+/* Opens the listening socket and prints its port; the system chooses one for port 0. Returns -1 with errno. */
 static int listen_at(uint16_t port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -121,7 +121,7 @@ static int listen_at(uint16_t port)
     return listener;
 }
 
-/* A thread of its own for the next connection; -1: none can be had. */
+/* Starts a thread for the next connection; -1 if that fails. */
 static int serve_next(int listener)
 {
     int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);

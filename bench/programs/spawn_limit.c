@@ -1,14 +1,14 @@
-/* spawn_limit: how often can a program be started, read to its end, and waited for? The limit for CGI.
+/* spawn_limit: how often can a program be started, read to end-of-file, and reaped? The upper bound for CGI.
 
        spawn_limit PROGRAM CONCURRENCY SECONDS        prints "spawns_per_second N"
 
-   Each start is what no CGI server can do without: a pipe, vfork(2), the pipe as descriptor 1, execve(2) with the variables
-   of a request for ?0, read(2) to the end, waitpid(2). CONCURRENCY of them at a time, shared among a thread for each
-   processor, which waits for its own by poll(2). A start that prints nothing or fails ends it all with a message.
+   Each start does the minimum of any CGI server: a pipe, vfork(2), the pipe as descriptor 1, execve(2) with the variables
+   of a request for ?0, read(2) to end-of-file, waitpid(2). CONCURRENCY starts run at a time, distributed to one thread per
+   processor, each of which uses poll(2). If a start fails or prints nothing, the program exits with a message.
 
-   Measured beside it, with 4 processors, as the ratio to this at 1, 10 and 64 at a time: posix_spawn(3) in the place of vfork
-   0.97, 0.96, 0.95; a thread for each start under way, without poll, 1.00, 0.94, 0.95; both 0.97, 0.86, 0.87; processes in
-   the place of threads 0.99, 1.01, 1.00. */
+   Alternatives, measured with 4 processors, as the ratio to this program with 1, 10 and 64 at a time: posix_spawn(3) instead of
+   vfork 0.97, 0.96, 0.95; a thread for each start, without poll, 1.00, 0.94, 0.95; both 0.97, 0.86, 0.87; processes instead of
+   threads 0.99, 1.01, 1.00. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -48,7 +48,7 @@ static void fail(const char *what)
     exit(EXIT_FAILURE);
 }
 
-/* The program with `output` as its descriptor 1; 0 and 2 are ours. It is vfork, so the child does nothing but this. */
+/* Starts the program with `output` as descriptor 1; it inherits 0 and 2. After vfork the child may do nothing else. */
 static pid_t start(int output)
 {
     char *const words[] = {program, NULL};
@@ -60,14 +60,14 @@ static pid_t start(int output)
     return child;
 }
 
-/* A thread, and the programs that it has running. */
+/* A thread and its running programs. */
 struct worker {
     pthread_t thread;
     size_t running;
     unsigned long ended;
     struct run {
         pid_t child;
-        size_t bytes; /* that have come out */
+        size_t bytes; /* of output so far */
     } runs[CONCURRENCY_MAX];
     struct pollfd outputs[CONCURRENCY_MAX];
 };
@@ -84,7 +84,7 @@ static void begin(struct worker *worker, size_t at)
     worker->outputs[at] = (struct pollfd){.fd = ends[0], .events = POLLIN};
 }
 
-/* Its output has ended; the program ends now. */
+/* Reaps a program whose output has ended. */
 static void end(struct worker *worker, size_t at)
 {
     int status = 0;
@@ -97,7 +97,7 @@ static void end(struct worker *worker, size_t at)
     worker->ended++;
 }
 
-/* There is something to read: text, or the end, after which the next one starts. */
+/* Reads output; at end-of-file the next program starts. */
 static void go_on(struct worker *worker, size_t at)
 {
     char buffer[65536];
@@ -117,7 +117,7 @@ static void *work(void *of)
     size_t share = worker->running;
     for (size_t at = 0; at < share; at++) begin(worker, at);
     while (worker->running > 0) {
-        if (share == 1) /* nothing else to wait for */
+        if (share == 1) /* no other program to wait for */
             worker->outputs[0].revents = POLLIN;
         else if (poll(worker->outputs, share, -1) < 0 && errno != EINTR)
             fail(strerror(errno));
@@ -127,7 +127,7 @@ static void *work(void *of)
     return NULL;
 }
 
-/* How many programs have ended by the deadline and the little after it that the last ones take. */
+/* Counts programs that have ended by the deadline, plus those that were running then. */
 static unsigned long work_in_threads(size_t concurrency, size_t threads)
 {
     unsigned long ended = 0;

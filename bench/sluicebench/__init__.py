@@ -1,1 +1,1 @@
-"""Sluice and its peers, measured side by side in one run. bench/README.md says what, how, and how to read it."""
+"""Measures Sluice and its peers side by side in one run. bench/README.md describes the workloads, the method and the results."""

@@ -1,6 +1,6 @@
 """The command: `python3 bench [--quick] …`, or `make bench`.
 
-Here: arguments, the folder of the results, and that the results are written and everything ends, whatever happens.
+Here: arguments, the directory for the results; writing the results and stopping everything, even after a failure.
 Not here: the run (run.py)."""
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     tables = plan.choose(options.tables, options.quick, options.rounds, options.servers)
     missing = [tool for tool in NEEDED_TOOLS if not shutil.which(tool)]
     if missing:
-        return complain(f"{' and '.join(missing)}: not installed; bench/setup does it")
+        return complain(f"{' and '.join(missing)}: not installed; bench/setup installs it")
     if not options.sluice.is_file():
-        return complain(f"{options.sluice} is not there: `make build sdk` builds it")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
-    folder = options.output or new_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"{clock_time(plan.estimate_seconds(tables))} minutes at most, {folder}", file=sys.stderr)
-    return measure(tables, options, folder)
+        return complain(f"{options.sluice} does not exist: `make build sdk` builds it")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C
+    directory = options.output or new_directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    print(f"{clock_time(plan.estimate_seconds(tables))} minutes at most, {directory}", file=sys.stderr)
+    return measure(tables, options, directory)
 
 
 def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -59,16 +59,16 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
         metavar="A,B",
         help=f"of {', '.join(SERVERS)}; Sluice always",
     )
-    parser.add_argument("--rounds", type=at_least_one, help="of each table, in place of its own number")
-    parser.add_argument("--output", type=Path, help="folder for the results (default: bench/results/<date>-<host>)")
+    parser.add_argument("--rounds", type=at_least_one, help="rounds of each table, instead of its default")
+    parser.add_argument("--output", type=Path, help="directory for the results (default: bench/results/<date>-<host>)")
     parser.add_argument(
         "--sluice", type=Path, default=REPOSITORY / "target" / "release" / "sluice", help="the server's binary"
     )
     parser.add_argument(
-        "--keep", action="store_true", help="keep the temporary folder: configurations and logs of the servers"
+        "--keep", action="store_true", help="keep the temporary directory: configurations and logs of the servers"
     )
     parser.add_argument(
-        "--report", type=Path, metavar="DIR", help="only write summary and charts of an earlier run anew"
+        "--report", type=Path, metavar="DIR", help="only regenerate summary and charts of an earlier run"
     )
     return parser.parse_args(arguments)
 
@@ -95,8 +95,8 @@ def complain(text: str) -> int:
     return 1
 
 
-def new_folder() -> Path:
-    """bench/results/<date>-<host>; a second run of the day gets a number."""
+def new_directory() -> Path:
+    """Returns bench/results/<date>-<host>; a second run of the day gets a number."""
     stem = f"{time.strftime('%Y-%m-%d')}-{os.uname().nodename.split('.')[0]}"
     parent = REPOSITORY / "bench" / "results"
     return next(
@@ -104,18 +104,18 @@ def new_folder() -> Path:
     )
 
 
-def measure(tables: list[plan.Table], options: argparse.Namespace, folder: Path) -> int:
+def measure(tables: list[plan.Table], options: argparse.Namespace, directory: Path) -> int:
     found = results.Results(machine=machine.describe(REPOSITORY), quick=options.quick)
     begin, status = time.monotonic(), 0
     if found.machine["load"] > found.machine["cores"] / 2:
         found.remarks.append(
-            f"The machine was not quiet: its load average at the start was {found.machine['load']:.2f}."
+            f"The machine was not idle: its load average at the start was {found.machine['load']:.2f}."
         )
     try:
         found.machine["rating before"] = machine.rating()
         with Stage(make_site(REPOSITORY, options.sluice.resolve()), found.machine["cores"], options.keep) as stage:
             found.machine["servers"] = stage.versions
-            Run(tables, stage, found, folder).run()
+            Run(tables, stage, found, directory).run()
         found.machine["rating after"] = machine.rating()
     except KeyboardInterrupt:
         found.remarks.append("The run was interrupted: not every cell has all its rounds.")
@@ -124,22 +124,22 @@ def measure(tables: list[plan.Table], options: argparse.Namespace, folder: Path)
         found.remarks.append(f"The run ended early: {error.__class__.__name__}: {error}")
         status = complain(f"{error.__class__.__name__}: {error}")
     found.machine["minutes"] = (time.monotonic() - begin) / 60
-    found.save(folder / "results.json")
-    return publish(found, folder) or status
+    found.save(directory / "results.json")
+    return publish(found, directory) or status
 
 
-def publish(found: results.Results, folder: Path) -> int:
-    """Charts first: the summary shows those that are there."""
-    draw(folder)
-    print(report.write(found, folder))
+def publish(found: results.Results, directory: Path) -> int:
+    """Draws the charts, then writes the summary, which includes the charts that exist."""
+    draw(directory)
+    print(report.write(found, directory))
     return 0
 
 
-def draw(folder: Path) -> None:
-    """In a Python that has matplotlib: bench/.venv, or this one."""
+def draw(directory: Path) -> None:
+    """Draws the charts with a Python that has matplotlib: bench/.venv, or this one."""
     python = VENV_PYTHON if os.access(VENV_PYTHON, os.X_OK) else Path(sys.executable)
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "bench")}
-    command = [str(python), "-m", "sluicebench.charts", str(folder)]
+    command = [str(python), "-m", "sluicebench.charts", str(directory)]
     try:
         subprocess.run(command, env=environment, timeout=CHARTS_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError) as error:

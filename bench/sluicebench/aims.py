@@ -1,7 +1,7 @@
-"""The aims: which ratio is wanted in which cell, and whether it was reached.
+"""The targets: the wanted ratio for each cell, and whether it was reached.
 
-Here: the aims as data, and the verdict. Not here: how the ratio is taken (figures.py). An aim counts for every row
-that it names; its worst row is the one that is shown."""
+Here: the targets as data, and the verdict. Not here: how the ratio is computed (figures.py). A target applies to every row
+that it names; its worst row is shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Aim:
         return figure <= self.bound if self.at_most else figure >= self.bound
 
     def reach(self, figure: float) -> float:
-        """1 where the aim is just met, more where it is more than met."""
+        """1 if the target is just met, more if it is exceeded."""
         if not self.at_most:
             return figure / self.bound
         return self.bound / figure if figure > 0 else float("inf")
@@ -41,9 +41,9 @@ class Aim:
 @dataclass(frozen=True)
 class Verdict:
     aim: Aim
-    #: Row → ratio, of those measured.
+    #: Row → ratio, for the measured rows.
     ratios: dict[str, Spread]
-    #: Row → why it has none; "" where it was not part of the run.
+    #: Row → the reason why it has no ratio; "" if it was not part of the run.
     without: dict[str, str]
 
     @property
@@ -119,7 +119,7 @@ def file_aims() -> Iterator[Aim]:
 
 
 def protocol_aims() -> Iterator[Aim]:
-    """For every row of these tables."""
+    """The targets for every row of the tables over TLS and HTTP/2."""
     for table in (table for table in TABLES if table.key in PROTOCOL_TABLES):
         rows = tuple(row.key for row in table.rows)
         for peer, bound in (("apache", 1.3), ("nginx", 1.3), ("h2o", 1.0)):
@@ -131,7 +131,7 @@ AIMS: tuple[Aim, ...] = (*script_aims(), *file_aims(), *protocol_aims())
 
 
 def judge(results: Results) -> list[Verdict]:
-    """One for each aim whose table was part of the run."""
+    """Returns a verdict for each target whose table was part of the run."""
     return [verdict_on(aim, results) for aim in AIMS if results.has_table(aim.table)]
 
 

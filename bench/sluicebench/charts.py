@@ -1,7 +1,7 @@
-"""Charts as SVG, one or two for each table: `python -m sluicebench.charts FOLDER`, in a Python that has matplotlib.
+"""Charts as SVG, one or two for each table: `python -m sluicebench.charts DIRECTORY`, in a Python that has matplotlib.
 
-Here: how a table looks as a picture. Not here: the figures (figures.py, aims.py, scale.py). Values begin at zero; a
-whisker spans the smallest and the largest round; a server has its colour everywhere."""
+Here: the chart of a table. Not here: the figures (figures.py, aims.py, scale.py). Axes begin at zero; a whisker spans
+the smallest and the largest round; a server has the same colour everywhere."""
 
 from __future__ import annotations
 
@@ -41,42 +41,42 @@ STYLE = {
     "axes.spines.left": False, "xtick.major.size": 0, "ytick.major.size": 0,
 }  # fmt: skip
 
-#: The edges of the picture of the aims.
+#: The limits of the axis in the chart of the targets.
 REACH_LEAST, REACH_MOST = 0.25, 4.0
 
-#: Column of Sluice, end of the file's name, title.
+#: Column of Sluice, end of the file name, title.
 SCRIPT_PICTURES = (
     ("sluice-cgi", "cgi", "CGI: a process for each request"),
-    ("sluice-cgiplus", "kept", "Programs that stay"),
+    ("sluice-cgiplus", "kept", "Persistent programs"),
 )
-#: End of the rows' keys and of the file's name, title.
-FILE_PICTURES = (("kept", "Files, connections kept alive"), ("close", "Files, a connection for each request"))
+#: End of the row keys and of the file name, title.
+FILE_PICTURES = (("kept", "Files, keep-alive"), ("close", "Files, a connection for each request"))
 
-#: Protocol, name of the file, title.
+#: Protocol, file name, title.
 H2_PICTURES = (
     (H2_TLS, "files-h2", "Files over HTTP/2 and TLS"),
-    (H2_CLEAR, "files-h2-clear", "Files over HTTP/2 in clear"),
+    (H2_CLEAR, "files-h2-clear", "Files over HTTP/2, cleartext"),
 )
 
-#: A panel of bars: its title, and the row that it shows.
+#: A panel of bars: its title and its row.
 Panel = tuple[str, Row]
 
 
 def main() -> int:
     if plt is None:
-        print("bench: no charts: matplotlib is not there (bench/setup makes bench/.venv)", file=sys.stderr)
+        print("bench: no charts: matplotlib is not installed (bench/setup creates bench/.venv)", file=sys.stderr)
         return 0
-    folder = Path(sys.argv[1])
+    directory = Path(sys.argv[1])
     plt.rcParams.update(STYLE)
-    found = results.load(folder / "results.json")
+    found = results.load(directory / "results.json")
     for stem, figure in pictures(found):
-        figure.savefig(folder / f"{stem}.svg", metadata={"Date": None})
+        figure.savefig(directory / f"{stem}.svg", metadata={"Date": None})
         plt.close(figure)
     return 0
 
 
 def pictures(found: Results) -> Iterator[tuple[str, plt.Figure]]:
-    """File name and picture, of what was measured; one is drawn when it is asked for."""
+    """Yields file name and chart for the measured tables, lazily."""
     if any(verdict.ratios for verdict in aims.judge(found)):
         yield "aims", aims_picture(found)
     for table in TABLES:
@@ -111,22 +111,22 @@ def pictures_of(found: Results, table: Table) -> Iterator[tuple[str, plt.Figure]
     elif table.key == "transfer-tls":
         yield table.key, bars(found, table, grid_of_sizes(table, found, table.rows), table.columns, "Large files over TLS")
     elif table.key == "formats":
-        yield table.key, bars(found, table, grid(table, found, 2), table.columns, "A text file, by the format it is stored in")
+        yield table.key, bars(found, table, grid(table, found, 2), table.columns, "A text file, by its format")
     elif table.key == "cost":
-        yield table.key, bars(found, table, grid(table, found, 3), table.columns, "What it costs (less is better)")
+        yield table.key, bars(found, table, grid(table, found, 3), table.columns, "Cost (less is better)")
     elif table.key == "scale":
         yield table.key, scale_picture(found, table)
 
 
 def grid(table: Table, found: Results, width: int, rows: Optional[Sequence[Row]] = None) -> list[list[Panel]]:
-    """The rows that were measured, `width` beside each other."""
+    """The measured rows, `width` per line."""
     seen = [row for row in rows or table.rows if any(found.cell(table.key, row.key, c.key) for c in table.columns)]
     panels = [(f"{row.label}{', ' + row.unit if row.unit else ''}", row) for row in seen]
     return [panels[at : at + width] for at in range(0, len(panels), width)]
 
 
 def grid_of_sizes(table: Table, found: Results, rows: Sequence[Row]) -> list[list[Panel]]:
-    """The sizes beside each other, what else differs below."""
+    """The sizes side by side, other differences one below the other."""
     lines = sorted(rows, key=lambda row: (row.protocol.key, row.streams, row.concurrency))
     return grid(table, found, len({row.file for row in rows}), lines)
 
@@ -247,7 +247,7 @@ def weight(column: Column) -> str:
 
 
 def label_ends(axis: plt.Axes, ends: list[tuple[int, float, Column]]) -> None:
-    """A name at the end of each line, moved apart where they would lie upon each other."""
+    """Labels each line at its end, and moves overlapping labels apart."""
     gap, before = max((value for _, value, _ in ends), default=1.0) * 0.055, float("-inf")
     for place, value, column in sorted(ends, key=lambda end: end[1]):
         height = max(value, before + gap)
@@ -271,7 +271,7 @@ def scale_picture(found: Results, table: Table) -> plt.Figure:
         axes[1][x].set_title("spread of the connections' shares (0: all alike)", loc="left", fontsize=10.5)
         axes[1][x].set_xlabel("connections")
     axes[0][0].legend(frameon=False, fontsize=8.5, ncols=2)
-    heading(figure, "Scale", "medians; shares: standard deviation over mean of what each connection got")
+    heading(figure, "Scale", "medians; shares: standard deviation over mean of the connections")
     return figure
 
 
@@ -288,7 +288,7 @@ def deviation_of(cell: Cell) -> Optional[float]:
 def scale_lines(
     axis: plt.Axes, found: Results, table: Table, rows: Sequence[Row], figure_of: Callable[[Cell], Optional[float]]
 ) -> None:
-    """A line for each server and number of workers; the more of them, the more solid."""
+    """A line for each server and number of workers; more workers have a more solid line."""
     for column in table.columns:
         for workers, style in ((1, ":"), (2, "--"), (4, "-")):
             cells = [(r.concurrency, found.cell(table.key, r.key, column.key)) for r in rows if r.workers == workers]
@@ -310,7 +310,7 @@ def scale_lines(
 
 
 def aims_picture(found: Results) -> plt.Figure:
-    """Each row of each aim as a point: its ratio over the aim, so that 1 is where it is met."""
+    """Each row of each target as a point: its ratio over the target, so that the target is met from 1 on."""
     verdicts = [verdict for verdict in aims.judge(found) if verdict.ratios]
     figure, axis = plt.subplots(figsize=(8.6, 0.31 * len(verdicts) + 1.7), layout="constrained")
     for at, verdict in enumerate(verdicts):
@@ -337,7 +337,7 @@ def aims_picture(found: Results) -> plt.Figure:
     axis.xaxis.set_minor_locator(NullLocator())
     axis.grid(axis="y", visible=False)
     below = "a point for each row of the tables; right of the line: met; an arrow: beyond the edge"
-    heading(figure, "Aims: the ratio reached, over the ratio wanted", below)
+    heading(figure, "Targets: measured ratio over target ratio", below)
     return figure
 
 

@@ -1,16 +1,17 @@
 """What a server costs: memory, system calls, processor time.
 
-Here: how each is read from /proc and strace, for one server that has just been started and is alone. Not here: the
-rows' names and units (plan.py), the servers' order (run.py).
+Here: reading /proc and strace for one server that was just started and runs alone. Not here: names and units of
+the rows (plan.py), the order of the servers (run.py).
 
-  memory          PSS from smaps_rollup, summed over the server's own processes: shared pages are divided among those
-                  that share them, so no other server of the same program may run meanwhile. A script process:
-                  Private_Dirty, what is its own alone, as the PSS of a program depends on how many of it run.
-  system calls    `strace -c -f` on the server, its helpers and its scripts, also those that start meanwhile; all calls
-                  of all of them, divided by the requests, one after the other. strace slows: counts only, no times.
-  processor time  all that the machine's processors did during a run, less what the load tool used: server, helpers,
-                  scripts and the kernel's work for them. (The processes' own sums would miss the CGI scripts of Apache
-                  and fcgiwrap, which let the kernel collect their children.) It needs a machine that does nothing else.
+  memory          PSS from smaps_rollup, summed over the server's own processes: shared pages are divided among the
+                  processes that share them, so no other server of the same program may run meanwhile. For a script
+                  process: Private_Dirty, because the PSS of a program depends on the number of its processes.
+  system calls    `strace -c -f` on the server, its helpers and its scripts, including processes that start meanwhile;
+                  the sum of their calls divided by the number of sequential requests. strace slows the processes
+                  down, so only counts are used.
+  processor time  busy time of the machine's processors during a run, minus the load tool's: server, helpers, scripts
+                  and the kernel's work for them. (The sums of the processes would miss the CGI scripts of Apache and
+                  fcgiwrap, whose children are reaped by the kernel.) The machine has to be idle otherwise.
 """
 
 from __future__ import annotations
@@ -34,26 +35,25 @@ from .results import NotMeasured, Sample, failed
 from .servers import Server
 
 IDLE_CONNECTIONS = 1000
-#: Connections that were there before them and stay: so that what a server allocates once is not taken for a cost of each,
-#: and that what it has freed is not taken for room for them.
+#: Connections opened before these, and kept open: what a server allocates once is then not counted for each connection,
+#: and memory that it has already freed is not reused for them.
 FIRST_CONNECTIONS = 250
-#: Requests under strace: one after the other.
+#: Requests under strace, sequential.
 TRACED_REQUESTS = {"file": 500, "large": 500, "cgi": 100, "kept": 500}
 ATTACH_SECONDS, DETACH_SECONDS, REQUEST_SECONDS = 10.0, 5.0, 30.0
-#: A server may let go of what an idle connection does not need, but need not at once: its memory is taken when it has
-#: stayed as it is for so many looks, a second apart, within so many KiB; or after so long at most.
+#: A server may free memory of idle connections with a delay: it is measured when it has been stable, within so many KiB, for
+#: so many checks, one second apart; at the latest after this time.
 STEADY_LOOKS, STEADY_KIB, SETTLE_SECONDS_LEAST, SETTLE_SECONDS_MOST = 4, 32, 3, 15
-#: Ways of running a program that stays, the first that a server has.
+#: Ways of running a persistent program; the first that a server supports is used.
 KEPT_WAYS = ("cgiplus", "module", "fastcgi")
 
-#: Where raw output goes: what it is about, the invocation.
+#: Receives raw output: its subject, the invocation.
 Keep = Callable[[str, Invocation], None]
 KeepRun = Callable[[Invocation], None]
 
 
 def measure(server: Server, ways: dict[str, str], seconds: float, keep: Keep) -> Iterator[tuple[str, Sample]]:
-    """Row and sample, one after the other; `ways` are the server's routes that may be measured. Rows for which it has
-    no way are left out."""
+    """Yields row and sample; `ways` are the server's routes that may be measured. Rows without a way are omitted."""
     paths = addresses(server, ways)
     timed = [kind for kind in ("file", "cgi", "kept") if kind in paths]
     yield "rest", attempt(lambda: Sample(pss_kib(server.pids()) / 1024))
@@ -91,7 +91,7 @@ def attempt(figure: Callable[[], Sample]) -> Sample:
 
 
 def rollup_kib(text: str, field: str) -> int:
-    """A line of smaps_rollup: `Pss:   1234 kB`."""
+    """Parses a line of smaps_rollup: `Pss:   1234 kB`."""
     found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
     if not found:
         raise NotMeasured(f"smaps_rollup has no {field}")
@@ -112,11 +112,11 @@ def dirty_kib(pids: Iterable[int]) -> float:
 
 
 def ask(port: int, path: str) -> socket.socket:
-    """A connection on which one request has been answered, and which stays."""
+    """Opens a connection, has one request answered, and keeps it open."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=REQUEST_SECONDS)
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
     reply = b""
-    while b"\r\n\r\n" not in reply:  # a file of no bytes: nothing follows the head
+    while b"\r\n\r\n" not in reply:  # an empty file: nothing follows the head
         more = connection.recv(65536)
         if not more:
             break
@@ -151,7 +151,7 @@ def is_steady(looks: list[float]) -> bool:
 
 
 def idle_connections(server: Server, path: str) -> Sample:
-    """KiB for each."""
+    """Measures KiB per idle connection."""
     with ExitStack() as stack:
         for _ in range(FIRST_CONNECTIONS):
             stack.enter_context(ask(server.port, path))
@@ -168,7 +168,7 @@ def idle_connections(server: Server, path: str) -> Sample:
 
 
 def busy_seconds(stat: str) -> float:
-    """The first line of /proc/stat, without idle, iowait and steal; user holds guest."""
+    """The first line of /proc/stat, without idle, iowait and steal; user includes guest."""
     user, nice, system, _, _, irq, softirq = map(int, stat.splitlines()[0].split()[1:8])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
@@ -179,7 +179,7 @@ def children_seconds() -> float:
 
 
 def processor_time(url: str, seconds: float, keep: KeepRun) -> Sample:
-    """Microseconds a request."""
+    """Measures microseconds per request."""
     row = Row("cpu", "", concurrency=10)
     probe = checked(run_h2load(url, row, seconds / 4), row)
     count = max(probe.done * 4 // 10 * 10, 100)
@@ -199,7 +199,7 @@ def run_h2load(url: str, row: Row, seconds: float, count: int = 0) -> Invocation
 
 
 def parse_strace(text: str) -> dict[str, int]:
-    """Calls by name, of strace's table: `% time  seconds  usecs/call  calls  [errors]  syscall`."""
+    """Parses calls by name from strace's table: `% time  seconds  usecs/call  calls  [errors]  syscall`."""
     found = {}
     for line in text.splitlines():
         fields = line.split()
@@ -209,24 +209,24 @@ def parse_strace(text: str) -> dict[str, int]:
 
 
 def calls(server: Server, kind: str, url: str, keep: KeepRun) -> Sample:
-    """System calls a request; by name in the details."""
+    """Measures system calls per request; by name in the details."""
     pids = server.pids()
     if kind not in ("file", "large"):
         pids += server.helper_pids()
     if kind == "kept":
         pids += server.script_pids()
     requests = TRACED_REQUESTS[kind]
-    each = {name: count / requests for name, count in traced_calls(pids, url, requests, server.folder, keep).items()}
-    # Rarer ones are waits that were under way when strace came, timers and the like.
+    each = {name: count / requests for name, count in traced_calls(pids, url, requests, server.directory, keep).items()}
+    # Rarer calls are waits that were in progress when strace attached, timers and the like.
     return Sample(sum(each.values()), details={name: value for name, value in sorted(each.items()) if value >= 0.1})
 
 
-def traced_calls(pids: list[int], url: str, requests: int, folder: Path, keep: KeepRun) -> dict[str, int]:
-    """By name. strace is told to end when the server is idle again, never earlier: it would wait for a process in
+def traced_calls(pids: list[int], url: str, requests: int, directory: Path, keep: KeepRun) -> dict[str, int]:
+    """Counts calls by name. strace is stopped only when the server is idle again: otherwise it would wait for a process in
     vfork(2), which waits for its child, which waits for strace."""
     row = Row("calls", "")
-    table, messages = folder / "strace.txt", folder / "strace.err"
-    run_h2load(url, row, 0, 20)  # what happens only once
+    table, messages = directory / "strace.txt", directory / "strace.err"
+    run_h2load(url, row, 0, 20)  # calls that are made only once
     command = ["strace", "-c", "-f", "-o", str(table), *(f"--attach={pid}" for pid in pids)]
     with open(messages, "wb") as errors:
         strace = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
@@ -236,10 +236,10 @@ def traced_calls(pids: list[int], url: str, requests: int, folder: Path, keep: K
         strace.send_signal(signal.SIGINT)
         strace.wait(DETACH_SECONDS)
     except subprocess.TimeoutExpired:
-        raise NotMeasured("strace did not end") from None
+        raise NotMeasured("strace did not exit") from None
     finally:
         if strace.poll() is None:
-            strace.kill()  # the kernel lets go of all that it held
+            strace.kill()  # the kernel detaches all traced processes
             strace.wait()
     keep(run)
     keep(Invocation(("strace", "-c", "-f", f"({len(pids)} processes)"), table.read_text(), strace.returncode))

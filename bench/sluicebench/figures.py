@@ -1,7 +1,6 @@
 """Medians, spreads, and ratios within the round.
 
-Here: the statistics, which are few. Not here: where the samples come from (run.py), how figures are written
-(report.py)."""
+Here: the statistics. Not here: measuring the samples (run.py), formatting figures (report.py)."""
 
 from __future__ import annotations
 
@@ -29,12 +28,12 @@ def spread(values: Iterable[float]) -> Optional[Spread]:
 
 
 def spread_of(cell: Cell) -> Optional[Spread]:
-    """None for a cell that was not measured, and for one with a failure: half a truth is not shown as a number."""
+    """None for a cell that was not measured or has a failure, so that an incomplete result is never shown as a number."""
     return None if failure_of(cell) else spread(sample.value for sample in cell.values() if sample.value is not None)
 
 
 def ratio(over: Cell, under: Cell) -> Optional[Spread]:
-    """over / under, round by round; only rounds that both have count. None when one of them failed."""
+    """Returns over / under for each round that both have. None if one of them failed."""
     if failure_of(over) or failure_of(under):
         return None
     pairs = [(over[number].value, under[number].value) for number in sorted(over.keys() & under.keys())]
@@ -42,7 +41,7 @@ def ratio(over: Cell, under: Cell) -> Optional[Spread]:
 
 
 def detail(cell: Cell, name: str) -> Optional[Spread]:
-    """The spread of a by-product, over the samples that have it."""
+    """The spread of a detail, over the samples that have it."""
     return (
         None if failure_of(cell) else spread(sample.details[name] for sample in cell.values() if name in sample.details)
     )

@@ -1,24 +1,25 @@
-"""The load tools: h2load, curl and spawn_limit. Their commands, and what their output says.
+"""The load tools h2load, curl and spawn_limit: their commands and their output.
 
-Here: command line, invocation, parsing, and what counts as a failure. Not here: which address is asked how (plan.py),
-in which order (run.py).
+Here: command line, invocation, parsing, and the definition of a failure. Not here: the workloads (plan.py), their order
+(run.py).
 
-What was found out about h2load 1.52, and is built upon:
-  -D with kept connections counts rightly (compared with the servers' access logs), also for slow replies. Without
-    --warm-up-time the requests under way at the end would be missing: c/2 of them on average.
-  -D ends late when its threads are busy with large replies, but divides by the time it should have taken. So the
-    time that it says it took is used where the two differ.
-  The warm-up ends as late: a thread reads from one connection as long as there is something, and a server that is faster
-    than it always has something. Bytes that came in the warm-up are counted in "data", and not in "traffic"; a rate of
-    bytes is all data by all the time. (Less the warm-up that was asked for, the fastest server seemed slower by a third.)
-  -D with `Connection: close` never ends: it connects again and again. So -n there, its count from the speed of the
-    run before. Each client has its share of -n from the start; that is no matter where each request is a new
-    connection, but with kept ones the slowest client would decide, so -n is not used for these.
-  The status is 0 also when all fails; only its count of failures tells.
-  Over TLS it speaks what the server chooses, and tells it of its first connection: so that is looked at.
-  Over TLS with `Connection: close` a client goes on with the session that it had before, if the server gave it one
-    (nginx's $ssl_session_reused says so of all but the first of each client). Only clients that are new have none: as many
-    as requests, all at once.
+Observed behaviour of h2load 1.52, on which this file depends:
+  -D with keep-alive counts correctly (compared with the servers' access logs), also for slow replies. Without
+    --warm-up-time the requests in progress at the end would be missing: c/2 of them on average.
+  -D ends late if its threads are busy with large replies, but divides by the planned time. If the two differ, the
+    reported duration is used instead.
+  The warm-up also ends late: a thread reads from one connection as long as there is data, and a server that is faster
+    than the thread always has data. Bytes received during the warm-up are counted in "data" but not in "traffic", so a byte
+    rate is all data divided by the whole time. (With the requested warm-up subtracted, the fastest server seemed slower
+    by a third.)
+  -D with `Connection: close` never ends, because it reconnects forever. There -n is used, with a count from the speed of
+    the previous run. Each client has a fixed share of -n. This does not matter if each request is a new connection, but
+    with keep-alive the slowest client would determine the result, so -n is not used there.
+  The exit status is 0 even if all requests fail; only the count of failures shows it.
+  Over TLS it uses the protocol that the server chooses, and reports it for its first connection; this is checked.
+  Over TLS with `Connection: close` a client resumes its previous session if the server issued a ticket (nginx's
+    $ssl_session_reused is set for all but the first connection of each client). For full handshakes there are as many
+    clients as requests, all at once.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from .plan import MIB, Row
 from .results import NotMeasured, Sample, failed
 from .servers.protocols import H1, TLS_CIPHER, TLS_GROUP, TLS_VERSION, Protocol, curl_options
 
-#: -n of the first run without keep-alive, before any speed is known.
+#: -n of the first run without keep-alive, when no speed is known.
 COUNT_FIRST = 500
 COUNT_LEAST = 100
 
-#: What h2load tells of the first connection: its names for it, and what can stand there.
+#: What h2load reports of the first connection: labels and possible values.
 SPOKEN = {
     "Application protocol": r"h2c|h2|http/1\.[01]",
     "TLS Protocol": r"TLSv1\.\d|TLSv1",
@@ -51,7 +52,7 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True)
 class Invocation:
-    """A command, what it printed (both outputs), and its status; None: it did not end in time, and was killed."""
+    """A command, its output (stdout and stderr), and its exit status; None if it timed out and was killed."""
 
     command: tuple[str, ...]
     output: str
@@ -90,7 +91,7 @@ def invoke(command: Sequence[str], timeout_seconds: float) -> Invocation:
 
 @dataclass(frozen=True)
 class H2load:
-    """What h2load prints at its end."""
+    """The report that h2load prints at its end."""
 
     finished_seconds: float
     done: int
@@ -101,16 +102,16 @@ class H2load:
     statuses: tuple[int, ...]  # 2xx, 3xx, 4xx, 5xx
     traffic_bytes: int
     data_bytes: int
-    #: Requests a second of the single clients: min, max, mean, standard deviation.
+    #: Requests per second of the individual clients: min, max, mean, standard deviation.
     shares: tuple[float, ...]
-    #: Of the first connection: "http/1.1", "h2", "h2c"; over TLS its version and cipher. "" where it is not told.
+    #: Of the first connection: "http/1.1", "h2", "h2c"; over TLS its version and cipher. "" if not reported.
     protocol: str
     tls_version: str
     tls_cipher: str
 
 
 def parse_h2load(text: str) -> H2load:
-    """ValueError when something is missing."""
+    """Raises ValueError if something is missing."""
 
     def numbers(pattern: str) -> tuple[str, ...]:
         found = re.search(pattern, text)
@@ -134,14 +135,14 @@ def parse_h2load(text: str) -> H2load:
 
 
 def spoken(text: str, name: str, pattern: str) -> str:
-    """The word that fits, behind `name`: mostly at once. h2load's threads print with no regard to each other, each line piece
-    by piece: `TLS Protocol: Warm-up started for thread #TLSv1.31.`"""
+    """Finds the first matching word after `name`, which need not be adjacent: h2load's threads write parts of lines without
+    synchronisation: `TLS Protocol: Warm-up started for thread #TLSv1.31.`"""
     found = re.search(rf"^{name}: .*?({pattern})", text, re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
 
 
 def h2load_command(url: str, row: Row, seconds: float, count: int = 0) -> list[str]:
-    """With a `count`, that many requests; otherwise as many as the time allows, after a warm-up."""
+    """With `count`, that many requests; otherwise as many as possible in `seconds`, after a warm-up."""
     threads = min(row.concurrency, 2)  # the servers need the rest of the machine
     command = ["h2load", *protocol_options(row), "-c", str(row.concurrency), "-t", str(threads)]
     if count:
@@ -154,13 +155,13 @@ def h2load_command(url: str, row: Row, seconds: float, count: int = 0) -> list[s
 
 
 def protocol_options(row: Row) -> list[str]:
-    """HTTP/2 is what it speaks by default, or asks for first."""
+    """HTTP/2 is h2load's default, or its first offer."""
     options = ["-m", str(row.streams)] if row.protocol.multiplexed else ["--h1"]
     return [*options, f"--tls13-ciphers={TLS_CIPHER}", f"--groups={TLS_GROUP}"] if row.protocol.tls else options
 
 
 def next_count(rate: Optional[float], row: Row, seconds: float) -> int:
-    """-n for a run of about `seconds`, a multiple of the clients so that each has as many."""
+    """-n for a run of about `seconds`, a multiple of the number of clients so that all have the same share."""
     if row.requests:
         return row.requests
     count = max(rate * seconds, COUNT_LEAST) if rate else COUNT_FIRST
@@ -168,7 +169,7 @@ def next_count(rate: Optional[float], row: Row, seconds: float) -> int:
 
 
 def fault_in(report: H2load, row: Row) -> str:
-    """Why a run does not count; "" when it does."""
+    """The reason why a run is invalid; "" if it is valid."""
     wrong = [f"{number} replies {kind}" for number, kind in zip(report.statuses[1:], ("3xx", "4xx", "5xx")) if number]
     if wrong:
         return ", ".join(wrong)
@@ -191,7 +192,7 @@ def fault_of_protocol(report: H2load, wanted: Protocol) -> str:
 
 
 def window_seconds(report: H2load, row: Row, seconds: float) -> float:
-    """The time in which h2load counted."""
+    """The time during which h2load counted."""
     if not row.keep_alive:
         return report.finished_seconds
     took = report.finished_seconds - row.warm_up_seconds
@@ -199,9 +200,9 @@ def window_seconds(report: H2load, row: Row, seconds: float) -> float:
 
 
 def checked(run: Invocation, row: Row) -> H2load:
-    """The report of a run in which nothing failed; otherwise NotMeasured."""
+    """Returns the report of a run without failures; raises NotMeasured otherwise."""
     if run.status is None:
-        raise NotMeasured("h2load did not end: does the server close connections that it should keep?")
+        raise NotMeasured("h2load did not exit: does the server close connections that it should keep open?")
     try:
         report = parse_h2load(run.output)
     except ValueError as error:
@@ -213,7 +214,7 @@ def checked(run: Invocation, row: Row) -> H2load:
 
 
 def h2load_sample(run: Invocation, row: Row, seconds: float, in_bytes: bool = False) -> Sample:
-    """Requests a second, or MiB a second, of a run of h2load."""
+    """Requests or MiB per second of a run of h2load."""
     try:
         report = checked(run, row)
     except NotMeasured as reason:
@@ -238,7 +239,7 @@ def curl_command(url: str, protocol: Protocol, certificate: Path) -> list[str]:
 
 
 def curl_sample(run: Invocation, expected_bytes: int, protocol: Protocol = H1) -> Sample:
-    """MiB a second of one transfer. The last line is curl's report, those before are complaints."""
+    """MiB per second of one transfer. The last line is curl's report, earlier lines are error messages."""
     lines = run.output.strip().splitlines()
     report = re.fullmatch(r"(\d+) (\d+) ([\d.]+) (\S+)", lines[-1]) if lines else None
     if run.status != 0 or not report:
@@ -254,7 +255,7 @@ def curl_sample(run: Invocation, expected_bytes: int, protocol: Protocol = H1) -
 
 
 def next_megabytes(least: int, sample: Sample, seconds: float) -> int:
-    """`least` MiB, or as many as last `seconds` by what one transfer has shown, with some to spare."""
+    """`least` MiB, or somewhat more than fit into `seconds` at the speed of the previous transfer."""
     if sample.value is None:
         return least
     return max(least, math.ceil(sample.value * seconds * 1.2 / 250) * 250)

@@ -1,6 +1,6 @@
-"""The machine: what stands beside the figures, since without it they say little.
+"""The description of the machine, which the figures are shown with.
 
-Here: processor, cores, memory, kernel, versions of the tools, load, the rating of the processor, Sluice's commit. Not
+Here: processor, cores, memory, kernel, tool versions, load, processor rating, Sluice's commit. Not
 here: the versions of the servers (servers/)."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Optional
 
-#: The fixed loop of the rating: so many SHA-256 over so many bytes, on one core; as often as RATINGS.
+#: The fixed loop of the rating: so many SHA-256 of so many bytes on one core, repeated RATINGS times.
 RATING_BYTES, RATING_TIMES, RATINGS = 64 * 1024, 400, 10
 
 
@@ -56,7 +56,7 @@ def system(os_release: str) -> str:
 
 
 def first_line(*command: str, cwd: Optional[Path] = None) -> str:
-    """Of what a program prints; "" when it is not there or fails."""
+    """The first line that a program prints; "" if it is missing or fails."""
     try:
         done = subprocess.run(
             command,
@@ -82,7 +82,7 @@ def tools() -> dict[str, str]:
         "Python": platform.python_version(),
         "C compiler": first_line("cc", "--version"),
     }
-    return {name: line or "not there" for name, line in lines.items()}
+    return {name: line or "not installed" for name, line in lines.items()}
 
 
 def commit(repository: Path) -> str:
@@ -92,7 +92,7 @@ def commit(repository: Path) -> str:
 
 
 def rating() -> dict[str, float]:
-    """MB/s of a fixed loop: a number to tell a slow machine from a fast one, and a quiet one from a busy one."""
+    """MB/s of a fixed loop, which distinguishes slow machines from fast ones, and busy ones from idle ones."""
     block = bytes(RATING_BYTES)
     speeds = []
     for _ in range(RATINGS):

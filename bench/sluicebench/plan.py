@@ -1,10 +1,10 @@
-"""What is measured: the tables, as data, and how long they take.
+"""The workloads: the tables, as data, and the time that they take.
 
-Here: tables, rows, columns; which cell asks which address; the estimate of the time. Not here: how a cell is measured
-(load.py, cost.py), in which order (run.py), what the ratios ought to be (aims.py).
+Here: tables, rows, columns; the address of each cell; the time estimate. Not here: how a cell is measured (load.py,
+cost.py), the order (run.py), the target ratios (aims.py).
 
-A new peer is a column in the tables that it can do; a new dimension, as the protocol is one, is a field of Row, one more
-loop where rows are made, and its place in load.py."""
+A new peer is a column in the tables that it supports; a new dimension, such as the protocol, is a field of Row, one more
+loop where rows are created, and its option in load.py."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from .servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, TLS_CIPHER, TLS_GRO
 
 KIB, MIB = 1024, 1024 * 1024
 
-#: Files under the root, by name: bytes. The sizes of the large ones are those of the original tables.
+#: Files under the root, by name: bytes. The sizes of the large files are those of the original tables.
 SMALL_FILES = {"0k.txt": 0, "16k.txt": 16 * KIB, "64k.txt": 64 * KIB}
 LARGE_FILES = {"2MB.bin": 2_110_976, "5.69MB.bin": 5_976_576, "7MB.bin": 7_604_224, "100MB.bin": 100_000_000}
 
-#: Bytes of the file of lines that is there as VMS records too (servers/base.py has its name).
+#: Bytes of the text file that also exists as VMS records (servers/base.py has its name).
 LINES_BYTES = 5_976_576
 
 CONCURRENCIES = (1, 10, 64)
 
-#: Clients that are all new, and come at once: fewer than the least of what the servers let wait to be accepted, 511.
+#: Clients that connect for the first time, all at once: fewer than the smallest accept backlog of the servers, 511.
 NEW_CLIENTS = 400
 
-#: HTTP/2: clients, and requests that each has under way. The first three are as over HTTP/1.1; the last is what HTTP/2 is for.
+#: HTTP/2: clients, and concurrent requests of each. The first three are as over HTTP/1.1; the last is the main use of HTTP/2.
 STREAMS = ((1, 1), (10, 1), (64, 1), (10, 32))
 
-#: Before its window of measurement h2load runs for so long: requests under way at its end are made up for by those
-#: under way at its begin. Longer for many connections, which take their time to be opened.
+#: Duration of h2load's warm-up before its measurement window: requests in progress at the end of the window are then
+#: compensated by those in progress at its beginning. Longer for many connections, because opening them takes time.
 WARM_UP_SECONDS, WARM_UP_SECONDS_MANY, MANY_CONNECTIONS = 0.06, 0.3, 100
 
-#: What a measurement takes beside its window: starting the tool, and its end; seconds.
+#: Duration of a measurement in addition to its window: starting and stopping the tool, seconds.
 TOOL_SECONDS = 0.03
 #: Starting and checking the servers, ratings of the processor, charts; seconds.
 BEFORE_AND_AFTER_SECONDS = 30.0
-#: All costs of one server: a start, connections and the times in which they settle, strace.
+#: All costs of one server: start, connections until they are stable, strace.
 COST_SECONDS = 17.0
 
 
 @dataclass(frozen=True)
 class Column:
-    """A server and a way of running; or, as server "limit", one of the bare programs."""
+    """A server and a way of running; with the server "limit", one of the limit programs."""
 
     key: str
     label: str
     server: str
     way: str
-    #: The Sluice column that it is compared with; None for one that others are compared with.
+    #: The Sluice column that it is compared with; None for a Sluice column.
     against: Optional[str] = None
-    #: membufdemo's second keyword: b for the memory buffer, m for the mailbox. In the Apache module b is the best way
-    #: that was found, in blocks of its own size, and m writes record by record.
+    #: membufdemo's second keyword: b for the memory buffer, m for the mailbox. In the Apache module b is the fastest method
+    #: found, with its own block size, and m writes record by record.
     channel: str = "m"
 
     @property
@@ -70,16 +70,16 @@ class Row:
     concurrency: int = 1
     keep_alive: bool = True
     protocol: Protocol = H1
-    streams: int = 1  # under way on each connection
-    requests: int = 0  # in all; 0: as many as the time allows
+    streams: int = 1  # concurrent requests on each connection
+    requests: int = 0  # in total; 0: as many as possible in the time
     file: str = ""
     bytes: int = 0  # of a response
     record: str = ""  # membufdemo's third keyword
     ring: str = ""  # and its fourth
     workers: Optional[int] = None  # of the server; None: one for each processor
     seconds: float = 0.0  # of one measurement; 0: the table's
-    unit: str = ""  # where it is not the table's
-    #: Columns that this row has not.
+    unit: str = ""  # if it differs from the table's
+    #: Columns without this row.
     without: tuple[str, ...] = ()
 
     @property
@@ -175,7 +175,7 @@ def bandwidth_row(protocol: Protocol = H1) -> Row:
 
 def record_rows() -> Iterable[Row]:
     for record in ("4k", "16k", "64k", "256k", "1M"):
-        # Sluice tells scripts that a record of the mailbox is 64 KiB at most, and membufdemo heeds it.
+        # Sluice limits records of the mailbox to 64 KiB (WWW_GATEWAY_MRS), and membufdemo observes the limit.
         without = ("sluice-mailbox",) if record in ("256k", "1M") else ()
         yield Row(record, f"records of {record}", record=record, without=without)
 
@@ -200,7 +200,7 @@ def file_rows() -> Iterable[Row]:
                 stem = name.split(".", maxsplit=1)[0]
                 key = f"{stem}-c{concurrency}-{'kept' if keep_alive else 'close'}"
                 label = f"{stem}, c {concurrency}{'' if keep_alive else ', no keep-alive'}"
-                # What the cache is worth is seen where the connection costs nothing.
+                # The effect of the cache is visible only with keep-alive, without the cost of connecting.
                 without = () if keep_alive else ("sluice-uncached",)
                 yield Row(key, label, concurrency, keep_alive, file=name, bytes=size, without=without)
 
@@ -229,7 +229,7 @@ def h2_file_rows() -> Iterable[Row]:
 def h2_file_row(name: str, size: int, concurrency: int, streams: int, protocol: Protocol) -> Row:
     stem = name.split(".", maxsplit=1)[0]
     key = f"{stem}-c{concurrency}-m{streams}{'' if protocol.tls else '-clear'}"
-    label = f"{stem}, c {concurrency}, m {streams}{'' if protocol.tls else ', clear'}"
+    label = f"{stem}, c {concurrency}, m {streams}{'' if protocol.tls else ', cleartext'}"
     return Row(key, label, concurrency, file=name, bytes=size, protocol=protocol, streams=streams)
 
 
@@ -253,7 +253,7 @@ def transfer_row(name: str, concurrency: int) -> Row:
     stem = name.rsplit(".", 1)[0]
     label = f"{stem.replace('MB', ' MB')}, c {concurrency}"
     size = LARGE_FILES[name]
-    # Several for each client, or the first decides, that come while others still connect.
+    # Several requests for each client; otherwise the first ones dominate, which run while other clients still connect.
     seconds = 0.8 if (name, concurrency) == ("100MB.bin", 10) else 0.0
     return Row(f"{stem}-c{concurrency}", label, concurrency, file=name, bytes=size, seconds=seconds)
 
@@ -282,119 +282,118 @@ def scale_rows() -> Iterable[Row]:
 def cost_rows() -> Iterable[Row]:
     yield Row("rest", "memory at rest", unit="MiB")
     yield Row("idle", "memory of an idle connection", unit="KiB")
-    yield Row("script", "memory of an idle kept script process", unit="KiB")
+    yield Row("script", "memory of an idle persistent script process", unit="KiB")
     files = (("file", "a file of 16k"), ("large", "a file of 64k"))
-    for key, label in (*files, ("cgi", "CGI, 0 kB"), ("kept", "a kept program, 0 kB")):
-        yield Row(f"calls-{key}", f"system calls, {label}", unit="a request")
-    for key, label in (("file", "a file of 16k"), ("cgi", "CGI, 0 kB"), ("kept", "a kept program, 0 kB")):
-        yield Row(f"cpu-{key}", f"CPU time, {label}", unit="µs a request")
+    for key, label in (*files, ("cgi", "CGI, 0 kB"), ("kept", "a persistent program, 0 kB")):
+        yield Row(f"calls-{key}", f"system calls, {label}", unit="per request")
+    for key, label in (("file", "a file of 16k"), ("cgi", "CGI, 0 kB"), ("kept", "a persistent program, 0 kB")):
+        yield Row(f"cpu-{key}", f"CPU time, {label}", unit="µs per request")
 
 
-#: What stands above every table over TLS; load.py sees to it that it is true.
+#: The text above every table over TLS; load.py verifies it.
 ALL_OVER_TLS = f"""\
-TLS 1.3 with {TLS_CIPHER}, {TLS_GROUP} and one certificate (P-256) for all, over HTTP/1.1 or HTTP/2 as
-it is said: a cell in which anything else was spoken is a failed one."""
+TLS 1.3 with {TLS_CIPHER}, {TLS_GROUP} and the same certificate (P-256) for all servers, over HTTP/1.1 or
+HTTP/2 as stated: a cell with any other protocol, version or cipher counts as failed."""
 
 TABLES: tuple[Table, ...] = (
     Table(
         "bandwidth", "Script bandwidth",
-        "One transfer of 1000 MiB of generated data by curl, more where that takes less than half a second.\n"
-        "`membufdemo` as CGI; the same generator as an Apache module, in blocks as large as pays and record by\n"
-        "record; and a program that does nothing but fill a block and send it.",
+        "One transfer of 1000 MiB of generated data by curl, more if that takes less than half a second.\n"
+        "`membufdemo` as CGI; the same generator as an Apache module, in the most efficient block size and record by\n"
+        "record; and a program that only fills a block and sends it (bare limit).",
         "bulk", "MiB/s", (bandwidth_row(),), BANDWIDTH_COLUMNS, rounds=7, seconds=0.5, megabytes=1000,
     ),
     Table(
         "bandwidth-tls", "Script bandwidth over TLS",
-        f"The same over HTTP/1.1 with TLS. The client decrypts with one core, which bounds all.\n{ALL_OVER_TLS}",
+        f"The same over HTTP/1.1 with TLS. The client decrypts with one core, which limits all servers.\n{ALL_OVER_TLS}",
         "bulk", "MiB/s", (bandwidth_row(H1_TLS),), TLS_BANDWIDTH_COLUMNS,
         rounds=5, seconds=0.5, megabytes=1000,
     ),
     Table(
         "records", "Script bandwidth by record size",
-        "The same for other sizes of a record, that is, of one write. The mailbox of Sluice takes records up to\n"
-        "64 KiB by default. In the memory buffer, the Apache module with blocks of its own, and the bare limit, the\n"
+        "The same for other sizes of a record, that is, of one write. The mailbox of Sluice accepts records of up to\n"
+        "64 KiB by default. For the memory buffer, the Apache module with its own block size, and the bare limit, the\n"
         "size changes only the content.",
         "bulk", "MiB/s", tuple(record_rows()), BANDWIDTH_COLUMNS, rounds=3, seconds=0.3, megabytes=500,
     ),
     Table(
-        "rings", "Script bandwidth by size of the memory buffer", "The memory buffer of other sizes, records of 64k.",
+        "rings", "Script bandwidth by size of the memory buffer", "Other sizes of the memory buffer, records of 64k.",
         "bulk", "MiB/s", tuple(ring_rows()), tuple(c for c in BANDWIDTH_COLUMNS if c.key in ("sluice-buffer", "limit")),
         rounds=3, seconds=0.3, megabytes=500,
     ),
     Table(
         "scripts", "Scripts",
-        "`cgiplustest` with a reply of 0, 16 and 64 kB, c clients at once, connections kept alive. First a\n"
-        "process for each request, then a program that stays. The bare limit starts the program and waits for its\n"
-        "end, and does nothing else.",
+        "`cgiplustest` with a reply of 0, 16 and 64 kB, c concurrent clients, keep-alive. First a process for each\n"
+        "request, then a persistent program. The bare limit only starts the program and waits for its exit.",
         "requests", "requests/s", tuple(script_rows()), SCRIPT_COLUMNS, rounds=5, seconds=0.35,
     ),
     Table(
         "files", "Files",
-        "Small files, HTTP/1.1 clear, c clients at once. Sluice with its file cache, as it is by default, and without.",
+        "Small files, HTTP/1.1 in cleartext, c concurrent clients. Sluice with its file cache, which is the default, and without.",
         "requests", "requests/s", tuple(file_rows()), FILE_COLUMNS, rounds=5, seconds=0.3,
     ),
     Table(
         "files-tls", "Files over TLS",
-        "Small files, HTTP/1.1 over TLS, c clients at once. Without keep-alive each connection goes on with the session of the\n"
-        f"one before (a ticket), as a browser does that comes back; the {NEW_CLIENTS} new clients come all at once, none with a\n"
-        f"session, and each asks once.\n{ALL_OVER_TLS}",
+        "Small files, HTTP/1.1 over TLS, c concurrent clients. Without keep-alive each connection resumes the session of the\n"
+        f"previous one (with a ticket), like a returning browser; the {NEW_CLIENTS} new clients connect all at once, without a\n"
+        f"session, and send one request each.\n{ALL_OVER_TLS}",
         "requests", "requests/s", tuple(tls_file_rows()), SERVER_COLUMNS, rounds=5, seconds=0.3,
     ),
     Table(
         "files-h2", "Files over HTTP/2",
-        "Small files, HTTP/2 over TLS and, where it says so, clear with prior knowledge; c clients at once, each with m\n"
-        f"requests under way.\n{ALL_OVER_TLS}",
+        "Small files, HTTP/2 over TLS and, where stated, in cleartext with prior knowledge; c concurrent clients, each with m\n"
+        f"concurrent requests.\n{ALL_OVER_TLS}",
         "requests", "requests/s", tuple(h2_file_rows()), SERVER_COLUMNS, rounds=5, seconds=0.3,
     ),
     Table(
-        "transfer", "Transfer", "Large files, c clients at once.",
+        "transfer", "Transfer", "Large files, c concurrent clients.",
         "bytes", "MiB/s", tuple(transfer_rows()), FILE_COLUMNS, rounds=5, seconds=0.35,
     ),
     Table(
         "transfer-tls", "Transfer over TLS",
-        f"Large files over TLS, HTTP/1.1 and HTTP/2, c clients at once, each with one request under way.\n{ALL_OVER_TLS}",
+        f"Large files over TLS, HTTP/1.1 and HTTP/2, c concurrent clients, each with one request at a time.\n{ALL_OVER_TLS}",
         "bytes", "MiB/s", tuple(tls_transfer_rows()), SERVER_COLUMNS, rounds=5, seconds=0.35,
     ),
     Table(
         "formats", "Record formats",
-        "A text file as stream-LF, and as the VMS records of variable length that are made lines: for each request, or once\n"
-        "for the cache. All by Sluice: the ratios say how much faster stream-LF is.",
+        "A text file as stream-LF, and as VMS records of variable length that are converted to lines, for each request or\n"
+        "once for the cache. All by Sluice: the ratios show how much faster stream-LF is.",
         "bytes", "MiB/s", tuple(format_rows()), FORMAT_COLUMNS, rounds=5, seconds=0.4,
     ),
     Table(
         "cost", "Cost of a server, a connection, a request",
-        "Less is better. Memory is PSS, the sum over the server's own processes; of an idle connection, of\n"
-        "1,000 that have each had one reply, beside 250 before them, a while after; of a script process, what is its own alone. System calls and CPU\n"
-        "time are those of server, helpers and scripts, CPU time with the kernel's work for them. A kept program\n"
-        "is CGIplus (Sluice), a module (Apache), FastCGI (lighttpd, nginx).",
+        "Less is better. Memory is the PSS of the server's own processes; for idle connections, the increase by 1,000\n"
+        "connections that have had one reply each, in addition to 250 earlier ones, when it is stable; for a script process, its\n"
+        "private memory. System calls and CPU time are those of server, helpers and scripts; CPU time includes the kernel's work\n"
+        "for them. A persistent program is CGIplus (Sluice), a module (Apache), FastCGI (lighttpd, nginx).",
         "cost", "", tuple(cost_rows()), SERVER_COLUMNS, rounds=3, seconds=0.7, less_is_better=True,
     ),
     Table(
-        "scale", "Scale", "Files, connections kept alive, with 1, 2 and 4 workers and up to 1,000 connections.",
+        "scale", "Scale", "Files, keep-alive, with 1, 2 and 4 workers and up to 1,000 connections.",
         "requests", "requests/s", tuple(scale_rows()), SCALE_COLUMNS, rounds=3, seconds=0.4,
     ),
 )  # fmt: skip
 
 TABLE_KEYS = tuple(table.key for table in TABLES)
 
-#: Of --quick: the rows of the tables that it runs.
+#: The tables and rows of --quick.
 QUICK = {
     "bandwidth": ("1000-64k",), "scripts": ("0k-c10",), "files": ("0k-c10-kept",),
     "files-tls": ("0k-c10",), "files-h2": ("0k-c10-m1",),
 }  # fmt: skip
 
 
-#: Servers that are measured whatever peers are asked for.
+#: Servers that are always measured, whichever peers are chosen.
 ALWAYS = {"sluice", "sluice-uncached", "limit"}
 
 
-# ---- a plan: tables chosen, and their time ----
+# ---- choosing tables, and estimating their time ----
 
 
 def choose(
     keys: Iterable[str] = (), quick: bool = False, rounds: Optional[int] = None, servers: Iterable[str] = ()
 ) -> list[Table]:
-    """Without `keys`, all (or all of --quick). Without `servers`, all; Sluice and limits always."""
+    """Chooses tables: without `keys` all (or all of --quick); without `servers` all servers; Sluice and the limits always."""
     wanted, peers = set(keys), set(servers)
     chosen = []
     for table in TABLES:
@@ -407,16 +406,16 @@ def choose(
 
 
 def sample_seconds(table: Table, row: Row) -> float:
-    """What one measurement takes, about."""
+    """The approximate duration of one measurement."""
     if table.measure == "cost":
         return COST_SECONDS / len(table.rows)
     warm_up = row.warm_up_seconds if row.keep_alive and table.measure in ("requests", "bytes") else 0.0
-    # A transfer lasts at least `seconds`, on average a good deal longer.
+    # A transfer takes at least `seconds`, on average much longer.
     return table.seconds_of(row) * (1.4 if table.measure == "bulk" else 1.0) + warm_up + TOOL_SECONDS
 
 
 def estimate_seconds(tables: Iterable[Table]) -> float:
-    """With every peer there: the warm-up of each route, and all rounds."""
+    """The duration with all peers: the warm-up of each route, and all rounds."""
     total = BEFORE_AND_AFTER_SECONDS
     for table in tables:
         for row in table.rows:

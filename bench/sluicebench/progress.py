@@ -1,6 +1,6 @@
-"""The progress line: what runs, and how long it will take.
+"""The progress line: the current step and the remaining time.
 
-Here: one line that is written anew on a terminal, or else a line every few seconds. Not here: the estimate of each
+Here: one line that is overwritten on a terminal, or otherwise a line every few seconds. Not here: the estimate of each
 step (plan.py)."""
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import sys
 import time
 from typing import Callable, TextIO
 
-#: Without a terminal, a line at most so often, seconds.
+#: Without a terminal, the minimum interval between lines, seconds.
 LINE_SECONDS = 10.0
-#: Before so much has been done, the estimate is not corrected by the pace seen, seconds.
+#: The estimate is corrected by the observed pace only after this time, seconds.
 PACE_SECONDS = 30.0
 
 
@@ -33,7 +33,7 @@ class Progress:
         return max(0.0, (self.planned - self.done) * pace)
 
     def step(self, what: str, planned_seconds: float) -> None:
-        """`what` begins now, and is planned to take so long; the step before has ended."""
+        """Ends the previous step and begins `what`, which is planned to take `seconds`."""
         line = f"{clock_time(self.left_seconds())} left   {what}"
         if self.on_terminal:
             self.out.write(f"\r\x1b[K{line[:110]}")
@@ -44,7 +44,7 @@ class Progress:
         self.done += planned_seconds
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Prints a permanent line."""
         self.out.write(("\r\x1b[K" if self.on_terminal else "") + line + "\n")
         self.out.flush()
 

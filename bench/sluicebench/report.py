@@ -1,7 +1,7 @@
-"""summary.md: what was measured, for a reader.
+"""summary.md: the results for a reader.
 
-Here: Markdown that can be read as it stands, and as a page. Not here: the figures (figures.py, aims.py, scale.py),
-pictures (charts.py)."""
+Here: Markdown that is readable as text and as a page. Not here: the figures (figures.py, aims.py, scale.py), charts
+(charts.py)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ NOTHING = "–"
 FAILED = "failed"
 
 HOW_TO_READ = """\
-Load tool and servers share one machine, over the loopback. So a figure says little, and a ratio of two figures much. A
-round measures all columns of a row one after the other, in an order that changes; **a ratio is taken within the
-round**. Shown is the median over the rounds, with the smallest and the largest in brackets. Larger is better, save in
-the table of costs. "/ nginx" is Sluice's figure over nginx's. A cell with any failed request is no number, but
-*failed*. Access logs are on everywhere."""
+The load tool and the servers share one machine and its loopback interface, so compare ratios, not absolute figures. A
+round measures all columns of a row one after the other, in a shuffled order; **ratios are computed within a
+round**. Tables show the median over the rounds, with the smallest and the largest in brackets. Larger is better, except in
+the table of costs. "/ nginx" is Sluice's figure divided by nginx's. A cell with any failed request shows
+*failed* instead of a number. All servers write access logs."""
 
-SHARES = "Shares of the connections: standard deviation over mean (0: all alike); smallest over largest (1: all alike)."
+SHARES = "Shares of the connections: standard deviation over mean (0: all equal); smallest over largest (1: all equal)."
 
 
-def write(results: Results, folder: Path) -> Path:
-    path = folder / "summary.md"
-    path.write_text(summary(results, {picture.stem for picture in folder.glob("*.svg")}), encoding="utf-8")
+def write(results: Results, directory: Path) -> Path:
+    path = directory / "summary.md"
+    path.write_text(summary(results, {picture.stem for picture in directory.glob("*.svg")}), encoding="utf-8")
     return path
 
 
 def summary(results: Results, pictures: set[str]) -> str:
     title = "# Sluice beside its peers" + (", the quick run" if results.quick else "")
-    parts = [title, intro(results), HOW_TO_READ, "## The aims", *aims_part(results, pictures)]
+    parts = [title, intro(results), HOW_TO_READ, "## Targets", *aims_part(results, pictures)]
     for table in TABLES:
         if results.has_table(table.key):
             parts += table_part(table, results, pictures)
@@ -57,7 +57,7 @@ def intro(results: Results) -> str:
         ("memory", machine.get("memory", "")),
         ("system", f"{machine.get('system', '')}, {machine.get('kernel', '')}"),
         ("load average at the start", f"{machine.get('load', 0):.2f}"),
-        *((f"processor's rating, {when}", rating_text(machine.get(f"rating {when}"))) for when in ("before", "after")),
+        *((f"processor rating, {when}", rating_text(machine.get(f"rating {when}"))) for when in ("before", "after")),
         ("servers", ", ".join(machine.get("servers", {}).values())),
         ("tools", ", ".join(f"{name} {version}" for name, version in machine.get("tools", {}).items())),
         ("rounds", rounds_text(results)),
@@ -67,11 +67,11 @@ def intro(results: Results) -> str:
 
 
 def rating_text(rating: Optional[dict[str, float]]) -> str:
-    """SHA-256 of 64 KiB, again and again on one core."""
+    """Formats the processor rating: SHA-256 of 64 KiB, repeated on one core."""
     if not rating:
         return ""
     average, least, most = (f"{rating[name]:,.0f}" for name in ("average", "least", "most"))
-    return f"{average} MB/s on average, {least} at the least, {most} at most (SHA-256, one core)"
+    return f"{average} MB/s on average, {least} to {most} MB/s (SHA-256, one core)"
 
 
 def rounds_text(results: Results) -> str:
@@ -88,7 +88,7 @@ def rounds_text(results: Results) -> str:
 def aims_part(results: Results, pictures: set[str]) -> list[str]:
     verdicts = aims.judge(results)
     if not verdicts:
-        return ["None of the tables with aims was part of this run."]
+        return ["No table with targets was part of this run."]
     lines = []
     for verdict in verdicts:
         worst = verdict.worst
@@ -102,10 +102,10 @@ def aims_part(results: Results, pictures: set[str]) -> list[str]:
         lines.append([verdict.aim.text, verdict.aim.wanted, figure, row, count, word])
     met = sum(verdict.word == "met" for verdict in verdicts)
     measured = sum(bool(verdict.ratios) for verdict in verdicts)
-    head = ["Sluice / peer", "aim", "ratio, of the worst row", "worst row", "rows that meet it", ""]
+    head = ["Sluice / peer", "target", "ratio of the worst row", "worst row", "rows that meet it", ""]
     return [
-        f"{met} of the {measured} aims that were measured are met." if measured else "No aim could be measured.",
-        picture("aims", "aims", pictures),
+        f"{met} of the {measured} measured targets are met." if measured else "No target could be measured.",
+        picture("aims", "targets", pictures),
         markdown(head, lines),
     ]
 
@@ -133,13 +133,13 @@ def table_part(table: Table, results: Results, pictures: set[str]) -> list[str]:
 
 
 def table_of(stem: str) -> str:
-    """The key of the table that a picture shows: the longest that its name begins with."""
+    """The key of the table that a chart shows: the longest key that is a prefix of its name."""
     keys = [table.key for table in TABLES if stem == table.key or stem.startswith(f"{table.key}-")]
     return max(keys, key=len, default="")
 
 
 def ratio_table(table: Table, ours: Column, rows: Sequence[Row], results: Results) -> str:
-    """Sluice's figure, and its ratio to each peer."""
+    """A table of Sluice's figures and their ratios to each peer."""
     rivals = [c for c in table.rivals(ours.key) if any(results.cell(table.key, row.key, c.key) for row in rows)]
     head = ["", f"{ours.label}{', ' + table.unit if table.unit else ''}", *(f"/ {rival.label}" for rival in rivals)]
     lines = []
@@ -196,7 +196,7 @@ def fairness_table(table: Table, rows: Sequence[Row], results: Results) -> str:
 
 
 def calls_part(results: Results) -> list[str]:
-    """Which system calls Sluice makes, since this is where to look first."""
+    """The system calls of Sluice, by name."""
     lines = []
     kinds = (("file", "A file of 16k"), ("large", "A file of 64k"), ("cgi", "CGI"), ("kept", "CGIplus"))
     for kind, what in kinds:
@@ -207,7 +207,7 @@ def calls_part(results: Results) -> list[str]:
     if not lines:
         return []
     return [
-        "System calls of Sluice and its scripts for a request, those made for one in ten or oftener:",
+        "System calls of Sluice and its scripts per request (at least one in ten requests):",
         "\n".join(lines),
     ]
 
@@ -221,14 +221,14 @@ def notes(results: Results) -> list[str]:
         parts += ["## Remarks", "\n".join(f"- {remark}" for remark in results.remarks)]
     if results.skipped:
         lines = (f"- {name}: {first_line(reason)}" for name, reason in results.skipped.items())
-        parts += ["## Left out", "\n".join(lines)]
+        parts += ["## Omitted", "\n".join(lines)]
     failures = list(results.failures())
     if failures:
         parts += ["## Failed", "\n".join(f"- {cell}: {first_line(reason)}" for cell, reason in failures)]
     return [
         *parts,
         "All samples are in `results.json`; the output of the tools (`raw/`) is not committed. "
-        "`bench/README.md` says how it was made.",
+        "`bench/README.md` describes the method.",
     ]
 
 
@@ -259,7 +259,7 @@ def spread_text(found: Spread, text: Callable[[float], str]) -> str:
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table whose columns stand under each other; the first to the left, figures to the right."""
+    """Formats a table with aligned columns; the first to the left, figures to the right."""
     widths = [max(3, *(len(line[at]) for line in [head, *lines])) for at in range(len(head))]
     text_only = len(head) == 2 and not head[1]
 

@@ -1,7 +1,7 @@
-"""What was measured: samples by table, row, column and round, and the file that holds them.
+"""The results: samples by table, row, column and round, and the file that contains them.
 
-Here: the data, and its way to and from results.json. Not here: what is to be measured (plan.py), medians and ratios
-(figures.py), how it is shown (report.py, charts.py).
+Here: the data, reading and writing results.json. Not here: the workloads (plan.py), medians and ratios (figures.py),
+presentation (report.py, charts.py).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Optional
 
 
 class NotMeasured(Exception):
-    """Why a figure could not be had, in words."""
+    """The reason why there is no figure, in words."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One measurement: a value, or the reason why there is none. `details` are by-products: the clients' shares."""
+    """One measurement: a value, or the reason why there is none. `details` are additional values, such as the clients' shares."""
 
     value: Optional[float]
     failure: str = ""
@@ -37,9 +37,9 @@ Cell = dict[int, Sample]
 @dataclass
 class Results:
     machine: dict[str, Any] = field(default_factory=dict)
-    #: What was left out, and why: a server, a way of running, a table.
+    #: What was omitted, and why: a server, a way of running, a table.
     skipped: dict[str, str] = field(default_factory=dict)
-    #: What a reader must know of this run: an interruption, a machine that was not quiet.
+    #: Remarks for the reader: an interruption, a machine that was not idle.
     remarks: list[str] = field(default_factory=list)
     #: "table/row/column" → round → sample.
     cells: dict[str, Cell] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Results:
         return any(key.startswith(f"{table}/") for key in self.cells)
 
     def failures(self) -> Iterator[tuple[str, str]]:
-        """(cell, reason), one for each cell that has a failed sample."""
+        """Yields (cell, reason) for each cell with a failed sample."""
         for key, cell in self.cells.items():
             reason = failure_of(cell)
             if reason:
@@ -66,7 +66,7 @@ class Results:
 
 
 def failure_of(cell: Cell) -> str:
-    """The first reason among the samples; one failed round makes the cell a failed one."""
+    """The first reason among the samples; one failed round makes the whole cell fail."""
     return next((sample.failure for _, sample in sorted(cell.items()) if sample.value is None), "")
 
 

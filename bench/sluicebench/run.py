@@ -1,10 +1,10 @@
-"""The run: warm-up, then rounds in which every row is measured once on every server, then what a server costs.
+"""The run: warm-up, then rounds in which every row is measured once on every server, then the costs of each server.
 
-Here: the order, one measurement, and what happens when it fails. Not here: the tables (plan.py), the tools (load.py),
-start and end of the servers (stage.py).
+Here: the order, single measurements, and their failures. Not here: the tables (plan.py), the tools (load.py),
+starting and stopping the servers (stage.py).
 
-A round goes through all rows of all tables. Within a row the columns follow each other at once, in an order shuffled
-anew in each round, since the ratios are taken between them."""
+A round goes through all rows of all tables. Within a row the columns are measured directly after each other, because
+the ratios are computed between them, in an order that is shuffled for each round."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .results import NotMeasured, Results, Sample, failed
 from .servers import ServerFailed
 from .stage import Stage
 
-#: The order of the columns is by chance, but the same in every run.
+#: The order of the columns is random, but the same in every run.
 SEED = 20020819
-#: Longest time of one invocation beside its window, seconds.
-PATIENCE_SECONDS = 30.0
-#: A route's warm-up: enough for its processes to be there, and its files in memory.
+#: Longest time of one invocation in addition to its window, seconds.
+EXTRA_SECONDS = 30.0
+#: A route's warm-up: enough to start its processes and load its files into memory.
 WARM_UP = Row("warm-up", "", concurrency=10)
 WARM_UP_WINDOW = 0.1
 
 
 def order(tables: list[Table]) -> Iterator[tuple[int, Table, Row, list[Column]]]:
-    """Round by round: table, row, and its columns in the order in which they are measured."""
+    """Yields table, row and columns of each round, in the order of measurement."""
     for number in range(1, max((table.rounds for table in tables), default=0) + 1):
         for table in tables:
             if number <= table.rounds:
@@ -42,18 +42,18 @@ def order(tables: list[Table]) -> Iterator[tuple[int, Table, Row, list[Column]]]
 
 
 class Run:
-    def __init__(self, tables: list[Table], stage: Stage, results: Results, folder: Path) -> None:
+    def __init__(self, tables: list[Table], stage: Stage, results: Results, directory: Path) -> None:
         self.loaded = [table for table in tables if table.measure != "cost"]
         self.costed = [table for table in tables if table.measure == "cost"]
         self.stage = stage
         self.results = results
-        self.folder = folder
+        self.directory = directory
         #: Output of the tools: useful on this machine only, so .gitignore names it.
-        self.raw = folder / "raw"
+        self.raw = directory / "raw"
         self.raw.mkdir(parents=True, exist_ok=True)
-        #: Of a row without keep-alive: requests a second, by the run before.
+        #: For a row without keep-alive: requests per second of the previous run.
         self.rates: dict[tuple[str, str, str], Optional[float]] = {}
-        #: Of a bulk transfer: MiB, by its first run.
+        #: For a bulk transfer: MiB, from its first run.
         self.megabytes: dict[tuple[str, str, str], int] = {}
         self.progress = Progress(0.0)
 
@@ -63,7 +63,7 @@ class Run:
         self.stage.set_up(self.loaded)
         self.progress = Progress(self.planned_seconds())
         for name, reason in self.stage.skipped.items():
-            self.progress.say(f"left out: {name}: {reason.splitlines()[0]}")
+            self.progress.say(f"omitted: {name}: {reason.splitlines()[0]}")
         self.results.skipped.update(self.stage.skipped)
         self.warm_up()
         self.rounds()
@@ -96,7 +96,7 @@ class Run:
     # ---- load ----
 
     def warm_up(self) -> None:
-        """Each route once; what it shows decides how long the first measurement runs."""
+        """Warms up each route; the result determines the length of the first measurement."""
         for table in self.loaded:
             for row in table.rows:
                 for column in self.columns(row, table.columns_of(row)):
@@ -112,7 +112,7 @@ class Run:
                     elif not column.is_limit:
                         url = self.stage.address(column, path_of(column, row, 0), row)
                         warm_up = replace(WARM_UP, protocol=row.protocol)
-                        load.invoke(load.h2load_command(url, warm_up, WARM_UP_WINDOW), PATIENCE_SECONDS)
+                        load.invoke(load.h2load_command(url, warm_up, WARM_UP_WINDOW), EXTRA_SECONDS)
         self.stage.shorten_logs()
 
     def rounds(self) -> None:
@@ -129,11 +129,11 @@ class Run:
         self.save()
 
     def save(self) -> None:
-        """What there is, so that nothing is lost whatever happens later."""
-        self.results.save(self.folder / "results.json")
+        """Saves the results so far, so that a later failure does not lose them."""
+        self.results.save(self.directory / "results.json")
 
     def attempt(self, table: Table, row: Row, column: Column, number: int) -> Sample:
-        """A failure of one measurement is a result, and no reason to end."""
+        """Records the failure of a measurement as its result; the run continues."""
         try:
             return self.measure(table, row, column, number)
         except Exception as error:  # noqa: BLE001
@@ -142,32 +142,32 @@ class Run:
     def measure(self, table: Table, row: Row, column: Column, number: int) -> Sample:
         key = (table.key, row.key, column.key)
         seconds = table.seconds_of(row)
-        patience = seconds + PATIENCE_SECONDS
+        timeout = seconds + EXTRA_SECONDS
         if column.way == "spawn":
             program = self.stage.site.programs / "cgiplustest"
             limit = self.stage.site.build / "spawn_limit"
             command = [str(limit), str(program), str(row.concurrency), str(seconds)]
-            return load.spawn_sample(self.invoke(key, number, command, patience))
+            return load.spawn_sample(self.invoke(key, number, command, timeout))
         if table.measure == "bulk":
             megabytes = self.megabytes.get(key, table.megabytes)
             url = self.stage.address(column, path_of(column, row, megabytes), row)
             command = load.curl_command(url, row.protocol, self.stage.site.certificate)
-            return load.curl_sample(self.invoke(key, number, command, patience), megabytes * MIB, row.protocol)
+            return load.curl_sample(self.invoke(key, number, command, timeout), megabytes * MIB, row.protocol)
         url = self.stage.address(column, path_of(column, row, 0), row)
         count = 0 if row.keep_alive else load.next_count(self.rates.get(key), row, seconds)
-        run = self.invoke(key, number, load.h2load_command(url, row, seconds, count), patience)
+        run = self.invoke(key, number, load.h2load_command(url, row, seconds, count), timeout)
         sample = load.h2load_sample(run, row, seconds, in_bytes=table.measure == "bytes")
         if not row.keep_alive and sample.value is not None:
             self.rates[key] = sample.value
         return sample
 
-    def invoke(self, key: tuple[str, str, str], number: int, command: list[str], patience: float) -> load.Invocation:
-        run = load.invoke(command, patience)
+    def invoke(self, key: tuple[str, str, str], number: int, command: list[str], timeout: float) -> load.Invocation:
+        run = load.invoke(command, timeout)
         self.keep("-".join(key), number, run)
         return run
 
     def keep(self, name: str, number: int, run: load.Invocation) -> None:
-        """The tool's own output, all rounds of a cell in one file; paths as seen from the checkout."""
+        """Saves the tool's output, all rounds of a cell in one file, with paths relative to the checkout."""
         text = str(run).replace(f"{self.stage.site.build.parents[1]}/", "").replace(f"{self.stage.site.scratch}/", "")
         with open(self.raw / f"{name}.txt", "a", encoding="utf-8") as file:
             file.write(f"== {'warm-up' if number == 0 else f'round {number}'}\n{text}\n")
@@ -189,7 +189,7 @@ class Run:
             self.save()
 
     def cost_of(self, table: Table, rows: dict[str, Row], column: Column, number: int) -> None:
-        """All rows of one server, started for this."""
+        """Measures all rows of one freshly started server."""
         seconds = sum(sample_seconds(table, row) for row in rows.values())
         self.progress.step(f"round {number} of {table.rounds}: {table.title}: {column.label}", seconds)
         try:
@@ -209,7 +209,7 @@ class Run:
 
 
 def path_of(column: Column, row: Row, megabytes: int) -> str:
-    """What follows the route's prefix."""
+    """The path after the route's prefix."""
     if row.file:
         return row.file
     if row.record:

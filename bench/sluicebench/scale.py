@@ -1,7 +1,6 @@
-"""Fairness: what each connection gets of what all get.
+"""Fairness: the share of each connection in the whole throughput.
 
-Here: the figures made of h2load's line on its clients. Not here: the rows (plan.py), the load (load.py); workers and
-connections are rows like others.
+Here: the figures computed from h2load's line about its clients. Not here: the rows (plan.py), the load (load.py).
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from .results import Cell, failure_of
 
 @dataclass(frozen=True)
 class Fairness:
-    #: Standard deviation of the connections' shares over their mean: 0 when all get the same.
+    #: Standard deviation of the connections' shares over their mean: 0 if all are equal.
     deviation: Spread
-    #: The smallest share over the largest: 1 when all get the same, 0 when one gets nothing.
+    #: The smallest share over the largest: 1 if all are equal, 0 if one gets nothing.
     least_to_most: Spread
 
 
 def fairness(cell: Cell) -> Optional[Fairness]:
-    """None without samples that have shares, or after a failure."""
+    """None without samples with shares, or after a failure."""
     shares = [sample.details for sample in cell.values() if sample.details.get("mean")]
     if failure_of(cell) or not shares:
         return None

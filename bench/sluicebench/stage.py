@@ -1,7 +1,7 @@
-"""The stage: content, servers and bare programs, set up before the run and ended after it, come what may.
+"""The stage: content, servers and limit programs, set up before the run and removed after it, even after a failure.
 
-Here: the temporary folder and what lies in it; which servers can run, and why others cannot. Not here: how a server
-is started (servers/), what is measured on it (run.py)."""
+Here: the temporary directory and its contents; which servers can run, and why others cannot. Not here: starting a server
+(servers/), measuring it (run.py)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROGRAMS = ("cgiplustest", "membufdemo")
 def make_site(repository: Path, sluice: Path) -> Site:
     for name in PROGRAMS:
         if not program_file(repository, name).is_file():
-            raise FileNotFoundError(f"{program_file(repository, name)} is not there: `make sdk` builds it")
+            raise FileNotFoundError(f"{program_file(repository, name)} does not exist: `make sdk` builds it")
     scratch = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
     try:
         return fill_site(repository, sluice, scratch)
@@ -44,7 +44,7 @@ def program_file(repository: Path, name: str) -> Path:
 
 
 def fill_site(repository: Path, sluice: Path, scratch: Path) -> Site:
-    scratch.chmod(0o755)  # servers started by root run as somebody else
+    scratch.chmod(0o755)  # servers started by root run as another user
     htdocs, programs = scratch / "htdocs", scratch / "cgi-bin"
     htdocs.mkdir()
     programs.mkdir()
@@ -63,7 +63,7 @@ def fill_site(repository: Path, sluice: Path, scratch: Path) -> Site:
 
 
 def text_lines(size: int) -> list[bytes]:
-    """Lines of 0 to 100 letters, the same in every run, together a little more than `size` bytes."""
+    """Returns lines of 0 to 100 letters, the same in every run, together slightly more than `size` bytes."""
     chance, lines = random.Random(size), []
     while size > 0:
         lines.append(b"x" * chance.randint(0, 100))
@@ -72,18 +72,18 @@ def text_lines(size: int) -> list[bytes]:
 
 
 def variable_records(lines: Iterable[bytes]) -> bytes:
-    """As VMS stores them: each after its length, the odd ones followed by a byte of padding."""
+    """Encodes records as VMS does: each after its length, odd ones followed by a padding byte."""
     return b"".join(struct.pack("<H", len(line)) + line + b"\0" * (len(line) % 2) for line in lines)
 
 
 class Stage:
-    """Use as a context: on leaving, every process ends and the folder goes."""
+    """A context manager: on exit every process is stopped and the directory removed."""
 
-    def __init__(self, site: Site, workers: int, keep_folder: bool = False) -> None:
+    def __init__(self, site: Site, workers: int, keep_directory: bool = False) -> None:
         self.site = site
         self.workers = workers
-        self.keep_folder = keep_folder
-        #: A server, "server way" or "server protocol" → why it is left out.
+        self.keep_directory = keep_directory
+        #: A server, "server way" or "server protocol" → why it is omitted.
         self.skipped: dict[str, str] = {}
         self.versions: dict[str, str] = {}
         self._running: dict[tuple[str, int], Server] = {}
@@ -91,14 +91,14 @@ class Stage:
         self._send_port = 0
 
     def __enter__(self) -> Stage:
-        bound_open_files()  # the load tools have as many connections
+        bound_open_files()  # the load tools have as many connections open
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
             self.stop_all()
         finally:
-            if self.keep_folder:
+            if self.keep_directory:
                 print(f"kept: {self.site.scratch}")
             else:
                 shutil.rmtree(self.site.scratch, ignore_errors=True)
@@ -106,7 +106,7 @@ class Stage:
     # ---- set-up ----
 
     def set_up(self, tables: Iterable[Table]) -> None:
-        """Starts what the tables need, and checks what it answers. What cannot run is noted in `skipped`."""
+        """Starts what the tables need, and verifies its answers. What cannot run is recorded in `skipped`."""
         wanted: dict[tuple[str, int], list[tuple[str, Protocol]]] = {}
         for column, row in ((c, r) for t in tables for r in t.rows for c in t.columns_of(r)):
             wanted.setdefault((column.server, row.workers or self.workers), []).append((column.way, row.protocol))
@@ -135,7 +135,7 @@ class Stage:
         ways: Iterable[str] = PROGRAMS_OF_WAY,
         protocols: Iterable[Protocol] = (H1,),
     ) -> Server:
-        """One that has just been started; it is the caller's to stop."""
+        """A freshly started server; the caller stops it."""
         kind = SERVERS[name]
         missing = kind.available()
         if missing:
@@ -164,7 +164,7 @@ class Stage:
     # ---- what there is ----
 
     def lacks(self, column: Column, row: Row) -> Optional[str]:
-        """Why a cell cannot be measured; None when it can."""
+        """The reason why a cell cannot be measured; None if it can."""
         name = f"{column.server} {column.way}"
         reasons = (self.skipped.get(key) for key in (column.server, name, f"{column.server} {row.protocol.key}"))
         reason = next((reason for reason in reasons if reason), None)
@@ -177,7 +177,7 @@ class Stage:
         return self._running[name, workers or self.workers]
 
     def ways(self, server: Server) -> dict[str, str]:
-        """The routes of a server that have stood the check."""
+        """The routes of a server that passed verification."""
         return {way: prefix for way, prefix in server.routes().items() if f"{server.name} {way}" not in self.skipped}
 
     def address(self, column: Column, path: str, row: Row) -> str:
@@ -187,14 +187,14 @@ class Stage:
         return server.address(server.routes()[column.way] + path, row.protocol)
 
     def shorten_logs(self) -> None:
-        """Access logs are on everywhere: they would fill the disk, and their writing back would disturb."""
+        """Truncates the access logs, which would otherwise fill the disk and disturb the measurements by writeback."""
         for server in self._running.values():
             server.empty_access_log()
 
     # ---- the end ----
 
     def stop_servers(self) -> None:
-        """Each is stopped, also when the one before would not."""
+        """Stops every server, even if stopping an earlier one fails."""
         complaints = []
         while self._running:
             try:

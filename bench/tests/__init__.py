@@ -1,1 +1,1 @@
-"""Tests of the benchmark. No peer, no network, no waiting: what is measured is not tested here, how it is measured is."""
+"""Unit tests of the benchmark, without peers, network or waiting. They test the method, not the servers."""

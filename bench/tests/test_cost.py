@@ -1,4 +1,4 @@
-"""Reading strace's table, /proc, and a connection that stays or not."""
+"""Tests of reading strace's table and /proc, and of detecting closed connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Strace(unittest.TestCase):
         calls = cost.parse_strace((FIXTURES / "strace-cgi.txt").read_text())
         self.assertEqual(calls["execve"], 200)
         self.assertEqual(calls["epoll_wait"], 920)
-        self.assertEqual(sum(calls.values()), 34596)  # what its last line says
+        self.assertEqual(sum(calls.values()), 34596)  # the total in its last line
         self.assertNotIn("total", calls)
 
     def test_no_table(self) -> None:
@@ -42,7 +42,7 @@ class Proc(unittest.TestCase):
 
 
 class IdleConnection(unittest.TestCase):
-    def test_a_closed_one_is_told_from_an_open_one(self) -> None:
+    def test_a_closed_one_is_distinguished_from_an_open_one(self) -> None:
         here, there = socket.socketpair()
         with here, there:
             self.assertTrue(cost.is_open(here))

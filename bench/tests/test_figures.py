@@ -1,4 +1,4 @@
-"""Medians, ratios within the round, fairness, verdicts."""
+"""Tests of medians, ratios within a round, fairness and verdicts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Spreads(unittest.TestCase):
 
 class Ratios(unittest.TestCase):
     def test_they_are_taken_within_the_round(self) -> None:
-        # The machine was half as fast in round 2: the ratio is not touched. Ratio of the medians: 1.5.
+        # The machine was half as fast in round 2, which does not affect the ratio. The ratio of the medians is 1.5.
         self.assertEqual(ratio(cell(300, 150, 400), cell(200, 100, 200)), Spread(1.5, 1.5, 2.0, 3))
 
     def test_rounds_that_one_of_them_lacks_do_not_count(self) -> None:

@@ -1,4 +1,4 @@
-"""What the tools print, as they printed it, and what becomes of it."""
+"""Tests with recorded output of the tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def h2load(name: str) -> load.Invocation:
 
 class H2loadOutput(unittest.TestCase):
     def setUp(self) -> None:
-        warm_up = mock.patch.object(plan, "WARM_UP_SECONDS", 0.1)  # as when the outputs were made
+        warm_up = mock.patch.object(plan, "WARM_UP_SECONDS", 0.1)  # as when the outputs were recorded
         warm_up.start()
         self.addCleanup(warm_up.stop)
 
@@ -47,7 +47,7 @@ class H2loadOutput(unittest.TestCase):
         self.assertAlmostEqual(sample.value or 0, 2699949478 / MIB / 1.10, places=3)
 
     def test_bytes_of_a_warm_up_that_ended_late_are_not_lost(self) -> None:
-        """Its clock stood still while it read: what counts is all that came in all the time."""
+        """h2load's clock does not advance while it reads, so all bytes and the whole time are used."""
         late = h2load("bytes").output.replace("finished in 1.10s", "finished in 1.35s")
         sample = load.h2load_sample(load.Invocation((), late, 0), Row("100MB", "", bytes=104857600), 1.0, in_bytes=True)
         self.assertAlmostEqual(sample.value or 0, 2699949478 / MIB / 1.35, places=3)
@@ -75,12 +75,12 @@ class H2loadOutput(unittest.TestCase):
 
     def test_what_its_threads_print_into_each_others_lines_is_no_matter(self) -> None:
         whole = h2load("tls-h2").output
-        pieces = {
+        chunks = {
             "TLS Protocol: TLSv1.3\nCipher: ": "TLS Protocol: Warm-up started for thread #TLSv1.31.\nCipher: \n",
             "Cipher: TLS_AES_128_GCM_SHA256\n": "Cipher: TLS_AES_128_GCM_SHA256Warm-up started for thread #1.\n\n",
             "Application protocol: h2\n": "Application protocol: Warm-up started for thread #h21.\n\n",
         }
-        for before, after in pieces.items():
+        for before, after in chunks.items():
             with self.subTest(after):
                 self.assertIn(before, whole)
                 self.assertEqual(load.checked(load.Invocation((), whole.replace(before, after), 0), H2).done, 30773)
@@ -106,7 +106,7 @@ class H2loadOutput(unittest.TestCase):
         sample = load.h2load_sample(load.Invocation((), early, 0), replace(H2, protocol=H1_TLS), 1.0, in_bytes=True)
         self.assertEqual(sample.failure, "spoke h2 instead of http/1.1")
 
-    def test_tls_that_is_not_told_of_is_a_failure(self) -> None:
+    def test_tls_that_is_not_reported_is_a_failure(self) -> None:
         clear = load.Invocation((), h2load("duration").output, 0)
         self.assertIn("instead of TLSv1.3", load.h2load_sample(clear, replace(KEPT, protocol=H1_TLS), 1.0).failure)
 
@@ -115,7 +115,7 @@ class H2loadOutput(unittest.TestCase):
         self.assertEqual(load.h2load_sample(load.Invocation((), silent, 0), KEPT, 1.0).failure, "no reply")
 
     def test_a_run_that_was_killed_and_one_without_a_report_are_failures(self) -> None:
-        self.assertIn("did not end", load.h2load_sample(load.Invocation((), "", None), KEPT, 1.0).failure)
+        self.assertIn("did not exit", load.h2load_sample(load.Invocation((), "", None), KEPT, 1.0).failure)
         self.assertIn(
             "Address already in use",
             load.h2load_sample(load.Invocation((), "Address already in use\n", 1), KEPT, 1.0).failure,
@@ -169,7 +169,7 @@ class CurlOutput(unittest.TestCase):
         sample = load.curl_sample(load.Invocation(("curl",), "200 209715200 0.078477 1.1\n", 0), 200 * MIB)
         self.assertAlmostEqual(sample.value or 0, 200 / 0.078477)
 
-    def test_what_is_wrong_is_told(self) -> None:
+    def test_what_is_wrong_is_reported(self) -> None:
         for output, status, reason in (
             ("400 78 0.006621 1.1\n", 0, "status 400"),
             ("200 78 0.006621 1.1\n", 0, f"78 bytes instead of {MIB}"),

@@ -1,4 +1,4 @@
-"""The plan: its bounds, its order, and that all that refers to it finds what it names."""
+"""Tests of the plan: its limits, its order, and that all references to it are valid."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class References(unittest.TestCase):
         self.assertEqual({row.protocol for row in rows}, set(PROTOCOLS))
         self.assertTrue(all(row.protocol.multiplexed for row in rows if row.streams > 1))
 
-    def test_a_protocol_is_told_by_the_table_or_the_row(self) -> None:
+    def test_a_protocol_is_chosen_by_the_table_or_the_row(self) -> None:
         for table in plan.TABLES:
             clear = all(row.protocol == H1 for row in table.rows)
             self.assertEqual(clear, "TLS" not in table.what, table.key)
@@ -138,7 +138,7 @@ class ProgressLine(unittest.TestCase):
         progress.done, now[0] = 50, 100.0
         self.assertEqual(progress.left_seconds(), 100)
 
-    def test_on_a_terminal_one_line_is_written_anew(self) -> None:
+    def test_on_a_terminal_one_line_is_rewritten(self) -> None:
         out = io.StringIO()
         out.isatty = lambda: True  # type: ignore[method-assign]
         progress, _ = self.progress(out, 10)

@@ -1,4 +1,4 @@
-"""The summary of a made-up result, and results.json."""
+"""Tests of the summary of an invented result, and of results.json."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sluicebench import __main__ as command
 from sluicebench import plan, report, results
 from sluicebench.results import Results, failed
 
-from .made_up import made_up
+from .invented import invented
 
 
 class Summary(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.made_up = made_up()
+        cls.invented = invented()
 
-    def test_it_has_the_machine_the_aims_and_every_table(self) -> None:
-        text = report.summary(self.made_up, {"aims", "files-kept"})
-        for title in ("## The aims", *(f"## {table.title}" for table in plan.TABLES)):
+    def test_it_has_the_machine_the_targets_and_every_table(self) -> None:
+        text = report.summary(self.invented, {"aims", "files-kept"})
+        for title in ("## Targets", *(f"## {table.title}" for table in plan.TABLES)):
             self.assertIn(f"\n{title}\n", text)
-        self.assertIn("1,400 MB/s on average, 1,390 at the least, 1,410 at most", text)
+        self.assertIn("1,400 MB/s on average, 1,390 to 1,410 MB/s", text)
         self.assertIn("bandwidth 7, bandwidth-tls 5, records 3", text)
 
     def test_only_pictures_that_are_there_are_shown(self) -> None:
-        text = report.summary(self.made_up, {"aims", "files-kept"})
+        text = report.summary(self.invented, {"aims", "files-kept"})
         self.assertIn("![Files](files-kept.svg)", text)
         self.assertEqual(text.count(".svg)"), 2)
 
@@ -44,7 +44,7 @@ class Summary(unittest.TestCase):
 
     def test_columns_of_a_table_stand_under_each_other(self) -> None:
         table: list[str] = []
-        for line in report.summary(self.made_up, set()).splitlines():
+        for line in report.summary(self.invented, set()).splitlines():
             if line.startswith("|"):
                 table.append(line)
                 self.assertEqual(len(line), len(table[0]), line)
@@ -52,7 +52,7 @@ class Summary(unittest.TestCase):
                 table = []
 
     def test_a_failed_cell_is_no_number_and_has_its_reason(self) -> None:
-        spoilt = made_up(tuple(plan.choose(["files"])))
+        spoilt = invented(tuple(plan.choose(["files"])))
         spoilt.add("files", "0k-c10-kept", "nginx", 3, failed("7 replies 5xx"))
         text = report.summary(spoilt, set())
         row = next(line for line in text.splitlines() if line.startswith("| 0k, c 10 "))
@@ -63,7 +63,7 @@ class Summary(unittest.TestCase):
 
     def test_with_sluice_alone(self) -> None:
         alone = Results(
-            cells={key: cell for key, cell in self.made_up.cells.items() if key.rpartition("/")[2].startswith("sluice")}
+            cells={key: cell for key, cell in self.invented.cells.items() if key.rpartition("/")[2].startswith("sluice")}
         )
         alone.skipped["nginx"] = "nginx is not installed\nand more"
         text = report.summary(alone, set())
@@ -71,7 +71,7 @@ class Summary(unittest.TestCase):
         self.assertIn("not measured", text)
 
     def test_of_nothing(self) -> None:
-        self.assertIn("None of the tables with aims", report.summary(Results(), set()))
+        self.assertIn("No table with targets", report.summary(Results(), set()))
 
 
 class Numbers(unittest.TestCase):
@@ -82,10 +82,10 @@ class Numbers(unittest.TestCase):
 
 class File(unittest.TestCase):
     def test_what_was_saved_is_read_again(self) -> None:
-        before = made_up(tuple(plan.choose(["bandwidth"])))
+        before = invented(tuple(plan.choose(["bandwidth"])))
         before.remarks.append("a remark")
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "results.json"
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "results.json"
             before.save(path)
             self.assertEqual(results.load(path), before)
 

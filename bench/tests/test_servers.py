@@ -1,6 +1,6 @@
-"""The servers' configurations, their registry, the check before measuring, and what /proc tells.
+"""Tests of the servers' configurations, their registry, the verification before measuring, and reading /proc.
 
-No peer is needed: nothing is started but short programs of our own. Every run of the benchmark tries the servers.
+No peer is needed: the tests start only short programs of their own. The servers themselves are tested by every run of the benchmark.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ USER = "somebody"
 
 class InAFolder(unittest.TestCase):
     def setUp(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-        places = {name: self.folder / name for name in ("scratch", "htdocs", "programs", "build")}
+        self.directory = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.directory)
+        places = {name: self.directory / name for name in ("scratch", "htdocs", "programs", "build")}
         for place in places.values():
             place.mkdir()
-        self.site = Site(sluice=self.folder / "sluice", **places)
+        self.site = Site(sluice=self.directory / "sluice", **places)
 
     def build(self, *names: str) -> None:
         for name in names:
@@ -80,7 +80,7 @@ class Registry(InAFolder):
         )
 
     def test_apache_without_its_modules_is_named(self) -> None:
-        with mock.patch.object(shutil, "which", return_value="/x"), mock.patch.object(apache, "MODULES", self.folder):
+        with mock.patch.object(shutil, "which", return_value="/x"), mock.patch.object(apache, "MODULES", self.directory):
             self.assertIn("no mod_mpm_event.so and no mod_cgid.so", str(SERVERS["apache"].available()))
 
     def test_a_way_whose_program_is_not_built_is_missing_and_named(self) -> None:
@@ -173,25 +173,25 @@ class Configurations(InAFolder):
         for program in base.PROGRAMS["module"]:
             self.assertIn(f'<Location "/module/{program}">\n    SetHandler {program}\n', text)
 
-    def test_sluice_has_both_ways_over_one_folder(self) -> None:
+    def test_sluice_has_both_ways_over_one_directory(self) -> None:
         text = self.text("sluice")
         self.assertIn(f'script = {{ directory = "{self.site.programs}" }}', text)
         self.assertIn(f'script = {{ directory = "{self.site.programs}", mode = "cgiplus" }}', text)
 
 
-#: What `nginx -V` prints.
+#: Output of `nginx -V`.
 NGINX_BUILT = "nginx version: nginx/{}\nconfigure arguments: --with-http_ssl_module --with-http_v2_module"
 
 
 class Protocols(InAFolder):
-    """Who speaks what, and by which words of his configuration."""
+    """Tests of the protocols of each server and of their configuration."""
 
     def setUp(self) -> None:
         super().setUp()
         for name in ("mod_ssl.so", "mod_socache_shmcb.so", "mod_http2.so", "mod_openssl.so"):
-            (self.folder / name).touch()
-        self.patch(mock.patch.object(apache, "MODULES", self.folder))
-        self.patch(mock.patch.object(lighttpd, "TLS_MODULE", self.folder / "mod_openssl.so"))
+            (self.directory / name).touch()
+        self.patch(mock.patch.object(apache, "MODULES", self.directory))
+        self.patch(mock.patch.object(lighttpd, "TLS_MODULE", self.directory / "mod_openssl.so"))
         self.nginx_is("1.22.1")
 
     def patch(self, patch: "mock._patch[object]") -> None:
@@ -237,8 +237,8 @@ class Protocols(InAFolder):
             self.assertNotIn(str(server.ports["tls"]), server.configuration(), name)
 
     def test_a_module_that_is_missing_is_named_and_takes_only_its_protocols(self) -> None:
-        (self.folder / "mod_http2.so").unlink()
-        (self.folder / "mod_openssl.so").unlink()
+        (self.directory / "mod_http2.so").unlink()
+        (self.directory / "mod_openssl.so").unlink()
         server = self.server("apache")
         self.assertEqual(server.protocols(), [H1, H1_TLS])
         self.assertIn("no mod_http2.so", server.missing_protocols()["h2-clear"])
@@ -255,7 +255,7 @@ class Protocols(InAFolder):
         self.assertEqual(server.protocols(), [H1, H1_TLS])
         self.assertEqual(server.missing_protocols()["h2-tls"], "nginx is built without http_v2_module")
 
-    def test_nginx_is_told_of_http2_in_the_words_of_its_version(self) -> None:
+    def test_nginx_is_configured_for_http2_in_the_words_of_its_version(self) -> None:
         server = self.server("nginx")
         self.assertIn(f"listen 127.0.0.1:{server.ports['tls']} ssl http2;", server.configuration())
         self.assertIn(f"listen 127.0.0.1:{server.ports['h2c']} http2;", server.configuration())
@@ -271,17 +271,17 @@ class Protocols(InAFolder):
 class Certificate(InAFolder):
     def test_it_is_for_the_loopback_on_p256(self) -> None:
         self.assertEqual(protocols.make_certificate(self.site.certificate, self.site.key), "")
-        told = host.output_of(["openssl", "x509", "-noout", "-text", "-in", str(self.site.certificate)])
-        self.assertIn("IP Address:127.0.0.1", told)
-        self.assertIn("prime256v1", told)
+        text = host.output_of(["openssl", "x509", "-noout", "-text", "-in", str(self.site.certificate)])
+        self.assertIn("IP Address:127.0.0.1", text)
+        self.assertIn("prime256v1", text)
         self.assertIn("BEGIN PRIVATE KEY", self.site.key.read_text())
 
-    def test_without_openssl_the_reason_is_told(self) -> None:
+    def test_without_openssl_the_reason_is_reported(self) -> None:
         with mock.patch.object(protocols, "find_program", return_value="/nowhere/openssl"):
             self.assertEqual(
                 protocols.make_certificate(self.site.certificate, self.site.key), "openssl is not installed"
             )
-        self.assertIn("openssl made no certificate", protocols.make_certificate(self.folder, self.folder))
+        self.assertIn("openssl made no certificate", protocols.make_certificate(self.directory, self.directory))
 
 
 class Starting(InAFolder):
@@ -302,13 +302,13 @@ class Starting(InAFolder):
             family = [processes.look_at(pid) for pid in server.pids()]
             self.assertEqual(len(family), 2)
             self.assertEqual(len({process.session for process in family if process}), 2)
-            host.listening_socket(server.folder / "left.sock", 1).close()
+            host.listening_socket(server.directory / "left.sock", 1).close()
         self.assertEqual(processes.still_there(process for process in family if process), [])
-        self.assertFalse((server.folder / "left.sock").exists())
+        self.assertFalse((server.directory / "left.sock").exists())
         self.assertEqual(server.pids(), [])
         server.stop()
 
-    def test_scripts_are_told_from_the_server(self) -> None:
+    def test_scripts_are_distinguished_from_the_server(self) -> None:
         shutil.copy(shutil.which("sleep") or "/bin/sleep", self.site.programs / "sleep")
         with Loaf(self.site, 1) as server:
             own = server.pids()
@@ -318,7 +318,7 @@ class Starting(InAFolder):
             self.assertEqual(server.pids(), own)
 
 
-# A server of two processes, the second in a session of its own and deaf to SIGTERM.
+# A server of two processes, the second in a session of its own and ignoring SIGTERM.
 LOAF = """
 import http.server, os, signal, sys, time
 readable, writable = os.pipe()
@@ -356,12 +356,12 @@ class Loaf(Server):
         return [sys.executable, "-S", "-c", self.text, str(self.port)]
 
     def end_all(self) -> List[processes.Process]:
-        with mock.patch.object(base, "STOP_SECONDS", 0):  # the second process would use all of it
+        with mock.patch.object(base, "STOP_SECONDS", 0):  # the second process would use up the whole time
             return super().end_all()
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """A server for the check, in a thread: path → status and body."""
+    """A server in a thread for the verification: path → status and body."""
 
     answers: Dict[str, "tuple[int, bytes]"] = {}
     protocol_version = "HTTP/1.1"
@@ -426,30 +426,30 @@ class Verify(InAFolder):
 
     def test_a_protocol_is_checked_too(self) -> None:
         self.server.only_protocols = (H1, H2_CLEAR)
-        self.server.ports["h2c"] = self.server.port  # which speaks HTTP/1.1
+        self.server.ports["h2c"] = self.server.port  # which supports HTTP/1.1
         faults = self.fault()
         self.assertEqual(list(faults), [("sluice", "h2-clear")])
         self.assertIn("/a.txt: OSError: curl: ", faults["sluice", "h2-clear"])
 
-    def test_another_protocol_than_the_one_asked_for_is_told(self) -> None:
+    def test_another_protocol_than_the_one_asked_for_is_reported(self) -> None:
         wanted = protocols.Protocol("h2", "HTTP/2", "h1", "h2", "2", ("--http1.1",))
         with self.assertRaisesRegex(OSError, "an answer in HTTP/1.1"):
             protocols.fetch(self.server.address("/a.txt"), wanted, self.site.certificate, 10)
         self.assertEqual(protocols.fetch(self.server.address("/a.txt"), H1, self.site.certificate, 10), (200, b"text"))
 
-    def test_another_status_is_told(self) -> None:
+    def test_another_status_is_reported(self) -> None:
         self.answers["/a.txt"] = (403, b"text")
         self.assertEqual(self.fault(), {("sluice", "file"): "/a.txt: status 403"})
 
-    def test_another_number_of_bytes_is_told(self) -> None:
+    def test_another_number_of_bytes_is_reported(self) -> None:
         self.answers["/cgi-bin/cgiplustest?65536"] = (200, b"body")
         self.assertEqual(self.fault(), {("sluice", "cgi"): "/cgi-bin/cgiplustest?65536: 4 bytes instead of 10"})
 
-    def test_other_bytes_are_told(self) -> None:
+    def test_other_bytes_are_reported(self) -> None:
         self.answers["/cgi-bin/membufdemo?1+m+8192"] = (200, b"Pattern")
         self.assertIn("not the right ones", self.fault()[("sluice", "cgi")])
 
-    def test_no_answer_is_told(self) -> None:
+    def test_no_answer_is_reported(self) -> None:
         self.server.port = host.free_port()
         self.assertIn("ConnectionRefusedError", self.fault()[("sluice", "file")])
 

@@ -1,6 +1,6 @@
-"""The servers of the benchmark, by name, in the order in which they are shown.
+"""The servers of the benchmark, by name, in display order.
 
-A new peer is a file here and a name below.
+A new peer needs a file here and a name below.
 """
 
 from typing import Dict, Type

@@ -1,7 +1,7 @@
 """Apache httpd 2.4: event MPM, mod_cgid, mod_ssl, mod_http2, and the two programs as a loadable module.
 
-Here: its configuration and its processes. Not here: what all servers share (base.py); the module (bench/programs).
-The manual meant in the comments: https://httpd.apache.org/docs/2.4/.
+Here: its configuration and its processes. Not here: the common interface (base.py); the module (bench/programs).
+"The manual" in the comments is https://httpd.apache.org/docs/2.4/.
 """
 
 import re
@@ -12,19 +12,19 @@ from .base import IDLE_SECONDS, PROGRAMS, Server
 from .host import find_program, output_of, unprivileged_group, unprivileged_user
 from .protocols import H2_TLS, HTTP2, OVER_TLS
 
-# Where Debian's package has them.
+# The path in Debian's package.
 MODULES = Path("/usr/lib/apache2/modules")
 
-# Threads of a process; 16 of these make 1,024.
+# Threads per process; 16 processes have 1,024.
 THREADS = 64
 
 TEMPLATE = """\
-# Apache for the benchmark. Only the modules that are used.
-ServerRoot "{folder}"
+# Apache for the benchmark. Only the necessary modules.
+ServerRoot "{directory}"
 ServerName localhost
 Listen 127.0.0.1:{port}
-PidFile "{folder}/httpd.pid"
-DefaultRuntimeDir "{folder}"
+PidFile "{directory}/httpd.pid"
+DefaultRuntimeDir "{directory}"
 {user}
 # Debian's has log_config and unixd built in.
 LoadModule mpm_event_module "{modules}/mod_mpm_event.so"
@@ -33,26 +33,26 @@ LoadModule mime_module "{modules}/mod_mime.so"
 LoadModule alias_module "{modules}/mod_alias.so"
 LoadModule cgid_module "{modules}/mod_cgid.so"
 {load_module}{load_protocols}
-# The default, 16 processes of 25 threads, is for 400 requests under way. 1,024, so that 1,000 connections that all ask
-# at once are served at once: of more threads a process, as they cost less than processes.
+# The default, 16 processes of 25 threads, is for 400 concurrent requests. 1,024, so that 1,000 connections with a
+# request each are served concurrently; by more threads per process, because threads cost less than processes.
 ServerLimit         16
 ThreadLimit         {threads}
 ThreadsPerChild     {threads}
 MaxRequestWorkers   1024
-# One process for each processor from the start. The bounds on spare threads are the defaults, but that the upper one
-# leaves room for these processes: else they would be ended, and started anew at the next burst.
+# One process for each processor from the start. The limits on spare threads are the defaults, except that the upper one
+# is large enough for these processes: otherwise they would be stopped, and started again at the next burst.
 StartServers        {workers}
 MinSpareThreads     75
 MaxSpareThreads     {spare_threads}
 MaxConnectionsPerChild 0
 
 KeepAlive On
-# No bound: the load tool is not to be cut off after 100 requests, the default.
+# No limit: the default closes the load tool's connections after 100 requests.
 MaxKeepAliveRequests 0
 # The same for every server of the run.
 KeepAliveTimeout {idle_seconds}
 
-# Off by default, as file systems on the network may not bear it; where they do the manual says that it is faster.
+# Off by default, because some network file systems do not support it; otherwise the manual recommends it as faster.
 # Measured: 1.3 times as fast at 64 kB with 10 and 64 connections, 0.75 with 1; 0.9 to 1.0 at 5.69 MB.
 EnableSendfile On
 
@@ -62,7 +62,7 @@ LogFormat "%h %l %u %t \\"%r\\" %>s %O \\"%{{Referer}}i\\" \\"%{{User-Agent}}i\\
 CustomLog "{access_log}" combined
 HostnameLookups Off
 
-# The manual's advice on performance: no .htaccess files looked for, symbolic links followed without a look at each.
+# The manual's advice on performance: no search for .htaccess files, symbolic links followed without a check.
 <Directory />
     Options FollowSymLinks
     AllowOverride None
@@ -77,8 +77,8 @@ DocumentRoot "{htdocs}"
     Require all granted
 </Directory>
 
-# mod_cgid is what the manual says to use with threads: a daemon starts the scripts. ScriptLog is off, the default.
-ScriptSock "{folder}/cgid.sock"
+# The manual recommends mod_cgid with threads: a daemon starts the scripts. ScriptLog is off, the default.
+ScriptSock "{directory}/cgid.sock"
 ScriptAlias /cgi-bin/ "{programs}/"
 <Directory "{programs}">
     Options +ExecCGI
@@ -86,14 +86,14 @@ ScriptAlias /cgi-bin/ "{programs}/"
 </Directory>
 {module_locations}{listeners}"""
 
-# Module → protocols that are not spoken without it.
+# Module → protocols that need it.
 PROTOCOL_MODULES = {"ssl": OVER_TLS, "socache_shmcb": OVER_TLS, "http2": HTTP2}
 
-# What a virtual host does not say it has of the whole server: files, programs, logs.
+# A virtual host inherits the rest from the server: files, programs, logs.
 LISTENERS = {
-    # The cache of sessions as in the manual's example; tickets are on by default, and so is TLS 1.3.
+    # The session cache as in the manual's example; tickets are on by default, and so is TLS 1.3.
     "tls": """
-SSLSessionCache "shmcb:{folder}/sessions(512000)"
+SSLSessionCache "shmcb:{directory}/sessions(512000)"
 Listen 127.0.0.1:{port}
 <VirtualHost 127.0.0.1:{port}>
     SSLEngine on
@@ -102,7 +102,7 @@ Listen 127.0.0.1:{port}
     Protocols {h2}http/1.1
 </VirtualHost>
 """,
-    # Prior knowledge (H2Direct) is on by default where h2c is.
+    # Prior knowledge (H2Direct) is on by default with h2c.
     "h2c": """
 Listen 127.0.0.1:{port}
 <VirtualHost 127.0.0.1:{port}>
@@ -151,7 +151,7 @@ class Apache(Server):
         return missing
 
     def protocol_modules(self) -> List[str]:
-        """Those of PROTOCOL_MODULES that what is spoken needs."""
+        """The PROTOCOL_MODULES that the chosen protocols need."""
         spoken = {protocol.key for protocol in self.protocols()}
         return [module for module, protocols in PROTOCOL_MODULES.items() if spoken.intersection(protocols)]
 
@@ -159,7 +159,7 @@ class Apache(Server):
         user = unprivileged_user()
         programs = PROGRAMS["module"] if "module" in self.routes() else ()
         return TEMPLATE.format(
-            folder=self.folder,
+            directory=self.directory,
             port=self.port,
             user=f"User {user}\nGroup {unprivileged_group(user)}\n" if user else "",
             modules=MODULES,
@@ -168,7 +168,7 @@ class Apache(Server):
                 f'LoadModule {name}_module "{MODULES}/mod_{name}.so"\n' for name in self.protocol_modules()
             ),
             listeners=self.extra_listeners(
-                folder=str(self.folder), h2="h2 " if H2_TLS in self.protocols() else ""
+                directory=str(self.directory), h2="h2 " if H2_TLS in self.protocols() else ""
             ),
             module_locations="".join(LOCATION.format(program=name) for name in programs),
             threads=THREADS,

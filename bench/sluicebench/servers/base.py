@@ -1,16 +1,16 @@
-"""What every server of the benchmark has in common: the interface, start and stop, and the check before measuring.
+"""The base of all servers of the benchmark: the interface, start and stop, and the verification before measuring.
 
-Here: Site, Server, ServerFailed, Reply, verify(). Not here: how one program is configured (the file of its name), how
-load is made (sluicebench/load.py), what is measured (sluicebench/plan.py).
+Here: Site, Server, ServerFailed, Reply, verify(). Not here: the configuration of each server (the file of its name),
+the load (sluicebench/load.py), the workloads (sluicebench/plan.py).
 
     site = Site(scratch, htdocs, programs, build, sluice)
     for kind in SERVERS.values():                 # sluicebench.servers
-        reason = kind.available()                 # None, or what is missing, in words
+        reason = kind.available()                 # None, or a text that says what is missing
         server = kind(site, workers=4)
         server.start()                            # or: with kind(site, workers=4) as server:
         server.address(server.routes()["file"] + "16k.txt")
         server.stop()
-    faults = verify(servers, "64k.txt")           # {(server name, way): reason}; measure none of these
+    faults = verify(servers, "64k.txt")           # {(server name, way): reason}; do not measure these
 """
 
 import abc
@@ -29,18 +29,18 @@ from . import processes
 from .host import bound_open_files, child_environment, free_port, group_of, unprivileged_user
 from .protocols import H1, OVER_TLS, PROTOCOLS, Protocol, fetch
 
-# Longest time until a server answers, and until one request of the check is answered, seconds.
+# Longest time until a server answers, and until one request of the verification is answered, seconds.
 START_SECONDS = 10.0
 REQUEST_SECONDS = 30.0
 
-# What a server has for an orderly end, then it is killed, seconds.
+# Time for an orderly shutdown; then the server is killed, seconds.
 STOP_SECONDS = 5.0
 
-# How long every server keeps an idle connection. Their defaults are 5 to 75 s; one that closes its connections while
-# idle ones are counted would be measured without them.
+# How long every server keeps an idle connection. The defaults are 5 to 75 s; with these some servers would close their
+# connections during the measurement of idle connections.
 IDLE_SECONDS = 60
 
-# The programs that each way of running has; a file is none.
+# The programs of each way of running; files need none.
 PROGRAMS: Mapping[str, Tuple[str, ...]] = {
     "file": (),
     "variable": (),
@@ -51,28 +51,28 @@ PROGRAMS: Mapping[str, Tuple[str, ...]] = {
     "fastcgi": ("cgiplustest",),
 }
 
-# Ways in which a file that is stored as VMS records of variable length comes as lines, and the one file that is there
-# in both forms.
+# Ways of sending a file of variable-length VMS records as lines, and the one file that exists both as lines and as
+# records.
 RECORD_WAYS = ("variable", "converted")
 LINES_FILE = "lines.txt"
 
-# Asked of each program in the check. The record size of membufdemo is named: its default differs from server to server
-# (WWW_GATEWAY_MRS, which only Sluice gives), and with it the bytes.
+# The query for each program in the verification. The record size of membufdemo is explicit, because its default depends
+# on the server (only Sluice sets WWW_GATEWAY_MRS), and the bytes depend on it.
 CHECK_QUERIES: Mapping[str, str] = {"cgiplustest": "65536", "membufdemo": "1+m+8192"}
 
-# The persistent program of the way "fastcgi".
+# The persistent program for the way "fastcgi".
 FASTCGI_PROGRAM = "fastcgi_test"
 
 
 class ServerFailed(Exception):
-    """A server did not start, does not answer, or left something behind. Its text has the end of the error log."""
+    """A server did not start, does not answer, or left processes behind. The text contains the end of the error log."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """What all servers serve, and where they may write. All paths absolute."""
+    """The content of all servers, and the directories that they may write to. All paths are absolute."""
 
-    scratch: Path  # the run's temporary folder; each server makes one of its own in it
+    scratch: Path  # the temporary directory of the run; each server creates its own inside
     htdocs: Path  # the files
     programs: Path  # cgiplustest, membufdemo
     build: Path  # bench/build: fastcgi_test, mod_sluicebench.so
@@ -86,7 +86,7 @@ class Site:
 
     @property
     def certificate(self) -> Path:
-        """What all servers show, and its key."""
+        """The certificate of all servers, with its key."""
         return self.scratch / "certificate.pem"
 
     @property
@@ -105,52 +105,52 @@ Child = subprocess.Popen  # in a session of its own
 
 
 class Server(abc.ABC):
-    """One program, started once for the whole run, on free ports, in a folder of its own."""
+    """A server, started once for the whole run, on free ports, in a directory of its own."""
 
     name: str = ""
-    # Way of running → prefix of the URL path, for all that it has when everything is there.
+    # Way of running → prefix of the URL path, for all ways that it supports if nothing is missing.
     ways: Mapping[str, str] = {}
-    # Name of one of `ports` → what its configuration says of it; {port}, {certificate}, {key}.
+    # Name of one of `ports` → its part of the configuration; {port}, {certificate}, {key}.
     listeners: Mapping[str, str] = {}
 
-    # ---- what a server says of itself ----
+    # ---- properties of a server ----
 
     @classmethod
     @abc.abstractmethod
     def available(cls) -> Optional[str]:
-        """None when it can run; otherwise what is missing, in words: "apache2 is not installed"."""
+        """None if it can run; otherwise the reason: "apache2 is not installed"."""
 
     @property
     @abc.abstractmethod
     def version(self) -> str:
-        """Name and version as the program tells them, in one line."""
+        """Name and version as the program prints them, in one line."""
 
     def routes(self) -> Dict[str, str]:
-        """Way of running (a key of PROGRAMS) → prefix of the URL path, with "/" at its end. What follows it is a file's
-        name, or that of one of PROGRAMS[way]. Only ways that are asked for and there."""
+        """Way of running (a key of PROGRAMS) → prefix of the URL path, with "/" at its end. A file name, or one of
+        PROGRAMS[way], follows it. Only requested and available ways."""
         missing = self.missing()
         return {way: prefix for way, prefix in self.ways.items() if way in self.only and way not in missing}
 
     def missing(self) -> Dict[str, str]:
-        """Way of running that it would have → why it has not: "…/mod_sluicebench.so is not built"."""
+        """Way of running that is not available → the reason: "…/mod_sluicebench.so is not built"."""
         return {}
 
     def protocols(self) -> List[Protocol]:
-        """Those that are asked for and there; HTTP/1.1 in clear always is."""
+        """The requested and available protocols; HTTP/1.1 in cleartext is always available."""
         missing = self.missing_protocols()
         return [protocol for protocol in PROTOCOLS if protocol in self.only_protocols and protocol.key not in missing]
 
     def missing_protocols(self) -> Dict[str, str]:
-        """Key of a protocol that it would speak → why it does not: "nginx is built without http_v2_module"."""
+        """Key of a protocol that is not available → the reason: "nginx is built without http_v2_module"."""
         return dict.fromkeys(OVER_TLS, self.site.no_certificate) if self.site.no_certificate else {}
 
     def extra_ports(self) -> Dict[str, int]:
-        """Those of `ports` that a protocol which is spoken wants."""
+        """The `ports` that the chosen protocols need."""
         wanted = {protocol.port for protocol in self.protocols()}
         return {name: number for name, number in self.ports.items() if name in wanted}
 
     def extra_listeners(self, **more: str) -> str:
-        """What its configuration says of them; `more`: for further places in the texts."""
+        """The configuration of these ports; `more`: values of further placeholders."""
         places = {"certificate": self.site.certificate, "key": self.site.key, **more}
         return "".join(self.listeners[name].format(port=port, **places) for name, port in self.extra_ports().items())
 
@@ -163,40 +163,40 @@ class Server(abc.ABC):
 
     @abc.abstractmethod
     def configuration(self) -> str:
-        """The text of its configuration, as start() writes it."""
+        """The text of the configuration that start() writes."""
 
     @abc.abstractmethod
     def command(self) -> List[str]:
-        """What start() runs, in the foreground."""
+        """The command that start() runs, in the foreground."""
 
     def __init__(
         self, site: Site, workers: int, only: Sequence[str] = tuple(PROGRAMS), protocols: Sequence[Protocol] = (H1,)
     ) -> None:
-        """`only`: the ways that are wanted; without the others it needs no helpers. `protocols` likewise: what a module
-        costs is not to be seen where nobody uses it."""
+        """`only`: the requested ways, so that no unnecessary helpers run. `protocols` likewise, so that the costs of unused
+        modules are not measured."""
         self.site = site
         self.workers = workers
         self.only = tuple(only)
         self.only_protocols = (H1, *protocols)
         self.port = free_port()
-        # Those beside it, for other protocols than HTTP/1.1 in clear.
+        # Additional ports, for protocols other than HTTP/1.1 in cleartext.
         self.ports = {name: free_port() for name in ("tls", "h2c")}
-        self.folder = site.scratch / f"{self.name}-{self.port}"
-        self.access_log = self.folder / "access.log"
-        self.error_log = self.folder / "error.log"
-        self.console = self.folder / "console.log"  # what it prints; its error log it may open as another user
-        self.configuration_file = self.folder / "server.conf"
+        self.directory = site.scratch / f"{self.name}-{self.port}"
+        self.access_log = self.directory / "access.log"
+        self.error_log = self.directory / "error.log"
+        self.console = self.directory / "console.log"  # its output; it may open its error log as another user
+        self.configuration_file = self.directory / "server.conf"
         self._children: List[Child] = []
         self._helpers: List[Child] = []  # children beside the server: fcgiwrap, FastCGI programs
 
     # ---- start and stop ----
 
     def start(self) -> None:
-        """Returns when a request is answered. On failure all is ended, and ServerFailed raised."""
+        """Returns when a request has been answered. On failure everything is stopped, and ServerFailed is raised."""
         if self._children:
-            raise ServerFailed(f"{self.name} runs already")
-        atexit.register(self.end_all)  # for a caller that fails before it calls stop()
-        self._make_folder()
+            raise ServerFailed(f"{self.name} is already running")
+        atexit.register(self.end_all)  # in case the caller fails before it calls stop()
+        self._make_directory()
         self.configuration_file.write_text(self.configuration())
         try:
             self.start_helpers()
@@ -207,23 +207,23 @@ class Server(abc.ABC):
             raise
 
     def start_helpers(self) -> None:
-        """Whatever must run beside the server, by self.spawn_helper()."""
+        """Starts processes that the server needs, by self.spawn_helper()."""
 
     def stop(self) -> None:
-        """Ends the server, its helpers, its scripts. ServerFailed when something remains. No harm when nothing runs."""
+        """Stops the server, its helpers and its scripts. Raises ServerFailed if a process remains. Does nothing if nothing runs."""
         left = self.end_all()
         if left:
             pids = ", ".join(str(process.pid) for process in left)
-            raise ServerFailed(f"{self.name}: processes that do not end: {pids}")
+            raise ServerFailed(f"{self.name}: processes that do not exit: {pids}")
 
     def end_all(self) -> List[processes.Process]:
-        """The same without a complaint: what remains is given back."""
+        """Like stop(), but returns the remaining processes instead of raising."""
         left = processes.end_family([child.pid for child in self._children], STOP_SECONDS)
-        # Helpers have nothing to finish once the server has gone; some do not heed SIGTERM while they wait.
+        # Helpers have nothing to finish once the server has exited; some ignore SIGTERM while they wait.
         left += processes.end_family([child.pid for child in self._helpers], 0)
         for child in [*self._children, *self._helpers]:
-            child.poll()  # collects its exit status
-        for path in self.folder.iterdir() if self.folder.is_dir() else []:
+            child.poll()  # reaps it
+        for path in self.directory.iterdir() if self.directory.is_dir() else []:
             if path.is_socket():
                 path.unlink()
         self._children, self._helpers = [], []
@@ -238,12 +238,12 @@ class Server(abc.ABC):
         self.stop()
 
     def spawn(self, command: Sequence[str], stdin: int = subprocess.DEVNULL, user: Optional[str] = None) -> Child:
-        """In a session of its own, so that a Ctrl-C at the terminal reaches the harness alone, which then stops it."""
+        """Starts a process in a session of its own, so that Ctrl-C at the terminal reaches only the harness, which then stops it."""
         bound_open_files()
         try:
             with open(self.console, "ab") as log:
                 return subprocess.Popen(
-                    list(command), stdin=stdin, stdout=log, stderr=log, cwd=self.folder, env=child_environment(),
+                    list(command), stdin=stdin, stdout=log, stderr=log, cwd=self.directory, env=child_environment(),
                     start_new_session=True, user=user, group=group_of(user), extra_groups=[] if user else None,
                 )  # fmt: skip
         except OSError as error:
@@ -252,12 +252,12 @@ class Server(abc.ABC):
     def spawn_helper(self, command: Sequence[str], stdin: int = subprocess.DEVNULL, user: Optional[str] = None) -> None:
         self._helpers.append(self.spawn(command, stdin, user))
 
-    def _make_folder(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def _make_directory(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
         if user := unprivileged_user():
-            # The workers of most servers are somebody else's then: they must get here, and write temporary files.
+            # The workers of most servers then run as another user: they need access to this directory for temporary files.
             self.site.scratch.chmod(0o755)
-            shutil.chown(self.folder, user, group_of(user))
+            shutil.chown(self.directory, user, group_of(user))
 
     def _wait_for_answer(self) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -273,14 +273,14 @@ class Server(abc.ABC):
 
     def _complain_of_ended(self) -> None:
         for child in [*self._children, *self._helpers]:
-            # Not reaped yet: as long as end_all() looks for its descendants its pid must be nobody else's.
+            # Not reaped yet: its pid must not be reused while end_all() searches for its descendants.
             ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended:
                 raise ServerFailed(self.explain(f"{child.args[0]} ended with status {ended.si_status}"))
 
     def empty_access_log(self) -> None:
-        """Between measurements: at the fastest tens of megabytes are written a second. All servers append, so what
-        comes next stands at the beginning again."""
+        """Truncates the log between measurements, because up to tens of megabytes are written per second. All servers
+        append, so the next line is at the beginning again."""
         if self.access_log.exists():
             os.truncate(self.access_log, 0)
 
@@ -288,13 +288,13 @@ class Server(abc.ABC):
         logs = dict.fromkeys([self.console, self.error_log])
         return "\n".join([f"{self.name}: {what}", *(text for text in map(tail, logs) if text)])
 
-    # ---- asking it ----
+    # ---- requests ----
 
     def address(self, path: str, protocol: Protocol = H1) -> str:
         return f"{protocol.scheme}://127.0.0.1:{self.ports.get(protocol.port, self.port)}{path}"
 
     def request(self, path: str, deadline_seconds: float = REQUEST_SECONDS) -> Reply:
-        """One GET on a connection of its own."""
+        """Sends one GET on a new connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=deadline_seconds)
         try:
             connection.request("GET", path, headers={"Connection": "close"})
@@ -322,13 +322,13 @@ class Server(abc.ABC):
         return [p.pid for p in family if runs_a_script(p.pid, programs)]
 
 
-# ---- the check before measuring ----
+# ---- verification before measuring ----
 
 
 def verify(servers: Sequence[Server], file_name: str) -> Dict[Tuple[str, str], str]:
-    """(server name, way or protocol) → why it may not be measured. Every way of every server is asked for a file or for its
-    programs, in HTTP/1.1 without TLS, and a file in every other protocol; the answer must be 200 with the very bytes of the
-    file, or of the program when it is run by hand."""
+    """(server name, way or protocol) → the reason why it must not be measured. Requests a file or the programs from every way of
+    every server over HTTP/1.1 without TLS, and a file over every other protocol; the answer must be 200 with exactly the
+    bytes of the file, or of the program when it is run directly."""
     faults: Dict[Tuple[str, str], str] = {}
     for server in servers:
         for way, prefix in server.routes().items():
@@ -376,7 +376,7 @@ def _ask(server: Server, path: str, protocol: Protocol) -> Tuple[int, bytes]:
 
 
 def output_by_hand(program: Path, query: str) -> bytes:
-    """The body that a program writes as plain CGI with no server about."""
+    """The body that a program writes as plain CGI, without a server."""
     variables = {
         "GATEWAY_INTERFACE": "CGI/1.1",
         "REQUEST_METHOD": "GET",

@@ -1,7 +1,7 @@
 """h2o: files.
 
-Here: its configuration and its processes. Not here: what all servers share (base.py).
-The manual meant in the comments: https://h2o.examp1e.net/configure.html.
+Here: its configuration and its processes. Not here: the common interface (base.py).
+"The manual" in the comments is https://h2o.examp1e.net/configure.html.
 """
 
 import re
@@ -18,12 +18,12 @@ max-connections: 4096        # 1,024 by default
 listen:
   host: 127.0.0.1
   port: {port}
-{listeners}http1-request-timeout: {idle_seconds}    # how long an idle connection stays: the same for every server of the run
+{listeners}http1-request-timeout: {idle_seconds}    # timeout of an idle connection: the same for every server of the run
 http2-idle-timeout: {idle_seconds}       # likewise
-pid-file: {folder}/h2o.pid
+pid-file: {directory}/h2o.pid
 error-log: {error_log}
 access-log: {access_log}     # combined is the default format
-# The cache of open files is left as it is by default. There is no sendfile in this version.
+# The cache of open files has its default. There is no sendfile in this version.
 hosts:
   default:
     paths:
@@ -32,7 +32,7 @@ hosts:
 """
 
 LISTENERS = {
-    # TLS 1.3, HTTP/2, tickets and the cache of sessions are on by default.
+    # TLS 1.3, HTTP/2, tickets and the session cache are on by default.
     "tls": """\
 listen:
   host: 127.0.0.1
@@ -41,7 +41,7 @@ listen:
     certificate-file: {certificate}
     key-file: {key}
 """,
-    # HTTP/2 in clear text is always on.
+    # HTTP/2 in cleartext is always on.
     "h2c": """\
 listen:
   host: 127.0.0.1
@@ -72,7 +72,7 @@ class H2o(Server):
             port=self.port,
             listeners=self.extra_listeners(),
             idle_seconds=IDLE_SECONDS,
-            folder=self.folder,
+            directory=self.directory,
             error_log=self.error_log,
             access_log=self.access_log,
             htdocs=self.site.htdocs,

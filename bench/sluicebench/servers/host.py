@@ -1,7 +1,7 @@
-"""What the machine offers to a server: its program, a free port, a user for its workers, open files, a socket.
+"""The environment of a server: its program, a free port, a user for its workers, open files, a socket.
 
-Here: small facts and helpers that several servers need. Not here: the servers (base.py), their processes
-(processes.py), what is told of the machine in the summary (sluicebench/machine.py).
+Here: helpers that several servers need. Not here: the servers (base.py), their processes
+(processes.py), the description of the machine in the summary (sluicebench/machine.py).
 """
 
 import grp
@@ -14,17 +14,17 @@ import subprocess
 from pathlib import Path
 from typing import Dict, Optional, Sequence, Set
 
-# Open files of each server: 1,000 connections, each with a file or a script, and room to spare.
+# Open files of each server: 1,000 connections, each with a file or a script, and some reserve.
 OPEN_FILES = 16384
 
-# Longest time for a program to tell its version, seconds.
+# Longest time for a program to print its version, seconds.
 VERSION_SECONDS = 10.0
 
 _ports_given: Set[int] = set()
 
 
 def free_port() -> int:
-    """Each time another one: the server that was given the last may not listen yet."""
+    """A different port for each call, because the server that got the previous one may not listen yet."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -35,8 +35,8 @@ def free_port() -> int:
 
 
 def listening_socket(path: Path, backlog: int) -> socket.socket:
-    """A unix socket for a FastCGI program, which finds it as its descriptor 0. Any user may connect to it: the server's
-    workers may be another than the program's."""
+    """A unix socket for a FastCGI program, which gets it as descriptor 0. Any user may connect, because the server's
+    workers may run as another user than the program."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     path.chmod(0o666)
@@ -45,12 +45,12 @@ def listening_socket(path: Path, backlog: int) -> socket.socket:
 
 
 def find_program(name: str) -> Optional[str]:
-    """Debian keeps servers in sbin, which is not in everyone's PATH."""
+    """Finds a program; Debian installs servers in sbin, which is not in every user's PATH."""
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
 
 
 def output_of(command: Sequence[str]) -> str:
-    """What a program prints when asked for its version, on either output; "" when it cannot be run."""
+    """The output of a version command, stdout and stderr; "" if it cannot be run."""
     try:
         done = subprocess.run(
             list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -62,7 +62,7 @@ def output_of(command: Sequence[str]) -> str:
 
 
 def unprivileged_user() -> Optional[str]:
-    """The user for worker processes when the run is root's: Debian's for web servers, or nobody; else None."""
+    """The user for worker processes if the benchmark runs as root: Debian's for web servers, or nobody; otherwise None."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
@@ -78,17 +78,17 @@ def unprivileged_group(user: str) -> str:
 
 
 def child_environment() -> Dict[str, str]:
-    """Nothing of the caller's but PATH: what runs is then the same for everyone."""
+    """Only PATH is inherited, so that runs do not depend on the caller's environment."""
     return {"PATH": os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin", "LANG": "C"}
 
 
 def open_files() -> int:
-    """OPEN_FILES, or fewer where fewer are allowed."""
+    """OPEN_FILES, or the hard limit if it is lower."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
 
 
 def bound_open_files() -> None:
-    """For this process and all that it starts. Not more, where more is allowed: some programs close every descriptor
-    that there could be before they start another, which takes its time with a million of them."""
+    """Sets the limit of open files for this process and its children. Also lowers it, because some programs close every
+    possible descriptor before they start another program, which takes long with a limit of a million."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

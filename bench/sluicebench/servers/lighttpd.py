@@ -1,7 +1,7 @@
 """lighttpd 1.4: files, mod_cgi, mod_openssl, and mod_fastcgi with a persistent C program.
 
-Here: its configuration. Not here: what all servers share (base.py); the program (bench/programs).
-The manual meant in the comments: https://redmine.lighttpd.net/projects/lighttpd/wiki/.
+Here: its configuration. Not here: the common interface (base.py); the program (bench/programs).
+"The manual" in the comments is https://redmine.lighttpd.net/projects/lighttpd/wiki/.
 """
 
 import re
@@ -13,8 +13,8 @@ from .base import IDLE_SECONDS, Server
 from .host import find_program, open_files, output_of, unprivileged_group, unprivileged_user
 from .protocols import OVER_TLS
 
-# Persistent programs for each worker. One serves one request at a time; more than processors gain nothing while they
-# only compute, but none should wait for another that waits for the server. 64 were measured to be no faster than 16.
+# Persistent programs for each worker. Each serves one request at a time. More programs than processors are useful only
+# because some of them wait for the server. 64 were measured to be no faster than 16.
 PROGRAMS_PER_WORKER = 4
 
 TEMPLATE = """\
@@ -23,18 +23,18 @@ server.modules = ( "mod_alias", "mod_accesslog"{modules} )
 server.bind = "127.0.0.1"
 server.port = {port}
 server.document-root = "{htdocs}"
-server.pid-file = "{folder}/lighttpd.pid"
-server.upload-dirs = ( "{folder}" )
+server.pid-file = "{directory}/lighttpd.pid"
+server.upload-dirs = ( "{directory}" )
 server.errorlog = "{error_log}"
 {user}
-# The manual recommends 0, one process, unless another number makes a difference on one's own system that can be
-# measured; then the number of cores. It does: 1.3 to 1.5 times as fast for files and FastCGI at 10 and 64 connections.
+# The manual recommends 0, one process, unless another number makes a measurable difference; then the number of cores.
+# It does here: 1.3 to 1.5 times as fast for files and FastCGI at 10 and 64 connections.
 server.max-worker = {workers}
 
 # 4,096 by default, of which connections are a third.
 server.max-fds = {open_files}
 
-# 1,000 by default; this is the largest that it takes. Then the load tool connects anew.
+# 1,000 by default; this is the largest accepted value. Then the load tool reconnects.
 server.max-keep-alive-requests = 65535
 # The same for every server of the run.
 server.max-keep-alive-idle = {idle_seconds}
@@ -42,12 +42,12 @@ server.max-keep-alive-idle = {idle_seconds}
 # The default on Linux.
 server.network-backend = "sendfile"
 
-# Replies of programs go out as they come, and a program waits for the client. 0, the default, holds a reply back until
-# it is complete; 1 keeps what the client has not yet taken in temporary files. The manual has 2 for extremely large
-# replies, which the table of bandwidths is about: measured 2 times as fast there as 0, 4 as 1; the same up to 64 kB.
+# Replies of programs are sent as they arrive, and a program waits for the client. 0, the default, buffers a reply until
+# it is complete; 1 buffers unsent data in temporary files. The manual recommends 2 for extremely large
+# replies, which the bandwidth tables measure: there 2 times as fast as 0, 4 times as fast as 1; the same up to 64 kB.
 server.stream-response-body = 2
 
-# server.stat-cache-engine is "simple", the default: what is known of a file is believed for a second or two.
+# server.stat-cache-engine is "simple", the default: file metadata is cached for a second or two.
 
 accesslog.filename = "{access_log}"
 accesslog.format = "%h %l %u %t \\"%r\\" %>s %b \\"%{{Referer}}i\\" \\"%{{User-Agent}}i\\""
@@ -69,12 +69,12 @@ $SERVER["socket"] == "127.0.0.1:{port}" {{ }}
 """,
 }
 
-# The defaults of 1.4.69, said for other versions.
+# The defaults of 1.4.69, explicit for other versions.
 HTTP2 = """
 server.feature-flags = ( "server.h2proto" => "enable", "server.h2c" => "enable" )
 """
 
-# Where Debian's packages have it.
+# The path in Debian's packages.
 TLS_MODULE = Path("/usr/lib/lighttpd/mod_openssl.so")
 
 CGI = """
@@ -84,11 +84,11 @@ $HTTP["url"] =~ "^/cgi-bin/" {{
 }}
 """
 
-# min-procs as well: else it starts 4 of them.
+# min-procs too: otherwise it starts 4 of them.
 FASTCGI = """
 fastcgi.server = ( "/fastcgi/" => ((
     "bin-path" => "{program}",
-    "socket" => "{folder}/persistent.sock",
+    "socket" => "{directory}/persistent.sock",
     "min-procs" => {processes},
     "max-procs" => {processes},
     "check-local" => "disable",
@@ -125,8 +125,8 @@ class Lighttpd(Server):
         texts = {"cgi": CGI, "fastcgi": FASTCGI}
         places = {
             "programs": self.site.programs,
-            "program": self.folder / self.fastcgi_program.name,
-            "folder": self.folder,
+            "program": self.directory / self.fastcgi_program.name,
+            "directory": self.directory,
             "processes": self.workers * PROGRAMS_PER_WORKER,
         }
         return TEMPLATE.format(
@@ -134,7 +134,7 @@ class Lighttpd(Server):
             + (', "mod_openssl"' if "tls" in self.extra_ports() else ""),
             port=self.port,
             htdocs=self.site.htdocs,
-            folder=self.folder,
+            directory=self.directory,
             error_log=self.error_log,
             user=f'server.username = "{user}"\nserver.groupname = "{unprivileged_group(user)}"\n' if user else "",
             workers=self.workers if self.workers > 1 else 0,
@@ -147,9 +147,9 @@ class Lighttpd(Server):
         )
 
     def start_helpers(self) -> None:
-        # Started by lighttpd itself, as its user: who may not be able to get at the build folder.
+        # Started by lighttpd itself, as its user, who may not have access to the build directory.
         if "fastcgi" in self.routes():
-            shutil.copy(self.fastcgi_program, self.folder)
+            shutil.copy(self.fastcgi_program, self.directory)
 
     def command(self) -> List[str]:
         return [find_program("lighttpd") or "lighttpd", "-D", "-f", str(self.configuration_file)]

@@ -1,8 +1,8 @@
-"""nginx: files, CGI by way of fcgiwrap, and FastCGI to a persistent C program.
+"""nginx: files, CGI with fcgiwrap, and FastCGI to a persistent C program.
 
-Here: its configuration, and the processes behind it. Not here: what all servers share (base.py); the program
+Here: its configuration, and the processes behind it. Not here: the common interface (base.py); the program
 (bench/programs).
-The manual meant in the comments: https://nginx.org/en/docs/.
+"The manual" in the comments is https://nginx.org/en/docs/.
 """
 
 import re
@@ -13,10 +13,10 @@ from .base import IDLE_SECONDS, Server
 from .host import find_program, listening_socket, open_files, output_of, unprivileged_group, unprivileged_user
 from .protocols import HTTP2, OVER_TLS
 
-# Connections to a FastCGI program that each worker keeps open while nothing is asked on them.
+# Idle connections to FastCGI programs that each worker keeps open.
 KEPT_CONNECTIONS = 16
 
-# The most requests that the benchmark has under way at a script.
+# The largest number of concurrent script requests in the benchmark.
 REQUESTS_AT_ONCE = 64
 
 TEMPLATE = """\
@@ -24,11 +24,11 @@ TEMPLATE = """\
 daemon off;
 {user}worker_processes {workers};
 worker_rlimit_nofile {open_files};
-pid "{folder}/nginx.pid";
+pid "{directory}/nginx.pid";
 error_log "{error_log}" warn;
 
 events {{
-    # 512 by default. One worker may have got all of 1,000 clients, each with a connection to a FastCGI program.
+    # 512 by default. One worker may serve all of 1,000 clients, each with a connection to a FastCGI program.
     worker_connections 2048;
 }}
 
@@ -42,40 +42,40 @@ http {{
     access_log "{access_log}" combined;
 
     sendfile on;
-    # Off is the default of nginx, on that of Debian's file. Measured both: off is 1.06 to 1.15 times as fast at 64 kB
-    # with 1 and 10 connections and at 5.69 MB, 0.85 at 16 kB with 10 and 64. What decides: with it on, 64 kB at one
-    # connection falls to a sixth now and then, for seconds.
+    # nginx's default is off, that of Debian's file is on. Measured both: off is 1.06 to 1.15 times as fast at 64 kB
+    # with 1 and 10 connections and at 5.69 MB, 0.85 at 16 kB with 10 and 64. The reason for off: with on, 64 kB at one
+    # connection sometimes drops to a sixth for seconds.
     tcp_nopush off;
     tcp_nodelay on;
 
     # The same for every server of the run.
     keepalive_timeout {idle_seconds}s;
-    # No bound that matters: the load tool is not to be cut off after 1,000 requests, the default.
+    # Effectively no limit: the default closes the load tool's connections after 1,000 requests.
     keepalive_requests 1000000000;
 
     # open_file_cache is off, the default.
 
-    client_body_temp_path "{folder}/body";
-    proxy_temp_path "{folder}/proxy";
-    fastcgi_temp_path "{folder}/fastcgi";
-    uwsgi_temp_path "{folder}/uwsgi";
-    scgi_temp_path "{folder}/scgi";
+    client_body_temp_path "{directory}/body";
+    proxy_temp_path "{directory}/proxy";
+    fastcgi_temp_path "{directory}/fastcgi";
+    uwsgi_temp_path "{directory}/uwsgi";
+    scgi_temp_path "{directory}/scgi";
 
     # 8 of 4 kB by default, too small for the largest reply of the table, 64 kB: measured 1.2 to 1.3 times as fast.
     fastcgi_buffers 8 16k;
-    # Connections stay open, as the manual says for FastCGI servers: measured 1.35 times as fast at 1 connection and 1.6
-    # at 10 as a connection a request, with fcgiwrap 1.07. 16 is what the manual's example has for one server. A program
-    # on libfcgi serves the one connection that it has accepted, idle or not; so there are as many programs as idle
-    # connections in all workers, and one for each request under way: {processes}. With fewer, requests would wait
+    # Connections stay open, as the manual recommends for FastCGI servers: measured 1.35 times as fast at 1 connection and 1.6
+    # at 10 as a connection per request, with fcgiwrap 1.07. The manual's example has 16 for one server. A program
+    # with libfcgi serves only the connection that it has accepted, even while it is idle; so there are as many programs as
+    # idle connections in all workers, plus one for each concurrent request: {processes}. With fewer, requests would wait
     # behind idle connections.
     fastcgi_keep_conn on;
 
     upstream persistent {{
-        server "unix:{folder}/persistent.sock";
+        server "unix:{directory}/persistent.sock";
         keepalive {kept};
     }}
     upstream fcgiwrap {{
-        server "unix:{folder}/fcgiwrap.sock";
+        server "unix:{directory}/fcgiwrap.sock";
         keepalive {kept};
     }}
 
@@ -88,8 +88,8 @@ http {{
 """
 
 LISTENERS = {
-    # Debian's file has these versions too; 1.3 is none of the defaults before 1.23.4. The cache of sessions is the advice of
-    # "Configuring HTTPS servers"; tickets are on by default.
+    # Debian's file has these versions, too; before 1.23.4 the default does not include 1.3. "Configuring HTTPS servers"
+    # recommends the session cache; tickets are on by default.
     "tls": """\
         listen 127.0.0.1:{port} ssl{http2};
         ssl_certificate "{certificate}";
@@ -103,16 +103,16 @@ LISTENERS = {
 """,
 }
 
-# From this version on HTTP/2 is a directive of its own, for all addresses of a server.
+# Since this version HTTP/2 has a directive of its own, for all addresses of a server.
 HTTP2_DIRECTIVE_VERSION = (1, 25, 1)
 
-# Option of its configure → protocols that are not spoken without it.
+# Option of its configure script → protocols that need it.
 PROTOCOL_MODULES = {"http_ssl_module": OVER_TLS, "http_v2_module": HTTP2}
 
-# What is included is not inherited by a location that adds one of its own, so it stands in each.
+# A location with parameters of its own does not inherit included ones, so each location includes them.
 CGI = """
         location ~ ^/cgi-bin/([^/]+)$ {{
-            include "{folder}/fastcgi_params";
+            include "{directory}/fastcgi_params";
             fastcgi_param SCRIPT_FILENAME "{programs}/$1";
             fastcgi_pass fcgiwrap;
         }}
@@ -120,12 +120,12 @@ CGI = """
 
 FASTCGI = """
         location /fastcgi/ {{
-            include "{folder}/fastcgi_params";
+            include "{directory}/fastcgi_params";
             fastcgi_pass persistent;
         }}
 """
 
-# As in the file of that name that comes with nginx.
+# As in nginx's own file of that name.
 FASTCGI_PARAMS = """\
 fastcgi_param QUERY_STRING $query_string;
 fastcgi_param REQUEST_METHOD $request_method;
@@ -190,13 +190,13 @@ class Nginx(Server):
 
     def configuration(self) -> str:
         user = unprivileged_user()
-        places = {"folder": self.folder, "programs": self.site.programs}
+        places = {"directory": self.directory, "programs": self.site.programs}
         routes = self.routes()
         return TEMPLATE.format(
             user=f"user {user} {unprivileged_group(user)};\n" if user else "",
             workers=self.workers,
             open_files=open_files(),
-            folder=self.folder,
+            directory=self.directory,
             error_log=self.error_log,
             access_log=self.access_log,
             idle_seconds=IDLE_SECONDS,
@@ -210,18 +210,18 @@ class Nginx(Server):
 
     def command(self) -> List[str]:
         binary = find_program("nginx") or "nginx"
-        return [binary, "-p", str(self.folder), "-e", str(self.error_log), "-c", str(self.configuration_file)]
+        return [binary, "-p", str(self.directory), "-e", str(self.error_log), "-c", str(self.configuration_file)]
 
     def start_helpers(self) -> None:
-        (self.folder / "fastcgi_params").write_text(FASTCGI_PARAMS)
+        (self.directory / "fastcgi_params").write_text(FASTCGI_PARAMS)
         routes = self.routes()
         if "cgi" in routes:
-            # One process that forks the others; its manual recommends a socket that is there, as descriptor 0.
+            # One process forks the others; its manual recommends to pass a listening socket as descriptor 0.
             command = [find_program("fcgiwrap") or "fcgiwrap", "-c", str(self.program_processes())]
-            self._serve_on(self.folder / "fcgiwrap.sock", command, processes=1, user=unprivileged_user())
+            self._serve_on(self.directory / "fcgiwrap.sock", command, processes=1, user=unprivileged_user())
         if "fastcgi" in routes:
             command = [str(self.fastcgi_program)]
-            self._serve_on(self.folder / "persistent.sock", command, processes=self.program_processes(), user=None)
+            self._serve_on(self.directory / "persistent.sock", command, processes=self.program_processes(), user=None)
 
     def _serve_on(self, path: Path, command: List[str], processes: int, user: Optional[str]) -> None:
         with listening_socket(path, backlog=511) as listener:

@@ -1,7 +1,7 @@
-"""Processes as /proc shows them: who descends from whom, who is still there.
+"""Processes in /proc: their descendants, and whether they still run.
 
-Here: reading /proc, and ending a family of processes so that nothing of it remains. Not here: what the processes are
-(base.py and the servers), nor what they cost (sluicebench/cost.py).
+Here: reading /proc, and stopping a process with all its descendants. Not here: the servers' processes (base.py and the
+servers), their costs (sluicebench/cost.py).
 """
 
 import os
@@ -10,15 +10,15 @@ import time
 from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Optional
 
-# How often a process that is to end is looked at, seconds. Not a delay of what is measured: nothing is, meanwhile.
+# Interval between checks of a stopping process, seconds. It delays no measurement.
 POLL_SECONDS = 0.01
 
-# After so long without an end a killed process hangs in the kernel, and nobody can help, seconds.
+# A killed process that has not exited after this time hangs in the kernel, seconds.
 KILL_SECONDS = 5.0
 
 
 class Process(NamedTuple):
-    """One line of /proc/PID/stat, as far as it is needed. A pid is used again; pid and start time together are not."""
+    """The needed fields of /proc/PID/stat. A pid may be reused; pid and start time together are unique."""
 
     pid: int
     parent: int
@@ -33,7 +33,7 @@ class Process(NamedTuple):
 
 
 def parse_stat(text: str) -> Process:
-    """`text` is /proc/PID/stat. Its second field, the program's name in brackets, may itself hold brackets."""
+    """Parses /proc/PID/stat. Its second field, the program name in brackets, may itself contain brackets."""
     head, _, tail = text.rpartition(")")
     fields = tail.split()
     pid = int(head.split(" ", 1)[0])
@@ -48,14 +48,14 @@ def look_at(pid: int) -> Optional[Process]:
 
 
 def all_processes() -> Dict[int, Process]:
-    """Every process that has not ended, by pid."""
+    """Every process that has not exited, by pid."""
     seen = (look_at(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {process.pid: process for process in seen if process and not process.has_ended}
 
 
 def descendants(roots: Iterable[int], table: Optional[Dict[int, Process]] = None) -> List[Process]:
-    """The roots, all that descends from them, and all in a group or session that a root leads: an orphan has another
-    parent, but keeps its session, also when the root has ended. Parents stand before their children."""
+    """The roots, their descendants, and all processes in a group or session led by a root: an orphan gets another
+    parent but keeps its session, even if the root has exited. Parents precede their children."""
     table = all_processes() if table is None else table
     root_pids = set(roots)
     children: Dict[int, List[int]] = {}
@@ -73,7 +73,7 @@ def descendants(roots: Iterable[int], table: Optional[Dict[int, Process]] = None
 
 
 def executable(pid: int) -> Optional[str]:
-    """The program's file, None when it has ended or is not ours to look at."""
+    """The program's file; None if the process has exited or is not accessible."""
     try:
         return os.readlink(f"/proc/{pid}/exe").replace(" (deleted)", "")
     except OSError:
@@ -81,7 +81,7 @@ def executable(pid: int) -> Optional[str]:
 
 
 def still_there(processes: Iterable[Process]) -> List[Process]:
-    """Those of `processes` that run still, the same process and not another one of that pid."""
+    """The `processes` that still run; another process with the same pid does not count."""
     now = ((process, look_at(process.pid)) for process in processes)
     return [then for then, here in now if here and here.started == then.started and not here.has_ended]
 
@@ -95,11 +95,10 @@ def send(signal_number: int, processes: Iterable[Process]) -> None:
 
 
 def end_family(roots: List[int], grace_seconds: float) -> List[Process]:
-    """SIGTERM to the roots, time to end by themselves, then SIGKILL to all that is left. What even that does not end is
-    given back.
+    """Sends SIGTERM to the roots, waits, then sends SIGKILL to the remaining processes. Returns those that still run.
 
-    The roots must be children of this process that it has not yet reaped: so their pids mean nobody else. Whoever is
-    seen on the way belongs to the family for good: when its parent has ended it could no longer be found."""
+    The roots must be unreaped children of this process, so that their pids cannot be reused. Every descendant that is
+    seen is remembered, because it could no longer be found after its parent has exited."""
     family: Dict[int, Process] = {}
 
     def look_again() -> List[Process]:
@@ -109,7 +108,7 @@ def end_family(roots: List[int], grace_seconds: float) -> List[Process]:
 
     def wait_until(deadline: float, kill: bool) -> List[Process]:
         while (left := look_again()) and time.monotonic() < deadline:
-            if kill:  # each time: one that is killed may just have started another
+            if kill:  # each time, because a killed process may just have started another one
                 send(signal.SIGKILL, left)
             time.sleep(POLL_SECONDS)
         return left

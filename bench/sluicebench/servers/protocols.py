@@ -1,7 +1,7 @@
-"""The protocols in which a server is asked, and the certificate that all servers show.
+"""The protocols of the benchmark, and the certificate of all servers.
 
-Here: Protocol and the four that there are, TLS as all of them speak it, one request by curl. Not here: how a server is told to
-speak a protocol (the file of its name), how load is made (sluicebench/load.py).
+Here: Protocol and its four values, the TLS parameters of all servers, one request by curl. Not here: how a protocol is
+configured (the file of each server), the load (sluicebench/load.py).
 """
 
 import subprocess
@@ -11,13 +11,13 @@ from typing import Tuple
 
 from .host import child_environment, find_program
 
-# What the load tools ask for, alone, so that all servers do the same work: what browsers ask for first. The servers have
-# preferences of their own, and would differ.
+# The only offer of the load tools, so that all servers do the same work; browsers offer it first. With several offers the
+# servers would choose differently.
 TLS_VERSION = "TLSv1.3"
 TLS_CIPHER = "TLS_AES_128_GCM_SHA256"
 TLS_GROUP = "X25519"
 
-# Valid from now on, for longer than a run may take, days.
+# Validity of the certificate, longer than any run, days.
 CERTIFICATE_DAYS = 2
 OPENSSL_SECONDS = 30.0
 
@@ -26,9 +26,9 @@ OPENSSL_SECONDS = 30.0
 class Protocol:
     key: str
     label: str
-    # Which of a server's ports it has: "clear", "tls" (one for both, where the client chooses by ALPN), "h2c".
+    # The server's port: "clear", "tls" (one for both, where the client chooses by ALPN), "h2c".
     port: str
-    # As h2load names it, and as curl does.
+    # The name that h2load prints, and the one that curl prints.
     h2load_name: str
     curl_name: str
     curl_options: Tuple[str, ...] = ()
@@ -51,18 +51,18 @@ _CURL_TLS = ("--tlsv1.3", "--tls13-ciphers", TLS_CIPHER, "--curves", TLS_GROUP)
 H1 = Protocol("h1", "HTTP/1.1", "clear", "http/1.1", "1.1", ("--http1.1",))
 H1_TLS = Protocol("h1-tls", "HTTP/1.1 over TLS", "tls", "http/1.1", "1.1", ("--http1.1", *_CURL_TLS))
 H2_TLS = Protocol("h2-tls", "HTTP/2 over TLS", "tls", "h2", "2", ("--http2", *_CURL_TLS))
-# With prior knowledge: the client begins with it, unasked.
+# With prior knowledge: the client begins with HTTP/2, without negotiation.
 H2_CLEAR = Protocol("h2-clear", "HTTP/2, clear", "h2c", "h2c", "2", ("--http2-prior-knowledge",))
 
 PROTOCOLS = (H1, H1_TLS, H2_TLS, H2_CLEAR)
 
-# Keys of those that need the same of a server.
+# Keys of protocols with the same requirements.
 OVER_TLS = tuple(protocol.key for protocol in PROTOCOLS if protocol.tls)
 HTTP2 = tuple(protocol.key for protocol in PROTOCOLS if protocol.multiplexed)
 
 
 def make_certificate(certificate: Path, key: Path) -> str:
-    """One for 127.0.0.1, signed by itself, its key on P-256. "", or why there is none, in words."""
+    """Creates a self-signed certificate for 127.0.0.1 with a P-256 key. Returns "", or the reason of a failure."""
     command = [
         find_program("openssl") or "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
         "-nodes", "-sha256", "-days", str(CERTIFICATE_DAYS), "-subj", "/CN=127.0.0.1",
@@ -81,12 +81,12 @@ def make_certificate(certificate: Path, key: Path) -> str:
 
 
 def curl_options(protocol: Protocol, certificate: Path) -> Tuple[str, ...]:
-    """With the check of the certificate, too."""
+    """The options of curl, which also verify the certificate."""
     return (*protocol.curl_options, "--cacert", str(certificate)) if protocol.tls else protocol.curl_options
 
 
 def fetch(url: str, protocol: Protocol, certificate: Path, timeout_seconds: float) -> Tuple[int, bytes]:
-    """Status and body of one GET; OSError when there is none, or one in another protocol."""
+    """Status and body of one GET; raises OSError without an answer, or with one over another protocol."""
     command = ["curl", "-s", "-S", "-w", "%{stderr}%{http_code} %{http_version}", *curl_options(protocol, certificate), url]
     try:
         done = subprocess.run(
@@ -94,7 +94,7 @@ def fetch(url: str, protocol: Protocol, certificate: Path, timeout_seconds: floa
             timeout=timeout_seconds, check=False, env=child_environment(),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise OSError("no answer to curl") from None
+        raise OSError("curl got no answer") from None
     said = done.stderr.decode(errors="replace").splitlines() or [""]
     if done.returncode:
         raise OSError(said[0])

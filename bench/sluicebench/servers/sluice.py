@@ -1,6 +1,6 @@
-"""Sluice, configured as its reference says: docs/reference/configuration.md.
+"""Sluice, configured as described in docs/reference/configuration.md.
 
-Here: its configuration and its processes. Not here: what all servers share (base.py).
+Here: its configuration and its processes. Not here: the common interface (base.py).
 """
 
 from pathlib import Path
@@ -15,13 +15,13 @@ TEMPLATE = """\
 address = "127.0.0.1:{port}"
 {listeners}
 [server]
-workers = {workers}                # one for each processor is the default; the table of scales asks for fewer
+workers = {workers}                # the default is one for each processor; the scale table needs fewer
 
 [limits]
-head_timeout = "{idle_seconds}s"   # how long an idle connection stays: the same for every server of the run
+head_timeout = "{idle_seconds}s"   # timeout of an idle connection: the same for every server of the run
 
 {cache}[log]
-access = "{access_log}"            # in the combined format, as with all
+access = "{access_log}"            # in the combined format, like all servers
 
 [[site]]
 root = "{htdocs}"
@@ -30,12 +30,12 @@ root = "{htdocs}"
   path = "/cgi-bin/*"
   script = {{ directory = "{programs}" }}
 
-  # 16 processes of a script at most, the default.
+  # At most 16 processes per script, the default.
   [[site.route]]
   path = "/cgiplus-bin/*"
   script = {{ directory = "{programs}", mode = "cgiplus" }}
 
-  # Files that are VMS records of variable length: made lines for each request, and once for the cache.
+  # Files of variable-length VMS records: converted for each request, and once for the cache.
   [[site.route]]
   path = "/variable/*"
   files = {{ directory = "{records}", record_format = "variable" }}
@@ -55,7 +55,7 @@ tls = {{ certificate = "{certificate}", key = "{key}" }}
     "h2c": """
 [[listen]]
 address = "127.0.0.1:{port}"
-http2 = "on"                       # in clear text off by default
+http2 = "on"                       # off by default in cleartext
 """,
 }
 
@@ -72,11 +72,11 @@ class Sluice(Server):
 
     def __init__(self, *what: Any, **more: Any) -> None:
         super().__init__(*what, **more)
-        self.error_log = self.console  # its own log goes to the standard error output
+        self.error_log = self.console  # its server log goes to standard error
 
     @classmethod
     def available(cls) -> Optional[str]:
-        return None  # its binary is made, not installed: start() says when it is not there
+        return None  # its binary is built, not installed: start() reports if it is missing
 
     @property
     def version(self) -> str:
@@ -100,7 +100,7 @@ class Sluice(Server):
 
 
 class SluiceUncached(Sluice):
-    """To show what the file cache is worth."""
+    """Sluice without the file cache, to measure its effect."""
 
     name = "sluice-uncached"
     cache = "[cache]\nsize = 0                        # off\n\n"

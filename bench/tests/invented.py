@@ -1,4 +1,4 @@
-"""A made-up result: every cell of every table, for the tests of what is made of results. No figure in it is true."""
+"""An invented result with every cell of every table, for tests of the reports. No figure in it is real."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sluicebench.results import Results, Sample
 SPEED = {"sluice": 1.3, "sluice-uncached": 1.0, "apache": 0.6, "nginx": 1.0, "lighttpd": 0.9, "h2o": 1.1, "limit": 1.5}
 
 
-def made_up(tables: tuple[Table, ...] = TABLES) -> Results:
+def invented(tables: tuple[Table, ...] = TABLES) -> Results:
     results = Results(
         machine={
             "date": "2026-01-02 03:04 UTC", "processor": "A processor", "cores": 4, "memory": "8.0 GiB",
@@ -26,12 +26,12 @@ def made_up(tables: tuple[Table, ...] = TABLES) -> Results:
             for column in table.columns_of(row):
                 for number in range(1, table.rounds + 1):
                     results.add(
-                        table.key, row.key, column.key, number, made_up_sample(chance, column.server, row.concurrency)
+                        table.key, row.key, column.key, number, invented_sample(chance, column.server, row.concurrency)
                     )
     return results
 
 
-def made_up_sample(chance: random.Random, server: str, concurrency: int) -> Sample:
+def invented_sample(chance: random.Random, server: str, concurrency: int) -> Sample:
     value = 10_000 * SPEED[server] * chance.uniform(0.9, 1.1) * concurrency**0.3
     mean = value / concurrency
     return Sample(value, details={"least": mean * 0.8, "most": mean * 1.3, "mean": mean, "deviation": mean * 0.1})
