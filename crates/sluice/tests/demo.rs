@@ -51,7 +51,7 @@ fn every_source_is_on_the_page_as_it_is_run() {
     for link in sources {
         let name = link.trim_start_matches("/source/").trim_end_matches(".txt");
         let original = ["examples/cgi-bin", "sdk/c/programs"]
-            .map(|folder| tree().join(folder).join(name))
+            .map(|directory| tree().join(directory).join(name))
             .into_iter()
             .find_map(|file| fs::read_to_string(file).ok())
             .expect("a source in the tree");
@@ -104,11 +104,11 @@ fn lines_arrive_while_the_script_still_runs() {
     let demo = Demo::start(Layout::Installed);
     let mut connection = demo.connect("GET /cgi-bin/clock.sh HTTP/1.0\r\n\r\n");
     let mut arrived = Vec::new();
-    let mut piece = [0; 1024];
+    let mut buffer = [0; 1024];
     while !String::from_utf8_lossy(&arrived).contains("line 1 of 5") {
-        let bytes = connection.read(&mut piece).expect("a reply");
+        let bytes = connection.read(&mut buffer).expect("a reply");
         assert!(bytes > 0, "the reply ended without a line");
-        arrived.extend_from_slice(&piece[..bytes]);
+        arrived.extend_from_slice(&buffer[..bytes]);
     }
     assert!(!String::from_utf8_lossy(&arrived).contains("line 5 of 5"));
 }
@@ -123,11 +123,11 @@ fn a_failure_is_told_to_the_visitor_and_explained_in_the_log() {
     assert_eq!(half.status, 200);
     assert!(half.head.to_lowercase().contains("content-length: 1000\r\n"));
     assert!(half.body.len() < 1000, "a cut reply looks whole");
-    for told in [
+    for message in [
         "exit code 3; its last error line: \"the disk is full\"",
         "short of its Content-Length",
     ] {
-        demo.wait_for_log(told);
+        demo.wait_for_log(message);
     }
 }
 
@@ -139,11 +139,11 @@ fn nothing_stays_behind_after_sigterm() {
     assert!(site.join("htdocs/index.html").is_file());
     assert!(
         !processes_in(&site).is_empty(),
-        "a kept process runs in the site's folder"
+        "a kept process runs in the site's directory"
     );
     demo.end();
     assert!(!site.exists());
-    assert_eq!(fs::read_dir(demo.temporary()).expect("the folder above").count(), 0);
+    assert_eq!(fs::read_dir(demo.temporary()).expect("the directory above").count(), 0);
     assert_eq!(processes_in(&site), Vec::<PathBuf>::new());
 }
 
@@ -163,11 +163,11 @@ fn what_cannot_run_here_is_told_and_no_link() {
     assert!(runs.iter().all(|link| link.contains(".sh")), "{runs:?}");
     assert_eq!(demo.get("/cgiplus-bin/counter.sh").status, 200);
     demo.end();
-    for told in [
+    for message in [
         "without cgipluscallout, cgiplustest, membufdemo, printenv-c: not built",
         "perl is not installed",
     ] {
-        assert_eq!(demo.log.matches(told).count(), 1, "{}", demo.log);
+        assert_eq!(demo.log.matches(message).count(), 1, "{}", demo.log);
     }
 }
 
@@ -238,9 +238,9 @@ struct Reply {
 
 impl Demo {
     fn start(layout: Layout) -> Demo {
-        let home = tempfile::tempdir().expect("a temporary folder");
-        for folder in ["bin", "libexec/sluice", "tmp", "empty"] {
-            fs::create_dir_all(home.path().join(folder)).expect("room for a folder");
+        let home = tempfile::tempdir().expect("a temporary directory");
+        for directory in ["bin", "libexec/sluice", "tmp", "empty"] {
+            fs::create_dir_all(home.path().join(directory)).expect("room for a directory");
         }
         let program = home.path().join("bin/sluice");
         let original = env!("CARGO_BIN_EXE_sluice");
@@ -285,11 +285,11 @@ impl Demo {
         self.home.path().join("tmp")
     }
 
-    /// The folder of the unpacked site.
+    /// The directory of the unpacked site.
     fn site(&self) -> PathBuf {
-        let mut entries = fs::read_dir(self.temporary()).expect("the folder above");
+        let mut entries = fs::read_dir(self.temporary()).expect("the directory above");
         let site = entries.next().expect("the site").expect("its entry").path();
-        site.canonicalize().expect("the site's folder")
+        site.canonicalize().expect("the site's directory")
     }
 
     fn page(&self) -> String {
@@ -431,10 +431,10 @@ fn skip(path: &str) {
     eprintln!("skipped: {path} cannot run here");
 }
 
-/// The processes whose working directory is below a folder, be it removed or not.
-fn processes_in(folder: &Path) -> Vec<PathBuf> {
+/// The processes whose working directory is below a directory, be it removed or not.
+fn processes_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir("/proc").expect("/proc");
     let mut processes: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    processes.retain(|process| fs::read_link(process.join("cwd")).is_ok_and(|directory| directory.starts_with(folder)));
+    processes.retain(|process| fs::read_link(process.join("cwd")).is_ok_and(|current| current.starts_with(directory)));
     processes
 }

@@ -26,7 +26,7 @@ const GITWEB: [&str; 3] = ["/usr/share/gitweb", "/usr/local/share/gitweb", "/var
 
 /// A folder with repositories, and a server that serves them by the example.
 pub(crate) struct Scene {
-    folder: TempDir,
+    directory: TempDir,
     server: Server,
 }
 
@@ -39,8 +39,8 @@ impl Scene {
     /// The same with pieces of the example replaced; each must be there.
     pub(crate) fn open_with(changes: &[(&str, &str)]) -> Option<Scene> {
         let (backend, gitweb) = programs()?;
-        let folder = tempfile::Builder::new().prefix("sluice-git-").tempdir().unwrap();
-        let place = folder.path().canonicalize().unwrap();
+        let directory = tempfile::Builder::new().prefix("sluice-git-").tempdir().unwrap();
+        let place = directory.path().canonicalize().unwrap();
         for name in ["repositories", "home"] {
             fs::create_dir(place.join(name)).unwrap();
         }
@@ -62,17 +62,17 @@ impl Scene {
             assert!(text.contains(from), "the example does not hold {from}");
             text = text.replace(from, to);
         }
-        let file = folder.path().join("sluice.toml");
+        let file = directory.path().join("sluice.toml");
         fs::write(&file, text).unwrap();
         Some(Scene {
             server: Server::start(&file),
-            folder,
+            directory,
         })
     }
 
     /// A place in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -111,49 +111,49 @@ impl Scene {
     }
 
     /// Commits everything in a work tree.
-    pub(crate) fn commit(&self, folder: &str, message: &str) {
-        self.done(folder, &["add", "--all"]);
-        self.done(folder, &["commit", "--message", message]);
+    pub(crate) fn commit(&self, directory: &str, message: &str) {
+        self.done(directory, &["add", "--all"]);
+        self.done(directory, &["commit", "--message", message]);
     }
 
     /// The commit at the tip of the main branch.
-    pub(crate) fn tip(&self, folder: &str) -> String {
-        self.done(folder, &["rev-parse", "refs/heads/main"])
+    pub(crate) fn tip(&self, directory: &str) -> String {
+        self.done(directory, &["rev-parse", "refs/heads/main"])
     }
 
     /// Runs git in a folder; what it said on its standard output. Panics unless it ends well.
     #[track_caller]
-    pub(crate) fn done(&self, folder: &str, arguments: &[&str]) -> String {
-        Ran::of(&mut self.git(folder, arguments)).done()
+    pub(crate) fn done(&self, directory: &str, arguments: &[&str]) -> String {
+        Ran::of(&mut self.git(directory, arguments)).done()
     }
 
     /// Runs git in a folder; what it said on its standard error. Panics unless it fails.
     #[track_caller]
-    pub(crate) fn refused(&self, folder: &str, arguments: &[&str]) -> String {
-        let ran = Ran::of(&mut self.git(folder, arguments));
+    pub(crate) fn refused(&self, directory: &str, arguments: &[&str]) -> String {
+        let ran = Ran::of(&mut self.git(directory, arguments));
         assert!(!ran.is_good, "{}: did not fail: {}", ran.what, ran.errors);
         ran.errors
     }
 
     /// A git that is killed after the deadline.
-    pub(crate) fn git(&self, folder: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn git(&self, directory: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=1", "60", "git"]).args(arguments);
-        self.isolate(&mut command, folder);
+        self.isolate(&mut command, directory);
         command
     }
 
     /// A git that leads a process group of its own.
-    pub(crate) fn spawn_git(&self, folder: &str, arguments: &[&str]) -> Child {
+    pub(crate) fn spawn_git(&self, directory: &str, arguments: &[&str]) -> Child {
         let mut command = Command::new("git");
         command.args(arguments).stderr(Stdio::null()).process_group(0);
-        self.isolate(&mut command, folder);
+        self.isolate(&mut command, directory);
         command.spawn().unwrap()
     }
 
-    fn isolate(&self, command: &mut Command, folder: &str) {
+    fn isolate(&self, command: &mut Command, directory: &str) {
         command
-            .current_dir(self.path(folder))
+            .current_dir(self.path(directory))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.path("home"))
@@ -180,15 +180,15 @@ impl Scene {
     /// The command line of a process that the server, or one that it started, has started: only those have the
     /// configuration's environment.
     pub(crate) fn process(&self) -> Option<String> {
-        let place = self.folder.path().canonicalize().unwrap();
+        let place = self.directory.path().canonicalize().unwrap();
         let mark = format!("GIT_PROJECT_ROOT={}/repositories\0", place.display());
         let entries = fs::read_dir("/proc").unwrap().flatten();
-        let folders = entries.map(|entry| entry.path());
-        let ours = folders.filter(|folder| {
-            let environment = fs::read(folder.join("environ")).unwrap_or_default();
+        let directories = entries.map(|entry| entry.path());
+        let ours = directories.filter(|directory| {
+            let environment = fs::read(directory.join("environ")).unwrap_or_default();
             environment.windows(mark.len()).any(|part| part == mark.as_bytes())
         });
-        ours.map(|folder| fs::read_to_string(folder.join("cmdline")).unwrap_or_default())
+        ours.map(|directory| fs::read_to_string(directory.join("cmdline")).unwrap_or_default())
             .map(|line| line.replace('\0', " "))
             .next()
     }
@@ -357,9 +357,9 @@ fn find_programs() -> Result<(String, String), &'static str> {
     if !Path::new(&backend).is_file() {
         return Err("git-http-backend");
     }
-    let gitweb = GITWEB.into_iter().find(|folder| {
-        let folder = Path::new(folder);
-        folder.join("gitweb.cgi").is_file() && folder.join("static/gitweb.css").is_file()
+    let gitweb = GITWEB.into_iter().find(|directory| {
+        let directory = Path::new(directory);
+        directory.join("gitweb.cgi").is_file() && directory.join("static/gitweb.css").is_file()
     });
     Ok((backend, gitweb.ok_or("gitweb")?.to_owned()))
 }

@@ -59,11 +59,11 @@ fn half_a_head_and_the_end_harm_nobody() {
 #[test]
 fn half_a_body_never_looks_like_a_whole_one_to_a_script() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .script(
             "take",
-            r#"exec 9> "$FOLDER/told"; read -r line; echo "$line" >&9; while read -r line; do :; done; echo whole >&9"#,
+            r#"exec 9> "$TEST_DIR/events"; read -r line; echo "$line" >&9; while read -r line; do :; done; echo whole >&9"#,
         )
         .script_route("/stream/*", "directory = \"htdocs/cgi-bin\", request_body = \"stream\"")
         .start();
@@ -75,7 +75,7 @@ fn half_a_body_never_looks_like_a_whole_one_to_a_script() {
         for round in 0..10 {
             let mut client = server.connect();
             client.send(format!("POST {half}"));
-            assert_eq!(told.line(), "half");
+            assert_eq!(events.line(), "half");
             // Every other client leaves altogether.
             if round % 2 == 0 {
                 drop(client);
@@ -89,7 +89,7 @@ fn half_a_body_never_looks_like_a_whole_one_to_a_script() {
                 );
             }
             assert_eq!(
-                told.end(),
+                events.end(),
                 Vec::<String>::new(),
                 "{half}: the script took half a body for a whole one"
             );
@@ -100,7 +100,7 @@ fn half_a_body_never_looks_like_a_whole_one_to_a_script() {
 
 #[test]
 fn half_a_body_that_is_stored_first_starts_no_script() {
-    let server = Setup::new().script("take", r#": > "$FOLDER/ran""#).start();
+    let server = Setup::new().script("take", r#": > "$TEST_DIR/ran""#).start();
     for half in ["4\r\nhalf\r\n", "a\r\nhalf"] {
         let mut client = server.connect();
         client.send(format!(

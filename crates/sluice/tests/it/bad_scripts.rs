@@ -25,18 +25,18 @@ fn assert_refused(setup: Setup, status: u16, modes: &[&str], scripts: &[Bad]) {
             None => setup.file_with_mode(&format!("cgi-bin/{name}"), text, 0o755),
         });
     let server = setup.start();
-    let mut told = Vec::new();
+    let mut expected_log = Vec::new();
     for mode in modes {
         for (name, _, words) in scripts {
             let response = server.get(&format!("/{mode}-bin/{name}"));
             assert_eq!(response.status, status, "{mode} {name}\n{}", server.log());
             assert_page_tells_nothing(&server, &response);
-            told.push((format!("{mode}-bin/{name}"), request_id(&response), *words));
+            expected_log.push((format!("{mode}-bin/{name}"), request_id(&response), *words));
         }
     }
     server.assert_idle();
     let ended = server.stop();
-    for (path, id, words) in &told {
+    for (path, id, words) in &expected_log {
         let lines: Vec<_> = complaints(&ended.errors)
             .into_iter()
             .filter(|line| line.contains(id))
@@ -55,8 +55,8 @@ fn assert_refused(setup: Setup, status: u16, modes: &[&str], scripts: &[Bad]) {
         assert!(lines[0].contains(&format!(" {status} ")), "{}", lines[0]);
     }
     let all = complaints(&ended.errors);
-    assert_eq!(all.len(), told.len(), "one line for each request: {all:#?}");
-    assert_eq!(ended.access.len(), told.len());
+    assert_eq!(all.len(), expected_log.len(), "one line for each request: {all:#?}");
+    assert_eq!(ended.access.len(), expected_log.len());
 }
 
 fn has_pid(line: &str) -> bool {
@@ -68,7 +68,7 @@ fn has_pid(line: &str) -> bool {
 #[track_caller]
 fn assert_page_tells_nothing(server: &Server, response: &Response) {
     let page = response.text();
-    for secret in [server.setup().folder().to_str().unwrap(), "cgi-bin", "pid"] {
+    for secret in [server.setup().directory().to_str().unwrap(), "cgi-bin", "pid"] {
         assert!(!page.contains(secret), "{secret} in {page}");
     }
 }
@@ -98,7 +98,7 @@ fn what_cannot_be_started_is_refused() {
 }
 
 #[test]
-fn a_script_whose_folder_is_gone_is_not_found() {
+fn a_script_whose_directory_is_gone_is_not_found() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python("sub/kept", "while accept():\n    put(HEAD + b'well')\n    finish()")

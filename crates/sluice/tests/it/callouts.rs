@@ -15,8 +15,8 @@ def respond(variables):
     said = variables.get("PATH_INFO", "").encode()
     way = variables["QUERY_STRING"]
     if way == "head":
-        told = [answer for line in lines for answer in ask(line)]
-        put(HEAD + said + b"".join(told))
+        answers = [answer for line in lines for answer in ask(line)]
+        put(HEAD + said + b"".join(answers))
     elif way == "body":
         put(HEAD + said)
         for line in lines:
@@ -128,8 +128,8 @@ fn paths_and_files_are_mapped_both_ways() {
         .route("path = \"/elsewhere/*\"\nredirect = { to = \"https://example.org/*\" }");
     std::fs::create_dir(server.path("gallery")).unwrap();
     let server = server.start();
-    let folder = server.setup().folder().canonicalize().unwrap();
-    let folder = folder.to_str().unwrap();
+    let directory = server.setup().directory().canonicalize().unwrap();
+    let directory = directory.to_str().unwrap();
     let pairs = [
         ("/sub/page.html", "htdocs/sub/page.html"),
         ("/not/there%20yet", "htdocs/not/there yet"),
@@ -138,15 +138,15 @@ fn paths_and_files_are_mapped_both_ways() {
     ];
     for (path, file) in pairs {
         let answers = ask(&server, &format!("MAP-PATH: {path}"));
-        assert_eq!(answers, [format!("200 {folder}/{file}")], "{path}");
+        assert_eq!(answers, [format!("200 {directory}/{file}")], "{path}");
     }
     for (path, file) in &pairs[..3] {
-        let answer = ask(&server, &format!("MAP-FILE: {folder}/{file}")).remove(0);
+        let answer = ask(&server, &format!("MAP-FILE: {directory}/{file}")).remove(0);
         let found = answer
             .strip_prefix("200 ")
             .unwrap_or_else(|| panic!("{file}: {answer}"));
         let again = ask(&server, &format!("MAP-PATH: {found}"));
-        assert_eq!(again, [format!("200 {folder}/{file}")], "{path} by {found}");
+        assert_eq!(again, [format!("200 {directory}/{file}")], "{path} by {found}");
     }
     let answers = ask(
         &server,
@@ -199,9 +199,9 @@ fn lifetime_ends_a_process_earlier_or_never() {
     ] {
         assert_eq!(server.get(path).status, 200);
     }
-    let mut told = [ended.line(), ended.line()];
-    told.sort();
-    assert_eq!(told, ["1s", "usual"]);
+    let mut answers = [ended.line(), ended.line()];
+    answers.sort();
+    assert_eq!(answers, ["1s", "usual"]);
     server.wait_for_processes(2);
     assert!(ended.is_silent());
 }
@@ -301,7 +301,7 @@ while accept():
 }
 
 #[test]
-fn a_callout_may_be_written_in_any_pieces() {
+fn a_callout_may_be_written_in_any_chunks() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -421,8 +421,8 @@ ask 'HTTP-STATUS:'
 echo "$file, $answer""#,
         )
         .start();
-    let folder = server.path("htdocs").canonicalize().unwrap();
-    let expected = format!("200 {}/health.txt, 200 200\n", folder.display());
+    let directory = server.path("htdocs").canonicalize().unwrap();
+    let expected = format!("200 {}/health.txt, 200 200\n", directory.display());
     assert_eq!(server.get("/cgi-bin/ask").text(), expected);
 }
 

@@ -207,7 +207,7 @@ fn head_says_what_get_says_whatever_comes_of_it() {
 }
 
 #[test]
-fn options_says_what_may_be_done_with_a_file_or_a_folder() {
+fn options_says_what_may_be_done_with_a_file_or_a_directory() {
     let server = Setup::new()
         .file("a.txt", "one")
         .file("sub/index.html", "page")
@@ -232,7 +232,7 @@ fn options_says_what_may_be_done_with_a_file_or_a_folder() {
 }
 
 #[test]
-fn options_of_a_folder_whose_index_page_is_a_script_are_the_scripts() {
+fn options_of_a_directory_whose_index_page_is_a_script_are_the_scripts() {
     let script = "#!/bin/sh\nprintf 'Allow: BREW\\nContent-Type: text/plain\\n\\n%s' \"$REQUEST_METHOD\"\n";
     let server = Setup::new()
         .site("index = [\"index.html\", \"index.cgi\"]")

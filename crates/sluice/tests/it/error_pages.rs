@@ -184,7 +184,7 @@ fn templates_that_cannot_be_used_are_told_by_check() {
             std::fs::write(setup.path("404.html"), page).unwrap();
         }
         setup.write_configuration();
-        let ran = run(setup.folder(), &["check", "-c", "sluice.toml"]);
+        let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
         assert!(ran.errors.contains(message), "no {message:?} in {}", ran.errors);
         assert!(!ran.status.success());
     }

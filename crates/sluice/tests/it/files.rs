@@ -111,7 +111,7 @@ fn a_changed_file_has_another_tag() {
 }
 
 #[test]
-fn a_folder_is_answered_by_its_index_page() {
+fn a_directory_is_answered_by_its_index_page() {
     let server = Setup::new()
         .site("index = [\"first.html\", \"index.html\"]")
         .file("index.html", "root")
@@ -131,7 +131,7 @@ fn a_folder_is_answered_by_its_index_page() {
 }
 
 #[test]
-fn a_folder_without_its_slash_is_redirected_to_it() {
+fn a_directory_without_its_slash_is_redirected_to_it() {
     let server = Setup::new().file("a b/index.html", "page").start();
     let response = server.get("/a%20b?x=1");
     assert_eq!(
@@ -142,7 +142,7 @@ fn a_folder_without_its_slash_is_redirected_to_it() {
 }
 
 #[test]
-fn a_folder_cannot_be_made_to_redirect_elsewhere() {
+fn a_directory_cannot_be_made_to_redirect_elsewhere() {
     let server = Setup::new().file("evil.example/index.html", "page").start();
     for path in [
         "//evil.example",
@@ -160,7 +160,7 @@ fn a_folder_cannot_be_made_to_redirect_elsewhere() {
 }
 
 #[test]
-fn a_file_is_no_folder() {
+fn a_file_is_no_directory() {
     let server = Setup::new().file("a.txt", SECRET).start();
     for path in ["/a.txt/", "/a.txt/b", "/a.txt/.", "/a.txt%2f"] {
         assert_withheld(&server, path);
@@ -385,7 +385,7 @@ fn a_file_that_may_not_be_read_is_forbidden_or_not_there() {
 }
 
 #[test]
-fn a_route_serves_files_of_another_folder_with_the_same_care() {
+fn a_route_serves_files_of_another_directory_with_the_same_care() {
     let setup = Setup::new();
     std::fs::create_dir_all(setup.path("pictures/sub")).unwrap();
     std::fs::write(setup.path("pictures/sub/a.txt"), "picture").unwrap();
@@ -482,7 +482,7 @@ fn a_file_that_shrinks_while_it_is_sent_cuts_the_response_and_one_that_vanishes_
         let (body, ending) = client.body(head.framing("GET"));
         assert!(body.iter().all(|byte| *byte == 0), "other bytes");
         if shrinks {
-            assert_eq!(ending, Ending::Cut);
+            assert_eq!(ending, Ending::Truncated);
             server.log_line("shrank while it was sent");
         } else {
             assert_eq!((body.len() as u64, ending), (100 * MIB, Ending::Complete));

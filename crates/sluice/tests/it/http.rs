@@ -128,7 +128,7 @@ fn http_1_0_gets_a_body_of_unknown_length_without_chunks() {
     let server = setup
         .script(
             "slow",
-            r#"printf 'Content-Type: text/plain\n\nfirst '; read line < "$FOLDER/gate"; printf last"#,
+            r#"printf 'Content-Type: text/plain\n\nfirst '; read line < "$TEST_DIR/gate"; printf last"#,
         )
         .start();
     let mut client = server.connect();
@@ -261,7 +261,7 @@ fn a_body_over_its_limit_is_refused_when_it_is_counted() {
         client.try_send(chunks(101));
         let response = client.response();
         // What was streamed may have been answered before the limit was reached; then the rest is cut.
-        let is_refused = response.status == 413 || place == "stream" && response.ending == Ending::Cut;
+        let is_refused = response.status == 413 || place == "stream" && response.ending == Ending::Truncated;
         assert!(is_refused, "{place}: {} {:?}", response.status, response.ending);
     }
     server.assert_idle();
@@ -309,19 +309,19 @@ fn a_connection_that_says_nothing_is_closed_without_a_word() {
 #[test]
 fn a_body_that_stops_coming_is_answered_408_and_its_script_is_stopped() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .limits("body_timeout = \"200ms\"")
         .script(
             "take",
-            r#"exec 9> "$FOLDER/told"; echo started >&9; cat; echo whole >&9"#,
+            r#"exec 9> "$TEST_DIR/events"; echo started >&9; cat; echo whole >&9"#,
         )
         .start();
     let mut client = server.connect();
     client.send("POST /cgi-bin/take HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nhalf");
-    assert_eq!(told.line(), "started");
+    assert_eq!(events.line(), "started");
     assert_eq!(client.response().status, 408);
-    told.end();
+    events.end();
     server.assert_idle();
 }
 
@@ -340,7 +340,7 @@ fn a_client_that_takes_nothing_loses_its_connection() {
         // Nothing is read until the server has given up.
         server.assert_idle();
         let (_, ending) = client.body(head.framing("GET"));
-        assert_eq!(ending, Ending::Cut, "{path}");
+        assert_eq!(ending, Ending::Truncated, "{path}");
     }
 }
 

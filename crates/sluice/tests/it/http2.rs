@@ -77,14 +77,14 @@ fn files_and_scripts_answer_as_by_http_1() {
 fn a_client_that_speaks_http_1_is_answered_on_the_same_addresses() {
     let server = server();
     for (address, _) in ways(&server) {
-        let told = curl(&[
+        let output = curl(&[
             "--insecure",
             "--http1.1",
             "--write-out",
             "|%{http_version}",
             &format!("{address}a.txt"),
         ]);
-        assert_eq!(told, "hello|1.1");
+        assert_eq!(output, "hello|1.1");
     }
 }
 
@@ -95,7 +95,7 @@ fn uploads_larger_than_every_window_arrive_whole() {
     std::fs::write(server.path("upload"), &body).unwrap();
     let upload = format!("@{}", server.path("upload").display());
     for (address, option) in ways(&server) {
-        let told = curl(&[
+        let output = curl(&[
             "--insecure",
             option,
             "--data-binary",
@@ -103,9 +103,9 @@ fn uploads_larger_than_every_window_arrive_whole() {
             &format!("{address}cgi-bin/echo"),
         ]);
         assert!(
-            told == format!("HTTP/2.0 POST {body}"),
+            output == format!("HTTP/2.0 POST {body}"),
             "{} bytes came back",
-            told.len()
+            output.len()
         );
     }
 }
@@ -127,8 +127,8 @@ fn bodies_around_the_sizes_of_frames_and_records_arrive_as_they_are() {
     let server = setup.start();
     for (address, option) in ways(&server) {
         for bytes in &sizes {
-            let told = curl(&["--insecure", option, &format!("{address}{bytes}.txt")]);
-            assert!(told == text[..*bytes], "{} bytes of {bytes} came", told.len());
+            let output = curl(&["--insecure", option, &format!("{address}{bytes}.txt")]);
+            assert!(output == text[..*bytes], "{} bytes of {bytes} came", output.len());
         }
     }
     // One after the other on one connection: over TLS alone, in clear text some versions of curl break theirs.
@@ -137,9 +137,9 @@ fn bodies_around_the_sizes_of_frames_and_records_arrive_as_they_are() {
     let arguments = ["--insecure", option]
         .into_iter()
         .chain(urls.iter().map(String::as_str));
-    let told = curl(&arguments.collect::<Vec<_>>());
+    let output = curl(&arguments.collect::<Vec<_>>());
     let expected: String = sizes.iter().map(|bytes| &text[..*bytes]).collect();
-    assert!(told == expected, "{} bytes of {} came", told.len(), expected.len());
+    assert!(output == expected, "{} bytes of {} came", output.len(), expected.len());
 }
 
 #[test]
@@ -161,9 +161,9 @@ fn many_exchanges_share_a_connection() {
         format,
     ];
     arguments.extend(urls.iter().map(String::as_str));
-    let told = curl(&arguments);
-    assert_eq!(told.matches("HTTP/2.0 GET ").count(), 40, "{told}");
-    assert_eq!(told.matches("|200 ").count(), 40, "{told}");
+    let output = curl(&arguments);
+    assert_eq!(output.matches("HTTP/2.0 GET ").count(), 40, "{output}");
+    assert_eq!(output.matches("|200 ").count(), 40, "{output}");
 }
 
 #[test]
@@ -171,14 +171,14 @@ fn a_connection_ends_in_good_order_when_the_server_does() {
     let server = server();
     let (address, option) = ways(&server)[0].clone();
     let mut gate = server.setup().gate("go");
-    let told = server.setup().listen("told");
+    let events = server.setup().listen("events");
     write_script(
         &server.path("htdocs/cgi-bin/waits"),
-        "echo here > \"$FOLDER/told\"; read line < \"$FOLDER/go\"; printf 'Content-Type: text/plain\\n\\ndone'",
+        "echo here > \"$TEST_DIR/events\"; read line < \"$TEST_DIR/go\"; printf 'Content-Type: text/plain\\n\\ndone'",
     );
     let url = format!("{address}cgi-bin/waits");
     let asked = std::thread::spawn(move || curl(&["--insecure", option, &url]));
-    told.line();
+    events.line();
     server.signal("TERM");
     server.log_line("draining");
     gate.open();
@@ -215,16 +215,16 @@ fn fields_are_bounded_in_number_and_in_bytes() {
 #[test]
 fn a_client_that_leaves_ends_its_script() {
     let server = server();
-    let told = server.setup().listen("told");
+    let events = server.setup().listen("events");
     write_script(
         &server.path("htdocs/cgi-bin/endless"),
-        "echo here > \"$FOLDER/told\"; exec sleep 1000",
+        "echo here > \"$TEST_DIR/events\"; exec sleep 1000",
     );
     for (address, option) in ways(&server) {
         let mut command = Command::new("curl");
         command.args(["--silent", "--insecure", option, &format!("{address}cgi-bin/endless")]);
         let mut client = spawn(&mut command).unwrap();
-        assert_eq!(told.line(), "here");
+        assert_eq!(events.line(), "here");
         client.kill().unwrap();
         client.wait().unwrap();
         server.wait_for_processes(0);

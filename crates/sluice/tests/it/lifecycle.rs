@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use crate::harness::{Ending, Ran, Setup, is_alive, run, wait_until};
 
 /// Says that it has begun, waits at the gate, and answers.
-const WAITING: &str =
-    r#"echo started > "$FOLDER/told"; read -r line < "$FOLDER/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
+const WAITING: &str = r#"echo started > "$TEST_DIR/events"; read -r line < "$TEST_DIR/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
 
 /// It ended with this status and one line that holds these words.
 #[track_caller]
@@ -26,7 +25,7 @@ fn a_busy_port_is_one_clear_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let setup = Setup::new();
-    let ran = run(setup.folder(), &["serve", "htdocs", "--listen", &address]);
+    let ran = run(setup.directory(), &["serve", "htdocs", "--listen", &address]);
     assert_refused(&ran, 1, &["sluice: ", &address, "in use"]);
 }
 
@@ -34,24 +33,24 @@ fn a_busy_port_is_one_clear_line() {
 fn a_port_of_another_sluice_is_busy_too() {
     let server = Setup::new().start();
     let address = server.address().to_string();
-    let ran = run(server.setup().folder(), &["serve", "htdocs", "--listen", &address]);
+    let ran = run(server.setup().directory(), &["serve", "htdocs", "--listen", &address]);
     assert_refused(&ran, 1, &[&address, "in use"]);
 }
 
 #[test]
 fn an_address_that_is_not_this_machines_is_one_clear_line() {
     let setup = Setup::new();
-    let ran = run(setup.folder(), &["serve", "htdocs", "--listen", "192.0.2.1:0"]);
+    let ran = run(setup.directory(), &["serve", "htdocs", "--listen", "192.0.2.1:0"]);
     assert_refused(&ran, 1, &["192.0.2.1:0"]);
 }
 
 #[test]
-fn a_missing_folder_is_one_clear_line() {
+fn a_missing_directory_is_one_clear_line() {
     let setup = Setup::new();
-    let ran = run(setup.folder(), &["serve", "nowhere"]);
+    let ran = run(setup.directory(), &["serve", "nowhere"]);
     assert_refused(&ran, 1, &["sluice: ", "nowhere", "No such file or directory"]);
     std::fs::write(setup.path("bad.toml"), "[[site]]\nroot = \"nowhere\"\n").unwrap();
-    let ran = run(setup.folder(), &["run", "-c", "bad.toml"]);
+    let ran = run(setup.directory(), &["run", "-c", "bad.toml"]);
     assert_refused(&ran, 1, &["bad.toml:2", "nowhere"]);
 }
 
@@ -64,7 +63,7 @@ fn a_bad_key_is_one_line_with_its_place_and_the_mend() {
     )
     .unwrap();
     for command in ["run", "check"] {
-        let ran = run(setup.folder(), &[command, "-c", "bad.toml"]);
+        let ran = run(setup.directory(), &[command, "-c", "bad.toml"]);
         assert_refused(&ran, 1, &["bad.toml:3", "indx", "index"]);
     }
 }
@@ -96,7 +95,7 @@ fn rules_and_sites_that_come_to_nothing_are_told_with_their_places() {
         )
         .unwrap();
         for command in ["run", "check"] {
-            let ran = run(setup.folder(), &[command, "-c", "bad.toml"]);
+            let ran = run(setup.directory(), &[command, "-c", "bad.toml"]);
             assert_eq!(ran.status.code(), Some(1), "{}", ran.errors);
             let first = ran.errors.lines().next().unwrap();
             assert!(words.iter().all(|word| first.contains(word)), "{words:?} in {first}");
@@ -107,12 +106,12 @@ fn rules_and_sites_that_come_to_nothing_are_told_with_their_places() {
 #[test]
 fn a_missing_configuration_is_one_clear_line() {
     let setup = Setup::new();
-    let ran = run(setup.folder(), &["run", "-c", "none.toml"]);
+    let ran = run(setup.directory(), &["run", "-c", "none.toml"]);
     assert_refused(&ran, 1, &["none.toml", "No such file or directory"]);
 }
 
 #[test]
-fn a_log_file_in_a_missing_folder_is_one_clear_line() {
+fn a_log_file_in_a_missing_directory_is_one_clear_line() {
     let setup = Setup::new();
     let arguments = [
         "serve",
@@ -122,7 +121,7 @@ fn a_log_file_in_a_missing_folder_is_one_clear_line() {
         "--access-log",
         "nowhere/access.log",
     ];
-    let ran = run(setup.folder(), &arguments);
+    let ran = run(setup.directory(), &arguments);
     assert_refused(&ran, 1, &["access"]);
 }
 
@@ -136,7 +135,7 @@ fn wrong_usage_ends_with_status_2() {
         &["serve", "--no-such-option"],
         &[],
     ] {
-        let ran = run(setup.folder(), arguments);
+        let ran = run(setup.directory(), arguments);
         assert_eq!(ran.status.code(), Some(2), "{arguments:?}: {}", ran.errors);
         assert!(
             ran.errors.contains("--help") && ran.output.is_empty(),
@@ -149,9 +148,9 @@ fn wrong_usage_ends_with_status_2() {
 #[test]
 fn help_and_version_go_to_standard_output() {
     let setup = Setup::new();
-    let help = run(setup.folder(), &["--help"]);
+    let help = run(setup.directory(), &["--help"]);
     assert!(help.status.success() && help.output.contains("sluice serve") && help.errors.is_empty());
-    let version = run(setup.folder(), &["--version"]);
+    let version = run(setup.directory(), &["--version"]);
     assert_eq!(version.output, format!("sluice {}\n", env!("CARGO_PKG_VERSION")));
 }
 
@@ -159,7 +158,7 @@ fn help_and_version_go_to_standard_output() {
 fn check_tells_what_would_be_served() {
     let setup = Setup::new();
     setup.write_configuration();
-    let ran = run(setup.folder(), &["check", "-c", "sluice.toml"]);
+    let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
     assert!(ran.status.success(), "{}", ran.errors);
     for words in ["sluice.toml: ok", "/cgi-bin/*", "/cgiplus-bin/*", "htdocs"] {
         assert!(ran.output.contains(words), "no {words} in {}", ran.output);
@@ -243,11 +242,11 @@ fn sighup_with_a_bad_file_changes_nothing_and_says_why() {
 #[test]
 fn an_exchange_under_way_ends_by_the_configuration_it_began_with() {
     let setup = Setup::new();
-    let (told, mut gate) = (setup.listen("told"), setup.gate("gate"));
+    let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
     let server = setup.script("slow", WAITING).start();
     let mut client = server.connect();
     client.get("/cgi-bin/slow");
-    told.line();
+    events.line();
     std::fs::write(server.path("sluice.toml"), "[[site]]\nroot = \"htdocs\"\n").unwrap();
     server.signal("HUP");
     server.log_line("is in force");
@@ -268,11 +267,11 @@ fn sighup_without_a_file_is_survived() {
 #[test]
 fn sigterm_lets_an_exchange_under_way_complete() {
     let setup = Setup::new();
-    let (told, mut gate) = (setup.listen("told"), setup.gate("gate"));
+    let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
     let server = setup.script("slow", WAITING).start();
     let mut client = server.connect();
     client.get("/cgi-bin/slow");
-    told.line();
+    events.line();
     server.signal("TERM");
     server.log_line("draining");
     let address = server.address();
@@ -354,23 +353,23 @@ fn part_of_a_head_that_came_with_a_request_waits_for_its_rest() {
 #[test]
 fn a_second_sigterm_ends_at_once() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .script(
             "slow",
-            r#"exec 9> "$FOLDER/told"; echo started >&9; sleep 1000 & sleep 1000"#,
+            r#"exec 9> "$TEST_DIR/events"; echo started >&9; sleep 1000 & sleep 1000"#,
         )
         .start();
     let mut client = server.connect();
     client.get("/cgi-bin/slow");
-    told.line();
+    events.line();
     server.signal("TERM");
     server.log_line("draining");
     assert!(is_alive(server.pid()), "it waits for the exchange");
     server.signal("INT");
     let ended = server.wait_end();
     assert!(ended.status.success(), "{}", ended.status);
-    told.end();
+    events.end();
     let (answer, _) = client.rest();
     assert!(
         !answer.starts_with(b"HTTP/1.1 2"),
@@ -382,17 +381,17 @@ fn a_second_sigterm_ends_at_once() {
 #[test]
 fn the_drain_has_a_time_limit() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .limits("drain_timeout = \"200ms\"")
-        .script("slow", r#"exec 9> "$FOLDER/told"; echo started >&9; sleep 1000"#)
+        .script("slow", r#"exec 9> "$TEST_DIR/events"; echo started >&9; sleep 1000"#)
         .start();
     let mut client = server.connect();
     client.get("/cgi-bin/slow");
-    told.line();
+    events.line();
     server.signal("TERM");
     assert!(server.wait_end().status.success());
-    told.end();
+    events.end();
 }
 
 #[test]
@@ -405,7 +404,7 @@ fn a_body_that_is_cut_by_the_end_of_the_server_looks_cut() {
     let head = client.get("/cgi-bin/endless").head();
     server.signal("TERM");
     let (_, ending) = client.body(head.framing("GET"));
-    assert_eq!(ending, Ending::Cut);
+    assert_eq!(ending, Ending::Truncated);
     let ended = server.wait_end();
     assert!(ended.status.success());
     assert_eq!(ended.access.len(), 1, "{:#?}", ended.access);
@@ -414,24 +413,24 @@ fn a_body_that_is_cut_by_the_end_of_the_server_looks_cut() {
 #[test]
 fn no_process_is_left_whatever_scripts_do_at_the_end() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .limits("drain_timeout = \"100ms\"")
         .cgi("kill_grace = \"100ms\"")
         .script(
             "stubborn",
-            r#"trap '' TERM INT HUP; echo started > "$FOLDER/told"; while :; do sleep 1000; done"#,
+            r#"trap '' TERM INT HUP; echo started > "$TEST_DIR/events"; while :; do sleep 1000; done"#,
         )
         .script(
             "family",
-            r#"echo started > "$FOLDER/told"; sleep 1000 & sleep 1000 & wait"#,
+            r#"echo started > "$TEST_DIR/events"; sleep 1000 & sleep 1000 & wait"#,
         )
         .start();
     let mut clients = Vec::new();
     for script in ["stubborn", "family", "stubborn", "family"] {
         let mut client = server.connect();
         client.get(&format!("/cgi-bin/{script}"));
-        told.line();
+        events.line();
         clients.push(client);
     }
     assert!(server.processes().len() >= 4);

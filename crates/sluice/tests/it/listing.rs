@@ -38,11 +38,11 @@ fn listed() -> Setup {
 }
 
 #[test]
-fn a_folder_is_listed_only_where_that_is_switched_on_and_no_index_page_is_there() {
+fn a_directory_is_listed_only_where_that_is_switched_on_and_no_index_page_is_there() {
     let setup = Setup::new().file("bare/a.txt", "a");
-    for folder in ["open", "shut"] {
-        std::fs::create_dir(setup.path(folder)).unwrap();
-        std::fs::write(setup.path(folder).join("a.txt"), "a").unwrap();
+    for directory in ["open", "shut"] {
+        std::fs::create_dir(setup.path(directory)).unwrap();
+        std::fs::write(setup.path(directory).join("a.txt"), "a").unwrap();
     }
     let server = setup
         .route("path = \"/open/*\"\nfiles = { directory = \"open\", listing = true }")
@@ -80,10 +80,10 @@ fn exactly_what_would_be_served_is_listed() {
         .file("d/line\nbreak", "secret")
         .file("elsewhere/x", "x")
         .script("program", "echo");
-    let folder = setup.path("htdocs/d");
-    std::fs::write(folder.join(OsStr::from_bytes(b"latin-\xe9")), "secret").unwrap();
+    let directory = setup.path("htdocs/d");
+    std::fs::write(directory.join(OsStr::from_bytes(b"latin-\xe9")), "secret").unwrap();
     std::fs::write(setup.path("outside"), "secret").unwrap();
-    let link = |to: &str, name: &str| symlink(to, folder.join(name)).unwrap();
+    let link = |to: &str, name: &str| symlink(to, directory.join(name)).unwrap();
     link("a.txt", "link");
     link("../elsewhere", "link-to-folder");
     link("../../outside", "climbs");
@@ -93,7 +93,7 @@ fn exactly_what_would_be_served_is_listed() {
     link("loop", "loop");
     link("nowhere", "dangling");
     let _fifo = setup.listen("htdocs/d/fifo");
-    let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(directory.join("socket")).unwrap();
     let server = setup.start();
     let expected = [".well-known", "link-to-folder", "sub", "a.txt", "link"];
     assert_eq!(names(&server, "/d/"), expected);
@@ -108,7 +108,7 @@ fn exactly_what_would_be_served_is_listed() {
 }
 
 #[test]
-fn routes_decide_what_a_name_in_a_folder_leads_to() {
+fn routes_decide_what_a_name_in_a_directory_leads_to() {
     let setup = listed()
         .file("d/page.html", "page")
         .file_with_mode(
@@ -320,12 +320,12 @@ fn a_script_named_readme_is_not_shown() {
 }
 
 #[test]
-fn a_large_folder_is_cut_and_says_so_while_others_are_served() {
+fn a_large_directory_is_cut_and_says_so_while_others_are_served() {
     let setup = listed();
-    let folder = setup.path("htdocs/large");
-    std::fs::create_dir(&folder).unwrap();
+    let directory = setup.path("htdocs/large");
+    std::fs::create_dir(&directory).unwrap();
     for number in 0..10_001 {
-        std::fs::write(folder.join(format!("f{number}")), "").unwrap();
+        std::fs::write(directory.join(format!("f{number}")), "").unwrap();
     }
     let server = setup.workers(1).start();
     let mut slow = server.connect();
@@ -375,7 +375,7 @@ fn a_wrong_template_is_told_with_both_lines_and_nothing_starts() {
         .lines()
         .position(|line| line.starts_with("listing_template"))
         .unwrap();
-    let output = run(setup.folder(), &["check", "-c", "sluice.toml"]).errors;
+    let output = run(setup.directory(), &["check", "-c", "sluice.toml"]).errors;
     assert!(
         output.contains(&format!("sluice.toml:{line}: listing_template: "))
             && output.contains("listing.html:2: undefined value"),

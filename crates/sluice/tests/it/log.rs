@@ -160,11 +160,11 @@ fn requests_without_a_usable_head_are_logged_too() {
 #[test]
 fn exchanges_that_are_cut_or_left_are_logged_once_as_such() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .log("access = \"-\"\nformat = \"json\"")
         .file("large", vec![b'x'; 32 << 20])
-        .script("silent", r#"echo started > "$FOLDER/told"; exec sleep 1000"#)
+        .script("silent", r#"echo started > "$TEST_DIR/events"; exec sleep 1000"#)
         .script("endless", "echo Content-Type: text/plain; echo; exec yes")
         .script(
             "dies",
@@ -173,7 +173,7 @@ fn exchanges_that_are_cut_or_left_are_logged_once_as_such() {
         .start();
     let mut silent = server.connect();
     silent.get("/cgi-bin/silent");
-    told.line();
+    events.line();
     drop(silent);
     for path in ["/cgi-bin/endless", "/large"] {
         server.connect().get(path).head();

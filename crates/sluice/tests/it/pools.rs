@@ -230,7 +230,7 @@ fn starts_are_put_off_when_processes_die_before_their_first_reply() {
     let server = Setup::new()
         .cgiplus("max = 4")
         .python("mended", COUNTER)
-        .script("dies", "echo started >> \"$FOLDER/started\"; exit 3")
+        .script("dies", "echo started >> \"$TEST_DIR/started\"; exit 3")
         .start();
     let responses: Vec<_> = (0..12).map(|_| server.get("/cgiplus-bin/dies")).collect();
     assert_eq!(responses[0].status, 502, "the first is told what is wrong");
@@ -377,15 +377,15 @@ fn a_process_counts_until_it_has_ended_not_until_its_client_has_left() {
         .cgi("max = 1, kill_grace = \"300ms\"")
         .script(
             "stubborn",
-            "trap '' TERM; exec 9> \"$FOLDER/told\"; echo $$ >&9; sleep 1000",
+            "trap '' TERM; exec 9> \"$TEST_DIR/events\"; echo $$ >&9; sleep 1000",
         )
         .start();
-    let told = server.setup().listen("told");
+    let events = server.setup().listen("events");
     let client = ask(&server, "/cgi-bin/stubborn");
-    let first = told.line();
+    let first = events.line();
     drop(client);
     let second = ask(&server, "/cgi-bin/stubborn");
-    told.line();
+    events.line();
     // It ignores its signal, so it was there for the whole of the grace, and with it its place.
     assert!(!std::path::Path::new("/proc").join(&first).exists(), "two at once");
     drop(second);

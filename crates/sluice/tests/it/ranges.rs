@@ -59,9 +59,13 @@ fn one_range_is_sent_with_its_place_from_memory_and_from_disk() {
             let tag = client.get(&path).response().field("etag").unwrap().to_owned();
             for (range, place) in ranges_of(size) {
                 let response = client.send(request(&path, &format!("Range: bytes={range}"))).response();
-                let told = format!("bytes {}-{}/{size}", place.start, place.end - 1);
+                let expected = format!("bytes {}-{}/{size}", place.start, place.end - 1);
                 assert_eq!(response.status, 206, "{path} {range}");
-                assert_eq!(response.field("content-range"), Some(told.as_str()), "{path} {range}");
+                assert_eq!(
+                    response.field("content-range"),
+                    Some(expected.as_str()),
+                    "{path} {range}"
+                );
                 assert_eq!(response.field("etag"), Some(tag.as_str()));
                 assert_eq!(response.field("accept-ranges"), Some("bytes"));
                 assert_eq!(response.field("content-type"), Some("application/octet-stream"));
@@ -86,13 +90,13 @@ fn parts(response: &Response) -> Vec<(String, Vec<u8>)> {
     let delimiter = format!("\r\n--{boundary}");
     // The first delimiter has no line before it.
     let body = [b"\r\n", response.body.as_slice()].concat();
-    let mut pieces = split(&body, delimiter.as_bytes());
-    assert_eq!(pieces.remove(0), b"", "nothing before the first part");
-    assert_eq!(pieces.pop().unwrap(), b"--\r\n", "the end, and nothing after it");
+    let mut sections = split(&body, delimiter.as_bytes());
+    assert_eq!(sections.remove(0), b"", "nothing before the first part");
+    assert_eq!(sections.pop().unwrap(), b"--\r\n", "the end, and nothing after it");
     let mut parts = Vec::new();
-    for piece in pieces {
-        let piece = piece.strip_prefix(b"\r\n").unwrap();
-        let mut halves = split(piece, b"\r\n\r\n");
+    for section in sections {
+        let section = section.strip_prefix(b"\r\n").unwrap();
+        let mut halves = split(section, b"\r\n\r\n");
         let head = String::from_utf8(halves.remove(0).to_vec()).unwrap();
         parts.push((head, halves.join(&b"\r\n\r\n"[..])));
     }
@@ -100,13 +104,13 @@ fn parts(response: &Response) -> Vec<(String, Vec<u8>)> {
 }
 
 fn split<'a>(mut bytes: &'a [u8], at: &[u8]) -> Vec<&'a [u8]> {
-    let mut pieces = Vec::new();
+    let mut parts = Vec::new();
     while let Some(place) = bytes.windows(at.len()).position(|window| window == at) {
-        pieces.push(&bytes[..place]);
+        parts.push(&bytes[..place]);
         bytes = &bytes[place + at.len()..];
     }
-    pieces.push(bytes);
-    pieces
+    parts.push(bytes);
+    parts
 }
 
 #[test]
@@ -173,8 +177,12 @@ fn a_range_that_is_not_there_is_refused_with_the_length() {
     ] {
         let response = fetch(&server, path, &format!("Range: bytes={range}"));
         assert_eq!(response.status, 416, "{path} {range}");
-        let told = format!("bytes */{length}");
-        assert_eq!(response.field("content-range"), Some(told.as_str()), "{path} {range}");
+        let expected = format!("bytes */{length}");
+        assert_eq!(
+            response.field("content-range"),
+            Some(expected.as_str()),
+            "{path} {range}"
+        );
         assert!(response.text().contains("416"), "a page says so");
     }
     // The last bytes of an empty file are there: none.
@@ -321,7 +329,7 @@ fn a_file_that_shrinks_while_a_part_is_sent_cuts_the_response() {
         assert_eq!(head.status, 206);
         file.set_len(2 * MIB).unwrap();
         let (body, ending) = client.body(head.framing("GET"));
-        assert_eq!(ending, Ending::Cut, "{ranges}");
+        assert_eq!(ending, Ending::Truncated, "{ranges}");
         assert!(body.len() < 99 * usize::try_from(MIB).unwrap());
         server.log_line("shrank while it was sent");
     }

@@ -127,12 +127,16 @@ fn a_malformed_length_cuts_the_response_and_is_told_with_its_place() {
     let server = setup(VARIABLE).file("vms/large.txt", &records).start();
     for version in ["1.1", "1.0"] {
         let response = server.send(format!("GET /vms/large.txt HTTP/{version}\r\nHost: test\r\n\r\n"));
-        assert_eq!((response.status, response.ending), (200, Ending::Cut), "HTTP/{version}");
+        assert_eq!(
+            (response.status, response.ending),
+            (200, Ending::Truncated),
+            "HTTP/{version}"
+        );
         // How many of them depends on how fast the client took them: a cut waits for nobody.
         assert!(lines.as_bytes().starts_with(&response.body), "other lines came");
     }
-    let told = format!("response cut: file \"large.txt\": byte {place}: a record of 65534 bytes");
-    assert_eq!(server.log_lines(2, &told).len(), 2);
+    let message = format!("response cut: file \"large.txt\": byte {place}: a record of 65534 bytes");
+    assert_eq!(server.log_lines(2, &message).len(), 2);
 }
 
 #[test]
@@ -146,8 +150,8 @@ fn a_small_malformed_file_is_an_error_with_its_place_in_the_log() {
         assert_eq!(response.status, 500);
         assert!(!response.text().contains("byte 4"), "the page tells of the file");
     }
-    let told = "file \"a.txt\": byte 4: the file ends within a record, 7 bytes are missing";
-    assert_eq!(server.log_lines(2, told).len(), 2);
+    let message = "file \"a.txt\": byte 4: the file ends within a record, 7 bytes are missing";
+    assert_eq!(server.log_lines(2, message).len(), 2);
 }
 
 #[test]
@@ -210,12 +214,12 @@ fn lines_too_large_for_the_cache_are_found_out_once_until_the_file_changes() {
     let records = "ab".repeat(50_000);
     let setup = setup("record_format = \"fixed:2\", convert = \"cache\"").cache("file_size = \"120k\"");
     let server = setup.file("vms/a.txt", &records).age("vms/a.txt").start();
-    let told = "its lines are too large for the cache";
+    let message = "its lines are too large for the cache";
     let ask = |line: &str, times: usize| {
         for _ in 0..3 {
             let response = server.get("/vms/a.txt");
             assert!(response.text() == line.repeat(50_000), "lines came otherwise");
-            server.log_lines(times, told);
+            server.log_lines(times, message);
         }
     };
     ask("ab\n", 1);
@@ -225,7 +229,7 @@ fn lines_too_large_for_the_cache_are_found_out_once_until_the_file_changes() {
     ask("cd\n", 2);
     // It ends when no thread is at work any more.
     let ended = server.stop();
-    assert_eq!(ended.errors.matches(told).count(), 2, "{}", ended.errors);
+    assert_eq!(ended.errors.matches(message).count(), 2, "{}", ended.errors);
 }
 
 #[test]

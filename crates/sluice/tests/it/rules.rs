@@ -330,7 +330,7 @@ fn no_script_runs_below_what_is_refused() {
 }
 
 #[test]
-fn no_capture_climbs_and_no_star_hides_a_folder() {
+fn no_capture_climbs_and_no_star_hides_a_directory() {
     let server = Setup::new()
         .script("tool", SHOW)
         .file("admin/secret", "s")

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use crate::harness::{Response, Server, Setup, curl, make_old, run, write_script, write_with_mode};
 
-/// A setup whose scripts may hand over files of `$FOLDER/private`, under `/protected/`.
+/// A setup whose scripts may hand over files of `$TEST_DIR/private`, under `/protected/`.
 fn setup() -> Setup {
     let keys = "send_files = { \"/protected/\" = \"private\" }";
     let setup = Setup::new().cgi(keys).cgiplus(keys);
@@ -16,7 +16,7 @@ fn setup() -> Setup {
     setup
 }
 
-/// A server with a script that prints this head (as printf(1) takes it, `$FOLDER` replaced) and a body that nobody may see.
+/// A server with a script that prints this head (as printf(1) takes it, `$TEST_DIR` replaced) and a body that nobody may see.
 fn server(head: &str) -> Server {
     setup().script("x", &says(head)).start()
 }
@@ -32,7 +32,7 @@ fn ask(server: &Server, method: &str, path: &str, lines: &str) -> Response {
     client.response_to(method)
 }
 
-const BY_PATH: &str = "X-Sendfile: $FOLDER/private/a.txt";
+const BY_PATH: &str = "X-Sendfile: $TEST_DIR/private/a.txt";
 const BY_PREFIX: &str = "X-Accel-Redirect: /protected/a.txt";
 
 #[test]
@@ -53,8 +53,8 @@ fn either_field_sends_the_file_and_neither_is_passed_on() {
 #[test]
 fn names_are_percent_encoded_or_bare() {
     for head in [
-        "X-Sendfile: $FOLDER/private/a b%%.bin",
-        "X-Sendfile: $FOLDER/private/a%%20b%%25.bin",
+        "X-Sendfile: $TEST_DIR/private/a b%%.bin",
+        "X-Sendfile: $TEST_DIR/private/a%%20b%%25.bin",
         "X-Accel-Redirect: /protected/a%%20b%%25.bin?x=y",
     ] {
         let response = server(head).get("/cgi-bin/x");
@@ -129,15 +129,15 @@ fn what_lies_outside_or_is_undeclared_is_a_fault_of_the_script() {
     write_with_mode(&setup.path("outside.txt"), b"secret", 0o644);
     let mut cases = Vec::new();
     for (number, head) in [
-        "X-Sendfile: $FOLDER/outside.txt",
-        "X-Sendfile: $FOLDER/private/../outside.txt",
+        "X-Sendfile: $TEST_DIR/outside.txt",
+        "X-Sendfile: $TEST_DIR/private/../outside.txt",
         "X-Sendfile: private/a.txt",
         "X-Sendfile: a.txt",
         "X-Sendfile:",
         "X-Accel-Redirect: /protected/../outside.txt",
         "X-Accel-Redirect: /elsewhere/a.txt",
         "X-Accel-Redirect: protected/a.txt",
-        "X-Accel-Redirect: /protected/a.txt\\nX-Sendfile: $FOLDER/private/a.txt",
+        "X-Accel-Redirect: /protected/a.txt\\nX-Sendfile: $TEST_DIR/private/a.txt",
     ]
     .into_iter()
     .enumerate()
@@ -172,7 +172,7 @@ fn what_is_not_there_or_is_no_file_to_serve_is_404_and_told_in_the_log() {
     std::fs::create_dir(setup.path("private/folder")).unwrap();
     let _gate = setup.gate("private/fifo");
     let named = "printf \"X-Accel-Redirect: /protected/$QUERY_STRING\\n\\n\"";
-    let by_path = "printf \"X-Sendfile: $FOLDER/private/$QUERY_STRING\\n\\n\"";
+    let by_path = "printf \"X-Sendfile: $TEST_DIR/private/$QUERY_STRING\\n\\n\"";
     let server = setup.script("x", named).script("y", by_path).start();
     assert_eq!(server.get("/cgi-bin/x?stays").text(), "0123456789");
     for name in [
@@ -188,13 +188,13 @@ fn what_is_not_there_or_is_no_file_to_serve_is_404_and_told_in_the_log() {
 }
 
 #[test]
-fn clients_cannot_reach_the_folder_by_its_path() {
+fn clients_cannot_reach_the_directory_by_its_path() {
     let server = setup().start();
     assert_eq!(server.get("/protected/a.txt").status, 404);
 }
 
 #[test]
-fn programs_in_the_folder_are_not_sent() {
+fn programs_in_the_directory_are_not_sent() {
     let keys = "send_files = { \"/all/\" = \"htdocs\" }";
     let setup = Setup::new().cgi(keys).file("a.txt", "a");
     let server = setup
@@ -205,7 +205,7 @@ fn programs_in_the_folder_are_not_sent() {
 }
 
 #[test]
-fn programs_by_their_pattern_are_not_sent_from_wherever_the_folder_begins() {
+fn programs_by_their_pattern_are_not_sent_from_wherever_the_directory_begins() {
     let keys = "send_files = { \"/all/\" = \"htdocs\", \"/deep/\" = \"htdocs/deep\", \"/above/\" = \".\" }";
     let setup = Setup::new().cgi(keys).file("deep/a.txt", "a");
     let setup = setup.route("path = \"*.cgi\"\nscript = { mode = \"cgi\" }");
@@ -217,12 +217,12 @@ fn programs_by_their_pattern_are_not_sent_from_wherever_the_folder_begins() {
         .script("x", "printf \"X-Accel-Redirect: $QUERY_STRING\n\n\"")
         .start();
     assert_eq!(server.get("/deep/y.cgi").text(), "ran");
-    for (folder, status) in [("/all/deep", 200), ("/deep", 200), ("/above/htdocs/deep", 200)] {
-        assert_eq!(server.get(&format!("/cgi-bin/x?{folder}/a.txt")).status, status);
+    for (directory, status) in [("/all/deep", 200), ("/deep", 200), ("/above/htdocs/deep", 200)] {
+        assert_eq!(server.get(&format!("/cgi-bin/x?{directory}/a.txt")).status, status);
         assert_eq!(
-            server.get(&format!("/cgi-bin/x?{folder}/y.cgi")).status,
+            server.get(&format!("/cgi-bin/x?{directory}/y.cgi")).status,
             404,
-            "{folder}"
+            "{directory}"
         );
     }
 }
@@ -241,13 +241,13 @@ fn files_are_kept_as_the_site_says() {
 }
 
 #[test]
-fn a_folder_of_scripts_cannot_be_declared() {
-    for folder in ["htdocs/cgi-bin", "htdocs/cgi-bin/below"] {
-        let keys = format!("send_files = {{ \"/c/\" = \"{folder}\" }}");
+fn a_directory_of_scripts_cannot_be_declared() {
+    for directory in ["htdocs/cgi-bin", "htdocs/cgi-bin/below"] {
+        let keys = format!("send_files = {{ \"/c/\" = \"{directory}\" }}");
         let setup = Setup::new().cgi(&keys).script("x", "exit 1");
         std::fs::create_dir_all(setup.path("htdocs/cgi-bin/below")).unwrap();
         setup.write_configuration();
-        let ran = run(setup.folder(), &["run", "-c", "sluice.toml"]);
+        let ran = run(setup.directory(), &["run", "-c", "sluice.toml"]);
         assert!(ran.errors.contains("is a folder of scripts"), "{}", ran.errors);
         assert!(!ran.status.success());
     }
@@ -280,13 +280,13 @@ while accept():
     put(b'X-Accel-Redirect: /protected/a.txt\\n\\n')
     answer = ask(b'BUFFER-WRITE: 1000')
     put(EOF)
-    open(FOLDER + '/told', 'wb').writelines(answer)
+    open(TEST_DIR + '/events', 'wb').writelines(answer)
 ";
     let setup = setup();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup.python("x", text).start();
     assert_eq!(server.get("/cgiplus-bin/x").text(), "0123456789");
-    assert!(told.line().starts_with("410 "));
+    assert!(events.line().starts_with("410 "));
     server.wait_for_processes(1);
 }
 
@@ -322,12 +322,12 @@ fn http2_and_the_log_see_a_file_of_its_size() {
     assert_eq!(server.access_lines(1), ["206 3 /cgi-bin/x"]);
     let addresses = server.addresses();
     let other = addresses.iter().find(|address| address.contains("127.0.0.2")).unwrap();
-    let told = curl(&[
+    let output = curl(&[
         "--http2-prior-knowledge",
         "-w",
         "|%{http_version} %{http_code}",
         &format!("{other}cgi-bin/x"),
     ]);
-    assert_eq!(told, "0123456789|2 200");
+    assert_eq!(output, "0123456789|2 200");
     assert_eq!(server.access_lines(2)[1], "200 10 /cgi-bin/x");
 }

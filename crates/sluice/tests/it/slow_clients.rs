@@ -19,7 +19,7 @@ fn a_body_at_a_crawl_is_answered_408_wherever_it_goes() {
         )
         .script_route("/stream/*", "directory = \"htdocs/cgi-bin\", request_body = \"stream\"")
         .start();
-    for (path, framing, piece) in [
+    for (path, framing, chunk) in [
         ("cgi-bin", "Content-Length: 1000000", "x"),
         // Stored before the script is started.
         ("cgi-bin", "Transfer-Encoding: chunked", "1\r\nx\r\n"),
@@ -27,7 +27,7 @@ fn a_body_at_a_crawl_is_answered_408_wherever_it_goes() {
     ] {
         let mut client = server.connect();
         client.send(format!("POST /{path}/take HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n"));
-        let fed = wait_until(|| !client.is_silent_for(Duration::from_millis(20)) || !client.try_send(piece));
+        let fed = wait_until(|| !client.is_silent_for(Duration::from_millis(20)) || !client.try_send(chunk));
         assert!(fed, "{path}, {framing}: a body that hardly comes is read for ever");
         assert_eq!(client.response().status, 408, "{path}, {framing}");
         let line = server.log_line("bytes of the request body came in");
@@ -44,7 +44,7 @@ fn the_time_that_a_script_takes_to_read_is_not_its_clients() {
         .limits("body_timeout = \"1s\"\nbody_rate = \"1MiB\"")
         .script(
             "slow",
-            "echo up > \"$FOLDER/begun\"; read line < \"$FOLDER/go\"; echo Content-Type: text/plain; echo; wc -c",
+            "echo up > \"$TEST_DIR/begun\"; read line < \"$TEST_DIR/go\"; echo Content-Type: text/plain; echo; wc -c",
         )
         .start();
     // More than a pipe holds, and more than hyper reads ahead.

@@ -149,13 +149,13 @@ fn certificates_that_cannot_be_used_are_named_before_anything_starts() {
         (expired + &expired_key, true, "the certificate has expired on Feb  1"),
     ] {
         fs::write(setup.path("default.pem"), &content).unwrap();
-        let ran = run(setup.folder(), &["check", "-c", "sluice.toml"]);
+        let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
         let said = format!("{}{}", ran.output, ran.errors);
         assert!(said.contains(message), "{message}: {said}");
         assert_eq!(ran.status.success(), is_good, "{said}");
     }
     fs::remove_file(setup.path("default.pem")).unwrap();
-    let ran = run(setup.folder(), &["check", "-c", "sluice.toml"]);
+    let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
     assert!(ran.errors.contains("cannot be read: No such file"), "{}", ran.errors);
 }
 
@@ -241,8 +241,8 @@ fn clear_text_is_sent_to_https_or_told_of_it() {
     assert!(head.starts_with("HTTP/1.1 308"), "{head}");
     assert!(head.contains("location: https://example.test"), "{head}");
     assert!(head.contains("/a%20b?c=d\r\n"), "{head}");
-    let told = curl(&["--http0.9", &format!("http://{}/a.txt", server.tls_address())]);
-    assert!(told.contains("This port speaks https"), "{told}");
+    let output = curl(&["--http0.9", &format!("http://{}/a.txt", server.tls_address())]);
+    assert!(output.contains("This port speaks https"), "{output}");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn request(path: &str, lines: &str) -> String {
 
 /// What the script tells over IPv6 of a request with these lines.
 #[track_caller]
-fn told(server: &Server, lines: &str) -> String {
+fn reported(server: &Server, lines: &str) -> String {
     let mut client = Client::connect(address(server));
     client.send(request("/cgi-bin/ends", lines));
     client.response().text().to_owned()
@@ -88,7 +88,7 @@ fn scripts_and_logs_know_both_ends() {
         .filter(|line| line.starts_with(&format!("::1 ::1 ::1 ::1 {port} ")));
     assert_eq!(six.count(), 3, "{lines:?}");
     let json = setup().log("access = \"-\"\nformat = \"json\"").start();
-    assert!(told(&json, "Host: [::1]\r\n").starts_with("::1 "));
+    assert!(reported(&json, "Host: [::1]\r\n").starts_with("::1 "));
     let line = &json.access_lines(1)[0];
     assert!(
         line.contains("\"client\":\"::1\"") && line.contains("\"host\":\"[::1]"),
@@ -161,7 +161,7 @@ fn serve_listens_there_with_a_certificate_of_its_own() {
     let url = format!("https://{}/a.txt", address(&server));
     assert_eq!(curl(&["--insecure", &url]), "hello");
     let listen = address(&server).to_string();
-    let ran = run(server.setup().folder(), &["serve", "htdocs", "--listen", &listen]);
+    let ran = run(server.setup().directory(), &["serve", "htdocs", "--listen", &listen]);
     let expected = format!("sluice: listen on {listen}: Address already in use");
     assert!(ran.errors.starts_with(&expected), "{}", ran.errors);
     server.end();
@@ -236,7 +236,7 @@ fn one_address_is_one_host_however_it_is_written() {
     assert_eq!(get("/a.txt", "[2001:db8::8]").text(), "any");
     let explain = |url: &str| {
         run(
-            server.setup().folder(),
+            server.setup().directory(),
             &["check", "-c", "sluice.toml", "--explain", url],
         )
     };
@@ -390,8 +390,8 @@ fn proxies_write_addresses_of_ipv6_in_every_form() {
     ] {
         let server = setup().server(keys).start();
         for (field, expected) in cases {
-            let told = told(&server, &format!("Host: a.test\r\n{field}\r\n"));
-            assert!(told.starts_with(&format!("{expected} ")), "{field}: {told}");
+            let reported = reported(&server, &format!("Host: a.test\r\n{field}\r\n"));
+            assert!(reported.starts_with(&format!("{expected} ")), "{field}: {reported}");
         }
         let (name, _) = cases[0].0.split_once(": ").unwrap();
         for bad in [
@@ -401,8 +401,8 @@ fn proxies_write_addresses_of_ipv6_in_every_form() {
             "for=\"[2001:db8::7\"",
             "for=[x]",
         ] {
-            let told = told(&server, &format!("Host: a.test\r\n{name}: {bad}\r\n"));
-            assert!(told.starts_with("::1 "), "{bad}: {told}");
+            let reported = reported(&server, &format!("Host: a.test\r\n{name}: {bad}\r\n"));
+            assert!(reported.starts_with("::1 "), "{bad}: {reported}");
         }
         // Who comes by IPv4 is not trusted for being this machine.
         let field = cases[0].0;
@@ -417,7 +417,7 @@ fn every_ipv6_address_is_no_ipv4_address() {
         return;
     }
     let setup = setup().listeners("[[listen]]\naddress = \"[::]:0\"");
-    let name = setup.folder().display().to_string();
+    let name = setup.directory().display().to_string();
     let server = setup.file("name.txt", &name).start();
     let port = address(&server).port();
     let mut client = Client::connect(SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), port));
@@ -442,7 +442,7 @@ fn an_address_that_the_system_would_refuse_is_told_with_its_mend() {
     ] {
         let setup = Setup::new().listeners(&format!("[[listen]]\naddress = \"{listen}\""));
         setup.write_configuration();
-        let ran = run(setup.folder(), &["check", "-c", "sluice.toml"]);
+        let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
         assert!(ran.errors.contains(mend), "{}", ran.errors);
     }
 }

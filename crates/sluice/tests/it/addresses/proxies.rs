@@ -20,7 +20,7 @@ fn server(keys: &str) -> Server {
 
 /// What the script tells of a request with these fields.
 #[track_caller]
-fn told(server: &Server, fields: &str) -> String {
+fn reported(server: &Server, fields: &str) -> String {
     let request = format!("GET /cgi-bin/ends HTTP/1.1\r\nHost: a.test:81\r\n{fields}Connection: close\r\n\r\n");
     server.send(request).text().to_owned()
 }
@@ -30,11 +30,11 @@ fn the_client_of_a_trusted_proxy_is_known_to_scripts_and_logs() {
     let server = server("trusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0/8\"]");
     let lines = "X-Forwarded-For: 6.6.6.6, 192.0.2.7:4711\r\nX-Forwarded-For: 10.1.1.1\r\nX-Forwarded-Proto: https\r\n";
     assert_eq!(
-        told(&server, lines),
+        reported(&server, lines),
         "192.0.2.7 4711 https:81 on a.test 6.6.6.6, 192.0.2.7:4711, 10.1.1.1"
     );
     assert_eq!(
-        told(&server, "X-Forwarded-For: 2001:db8::7\r\n"),
+        reported(&server, "X-Forwarded-For: 2001:db8::7\r\n"),
         format!("2001:db8::7 0 http:{}  a.test 2001:db8::7", server.address().port())
     );
     // Two workers write theirs in any order.
@@ -50,13 +50,16 @@ fn whoever_is_not_trusted_is_taken_for_what_the_connection_says() {
         let server = server(keys);
         let lines =
             "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\nForwarded: for=192.0.2.8;proto=https\r\n";
-        let told = told(&server, lines);
+        let reported = reported(&server, lines);
         assert!(
-            told.starts_with("127.0.0.1 ") && !told.starts_with("127.0.0.1 0 "),
-            "{told}"
+            reported.starts_with("127.0.0.1 ") && !reported.starts_with("127.0.0.1 0 "),
+            "{reported}"
         );
         let port = server.address().port();
-        assert!(told.ends_with(&format!(" http:{port}  a.test 192.0.2.7")), "{told}");
+        assert!(
+            reported.ends_with(&format!(" http:{port}  a.test 192.0.2.7")),
+            "{reported}"
+        );
         assert!(server.access_lines(1)[0].starts_with("127.0.0.1 "));
     }
 }
@@ -65,22 +68,28 @@ fn whoever_is_not_trusted_is_taken_for_what_the_connection_says() {
 fn the_field_forwarded_is_read_where_it_is_chosen_and_the_others_are_not() {
     let server = server("trusted_proxies = [\"127.0.0.1\"]\nforwarded = \"forwarded\"");
     let lines = "Forwarded: for=6.6.6.6, for=\"[2001:db8::7]:4711\";proto=https\r\nX-Forwarded-For: 192.0.2.7\r\n";
-    assert_eq!(told(&server, lines), "2001:db8::7 4711 https:81 on a.test 192.0.2.7");
+    assert_eq!(
+        reported(&server, lines),
+        "2001:db8::7 4711 https:81 on a.test 192.0.2.7"
+    );
     // A quote that is not closed by the client hides nothing of what the proxy adds.
     let lines = "Forwarded: for=\"6.6.6.6, for=192.0.2.9\r\n";
-    assert!(told(&server, lines).starts_with("192.0.2.9 0 http:"));
-    let told = told(&server, "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n");
-    assert!(told.starts_with("127.0.0.1 ") && told.contains(" http:"), "{told}");
+    assert!(reported(&server, lines).starts_with("192.0.2.9 0 http:"));
+    let reported = reported(&server, "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n");
+    assert!(
+        reported.starts_with("127.0.0.1 ") && reported.contains(" http:"),
+        "{reported}"
+    );
 }
 
 #[test]
 fn a_list_of_any_length_is_read_and_what_is_no_address_ends_it() {
     let server = server("trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]");
     let many = vec!["10.0.0.9"; 1000].join(", ");
-    assert!(told(&server, &format!("X-Forwarded-For: 192.0.2.7, {many}\r\n")).starts_with("10.0.0.9 0 "));
+    assert!(reported(&server, &format!("X-Forwarded-For: 192.0.2.7, {many}\r\n")).starts_with("10.0.0.9 0 "));
     for last in ["unknown", "_hidden", "\u{e9}", "192.0.2.1.1", "\"", "for=192.0.2.1"] {
-        let told = told(&server, &format!("X-Forwarded-For: 192.0.2.7, {last}\r\n"));
-        assert!(told.starts_with("127.0.0.1 "), "{last}: {told}");
+        let reported = reported(&server, &format!("X-Forwarded-For: 192.0.2.7, {last}\r\n"));
+        assert!(reported.starts_with("127.0.0.1 "), "{last}: {reported}");
     }
 }
 
@@ -127,8 +136,8 @@ fn a_proxy_may_come_by_a_unix_socket_and_a_reload_changes_whom_to_trust() {
     let host = "a.test\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https";
     let response = unix::get(&socket, "/cgi-bin/ends", host);
     assert!(response.contains("\r\n192.0.2.7 0 https:443 on a.test"), "{response}");
-    let told = told(&server, "X-Forwarded-For: 192.0.2.7\r\n");
-    assert!(told.starts_with("127.0.0.1 "), "{told}");
+    let reported = reported(&server, "X-Forwarded-For: 192.0.2.7\r\n");
+    assert!(reported.starts_with("127.0.0.1 "), "{reported}");
     let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
     fs::write(
         server.path("sluice.toml"),

@@ -147,7 +147,7 @@ fn tls_and_http_2_come_after_the_header() {
     assert!(response.contains("\r\n192.0.2.7 4711 198.51.100.1 443"), "{response}");
     let url = format!("https://localhost:{}/cgi-bin/ends", address(&server).port());
     let authorities = server.path("ca.pem");
-    let told = curl(&[
+    let output = curl(&[
         "--cacert",
         authorities.to_str().unwrap(),
         "--haproxy-protocol",
@@ -156,7 +156,7 @@ fn tls_and_http_2_come_after_the_header() {
         "-4",
         &url,
     ]);
-    assert!(told.starts_with("127.0.0.1 ") && told.ends_with(" 2"), "{told}");
+    assert!(output.starts_with("127.0.0.1 ") && output.ends_with(" 2"), "{output}");
     // Without it TLS does not begin.
     let mut client = Client::connect(address(&server));
     client.try_send(b"\x16\x03\x01\0\x05hello, hello, hello");

@@ -50,8 +50,8 @@ fn files_and_scripts_are_served_and_the_client_is_this_machine() {
     assert!(get(&socket, "/a.txt", "a.test").ends_with("\r\n\r\nhello"));
     for (host, port) in [("a.test", "80"), ("a.test:8080", "8080")] {
         let response = get(&socket, "/cgi-bin/ends", host);
-        let told = format!("127.0.0.1 127.0.0.1 0 127.0.0.1:{port}");
-        assert!(response.contains(&told), "{response}");
+        let reported = format!("127.0.0.1 127.0.0.1 0 127.0.0.1:{port}");
+        assert!(response.contains(&reported), "{response}");
     }
     let lines = server.access_lines(3);
     assert!(lines.iter().all(|line| line.starts_with("127.0.0.1 ")), "{lines:?}");
@@ -108,8 +108,8 @@ fn the_socket_of_another_is_not_removed_at_the_end() {
 #[test]
 fn a_socket_in_use_or_a_file_in_its_place_is_one_clear_line() {
     let server = Setup::new().listeners(LISTEN).start();
-    let folder = server.setup().folder();
-    let serve = |address: &str| run(folder, &["serve", "htdocs", "--listen", address]);
+    let directory = server.setup().directory();
+    let serve = |address: &str| run(directory, &["serve", "htdocs", "--listen", address]);
     let ran = serve("unix:s.sock");
     assert_eq!(ran.status.code(), Some(1));
     assert_eq!(ran.errors, "sluice: listen on unix:s.sock: address in use\n");
@@ -131,16 +131,16 @@ fn a_socket_in_use_or_a_file_in_its_place_is_one_clear_line() {
 
 #[test]
 fn a_request_under_way_is_answered_when_the_server_ends() {
-    let waiting = r#"echo started > "$FOLDER/told"; read -r line < "$FOLDER/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
+    let waiting = r#"echo started > "$TEST_DIR/events"; read -r line < "$TEST_DIR/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
     let setup = Setup::new().script("wait", waiting).listeners(LISTEN);
-    let (told, mut gate) = (setup.listen("told"), setup.gate("gate"));
+    let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
     let mut server = setup.start();
     let socket = server.path("s.sock");
     let mut client = connect(&socket);
     client
         .write_all(b"GET /cgi-bin/wait HTTP/1.1\r\nHost: test\r\n\r\n")
         .unwrap();
-    assert_eq!(told.line(), "started");
+    assert_eq!(events.line(), "started");
     server.signal("TERM");
     server.log_line("draining");
     gate.open();
@@ -159,14 +159,14 @@ fn curl_speaks_http_and_https_there() {
     fs::write(setup.path("ca.pem"), authority.pem()).unwrap();
     let server = setup.start();
     let (clear, tls, authorities) = (server.path("s.sock"), server.path("tls.sock"), server.path("ca.pem"));
-    let told = curl(&["--unix-socket", clear.to_str().unwrap(), "http://a.test/cgi-bin/facts"]);
-    assert_eq!(told, "http 80 HTTP/1.1");
-    let told = curl(&[
+    let reported = curl(&["--unix-socket", clear.to_str().unwrap(), "http://a.test/cgi-bin/facts"]);
+    assert_eq!(reported, "http 80 HTTP/1.1");
+    let reported = curl(&[
         "--unix-socket",
         tls.to_str().unwrap(),
         "--cacert",
         authorities.to_str().unwrap(),
         "https://a.test/cgi-bin/facts",
     ]);
-    assert_eq!(told, "https 443 HTTP/2.0");
+    assert_eq!(reported, "https 443 HTTP/2.0");
 }

@@ -11,7 +11,7 @@ if [ "${CGIPLUSEOF+kept}" ]; then while read -r line <&3 && [ "$line" ]; do :; d
 printf 'Content-Type: text/plain\n'
 if [ "$framing" = counted ]; then echo 'Content-Length: 1000'; fi
 printf '\npartial'
-case $way in late-*) read -r line < "$FOLDER/go";; esac
+case $way in late-*) read -r line < "$TEST_DIR/go";; esac
 echo last words >&2
 escape=${CGIPLUSESC:-$WWW_GATEWAY_ESC} close=${CGIPLUSEOT:-$WWW_GATEWAY_EOT} end=${CGIPLUSEOF:-$WWW_GATEWAY_EOF}
 case ${way#late-} in
@@ -78,7 +78,7 @@ fn a_body_that_breaks_off_is_never_complete() {
     for mode in ["cgi", "cgiplus"] {
         let server = breaking(mode, "late-");
         let mut gate = server.setup().gate("go");
-        let mut told = Vec::new();
+        let mut expected_log = Vec::new();
         for framing in FRAMINGS {
             for (way, words) in ways(mode, framing) {
                 let mut client = ask(&server, mode, framing, &format!("late-{way}"));
@@ -87,26 +87,26 @@ fn a_body_that_breaks_off_is_never_complete() {
                 gate.open();
                 let (body, ending) = client.body(head.framing("GET"));
                 let body = String::from_utf8_lossy(&body);
-                assert_eq!(ending, Ending::Cut, "{mode} {framing:?} {way}: {body:?}");
+                assert_eq!(ending, Ending::Truncated, "{mode} {framing:?} {way}: {body:?}");
                 assert!(body.starts_with("partial"), "{mode} {framing:?} {way}: {body:?}");
-                told.push((
+                expected_log.push((
                     framing.0,
                     words,
-                    server.log_lines(told.len() + 1, "response cut").pop().unwrap(),
+                    server.log_lines(expected_log.len() + 1, "response cut").pop().unwrap(),
                 ));
             }
         }
         server.assert_idle();
-        let lines = server.access_lines(told.len());
+        let lines = server.access_lines(expected_log.len());
         assert!(lines.iter().all(|line| line.contains(" 200 ")), "{lines:#?}");
         let ended = server.stop();
         assert_eq!(
             complaints(&ended.errors).len(),
-            told.len(),
+            expected_log.len(),
             "one line for each:\n{}",
             ended.errors
         );
-        for (framing, words, line) in told {
+        for (framing, words, line) in expected_log {
             assert!(
                 line.contains(&format!("cgi-bin/{framing}-late-")) && line.contains(", pid "),
                 "{mode}: {line}"
@@ -130,7 +130,7 @@ fn a_body_that_breaks_off_at_once_is_never_complete() {
                 let (bytes, ending) = client.rest();
                 let text = String::from_utf8_lossy(&bytes);
                 assert!(
-                    ending == Ending::Cut || is_visibly_short(&text),
+                    ending == Ending::Truncated || is_visibly_short(&text),
                     "{mode} {framing:?} {way}: {text}"
                 );
                 count += 1;
@@ -171,7 +171,7 @@ fn a_process_that_is_killed_from_outside_cuts_its_reply() {
         let pid = server.processes()[0].pid.to_string();
         let mut kill = spawn(std::process::Command::new("kill").args(["-TERM", &pid])).unwrap();
         assert!(kill.wait().unwrap().success());
-        assert_eq!(client.body(head.framing("GET")).1, Ending::Cut);
+        assert_eq!(client.body(head.framing("GET")).1, Ending::Truncated);
         let lines = server.log_lines(turn + 1, "response cut");
         assert!(
             lines[turn].contains(&format!("pid {pid}, ended by signal 15 (SIGTERM)")),
@@ -202,7 +202,7 @@ else:
 fn fewer_bytes_than_announced_are_a_cut_body() {
     let server = Setup::new().python("miscounter", MISCOUNTER).start();
     let mut client = server.connect();
-    assert_eq!(client.get("/cgi-bin/miscounter?4").response().ending, Ending::Cut);
+    assert_eq!(client.get("/cgi-bin/miscounter?4").response().ending, Ending::Truncated);
     let line = server.log_line("response cut");
     assert!(line.contains("6 bytes short of its Content-Length") && line.contains("miscounter, pid "));
     server.assert_idle();
@@ -219,7 +219,7 @@ fn the_sentinel_does_not_fill_up_a_body_that_is_too_short() {
         let response = server.get(&format!("/cgiplus-bin/miscounter?{count}"));
         let text = String::from_utf8_lossy(&response.body);
         assert!(
-            response.ending == Ending::Cut && !text.contains("$Z-"),
+            response.ending == Ending::Truncated && !text.contains("$Z-"),
             "{count} of 100 bytes: {text}"
         );
         server.log_lines(turn + 1, "response cut");

@@ -64,7 +64,7 @@ fn a_body_without_end_is_cut_at_the_deadline() {
         .start();
     for (turn, mode) in ["cgi", "cgiplus"].into_iter().enumerate() {
         let response = server.get(&format!("/{mode}-bin/endless"));
-        assert_eq!((response.status, response.ending), (200, Ending::Cut));
+        assert_eq!((response.status, response.ending), (200, Ending::Truncated));
         let lines = server.log_lines(turn + 1, "response cut");
         assert!(
             lines[turn].contains("endless, pid ") && lines[turn].contains("deadline"),
@@ -161,7 +161,7 @@ fn a_reply_that_never_ends_is_cut_after_the_silence() {
             let (body, ending) = client.body(head.framing("GET"));
             assert_eq!(
                 (String::from_utf8_lossy(&body).as_ref(), ending),
-                ("partial", Ending::Cut),
+                ("partial", Ending::Truncated),
                 "{mode} {script}"
             );
             count += 1;
@@ -213,7 +213,7 @@ printf %s "$CGIPLUSEOF""#,
         client.send(format!(
             "POST /{mode}-bin/reader HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\n"
         ));
-        for piece in ["01234", "56789"] {
+        for chunk in ["01234", "56789"] {
             let is_waiting = client.is_silent_for(Duration::from_millis(1300));
             assert!(
                 is_waiting,
@@ -221,7 +221,7 @@ printf %s "$CGIPLUSEOF""#,
                 client.response().status,
                 server.log()
             );
-            client.send(piece);
+            client.send(chunk);
         }
         assert_eq!(client.response().text(), "0123456789", "{mode}");
     }
@@ -270,12 +270,12 @@ fn a_daemon_is_neither_waited_for_nor_killed() {
         .script(
             "daemon",
             r#"printf 'Content-Type: text/plain\n\ndone'
-setsid sh -c 'echo up > "$FOLDER/up"; read -r line < "$FOLDER/go"; echo down > "$FOLDER/told"' &
-read -r line < "$FOLDER/up""#,
+setsid sh -c 'echo up > "$TEST_DIR/up"; read -r line < "$TEST_DIR/go"; echo down > "$TEST_DIR/events"' &
+read -r line < "$TEST_DIR/up""#,
         )
         .start();
-    let (told, _up, mut gate) = (
-        server.setup().listen("told"),
+    let (events, _up, mut gate) = (
+        server.setup().listen("events"),
         server.setup().gate("up"),
         server.setup().gate("go"),
     );
@@ -284,7 +284,7 @@ read -r line < "$FOLDER/up""#,
     server.wait_for_processes(1);
     server.assert_healthy();
     gate.open();
-    assert_eq!(told.line(), "down");
+    assert_eq!(events.line(), "down");
     server.assert_idle();
 }
 
@@ -293,14 +293,14 @@ fn a_script_that_closes_its_output_early_is_taken_to_have_said_all() {
     let server = Setup::new()
         .script(
             "works-on",
-            "printf 'Content-Type: text/plain\\n\\ndone'; exec >&-; echo closed > \"$FOLDER/told\"; read -r line < \"$FOLDER/go\"; echo worked > \"$FOLDER/told\"",
+            "printf 'Content-Type: text/plain\\n\\ndone'; exec >&-; echo closed > \"$TEST_DIR/events\"; read -r line < \"$TEST_DIR/go\"; echo worked > \"$TEST_DIR/events\"",
         )
         .start();
-    let (told, mut gate) = (server.setup().listen("told"), server.setup().gate("go"));
+    let (events, mut gate) = (server.setup().listen("events"), server.setup().gate("go"));
     assert_eq!(server.get("/cgi-bin/works-on").text(), "done");
-    assert_eq!(told.line(), "closed");
+    assert_eq!(events.line(), "closed");
     gate.open();
-    assert_eq!(told.line(), "worked");
+    assert_eq!(events.line(), "worked");
     server.assert_idle();
 }
 

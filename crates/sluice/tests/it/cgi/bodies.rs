@@ -5,16 +5,16 @@ use crate::harness::{Ending, Setup};
 #[test]
 fn a_script_sees_an_upload_while_it_is_still_sent() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .script(
             "take",
-            r#"read -r first; echo "$first" > "$FOLDER/told"; read -r second; printf 'Content-Type: text/plain\n\n%s' "$second""#,
+            r#"read -r first; echo "$first" > "$TEST_DIR/events"; read -r second; printf 'Content-Type: text/plain\n\n%s' "$second""#,
         )
         .start();
     let mut client = server.connect();
     client.send("POST /cgi-bin/take HTTP/1.1\r\nHost: test\r\nContent-Length: 8\r\n\r\none\n");
-    assert_eq!(told.line(), "one");
+    assert_eq!(events.line(), "one");
     assert_eq!(client.send("two\n").response().text(), "two");
 }
 
@@ -25,7 +25,7 @@ fn a_client_sees_output_before_the_script_has_ended() {
     let server = setup
         .script(
             "slow",
-            r#"printf 'Content-Type: text/plain\n\nearly'; read -r line < "$FOLDER/gate"; printf late"#,
+            r#"printf 'Content-Type: text/plain\n\nearly'; read -r line < "$TEST_DIR/gate"; printf late"#,
         )
         .start();
     let mut client = server.connect();
@@ -44,7 +44,7 @@ fn a_head_is_sent_before_there_is_a_body() {
     let server = setup
         .script(
             "slow",
-            r#"printf 'Content-Type: text/plain\n\n'; read -r line < "$FOLDER/gate"; printf body"#,
+            r#"printf 'Content-Type: text/plain\n\n'; read -r line < "$TEST_DIR/gate"; printf body"#,
         )
         .start();
     let mut client = server.connect();
@@ -162,35 +162,35 @@ fn a_stored_body_reaches_the_script_unchanged() {
 #[test]
 fn no_script_is_started_before_a_body_in_chunks_is_whole() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .script(
             "x",
-            r#"echo started > "$FOLDER/told"; printf 'Content-Type: text/plain\n\n'; exec cat"#,
+            r#"echo started > "$TEST_DIR/events"; printf 'Content-Type: text/plain\n\n'; exec cat"#,
         )
         .start();
     let mut client = server.connect();
     client.send("POST /cgi-bin/x HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
-    assert!(told.is_silent_for(std::time::Duration::from_millis(100)));
+    assert!(events.is_silent_for(std::time::Duration::from_millis(100)));
     client.send("0\r\n\r\n");
-    assert_eq!(told.line(), "started");
+    assert_eq!(events.line(), "started");
     assert_eq!(client.response().text(), "abc");
 }
 
 #[test]
 fn a_route_may_have_chunks_streamed_without_a_length() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .script(
             "take",
-            r#"read -r first; echo "$first" > "$FOLDER/told"; printf 'Content-Type: text/plain\n\n%s ' "${CONTENT_LENGTH-none}"; cat"#,
+            r#"read -r first; echo "$first" > "$TEST_DIR/events"; printf 'Content-Type: text/plain\n\n%s ' "${CONTENT_LENGTH-none}"; cat"#,
         )
         .cgi("request_body = \"stream\"")
         .start();
     let mut client = server.connect();
     client.send("POST /cgi-bin/take HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n");
-    assert_eq!(told.line(), "one");
+    assert_eq!(events.line(), "one");
     client.send("3\r\ntwo\r\n0\r\n\r\n");
     assert_eq!(client.response().text(), "none two");
 }
@@ -217,14 +217,14 @@ fn a_script_that_is_killed_in_its_body_leaves_a_cut_response() {
     let server = setup
         .script(
             "dies",
-            r#"printf 'Content-Type: text/plain\n\nhalf'; read -r line < "$FOLDER/gate"; kill -9 $$"#,
+            r#"printf 'Content-Type: text/plain\n\nhalf'; read -r line < "$TEST_DIR/gate"; kill -9 $$"#,
         )
         .start();
     let mut client = server.connect();
     let head = client.get("/cgi-bin/dies").head();
     assert_eq!(client.chunk(), b"half");
     gate.open();
-    assert_eq!(client.body(head.framing("GET")), (Vec::new(), Ending::Cut));
+    assert_eq!(client.body(head.framing("GET")), (Vec::new(), Ending::Truncated));
     server.log_line("response cut");
     server.assert_idle();
 }
@@ -236,12 +236,12 @@ fn http_1_0_sees_a_cut_body_as_a_broken_connection() {
     let server = setup
         .script(
             "dies",
-            r#"printf 'Content-Type: text/plain\n\nhalf'; read -r line < "$FOLDER/gate"; kill -9 $$"#,
+            r#"printf 'Content-Type: text/plain\n\nhalf'; read -r line < "$TEST_DIR/gate"; kill -9 $$"#,
         )
         .start();
     let mut client = server.connect();
     client.send("GET /cgi-bin/dies HTTP/1.0\r\n\r\n").head();
     client.take_through(b"half");
     gate.open();
-    assert_eq!(client.rest().1, Ending::Cut);
+    assert_eq!(client.rest().1, Ending::Truncated);
 }

@@ -5,24 +5,24 @@
 use crate::harness::{Ending, Server, Setup, signal};
 
 /// Opens the listener and keeps it open, with two children that have it too.
-const WITH_CHILDREN: &str = r#"exec 9> "$FOLDER/told"; sleep 1000 & sleep 1000 & echo started >&9"#;
+const WITH_CHILDREN: &str = r#"exec 9> "$TEST_DIR/events"; sleep 1000 & sleep 1000 & echo started >&9"#;
 
 #[track_caller]
-fn assert_stopped(server: &Server, told: &crate::harness::Listener) {
-    told.end();
+fn assert_stopped(server: &Server, events: &crate::harness::Listener) {
+    events.end();
     server.assert_idle();
 }
 
 #[test]
 fn a_client_that_leaves_before_the_head_stops_the_script_and_its_children() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup.script("slow", &format!("{WITH_CHILDREN}; wait")).start();
     let mut client = server.connect();
     client.get("/cgi-bin/slow");
-    assert_eq!(told.line(), "started");
+    assert_eq!(events.line(), "started");
     drop(client);
-    assert_stopped(&server, &told);
+    assert_stopped(&server, &events);
     let line = server.access_lines(1).swap_remove(0);
     assert!(line.contains("\"GET /cgi-bin/slow HTTP/1.1\" 499 "), "{line}");
 }
@@ -30,7 +30,7 @@ fn a_client_that_leaves_before_the_head_stops_the_script_and_its_children() {
 #[test]
 fn a_client_that_leaves_within_the_body_stops_the_script_and_its_children() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .script(
             "slow",
@@ -41,7 +41,7 @@ fn a_client_that_leaves_within_the_body_stops_the_script_and_its_children() {
     client.get("/cgi-bin/slow").head();
     assert_eq!(client.chunk(), b"body");
     drop(client);
-    assert_eq!(told.end(), ["started"]);
+    assert_eq!(events.end(), ["started"]);
     server.assert_idle();
 }
 
@@ -62,7 +62,7 @@ fn a_client_that_leaves_an_endless_body_stops_the_script() {
 #[test]
 fn a_script_that_ignores_sigterm_is_killed() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .script(
             "stubborn",
@@ -72,46 +72,46 @@ fn a_script_that_ignores_sigterm_is_killed() {
         .start();
     let mut client = server.connect();
     client.get("/cgi-bin/stubborn");
-    assert_eq!(told.line(), "started");
+    assert_eq!(events.line(), "started");
     drop(client);
-    assert_stopped(&server, &told);
+    assert_stopped(&server, &events);
 }
 
 #[test]
 fn a_script_may_clean_up_when_its_client_has_left() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     // Blocked and waited for, so that the signal cannot come where nobody looks for it.
     let server = setup
         .python(
             "tidy",
             r#"
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-tell("told", "started")
+tell("events", "started")
 signal.sigwait([signal.SIGTERM])
-tell("told", "cleaned")
+tell("events", "cleaned")
 "#,
         )
         .start();
     let mut client = server.connect();
     client.get("/cgi-bin/tidy");
-    assert_eq!(told.line(), "started");
+    assert_eq!(events.line(), "started");
     drop(client);
-    assert_eq!(told.line(), "cleaned");
+    assert_eq!(events.line(), "cleaned");
     server.assert_idle();
 }
 
 #[test]
 fn a_script_that_does_not_answer_in_time_is_stopped_with_its_children() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .script("slow", &format!("{WITH_CHILDREN}; wait"))
         .cgi("reply_timeout = \"700ms\"")
         .start();
     let response = server.get("/cgi-bin/slow");
     assert_eq!(response.status, 504);
-    assert_eq!(told.end(), ["started"]);
+    assert_eq!(events.end(), ["started"]);
     server.log_line("silent for 700ms");
     server.assert_idle();
 }
@@ -119,7 +119,7 @@ fn a_script_that_does_not_answer_in_time_is_stopped_with_its_children() {
 #[test]
 fn a_script_that_falls_silent_within_its_body_is_cut() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .script(
             "slow",
@@ -130,16 +130,16 @@ fn a_script_that_falls_silent_within_its_body_is_cut() {
     let response = server.get("/cgi-bin/slow");
     assert_eq!(
         (response.status, response.body.as_slice(), response.ending),
-        (200, b"body".as_slice(), Ending::Cut)
+        (200, b"body".as_slice(), Ending::Truncated)
     );
-    assert_eq!(told.end(), ["started"]);
+    assert_eq!(events.end(), ["started"]);
     server.assert_idle();
 }
 
 #[test]
 fn children_that_a_script_leaves_behind_are_ended_with_it() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
         .script(
             "leaves",
@@ -147,25 +147,25 @@ fn children_that_a_script_leaves_behind_are_ended_with_it() {
         )
         .start();
     assert_eq!(server.get("/cgi-bin/leaves").text(), "body");
-    assert_eq!(told.end(), ["started"]);
+    assert_eq!(events.end(), ["started"]);
     server.assert_idle();
 }
 
 #[test]
 fn a_child_that_takes_a_session_of_its_own_is_a_daemon_and_stays() {
     let setup = Setup::new();
-    let (told, mut gate) = (setup.listen("told"), setup.gate("gate"));
+    let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
     let daemon =
-        r#"setsid sh -c 'echo settled > "$FOLDER/told"; exec sleep 1000' < /dev/null > /dev/null 2>&1 3>&- 4>&-"#;
+        r#"setsid sh -c 'echo settled > "$TEST_DIR/events"; exec sleep 1000' < /dev/null > /dev/null 2>&1 3>&- 4>&-"#;
     let server = setup
         .script(
             "founds",
-            &format!(r#"{daemon} & read -r line < "$FOLDER/gate"; printf 'Content-Type: text/plain\n\nbody'"#),
+            &format!(r#"{daemon} & read -r line < "$TEST_DIR/gate"; printf 'Content-Type: text/plain\n\nbody'"#),
         )
         .start();
     let mut client = server.connect();
     client.get("/cgi-bin/founds");
-    assert_eq!(told.line(), "settled");
+    assert_eq!(events.line(), "settled");
     gate.open();
     assert_eq!(client.response().text(), "body");
     drop(client);
@@ -180,9 +180,9 @@ fn a_child_that_takes_a_session_of_its_own_is_a_daemon_and_stays() {
 #[test]
 fn many_clients_that_leave_at_once_leave_nothing() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
-        .script("slow", r#"echo started > "$FOLDER/told"; exec sleep 1000"#)
+        .script("slow", r#"echo started > "$TEST_DIR/events"; exec sleep 1000"#)
         .start();
     let clients: Vec<_> = (0..30)
         .map(|_| {
@@ -192,7 +192,7 @@ fn many_clients_that_leave_at_once_leave_nothing() {
         })
         .collect();
     for _ in &clients {
-        assert_eq!(told.line(), "started");
+        assert_eq!(events.line(), "started");
     }
     drop(clients);
     server.assert_idle();
@@ -213,19 +213,22 @@ fn clients_that_leave_while_scripts_are_being_started_leave_nothing() {
 #[test]
 fn a_client_that_leaves_while_nobody_reads_its_upload_stops_the_script() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
-        .script("slow", r#"exec 9> "$FOLDER/told"; echo started >&9; exec sleep 1000"#)
+        .script(
+            "slow",
+            r#"exec 9> "$TEST_DIR/events"; echo started >&9; exec sleep 1000"#,
+        )
         .cgi("reply_timeout = \"5s\"")
         .start();
     let mut client = server.connect();
     client.send("POST /cgi-bin/slow HTTP/1.1\r\nHost: test\r\nContent-Length: 300000\r\n\r\n");
-    assert_eq!(told.line(), "started");
+    assert_eq!(events.line(), "started");
     // More than the script's pipe holds, and little enough for the kernels to take all of it: only then does the server
     // learn that the client has closed.
     client.send(vec![b'x'; 120_000]);
     drop(client);
-    told.end();
+    events.end();
     let line = server.access_lines(1).swap_remove(0);
     assert!(
         line.contains(" 499 "),
@@ -236,16 +239,19 @@ fn a_client_that_leaves_while_nobody_reads_its_upload_stops_the_script() {
 #[test]
 fn a_client_that_leaves_with_a_second_request_waiting_stops_the_script() {
     let setup = Setup::new();
-    let told = setup.listen("told");
+    let events = setup.listen("events");
     let server = setup
-        .script("slow", r#"exec 9> "$FOLDER/told"; echo started >&9; exec sleep 1000"#)
+        .script(
+            "slow",
+            r#"exec 9> "$TEST_DIR/events"; echo started >&9; exec sleep 1000"#,
+        )
         .cgi("reply_timeout = \"5s\"")
         .start();
     let mut client = server.connect();
     client.get("/cgi-bin/slow").get("/health.txt");
-    assert_eq!(told.line(), "started");
+    assert_eq!(events.line(), "started");
     drop(client);
-    told.end();
+    events.end();
     let line = server.access_lines(1).swap_remove(0);
     assert!(
         line.contains(" 499 "),

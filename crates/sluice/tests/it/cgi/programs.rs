@@ -170,7 +170,7 @@ fn what_is_no_program_is_not_run() {
 }
 
 #[test]
-fn a_link_in_a_script_folder_may_lead_to_a_program_elsewhere() {
+fn a_link_in_a_script_directory_may_lead_to_a_program_elsewhere() {
     let setup = Setup::new();
     write_script(&setup.path("elsewhere/program"), SHOW);
     symlink(setup.path("elsewhere/program"), setup.path("htdocs/cgi-bin/link")).unwrap();

@@ -17,7 +17,7 @@ fn a_script_is_told_what_rfc_3875_demands() {
         "GET /cgi-bin/show/path/info?a=b&c HTTP/1.1\r\nHost: example.org:8080\r\nUser-Agent: test/1.0\r\nX-Some-Thing: value\r\n\r\n",
     );
     let response = client.response();
-    let (folder, address) = (server.path("htdocs").display().to_string(), server.address());
+    let (directory, address) = (server.path("htdocs").display().to_string(), server.address());
     for (name, value) in [
         ("GATEWAY_INTERFACE", "CGI/1.1"),
         ("SERVER_PROTOCOL", "HTTP/1.1"),
@@ -31,10 +31,10 @@ fn a_script_is_told_what_rfc_3875_demands() {
         ("REQUEST_SCHEME", "http"),
         ("REQUEST_URI", "/cgi-bin/show/path/info?a=b&c"),
         ("SCRIPT_NAME", "/cgi-bin/show"),
-        ("SCRIPT_FILENAME", format!("{folder}/cgi-bin/show").as_str()),
+        ("SCRIPT_FILENAME", format!("{directory}/cgi-bin/show").as_str()),
         ("PATH_INFO", "/path/info"),
-        ("PATH_TRANSLATED", format!("{folder}/path/info").as_str()),
-        ("DOCUMENT_ROOT", folder.as_str()),
+        ("PATH_TRANSLATED", format!("{directory}/path/info").as_str()),
+        ("DOCUMENT_ROOT", directory.as_str()),
         ("QUERY_STRING", "a=b&c"),
         ("HTTP_HOST", "example.org:8080"),
         ("HTTP_USER_AGENT", "test/1.0"),
@@ -229,7 +229,7 @@ fn a_script_has_the_five_descriptors_and_no_other() {
 }
 
 #[test]
-fn a_script_runs_in_its_own_folder_and_process_group() {
+fn a_script_runs_in_its_own_directory_and_process_group() {
     let server = Setup::new()
         .script(
             "deep/show",
@@ -237,8 +237,8 @@ fn a_script_runs_in_its_own_folder_and_process_group() {
         )
         .start();
     let response = server.get("/cgi-bin/deep/show");
-    let folder = server.path("htdocs/cgi-bin/deep").canonicalize().unwrap();
-    assert_eq!(response.variable("PWD"), folder.to_str());
+    let directory = server.path("htdocs/cgi-bin/deep").canonicalize().unwrap();
+    assert_eq!(response.variable("PWD"), directory.to_str());
     assert_eq!(response.variable("GROUP"), response.variable("PID"));
 }
 
@@ -252,7 +252,7 @@ fn a_script_without_a_body_reads_the_end_at_once() {
 }
 
 #[test]
-fn scripts_in_deep_folders_have_their_whole_path_as_name() {
+fn scripts_in_deep_directories_have_their_whole_path_as_name() {
     let server = server();
     let response = server.get("/cgi-bin/deep/er/show/more/info");
     assert_eq!(response.variable("SCRIPT_NAME"), Some("/cgi-bin/deep/er/show"));

@@ -190,6 +190,6 @@ while variables := accept():
     gate.open();
     let line = server.log_line("response cut");
     assert!(line.contains("a record of 4097 bytes, the largest is 4096"), "{line}");
-    assert_eq!(client.body(head.framing("GET")).1, Ending::Cut);
+    assert_eq!(client.body(head.framing("GET")).1, Ending::Truncated);
     server.wait_for_processes(0);
 }

@@ -117,7 +117,7 @@ fn processes_that_end_after_their_replies_are_replaced_unseen() {
                 .collect();
             let responses = clients.into_iter().flat_map(|client| client.join().unwrap());
             responses
-                .filter(|response| response.status != 200 || response.ending == Ending::Cut)
+                .filter(|response| response.status != 200 || response.ending == Ending::Truncated)
                 .collect()
         });
         assert!(

@@ -39,7 +39,7 @@ fn what_a_script_says_is_compressed_where_its_route_allows_it() {
 fn each_line_can_be_read_while_the_script_waits_after_it() {
     let setup = Setup::new().compress_scripts().script(
         "talk",
-        "printf 'Content-Type: text/plain\\n\\none\\n'; read line < \"$FOLDER/gate\"; echo two; read line < \"$FOLDER/gate\"; echo three",
+        "printf 'Content-Type: text/plain\\n\\none\\n'; read line < \"$TEST_DIR/gate\"; echo two; read line < \"$TEST_DIR/gate\"; echo three",
     );
     let mut gate = setup.gate("gate");
     let server = setup.start();
@@ -219,7 +219,7 @@ fn a_script_that_ends_in_the_middle_leaves_no_whole_body_behind() {
                 let response = server.send(request);
                 assert_eq!(
                     (response.status, response.ending),
-                    (200, Ending::Cut),
+                    (200, Ending::Truncated),
                     "{accept} {letters}"
                 );
                 let (content, is_whole) = decode(Some(accept), &response.body);
@@ -240,7 +240,7 @@ fn a_client_that_leaves_takes_its_script_with_it() {
     let server = setup
         .script(
             "endless",
-            "exec 9> \"$FOLDER/gone\"; printf 'Content-Type: text/plain\\n\\n'; while :; do echo a text; done",
+            "exec 9> \"$TEST_DIR/gone\"; printf 'Content-Type: text/plain\\n\\n'; while :; do echo a text; done",
         )
         .start();
     let mut client = server.connect();
@@ -266,13 +266,13 @@ fn http_2_has_the_same() {
         let address = format!("https://{}/{path}", server.tls_address());
         let format = "|%{http_version} %header{content-encoding}";
         let options = ["--insecure", "--http2", "--write-out", format];
-        let told = curl(
+        let output = curl(
             &[
                 &options[..],
                 &["--header", "Accept-Encoding: gzip", "--compressed", &address],
             ]
             .concat(),
         );
-        assert_eq!(told, format!("{}|2 gzip", text(1000)), "{path}");
+        assert_eq!(output, format!("{}|2 gzip", text(1000)), "{path}");
     }
 }

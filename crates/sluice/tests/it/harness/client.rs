@@ -121,14 +121,17 @@ impl Client {
             }
             Framing::Close => {
                 while self.read_more() {}
-                (std::mem::take(&mut self.buffer), self.ended.unwrap_or(Ending::Cut))
+                (
+                    std::mem::take(&mut self.buffer),
+                    self.ended.unwrap_or(Ending::Truncated),
+                )
             }
             Framing::Chunked => {
                 let mut body = Vec::new();
                 loop {
                     let (chunk, ending) = self.try_chunk();
                     body.extend_from_slice(&chunk);
-                    if ending == Ending::Cut || chunk.is_empty() {
+                    if ending == Ending::Truncated || chunk.is_empty() {
                         return (body, ending);
                     }
                 }
@@ -140,7 +143,7 @@ impl Client {
     fn try_chunk(&mut self) -> (Vec<u8>, Ending) {
         while !self.buffer.windows(2).any(|window| window == b"\r\n") {
             if !self.read_more() {
-                return (Vec::new(), Ending::Cut);
+                return (Vec::new(), Ending::Truncated);
             }
         }
         let line = self.take_through(b"\r\n");
@@ -203,7 +206,7 @@ impl Client {
     fn read_until_holding(&mut self, length: usize) -> Ending {
         while self.buffer.len() < length {
             if !self.read_more() {
-                return Ending::Cut;
+                return Ending::Truncated;
             }
         }
         Ending::Complete
@@ -226,7 +229,7 @@ impl Client {
                 panic!("nothing came for {:?}; what had come is {so_far:?}", begin.elapsed())
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => self.ended = Some(Ending::Cut),
+            Err(_) => self.ended = Some(Ending::Truncated),
         }
         self.ended.is_none()
     }

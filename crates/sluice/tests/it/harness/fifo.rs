@@ -132,7 +132,7 @@ impl Drop for Listener {
     }
 }
 
-/// A FIFO that the test writes to and scripts read: `read line < "$FOLDER/name"` waits there.
+/// A FIFO that the test writes to and scripts read: `read line < "$TEST_DIR/name"` waits there.
 pub(crate) struct Gate(File);
 
 impl Gate {

@@ -48,9 +48,12 @@ fn ring_programs() -> &'static [PathBuf; 2] {
                 .current_dir(&sdk)
                 .args([library, demonstrator]),
         );
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
         // Another run of the tests may be using the one that is there.
-        let (bulk, new) = (folder.join("bulk"), folder.join(format!("bulk-{}", std::process::id())));
+        let (bulk, new) = (
+            directory.join("bulk"),
+            directory.join(format!("bulk-{}", std::process::id())),
+        );
         made(
             Command::new("cc")
                 .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-I"])

@@ -11,7 +11,7 @@
 //! is asked once more whether it is well: it answers, its descriptors are as many as at its start, it ends on SIGTERM with
 //! status 0, and no process of any script is left. So every test is a test of that too, without a word.
 //!
-//! Scripts find two variables beside those of the request: `$FOLDER`, the folder of the setup, where they meet the test
+//! Scripts find two variables beside those of the request: `$TEST_DIR`, the folder of the setup, where they meet the test
 //! in FIFOs, and `$SLUICE_TEST_MARK`, by which the harness finds them, their children and grandchildren.
 //!
 //! A [`Client`] sends bytes as they are and reads [`Response`]s, each with a verdict: complete or cut.

@@ -40,7 +40,7 @@ pub(crate) fn processes_of(server: u32, mark: &str) -> Vec<Process> {
 /// What a server holds for exchanges and scripts, one line a descriptor: connections, pipes, files, pidfds, memory. Its
 /// listening sockets and the parts of its event loops, which are made at some moment of its start, are left out.
 pub(crate) fn descriptors_of(server: u32) -> Vec<String> {
-    let entries = fs::read_dir(place(server, "fd")).into_iter().flatten().flatten();
+    let entries = fs::read_dir(proc_path(server, "fd")).into_iter().flatten().flatten();
     let links = entries.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()));
     let sockets = sockets();
     let mut held: Vec<String> = links
@@ -81,7 +81,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 
 fn has_mark(pid: u32, mark: &[u8]) -> bool {
     // Of a process that is gone, or somebody else's, nothing can be read.
-    let environment = fs::read(place(pid, "environ")).unwrap_or_default();
+    let environment = fs::read(proc_path(pid, "environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == mark)
 }
 
@@ -91,23 +91,23 @@ fn parent(pid: u32) -> Option<u32> {
 
 /// The fields of /proc/PID/stat after the name, which stands in parentheses and may hold anything (proc_pid_stat(5)).
 fn stat(pid: u32) -> Option<Vec<String>> {
-    let text = fs::read_to_string(place(pid, "stat")).ok()?;
+    let text = fs::read_to_string(proc_path(pid, "stat")).ok()?;
     let fields = text.rsplit_once(')')?.1.split_whitespace();
     Some(fields.map(str::to_owned).collect())
 }
 
 fn command(pid: u32) -> String {
-    let line = fs::read(place(pid, "cmdline")).unwrap_or_default();
+    let line = fs::read(proc_path(pid, "cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&line).replace('\0', " ");
     match words.trim() {
         "" => format!(
             "({})",
-            fs::read_to_string(place(pid, "comm")).unwrap_or_default().trim()
+            fs::read_to_string(proc_path(pid, "comm")).unwrap_or_default().trim()
         ),
         words => words.to_owned(),
     }
 }
 
-fn place(pid: u32, name: &str) -> PathBuf {
+fn proc_path(pid: u32, name: &str) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join(name)
 }

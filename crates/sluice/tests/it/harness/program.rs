@@ -53,8 +53,8 @@ pub(crate) struct Ran {
 }
 
 /// Runs the binary under test to its end; a run that does not end is killed and fails the test.
-pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Ran {
-    let mut child = spawn(sluice(folder).args(arguments)).unwrap();
+pub(crate) fn run(directory: &Path, arguments: &[&str]) -> Ran {
+    let mut child = spawn(sluice(directory).args(arguments)).unwrap();
     let output = Lines::read(child.stdout.take().unwrap());
     let errors = Lines::read(child.stderr.take().unwrap());
     if !(errors.wait_end(DEADLINE) && output.wait_end(DEADLINE)) {
@@ -70,10 +70,10 @@ pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Ran {
 }
 
 /// The binary under test, with pipes for what it says and nothing of this process's environment but PATH.
-pub(crate) fn sluice(folder: &Path) -> Command {
+pub(crate) fn sluice(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
     command
-        .current_dir(folder)
+        .current_dir(directory)
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .stdin(Stdio::null())

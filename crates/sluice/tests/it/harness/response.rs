@@ -6,7 +6,7 @@ pub(crate) enum Ending {
     /// All bytes of its Content-Length, its last chunk, or an orderly end of the connection.
     Complete,
     /// Less: the connection ended before, or was reset.
-    Cut,
+    Truncated,
 }
 
 /// The head of a response.

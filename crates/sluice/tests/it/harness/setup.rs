@@ -17,7 +17,7 @@ pub(crate) const HEALTH: &str = "/health.txt";
 ///
 /// Everything here may be done before the start or, by [`Server::setup`], after it.
 pub(crate) struct Setup {
-    folder: TempDir,
+    directory: TempDir,
     workers: usize,
     listeners: String,
     server: String,
@@ -37,7 +37,7 @@ pub(crate) struct Setup {
 impl Setup {
     pub(crate) fn new() -> Setup {
         let setup = Setup {
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
             workers: 2,
             listeners: String::new(),
             server: String::new(),
@@ -165,24 +165,24 @@ impl Setup {
         self
     }
 
-    /// Makes a FIFO `$FOLDER/name` that scripts write lines to.
+    /// Makes a FIFO `$TEST_DIR/name` that scripts write lines to.
     pub(crate) fn listen(&self, name: &str) -> Listener {
         Listener::make(self.path(name))
     }
 
-    /// Makes a FIFO `$FOLDER/name` that scripts wait at: `read line < "$FOLDER/name"`.
+    /// Makes a FIFO `$TEST_DIR/name` that scripts wait at: `read line < "$TEST_DIR/name"`.
     pub(crate) fn gate(&self, name: &str) -> Gate {
         Gate::make(&self.path(name))
     }
 
     /// A place in the setup's folder; `htdocs` and `sluice.toml` lie there.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// The setup's folder.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Writes the configuration, without starting anything; `start` does it too.
@@ -201,11 +201,11 @@ impl Setup {
     #[track_caller]
     pub(crate) fn start_with(self, arguments: &[&str]) -> Server {
         let mark = self.mark();
-        let mut command = sluice(self.folder());
+        let mut command = sluice(self.directory());
         command
             .args(arguments)
             .env(MARK, &mark)
-            .env("FOLDER", self.folder())
+            .env("TEST_DIR", self.directory())
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         Server::start(self, &mut command, mark)
     }
@@ -237,7 +237,7 @@ impl Setup {
 
     /// The folder's name is a mark that no other test has.
     fn mark(&self) -> String {
-        self.folder().file_name().unwrap().to_string_lossy().into_owned()
+        self.directory().file_name().unwrap().to_string_lossy().into_owned()
     }
 }
 
@@ -254,5 +254,5 @@ fn script_route(path: &str, keys: &str, more: &str) -> String {
     } else {
         format!(", {more}")
     };
-    format!("[[site.route]]\npath = \"{path}\"\nscript = {{ {keys}, inherit = [\"FOLDER\", \"{MARK}\"]{more} }}\n")
+    format!("[[site.route]]\npath = \"{path}\"\nscript = {{ {keys}, inherit = [\"TEST_DIR\", \"{MARK}\"]{more} }}\n")
 }

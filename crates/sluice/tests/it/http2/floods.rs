@@ -128,7 +128,7 @@ fn more_streams_than_were_announced_are_refused_and_the_others_go_on() {
     let server = setup()
         .script(
             "wait",
-            "read line < \"$FOLDER/gate\"; printf 'Content-Type: text/plain\\n\\ndone'",
+            "read line < \"$TEST_DIR/gate\"; printf 'Content-Type: text/plain\\n\\ndone'",
         )
         .cgi("max = 1, queue = 1000")
         .start();
@@ -137,10 +137,10 @@ fn more_streams_than_were_announced_are_refused_and_the_others_go_on() {
     let mut received = Vec::new();
     // Those that were announced (SETTINGS_MAX_CONCURRENT_STREAMS), before anything is asked for.
     let announced = loop {
-        let mut piece = [0; 4096];
-        let length = client.read(&mut piece).unwrap();
+        let mut chunk = [0; 4096];
+        let length = client.read(&mut chunk).unwrap();
         assert_ne!(length, 0, "no SETTINGS came");
-        received.extend_from_slice(&piece[..length]);
+        received.extend_from_slice(&chunk[..length]);
         if let Some((_, _, payload)) = frames(&received).into_iter().find(|frame| frame.0 == SETTINGS) {
             let mut settings = payload.chunks(6);
             let streams = settings.find(|setting| setting[..2] == [0, 3]).expect("a bound");
@@ -161,10 +161,10 @@ fn more_streams_than_were_announced_are_refused_and_the_others_go_on() {
         if refused.len() == 3 {
             break refused;
         }
-        let mut piece = [0; 4096];
-        let length = client.read(&mut piece).unwrap();
+        let mut chunk = [0; 4096];
+        let length = client.read(&mut chunk).unwrap();
         assert_ne!(length, 0, "the connection was ended: {refused:?}");
-        received.extend_from_slice(&piece[..length]);
+        received.extend_from_slice(&chunk[..length]);
     };
     let expected: Vec<_> = (announced..announced + 3)
         .map(|number| (2 * number + 1, REFUSED_STREAM))
@@ -184,8 +184,8 @@ fn flood(mut client: TcpStream, frame: &[u8], reads: bool) {
         let mut reader = client.try_clone().unwrap();
         thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()))
     });
-    let (piece, begin) = (frame.repeat((64 << 10) / frame.len()), Instant::now());
-    while begin.elapsed() < DEADLINE && client.write_all(&piece).is_ok() {}
+    let (chunk, begin) = (frame.repeat((64 << 10) / frame.len()), Instant::now());
+    while begin.elapsed() < DEADLINE && client.write_all(&chunk).is_ok() {}
     assert!(begin.elapsed() < DEADLINE, "it may go on for ever, or comes to a halt");
     if let Some(reader) = reader {
         let _ = reader.join().unwrap();
@@ -222,10 +222,10 @@ fn a_head_without_end_ends_the_connection() {
     let before = memory_bytes(&server);
     // A field of 200 bytes, again and again; and pieces of nothing, which no bound of bytes would ever meet.
     let field = [&b"\0\x01x\x7f\x49"[..], &[b'a'; 200]].concat();
-    for piece in [&field[..], &[]] {
+    for chunk in [&field[..], &[]] {
         let mut client = connect(&server);
         client.write_all(&frame(HEADERS, END_STREAM, 1, &[0x82, 0x86])).unwrap();
-        let (flood, begin) = (frame(CONTINUATION, 0, 1, piece).repeat(100), Instant::now());
+        let (flood, begin) = (frame(CONTINUATION, 0, 1, chunk).repeat(100), Instant::now());
         while begin.elapsed() < DEADLINE && client.write_all(&flood).is_ok() {}
         assert!(begin.elapsed() < DEADLINE, "it may go on for ever");
     }

@@ -125,10 +125,10 @@ fn times_are_told_in_the_zone_of_the_server() {
     // A rule by itself, and a place, where the system knows places.
     let places = std::path::Path::new("/usr/share/zoneinfo/Asia/Kolkata").exists();
     let zones = [("EST5", "-0500 EST"), ("Asia/Kolkata", "+0530 IST")];
-    for (zone, told) in zones.iter().filter(|(zone, _)| places || !zone.contains('/')) {
+    for (zone, expected) in zones.iter().filter(|(zone, _)| places || !zone.contains('/')) {
         let server = Setup::new().log(&format("%{%z %Z}t")).environment("TZ", zone).start();
         server.get("/none");
-        assert_eq!(server.access_lines(1), [*told], "{zone}");
+        assert_eq!(server.access_lines(1), [*expected], "{zone}");
     }
 }
 
@@ -216,7 +216,7 @@ fn neither_clients_nor_scripts_write_lines_or_leave_their_quotes() {
 fn check_names_the_place_of_a_mistake_in_a_format() {
     let setup = Setup::new().log("format = '%h %t %y'");
     setup.write_configuration();
-    let ran = run(setup.folder(), &["check", "-c", "sluice.toml"]);
+    let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
     assert_eq!(ran.status.code(), Some(1));
     assert!(
         ran.errors
@@ -224,7 +224,7 @@ fn check_names_the_place_of_a_mistake_in_a_format() {
         "{}",
         ran.errors
     );
-    let ran = run(setup.folder(), &["serve", "htdocs", "--log-format", "%{Referer"]);
+    let ran = run(setup.directory(), &["serve", "htdocs", "--log-format", "%{Referer"]);
     assert_eq!(ran.status.code(), Some(2));
     assert!(
         ran.errors.contains("at character 1: a { without its }"),

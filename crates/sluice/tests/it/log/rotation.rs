@@ -167,8 +167,8 @@ fn a_log_that_cannot_be_put_aside_goes_on_and_says_so_once() {
     assert!(wait_until(|| moved().len() == 400), "{} lines", moved().len());
     server.log_line("cannot be rotated");
     drop(client);
-    let told = server.stop().errors;
-    assert_eq!(told.matches("cannot be rotated").count(), 1, "{told}");
+    let message = server.stop().errors;
+    assert_eq!(message.matches("cannot be rotated").count(), 1, "{message}");
 }
 
 #[test]
@@ -180,10 +180,10 @@ fn a_full_disk_stops_nobody_and_what_is_lost_is_counted() {
     for _ in 0..5 {
         assert_eq!(server.get("/a.txt").text(), "a");
     }
-    let told = server.log_line("No space left on device");
+    let message = server.log_line("No space left on device");
     assert!(
-        told.contains("access log /dev/full") && told.contains("lines wait"),
-        "{told}"
+        message.contains("access log /dev/full") && message.contains("lines wait"),
+        "{message}"
     );
     let ended = server.stop();
     assert!(ended.errors.contains("; 5 lines lost"), "{}", ended.errors);

@@ -139,10 +139,10 @@ fn a_reload_whose_log_cannot_be_opened_changes_nothing() {
     std::os::unix::fs::symlink("nowhere/b.log", server.path("logs/b.log")).unwrap();
     fs::write(server.path("sluice.toml"), text.replace("a.log", "b.log")).unwrap();
     server.signal("HUP");
-    let told = server.log_line("nothing has changed");
+    let message = server.log_line("nothing has changed");
     assert!(
-        told.contains("access log") && told.contains("b.log: No such file"),
-        "{told}"
+        message.contains("access log") && message.contains("b.log: No such file"),
+        "{message}"
     );
     server.get("/a.txt");
     assert_holds(&server, "logs/a.log", &["/a.txt"]);

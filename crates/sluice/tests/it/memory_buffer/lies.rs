@@ -79,7 +79,7 @@ fn a_lie_cuts_the_reply_and_ends_the_process() {
         assert_eq!(client.chunk().len(), 100, "{way}");
         gates.1.open();
         let (rest, ending) = client.body(head.framing("GET"));
-        assert_eq!(ending, Ending::Cut, "{way}: {rest:?}");
+        assert_eq!(ending, Ending::Truncated, "{way}: {rest:?}");
         server.wait_for_processes(0);
         let lines = server.log_lines(turn + 1, "response cut");
         let line = &lines[turn];
@@ -180,7 +180,7 @@ while variables := accept():
             gate.open();
         }
         let (body, ending) = client.body(head.framing("GET"));
-        assert_eq!(ending, Ending::Cut, "{way}: {:?}", String::from_utf8_lossy(&body));
+        assert_eq!(ending, Ending::Truncated, "{way}: {:?}", String::from_utf8_lossy(&body));
         server.log_lines(turn + 1, "while its memory buffer was open as a ring");
     }
     server.assert_idle();

@@ -7,7 +7,7 @@ use crate::harness::{Ending, Setup, complaints};
 #[test]
 fn bytes_arrive_as_they_were_written() {
     let server = Setup::new().cgiplus("max = 1").ring_programs().start();
-    for (length, buffer, piece, letters) in [
+    for (length, buffer, chunk, letters) in [
         (0, 8192, 1, "c"),
         (0, 8192, 1, "t"),
         (1, 8192, 1, "-"),
@@ -24,7 +24,7 @@ fn bytes_arrive_as_they_were_written() {
         (100_000, 0, 1000, "ct"),
     ] {
         for mode in ["cgi", "cgiplus"] {
-            let what = format!("/{mode}-bin/bulk?{length}+{buffer}+{piece}+{letters}");
+            let what = format!("/{mode}-bin/bulk?{length}+{buffer}+{chunk}+{letters}");
             let response = server.get(&what);
             let tail = if letters.contains('t') { "tail" } else { "" };
             assert_numbered(&response, length, tail, &what);

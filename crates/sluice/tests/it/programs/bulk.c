@@ -5,7 +5,7 @@
    letters   c: with a Content-Length    t: "tail" by the mailbox after the buffer's end    n: the buffer is not ended
              g: tells "half" in the middle and waits at the gate "go", so that a test can do something first
 
-   A write that fails is told to "failed". These three are FIFOs in $FOLDER.
+   A write that fails is told to "failed". These three are FIFOs in $TEST_DIR.
 
    The body is the 32-bit numbers 0, 1, 2 … so that a test can tell every byte from every other. */
 #include <errno.h>
@@ -60,7 +60,7 @@ static int put(uint64_t at, size_t count, uint64_t capacity)
 static FILE *fifo(const char *name, const char *mode)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/%s", getenv("FOLDER"), name);
+    snprintf(path, sizeof path, "%s/%s", getenv("TEST_DIR"), name);
     return access(path, F_OK) ? NULL : fopen(path, mode);
 }
 

@@ -11,7 +11,7 @@ def _sentinel(name):
 
 EOF, ESC, EOT = _sentinel(b"EOF"), _sentinel(b"ESC"), _sentinel(b"EOT")
 HEAD = b"Content-Type: text/plain\n\n"
-FOLDER = os.environ["FOLDER"]
+TEST_DIR = os.environ["TEST_DIR"]
 orders = os.fdopen(3, "rb")
 
 
@@ -64,12 +64,12 @@ def finish():
 
 def tell(name, text=""):
     """Writes a line to the test's listener."""
-    with open(f"{FOLDER}/{name}", "w") as fifo:
+    with open(f"{TEST_DIR}/{name}", "w") as fifo:
         fifo.write(f"{text}\n")
 
 
 def wait_at(name):
     """Waits at the test's gate."""
-    with open(f"{FOLDER}/{name}", "rb", buffering=0) as fifo:
+    with open(f"{TEST_DIR}/{name}", "rb", buffering=0) as fifo:
         while fifo.read(1) != b"\n":
             pass

@@ -15,8 +15,8 @@ fn read(server: &Server, name: &str) -> Vec<u8> {
 }
 
 /// Names in a folder, sorted.
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<String> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -142,7 +142,7 @@ fn a_file_just_written_is_left_alone() {
 
 /// Runs `sluice stream-lf` in a folder with the files `a.txt` and `b.txt`.
 fn stream_lf(setup: &Setup, arguments: &[&str]) -> Ran {
-    run(setup.folder(), &[&["stream-lf"], arguments].concat())
+    run(setup.directory(), &[&["stream-lf"], arguments].concat())
 }
 
 fn two_files() -> Setup {
@@ -206,7 +206,7 @@ fn stream_lf_goes_on_after_a_file_that_it_leaves_as_it_is() {
     let ran = stream_lf(&setup, &files);
     assert_eq!(ran.status.code(), Some(1));
     assert_eq!(ran.output, "a.txt: 3 lines; the original is a.txt.orig\n");
-    let told = [
+    let expected = [
         "sluice: cut.txt: byte 8: the file ends within the length of a record: not a file of variable records, or damaged; it stays as it is",
         "none.txt: cannot read: No such file or directory",
         "done.txt: was written anew already, or another file has the name that its original would get: .orig is there",
@@ -215,7 +215,7 @@ fn stream_lf_goes_on_after_a_file_that_it_leaves_as_it_is() {
         "done.txt.orig: is the original of a file that was written anew (.orig)",
     ];
     let lines: Vec<&str> = ran.errors.lines().collect();
-    assert_eq!(lines, told);
+    assert_eq!(lines, expected);
     assert_eq!(fs::read(setup.path("cut.txt")).unwrap(), &RECORDS[..9]);
     assert_eq!(fs::read_to_string(setup.path("done.txt")).unwrap(), LINES);
     assert_eq!(fs::read(setup.path("b.txt")).unwrap(), RECORDS);
@@ -224,14 +224,14 @@ fn stream_lf_goes_on_after_a_file_that_it_leaves_as_it_is() {
 #[test]
 fn stream_lf_of_no_file_or_no_format_of_records_is_wrong_usage() {
     let setup = two_files();
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (&[][..], "<FILE>..."),
         (&["--format", "stream_lf", "a.txt"], "records are \"variable\""),
         (&["--format", "fixed:0", "a.txt"], "a record has 1 to 32767 bytes"),
     ] {
         let ran = stream_lf(&setup, arguments);
         assert_eq!(ran.status.code(), Some(2), "{arguments:?}");
-        assert!(ran.errors.contains(told), "{}", ran.errors);
+        assert!(ran.errors.contains(expected), "{}", ran.errors);
     }
     assert_eq!(fs::read(setup.path("a.txt")).unwrap(), RECORDS);
 }
@@ -243,7 +243,7 @@ fn a_route_of_records_serves_what_stream_lf_wrote_anew() {
         .file("vms/b.txt", RECORDS)
         .start();
     assert_eq!(server.get("/vms/a.txt").text(), LINES);
-    let ran = run(server.setup().folder(), &["stream-lf", "htdocs/vms/a.txt"]);
+    let ran = run(server.setup().directory(), &["stream-lf", "htdocs/vms/a.txt"]);
     assert!(ran.status.success(), "{}", ran.errors);
     for path in ["/vms/a.txt", "/vms/b.txt", "/raw/a.txt", "/vms/a.txt.orig"] {
         assert_eq!(server.get(path).text(), LINES, "{path}");

@@ -30,7 +30,7 @@ fn setup() -> Setup {
 #[track_caller]
 fn explain(setup: &Setup, arguments: &[&str]) -> (Vec<String>, bool) {
     let all = [&["check", "-c", "sluice.toml", "--explain"], arguments].concat();
-    let ran = run(setup.folder(), &all);
+    let ran = run(setup.directory(), &all);
     assert_eq!(ran.errors, "", "{arguments:?}");
     // Columns are as wide as their widest text.
     let lines = ran
@@ -42,7 +42,7 @@ fn explain(setup: &Setup, arguments: &[&str]) -> (Vec<String>, bool) {
 
 /// What is said after a label, for the one line that has it.
 #[track_caller]
-fn told<'l>(lines: &'l [String], label: &str) -> &'l str {
+fn explained<'l>(lines: &'l [String], label: &str) -> &'l str {
     let mut found = lines
         .iter()
         .filter_map(|line| line.strip_prefix(label)?.strip_prefix(' '));
@@ -57,15 +57,15 @@ fn every_rule_on_the_way_is_told_with_its_reason() {
     let (lines, is_served) = explain(&setup, &["http://example.org:8080/user/42?x"]);
     assert!(is_served);
     assert_eq!(
-        told(&lines, "request"),
+        explained(&lines, "request"),
         "GET http://example.org/user/42?x from 127.0.0.1"
     );
     assert!(
-        told(&lines, "site").starts_with("example.org (sluice.toml:"),
+        explained(&lines, "site").starts_with("example.org (sluice.toml:"),
         "{lines:#?}"
     );
     assert!(
-        told(&lines, "site").ends_with("): the host is one of its names"),
+        explained(&lines, "site").ends_with("): the host is one of its names"),
         "{lines:#?}"
     );
     let rules: Vec<&str> = lines
@@ -90,10 +90,10 @@ fn every_rule_on_the_way_is_told_with_its_reason() {
     );
     let program = setup.path("htdocs/cgi-bin/show").display().to_string();
     assert_eq!(
-        told(&lines, "answer"),
+        explained(&lines, "answer"),
         format!("what script {program} (cgi) says, SCRIPT_NAME /cgi-bin/show, PATH_INFO /42")
     );
-    assert_eq!(told(&lines, "log"), "as the site says");
+    assert_eq!(explained(&lines, "log"), "as the site says");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn every_answer_is_told_and_only_errors_fail() {
     ] {
         let (lines, served) = explain(&setup, arguments);
         assert_eq!(
-            (told(&lines, "answer"), served),
+            (explained(&lines, "answer"), served),
             (expected.as_str(), is_served),
             "{lines:#?}"
         );
@@ -166,7 +166,7 @@ fn every_answer_is_told_and_only_errors_fail() {
 fn the_facts_of_the_request_are_what_conditions_see() {
     let setup = setup();
     let (lines, is_served) = explain(&setup, &["/admin/", "--client", "192.0.2.7"]);
-    let answer = told(&lines, "answer");
+    let answer = explained(&lines, "answer");
     assert!(
         !is_served && answer.starts_with("403, refused by the rule of sluice.toml:"),
         "{answer}"
@@ -181,19 +181,19 @@ fn the_facts_of_the_request_are_what_conditions_see() {
     );
     let (lines, _) = explain(&setup, &["/api/x", "--method", "DELETE"]);
     assert!(
-        told(&lines, "answer").starts_with("403, refused by the rule"),
+        explained(&lines, "answer").starts_with("403, refused by the rule"),
         "{lines:#?}"
     );
     let (lines, _) = explain(&setup, &["/quiet/x"]);
-    assert_eq!(told(&lines, "log"), "not logged");
+    assert_eq!(explained(&lines, "log"), "not logged");
     let (lines, _) = explain(&setup, &["/", "--header", "Host: a.example.net:8080"]);
     assert!(
-        told(&lines, "site").ends_with("the host is below one of its names"),
+        explained(&lines, "site").ends_with("the host is below one of its names"),
         "{lines:#?}"
     );
     let (lines, _) = explain(&setup, &["http://other.example/"]);
     assert!(
-        told(&lines, "site").ends_with("no site has that name, and this is the first"),
+        explained(&lines, "site").ends_with("no site has that name, and this is the first"),
         "{lines:#?}"
     );
 }
@@ -221,7 +221,7 @@ fn what_is_no_question_is_told_in_one_line() {
         (&["/", "--header", "A B: c"], "must be a name and a value"),
     ] {
         let ran = run(
-            setup.folder(),
+            setup.directory(),
             &[&["check", "-c", "sluice.toml", "--explain"], arguments].concat(),
         );
         assert!(
@@ -244,7 +244,7 @@ fn what_is_explained_is_what_happens() {
         let status = server.get(path).status;
         let (lines, is_served) = explain(server.setup(), &[path]);
         assert_eq!(is_served, status < 400, "{path} {status} {lines:#?}");
-        let answer = told(&lines, "answer");
+        let answer = explained(&lines, "answer");
         assert!(
             answer.starts_with(&status.to_string()) || answer.starts_with("what script"),
             "{status} {answer}"

@@ -17,15 +17,15 @@ fn a_page_that_is_refused_is_not_sent_as_an_index_page() {
         .route("path = \"/login/*.html\"\nredirect = { to = \"/ask\" }")
         .route("path = \"/abroad/index.html\"\nredirect = { to = \"https://test/abroad/\" }")
         .start();
-    for folder in ["private", "login", "abroad"] {
-        let response = server.get(&format!("/{folder}/"));
-        assert_eq!(response.status, 403, "{folder}: {}", response.text());
+    for directory in ["private", "login", "abroad"] {
+        let response = server.get(&format!("/{directory}/"));
+        assert_eq!(response.status, 403, "{directory}: {}", response.text());
     }
     assert_eq!(server.get("/other/").text(), "home", "the next page is taken");
 }
 
 #[test]
-fn a_redirect_from_a_page_to_its_folder_is_for_who_asks_for_the_page() {
+fn a_redirect_from_a_page_to_its_directory_is_for_who_asks_for_the_page() {
     let server = Setup::new()
         .file("d/index.html", "page")
         .file("e/index.html", "page")
@@ -35,9 +35,9 @@ fn a_redirect_from_a_page_to_its_folder_is_for_who_asks_for_the_page() {
         .route("path = \"/s/*\"\nrewrite = \"/site/$1\"")
         .route("path = \"/site/f/index.html\"\nredirect = { to = \"/s/f/\", status = 301 }")
         .start();
-    for (folder, location) in [("/d/", "/d/"), ("/e/", "http://test/e/"), ("/s/f/", "/s/f/")] {
-        assert_location(&server, &format!("{folder}index.html"), 301, location);
-        assert_eq!(server.get(folder).text(), "page", "{folder}");
+    for (directory, location) in [("/d/", "/d/"), ("/e/", "http://test/e/"), ("/s/f/", "/s/f/")] {
+        assert_location(&server, &format!("{directory}index.html"), 301, location);
+        assert_eq!(server.get(directory).text(), "page", "{directory}");
     }
 }
 

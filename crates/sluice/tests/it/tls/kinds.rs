@@ -178,7 +178,7 @@ fn scripts_are_told_what_a_certificate_says_and_nothing_where_none_is_asked_for(
         let mut client = TlsClient::connect(server.tls_address(), "localhost", &Arc::new(config)).unwrap();
         let response = client.get("/cgi-bin/who", "localhost").unwrap();
         assert!(response.contains(expected), "{keys}: {response}");
-        let told = response.matches("SSL_CLIENT_").count();
-        assert_eq!(told, expected.matches("SSL_CLIENT_").count(), "{response}");
+        let count = response.matches("SSL_CLIENT_").count();
+        assert_eq!(count, expected.matches("SSL_CLIENT_").count(), "{response}");
     }
 }
