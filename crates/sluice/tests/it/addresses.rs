@@ -1,4 +1,5 @@
-//! Where the server listens, and who its clients are: unix sockets, proxies whose word is taken.
+//! Listening addresses and the identity of clients: IPv6, unix sockets, trusted proxies, the PROXY protocol and
+//! reverse DNS.
 
 mod ipv6;
 mod names;

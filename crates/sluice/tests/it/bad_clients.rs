@@ -1,39 +1,39 @@
-//! Clients that break the rules of HTTP, by mistake or to do harm. None of them gets a server to take one request for two,
-//! to let a script see what was not sent, or to stop serving others.
+//! Clients that break the rules of HTTP, by mistake or on purpose. None may smuggle a request, show a script data that
+//! was not sent, or stop the server from serving others.
 
 use crate::harness::{Client, Ending, Server, Setup};
 
-/// Prints its variables and its body.
+/// A script that prints its variables and its body.
 const SHOW: &str = r#"printf 'Content-Type: text/plain\n\n'; env; printf 'BODY='; cat"#;
 
 fn server() -> Server {
     Setup::new().file("a.txt", "a").script("show", SHOW).start()
 }
 
-/// The status of the refusal; the connection must end after it.
+/// The status of the error response, after which the connection must close.
 #[track_caller]
 fn refusal(server: &Server, request: impl AsRef<[u8]>) -> u16 {
     let mut client = server.connect();
     client.try_send(&request);
     let response = client.response();
-    let shown = String::from_utf8_lossy(request.as_ref());
+    let text = String::from_utf8_lossy(request.as_ref());
     let has_close = response.field("connection") == Some("close");
     assert!(
         has_close,
-        "{} and the connection goes on after {shown:?}",
+        "{} and the connection stays open after {text:?}",
         response.status
     );
     client.assert_closed();
     response.status
 }
 
-/// `GET /a.txt` with these lines more in its head.
+/// `GET /a.txt` with further header lines.
 fn with_lines(lines: &str) -> String {
     format!("GET /a.txt HTTP/1.1\r\nHost: test\r\n{lines}\r\n\r\n")
 }
 
 #[test]
-fn half_a_head_and_the_end_harm_nobody() {
+fn incomplete_head_then_eof_is_harmless() {
     let server = server();
     for half in [
         "",
@@ -57,13 +57,13 @@ fn half_a_head_and_the_end_harm_nobody() {
 }
 
 #[test]
-fn half_a_body_never_looks_like_a_whole_one_to_a_script() {
+fn script_sees_no_end_of_file_after_an_incomplete_body() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
         .script(
             "take",
-            r#"exec 9> "$TEST_DIR/events"; read -r line; echo "$line" >&9; while read -r line; do :; done; echo whole >&9"#,
+            r#"exec 9> "$TEST_DIR/events"; read -r line; echo "$line" >&9; while read -r line; do :; done; echo complete >&9"#,
         )
         .script_route("/stream/*", "directory = \"htdocs/cgi-bin\", request_body = \"stream\"")
         .start();
@@ -76,7 +76,7 @@ fn half_a_body_never_looks_like_a_whole_one_to_a_script() {
             let mut client = server.connect();
             client.send(format!("POST {half}"));
             assert_eq!(events.line(), "half");
-            // Every other client leaves altogether.
+            // Every other client closes the whole connection.
             if round % 2 == 0 {
                 drop(client);
             } else {
@@ -91,7 +91,7 @@ fn half_a_body_never_looks_like_a_whole_one_to_a_script() {
             assert_eq!(
                 events.end(),
                 Vec::<String>::new(),
-                "{half}: the script took half a body for a whole one"
+                "{half}: the script took half a body for a complete one"
             );
         }
     }
@@ -99,7 +99,7 @@ fn half_a_body_never_looks_like_a_whole_one_to_a_script() {
 }
 
 #[test]
-fn half_a_body_that_is_stored_first_starts_no_script() {
+fn incomplete_buffered_body_starts_no_script() {
     let server = Setup::new().script("take", r#": > "$TEST_DIR/ran""#).start();
     for half in ["4\r\nhalf\r\n", "a\r\nhalf"] {
         let mut client = server.connect();
@@ -119,7 +119,7 @@ fn half_a_body_that_is_stored_first_starts_no_script() {
 }
 
 #[test]
-fn what_follows_a_body_is_the_next_request() {
+fn bytes_after_a_body_are_the_next_request() {
     let server = server();
     let mut client = server.connect();
     client.send("POST /cgi-bin/show HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nbodyGET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
@@ -127,12 +127,16 @@ fn what_follows_a_body_is_the_next_request() {
     assert_eq!(client.response().text(), "a");
     client.send("POST /cgi-bin/show HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nbody and more\r\n\r\n");
     assert!(client.response().text().ends_with("BODY=body"));
-    assert_eq!(client.response().status, 400, "what is over is no request");
+    assert_eq!(
+        client.response().status,
+        400,
+        "the surplus bytes are not a valid request"
+    );
     client.assert_closed();
 }
 
 #[test]
-fn a_body_that_nobody_reads_is_no_request() {
+fn unread_body_is_not_parsed_as_a_request() {
     let smuggled = "GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n";
     let server = Setup::new()
         .file("a.txt", "a")
@@ -145,7 +149,7 @@ fn a_body_that_nobody_reads_is_no_request() {
             "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n{smuggled}"
         ));
         client.response();
-        // Either the body was skipped and the next request is answered, or the connection ends.
+        // Either the body was skipped and the next request is answered, or the connection closes.
         client.try_send("GET /health.txt HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         let (rest, _) = client.rest();
         let rest = String::from_utf8_lossy(&rest);
@@ -155,7 +159,7 @@ fn a_body_that_nobody_reads_is_no_request() {
 }
 
 #[test]
-fn a_length_beside_chunks_is_refused_or_ignored_and_the_connection_ends() {
+fn content_length_with_chunked_is_ignored_or_refused_and_closes() {
     let server = server();
     let body = "3\r\nabc\r\n0\r\n\r\n";
     let smuggled = "GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n";
@@ -171,7 +175,7 @@ fn a_length_beside_chunks_is_refused_or_ignored_and_the_connection_ends() {
             ));
             let response = client.response();
             if response.status == 200 {
-                // RFC 9112 §6.3: Transfer-Encoding decides, and the script is not told of the other.
+                // RFC 9112 §6.3: Transfer-Encoding wins, and the script does not see the other length.
                 assert_eq!(response.variable("CONTENT_LENGTH"), Some("3"), "{lines}");
                 assert!(response.text().ends_with("BODY=abc"), "{lines}");
             } else {
@@ -184,7 +188,7 @@ fn a_length_beside_chunks_is_refused_or_ignored_and_the_connection_ends() {
 }
 
 #[test]
-fn two_lengths_are_refused() {
+fn two_content_lengths_are_refused() {
     let server = server();
     for lines in [
         "Content-Length: 1\r\nContent-Length: 2",
@@ -197,7 +201,7 @@ fn two_lengths_are_refused() {
 }
 
 #[test]
-fn a_length_that_is_no_number_is_refused() {
+fn non_numeric_content_length_is_refused() {
     let server = server();
     for length in [
         "-1",
@@ -217,7 +221,7 @@ fn a_length_that_is_no_number_is_refused() {
 }
 
 #[test]
-fn a_transfer_coding_that_is_not_chunked_is_refused() {
+fn transfer_coding_other_than_chunked_is_refused() {
     let server = server();
     for coding in [
         "gzip",
@@ -232,7 +236,7 @@ fn a_transfer_coding_that_is_not_chunked_is_refused() {
             format!("POST /cgi-bin/show HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: {coding}\r\n\r\n0\r\n\r\n");
         let mut client = server.connect();
         let response = client.send(request).response();
-        // `chunked,` is an empty element after the right one, which RFC 9110 §5.6.1 lets pass.
+        // `chunked,` has an empty list element, which RFC 9110 §5.6.1 allows.
         let may_pass = coding == "chunked,";
         assert!(
             matches!(response.status, 400 | 501) || may_pass,
@@ -245,7 +249,7 @@ fn a_transfer_coding_that_is_not_chunked_is_refused() {
 }
 
 #[test]
-fn broken_chunks_end_the_request() {
+fn malformed_chunks_end_the_request() {
     let server = server();
     for chunks in [
         "x\r\n",
@@ -297,7 +301,7 @@ fn control_characters_in_a_head_are_refused() {
 }
 
 #[test]
-fn a_request_line_that_is_none_is_refused() {
+fn malformed_request_line_is_refused() {
     let server = server();
     for line in [
         "GET  /a.txt HTTP/1.1",
@@ -329,9 +333,9 @@ fn a_request_line_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_target_that_is_neither_a_path_nor_an_address_is_refused() {
+fn target_that_is_neither_path_nor_url_is_refused() {
     let server = Setup::new().file("index.html", "the root").start();
-    // Authority form, which only CONNECT may use (RFC 9112 §3.2.3).
+    // Authority form is only for CONNECT (RFC 9112 §3.2.3).
     for target in ["a.txt", "test", "test:80", "*/", "?", "?a=b", "#a"] {
         let response = server.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
         assert_eq!(response.status, 400, "{target}: {}", response.text());
@@ -339,7 +343,7 @@ fn a_target_that_is_neither_a_path_nor_an_address_is_refused() {
 }
 
 #[test]
-fn bytes_that_are_no_http_are_refused() {
+fn bytes_that_are_not_http_are_refused() {
     let server = server();
     let mut noise = vec![0_u8; 5000];
     for (index, byte) in noise.iter_mut().enumerate() {
@@ -362,7 +366,7 @@ fn bytes_that_are_no_http_are_refused() {
 }
 
 #[test]
-fn a_field_of_a_hundred_thousand_bytes_is_too_large() {
+fn field_of_100_000_bytes_is_too_large() {
     let server = server();
     assert_eq!(
         refusal(&server, with_lines(&format!("X: {}", "x".repeat(100_000)))),
@@ -375,7 +379,7 @@ fn a_field_of_a_hundred_thousand_bytes_is_too_large() {
 }
 
 #[test]
-fn a_field_proxy_never_reaches_a_script() {
+fn proxy_field_never_reaches_a_script() {
     let server = server();
     for name in ["Proxy", "proxy", "PROXY", "pRoXy"] {
         let response = server.send(format!(
@@ -396,7 +400,7 @@ fn credentials_never_reach_a_script() {
 }
 
 #[test]
-fn two_fields_that_fold_to_one_variable_do_not_mix() {
+fn fields_that_map_to_the_same_variable_do_not_mix() {
     let server = server();
     for lines in [
         "X-User: right\r\nX_User: wrong",
@@ -412,7 +416,7 @@ fn two_fields_that_fold_to_one_variable_do_not_mix() {
 }
 
 #[test]
-fn fields_cannot_make_variables_of_the_server() {
+fn header_fields_cannot_set_server_variables() {
     let server = server();
     let response = server.send(
         "GET /cgi-bin/show HTTP/1.1\r\nHost: test\r\nContent_Length: 7\r\nRemote-Addr: 1.2.3.4\r\nPath: /evil\r\n\
@@ -448,7 +452,7 @@ fn a_request_has_exactly_one_host() {
 }
 
 #[test]
-fn a_host_with_a_port_that_is_no_number_is_refused() {
+fn host_with_invalid_port_is_refused() {
     let server = server();
     for host in ["test:port", "test:1:2", "test:-1", "test:99999999"] {
         let response = server.send(format!("GET /a.txt HTTP/1.1\r\nHost: {host}\r\n\r\n"));
@@ -457,28 +461,28 @@ fn a_host_with_a_port_that_is_no_number_is_refused() {
 }
 
 #[test]
-fn a_target_in_absolute_form_decides_over_host() {
+fn absolute_target_overrides_host() {
     let server = server();
     let response = server.send("GET http://other.example:8080/cgi-bin/show?a=b HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(response.variable("SERVER_NAME"), Some("other.example"));
     assert_eq!(response.variable("SCRIPT_NAME"), Some("/cgi-bin/show"));
     assert_eq!(response.variable("QUERY_STRING"), Some("a=b"));
     let bare = server.send("GET http://other.example HTTP/1.1\r\nHost: test\r\n\r\n");
-    assert_eq!(bare.status, 403, "the root's folder");
+    assert_eq!(bare.status, 403, "the root directory");
     let without = server.send("GET http://other.example/a.txt HTTP/1.1\r\n\r\n");
-    assert_eq!(without.status, 400, "a field Host is needed even so");
+    assert_eq!(without.status, 400, "Host is required even with an absolute target");
 }
 
 #[test]
-fn a_script_sees_no_other_host_than_that_of_the_target() {
+fn script_sees_only_the_host_of_the_target() {
     let server = server();
-    // RFC 9112 §3.2.2: the field received is ignored, and replaced by the host of the target.
+    // RFC 9112 §3.2.2: the received Host field is ignored and replaced by the host of the target.
     let response = server.send("GET http://other.example:8080/cgi-bin/show HTTP/1.1\r\nHost: evil.example\r\n\r\n");
     assert_eq!(response.variable("HTTP_HOST"), Some("other.example:8080"));
 }
 
 #[test]
-fn options_may_ask_about_the_whole_server() {
+fn options_asterisk_is_answered() {
     let server = server();
     let mut client = server.connect();
     let response = client.send("OPTIONS * HTTP/1.1\r\nHost: test\r\n\r\n").response();
@@ -487,7 +491,7 @@ fn options_may_ask_about_the_whole_server() {
 }
 
 #[test]
-fn only_options_may_ask_about_the_whole_server() {
+fn asterisk_is_refused_for_other_methods() {
     let server = server();
     // RFC 9112 §3.2.4.
     for method in ["GET", "POST", "DELETE"] {
@@ -499,7 +503,7 @@ fn only_options_may_ask_about_the_whole_server() {
 }
 
 #[test]
-fn connect_makes_no_tunnel() {
+fn connect_opens_no_tunnel() {
     let server = Setup::new()
         .script("show", SHOW)
         .sites("[[site]]\nhosts = [\"all.example\"]\n[[site.route]]\npath = \"/*\"\nscript = { file = \"htdocs/cgi-bin/show\" }")
@@ -521,7 +525,7 @@ fn connect_makes_no_tunnel() {
 }
 
 #[test]
-fn the_preface_of_http_2_is_refused() {
+fn http2_preface_in_clear_text_is_refused() {
     let server = server();
     let mut client = server.connect();
     client.try_send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x12\x04\0\0\0\0\0");
@@ -531,7 +535,7 @@ fn the_preface_of_http_2_is_refused() {
 }
 
 #[test]
-fn an_upgrade_is_not_made() {
+fn upgrade_is_ignored() {
     let server = server();
     for name in ["websocket", "h2c"] {
         let response = server.send(with_lines(&format!("Connection: Upgrade\r\nUpgrade: {name}")));
@@ -540,7 +544,7 @@ fn an_upgrade_is_not_made() {
 }
 
 #[test]
-fn requests_behind_a_refused_one_are_not_answered() {
+fn requests_after_a_refused_one_are_not_answered() {
     let server = server();
     let mut client = server.connect();
     client.try_send(with_lines("X : y") + "GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");

@@ -1,21 +1,21 @@
-//! Scripts that break the rules: no head, half a head, too much, too slow, dead, noisy.
+//! Scripts that break the rules: no head, an incomplete head, too much output, too slow, crashed, noisy.
 //!
-//! The same holds for every one of them: the client is told 502 or 504, or sees that its body is cut; the log has one line
-//! that says whose fault it was; nothing is left behind; the next request is served. Here: replies that cannot be used.
-//! Below: bodies that break off (`bodies`), scripts that take too long or leave something behind (`lingering`).
+//! In every case the client gets 502 or 504 or a truncated body, the log has one line that names the culprit, nothing
+//! is left behind, and the next request is served. Here: unusable replies. Submodules: truncated bodies (`bodies`),
+//! scripts that take too long or leave processes behind (`lingering`).
 
 mod bodies;
 mod lingering;
 
 use crate::harness::{Response, Server, Setup, complaints};
 
-/// What a bad script's one line in the log must hold beside its name; `PID` stands for `, pid <number>`.
+/// What the log line of a bad script must contain beside its name; `PID` stands for `, pid <number>`.
 type Words = &'static [&'static str];
 
-/// A bad reply: its name, the script (in Python if its first line says so), and the words.
+/// A bad script: its name, its text (Python if its first line says so), and the words of its log line.
 type Bad = (&'static str, &'static str, Words);
 
-/// Asks each script once in each mode; all must be answered by this status, and leave one line in each log.
+/// Requests each script once per mode; each must be answered with this status and leave one line in each log.
 #[track_caller]
 fn assert_refused(setup: Setup, status: u16, modes: &[&str], scripts: &[Bad]) {
     let setup = scripts
@@ -30,7 +30,7 @@ fn assert_refused(setup: Setup, status: u16, modes: &[&str], scripts: &[Bad]) {
         for (name, _, words) in scripts {
             let response = server.get(&format!("/{mode}-bin/{name}"));
             assert_eq!(response.status, status, "{mode} {name}\n{}", server.log());
-            assert_page_tells_nothing(&server, &response);
+            assert_page_reveals_nothing(&server, &response);
             expected_log.push((format!("{mode}-bin/{name}"), request_id(&response), *words));
         }
     }
@@ -44,11 +44,11 @@ fn assert_refused(setup: Setup, status: u16, modes: &[&str], scripts: &[Bad]) {
         assert_eq!(lines.len(), 1, "{path}: {lines:#?}\n{}", ended.errors);
         assert!(lines[0].contains(&path[path.find('/').unwrap()..]), "{}", lines[0]);
         for word in *words {
-            let is_there = match *word {
+            let is_found = match *word {
                 "PID" => has_pid(&lines[0]),
                 word => lines[0].contains(word),
             };
-            assert!(is_there, "{path}: no {word} in {}", lines[0]);
+            assert!(is_found, "{path}: no {word} in {}", lines[0]);
         }
         let lines: Vec<_> = ended.access.iter().filter(|line| line.contains(id)).collect();
         assert_eq!(lines.len(), 1, "{path}: {lines:#?}");
@@ -64,16 +64,16 @@ fn has_pid(line: &str) -> bool {
     line.split(", pid ").nth(1).is_some_and(digit)
 }
 
-/// Nothing that only the administrator should know: files, processes.
+/// Asserts that the error page reveals no files or processes.
 #[track_caller]
-fn assert_page_tells_nothing(server: &Server, response: &Response) {
+fn assert_page_reveals_nothing(server: &Server, response: &Response) {
     let page = response.text();
     for secret in [server.setup().directory().to_str().unwrap(), "cgi-bin", "pid"] {
         assert!(!page.contains(secret), "{secret} in {page}");
     }
 }
 
-/// The identification that the page of an error names.
+/// The request id on an error page.
 #[track_caller]
 fn request_id(response: &Response) -> String {
     let page = response.text();
@@ -82,7 +82,7 @@ fn request_id(response: &Response) -> String {
 }
 
 #[test]
-fn what_cannot_be_started_is_refused() {
+fn script_that_cannot_be_started_is_502() {
     let scripts: &[Bad] = &[
         (
             "no-interpreter",
@@ -98,7 +98,7 @@ fn what_cannot_be_started_is_refused() {
 }
 
 #[test]
-fn a_script_whose_directory_is_gone_is_not_found() {
+fn script_in_a_removed_directory_is_not_found() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python("sub/kept", "while accept():\n    put(HEAD + b'well')\n    finish()")
@@ -112,7 +112,7 @@ fn a_script_whose_directory_is_gone_is_not_found() {
 }
 
 #[test]
-fn what_ends_before_its_reply_is_told_with_status_and_last_words() {
+fn exit_before_the_reply_is_logged_with_status_and_last_words() {
     let scripts: &[Bad] = &[
         (
             "fails",
@@ -154,7 +154,7 @@ fn what_ends_before_its_reply_is_told_with_status_and_last_words() {
 }
 
 #[test]
-fn a_kept_process_that_ends_after_it_has_read_its_request_is_not_asked_twice() {
+fn request_is_not_repeated_once_a_cgiplus_process_has_read_it() {
     let scripts: &[Bad] = &[
         (
             "reads-and-fails",
@@ -181,7 +181,7 @@ fn a_kept_process_that_ends_after_it_has_read_its_request_is_not_asked_twice() {
 }
 
 #[test]
-fn what_is_no_head_is_refused() {
+fn malformed_head_is_refused() {
     let scripts: &[Bad] = &[
         (
             "page",
@@ -260,7 +260,7 @@ fn too_many_fields_are_refused() {
 }
 
 #[test]
-fn callouts_against_the_rules_are_refused() {
+fn malformed_callouts_end_the_reply() {
     let scripts: &[Bad] = &[
         (
             "never-closed",
@@ -292,7 +292,7 @@ fn callouts_against_the_rules_are_refused() {
 }
 
 #[test]
-fn the_end_sentinel_does_not_belong_into_a_callout() {
+fn end_sentinel_inside_a_callout_is_refused() {
     let scripts: &[Bad] = &[(
         "ends-inside",
         "python\nwhile accept():\n    put(ESC + b'NOOP:\\n')\n    put(EOF)",
@@ -302,7 +302,7 @@ fn the_end_sentinel_does_not_belong_into_a_callout() {
 }
 
 #[test]
-fn a_memory_buffer_is_no_reply_without_a_head() {
+fn memory_buffer_without_a_head_is_no_reply() {
     let scripts: &[Bad] = &[
         ("begins", "python\nask(b'BUFFER-BEGIN: 4k')", &["PID", "wrote no reply"]),
         (
@@ -331,7 +331,7 @@ fn a_memory_buffer_is_no_reply_without_a_head() {
 }
 
 #[test]
-fn a_local_redirect_without_end_is_refused() {
+fn endless_local_redirect_is_refused() {
     let server = Setup::new()
         .script("loops", "printf 'Location: /cgi-bin/loops\\n\\n'")
         .start();
@@ -343,7 +343,7 @@ fn a_local_redirect_without_end_is_refused() {
 }
 
 #[test]
-fn a_refused_script_harms_no_other() {
+fn failing_script_does_not_affect_others() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .script("bad", "echo no head")
@@ -359,7 +359,7 @@ fn a_refused_script_harms_no_other() {
                 for _ in 0..10 {
                     let mut client = server.connect();
                     assert!(matches!(client.get("/cgi-bin/bad").response().status, 502));
-                    // The connection is as good as before.
+                    // The connection is still usable.
                     assert_eq!(client.get("/cgiplus-bin/good").response().text(), pid);
                 }
             });

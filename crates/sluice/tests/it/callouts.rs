@@ -1,14 +1,13 @@
 //! Callouts: what a script asks the server in the middle of its response, and the answers.
 //!
-//! Here: the talk itself and every keyword but those of the memory buffer (`memory_buffer`). Callouts of scripts that break
-//! the rules are in `bad_scripts`.
+//! Here: the dialogue itself and every keyword except those of the memory buffer (`memory_buffer`). Callouts of
+//! misbehaving scripts are in `bad_scripts`.
 
 use crate::harness::{Server, Setup, complaints};
 
-/// Asks what stands in the lines of its body, one callout a line, and says the answers: those before the head first.
-///
-/// The query: `head` asks before the head, `body` in the body, `together` puts all lines into one callout. PATH_INFO is what
-/// the body begins with. Works as CGI too.
+/// A script that sends each line of its request body as a callout and prints the answers.
+/// // The query says when: `head` before the response head, `body` within the body, `together` all lines as one
+/// callout. Its output starts with PATH_INFO. Works as CGI too.
 const ASKER: &str = r#"
 def respond(variables):
     lines = body(int(variables.get("CONTENT_LENGTH", "0"))).split(b"\n")
@@ -33,11 +32,11 @@ else:
     respond(os.environ)
 "#;
 
-fn asking() -> Setup {
+fn asker_setup() -> Setup {
     Setup::new().cgiplus("max = 1").python("ask", ASKER)
 }
 
-/// The answers to these lines, asked one by one in the body of a CGIplus script.
+/// The answers to these lines, sent one by one within the body of a CGIplus script.
 #[track_caller]
 fn ask(server: &Server, lines: &str) -> Vec<String> {
     let response = server.post("/cgiplus-bin/ask?body", lines);
@@ -46,8 +45,8 @@ fn ask(server: &Server, lines: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_question_gets_its_answer_in_every_mode_and_place() {
-    let server = asking().start();
+fn callout_is_answered_in_every_mode_and_position() {
+    let server = asker_setup().start();
     for mode in ["cgi", "cgiplus"] {
         for way in ["head", "body", "together"] {
             for lines in [
@@ -69,8 +68,8 @@ fn a_question_gets_its_answer_in_every_mode_and_place() {
 }
 
 #[test]
-fn a_question_that_wants_no_answer_gets_none() {
-    let server = asking().start();
+fn callout_marked_for_no_answer_gets_none() {
+    let server = asker_setup().start();
     assert_eq!(
         ask(
             &server,
@@ -86,8 +85,8 @@ fn a_question_that_wants_no_answer_gets_none() {
 }
 
 #[test]
-fn what_a_path_means_to_everybody_is_asked_without_a_request() {
-    let server = asking()
+fn map_path_skips_routes_with_conditions() {
+    let server = asker_setup()
         .route("path = \"/r/*\"\nrewrite = \"/rewritten/*\"")
         .route("path = \"/secret/*\"\nwhen = { client = \"127.0.0.1\" }\nrefuse = {}")
         .route("path = \"/refused/*\"\nrefuse = {}")
@@ -104,8 +103,8 @@ fn what_a_path_means_to_everybody_is_asked_without_a_request() {
 }
 
 #[test]
-fn what_is_not_understood_is_answered_400_and_harms_nothing() {
-    let server = asking().start();
+fn malformed_callout_is_answered_400() {
+    let server = asker_setup().start();
     let lines = "FLY: to the moon\n:\nNOOP NOOP\nMAP-PATH: relative\nMAP-PATH:\nMAP-FILE:\nLIFETIME: soon\nLIFETIME: -1\n\
                  CGIPLUS: maybe\nSCRIPT-CONTROL: X-nonsense\nBUFFER-BEGIN: many\nNOTICED\u{1}: x\nNOOP:";
     let answers = ask(&server, lines);
@@ -122,7 +121,7 @@ fn what_is_not_understood_is_answered_400_and_harms_nothing() {
 
 #[test]
 fn paths_and_files_are_mapped_both_ways() {
-    let server = asking()
+    let server = asker_setup()
         .file("sub/page.html", "x")
         .route("path = \"/pictures/*\"\nfiles = { directory = \"gallery\" }")
         .route("path = \"/elsewhere/*\"\nredirect = { to = \"https://example.org/*\" }");
@@ -159,7 +158,7 @@ fn paths_and_files_are_mapped_both_ways() {
 
 #[test]
 fn lifetime_is_answered_in_seconds() {
-    let server = asking().start();
+    let server = asker_setup().start();
     assert_eq!(
         ask(
             &server,
@@ -170,7 +169,7 @@ fn lifetime_is_answered_in_seconds() {
 }
 
 #[test]
-fn lifetime_ends_a_process_earlier_or_never() {
+fn lifetime_shortens_or_lifts_the_idle_limit() {
     let script = |lifetime: &str| {
         format!(
             "while accept():\n    put(HEAD + ask(b'LIFETIME: {lifetime}')[0])\n    finish()\ntell('ended', '{lifetime}')"
@@ -207,7 +206,7 @@ fn lifetime_ends_a_process_earlier_or_never() {
 }
 
 #[test]
-fn cgiplus_changes_the_form_from_the_next_request_on() {
+fn cgiplus_callout_changes_the_record_format_of_the_next_request() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -247,8 +246,8 @@ while first := os.read(3, 3):
 }
 
 #[test]
-fn notices_stand_in_the_log_with_whose_they_are() {
-    let server = asking().start();
+fn notices_are_logged_with_script_pid_and_request_id() {
+    let server = asker_setup().start();
     let answers = ask(
         &server,
         "NOTICED: the wind is up\nOPCOM: the tape is full\n!NOTICED: a \u{1b}[31mred\u{7f} line\u{85}",
@@ -268,8 +267,8 @@ fn notices_stand_in_the_log_with_whose_they_are() {
 }
 
 #[test]
-fn watch_is_answered_and_shown_to_those_who_watch() {
-    let server = asking().environment("RUST_LOG", "watch=debug,info").start();
+fn watch_is_answered_and_logged_at_debug_level() {
+    let server = asker_setup().environment("RUST_LOG", "watch=debug,info").start();
     assert_eq!(
         ask(&server, "WATCH: [SCRIPT:0042] here I am\n!WATCH: and here"),
         ["200 OK"]
@@ -281,7 +280,7 @@ fn watch_is_answered_and_shown_to_those_who_watch() {
 }
 
 #[test]
-fn http_status_is_that_of_the_response() {
+fn http_status_callout_reports_the_response_status() {
     let server = Setup::new()
         .python(
             "status",
@@ -301,7 +300,7 @@ while accept():
 }
 
 #[test]
-fn a_callout_may_be_written_in_any_chunks() {
+fn callout_may_arrive_in_any_chunks() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -330,7 +329,7 @@ while accept():
 }
 
 #[test]
-fn an_answer_comes_before_the_callout_is_closed() {
+fn each_line_is_answered_before_the_callout_ends() {
     let server = Setup::new()
         .cgi("reply_timeout = \"10s\"")
         .python(
@@ -350,7 +349,7 @@ put(HEAD + b"".join(said))
 }
 
 #[test]
-fn callouts_stand_between_bytes_of_the_body_without_a_trace() {
+fn callouts_leave_no_trace_in_the_body() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -371,7 +370,7 @@ while variables := accept():
 }
 
 #[test]
-fn in_a_record_mailbox_every_record_of_a_callout_is_a_line() {
+fn record_mailbox_treats_each_record_of_a_callout_as_a_line() {
     let server = Setup::new()
         .cgi("mailbox = \"record\"")
         .cgiplus("mailbox = \"record\", max = 1")
@@ -410,7 +409,7 @@ else:
 }
 
 #[test]
-fn a_shell_script_can_ask() {
+fn shell_script_can_use_callouts() {
     let server = Setup::new()
         .script(
             "ask",
@@ -427,7 +426,7 @@ echo "$file, $answer""#,
 }
 
 #[test]
-fn answers_that_nobody_reads_do_not_reach_the_next_request() {
+fn unread_answers_do_not_reach_the_next_request() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(

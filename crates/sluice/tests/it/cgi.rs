@@ -1,7 +1,7 @@
 //! CGI: a process for each request (RFC 3875).
 //!
-//! What a script is told (`variables`), which file a path runs and how (`programs`), what its replies mean (`replies`),
-//! bodies on their way in and out (`bodies`), and how a process ends that is not left to itself (`ends`).
+//! Submodules: the variables of a script (`variables`), which file a path runs and how (`programs`), what replies mean
+//! (`replies`), request and response bodies (`bodies`), and how processes end (`ends`).
 
 mod bodies;
 mod ends;

@@ -1,8 +1,8 @@
-//! Compressed answers: forms of files that lie beside them, and those that the server makes. Below: conditions and ranges of forms
-//! (`forms`), and the output of scripts (`scripts`).
+//! Compressed files: precompressed variants stored beside them, and variants compressed on demand. Submodules:
+//! conditions and ranges on variants (`variants`), and the output of scripts (`scripts`).
 
-mod forms;
 mod scripts;
+mod variants;
 
 use std::fs;
 use std::io::Read;
@@ -11,15 +11,15 @@ use std::process::{Command, Stdio};
 
 use crate::harness::{Ending, Response, Server, Setup, curl, make_old, spawn, wait_until};
 
-/// What browsers send.
+/// The Accept-Encoding that browsers send.
 const BROWSER: &str = "gzip, deflate, br, zstd";
 
-/// Text that shrinks, of so many lines.
+/// Compressible text of this many lines.
 fn text(lines: usize) -> String {
     (0..lines).map(|line| format!("line {line} of a text\n")).collect()
 }
 
-/// So many bytes that do not shrink.
+/// Incompressible bytes.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state: u32 = 1;
     let noise = std::iter::repeat_with(|| {
@@ -32,34 +32,34 @@ fn noise(bytes: usize) -> Vec<u8> {
     noise.take(bytes).collect()
 }
 
-/// What a client reads of these bytes, and whether they came to their end.
+/// The decoded content of these bytes, and whether they are complete.
 fn decode(encoding: Option<&str>, bytes: &[u8]) -> (String, bool) {
     let mut reader: Box<dyn Read + '_> = match encoding {
         None => Box::new(bytes),
         Some("br") => Box::new(brotli::Decompressor::new(bytes, 4096)),
         Some("zstd") => Box::new(zstd::Decoder::new(bytes).unwrap()),
         Some("gzip") => Box::new(flate2::read::GzDecoder::new(bytes)),
-        Some(other) => panic!("{other} is no encoding"),
+        Some(other) => panic!("{other} is not a known coding"),
     };
     let mut content = Vec::new();
-    let is_whole = reader.read_to_end(&mut content).is_ok();
-    (String::from_utf8(content).unwrap(), is_whole)
+    let is_complete = reader.read_to_end(&mut content).is_ok();
+    (String::from_utf8(content).unwrap(), is_complete)
 }
 
-/// The text of a response, which must be whole.
+/// The decoded text of a response, which must be complete.
 #[track_caller]
 fn decoded(response: &Response) -> String {
-    let (content, is_whole) = decode(response.field("content-encoding"), &response.body);
+    let (content, is_complete) = decode(response.field("content-encoding"), &response.body);
     assert!(
-        is_whole && response.ending == Ending::Complete,
-        "cut after {} letters: {:?}",
+        is_complete && response.ending == Ending::Complete,
+        "truncated after {} bytes: {:?}",
         content.len(),
         response.head
     );
     content
 }
 
-/// A request by GET with Accept-Encoding; further lines end with CRLF.
+/// A GET request with Accept-Encoding; further lines end with CRLF.
 fn request(path: &str, accept: &str, lines: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: test\r\nAccept-Encoding: {accept}\r\n{lines}\r\n")
 }
@@ -69,7 +69,7 @@ fn ask(server: &Server, path: &str, accept: &str) -> Response {
     server.send(request(path, accept, ""))
 }
 
-/// The encoding in which a file comes.
+/// The Content-Encoding of a file's response.
 #[track_caller]
 fn encoding(server: &Server, path: &str, accept: &str) -> Option<String> {
     let response = ask(server, path, accept);
@@ -77,7 +77,7 @@ fn encoding(server: &Server, path: &str, accept: &str) -> Option<String> {
     response.field("content-encoding").map(str::to_owned)
 }
 
-/// Compressed by a program of the site's author: other bytes than the server would make.
+/// Gzip data as the site's author would store it: different bytes than the server would produce.
 fn gzip(content: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut reader = flate2::read::GzEncoder::new(content.as_bytes(), flate2::Compression::none());
@@ -86,7 +86,7 @@ fn gzip(content: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_text_comes_in_the_encoding_that_its_client_likes_best_from_the_first_request_on() {
+fn text_is_sent_in_the_preferred_coding_from_the_first_request() {
     let content = text(1000);
     let server = Setup::new().file("a.html", &content).age("a.html").start();
     let plain = server.get("/a.html");
@@ -112,7 +112,7 @@ fn a_text_comes_in_the_encoding_that_its_client_likes_best_from_the_first_reques
             (200, expected),
             "{accept}"
         );
-        assert_eq!(first.body, second.body, "{accept}: it is kept");
+        assert_eq!(first.body, second.body, "{accept}: the variant is cached");
         assert_eq!(decoded(&first), content, "{accept}");
         assert_eq!(
             first.field("content-length"),
@@ -134,7 +134,7 @@ fn a_text_comes_in_the_encoding_that_its_client_likes_best_from_the_first_reques
 }
 
 #[test]
-fn many_who_ask_at_once_all_get_the_same_form() {
+fn concurrent_requests_get_the_same_variant() {
     let content = text(5000);
     let server = Setup::new().file("a.html", &content).age("a.html").start();
     let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
@@ -147,7 +147,7 @@ fn many_who_ask_at_once_all_get_the_same_form() {
 }
 
 #[test]
-fn what_gains_nothing_or_may_not_be_is_sent_as_it_is() {
+fn incompressible_small_new_and_excluded_files_are_sent_uncompressed() {
     let noise = noise(5000);
     let off = "path = \"/off/*\"\nfiles = { directory = \"htdocs\" }\ncompress = false";
     let setup = Setup::new()
@@ -159,7 +159,7 @@ fn what_gains_nothing_or_may_not_be_is_sent_as_it_is() {
     let setup = ["small.txt", "picture.png", "noise.txt", "a.txt"]
         .iter()
         .fold(setup, |setup, name| setup.age(name));
-    // Changed just now, as often as it is looked at.
+    // Changed before each request, so its mtime is never reliable.
     let server = setup.file("new.txt", text(1000)).start();
     for (path, varies) in [
         ("/small.txt", true),
@@ -187,7 +187,7 @@ fn what_gains_nothing_or_may_not_be_is_sent_as_it_is() {
 }
 
 #[test]
-fn a_site_says_what_is_compressed_and_how() {
+fn site_settings_choose_codings_types_and_sizes() {
     let file = |setup: Setup| setup.file("a.txt", text(100)).age("a.txt").start();
     for (site, cache, expected) in [
         ("compression = { encodings = [\"gzip\", \"br\"] }", "", Some("gzip")),
@@ -208,7 +208,7 @@ fn a_site_says_what_is_compressed_and_how() {
 }
 
 #[test]
-fn who_asks_first_decides_for_no_other_route() {
+fn route_settings_do_not_affect_other_routes_of_the_same_file() {
     let setup = Setup::new()
         .cache("revalidate = \"1h\"")
         .site("compression = { files = \"off\" }")
@@ -231,7 +231,7 @@ fn who_asks_first_decides_for_no_other_route() {
 }
 
 #[test]
-fn a_larger_file_is_compressed_behind_the_back_of_the_first_who_asks() {
+fn large_file_is_compressed_in_the_background_after_the_first_request() {
     let content = text(60_000);
     assert!(content.len() > 1 << 20);
     let server = Setup::new().file("large.txt", &content).age("large.txt").start();
@@ -243,7 +243,7 @@ fn a_larger_file_is_compressed_behind_the_back_of_the_first_who_asks() {
 }
 
 #[test]
-fn a_changed_file_is_never_sent_in_a_form_of_the_old_one() {
+fn changed_file_is_never_sent_as_a_variant_of_the_old_one() {
     let server = Setup::new().file("a.txt", text(1000)).age("a.txt").start();
     assert_eq!(decoded(&ask(&server, "/a.txt", "gzip")), text(1000));
     for lines in [2000, 500] {
@@ -259,7 +259,7 @@ fn a_changed_file_is_never_sent_in_a_form_of_the_old_one() {
 }
 
 #[test]
-fn index_pages_and_kept_lines_of_records_are_compressed_too() {
+fn index_pages_and_cached_record_files_are_compressed_too() {
     let mut records = Vec::new();
     for line in text(1000).lines() {
         records.extend(u16::try_from(line.len()).unwrap().to_le_bytes());
@@ -291,13 +291,13 @@ fn index_pages_and_kept_lines_of_records_are_compressed_too() {
 }
 
 #[test]
-fn a_form_beside_the_file_is_sent_as_it_is() {
+fn precompressed_file_is_sent_unchanged() {
     for cache in ["", "size = 0"] {
-        check_forms_beside(cache);
+        check_precompressed_files(cache);
     }
 }
 
-fn check_forms_beside(cache: &str) {
+fn check_precompressed_files(cache: &str) {
     let content = text(1000);
     let stored = gzip(&content);
     let server = Setup::new()
@@ -312,7 +312,7 @@ fn check_forms_beside(cache: &str) {
     assert_eq!(
         response.field("content-encoding"),
         Some("gzip"),
-        "of equals the one that is there"
+        "among equals, the stored one"
     );
     assert_eq!(response.body, stored);
     assert_eq!(decoded(&response), content);
@@ -340,7 +340,7 @@ fn check_forms_beside(cache: &str) {
 }
 
 #[test]
-fn a_form_that_the_client_likes_better_is_made_though_another_lies_there() {
+fn preferred_coding_is_compressed_on_demand_despite_another_stored_one() {
     let content = text(1000);
     let setup = Setup::new().file("a.txt", &content).age("a.txt");
     let server = setup.file("a.txt.gz", gzip(&content)).start();
@@ -356,7 +356,7 @@ fn a_form_that_the_client_likes_better_is_made_though_another_lies_there() {
 }
 
 #[test]
-fn what_lies_there_and_is_no_form_of_the_file_is_not_sent() {
+fn unsuitable_files_with_a_coding_suffix_are_not_sent() {
     let outside = tempfile::NamedTempFile::new().unwrap();
     fs::write(outside.path(), "a secret").unwrap();
     let content = text(10);
@@ -386,7 +386,7 @@ fn what_lies_there_and_is_no_form_of_the_file_is_not_sent() {
 }
 
 #[test]
-fn forms_come_and_go_while_their_file_stays_in_the_cache() {
+fn precompressed_files_appear_and_vanish_while_the_file_is_cached() {
     let server = Setup::new().file("a.txt", text(10)).age("a.txt").start();
     let beside = server.path("htdocs/a.txt.gz");
     for _ in 0..2 {
@@ -399,7 +399,7 @@ fn forms_come_and_go_while_their_file_stays_in_the_cache() {
 }
 
 #[test]
-fn what_does_not_lie_there_is_not_looked_for_with_each_request() {
+fn missing_precompressed_file_is_not_looked_up_for_each_request() {
     let server = Setup::new()
         .cache("revalidate = \"1h\"")
         .file("a.txt", text(10))
@@ -408,16 +408,20 @@ fn what_does_not_lie_there_is_not_looked_for_with_each_request() {
     assert_eq!(encoding(&server, "/a.txt", "gzip"), None);
     fs::write(server.path("htdocs/a.txt.gz"), gzip(&text(10))).unwrap();
     fs::write(server.path("htdocs/a.txt.br"), "br").unwrap();
-    assert_eq!(encoding(&server, "/a.txt", "gzip"), None, "it is believed for an hour");
+    assert_eq!(
+        encoding(&server, "/a.txt", "gzip"),
+        None,
+        "the miss is cached for an hour"
+    );
     assert_eq!(
         encoding(&server, "/a.txt", "br").as_deref(),
         Some("br"),
-        "nobody had asked"
+        "not requested before"
     );
 }
 
 #[test]
-fn a_list_of_64_kb_is_read_within_a_bound() {
+fn accept_encoding_of_64_kb_is_read_up_to_a_limit() {
     let server = Setup::new()
         .limits("head_size = \"128KiB\"")
         .file("a.txt", text(1000))
@@ -428,7 +432,7 @@ fn a_list_of_64_kb_is_read_within_a_bound() {
     let mut client = server.connect();
     for (list, expected) in [
         (format!("gzip, {padding}br"), Some("gzip")),
-        // What lies beyond the bound is not seen.
+        // Entries beyond the limit are not read.
         (format!("{padding}gzip"), None),
         (",".repeat(65_000), None),
         (format!("gzip{}", ";".repeat(65_000)), None),
@@ -439,13 +443,13 @@ fn a_list_of_64_kb_is_read_within_a_bound() {
         assert_eq!((response.status, response.field("content-encoding")), (200, expected));
         assert_eq!(decoded(&response), text(1000));
     }
-    // Without the larger bound on heads it is one that is too large.
+    // Without the raised head_size limit, the head is too large.
     let server = Setup::new().start();
     assert_eq!(ask(&server, "/health.txt", &padding).status, 431);
 }
 
 #[test]
-fn programs_of_every_day_read_what_is_sent() {
+fn curl_and_gzip_decode_the_responses() {
     let server = Setup::new().file("a.html", text(1000)).age("a.html").start();
     let address = format!("http://{}/a.html", server.address());
     assert_eq!(curl(&["--compressed", &address]), text(1000));

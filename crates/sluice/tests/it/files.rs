@@ -1,11 +1,12 @@
-//! Files: what they are sent with, and what is never sent: anything outside, hidden, or a script's source.
+//! Static files: their header fields, and what is never sent: anything outside the root, hidden files, and script
+//! sources.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 
 use crate::harness::{Ending, Response, Server, Setup};
 
-/// What must not be seen.
+/// Content that no response may contain.
 const SECRET: &str = "the secret";
 
 #[track_caller]
@@ -13,7 +14,7 @@ fn fetch_with(server: &Server, path: &str, field: &str) -> Response {
     server.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n{field}\r\n\r\n"))
 }
 
-/// The path as it stands is asked for, and nothing of a file or a script comes.
+/// Requests the path verbatim and asserts that nothing of a file or script is sent.
 #[track_caller]
 fn assert_withheld(server: &Server, path: &str) {
     let response = server.get(path);
@@ -54,7 +55,7 @@ fn a_file_is_sent_with_its_type() {
 }
 
 #[test]
-fn files_of_every_size_come_whole() {
+fn files_of_every_size_are_sent_completely() {
     let content: Vec<u8> = (0..3_000_000_u32)
         .map(|number| number.to_le_bytes()[0] ^ number.to_le_bytes()[2])
         .collect();
@@ -67,12 +68,12 @@ fn files_of_every_size_come_whole() {
     for size in sizes {
         let response = client.get(&format!("/f{size}")).response();
         assert_eq!(response.field("content-length"), Some(size.to_string().as_str()));
-        assert!(response.body == content[..size], "{size} bytes came otherwise");
+        assert!(response.body == content[..size], "{size} bytes: the content differs");
     }
 }
 
 #[test]
-fn a_file_that_did_not_change_is_not_sent_again() {
+fn unchanged_file_is_answered_304() {
     let server = Setup::new().file("a.txt", "one").age("a.txt").start();
     let first = server.get("/a.txt");
     let (tag, date) = (first.field("etag").unwrap(), first.field("last-modified").unwrap());
@@ -97,8 +98,8 @@ fn a_file_that_did_not_change_is_not_sent_again() {
 }
 
 #[test]
-fn a_changed_file_has_another_tag() {
-    // On a slow machine the file is a second old by now, and would be believed for a moment.
+fn changed_file_has_another_etag() {
+    // Revalidate every time: on a slow machine the file is a second old by now and would count as fresh for a moment.
     let server = Setup::new().cache("revalidate = \"0s\"").file("a.txt", "one").start();
     let first = server.get("/a.txt");
     std::fs::write(server.path("htdocs/a.txt"), "two").unwrap();
@@ -127,11 +128,11 @@ fn a_directory_is_answered_by_its_index_page() {
     );
     let bare = server.get("/bare/");
     assert_eq!(bare.status, 403);
-    assert!(!bare.text().contains("other.html"), "the folder is listed");
+    assert!(!bare.text().contains("other.html"), "the directory is listed");
 }
 
 #[test]
-fn a_directory_without_its_slash_is_redirected_to_it() {
+fn directory_without_trailing_slash_is_redirected() {
     let server = Setup::new().file("a b/index.html", "page").start();
     let response = server.get("/a%20b?x=1");
     assert_eq!(
@@ -142,7 +143,7 @@ fn a_directory_without_its_slash_is_redirected_to_it() {
 }
 
 #[test]
-fn a_directory_cannot_be_made_to_redirect_elsewhere() {
+fn directory_redirect_never_leads_to_another_host() {
     let server = Setup::new().file("evil.example/index.html", "page").start();
     for path in [
         "//evil.example",
@@ -160,7 +161,7 @@ fn a_directory_cannot_be_made_to_redirect_elsewhere() {
 }
 
 #[test]
-fn a_file_is_no_directory() {
+fn path_below_a_file_is_not_found() {
     let server = Setup::new().file("a.txt", SECRET).start();
     for path in ["/a.txt/", "/a.txt/b", "/a.txt/.", "/a.txt%2f"] {
         assert_withheld(&server, path);
@@ -168,7 +169,7 @@ fn a_file_is_no_directory() {
 }
 
 #[test]
-fn other_methods_are_told_which_there_are() {
+fn other_methods_get_405_with_allow() {
     let server = Setup::new().file("a.txt", "a").start();
     for method in ["POST", "PUT", "DELETE", "PATCH", "TRACE", "BREW"] {
         let response = server.send(format!(
@@ -232,7 +233,7 @@ fn nothing_above_the_root_is_reached_in_any_spelling() {
 }
 
 #[test]
-fn a_nul_ends_no_name() {
+fn nul_does_not_truncate_a_name() {
     let server = Setup::new().file("a.txt", SECRET).start();
     for path in ["/a.txt%00", "/a.txt%00.html", "/%00/a.txt", "/a%00.txt"] {
         assert_withheld(&server, path);
@@ -240,7 +241,7 @@ fn a_nul_ends_no_name() {
 }
 
 #[test]
-fn links_are_followed_inside_the_root_and_never_out_of_it() {
+fn symlinks_are_followed_only_inside_the_root() {
     let setup = Setup::new()
         .file("sub/a.txt", "a")
         .script("program", SECRET)
@@ -281,7 +282,7 @@ fn links_are_followed_inside_the_root_and_never_out_of_it() {
 }
 
 #[test]
-fn hidden_names_are_not_there_but_for_the_well_known() {
+fn hidden_names_are_not_found_except_well_known() {
     let server = Setup::new()
         .file(".htpasswd", SECRET)
         .file(".git/config", SECRET)
@@ -353,7 +354,7 @@ fn a_scripts_source_is_not_served_in_any_spelling() {
 }
 
 #[test]
-fn a_single_scripts_file_is_not_served_from_the_root() {
+fn source_of_a_file_script_is_not_served_from_the_root() {
     let setup = Setup::new().file_with_mode("tool/run", format!("#!/bin/sh\n# {SECRET}"), 0o755);
     let server = setup
         .file("tool/data.txt", "data")
@@ -365,7 +366,7 @@ fn a_single_scripts_file_is_not_served_from_the_root() {
 }
 
 #[test]
-fn a_fifo_or_a_socket_in_the_root_holds_nobody() {
+fn fifo_socket_or_device_in_the_root_does_not_block() {
     let setup = Setup::new();
     let _fifo = setup.listen("htdocs/fifo");
     let _socket = std::os::unix::net::UnixListener::bind(setup.path("htdocs/socket")).unwrap();
@@ -377,15 +378,15 @@ fn a_fifo_or_a_socket_in_the_root_holds_nobody() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_forbidden_or_not_there() {
+fn unreadable_file_is_forbidden() {
     let server = Setup::new().file_with_mode("a.txt", SECRET, 0o000).start();
     let response = server.get("/a.txt");
-    // Root may read everything.
+    // Root can read everything.
     assert!(matches!(response.status, 200 | 403), "{}", response.status);
 }
 
 #[test]
-fn a_route_serves_files_of_another_directory_with_the_same_care() {
+fn files_route_of_another_directory_is_confined_too() {
     let setup = Setup::new();
     std::fs::create_dir_all(setup.path("pictures/sub")).unwrap();
     std::fs::write(setup.path("pictures/sub/a.txt"), "picture").unwrap();
@@ -419,7 +420,7 @@ fn a_site_without_a_root_serves_no_files() {
 }
 
 #[test]
-fn an_index_page_that_is_a_script_is_run_and_never_sent() {
+fn index_page_that_is_a_script_is_run_and_never_sent() {
     let script = "#!/bin/sh\n# SECRET\nprintf 'Content-Type: text/plain\\n\\nrun for %s' \"$SCRIPT_NAME\"\n";
     let server = Setup::new()
         .site("index = [\"index.html\", \"index.cgi\"]")
@@ -435,12 +436,12 @@ fn an_index_page_that_is_a_script_is_run_and_never_sent() {
     assert_eq!(
         server.get("/both/").text(),
         "the page",
-        "the first of the list that is there"
+        "the first existing file of the list"
     );
 }
 
 #[test]
-fn a_script_by_pattern_is_not_sent_under_another_name() {
+fn source_of_a_pattern_script_is_not_sent_through_a_symlink() {
     let server = Setup::new()
         .script_route("*.cgi", "mode = \"cgi\"")
         .file_with_mode("x.cgi", "#!/bin/sh\n# SECRET\necho; echo ran", 0o755)
@@ -452,7 +453,7 @@ fn a_script_by_pattern_is_not_sent_under_another_name() {
 }
 
 #[test]
-fn the_scripts_of_one_site_are_not_the_files_of_another() {
+fn scripts_of_one_site_are_not_files_of_another() {
     let server = Setup::new()
         .script("secret", "# SECRET\necho; echo ran")
         .sites("[[site]]\nhosts = [\"other.example\"]\nroot = \"htdocs\"")
@@ -462,13 +463,13 @@ fn the_scripts_of_one_site_are_not_the_files_of_another() {
 }
 
 #[test]
-fn a_file_that_shrinks_while_it_is_sent_cuts_the_response_and_one_that_vanishes_does_not() {
+fn shrinking_file_truncates_the_response_and_removed_file_does_not() {
     const MIB: u64 = 1 << 20;
     for shrinks in [true, false] {
         let server = Setup::new().file("a.bin", "").start();
         let path = server.path("htdocs/a.bin");
         let file = File::options().write(true).open(&path).unwrap();
-        // More than any socket's buffers hold, and more than is cached.
+        // More than the socket buffers hold, and more than the cache takes.
         file.set_len(100 * MIB).unwrap();
         let mut client = server.connect();
         client.get("/a.bin");
@@ -480,7 +481,7 @@ fn a_file_that_shrinks_while_it_is_sent_cuts_the_response_and_one_that_vanishes_
             fs::remove_file(&path).unwrap();
         }
         let (body, ending) = client.body(head.framing("GET"));
-        assert!(body.iter().all(|byte| *byte == 0), "other bytes");
+        assert!(body.iter().all(|byte| *byte == 0), "wrong content");
         if shrinks {
             assert_eq!(ending, Ending::Truncated);
             server.log_line("shrank while it was sent");

@@ -1,4 +1,4 @@
-//! HTTP/1 as a well-behaved client speaks it, and the limits on heads, bodies, time and connections.
+//! HTTP/1 with well-behaved clients, and the limits on heads, bodies, time and connections.
 //!
 //! Not here: clients that break the rules (`bad_clients`), and what is served (`files`, `cgi`).
 
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::harness::{Client, Ending, Server, Setup, wait_until};
 
-/// A script that sends back its request's body.
+/// A script that echoes the request body.
 const ECHO: &str = r"printf 'Content-Type: text/plain\n\n'; cat";
 
-/// Long enough for a server to do what it must not.
+/// Long enough for the server to do something it must not do.
 const MOMENT: Duration = Duration::from_millis(150);
 
 fn server() -> Server {
@@ -26,7 +26,7 @@ fn post(path: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_connection_is_kept_for_request_after_request() {
+fn connection_is_kept_for_several_requests() {
     let server = server();
     let mut client = server.connect();
     for (path, body) in [("/a.txt", "a"), ("/b.txt", "bb"), ("/none", ""), ("/a.txt", "a")] {
@@ -46,7 +46,7 @@ fn a_connection_is_kept_for_request_after_request() {
 }
 
 #[test]
-fn every_response_carries_date_and_server() {
+fn every_response_has_date_and_server() {
     let server = server();
     for path in ["/a.txt", "/none", "/cgi-bin/echo"] {
         let response = server.get(path);
@@ -62,7 +62,7 @@ fn every_response_carries_date_and_server() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_their_order() {
+fn pipelined_requests_are_answered_in_order() {
     let server = server();
     let mut client = server.connect();
     let mut sent = String::new();
@@ -81,7 +81,7 @@ fn pipelined_requests_are_answered_in_their_order() {
 }
 
 #[test]
-fn a_request_may_come_byte_by_byte() {
+fn request_may_arrive_byte_by_byte() {
     let server = server();
     let mut client = server.connect();
     for byte in post("/cgi-bin/echo", "slowly").bytes() {
@@ -91,7 +91,7 @@ fn a_request_may_come_byte_by_byte() {
 }
 
 #[test]
-fn empty_lines_before_a_request_are_passed_over() {
+fn empty_lines_before_a_request_are_ignored() {
     let server = server();
     let mut client = server.connect();
     client.send("\r\n\r\nGET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
@@ -99,7 +99,7 @@ fn empty_lines_before_a_request_are_passed_over() {
 }
 
 #[test]
-fn http_1_0_needs_no_host_and_ends_with_the_connection() {
+fn http_1_0_needs_no_host_and_closes() {
     let server = server();
     let mut client = server.connect();
     let response = client.send("GET /a.txt HTTP/1.0\r\n\r\n").response();
@@ -108,7 +108,7 @@ fn http_1_0_needs_no_host_and_ends_with_the_connection() {
 }
 
 #[test]
-fn http_1_0_may_ask_to_keep_the_connection() {
+fn http_1_0_keep_alive_is_honoured() {
     let server = server();
     let mut client = server.connect();
     for _ in 0..2 {
@@ -122,7 +122,7 @@ fn http_1_0_may_ask_to_keep_the_connection() {
 }
 
 #[test]
-fn http_1_0_gets_a_body_of_unknown_length_without_chunks() {
+fn http_1_0_gets_unknown_length_without_chunks() {
     let setup = Setup::new();
     let mut gate = setup.gate("gate");
     let server = setup
@@ -144,7 +144,7 @@ fn http_1_0_gets_a_body_of_unknown_length_without_chunks() {
 }
 
 #[test]
-fn head_has_the_fields_of_get_and_no_body() {
+fn head_response_has_the_fields_of_get_and_no_body() {
     let server = server();
     let mut client = server.connect();
     let by_get = client.get("/b.txt").response();
@@ -162,7 +162,7 @@ fn head_has_the_fields_of_get_and_no_body() {
 }
 
 #[test]
-fn continue_is_sent_when_the_script_wants_the_body() {
+fn continue_is_sent_when_the_body_is_wanted() {
     let server = server();
     let mut client = server.connect();
     client.send("POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
@@ -171,7 +171,7 @@ fn continue_is_sent_when_the_script_wants_the_body() {
 }
 
 #[test]
-fn a_refused_request_is_not_told_to_continue() {
+fn refused_request_gets_no_100_continue() {
     let server = Setup::new().limits("body_size = \"10\"").file("a.txt", "a").start();
     for (path, length, status) in [("/none", 4, 405), ("/a.txt", 4, 405), ("/a.txt", 11, 413)] {
         let mut client = server.connect();
@@ -183,7 +183,7 @@ fn a_refused_request_is_not_told_to_continue() {
 }
 
 #[test]
-fn chunks_of_any_size_with_extensions_and_trailers_are_one_body() {
+fn chunked_body_with_extensions_and_trailers_is_decoded() {
     let server = server();
     let mut client = server.connect();
     client.send("POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -193,7 +193,7 @@ fn chunks_of_any_size_with_extensions_and_trailers_are_one_body() {
 }
 
 #[test]
-fn a_head_over_its_limit_is_refused() {
+fn head_over_the_limit_is_refused() {
     let server = Setup::new().limits("head_size = \"8KiB\"").file("a.txt", "a").start();
     let with_field = |bytes: usize| format!("GET /a.txt HTTP/1.1\r\nHost: test\r\nX: {}\r\n\r\n", "x".repeat(bytes));
     assert_eq!(server.send(with_field(7000)).status, 200);
@@ -204,7 +204,7 @@ fn a_head_over_its_limit_is_refused() {
 }
 
 #[test]
-fn a_request_line_over_the_limit_is_refused_and_logged_as_it_was_answered() {
+fn request_line_over_the_limit_is_refused_and_logged() {
     let long = |bytes: usize| format!("GET /{} HTTP/1.1\r\nHost: test\r\n\r\n", "x".repeat(bytes));
     for (head_size, bytes, status) in [("8KiB", 9000, 431), ("64KiB", 66_000, 431), ("1MiB", 66_000, 414)] {
         let server = Setup::new().limits(&format!("head_size = \"{head_size}\"")).start();
@@ -218,22 +218,22 @@ fn a_request_line_over_the_limit_is_refused_and_logged_as_it_was_answered() {
 
 #[test]
 fn more_fields_than_the_limit_are_refused() {
-    // The default, which is hyper's as well, and another.
-    for (limits, most) in [("", 100), ("head_fields = 10", 10)] {
+    // The default, which is also hyper's, and another value.
+    for (limits, limit) in [("", 100), ("head_fields = 10", 10)] {
         let server = Setup::new().limits(limits).file("a.txt", "a").start();
         let with_fields = |count: usize| {
             let fields: String = (1..count).map(|number| format!("X-{number}: x\r\n")).collect();
             format!("GET /a.txt HTTP/1.1\r\nHost: test\r\n{fields}\r\n")
         };
-        assert_eq!(server.send(with_fields(most)).status, 200, "{limits}");
+        assert_eq!(server.send(with_fields(limit)).status, 200, "{limits}");
         let mut client = server.connect();
-        assert_eq!(client.send(with_fields(most + 1)).response().status, 431, "{limits}");
+        assert_eq!(client.send(with_fields(limit + 1)).response().status, 431, "{limits}");
         client.assert_closed();
     }
 }
 
 #[test]
-fn a_body_over_its_limit_is_refused_when_it_is_announced() {
+fn announced_body_over_the_limit_is_refused() {
     let server = Setup::new().limits("body_size = \"10\"").script("echo", ECHO).start();
     assert_eq!(server.post("/cgi-bin/echo", "0123456789").text(), "0123456789");
     assert_eq!(server.post("/cgi-bin/echo", "0123456789a").status, 413);
@@ -243,7 +243,7 @@ fn a_body_over_its_limit_is_refused_when_it_is_announced() {
 }
 
 #[test]
-fn a_body_over_its_limit_is_refused_when_it_is_counted() {
+fn chunked_body_over_the_limit_is_refused() {
     let server = Setup::new()
         .limits("body_size = \"100000\"")
         .script("echo", ECHO)
@@ -253,22 +253,22 @@ fn a_body_over_its_limit_is_refused_when_it_is_counted() {
         let chunk = format!("3e8\r\n{}\r\n", "x".repeat(1000));
         format!("{}0\r\n\r\n", chunk.repeat(count))
     };
-    for place in ["cgi-bin", "stream"] {
-        let head = format!("POST /{place}/echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
-        assert_eq!(server.send(head.clone() + &chunks(100)).body.len(), 100_000, "{place}");
+    for route in ["cgi-bin", "stream"] {
+        let head = format!("POST /{route}/echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
+        assert_eq!(server.send(head.clone() + &chunks(100)).body.len(), 100_000, "{route}");
         let mut client = server.connect();
         client.send(&head);
         client.try_send(chunks(101));
         let response = client.response();
-        // What was streamed may have been answered before the limit was reached; then the rest is cut.
-        let is_refused = response.status == 413 || place == "stream" && response.ending == Ending::Truncated;
-        assert!(is_refused, "{place}: {} {:?}", response.status, response.ending);
+        // A streamed body may have been answered before the limit was reached; then the response is truncated.
+        let is_refused = response.status == 413 || route == "stream" && response.ending == Ending::Truncated;
+        assert!(is_refused, "{route}: {} {:?}", response.status, response.ending);
     }
     server.assert_idle();
 }
 
 #[test]
-fn half_a_head_is_answered_408_when_its_time_is_over() {
+fn incomplete_head_is_answered_408_after_the_timeout() {
     let server = Setup::new()
         .limits("head_timeout = \"200ms\"")
         .file("a.txt", "a")
@@ -285,17 +285,17 @@ fn half_a_head_is_answered_408_when_its_time_is_over() {
 }
 
 #[test]
-fn the_time_of_a_head_is_not_prolonged_by_its_bytes() {
+fn head_timeout_is_not_extended_by_further_bytes() {
     let server = Setup::new().limits("head_timeout = \"300ms\"").start();
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nX: ");
     let fed = wait_until(|| !client.is_silent_for(Duration::from_millis(20)) || !client.try_send("x"));
-    assert!(fed, "a head that never ends is read for ever");
+    assert!(fed, "an endless head is read forever");
     assert_eq!(client.response().status, 408);
 }
 
 #[test]
-fn a_connection_that_says_nothing_is_closed_without_a_word() {
+fn silent_connection_is_closed_without_a_response() {
     let server = Setup::new()
         .limits("head_timeout = \"100ms\"")
         .file("a.txt", "a")
@@ -307,14 +307,14 @@ fn a_connection_that_says_nothing_is_closed_without_a_word() {
 }
 
 #[test]
-fn a_body_that_stops_coming_is_answered_408_and_its_script_is_stopped() {
+fn stalled_body_is_answered_408_and_its_script_stopped() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
         .limits("body_timeout = \"200ms\"")
         .script(
             "take",
-            r#"exec 9> "$TEST_DIR/events"; echo started >&9; cat; echo whole >&9"#,
+            r#"exec 9> "$TEST_DIR/events"; echo started >&9; cat; echo complete >&9"#,
         )
         .start();
     let mut client = server.connect();
@@ -326,7 +326,7 @@ fn a_body_that_stops_coming_is_answered_408_and_its_script_is_stopped() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_loses_its_connection() {
+fn client_that_reads_nothing_is_disconnected() {
     let server = Setup::new()
         .limits("send_timeout = \"200ms\"")
         .file("large", vec![b'x'; 32 << 20])
@@ -337,7 +337,7 @@ fn a_client_that_takes_nothing_loses_its_connection() {
         client.get(path);
         let head = client.head();
         assert_eq!(head.status, 200);
-        // Nothing is read until the server has given up.
+        // Read nothing until the server has given up.
         server.assert_idle();
         let (_, ending) = client.body(head.framing("GET"));
         assert_eq!(ending, Ending::Truncated, "{path}");
@@ -345,7 +345,7 @@ fn a_client_that_takes_nothing_loses_its_connection() {
 }
 
 #[test]
-fn connections_over_the_limit_wait_for_a_place() {
+fn connections_over_the_limit_wait_for_a_free_slot() {
     let server = Setup::new()
         .workers(1)
         .limits("connections = 2")
@@ -360,7 +360,7 @@ fn connections_over_the_limit_wait_for_a_place() {
     third.get("/a.txt");
     assert!(
         third.is_silent_for(MOMENT),
-        "a third connection is served beside the two allowed"
+        "a third connection is served although two are allowed"
     );
     drop(first);
     assert_eq!(third.response().text(), "a");
@@ -368,7 +368,7 @@ fn connections_over_the_limit_wait_for_a_place() {
 }
 
 #[test]
-fn many_connections_at_once_are_served_each() {
+fn many_concurrent_connections_are_all_served() {
     let server = server();
     let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -380,7 +380,7 @@ fn many_connections_at_once_are_served_each() {
 }
 
 #[test]
-fn the_host_chooses_the_site() {
+fn host_selects_the_site() {
     let setup = Setup::new().file("which.txt", "first");
     std::fs::create_dir(setup.path("other")).unwrap();
     std::fs::write(setup.path("other/which.txt"), "other").unwrap();
@@ -400,7 +400,7 @@ fn the_host_chooses_the_site() {
 }
 
 #[test]
-fn a_redirect_route_keeps_what_the_star_matched_and_the_query() {
+fn redirect_route_keeps_the_wildcard_match_and_the_query() {
     let server = Setup::new()
         .route("path = \"/old/*\"\nredirect = { to = \"/new/*\", status = 308 }")
         .start();

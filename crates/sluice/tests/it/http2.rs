@@ -1,4 +1,4 @@
-//! HTTP/2, over TLS and in clear text: the same files and scripts as by HTTP/1.1.
+//! HTTP/2 over TLS and in clear text: the same files and scripts as over HTTP/1.1.
 
 mod floods;
 
@@ -41,7 +41,7 @@ fn ways(server: &Server) -> [(String, &'static str); 2] {
 }
 
 #[test]
-fn files_and_scripts_answer_as_by_http_1() {
+fn files_and_scripts_answer_as_over_http1() {
     let server = server();
     for (address, option) in ways(&server) {
         let ask = |path: &str, more: &[&str]| {
@@ -74,7 +74,7 @@ fn files_and_scripts_answer_as_by_http_1() {
 }
 
 #[test]
-fn a_client_that_speaks_http_1_is_answered_on_the_same_addresses() {
+fn http1_is_answered_on_the_same_addresses() {
     let server = server();
     for (address, _) in ways(&server) {
         let output = curl(&[
@@ -89,7 +89,7 @@ fn a_client_that_speaks_http_1_is_answered_on_the_same_addresses() {
 }
 
 #[test]
-fn uploads_larger_than_every_window_arrive_whole() {
+fn uploads_larger_than_every_window_are_complete() {
     let server = server();
     let body = "0123456789".repeat(300_000);
     std::fs::write(server.path("upload"), &body).unwrap();
@@ -104,14 +104,14 @@ fn uploads_larger_than_every_window_arrive_whole() {
         ]);
         assert!(
             output == format!("HTTP/2.0 POST {body}"),
-            "{} bytes came back",
+            "{} bytes were echoed",
             output.len()
         );
     }
 }
 
 #[test]
-fn bodies_around_the_sizes_of_frames_and_records_arrive_as_they_are() {
+fn bodies_around_frame_and_record_sizes_are_unchanged() {
     const RECORD: usize = 16 << 10;
     let around = |bytes: usize| [bytes - 10, bytes - 9, bytes - 1, bytes, bytes + 1, bytes + 300];
     let sizes: Vec<usize> = [RECORD, 2 * RECORD, 8 * RECORD, 40 * RECORD]
@@ -128,10 +128,10 @@ fn bodies_around_the_sizes_of_frames_and_records_arrive_as_they_are() {
     for (address, option) in ways(&server) {
         for bytes in &sizes {
             let output = curl(&["--insecure", option, &format!("{address}{bytes}.txt")]);
-            assert!(output == text[..*bytes], "{} bytes of {bytes} came", output.len());
+            assert!(output == text[..*bytes], "{} of {bytes} bytes arrived", output.len());
         }
     }
-    // One after the other on one connection: over TLS alone, in clear text some versions of curl break theirs.
+    // Several requests on one connection, over TLS only: some versions of curl fail to reuse clear-text connections.
     let (address, option) = ways(&server)[0].clone();
     let urls: Vec<String> = sizes.iter().map(|bytes| format!("{address}{bytes}.txt")).collect();
     let arguments = ["--insecure", option]
@@ -139,13 +139,18 @@ fn bodies_around_the_sizes_of_frames_and_records_arrive_as_they_are() {
         .chain(urls.iter().map(String::as_str));
     let output = curl(&arguments.collect::<Vec<_>>());
     let expected: String = sizes.iter().map(|bytes| &text[..*bytes]).collect();
-    assert!(output == expected, "{} bytes of {} came", output.len(), expected.len());
+    assert!(
+        output == expected,
+        "{} of {} bytes arrived",
+        output.len(),
+        expected.len()
+    );
 }
 
 #[test]
-fn many_exchanges_share_a_connection() {
+fn many_exchanges_share_one_connection() {
     let server = server();
-    // Over TLS alone: in clear text some versions of curl break their own connections when they share them.
+    // Over TLS only: some versions of curl break clear-text connections that they share.
     let (address, option) = ways(&server)[0].clone();
     let urls: Vec<String> = (0..40)
         .map(|number| format!("{address}cgi-bin/echo?{number}"))
@@ -167,7 +172,7 @@ fn many_exchanges_share_a_connection() {
 }
 
 #[test]
-fn a_connection_ends_in_good_order_when_the_server_does() {
+fn shutdown_completes_open_streams() {
     let server = server();
     let (address, option) = ways(&server)[0].clone();
     let mut gate = server.setup().gate("go");
@@ -187,7 +192,7 @@ fn a_connection_ends_in_good_order_when_the_server_does() {
 }
 
 #[test]
-fn fields_are_bounded_in_number_and_in_bytes() {
+fn field_count_and_field_bytes_are_limited() {
     let setup = Setup::new()
         .file("a.txt", "hello")
         .limits("head_fields = 20\nhead_size = \"8KiB\"")
@@ -213,7 +218,7 @@ fn fields_are_bounded_in_number_and_in_bytes() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_its_script() {
+fn script_ends_when_the_client_leaves() {
     let server = server();
     let events = server.setup().listen("events");
     write_script(
@@ -232,11 +237,11 @@ fn a_client_that_leaves_ends_its_script() {
 }
 
 #[test]
-fn a_client_that_opens_no_window_loses_its_connection() {
+fn client_that_opens_no_window_is_disconnected() {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    /// SETTINGS_INITIAL_WINDOW_SIZE: nothing may be sent of any body.
+    /// SETTINGS_INITIAL_WINDOW_SIZE 0: no body bytes may be sent.
     const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
-    /// HEADERS of stream 1, which end it: GET, http, `/a.txt`, and the host `t` (RFC 7541 §6).
+    /// HEADERS of stream 1 with END_STREAM: GET, http, `/a.txt`, and the host `t` (RFC 7541 §6).
     const HEADERS: &[u8] = b"\0\0\x0d\x01\x05\0\0\0\x01\x82\x86\x04\x06/a.txt\x41\x01t";
     /// PING, which is answered; and WINDOW_UPDATE of stream 1, by one byte.
     const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0wellwell";

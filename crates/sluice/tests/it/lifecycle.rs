@@ -1,16 +1,16 @@
-//! From the start of the program to its end: what it says when it cannot start, signals, and what is left: nothing.
+//! The server process from start to exit: errors at startup, signals, draining, and that nothing is left behind.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Ending, Ran, Setup, is_alive, run, wait_until};
 
-/// Says that it has begun, waits at the gate, and answers.
+/// A script that reports its start, waits at the gate, and answers.
 const WAITING: &str = r#"echo started > "$TEST_DIR/events"; read -r line < "$TEST_DIR/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
 
-/// It ended with this status and one line that holds these words.
+/// Asserts this exit status and one line on standard error that contains these words.
 #[track_caller]
-fn assert_refused(ran: &Ran, status: i32, words: &[&str]) {
+fn assert_fails_with(ran: &Ran, status: i32, words: &[&str]) {
     let errors = &ran.errors;
     assert_eq!(ran.status.code(), Some(status), "{errors}");
     assert_eq!(errors.lines().count(), 1, "not one line:\n{errors}");
@@ -21,41 +21,41 @@ fn assert_refused(ran: &Ran, status: i32, words: &[&str]) {
 }
 
 #[test]
-fn a_busy_port_is_one_clear_line() {
+fn busy_port_is_reported_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let setup = Setup::new();
     let ran = run(setup.directory(), &["serve", "htdocs", "--listen", &address]);
-    assert_refused(&ran, 1, &["sluice: ", &address, "in use"]);
+    assert_fails_with(&ran, 1, &["sluice: ", &address, "in use"]);
 }
 
 #[test]
-fn a_port_of_another_sluice_is_busy_too() {
+fn port_of_another_sluice_is_busy_too() {
     let server = Setup::new().start();
     let address = server.address().to_string();
     let ran = run(server.setup().directory(), &["serve", "htdocs", "--listen", &address]);
-    assert_refused(&ran, 1, &[&address, "in use"]);
+    assert_fails_with(&ran, 1, &[&address, "in use"]);
 }
 
 #[test]
-fn an_address_that_is_not_this_machines_is_one_clear_line() {
+fn foreign_address_is_reported_in_one_line() {
     let setup = Setup::new();
     let ran = run(setup.directory(), &["serve", "htdocs", "--listen", "192.0.2.1:0"]);
-    assert_refused(&ran, 1, &["192.0.2.1:0"]);
+    assert_fails_with(&ran, 1, &["192.0.2.1:0"]);
 }
 
 #[test]
-fn a_missing_directory_is_one_clear_line() {
+fn missing_directory_is_reported_in_one_line() {
     let setup = Setup::new();
     let ran = run(setup.directory(), &["serve", "nowhere"]);
-    assert_refused(&ran, 1, &["sluice: ", "nowhere", "No such file or directory"]);
+    assert_fails_with(&ran, 1, &["sluice: ", "nowhere", "No such file or directory"]);
     std::fs::write(setup.path("bad.toml"), "[[site]]\nroot = \"nowhere\"\n").unwrap();
     let ran = run(setup.directory(), &["run", "-c", "bad.toml"]);
-    assert_refused(&ran, 1, &["bad.toml:2", "nowhere"]);
+    assert_fails_with(&ran, 1, &["bad.toml:2", "nowhere"]);
 }
 
 #[test]
-fn a_bad_key_is_one_line_with_its_place_and_the_mend() {
+fn unknown_key_is_reported_with_its_line_and_the_fix() {
     let setup = Setup::new();
     std::fs::write(
         setup.path("bad.toml"),
@@ -64,12 +64,12 @@ fn a_bad_key_is_one_line_with_its_place_and_the_mend() {
     .unwrap();
     for command in ["run", "check"] {
         let ran = run(setup.directory(), &[command, "-c", "bad.toml"]);
-        assert_refused(&ran, 1, &["bad.toml:3", "indx", "index"]);
+        assert_fails_with(&ran, 1, &["bad.toml:3", "indx", "index"]);
     }
 }
 
 #[test]
-fn rules_and_sites_that_come_to_nothing_are_told_with_their_places() {
+fn unreachable_routes_and_sites_are_reported_with_their_lines() {
     let setup = Setup::new();
     for (routes, words) in [
         (
@@ -104,14 +104,14 @@ fn rules_and_sites_that_come_to_nothing_are_told_with_their_places() {
 }
 
 #[test]
-fn a_missing_configuration_is_one_clear_line() {
+fn missing_configuration_is_reported_in_one_line() {
     let setup = Setup::new();
     let ran = run(setup.directory(), &["run", "-c", "none.toml"]);
-    assert_refused(&ran, 1, &["none.toml", "No such file or directory"]);
+    assert_fails_with(&ran, 1, &["none.toml", "No such file or directory"]);
 }
 
 #[test]
-fn a_log_file_in_a_missing_directory_is_one_clear_line() {
+fn log_file_in_a_missing_directory_is_reported_in_one_line() {
     let setup = Setup::new();
     let arguments = [
         "serve",
@@ -122,11 +122,11 @@ fn a_log_file_in_a_missing_directory_is_one_clear_line() {
         "nowhere/access.log",
     ];
     let ran = run(setup.directory(), &arguments);
-    assert_refused(&ran, 1, &["access"]);
+    assert_fails_with(&ran, 1, &["access"]);
 }
 
 #[test]
-fn wrong_usage_ends_with_status_2() {
+fn wrong_usage_exits_with_status_2() {
     let setup = Setup::new();
     for arguments in [
         &["sreve"][..],
@@ -155,7 +155,7 @@ fn help_and_version_go_to_standard_output() {
 }
 
 #[test]
-fn check_tells_what_would_be_served() {
+fn check_prints_what_would_be_served() {
     let setup = Setup::new();
     setup.write_configuration();
     let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
@@ -178,7 +178,7 @@ fn serve_needs_no_configuration() {
 }
 
 #[test]
-fn sighup_puts_a_new_configuration_in_force() {
+fn sighup_loads_a_new_configuration() {
     let server = Setup::new().file("a.txt", "a").start();
     let mut kept = server.connect();
     assert_eq!(kept.get("/a.txt").response().text(), "a");
@@ -197,7 +197,7 @@ fn sighup_puts_a_new_configuration_in_force() {
 }
 
 #[test]
-fn sighup_names_what_takes_a_new_start() {
+fn sighup_names_settings_that_need_a_restart() {
     let server = Setup::new()
         .file("a.txt", "a")
         .listeners("[[listen]]\naddress = \"unix:web.sock\"\nmode = \"660\"")
@@ -240,7 +240,7 @@ fn sighup_with_a_bad_file_changes_nothing_and_says_why() {
 }
 
 #[test]
-fn an_exchange_under_way_ends_by_the_configuration_it_began_with() {
+fn running_exchange_keeps_the_configuration_it_began_with() {
     let setup = Setup::new();
     let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
     let server = setup.script("slow", WAITING).start();
@@ -255,7 +255,7 @@ fn an_exchange_under_way_ends_by_the_configuration_it_began_with() {
 }
 
 #[test]
-fn sighup_without_a_file_is_survived() {
+fn sighup_without_a_configuration_file_is_harmless() {
     let server = Setup::new()
         .file("a.txt", "a")
         .start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0"]);
@@ -265,7 +265,7 @@ fn sighup_without_a_file_is_survived() {
 }
 
 #[test]
-fn sigterm_lets_an_exchange_under_way_complete() {
+fn sigterm_lets_a_running_exchange_complete() {
     let setup = Setup::new();
     let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
     let server = setup.script("slow", WAITING).start();
@@ -287,50 +287,50 @@ fn sigterm_lets_an_exchange_under_way_complete() {
 }
 
 #[test]
-fn sigterm_closes_connections_that_wait_for_a_request() {
+fn sigterm_closes_idle_connections() {
     let server = Setup::new().file("a.txt", "a").start();
     let mut idle = server.connect();
     assert_eq!(idle.get("/a.txt").response().text(), "a");
     let mut fresh = server.connect();
-    // What the server has accepted is what counts: it has both.
+    // The server has accepted both connections, because it has answered a later one.
     assert_eq!(server.get("/a.txt").text(), "a");
     let begin = Instant::now();
     assert!(server.stop().status.success());
     assert!(
         begin.elapsed() < Duration::from_secs(10),
-        "idle connections hold the end up"
+        "idle connections delay the exit"
     );
     idle.assert_closed();
     fresh.rest();
 }
 
 #[test]
-fn a_connection_at_rest_goes_on_and_is_closed_in_time() {
+fn idle_connection_can_be_reused_and_is_closed_in_time() {
     let server = Setup::new()
         .limits("head_timeout = \"3s\"")
         .file("a.txt", "a")
         .script("hello", "echo Content-Type: text/plain; echo; echo hello")
         .start();
-    let mut resting = server.connect();
-    assert_eq!(resting.get("/a.txt").response().text(), "a");
-    // The end of a client that never completes its head shows that the others have been at rest for a while.
+    let mut idle = server.connect();
+    assert_eq!(idle.get("/a.txt").response().text(), "a");
+    // The 408 for a client that never completes its head shows that the others have been idle for a while.
     let mut slow = server.connect();
     slow.send("GET /a");
     assert_eq!(slow.response().status, 408);
-    // Two requests at once, the second in two parts: nothing that comes after a rest is lost.
-    resting.get("/cgi-bin/hello").send("GET /a.txt HTTP/1.1\r\nHo");
-    assert_eq!(resting.response().text(), "hello\n");
-    resting.send("st: test\r\n\r\n");
-    assert_eq!(resting.response().text(), "a");
+    // Two requests at once, the second in two parts: nothing that arrives after an idle time is lost.
+    idle.get("/cgi-bin/hello").send("GET /a.txt HTTP/1.1\r\nHo");
+    assert_eq!(idle.response().text(), "hello\n");
+    idle.send("st: test\r\n\r\n");
+    assert_eq!(idle.response().text(), "a");
     let mut slow = server.connect();
     slow.send("GET /a");
     assert_eq!(slow.response().status, 408);
-    // Nothing more is said: the server closes it, at rest as it is.
-    resting.assert_closed();
+    // Nothing more is sent: the server closes the idle connection.
+    idle.assert_closed();
 }
 
 #[test]
-fn part_of_a_head_that_came_with_a_request_waits_for_its_rest() {
+fn partial_head_after_a_request_waits_for_its_rest() {
     let server = Setup::new()
         .limits("head_timeout = \"3s\"")
         .file("a.txt", "a")
@@ -341,7 +341,7 @@ fn part_of_a_head_that_came_with_a_request_waits_for_its_rest() {
         client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\nGET /b.txt?");
         assert_eq!(client.response().text(), "a");
     }
-    // For longer than a connection that has nothing to do keeps its buffers.
+    // Longer than an idle connection keeps its buffers.
     assert!(slow.is_silent_for(Duration::from_millis(2200)));
     slow.send("rest HTTP/1.1\r\nHost: test\r\n\r\n");
     let response = slow.response();
@@ -351,7 +351,7 @@ fn part_of_a_head_that_came_with_a_request_waits_for_its_rest() {
 }
 
 #[test]
-fn a_second_sigterm_ends_at_once() {
+fn second_signal_ends_the_drain_at_once() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -365,7 +365,7 @@ fn a_second_sigterm_ends_at_once() {
     events.line();
     server.signal("TERM");
     server.log_line("draining");
-    assert!(is_alive(server.pid()), "it waits for the exchange");
+    assert!(is_alive(server.pid()), "the server waits for the exchange");
     server.signal("INT");
     let ended = server.wait_end();
     assert!(ended.status.success(), "{}", ended.status);
@@ -395,7 +395,7 @@ fn the_drain_has_a_time_limit() {
 }
 
 #[test]
-fn a_body_that_is_cut_by_the_end_of_the_server_looks_cut() {
+fn body_truncated_by_shutdown_is_seen_as_truncated() {
     let server = Setup::new()
         .limits("drain_timeout = \"200ms\"")
         .script("endless", "echo Content-Type: text/plain; echo; exec yes")
@@ -411,7 +411,7 @@ fn a_body_that_is_cut_by_the_end_of_the_server_looks_cut() {
 }
 
 #[test]
-fn no_process_is_left_whatever_scripts_do_at_the_end() {
+fn no_process_is_left_whatever_scripts_do_at_shutdown() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -438,7 +438,7 @@ fn no_process_is_left_whatever_scripts_do_at_the_end() {
 }
 
 #[test]
-fn a_reload_under_traffic_fails_no_request() {
+fn reload_under_traffic_fails_no_request() {
     let server = Setup::new()
         .file("a.txt", "a")
         .script("x", r"printf 'Content-Type: text/plain\n\nx'")

@@ -1,4 +1,4 @@
-//! Listings of folders: what is in them, and that nothing is which would not be served; their forms; a site's own page.
+//! Directory listings: only what would be served is listed; media types; a site's own template.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ fn fetch(server: &Server, path: &str, accept: &str) -> Response {
     server.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\nAccept: {accept}\r\n\r\n"))
 }
 
-/// The values of a member of a listing's entries, in its order.
+/// The values of one member of a listing's entries, in order.
 #[track_caller]
 fn members(server: &Server, path: &str, name: &str) -> Vec<String> {
     let response = fetch(server, path, "application/json");
@@ -33,12 +33,12 @@ fn names(server: &Server, path: &str) -> Vec<String> {
     members(server, path, "name")
 }
 
-fn listed() -> Setup {
+fn listing_setup() -> Setup {
     Setup::new().site("listing = true")
 }
 
 #[test]
-fn a_directory_is_listed_only_where_that_is_switched_on_and_no_index_page_is_there() {
+fn directory_is_listed_only_if_enabled_and_without_an_index_page() {
     let setup = Setup::new().file("bare/a.txt", "a");
     for directory in ["open", "shut"] {
         std::fs::create_dir(setup.path(directory)).unwrap();
@@ -55,7 +55,9 @@ fn a_directory_is_listed_only_where_that_is_switched_on_and_no_index_page_is_the
         assert!(!response.text().contains("a.txt"), "{path}");
     }
     drop(server);
-    let setup = listed().file("bare/a.txt", "a").file("paged/index.html", "the page");
+    let setup = listing_setup()
+        .file("bare/a.txt", "a")
+        .file("paged/index.html", "the page");
     std::fs::create_dir(setup.path("shut")).unwrap();
     let server = setup
         .file("refused/a.txt", "a")
@@ -70,8 +72,8 @@ fn a_directory_is_listed_only_where_that_is_switched_on_and_no_index_page_is_the
 }
 
 #[test]
-fn exactly_what_would_be_served_is_listed() {
-    let setup = listed()
+fn listing_contains_exactly_what_would_be_served() {
+    let setup = listing_setup()
         .file("d/a.txt", "a")
         .file("d/sub/x", "x")
         .file("d/.hidden", "secret")
@@ -97,7 +99,7 @@ fn exactly_what_would_be_served_is_listed() {
     let server = setup.start();
     let expected = [".well-known", "link-to-folder", "sub", "a.txt", "link"];
     assert_eq!(names(&server, "/d/"), expected);
-    // The same by another way: each is what its link leads to, and the folder of programs is none of the root's.
+    // Each name is listed only if its link leads to something served; the script directory is not listed in the root.
     for link in members(&server, "/d/", "link") {
         let path = format!("/d/{}", link.trim_start_matches("./"));
         assert_eq!(fetch(&server, &path, BROWSER).status, 200, "{path}");
@@ -108,8 +110,8 @@ fn exactly_what_would_be_served_is_listed() {
 }
 
 #[test]
-fn routes_decide_what_a_name_in_a_directory_leads_to() {
-    let setup = listed()
+fn listing_follows_the_routes_of_each_name() {
+    let setup = listing_setup()
         .file("d/page.html", "page")
         .file_with_mode(
             "d/run.cgi",
@@ -131,7 +133,7 @@ fn routes_decide_what_a_name_in_a_directory_leads_to() {
         .route("path = \"/d/moved/*\"\nredirect = { to = \"/elsewhere/*\" }")
         .route("path = \"/d/old.txt\"\nredirect = { to = \"/elsewhere\" }")
         .start();
-    // The script may be run, so it is there; its text's size and date are nobody's business.
+    // The script is listed because it may be run. Size and date of its source are not shown.
     assert_eq!(names(&server, "/d/"), ["page.html", "run.cgi"]);
     assert_eq!(members(&server, "/d/", "kind"), ["file", "script"]);
     assert_eq!(members(&server, "/d/", "modified").len(), 1);
@@ -139,7 +141,7 @@ fn routes_decide_what_a_name_in_a_directory_leads_to() {
 }
 
 #[test]
-fn an_index_page_that_is_a_script_comes_before_the_listing() {
+fn script_index_page_takes_precedence_over_the_listing() {
     let server = Setup::new()
         .site("listing = true\nindex = [\"index.html\", \"index.cgi\"]")
         .script_route("*.cgi", "mode = \"cgi\"")
@@ -155,7 +157,7 @@ fn an_index_page_that_is_a_script_comes_before_the_listing() {
 }
 
 #[test]
-fn odd_names_are_text_on_the_page_and_their_links_lead_to_them() {
+fn odd_names_are_escaped_and_their_links_work() {
     let odd = [
         "<script>alert(1)<",
         "a\"b'c",
@@ -183,7 +185,7 @@ fn odd_names_are_text_on_the_page_and_their_links_lead_to_them() {
     ];
     let setup = odd
         .iter()
-        .fold(listed(), |setup, name| setup.file(&format!("d/{name}"), *name));
+        .fold(listing_setup(), |setup, name| setup.file(&format!("d/{name}"), *name));
     let server = setup.start();
     let links = members(&server, "/d/", "link");
     assert_eq!(links.len(), odd.len());
@@ -199,7 +201,10 @@ fn odd_names_are_text_on_the_page_and_their_links_lead_to_them() {
     assert_eq!(reached, expected);
     let page = fetch(&server, "/d/", BROWSER);
     assert!(page.text().contains("&lt;script&gt;alert(1)&lt;"), "{}", page.text());
-    assert!(page.text().contains("{{ path }}"), "a name is no template");
+    assert!(
+        page.text().contains("{{ path }}"),
+        "names are not interpreted as templates"
+    );
     for link in links {
         assert!(
             page.text()
@@ -214,8 +219,8 @@ fn odd_names_are_text_on_the_page_and_their_links_lead_to_them() {
 }
 
 #[test]
-fn the_page_is_complete_in_itself_and_the_query_sorts_it() {
-    let server = listed()
+fn page_is_self_contained_and_sorted_by_the_query() {
+    let server = listing_setup()
         .file("d/small", "1")
         .file("d/large", "x".repeat(2_000))
         .file("d/sub/a", "a")
@@ -232,7 +237,7 @@ fn the_page_is_complete_in_itself_and_the_query_sorts_it() {
     assert_eq!(
         (page.field("last-modified"), page.field("etag")),
         (None, None),
-        "nothing that could be wrong"
+        "no validators, because they could be wrong"
     );
     for part in [
         "title=\"2000 bytes\">2.0\u{a0}KiB<",
@@ -256,12 +261,12 @@ fn the_page_is_complete_in_itself_and_the_query_sorts_it() {
         evil.text()
     );
     let top = fetch(&server, "/", BROWSER);
-    assert!(!top.text().contains("../"), "there is nothing above the top");
+    assert!(!top.text().contains("../"), "the top has no parent");
 }
 
 #[test]
-fn head_tells_the_length_and_other_methods_are_refused() {
-    let server = listed().file("d/a", "a").start();
+fn head_has_the_length_and_other_methods_are_refused() {
+    let server = listing_setup().file("d/a", "a").start();
     let length = fetch(&server, "/d/", BROWSER).body.len().to_string();
     let mut client = server.connect();
     client.send(format!("HEAD /d/ HTTP/1.1\r\nHost: test\r\nAccept: {BROWSER}\r\n\r\n"));
@@ -273,7 +278,7 @@ fn head_tells_the_length_and_other_methods_are_refused() {
     assert_eq!(
         client.get("/health.txt").response().text(),
         "well",
-        "the connection lives on"
+        "the connection stays usable"
     );
     let refused = server.post("/d/", "a=b");
     assert_eq!(
@@ -283,8 +288,8 @@ fn head_tells_the_length_and_other_methods_are_refused() {
 }
 
 #[test]
-fn the_readme_is_shown_as_text_and_only_its_beginning() {
-    let server = listed()
+fn readme_is_shown_as_text_up_to_a_limit() {
+    let server = listing_setup()
         .file("md/readme.MD", "# <Title>\n\u{1b}[31m & more\n")
         .file("md/README.txt", "second")
         .file("html/README.html", "<h1>shown?</h1>")
@@ -306,8 +311,8 @@ fn the_readme_is_shown_as_text_and_only_its_beginning() {
 }
 
 #[test]
-fn a_script_named_readme_is_not_shown() {
-    let server = listed()
+fn source_of_a_script_named_readme_is_not_shown() {
+    let server = listing_setup()
         .file_with_mode("d/README", "#!/bin/sh\n# secret\necho", 0o755)
         .script_route("*/README", "mode = \"cgi\"")
         .start();
@@ -320,8 +325,8 @@ fn a_script_named_readme_is_not_shown() {
 }
 
 #[test]
-fn a_large_directory_is_cut_and_says_so_while_others_are_served() {
-    let setup = listed();
+fn large_listing_is_truncated_with_a_note_and_does_not_block() {
+    let setup = listing_setup();
     let directory = setup.path("htdocs/large");
     std::fs::create_dir(&directory).unwrap();
     for number in 0..10_001 {
@@ -332,22 +337,22 @@ fn a_large_directory_is_cut_and_says_so_while_others_are_served() {
     slow.send(format!(
         "GET /large/ HTTP/1.1\r\nHost: test\r\nAccept: {BROWSER}\r\n\r\n"
     ));
-    // The only worker is not held by it.
+    // The only worker is not blocked by it.
     assert_eq!(server.get("/health.txt").text(), "well");
     let page = slow.response();
     assert!(page.text().contains("Only 10000 names are shown"), "{}", page.status);
     assert_eq!(
         page.text().matches("<td class=\"name\">").count(),
         10_001,
-        "and the way up"
+        "including the link to the parent"
     );
     let json = fetch(&server, "/large/", "application/json");
     assert!(json.text().ends_with("\"complete\":false}"));
 }
 
 #[test]
-fn a_site_has_a_page_of_its_own() {
-    let setup = listed().file("d/a&b", "x");
+fn site_uses_its_own_listing_template() {
+    let setup = listing_setup().file("d/a&b", "x");
     let template =
         "{{ path }}:{% for entry in entries %}{{ entry.name }} {{ entry.link }} {{ entry.bytes }}{% endfor %}";
     std::fs::write(setup.path("listing.html"), template).unwrap();
@@ -362,12 +367,12 @@ fn a_site_has_a_page_of_its_own() {
             Some("text/html; charset=utf-8")
         )
     );
-    assert_eq!(names(&server, "/d/"), ["a&b"], "programs get what they know");
+    assert_eq!(names(&server, "/d/"), ["a&b"], "JSON does not use the template");
 }
 
 #[test]
-fn a_wrong_template_is_told_with_both_lines_and_nothing_starts() {
-    let setup = listed().site("listing = true\nlisting_template = \"listing.html\"");
+fn broken_listing_template_is_reported_with_both_lines() {
+    let setup = listing_setup().site("listing = true\nlisting_template = \"listing.html\"");
     std::fs::write(setup.path("listing.html"), "<p>\n{{ pth }}\n").unwrap();
     setup.write_configuration();
     let line = 1 + setup
@@ -384,7 +389,7 @@ fn a_wrong_template_is_told_with_both_lines_and_nothing_starts() {
 }
 
 #[test]
-fn a_site_adds_types_and_has_its_charset() {
+fn site_adds_media_types_and_a_charset() {
     let server = Setup::new()
         .site("types = { \".foo\" = \"text/x-foo\", \".txt\" = \"application/x-special\" }\ncharset = \"iso-8859-1\"")
         .file("a.foo", "x")
@@ -394,7 +399,7 @@ fn a_site_adds_types_and_has_its_charset() {
         .file("a.png", "x")
         .sites("[[site]]\nhosts = [\"other.example\"]\nroot = \"htdocs\"\ncharset = \"\"")
         .start();
-    for (path, kind, elsewhere) in [
+    for (path, kind, other_type) in [
         ("/a.foo", "text/x-foo; charset=iso-8859-1", "application/octet-stream"),
         ("/A.FOO", "text/x-foo; charset=iso-8859-1", "application/octet-stream"),
         ("/a.txt", "application/x-special", "text/plain"),
@@ -403,6 +408,6 @@ fn a_site_adds_types_and_has_its_charset() {
     ] {
         assert_eq!(server.get(path).field("content-type"), Some(kind), "{path}");
         let other = server.send(format!("GET {path} HTTP/1.1\r\nHost: other.example\r\n\r\n"));
-        assert_eq!(other.field("content-type"), Some(elsewhere), "{path}");
+        assert_eq!(other.field("content-type"), Some(other_type), "{path}");
     }
 }

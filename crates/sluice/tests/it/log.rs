@@ -1,8 +1,7 @@
-//! The access log: one line for each exchange, whatever became of it, and the signal that opens its file anew. And the lines
+//! The access log: one line per exchange, whatever its outcome, and the signal that reopens its file. Also the lines
 //! that scripts write to their standard error.
 //!
-//! The forms of a line (`formats`), logs of sites and routes (`sites`), and rotation by the server itself (`rotation`) have
-//! files of their own.
+//! Submodules: line formats (`formats`), logs of sites and routes (`sites`), and rotation by the server (`rotation`).
 
 mod formats;
 mod rotation;
@@ -13,10 +12,10 @@ use std::time::Duration;
 
 use crate::harness::{Server, Setup, wait_until, wait_until_within};
 
-/// Tells its id in both ways.
-const TELL: &str = r#"printf 'Content-Type: text/plain\n\nUNIQUE_ID=%s\n' "$UNIQUE_ID"; echo "a complaint" >&2"#;
+/// A script that prints its request id and writes a line to its standard error.
+const PRINT_ID: &str = r#"printf 'Content-Type: text/plain\n\nUNIQUE_ID=%s\n' "$UNIQUE_ID"; echo "a complaint" >&2"#;
 
-/// The status of a line in the combined form.
+/// The status in a line of the combined format.
 fn status(line: &str) -> &str {
     let after = line
         .split_once(" HTTP/1.")
@@ -35,7 +34,7 @@ fn statuses(lines: &[String]) -> Vec<&str> {
     all
 }
 
-/// A text value of a line in JSON, as it stands between its quotes.
+/// The value of a key in a JSON line, without quotes.
 fn json<'a>(line: &'a str, key: &str) -> &'a str {
     let key = format!("\"{key}\":");
     let value = line.split_once(&key).unwrap_or_else(|| panic!("no {key} in {line}")).1;
@@ -46,7 +45,7 @@ fn json<'a>(line: &'a str, key: &str) -> &'a str {
 }
 
 #[test]
-fn a_combined_line_tells_who_asked_for_what_and_what_came() {
+fn combined_line_has_client_request_status_and_size() {
     let server = Setup::new().file("a.txt", "hello").start();
     server.send(
         "GET /a.txt?b=%22c HTTP/1.1\r\nHost: test\r\nReferer: http://x/\"y\"\r\nUser-Agent: quo\"te\\\u{e4}\r\n\r\n",
@@ -63,7 +62,7 @@ fn a_combined_line_tells_who_asked_for_what_and_what_came() {
 }
 
 #[test]
-fn a_json_line_tells_the_same_and_how_long_it_took() {
+fn json_line_has_the_same_and_the_duration() {
     let server = Setup::new()
         .log("access = \"-\"\nformat = \"json\"")
         .file("a.txt", "hello")
@@ -146,7 +145,7 @@ fn requests_without_a_usable_head_are_logged_too() {
         client.try_send(request);
         assert_eq!(client.response().status, status);
     }
-    // Not an exchange: nobody asked for anything.
+    // A connection without a request is not an exchange.
     server.connect().assert_closed();
     let ended = server.stop();
     assert_eq!(
@@ -158,7 +157,7 @@ fn requests_without_a_usable_head_are_logged_too() {
 }
 
 #[test]
-fn exchanges_that_are_cut_or_left_are_logged_once_as_such() {
+fn aborted_exchanges_are_logged_once_as_such() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -198,7 +197,7 @@ fn exchanges_that_are_cut_or_left_are_logged_once_as_such() {
 }
 
 #[test]
-fn a_request_whose_client_has_left_before_it_is_looked_at_is_logged() {
+fn request_of_a_client_that_left_early_is_logged() {
     let server = Setup::new().file("a.txt", "a").start();
     for _ in 0..400 {
         server.connect().get("/a.txt");
@@ -208,14 +207,14 @@ fn a_request_whose_client_has_left_before_it_is_looked_at_is_logged() {
 }
 
 #[test]
-fn bytes_of_the_body_are_counted() {
+fn body_bytes_are_counted() {
     let server = Setup::new()
         .file("large", vec![b'x'; 1_000_000])
         .script("bytes", "echo Content-Type: text/plain; echo; head -c 500000 /dev/zero")
         .start();
     assert_eq!(server.get("/large").body.len(), 1_000_000);
     assert_eq!(server.get("/cgi-bin/bytes").body.len(), 500_000);
-    // Two workers write theirs in any order.
+    // Two workers may write their lines in any order.
     let lines = server.access_lines(2);
     for counted in ["\" 200 1000000 \"", "\" 200 500000 \""] {
         assert!(lines.iter().any(|line| line.contains(counted)), "{counted}: {lines:#?}");
@@ -223,8 +222,8 @@ fn bytes_of_the_body_are_counted() {
 }
 
 #[test]
-fn one_id_names_an_exchange_in_the_log_the_script_and_its_complaints() {
-    let server = Setup::new().script("tell", TELL).start();
+fn request_id_is_the_same_in_logs_and_script() {
+    let server = Setup::new().script("tell", PRINT_ID).start();
     for count in 1..4 {
         let response = server.get("/cgi-bin/tell");
         let id = response.variable("UNIQUE_ID").unwrap();
@@ -240,7 +239,7 @@ fn one_id_names_an_exchange_in_the_log_the_script_and_its_complaints() {
 }
 
 #[test]
-fn an_error_page_names_the_exchange() {
+fn error_page_shows_the_request_id() {
     let server = Setup::new().script("bad", "echo nothing").start();
     let page = server.get("/cgi-bin/bad");
     let access = server.access_lines(1).pop().unwrap();
@@ -250,7 +249,7 @@ fn an_error_page_names_the_exchange() {
 }
 
 #[test]
-fn ids_are_never_used_twice() {
+fn request_ids_are_unique() {
     let server = Setup::new().file("a.txt", "a").start();
     let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
     for _ in 0..25 {
@@ -265,7 +264,7 @@ fn ids_are_never_used_twice() {
 }
 
 #[test]
-fn a_line_of_a_script_cannot_pretend_to_be_two() {
+fn script_output_cannot_forge_log_lines() {
     let server = Setup::new()
         .script(
             "shout",
@@ -283,7 +282,7 @@ fn a_line_of_a_script_cannot_pretend_to_be_two() {
 }
 
 #[test]
-fn a_client_cannot_write_lines_into_the_logs() {
+fn client_cannot_forge_log_lines() {
     let server = Setup::new().start();
     server.get("/a%0d%0aforged%20line%1b%5b31m");
     server.send("GET /b HTTP/1.1\r\nHost: test\r\nUser-Agent: a\u{9b}b\r\n\r\n");
@@ -309,7 +308,7 @@ fn a_client_cannot_write_lines_into_the_logs() {
 }
 
 #[test]
-fn an_access_log_may_be_off() {
+fn access_log_can_be_disabled() {
     let server = Setup::new().log("access = \"off\"").file("a.txt", "a").start();
     assert_eq!(server.get("/a.txt").text(), "a");
     assert_eq!(server.stop().access, Vec::<String>::new());
@@ -334,7 +333,7 @@ fn assert_logged(server: &Server, name: &str, expected: &[&str]) {
 }
 
 #[test]
-fn sigusr1_opens_the_file_anew_and_no_line_is_lost() {
+fn sigusr1_reopens_the_file_without_losing_lines() {
     let server = Setup::new().log("access = \"access.log\"").file("a.txt", "a").start();
     server.get("/a.txt?1");
     assert_logged(&server, "access.log", &["/a.txt?1"]);
@@ -349,7 +348,7 @@ fn sigusr1_opens_the_file_anew_and_no_line_is_lost() {
 }
 
 #[test]
-fn a_log_that_cannot_be_opened_anew_goes_on_in_the_old_file() {
+fn log_that_cannot_be_reopened_stays_in_the_old_file() {
     let setup = Setup::new().log("access = \"logs/access.log\"").file("a.txt", "a");
     fs::create_dir(setup.path("logs")).unwrap();
     let server = setup.start();
@@ -362,7 +361,7 @@ fn a_log_that_cannot_be_opened_anew_goes_on_in_the_old_file() {
 }
 
 #[test]
-fn a_log_file_is_appended_to() {
+fn log_file_is_appended_to() {
     let setup = Setup::new().log("access = \"access.log\"");
     fs::write(setup.path("access.log"), "an older line\n").unwrap();
     let server = setup.start();

@@ -1,7 +1,7 @@
-//! The real binary against raw bytes: everything a client, a script or a signal can do to a running server.
+//! Integration tests: the real binary against raw bytes, and everything a client, a script or a signal can do to it.
 //!
-//! One file a subject; what starts the server, speaks to it and looks for what it leaves behind is the `harness`, whose
-//! head tells how to write a test. Not here: parts of the server by themselves (their own crates' tests).
+//! One file per subject. The `harness` starts the server, talks to it and checks what it leaves behind; its file head
+//! explains how to write a test. Not here: unit tests of the crates.
 #![allow(clippy::unwrap_used)]
 
 mod harness;

@@ -1,10 +1,10 @@
-//! Pools: how many processes a script has, who waits, who is refused, and when a process ends.
+//! Process pools: the number of processes per script, queueing, refusals, and the end of processes.
 
 use std::time::Duration;
 
 use crate::harness::{Client, Gate, Listener, Server, Setup, complaints, python, spawn, wait_until, write_script};
 
-/// Tells that it has begun, and goes on when the gate is opened. Says its process and the query. Works as CGI too.
+/// A script that reports its start, waits for the gate, and prints its pid and the query. Works as CGI too.
 const WAITER: &str = r#"
 def respond(variables):
     tell("begun", variables["QUERY_STRING"])
@@ -18,11 +18,11 @@ else:
     respond(os.environ)
 "#;
 
-/// For what must not happen: long enough that it would have, on a machine with something to do.
+/// For events that must not happen: long enough for them to happen on a busy machine.
 const MOMENT: Duration = Duration::from_millis(150);
 
-/// A server with the waiter, and what it meets the test at.
-fn waiting(setup: Setup) -> (Server, Listener, Gate) {
+/// A server with the waiter script, the FIFO it reports to and the gate it waits at.
+fn start_waiter(setup: Setup) -> (Server, Listener, Gate) {
     let server = setup.python("waiter", WAITER).start();
     let (begun, gate) = (server.setup().listen("begun"), server.setup().gate("go"));
     (server, begun, gate)
@@ -35,9 +35,9 @@ fn ask(server: &Server, path: &str) -> Client {
 }
 
 #[test]
-fn no_more_processes_run_than_max_and_the_others_wait() {
+fn at_most_max_processes_run_and_other_requests_wait() {
     for mode in ["cgi", "cgiplus"] {
-        let (server, begun, mut gate) = waiting(Setup::new().cgi("max = 2").cgiplus("max = 2"));
+        let (server, begun, mut gate) = start_waiter(Setup::new().cgi("max = 2").cgiplus("max = 2"));
         let mut clients: Vec<_> = (0..5)
             .map(|number| ask(&server, &format!("/{mode}-bin/waiter?{number}")))
             .collect();
@@ -63,16 +63,16 @@ fn no_more_processes_run_than_max_and_the_others_wait() {
 }
 
 #[test]
-fn who_came_first_is_served_first() {
+fn queue_is_first_in_first_out() {
     for mode in ["cgi", "cgiplus"] {
-        let (server, begun, mut gate) = waiting(Setup::new().cgi("max = 1").cgiplus("max = 1"));
+        let (server, begun, mut gate) = start_waiter(Setup::new().cgi("max = 1").cgiplus("max = 1"));
         let mut clients = Vec::new();
         for number in 0..4 {
             clients.push(ask(&server, &format!("/{mode}-bin/waiter?{number}")));
             if number == 0 {
                 begun.line();
             }
-            // That a request waits in the queue has no event.
+            // There is no event for a request that waits in the queue.
             assert_eq!(begun.line_within(MOMENT), None);
         }
         for number in 1..4 {
@@ -85,13 +85,14 @@ fn who_came_first_is_served_first() {
 }
 
 #[test]
-fn a_full_queue_refuses_with_a_time_to_come_back() {
+fn full_queue_refuses_with_retry_after() {
     for mode in ["cgi", "cgiplus"] {
-        let (server, begun, mut gate) = waiting(Setup::new().cgi("max = 1, queue = 1").cgiplus("max = 1, queue = 1"));
+        let (server, begun, mut gate) =
+            start_waiter(Setup::new().cgi("max = 1, queue = 1").cgiplus("max = 1, queue = 1"));
         let path = format!("/{mode}-bin/waiter?x");
         let mut first = ask(&server, &path);
         begun.line();
-        // Of two more one has a place in the queue, whichever comes first.
+        // Only one of the next two fits into the queue, whichever comes first.
         let mut others = [ask(&server, &path), ask(&server, &path)];
         let is_refused = |client: &mut Client| !client.is_silent_for(Duration::from_millis(10));
         let mut refused = None;
@@ -100,7 +101,7 @@ fn a_full_queue_refuses_with_a_time_to_come_back() {
             refused.is_some()
         }));
         let [one, other] = &mut others;
-        let (refused, waiting) = if refused == Some(0) { (one, other) } else { (other, one) };
+        let (refused, start_waiter) = if refused == Some(0) { (one, other) } else { (other, one) };
         let response = refused.response();
         assert_eq!(response.status, 503);
         let after: u32 = response.field("retry-after").unwrap().parse().unwrap();
@@ -110,15 +111,15 @@ fn a_full_queue_refuses_with_a_time_to_come_back() {
         assert_eq!(first.response().status, 200);
         begun.line();
         gate.open();
-        assert_eq!(waiting.response().status, 200);
+        assert_eq!(start_waiter.response().status, 200);
     }
 }
 
 #[test]
-fn who_waits_too_long_is_refused_with_a_time_to_come_back() {
+fn queue_timeout_refuses_with_retry_after() {
     for mode in ["cgi", "cgiplus"] {
         let keys = "max = 1, queue_timeout = \"100ms\"";
-        let (server, begun, mut gate) = waiting(Setup::new().cgi(keys).cgiplus(keys));
+        let (server, begun, mut gate) = start_waiter(Setup::new().cgi(keys).cgiplus(keys));
         let path = format!("/{mode}-bin/waiter?x");
         let mut first = ask(&server, &path);
         begun.line();
@@ -127,19 +128,19 @@ fn who_waits_too_long_is_refused_with_a_time_to_come_back() {
         assert!(response.field("retry-after").is_some());
         let line = server.log_line("status=503");
         assert!(line.contains("100ms"), "{line}");
-        assert!(begun.is_silent(), "who was refused has not run");
+        assert!(begun.is_silent(), "the refused request did not run");
         gate.open();
         assert_eq!(first.response().status, 200);
         let mut third = ask(&server, &path);
         begun.line();
         gate.open();
-        assert_eq!(third.response().status, 200, "the place in the queue was given up");
+        assert_eq!(third.response().status, 200, "the queue slot was freed");
     }
 }
 
 #[test]
-fn a_client_that_leaves_the_queue_is_not_served() {
-    let (server, begun, mut gate) = waiting(Setup::new().cgiplus("max = 1"));
+fn client_that_leaves_the_queue_is_not_served() {
+    let (server, begun, mut gate) = start_waiter(Setup::new().cgiplus("max = 1"));
     let mut first = ask(&server, "/cgiplus-bin/waiter?first");
     begun.line();
     let leaver = ask(&server, "/cgiplus-bin/waiter?leaver");
@@ -155,7 +156,7 @@ fn a_client_that_leaves_the_queue_is_not_served() {
     assert_eq!(last.response().status, 200);
 }
 
-/// Says its process and its use.
+/// A script that prints its pid and the number of requests it has served.
 const COUNTER: &str = r#"
 count = 0
 while accept():
@@ -173,7 +174,7 @@ fn pid_and_count(server: &Server, path: &str) -> (u32, u32) {
 }
 
 #[test]
-fn a_process_is_replaced_after_its_number_of_requests() {
+fn process_is_replaced_after_its_number_of_requests() {
     let server = Setup::new()
         .cgiplus("max = 1, requests = 3")
         .python("counter", COUNTER)
@@ -215,7 +216,7 @@ fn min_processes_outlive_their_idle_time() {
     assert!(clients.iter_mut().all(|client| client.response().status == 200));
     server.wait_for_processes(1);
     let kept = server.processes()[0].pid;
-    // The end of another process that may idle as long, and began later, shows that the time is over.
+    // Another process with the same idle limit, which became idle later, has ended: so the time is over.
     assert_eq!(server.get("/clock/clock").status, 200);
     ended.line();
     server.wait_for_processes(1);
@@ -226,14 +227,14 @@ fn min_processes_outlive_their_idle_time() {
 }
 
 #[test]
-fn starts_are_put_off_when_processes_die_before_their_first_reply() {
+fn starts_are_throttled_when_processes_die_before_their_first_reply() {
     let server = Setup::new()
         .cgiplus("max = 4")
-        .python("mended", COUNTER)
+        .python("fixed", COUNTER)
         .script("dies", "echo started >> \"$TEST_DIR/started\"; exit 3")
         .start();
     let responses: Vec<_> = (0..12).map(|_| server.get("/cgiplus-bin/dies")).collect();
-    assert_eq!(responses[0].status, 502, "the first is told what is wrong");
+    assert_eq!(responses[0].status, 502, "the first response shows the failure");
     let refused: Vec<_> = responses.iter().filter(|response| response.status == 503).collect();
     assert!(refused.len() >= 6, "{} of 12 were refused", refused.len());
     for response in refused {
@@ -246,14 +247,14 @@ fn starts_are_put_off_when_processes_die_before_their_first_reply() {
     assert_eq!(
         pid_and_count(&server, "/cgiplus-bin/dies").1,
         1,
-        "a mended script is tried at once"
+        "a fixed script is tried at once"
     );
 }
 
 #[test]
-fn clients_that_leave_put_off_no_start() {
+fn clients_that_leave_do_not_throttle_starts() {
     let (server, begun, mut gate) =
-        waiting(Setup::new().cgiplus("max = 1, client_grace = \"10ms\", kill_grace = \"10ms\""));
+        start_waiter(Setup::new().cgiplus("max = 1, client_grace = \"10ms\", kill_grace = \"10ms\""));
     for number in 0..8 {
         let mut client = ask(&server, &format!("/cgiplus-bin/waiter?{number}"));
         if begun.line_within(Duration::from_secs(5)).is_none() {
@@ -301,13 +302,13 @@ fn requests_on_all_workers_share_the_processes() {
         assert_eq!(
             counts,
             (1..=all).collect::<Vec<_>>(),
-            "each use of a process is one answer"
+            "each use of a process gives one answer"
         );
     }
 }
 
 #[test]
-fn one_request_after_the_other_needs_no_more_processes_than_workers() {
+fn sequential_requests_start_at_most_one_process_per_worker() {
     let server = Setup::new().python("counter", COUNTER).start();
     let mut pids: Vec<_> = (0..30)
         .map(|_| pid_and_count(&server, "/cgiplus-bin/counter").0)
@@ -318,7 +319,7 @@ fn one_request_after_the_other_needs_no_more_processes_than_workers() {
 }
 
 #[test]
-fn a_process_that_is_killed_while_idle_is_replaced() {
+fn killed_idle_process_is_replaced() {
     let server = Setup::new().cgiplus("max = 1").python("counter", COUNTER).start();
     for _ in 0..3 {
         let (pid, count) = pid_and_count(&server, "/cgiplus-bin/counter");
@@ -330,7 +331,7 @@ fn a_process_that_is_killed_while_idle_is_replaced() {
 }
 
 #[test]
-fn a_reload_serves_on_and_ends_the_processes_of_the_old_configuration() {
+fn reload_keeps_serving_and_replaces_old_processes() {
     let server = Setup::new()
         .cgiplus("max = 4, environment = { COLOUR = \"red\" }")
         .python("counter", COUNTER)
@@ -357,7 +358,7 @@ fn a_reload_serves_on_and_ends_the_processes_of_the_old_configuration() {
     gate.open();
     assert!(
         busy.response().text().ends_with(" busy"),
-        "what was under way ends well"
+        "the running exchange completes"
     );
     let is_old = |process: u32| {
         let environment = std::fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
@@ -372,7 +373,7 @@ fn a_reload_serves_on_and_ends_the_processes_of_the_old_configuration() {
 }
 
 #[test]
-fn a_process_counts_until_it_has_ended_not_until_its_client_has_left() {
+fn process_counts_until_it_has_exited() {
     let server = Setup::new()
         .cgi("max = 1, kill_grace = \"300ms\"")
         .script(
@@ -386,7 +387,7 @@ fn a_process_counts_until_it_has_ended_not_until_its_client_has_left() {
     drop(client);
     let second = ask(&server, "/cgi-bin/stubborn");
     events.line();
-    // It ignores its signal, so it was there for the whole of the grace, and with it its place.
+    // The first process ignores SIGTERM, so it lived for the whole grace period and occupied its slot until then.
     assert!(!std::path::Path::new("/proc").join(&first).exists(), "two at once");
     drop(second);
     server.assert_idle();

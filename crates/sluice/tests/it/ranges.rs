@@ -1,18 +1,18 @@
-//! Ranges: parts of files, one or several, from memory and from disk, and what is no range at all.
+//! Ranges: one or several parts of a file, from memory and from disk, and invalid or unsatisfiable ranges.
 
 use std::fs::File;
 use std::ops::Range;
 
 use crate::harness::{Ending, Response, Server, Setup, make_old};
 
-/// Bytes of which no two places within reach look the same.
+/// Bytes without repetition, so that every part is recognisable.
 fn content(bytes: usize) -> Vec<u8> {
     let numbers = (0..).flat_map(|number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes());
     numbers.take(bytes).collect()
 }
 
-/// Files of every kind that the server tells apart: in ordinary memory, in sealed memory, too large for that, too large for the
-/// cache.
+/// Files of every kind that the server distinguishes: in ordinary memory, in sealed memory, too large for sealed
+/// memory, too large for the cache.
 const SIZES: [usize; 6] = [1, 1000, 20_000, 200_000, 300_000, 9_000_000];
 
 /// A server with old files of all sizes, `f<size>.bin`.
@@ -33,7 +33,7 @@ fn fetch(server: &Server, path: &str, lines: &str) -> Response {
     server.send(request(path, lines))
 }
 
-/// Ranges of a file of this size, and what they ask for.
+/// Ranges of a file of this size, and the bytes that they select.
 fn ranges_of(size: usize) -> Vec<(String, Range<usize>)> {
     let (half, last) = (size / 2, size - 1);
     vec![
@@ -50,16 +50,16 @@ fn ranges_of(size: usize) -> Vec<(String, Range<usize>)> {
 }
 
 #[test]
-fn one_range_is_sent_with_its_place_from_memory_and_from_disk() {
+fn single_range_is_sent_from_memory_and_from_disk() {
     for cache in ["", "size = 0"] {
         let server = server_with(cache);
         let mut client = server.connect();
         for size in SIZES {
-            let (path, whole) = (format!("/f{size}.bin"), content(size));
+            let (path, full) = (format!("/f{size}.bin"), content(size));
             let tag = client.get(&path).response().field("etag").unwrap().to_owned();
-            for (range, place) in ranges_of(size) {
+            for (range, span) in ranges_of(size) {
                 let response = client.send(request(&path, &format!("Range: bytes={range}"))).response();
-                let expected = format!("bytes {}-{}/{size}", place.start, place.end - 1);
+                let expected = format!("bytes {}-{}/{size}", span.start, span.end - 1);
                 assert_eq!(response.status, 206, "{path} {range}");
                 assert_eq!(
                     response.field("content-range"),
@@ -69,26 +69,26 @@ fn one_range_is_sent_with_its_place_from_memory_and_from_disk() {
                 assert_eq!(response.field("etag"), Some(tag.as_str()));
                 assert_eq!(response.field("accept-ranges"), Some("bytes"));
                 assert_eq!(response.field("content-type"), Some("application/octet-stream"));
-                assert!(response.body == whole[place], "{path} {range}: other bytes");
+                assert!(response.body == full[span], "{path} {range}: wrong content");
             }
         }
     }
 }
 
-/// The parts of a body, read by the letter of RFC 2046 §5.1: the fields of each, and its bytes.
+/// The parts of a body, parsed strictly by RFC 2046 §5.1: the fields and bytes of each.
 #[track_caller]
 fn parts(response: &Response) -> Vec<(String, Vec<u8>)> {
     assert_eq!((response.status, response.ending), (206, Ending::Complete));
     assert_eq!(
         response.field("content-range"),
         None,
-        "it belongs to the parts (RFC 9110 §15.3.7.2)"
+        "only the parts have it (RFC 9110 §15.3.7.2)"
     );
     let kind = response.field("content-type").unwrap();
     let boundary = kind.strip_prefix("multipart/byteranges; boundary=").unwrap();
     assert!(boundary.len() >= 22 && boundary.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     let delimiter = format!("\r\n--{boundary}");
-    // The first delimiter has no line before it.
+    // The first delimiter has no preceding CRLF.
     let body = [b"\r\n", response.body.as_slice()].concat();
     let mut sections = split(&body, delimiter.as_bytes());
     assert_eq!(sections.remove(0), b"", "nothing before the first part");
@@ -105,36 +105,36 @@ fn parts(response: &Response) -> Vec<(String, Vec<u8>)> {
 
 fn split<'a>(mut bytes: &'a [u8], at: &[u8]) -> Vec<&'a [u8]> {
     let mut parts = Vec::new();
-    while let Some(place) = bytes.windows(at.len()).position(|window| window == at) {
-        parts.push(&bytes[..place]);
-        bytes = &bytes[place + at.len()..];
+    while let Some(span) = bytes.windows(at.len()).position(|window| window == at) {
+        parts.push(&bytes[..span]);
+        bytes = &bytes[span + at.len()..];
     }
     parts.push(bytes);
     parts
 }
 
 #[test]
-fn several_ranges_are_sent_as_parts_in_the_order_asked_for() {
+fn several_ranges_are_sent_as_parts_in_request_order() {
     for cache in ["", "size = 0"] {
         let server = server_with(cache);
         for size in [1000, 20_000, 200_000, 300_000] {
-            let (path, whole) = (format!("/f{size}.bin"), content(size));
-            // Once more from the cache, which larger files come to meanwhile.
+            let (path, full) = (format!("/f{size}.bin"), content(size));
+            // Twice, because larger files enter the cache after the first request.
             for _ in 0..2 {
                 let asked = format!("Range: bytes=-100, 0-9, 300-{}, {size}-, 200-249,240-299", size - 300);
-                let places = [size - 100..size, 0..10, 200..size - 299];
+                let spans = [size - 100..size, 0..10, 200..size - 299];
                 let response = fetch(&server, &path, &asked);
-                let expected: Vec<_> = places
+                let expected: Vec<_> = spans
                     .iter()
-                    .map(|place| {
-                        let (first, last) = (place.start, place.end - 1);
+                    .map(|span| {
+                        let (first, last) = (span.start, span.end - 1);
                         let head = format!(
                             "Content-Type: application/octet-stream\r\nContent-Range: bytes {first}-{last}/{size}"
                         );
-                        (head, whole[place.clone()].to_vec())
+                        (head, full[span.clone()].to_vec())
                     })
                     .collect();
-                assert!(parts(&response) == expected, "{path}: other parts");
+                assert!(parts(&response) == expected, "{path}: wrong parts");
                 assert!(response.field("content-length").is_some());
             }
         }
@@ -142,7 +142,7 @@ fn several_ranges_are_sent_as_parts_in_the_order_asked_for() {
 }
 
 #[test]
-fn what_becomes_one_range_is_sent_as_one() {
+fn ranges_that_merge_into_one_are_sent_as_one() {
     let server = Setup::new().file("a.txt", "0123456789").start();
     for (asked, range, text) in [
         ("0-4,5-9", "bytes 0-9/10", "0123456789"),
@@ -156,7 +156,7 @@ fn what_becomes_one_range_is_sent_as_one() {
 }
 
 #[test]
-fn no_two_bodies_have_the_same_boundary() {
+fn boundary_is_different_for_each_body() {
     let server = Setup::new().file("a.txt", "0123456789").start();
     let kind = || {
         let response = fetch(&server, "/a.txt", "Range: bytes=0-0,9-9");
@@ -166,7 +166,7 @@ fn no_two_bodies_have_the_same_boundary() {
 }
 
 #[test]
-fn a_range_that_is_not_there_is_refused_with_the_length() {
+fn unsatisfiable_range_is_416_with_the_length() {
     let server = Setup::new().file("a.txt", "0123456789").file("empty", "").start();
     for (path, range, length) in [
         ("/a.txt", "10-", 10),
@@ -183,15 +183,15 @@ fn a_range_that_is_not_there_is_refused_with_the_length() {
             Some(expected.as_str()),
             "{path} {range}"
         );
-        assert!(response.text().contains("416"), "a page says so");
+        assert!(response.text().contains("416"), "the error page shows the status");
     }
-    // The last bytes of an empty file are there: none.
+    // The last 5 bytes of an empty file are satisfiable and empty.
     let end = fetch(&server, "/empty", "Range: bytes=-5");
     assert_eq!((end.status, end.text()), (200, ""));
 }
 
 #[test]
-fn what_is_no_range_of_bytes_is_ignored() {
+fn invalid_range_is_ignored() {
     let server = Setup::new().file("a.txt", "0123456789").start();
     for lines in [
         "Range:",
@@ -217,7 +217,7 @@ fn what_is_no_range_of_bytes_is_ignored() {
 }
 
 #[test]
-fn a_thousand_ranges_cost_no_more_than_the_file() {
+fn a_thousand_ranges_send_no_more_than_the_file() {
     let server = server_with("");
     let mut client = server.connect();
     let apart = |count: usize| (0..count).map(|at| format!("{}-{}", at * 200, at * 200 + 9)).collect();
@@ -241,7 +241,7 @@ fn a_thousand_ranges_cost_no_more_than_the_file() {
 }
 
 #[test]
-fn head_has_no_ranges() {
+fn range_of_a_head_request_is_ignored() {
     let server = Setup::new().file("a.txt", "0123456789").start();
     for range in ["0-1", "100-", "0-1,5-6"] {
         let mut client = server.connect();
@@ -256,9 +256,9 @@ fn head_has_no_ranges() {
 }
 
 #[test]
-fn a_download_goes_on_where_it_was_broken_off_unless_the_file_has_changed() {
+fn if_range_resumes_a_download_unless_the_file_changed() {
     let server = server_with("revalidate = \"0s\"");
-    let whole = content(300_000);
+    let full = content(300_000);
     let first = server.get("/f300000.bin");
     let (tag, date) = (first.field("etag").unwrap(), first.field("last-modified").unwrap());
     let rest = |validator: &str| {
@@ -268,7 +268,7 @@ fn a_download_goes_on_where_it_was_broken_off_unless_the_file_has_changed() {
     for validator in [tag, date] {
         let response = rest(validator);
         assert_eq!(response.status, 206, "{validator}");
-        assert!(response.body == whole[100_000..], "{validator}: other bytes");
+        assert!(response.body == full[100_000..], "{validator}: wrong content");
     }
     let weak = format!("W/{tag}");
     for validator in [
@@ -280,13 +280,13 @@ fn a_download_goes_on_where_it_was_broken_off_unless_the_file_has_changed() {
     ] {
         let response = rest(validator);
         assert_eq!(response.status, 200, "{validator}");
-        assert!(response.body == whole, "{validator}: other bytes");
+        assert!(response.body == full, "{validator}: wrong content");
     }
     let path = server.path("htdocs/f300000.bin");
     std::fs::write(&path, "another").unwrap();
     make_old(&path);
     assert_eq!(rest(tag).text(), "another");
-    // Of this very version, that part is not there.
+    // The current version does not have that part.
     let lines = format!(
         "Range: bytes=100000-\r\nIf-Range: {}",
         server.get("/f300000.bin").field("etag").unwrap()
@@ -295,33 +295,33 @@ fn a_download_goes_on_where_it_was_broken_off_unless_the_file_has_changed() {
 }
 
 #[test]
-fn parts_asked_for_in_one_write_come_in_order() {
+fn pipelined_ranges_are_answered_in_order() {
     let server = server_with("");
     let sizes = SIZES.iter().filter(|size| **size < 1_000_000);
     let asked: Vec<_> = sizes
         .flat_map(|size| ranges_of(*size).into_iter().map(|range| (*size, range)))
         .collect();
-    // From disk first, and from the cache at some later time.
+    // Served from disk first, and from the cache later.
     for _ in 0..3 {
         let mut client = server.connect();
         let requests = asked
             .iter()
             .map(|(size, (range, _))| request(&format!("/f{size}.bin"), &format!("Range: bytes={range}")));
         client.send(requests.collect::<String>());
-        for (size, (range, place)) in &asked {
+        for (size, (range, span)) in &asked {
             let body = client.response().body;
-            assert!(body == content(*size)[place.clone()], "{range} of {size}: other bytes");
+            assert!(body == content(*size)[span.clone()], "{range} of {size}: wrong content");
         }
     }
 }
 
 #[test]
-fn a_file_that_shrinks_while_a_part_is_sent_cuts_the_response() {
+fn shrinking_file_truncates_a_partial_response() {
     const MIB: u64 = 1 << 20;
     for ranges in ["1048576-", "0-9,1048576-"] {
         let server = Setup::new().file("a.bin", "").start();
         let file = File::options().write(true).open(server.path("htdocs/a.bin")).unwrap();
-        // More than any socket's buffers hold, and more than is cached.
+        // More than the socket buffers hold, and more than the cache takes.
         file.set_len(100 * MIB).unwrap();
         let mut client = server.connect();
         client.send(request("/a.bin", &format!("Range: bytes={ranges}")));

@@ -1,4 +1,4 @@
-//! Files of VMS records: sent as lines, kept as lines, written anew as lines; and from the command line.
+//! VMS record files: sent as lines, cached as lines, rewritten as lines, and converted on the command line.
 
 mod rewritten;
 
@@ -7,11 +7,11 @@ use std::fs;
 
 use crate::harness::{Ending, Response, Server, Setup, make_old, wait_until};
 
-/// Three lines, as records of variable length and as text.
+/// Three lines, as variable-length records and as text.
 const RECORDS: &[u8] = b"\x05\0hello\0\x00\0\x05\0world\0";
 const LINES: &str = "hello\n\nworld\n";
 
-/// Records of variable length and their lines: more than is read at once.
+/// Variable-length records and their lines: more than the server reads at once.
 fn large() -> (Vec<u8>, String) {
     let (mut records, mut lines) = (Vec::new(), String::new());
     for number in 0..60_000_u32 {
@@ -24,7 +24,8 @@ fn large() -> (Vec<u8>, String) {
     (records, lines)
 }
 
-/// A setup that answers `/vms/*` with the files in htdocs/vms, by these keys, and `/raw/*` with the same as they are.
+/// A setup that answers `/vms/*` with the files in htdocs/vms, with these keys, and `/raw/*` with the same files
+/// unconverted.
 fn setup(keys: &str) -> Setup {
     let setup = Setup::new()
         .route(&format!(
@@ -42,7 +43,7 @@ fn fetch_with(server: &Server, path: &str, field: &str) -> Response {
 }
 
 #[test]
-fn records_of_each_format_come_as_lines() {
+fn records_of_each_format_are_sent_as_lines() {
     for (format, file, lines) in [
         ("variable", RECORDS, LINES),
         ("variable", b"", ""),
@@ -65,7 +66,7 @@ fn records_of_each_format_come_as_lines() {
 }
 
 #[test]
-fn lines_have_validators_of_their_own() {
+fn lines_have_their_own_validators() {
     let server = setup(VARIABLE).file("vms/a.txt", RECORDS).age("vms/a.txt").start();
     let (lines, raw) = (server.get("/vms/a.txt"), server.get("/raw/a.txt"));
     let (tag, date) = (lines.field("etag").unwrap(), lines.field("last-modified").unwrap());
@@ -84,7 +85,7 @@ fn lines_have_validators_of_their_own() {
 }
 
 #[test]
-fn an_index_page_is_one_of_records_too() {
+fn index_page_may_be_a_record_file() {
     let server = setup(VARIABLE).start();
     let page = server.get("/vms/");
     assert_eq!(
@@ -94,35 +95,35 @@ fn an_index_page_is_one_of_records_too() {
 }
 
 #[test]
-fn a_large_file_comes_in_chunks_and_whole() {
+fn large_file_is_sent_in_chunks_completely() {
     let (records, lines) = large();
     let server = setup(VARIABLE).file("vms/large.txt", &records).start();
     let mut client = server.connect();
     for _ in 0..3 {
         let response = client.get("/vms/large.txt").response();
         assert_eq!(response.field("transfer-encoding"), Some("chunked"));
-        assert!(response.text() == lines, "lines came otherwise");
+        assert!(response.text() == lines, "the lines differ");
     }
     client.send("HEAD /vms/large.txt HTTP/1.1\r\nHost: test\r\n\r\n");
     let head = client.response_to("HEAD");
     assert_eq!((head.status, head.field("content-length")), (200, None));
     assert_eq!(client.get("/health.txt").response().text(), "well");
-    // Many records in a chunk, though each is read by itself: 60,000 of them.
+    // Chunks hold many records each, although the server reads 60,000 records one by one.
     let (mut chunks, head) = (0, client.get("/vms/large.txt").head());
     assert_eq!(head.status, 200);
     while !client.chunk().is_empty() {
         chunks += 1;
     }
     assert!(chunks < 1_000, "{chunks} chunks");
-    // Who knows no chunks is told the end by that of the connection.
+    // For HTTP/1.0 the connection's end ends the body.
     let response = server.send("GET /vms/large.txt HTTP/1.0\r\nHost: test\r\n\r\n");
-    assert!(response.text() == lines, "lines came otherwise");
+    assert!(response.text() == lines, "the lines differ");
 }
 
 #[test]
-fn a_malformed_length_cuts_the_response_and_is_told_with_its_place() {
+fn malformed_record_truncates_the_response_and_is_logged_with_its_offset() {
     let (mut records, lines) = large();
-    let place = records.len();
+    let position = records.len();
     records.extend(b"\xfe\xffmore");
     let server = setup(VARIABLE).file("vms/large.txt", &records).start();
     for version in ["1.1", "1.0"] {
@@ -132,15 +133,15 @@ fn a_malformed_length_cuts_the_response_and_is_told_with_its_place() {
             (200, Ending::Truncated),
             "HTTP/{version}"
         );
-        // How many of them depends on how fast the client took them: a cut waits for nobody.
-        assert!(lines.as_bytes().starts_with(&response.body), "other lines came");
+        // How many lines arrive depends on the client's speed: an abort does not wait for the client.
+        assert!(lines.as_bytes().starts_with(&response.body), "the lines differ");
     }
-    let message = format!("response cut: file \"large.txt\": byte {place}: a record of 65534 bytes");
+    let message = format!("response cut: file \"large.txt\": byte {position}: a record of 65534 bytes");
     assert_eq!(server.log_lines(2, &message).len(), 2);
 }
 
 #[test]
-fn a_small_malformed_file_is_an_error_with_its_place_in_the_log() {
+fn small_malformed_file_is_500_and_logged_with_its_offset() {
     let server = setup(CACHED)
         .file("vms/a.txt", b"\x02\0ab\x09\0cd")
         .age("vms/a.txt")
@@ -148,24 +149,27 @@ fn a_small_malformed_file_is_an_error_with_its_place_in_the_log() {
     for _ in 0..2 {
         let response = server.get("/vms/a.txt");
         assert_eq!(response.status, 500);
-        assert!(!response.text().contains("byte 4"), "the page tells of the file");
+        assert!(
+            !response.text().contains("byte 4"),
+            "the error page reveals the file's content"
+        );
     }
     let message = "file \"a.txt\": byte 4: the file ends within a record, 7 bytes are missing";
     assert_eq!(server.log_lines(2, message).len(), 2);
 }
 
 #[test]
-fn lines_that_are_kept_come_with_their_length_and_the_same_tag() {
+fn cached_lines_have_a_length_and_the_same_etag() {
     let (records, lines) = large();
     let setup = setup(CACHED).file("vms/large.txt", &records).age("vms/large.txt");
     let server = setup.file("vms/a.txt", RECORDS).age("vms/a.txt").start();
     let first = server.get("/vms/large.txt");
     assert_eq!(first.field("transfer-encoding"), Some("chunked"));
-    assert!(first.text() == lines, "lines came otherwise");
+    assert!(first.text() == lines, "the lines differ");
     let length = lines.len().to_string();
     assert!(wait_until(|| {
         let response = server.get("/vms/large.txt");
-        assert!(response.text() == lines, "lines came otherwise");
+        assert!(response.text() == lines, "the lines differ");
         assert_eq!(response.field("etag"), first.field("etag"));
         response.field("content-length") == Some(&length)
     }));
@@ -175,7 +179,7 @@ fn lines_that_are_kept_come_with_their_length_and_the_same_tag() {
         client.response_to("HEAD").field("content-length"),
         Some(length.as_str())
     );
-    // Each route keeps its own form.
+    // Each route has its own representation.
     for _ in 0..3 {
         assert_eq!(server.get("/vms/a.txt").text(), LINES);
         assert_eq!(server.get("/raw/a.txt").body, RECORDS);
@@ -183,17 +187,17 @@ fn lines_that_are_kept_come_with_their_length_and_the_same_tag() {
 }
 
 #[test]
-fn parts_of_lines_are_sent_where_their_number_is_known() {
+fn ranges_need_a_known_length() {
     let (records, lines) = large();
     let setup = setup(CACHED).file("vms/large.txt", &records).age("vms/large.txt");
     let server = setup.file("vms/a.txt", RECORDS).age("vms/a.txt").start();
-    let whole = fetch_with(&server, "/vms/large.txt", "Range: bytes=0-9");
-    assert_eq!((whole.status, whole.field("accept-ranges")), (200, None));
-    assert!(whole.text() == lines, "lines came otherwise");
+    let full = fetch_with(&server, "/vms/large.txt", "Range: bytes=0-9");
+    assert_eq!((full.status, full.field("accept-ranges")), (200, None));
+    assert!(full.text() == lines, "the lines differ");
     let part = fetch_with(&server, "/vms/a.txt", "Range: bytes=7-11");
     assert_eq!((part.status, part.text()), (206, "world"));
-    // What was begun while the lines were made goes on with those that are kept.
-    let rest = format!("Range: bytes=1000000-\r\nIf-Range: {}", whole.field("etag").unwrap());
+    // A download that started while the lines were generated resumes with the cached ones.
+    let rest = format!("Range: bytes=1000000-\r\nIf-Range: {}", full.field("etag").unwrap());
     assert!(wait_until(|| fetch_with(&server, "/vms/large.txt", &rest).status == 206));
     assert!(fetch_with(&server, "/vms/large.txt", &rest).text() == &lines[1_000_000..]);
     let failed = fetch_with(&server, "/vms/large.txt", "If-Match: \"other\"");
@@ -201,7 +205,7 @@ fn parts_of_lines_are_sent_where_their_number_is_known() {
 }
 
 #[test]
-fn lines_that_are_kept_give_way_to_a_changed_file() {
+fn cached_lines_are_dropped_when_the_file_changes() {
     let setup = setup(CACHED).cache("revalidate = \"0s\"");
     let server = setup.file("vms/a.txt", RECORDS).age("vms/a.txt").start();
     assert_eq!(server.get("/vms/a.txt").text(), LINES);
@@ -210,7 +214,7 @@ fn lines_that_are_kept_give_way_to_a_changed_file() {
 }
 
 #[test]
-fn lines_too_large_for_the_cache_are_found_out_once_until_the_file_changes() {
+fn lines_too_large_for_the_cache_are_detected_once_per_version() {
     let records = "ab".repeat(50_000);
     let setup = setup("record_format = \"fixed:2\", convert = \"cache\"").cache("file_size = \"120k\"");
     let server = setup.file("vms/a.txt", &records).age("vms/a.txt").start();
@@ -218,7 +222,7 @@ fn lines_too_large_for_the_cache_are_found_out_once_until_the_file_changes() {
     let ask = |line: &str, times: usize| {
         for _ in 0..3 {
             let response = server.get("/vms/a.txt");
-            assert!(response.text() == line.repeat(50_000), "lines came otherwise");
+            assert!(response.text() == line.repeat(50_000), "the lines differ");
             server.log_lines(times, message);
         }
     };
@@ -227,19 +231,19 @@ fn lines_too_large_for_the_cache_are_found_out_once_until_the_file_changes() {
     fs::write(&path, "cd".repeat(50_000)).unwrap();
     make_old(&path);
     ask("cd\n", 2);
-    // It ends when no thread is at work any more.
+    // The server exits only after all conversions have ended.
     let ended = server.stop();
     assert_eq!(ended.errors.matches(message).count(), 2, "{}", ended.errors);
 }
 
 #[test]
-fn lines_larger_than_the_cache_takes_are_made_each_time() {
+fn lines_too_large_for_the_cache_are_converted_each_time() {
     let (records, lines) = large();
     let setup = setup(CACHED).cache("file_size = \"1MiB\"");
     let server = setup.file("vms/large.txt", &records).age("vms/large.txt").start();
     for _ in 0..5 {
         let response = server.get("/vms/large.txt");
         assert_eq!(response.field("content-length"), None);
-        assert!(response.text() == lines, "lines came otherwise");
+        assert!(response.text() == lines, "the lines differ");
     }
 }

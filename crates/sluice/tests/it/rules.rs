@@ -1,5 +1,5 @@
-//! Rules of a site: for whom each is, and what it does. What `check` explains of them is in `rules/explain.rs`, what they
-//! change for whatever answers in `rules/changes.rs`, how they hold for index pages in `rules/index.rs`.
+//! Routes of a site: their conditions and actions. Submodules: the explanation by `check` (`explain`), changes to any
+//! response (`changes`), and index pages (`index`).
 
 mod changes;
 mod explain;
@@ -7,10 +7,10 @@ mod index;
 
 use crate::harness::{Response, Server, Setup};
 
-/// Prints its variables.
+/// A script that prints its variables.
 const SHOW: &str = r"printf 'Content-Type: text/plain\n\n'; exec env";
 
-/// The status of a request with these further lines in its head.
+/// The response to a request with these header lines.
 #[track_caller]
 fn ask(server: &Server, request: &str, lines: &str) -> Response {
     server.send(format!("{request} HTTP/1.1\r\nHost: test\r\n{lines}\r\n"))
@@ -27,7 +27,7 @@ fn assert_location(server: &Server, path: &str, status: u16, location: &str) {
 }
 
 #[test]
-fn redirects_receive_what_was_captured() {
+fn redirects_insert_captures() {
     let server = Setup::new()
         .route("path = \"/from/*/to/*\"\nredirect = { to = \"/to/$2/from/$1\", status = 308 }")
         .route("path = \"/search/*\"\nredirect = { to = \"/find?q=*&more=1\" }")
@@ -41,7 +41,7 @@ fn redirects_receive_what_was_captured() {
     assert_location(&server, "/2026/11/a%2Fb", 301, "https://example.org/2026-11/a/b");
     assert_location(&server, "/2026/x?y", 301, "https://example.org/2026-/x?y");
     assert_location(&server, "/keep?a=b", 303, "/kept?from=keep&a=b");
-    // What a client sends never chooses the host.
+    // Client input never chooses the host.
     assert_location(&server, "/old/evil.example/x", 307, "/evil.example/x");
     assert_location(&server, "/old%5C%5Cevil.example", 307, "/%5C%5Cevil.example");
     assert_location(&server, "/go?\\evil.example", 302, "/%5Cevil.example?\\evil.example");
@@ -50,7 +50,7 @@ fn redirects_receive_what_was_captured() {
 }
 
 #[test]
-fn every_condition_lets_through_what_it_names_and_nothing_else() {
+fn each_condition_matches_exactly_what_it_names() {
     let only = |when: &str, number: u16| {
         format!("path = \"/{number}\"\nwhen = {{ {when} }}\nrefuse = {{ status = {number} }}")
     };
@@ -90,14 +90,14 @@ fn every_condition_lets_through_what_it_names_and_nothing_else() {
         ("PATCH /any/path", "", 418),
     ] {
         let status = ask(&server, request, &format!("{lines}Content-Length: 0\r\n")).status;
-        // The file server has its own word for methods that it does not know.
+        // The file server answers 405 for unknown methods.
         let status = if status == 405 && expected == 404 { 404 } else { status };
         assert_eq!(status, expected, "{request} {lines}");
     }
 }
 
 #[test]
-fn a_dot_at_the_end_of_a_host_makes_no_other_host() {
+fn trailing_dot_does_not_change_the_host() {
     let server = Setup::new()
         .script("show", SHOW)
         .site("hosts = [\"example.org\"]")
@@ -108,14 +108,14 @@ fn a_dot_at_the_end_of_a_host_makes_no_other_host() {
     for host in ["example.org", "example.org.", "Example.ORG.", "example.org.:80"] {
         assert_eq!(get("/secret", host).status, 451, "{host}");
     }
-    assert_eq!(get("/secret", "example.org..").status, 404, "that is no name");
+    assert_eq!(get("/secret", "example.org..").status, 404, "not a valid name");
     let shown = get("/cgi-bin/show", "example.org.:80");
     assert_eq!(shown.variable("SERVER_NAME"), Some("example.org"));
     assert_eq!(shown.variable("HTTP_HOST"), Some("example.org.:80"));
 }
 
 #[test]
-fn conditions_see_the_client_that_a_trusted_proxy_tells_of() {
+fn conditions_see_the_client_of_a_trusted_proxy() {
     let server = Setup::new()
         .server("trusted_proxies = [\"127.0.0.0/8\"]")
         .file("a.txt", "a")
@@ -135,7 +135,7 @@ fn conditions_see_the_client_that_a_trusted_proxy_tells_of() {
 }
 
 #[test]
-fn a_rewritten_path_goes_on_with_the_next_rule_and_never_back() {
+fn rewritten_path_continues_with_the_next_route() {
     let server = Setup::new()
         .script("show", SHOW)
         .file("a.txt", "a")
@@ -161,18 +161,22 @@ fn a_rewritten_path_goes_on_with_the_next_rule_and_never_back() {
     assert_eq!(
         query("/page?a=b").as_deref(),
         Some("a=b"),
-        "without a query of its own it keeps the one there is"
+        "a target without a query keeps the request's"
     );
     assert_eq!(query("/bare?a=b").as_deref(), Some(""));
     assert_eq!(query("/user/42").as_deref(), Some("user=42"));
     assert_eq!(server.get("/user/x").status, 404);
     assert_eq!(server.get("/text/a").text(), "a");
-    assert_eq!(server.get("/to-again").status, 404, "rules above are over");
+    assert_eq!(
+        server.get("/to-again").status,
+        404,
+        "earlier routes are not tried again"
+    );
     assert_eq!(server.get("/again").status, 410);
 }
 
 #[test]
-fn captures_of_an_expression_that_make_no_path_are_a_bad_request() {
+fn captures_that_make_an_invalid_path_are_a_bad_request() {
     let setup = Setup::new().route("regex = '^/(.)-(.)$'\nrewrite = '/$1$2/x'");
     let server = setup.start();
     assert_eq!(server.get("/a-b").status, 404);
@@ -180,7 +184,7 @@ fn captures_of_an_expression_that_make_no_path_are_a_bad_request() {
 }
 
 #[test]
-fn a_refusal_is_told_in_the_words_of_its_rule() {
+fn refusal_shows_the_text_of_its_route() {
     let server = Setup::new()
         .route("path = \"/gone\"\nrefuse = { status = 410, text = \"The <shop> has closed.\" }")
         .route("path = \"/later\"\nrefuse = { status = 503, text = \"Back at noon.\", retry_after = \"1h\" }")
@@ -215,7 +219,7 @@ fn a_refusal_is_told_in_the_words_of_its_rule() {
 }
 
 #[test]
-fn index_pages_and_listings_are_found_by_way_of_a_rewriting() {
+fn index_pages_and_listings_work_through_a_rewrite() {
     let server = Setup::new()
         .script("show", SHOW)
         .file("app/index.cgi", "")
@@ -249,13 +253,13 @@ fn index_pages_and_listings_are_found_by_way_of_a_rewriting() {
     assert_eq!(server.get("/l/sub/a.txt").text(), "a");
     assert_eq!(server.get("/l/b.txt").status, 403);
     assert_eq!(server.get("/bare").status, 403, "relative links would lead elsewhere");
-    // The folder's slash is added to the path that the client knows.
+    // The trailing slash is added to the path that the client sent.
     assert_location(&server, "/l/sub?q", 301, "/l/sub/?q");
     assert_location(&server, "/l", 301, "/l/");
 }
 
 #[test]
-fn no_rule_lets_the_text_of_a_script_out() {
+fn no_route_sends_the_source_of_a_script() {
     let text = format!("#!/bin/sh\n{SHOW}\n");
     let server = Setup::new()
         .file_with_mode("x.cgi", text, 0o755)
@@ -270,7 +274,7 @@ fn no_rule_lets_the_text_of_a_script_out() {
 }
 
 #[test]
-fn rules_are_replaced_as_a_whole_on_reload() {
+fn reload_replaces_all_routes_or_none() {
     let setup = Setup::new().route("path = \"/a\"\nrefuse = { status = 410 }");
     let server = setup.start();
     assert_eq!(server.get("/a").status, 410);
@@ -287,8 +291,8 @@ fn rules_are_replaced_as_a_whole_on_reload() {
 }
 
 #[test]
-fn an_expression_takes_time_in_proportion_to_the_path() {
-    // Backtracking would take longer than the age of the world.
+fn regex_matching_takes_linear_time() {
+    // Backtracking would practically never finish.
     let server = Setup::new().route("regex = '^/(a+)+(a+)+(a+)+$'\nrefuse = {}").start();
     let path = format!("/{}b", "a".repeat(8000));
     assert_eq!(server.get(&path).status, 404);
@@ -296,7 +300,7 @@ fn an_expression_takes_time_in_proportion_to_the_path() {
 }
 
 #[test]
-fn no_script_runs_below_what_is_refused() {
+fn no_script_runs_below_a_refused_path() {
     let text = format!("#!/bin/sh\n{SHOW}\n");
     let server = Setup::new()
         .script("tool", SHOW)
@@ -324,13 +328,18 @@ fn no_script_runs_below_what_is_refused() {
     }
     assert_eq!(server.get("/free.cgi/x").variable("PATH_INFO"), Some("/x"));
     assert_eq!(server.get("/cgi-bin/free/x").variable("PATH_INFO"), Some("/x"));
-    let whole = server.get("/pan/a%C3%A9b/b");
-    assert_eq!(whole.variable("SCRIPT_NAME"), Some("/pan/aéb/b"), "{}", whole.text());
-    assert_eq!(whole.variable("PATH_INFO"), None);
+    let response = server.get("/pan/a%C3%A9b/b");
+    assert_eq!(
+        response.variable("SCRIPT_NAME"),
+        Some("/pan/aéb/b"),
+        "{}",
+        response.text()
+    );
+    assert_eq!(response.variable("PATH_INFO"), None);
 }
 
 #[test]
-fn no_capture_climbs_and_no_star_hides_a_directory() {
+fn captures_cannot_leave_the_directory_or_bypass_a_route() {
     let server = Setup::new()
         .script("tool", SHOW)
         .file("admin/secret", "s")

@@ -1,10 +1,11 @@
-//! Files that scripts hand over (X-Sendfile, X-Accel-Redirect): sent as any file is, from declared folders and no others.
+//! Files that scripts hand over to the server (X-Sendfile, X-Accel-Redirect): sent like any file, but only from
+//! declared directories.
 
 use std::os::unix::fs::symlink;
 
 use crate::harness::{Response, Server, Setup, curl, make_old, run, write_script, write_with_mode};
 
-/// A setup whose scripts may hand over files of `$TEST_DIR/private`, under `/protected/`.
+/// A setup whose scripts may send files of `$TEST_DIR/private`, under `/protected/`.
 fn setup() -> Setup {
     let keys = "send_files = { \"/protected/\" = \"private\" }";
     let setup = Setup::new().cgi(keys).cgiplus(keys);
@@ -16,12 +17,13 @@ fn setup() -> Setup {
     setup
 }
 
-/// A server with a script that prints this head (as printf(1) takes it, `$TEST_DIR` replaced) and a body that nobody may see.
+/// A server with a script that prints this head (in printf(1) syntax, with `$TEST_DIR`) and a body that must not be
+/// sent.
 fn server(head: &str) -> Server {
-    setup().script("x", &says(head)).start()
+    setup().script("x", &print_head(head)).start()
 }
 
-fn says(head: &str) -> String {
+fn print_head(head: &str) -> String {
     format!("printf \"{head}\\n\\nthe script's own body\"")
 }
 
@@ -36,7 +38,7 @@ const BY_PATH: &str = "X-Sendfile: $TEST_DIR/private/a.txt";
 const BY_PREFIX: &str = "X-Accel-Redirect: /protected/a.txt";
 
 #[test]
-fn either_field_sends_the_file_and_neither_is_passed_on() {
+fn either_field_sends_the_file_and_is_removed() {
     for head in [BY_PATH, BY_PREFIX, "HTTP/1.1 200 OK\\n$BY", "Status: 200\\n$BY"] {
         let head = head.replace("$BY", BY_PREFIX);
         let response = server(&head).get("/cgi-bin/x");
@@ -51,7 +53,7 @@ fn either_field_sends_the_file_and_neither_is_passed_on() {
 }
 
 #[test]
-fn names_are_percent_encoded_or_bare() {
+fn names_may_be_percent_encoded_or_not() {
     for head in [
         "X-Sendfile: $TEST_DIR/private/a b%%.bin",
         "X-Sendfile: $TEST_DIR/private/a%%20b%%25.bin",
@@ -64,7 +66,7 @@ fn names_are_percent_encoded_or_bare() {
 }
 
 #[test]
-fn the_scripts_fields_stay_but_for_what_is_the_files() {
+fn script_fields_are_kept_except_those_of_the_file() {
     let fields = "Content-Type: text/x-own\\nContent-Disposition: attachment\\nSet-Cookie: a=b\\nSet-Cookie: c=d\\n\
                   Cache-Control: private\\nContent-Length: 3\\nETag: 'mine'\\nLast-Modified: never\\nContent-Range: bytes 0-1/2";
     let server = server(&format!("{fields}\\n{BY_PATH}"));
@@ -87,7 +89,7 @@ fn the_scripts_fields_stay_but_for_what_is_the_files() {
 }
 
 #[test]
-fn conditions_ranges_and_head_are_the_files() {
+fn conditions_ranges_and_head_apply_to_the_file() {
     let server = server(&format!("Content-Type: text/x-own\\n{BY_PREFIX}"));
     let part = ask(&server, "GET", "/cgi-bin/x", "Range: bytes=2-4\r\n");
     assert_eq!((part.status, part.text()), (206, "234"));
@@ -105,7 +107,7 @@ fn conditions_ranges_and_head_are_the_files() {
     assert_eq!((head.status, head.field("content-length")), (200, Some("10")));
     let other = ask(&server, "GET", "/cgi-bin/x", "If-Match: \"other\"\r\n");
     assert_eq!(other.status, 412);
-    // What is asked for by POST is not the file.
+    // POST is not subject to the file's conditions and ranges.
     let posted = ask(
         &server,
         "POST",
@@ -116,7 +118,7 @@ fn conditions_ranges_and_head_are_the_files() {
 }
 
 #[test]
-fn another_status_of_the_script_stays_with_the_whole_file() {
+fn other_status_of_the_script_is_kept_with_the_full_file() {
     let server = server(&format!("Status: 404\\nContent-Type: text/plain\\n{BY_PATH}"));
     let response = ask(&server, "GET", "/cgi-bin/x", "Range: bytes=2-4\r\n");
     assert_eq!((response.status, response.text()), (404, "0123456789"));
@@ -124,7 +126,7 @@ fn another_status_of_the_script_stays_with_the_whole_file() {
 }
 
 #[test]
-fn what_lies_outside_or_is_undeclared_is_a_fault_of_the_script() {
+fn file_outside_the_declared_directories_is_502() {
     let setup = setup();
     write_with_mode(&setup.path("outside.txt"), b"secret", 0o644);
     let mut cases = Vec::new();
@@ -143,7 +145,7 @@ fn what_lies_outside_or_is_undeclared_is_a_fault_of_the_script() {
     .enumerate()
     {
         let name = format!("x{number}");
-        write_script(&setup.path("htdocs/cgi-bin").join(&name), &says(head));
+        write_script(&setup.path("htdocs/cgi-bin").join(&name), &print_head(head));
         cases.push((name, head));
     }
     let server = setup.start();
@@ -156,7 +158,7 @@ fn what_lies_outside_or_is_undeclared_is_a_fault_of_the_script() {
         );
         server.log_line(&format!("/cgi-bin/{name}: "));
     }
-    let undeclared = Setup::new().script("x", &says(BY_PREFIX)).start();
+    let undeclared = Setup::new().script("x", &print_head(BY_PREFIX)).start();
     let response = undeclared.get("/cgi-bin/x");
     assert_eq!((response.status, response.field("x-accel-redirect")), (502, None));
     let line = undeclared.log_line("/cgi-bin/x");
@@ -164,7 +166,7 @@ fn what_lies_outside_or_is_undeclared_is_a_fault_of_the_script() {
 }
 
 #[test]
-fn what_is_not_there_or_is_no_file_to_serve_is_404_and_told_in_the_log() {
+fn missing_or_unservable_file_is_404_and_logged() {
     let setup = setup();
     write_with_mode(&setup.path("outside.txt"), b"secret", 0o644);
     symlink("../outside.txt", setup.path("private/leaves")).unwrap();
@@ -188,13 +190,13 @@ fn what_is_not_there_or_is_no_file_to_serve_is_404_and_told_in_the_log() {
 }
 
 #[test]
-fn clients_cannot_reach_the_directory_by_its_path() {
+fn clients_cannot_request_the_declared_directory() {
     let server = setup().start();
     assert_eq!(server.get("/protected/a.txt").status, 404);
 }
 
 #[test]
-fn programs_in_the_directory_are_not_sent() {
+fn scripts_in_the_declared_directory_are_not_sent() {
     let keys = "send_files = { \"/all/\" = \"htdocs\" }";
     let setup = Setup::new().cgi(keys).file("a.txt", "a");
     let server = setup
@@ -205,7 +207,7 @@ fn programs_in_the_directory_are_not_sent() {
 }
 
 #[test]
-fn programs_by_their_pattern_are_not_sent_from_wherever_the_directory_begins() {
+fn pattern_scripts_are_not_sent_from_any_declared_directory() {
     let keys = "send_files = { \"/all/\" = \"htdocs\", \"/deep/\" = \"htdocs/deep\", \"/above/\" = \".\" }";
     let setup = Setup::new().cgi(keys).file("deep/a.txt", "a");
     let setup = setup.route("path = \"*.cgi\"\nscript = { mode = \"cgi\" }");
@@ -228,10 +230,10 @@ fn programs_by_their_pattern_are_not_sent_from_wherever_the_directory_begins() {
 }
 
 #[test]
-fn files_are_kept_as_the_site_says() {
+fn cache_setting_of_the_site_applies() {
     for (cache, after) in [("off", "two"), ("permanent", "0123456789")] {
         let setup = setup().site(&format!("cache = \"{cache}\""));
-        let server = setup.script("x", &says(BY_PREFIX)).start();
+        let server = setup.script("x", &print_head(BY_PREFIX)).start();
         assert_eq!(server.get("/cgi-bin/x").text(), "0123456789");
         let file = server.path("private/a.txt");
         std::fs::write(&file, "two").unwrap();
@@ -241,7 +243,7 @@ fn files_are_kept_as_the_site_says() {
 }
 
 #[test]
-fn a_directory_of_scripts_cannot_be_declared() {
+fn script_directory_cannot_be_declared() {
     for directory in ["htdocs/cgi-bin", "htdocs/cgi-bin/below"] {
         let keys = format!("send_files = {{ \"/c/\" = \"{directory}\" }}");
         let setup = Setup::new().cgi(&keys).script("x", "exit 1");
@@ -254,7 +256,7 @@ fn a_directory_of_scripts_cannot_be_declared() {
 }
 
 #[test]
-fn a_process_of_cgiplus_is_kept_and_its_body_is_dropped() {
+fn cgiplus_process_is_kept_and_its_body_dropped() {
     let text = "
 while accept():
     put(b'X-Pid: %d\\nX-Accel-Redirect: /protected/a.txt\\n\\nbody ' % os.getpid() + b'x' * 100000 + EOF)
@@ -273,7 +275,7 @@ while accept():
 }
 
 #[test]
-fn a_memory_buffer_behind_the_head_is_refused_as_if_the_client_had_left() {
+fn memory_buffer_after_the_head_is_answered_410() {
     let text = "
 while accept():
     ask(b'BUFFER-BEGIN: 64k')
@@ -291,7 +293,7 @@ while accept():
 }
 
 #[test]
-fn a_script_that_writes_on_without_end_is_stopped() {
+fn script_that_keeps_writing_is_stopped() {
     let keys = "send_files = { \"/protected/\" = \"private\" }, client_grace = \"100ms\"";
     let server = setup()
         .cgi(keys)
@@ -302,20 +304,20 @@ fn a_script_that_writes_on_without_end_is_stopped() {
 }
 
 #[test]
-fn a_local_redirect_may_lead_to_a_script_that_hands_over_a_file() {
+fn local_redirect_may_lead_to_a_script_that_sends_a_file() {
     let server = setup()
-        .script("x", &says(BY_PREFIX))
+        .script("x", &print_head(BY_PREFIX))
         .script("to", "printf 'Location: /cgi-bin/x\\n\\n'")
         .start();
     assert_eq!(server.get("/cgi-bin/to").text(), "0123456789");
 }
 
 #[test]
-fn http2_and_the_log_see_a_file_of_its_size() {
+fn http2_and_log_report_the_size_of_the_file() {
     let server = setup()
         .log("format = \"%>s %B %U\"")
         .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"")
-        .script("x", &says(BY_PATH))
+        .script("x", &print_head(BY_PATH))
         .start();
     let part = ask(&server, "GET", "/cgi-bin/x", "Range: bytes=2-4\r\n");
     assert_eq!(part.text(), "234");

@@ -1,4 +1,4 @@
-//! TLS: certificates, their choice and their change, what clients and scripts are told, and bad beginnings.
+//! TLS: selection and reload of certificates, client certificates, what scripts see, and failed handshakes.
 
 mod kinds;
 
@@ -14,7 +14,7 @@ use crate::harness::{Authority, Setup, TlsClient, curl, run};
 const TLS: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }";
 const BOTH: &[&rustls::SupportedProtocolVersion] = &[&TLS12, &TLS13];
 
-/// A server with a certificate for `localhost`.
+/// A setup with a certificate for `localhost`.
 fn setup(authority: &Authority) -> Setup {
     let setup = Setup::new().file("a.txt", "hello").listeners(TLS);
     authority.issue_to(&setup.path("default.pem"), &["localhost"]);
@@ -22,7 +22,7 @@ fn setup(authority: &Authority) -> Setup {
 }
 
 #[test]
-fn both_versions_serve_files_and_tell_scripts_what_was_agreed_on() {
+fn both_versions_serve_files_and_set_the_ssl_variables() {
     let authority = Authority::new();
     let print = "printf 'Content-Type: text/plain\\n\\n%s %s %s %s %s' \
         \"$HTTPS\" \"$REQUEST_SCHEME\" \"$SSL_PROTOCOL\" \"$SSL_CIPHER\" \"$SSL_TLS_SNI $SSL_CLIENT_VERIFY\"";
@@ -49,7 +49,7 @@ fn both_versions_serve_files_and_tell_scripts_what_was_agreed_on() {
 }
 
 #[test]
-fn clients_resume_with_whichever_worker_they_reach() {
+fn sessions_resume_on_every_worker() {
     let authority = Authority::new();
     let server = setup(&authority).workers(4).start();
     for version in [&TLS12, &TLS13] {
@@ -64,7 +64,7 @@ fn clients_resume_with_whichever_worker_they_reach() {
 }
 
 #[test]
-fn the_host_that_a_client_names_chooses_the_certificate() {
+fn sni_selects_the_certificate() {
     let authority = Authority::new();
     let setup = setup(&authority).sites(
         "[[site]]\nhosts = [\"one.test\", \"*.many.test\"]\nroot = \"htdocs\"\ntls = { certificate = \"one.pem\", key = \"one.key\" }\nhsts = \"1h\"",
@@ -75,7 +75,7 @@ fn the_host_that_a_client_names_chooses_the_certificate() {
     let server = setup.start();
     let config = Arc::new(authority.client(BOTH));
     for host in ["one.test", "a.many.test", "localhost"] {
-        // That the client believes it is the proof.
+        // A successful handshake proves that the certificate matches the host.
         let mut client = TlsClient::connect(server.tls_address(), host, &config).unwrap();
         let response = client.get("/a.txt", host).unwrap();
         let has_hsts = response.contains("strict-transport-security: max-age=3600\r\n");
@@ -87,19 +87,19 @@ fn the_host_that_a_client_names_chooses_the_certificate() {
 }
 
 #[test]
-fn new_certificates_are_read_when_the_files_change_and_connections_go_on() {
+fn changed_certificates_are_reloaded_and_open_connections_kept() {
     let authority = Authority::new();
     let server = setup(&authority).start();
     let config = Arc::new(authority.client(BOTH));
-    let mut standing = TlsClient::connect(server.tls_address(), "localhost", &config).unwrap();
-    let old = standing.certificate();
+    let mut open_connection = TlsClient::connect(server.tls_address(), "localhost", &config).unwrap();
+    let old = open_connection.certificate();
     authority.issue_to(&server.path("new.pem"), &["localhost"]);
     fs::rename(server.path("new.pem"), server.path("default.pem")).unwrap();
     server.log_line("certificates have changed: the new ones are in force");
     let config = Arc::new(authority.client(BOTH));
     let new = TlsClient::connect(server.tls_address(), "localhost", &config).unwrap();
     assert_ne!(old, new.certificate());
-    let response = standing.get("/a.txt", "localhost");
+    let response = open_connection.get("/a.txt", "localhost");
     assert!(
         response.as_ref().is_ok_and(|text| text.ends_with("hello")),
         "{response:?} {}",
@@ -108,7 +108,7 @@ fn new_certificates_are_read_when_the_files_change_and_connections_go_on() {
 }
 
 #[test]
-fn bad_new_certificates_leave_the_old_ones_in_force() {
+fn invalid_new_certificates_keep_the_old_ones() {
     let authority = Authority::new();
     let server = setup(&authority).start();
     fs::write(server.path("default.pem"), "nonsense").unwrap();
@@ -122,7 +122,7 @@ fn bad_new_certificates_leave_the_old_ones_in_force() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_named_before_anything_starts() {
+fn check_reports_unusable_certificates() {
     let authority = Authority::new();
     let setup = setup(&authority);
     setup.write_configuration();
@@ -150,9 +150,9 @@ fn certificates_that_cannot_be_used_are_named_before_anything_starts() {
     ] {
         fs::write(setup.path("default.pem"), &content).unwrap();
         let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
-        let said = format!("{}{}", ran.output, ran.errors);
-        assert!(said.contains(message), "{message}: {said}");
-        assert_eq!(ran.status.success(), is_good, "{said}");
+        let printed = format!("{}{}", ran.output, ran.errors);
+        assert!(printed.contains(message), "{message}: {printed}");
+        assert_eq!(ran.status.success(), is_good, "{printed}");
     }
     fs::remove_file(setup.path("default.pem")).unwrap();
     let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
@@ -160,7 +160,7 @@ fn certificates_that_cannot_be_used_are_named_before_anything_starts() {
 }
 
 #[test]
-fn clients_show_certificates_where_they_are_asked_to() {
+fn client_certificates_are_requested_and_verified() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let print = "printf 'Content-Type: text/plain\\n\\n%s|%s|%s|%.32s|' \
         \"$SSL_CLIENT_VERIFY\" \"$SSL_CLIENT_S_DN\" \"$SSL_CLIENT_I_DN\" \"$SSL_CLIENT_CERT\"";
@@ -184,7 +184,7 @@ fn clients_show_certificates_where_they_are_asked_to() {
         assert!(response.contains(expected), "{response}");
         let unknown = stranger.issue_with(&["ann"], purpose);
         assert!(ask(authority.client_with(BOTH, Some(unknown))).is_err());
-        // The client is told little: whoever serves the address must learn why.
+        // The client learns little, so the log must give the reason.
         server.log_line("client certificate: invalid peer certificate: ");
         let without = ask(authority.client(BOTH));
         match without {
@@ -195,7 +195,7 @@ fn clients_show_certificates_where_they_are_asked_to() {
 }
 
 #[test]
-fn what_was_agreed_on_without_a_certificate_opens_no_address_that_wants_one() {
+fn session_without_a_client_certificate_is_not_resumed_where_one_is_required() {
     let authority = Authority::new();
     let setup = Setup::new().file("a.txt", "hello").listeners(&format!(
         "{TLS}\n[[listen]]\naddress = \"127.0.0.2:0\"\n\
@@ -213,14 +213,14 @@ fn what_was_agreed_on_without_a_certificate_opens_no_address_that_wants_one() {
     for version in [&TLS12, &TLS13] {
         let config = Arc::new(authority.client(&[version]));
         let ask = |address| TlsClient::connect(address, "localhost", &config)?.get("/a.txt", "localhost");
-        // It has a ticket now, which it offers under the same name.
+        // The client now has a session ticket, which it offers under the same name.
         assert!(ask(server.tls_address()).unwrap().ends_with("hello"));
         assert!(ask(strict).is_err(), "{version:?}");
     }
 }
 
 #[test]
-fn clear_text_is_sent_to_https_or_told_of_it() {
+fn clear_text_is_redirected_to_https_or_gets_a_hint() {
     let authority = Authority::new();
     let setup = Setup::new().file("a.txt", "hello").listeners(&format!(
         "{TLS}\n[[listen]]\naddress = \"127.0.0.2:0\"\nredirect = \"https\""
@@ -246,7 +246,7 @@ fn clear_text_is_sent_to_https_or_told_of_it() {
 }
 
 #[test]
-fn a_handshake_that_does_not_end_ends_with_the_time_for_a_head() {
+fn unfinished_handshake_ends_after_the_head_timeout() {
     let authority = Authority::new();
     let server = setup(&authority).limits("head_timeout = \"200ms\"").start();
     let mut silent = crate::harness::Client::connect(server.tls_address());
@@ -257,13 +257,13 @@ fn a_handshake_that_does_not_end_ends_with_the_time_for_a_head() {
 }
 
 #[test]
-fn serve_makes_a_certificate_for_itself() {
+fn serve_creates_a_self_signed_certificate() {
     let setup = Setup::new();
     let arguments = ["serve", "htdocs", "--listen", "127.0.0.1:0", "--tls"];
     let server = setup.file("a.txt", "hello").start_with(&arguments);
     let body = curl(&["--insecure", &format!("https://{}/a.txt", server.tls_address())]);
     assert_eq!(body, "hello");
-    // Its health cannot be asked in clear text.
+    // `Drop` checks the health in clear text, which this server does not speak.
     let mut server = server;
     server.end();
 }

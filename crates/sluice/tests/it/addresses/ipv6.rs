@@ -1,7 +1,7 @@
-//! IPv6: listened on, told to scripts and logs, matched by rules, and never the same as IPv4.
+//! IPv6: listening, what scripts and logs see, how rules match, and that IPv4 and IPv6 are kept apart.
 //!
-//! Where the kernel says that it has no `::1` these tests are skipped, with a word about it, whatever
-//! SLUICE_TEST_REQUIRE_ALL wants: that asks for what can be installed, and this cannot.
+//! Where the kernel has no `::1` these tests are skipped with a message, even if SLUICE_TEST_REQUIRE_ALL is set: that
+//! variable is about programs that can be installed.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,25 +14,25 @@ use crate::harness::{Authority, Client, DEADLINE, Server, Setup, TlsClient, curl
 
 const LISTEN: &str = "[[listen]]\naddress = \"[::1]:0\"";
 
-/// Tells who asked whom.
-const ENDS: &str = r#"printf 'Content-Type: text/plain\n\n%s %s %s %s %s %s' \
+/// A script that prints the client's and the server's address.
+const ENDPOINTS: &str = r#"printf 'Content-Type: text/plain\n\n%s %s %s %s %s %s' \
     "$REMOTE_ADDR" "$REMOTE_PORT" "$REMOTE_HOST" "$SERVER_ADDR" "$SERVER_PORT" "$SERVER_NAME""#;
 
-/// Whether the kernel lists `::1` among its addresses (proc_net(5), if_inet6). Where it does, nothing is skipped.
+/// Whether the kernel lists `::1` among its addresses (proc_net(5), if_inet6). If so, no test is skipped.
 #[expect(clippy::print_stderr, reason = "a test that does not run says so")]
 fn has_ipv6() -> bool {
     let addresses = fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
     let loopback = format!("{:032x} ", 1);
-    let is_there = addresses.lines().any(|line| line.starts_with(&loopback));
-    if !is_there {
+    let has_loopback = addresses.lines().any(|line| line.starts_with(&loopback));
+    if !has_loopback {
         eprintln!("SKIPPED: this machine has no ::1 (net.ipv6.conf.lo.disable_ipv6)");
     }
-    is_there
+    has_loopback
 }
 
 fn setup() -> Setup {
     Setup::new()
-        .script("ends", ENDS)
+        .script("ends", ENDPOINTS)
         .file("a.txt", "hello")
         .listeners(LISTEN)
 }
@@ -47,12 +47,12 @@ fn address(server: &Server) -> SocketAddr {
     parsed.find(SocketAddr::is_ipv6).unwrap()
 }
 
-/// A request for the script, or what else is at this path, with these lines.
+/// A GET request with these header lines.
 fn request(path: &str, lines: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{lines}\r\n")
 }
 
-/// What the script tells over IPv6 of a request with these lines.
+/// The output of the script for a request with these lines over IPv6.
 #[track_caller]
 fn reported(server: &Server, lines: &str) -> String {
     let mut client = Client::connect(address(server));
@@ -61,7 +61,7 @@ fn reported(server: &Server, lines: &str) -> String {
 }
 
 #[test]
-fn scripts_and_logs_know_both_ends() {
+fn scripts_and_logs_get_both_ipv6_addresses() {
     if !has_ipv6() {
         return;
     }
@@ -71,7 +71,7 @@ fn scripts_and_logs_know_both_ends() {
     for (host, name) in [
         (format!("[::1]:{port}"), "[::1]"),
         ("a.test".to_owned(), "a.test"),
-        // Nobody is asked for.
+        // An empty Host.
         (String::new(), "localhost"),
     ] {
         let mut client = Client::connect(address(&server));
@@ -79,7 +79,7 @@ fn scripts_and_logs_know_both_ends() {
         let own = client.address().port();
         assert_eq!(client.response().text(), format!("::1 {own} ::1 ::1 {port} {name}"));
     }
-    // A client of IPv4 at the same time is one of IPv4.
+    // An IPv4 client at the same time is still reported as IPv4.
     let response = server.get("/cgi-bin/ends");
     assert!(response.text().starts_with("127.0.0.1 "), "{}", response.text());
     let lines = server.access_lines(4);
@@ -97,7 +97,7 @@ fn scripts_and_logs_know_both_ends() {
 }
 
 #[test]
-fn files_come_over_tls_and_http_2_from_an_address_in_brackets() {
+fn ipv6_url_works_over_tls_http2_and_redirects() {
     if !has_ipv6() {
         return;
     }
@@ -107,13 +107,13 @@ fn files_come_over_tls_and_http_2_from_an_address_in_brackets() {
     authority.issue_to(&setup.path("c.pem"), &["::1"]);
     fs::write(setup.path("ca.pem"), authority.pem()).unwrap();
     let server = setup.start();
-    let there = server.tls_address();
-    assert!(there.is_ipv6());
-    // The certificate is believed for the address, of which the handshake names nothing (RFC 6066 §3).
+    let tls_address = server.tls_address();
+    assert!(tls_address.is_ipv6());
+    // The certificate is verified for the IP address. The handshake carries no SNI then (RFC 6066 §3).
     let config = Arc::new(authority.client(&[&TLS13]));
-    let mut client = TlsClient::connect(there, "::1", &config).unwrap();
-    let response = client.get("/cgi-bin/ends", &there.to_string()).unwrap();
-    let ends = format!(" ::1 ::1 {} [::1]", there.port());
+    let mut client = TlsClient::connect(tls_address, "::1", &config).unwrap();
+    let response = client.get("/cgi-bin/ends", &tls_address.to_string()).unwrap();
+    let ends = format!(" ::1 ::1 {} [::1]", tls_address.port());
     assert!(response.contains("\r\n::1 ") && response.contains(&ends), "{response}");
     let authorities = server.path("ca.pem");
     let authorities = [
@@ -122,11 +122,11 @@ fn files_come_over_tls_and_http_2_from_an_address_in_brackets() {
         "--write-out",
         " %{http_version}",
     ];
-    let url = format!("https://{there}/cgi-bin/ends");
-    let by_http_2 = curl(&[&authorities[..], &[&url]].concat());
+    let url = format!("https://{tls_address}/cgi-bin/ends");
+    let over_http2 = curl(&[&authorities[..], &[&url]].concat());
     assert!(
-        by_http_2.starts_with("::1 ") && by_http_2.ends_with(&format!("{ends} 2")),
-        "{by_http_2}"
+        over_http2.starts_with("::1 ") && over_http2.ends_with(&format!("{ends} 2")),
+        "{over_http2}"
     );
     let clear = server
         .addresses()
@@ -140,11 +140,11 @@ fn files_come_over_tls_and_http_2_from_an_address_in_brackets() {
         ]
         .concat(),
     );
-    assert_eq!(followed, format!("hello https://{there}/a.txt"));
+    assert_eq!(followed, format!("hello https://{tls_address}/a.txt"));
 }
 
 #[test]
-fn serve_listens_there_with_a_certificate_of_its_own() {
+fn serve_listens_on_ipv6_with_a_self_signed_certificate() {
     if !has_ipv6() {
         return;
     }
@@ -167,9 +167,9 @@ fn serve_listens_there_with_a_certificate_of_its_own() {
     server.end();
 }
 
-/// A client of any machine may name such a host: these need no IPv6.
+/// Any client may send such a Host, so these tests need no IPv6.
 #[test]
-fn a_host_in_brackets_is_an_ipv6_address_or_refused() {
+fn bracketed_host_must_be_an_ipv6_address() {
     let server = Setup::new().file("a.txt", "hello").start();
     for host in [
         "[::1]",
@@ -213,7 +213,7 @@ fn a_host_in_brackets_is_an_ipv6_address_or_refused() {
 }
 
 #[test]
-fn one_address_is_one_host_however_it_is_written() {
+fn ipv6_host_matches_in_every_notation() {
     let show = "printf 'Content-Type: text/plain\\n\\n%s %s' \"$SERVER_NAME\" \"$HTTP_HOST\"";
     let sites = "[[site]]\nroot = \"six\"\nhosts = [\"[2001:db8::7]\"]\n[[site.route]]\npath = \"/private\"\n\
         when = { host = \"[2001:db8::7]\" }\nrefuse = { status = 410 }\n[[site.route]]\npath = \"/show\"\n\
@@ -256,7 +256,7 @@ fn one_address_is_one_host_however_it_is_written() {
 }
 
 #[test]
-fn rules_go_by_networks_of_ipv6() {
+fn client_conditions_match_ipv6_networks() {
     if !has_ipv6() {
         return;
     }
@@ -280,7 +280,7 @@ fn rules_go_by_networks_of_ipv6() {
         (Some("[2001:DB8:1::9]:4711"), vec!["/net", "/all"]),
         (Some("2001:db9::1"), vec!["/all"]),
         (Some("192.0.2.7"), vec!["/four"]),
-        // An IPv4 client as a proxy of both kinds may write it.
+        // An IPv4 client, as a dual-stack proxy may write it.
         (Some("::ffff:192.0.2.7"), vec!["/four"]),
     ] {
         for path in ["/own", "/net", "/all", "/four", "/but"] {
@@ -295,7 +295,7 @@ fn rules_go_by_networks_of_ipv6() {
 }
 
 #[test]
-fn the_proxy_protocol_tells_of_clients_of_ipv6() {
+fn proxy_protocol_reports_ipv6_clients() {
     if !has_ipv6() {
         return;
     }
@@ -322,7 +322,7 @@ fn the_proxy_protocol_tells_of_clients_of_ipv6() {
             version_2(octets("2001:db8::7"), octets("2001:db8::1")),
             "2001:db8::7 4711 2001:db8::7 2001:db8::1 443 a.test",
         ),
-        // An IPv4 client of a proxy that listens for both kinds is one of IPv4.
+        // An IPv4 client of a dual-stack proxy counts as IPv4.
         (
             b"PROXY TCP6 ::ffff:192.0.2.7 ::ffff:198.51.100.1 4711 443\r\n".to_vec(),
             "192.0.2.7 4711 192.0.2.7 198.51.100.1 443 a.test",
@@ -344,7 +344,7 @@ fn the_proxy_protocol_tells_of_clients_of_ipv6() {
             "{lines:?}"
         );
     }
-    // Brackets and zones belong into addresses of the web, not here.
+    // Brackets and zones belong in URLs, not here.
     let mut client = Client::connect(address(&server));
     client.try_send(b"PROXY TCP6 [2001:db8::7] 2001:db8::1 1 2\r\n");
     assert_eq!(client.rest().0, b"");
@@ -356,7 +356,7 @@ fn the_proxy_protocol_tells_of_clients_of_ipv6() {
 }
 
 #[test]
-fn proxies_write_addresses_of_ipv6_in_every_form() {
+fn forwarded_ipv6_addresses_are_read_in_every_notation() {
     if !has_ipv6() {
         return;
     }
@@ -404,7 +404,7 @@ fn proxies_write_addresses_of_ipv6_in_every_form() {
             let reported = reported(&server, &format!("Host: a.test\r\n{name}: {bad}\r\n"));
             assert!(reported.starts_with("::1 "), "{bad}: {reported}");
         }
-        // Who comes by IPv4 is not trusted for being this machine.
+        // A proxy that connects over IPv4 is not trusted just because `::1` is.
         let field = cases[0].0;
         let response = server.send(request("/cgi-bin/ends", &format!("Host: a.test\r\n{field}\r\n")));
         assert!(response.text().starts_with("127.0.0.1 "), "{}", response.text());
@@ -412,7 +412,7 @@ fn proxies_write_addresses_of_ipv6_in_every_form() {
 }
 
 #[test]
-fn every_ipv6_address_is_no_ipv4_address() {
+fn ipv6_wildcard_does_not_listen_on_ipv4() {
     if !has_ipv6() {
         return;
     }
@@ -424,7 +424,7 @@ fn every_ipv6_address_is_no_ipv4_address() {
     client.send(request("/cgi-bin/ends", "Host: a.test\r\n"));
     let own = client.address().port();
     assert_eq!(client.response().text(), format!("::1 {own} ::1 ::1 {port} a.test"));
-    // Nobody is there, or, as the port is free for others, somebody else.
+    // Nothing listens there, or another process that took the free port.
     let mut answer = Vec::new();
     if let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -435,14 +435,14 @@ fn every_ipv6_address_is_no_ipv4_address() {
 }
 
 #[test]
-fn an_address_that_the_system_would_refuse_is_told_with_its_mend() {
-    for (listen, mend) in [
+fn unusable_ipv6_address_is_reported_with_the_fix() {
+    for (listen, fix) in [
         ("[::ffff:127.0.0.1]:0", "is an address of IPv4: write \"127.0.0.1:0\""),
         ("[fe80::1]:0", "write \"[fe80::1%2]:0\""),
     ] {
         let setup = Setup::new().listeners(&format!("[[listen]]\naddress = \"{listen}\""));
         setup.write_configuration();
         let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
-        assert!(ran.errors.contains(mend), "{}", ran.errors);
+        assert!(ran.errors.contains(fix), "{}", ran.errors);
     }
 }

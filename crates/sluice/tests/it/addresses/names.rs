@@ -1,4 +1,4 @@
-//! Names of clients: told where they are true, and waited for by nobody for long, whatever the name server does.
+//! Reverse DNS: names are used only if they are verified, and a slow or broken name server delays nothing for long.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -7,15 +7,15 @@ use std::time::Instant;
 
 use crate::harness::{DEADLINE, Server, Setup};
 
-/// Tells the client's name and address.
+/// A script that prints the client's name and address.
 const WHO: &str = r#"printf 'Content-Type: text/plain\n\n%s %s' "$REMOTE_HOST" "$REMOTE_ADDR""#;
 
-/// Kinds of records (RFC 1035 §3.2.2, RFC 3596).
+/// Record types (RFC 1035 §3.2.2, RFC 3596).
 const A: u16 = 1;
 const PTR: u16 = 12;
 const AAAA: u16 = 28;
 
-/// A name server that knows a few names, and of others that they are not there.
+/// A name server that knows a few records and answers NXDOMAIN for the rest.
 struct NameServer {
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
@@ -31,7 +31,7 @@ impl NameServer {
             .collect();
         let thread = std::thread::spawn(move || {
             let mut query = [0; 512];
-            // An empty datagram is the order to end.
+            // An empty datagram stops the thread.
             while let Ok((length @ 1.., client)) = socket.recv_from(&mut query) {
                 let _ = socket.send_to(&answer(&query[..length], &records), client);
             }
@@ -51,7 +51,7 @@ impl Drop for NameServer {
     }
 }
 
-/// A record's value as it is sent.
+/// The RDATA of a record.
 fn data(kind: u16, value: &str) -> Vec<u8> {
     match kind {
         A => value.parse::<std::net::Ipv4Addr>().unwrap().octets().to_vec(),
@@ -66,7 +66,7 @@ fn data(kind: u16, value: &str) -> Vec<u8> {
     }
 }
 
-/// The response to a query of one question (RFC 1035 §4.1).
+/// The response to a query with one question (RFC 1035 §4.1).
 fn answer(query: &[u8], records: &HashMap<(String, u16), Vec<u8>>) -> Vec<u8> {
     let (mut name, mut at) = (Vec::new(), 12);
     while query[at] != 0 {
@@ -81,7 +81,7 @@ fn answer(query: &[u8], records: &HashMap<(String, u16), Vec<u8>>) -> Vec<u8> {
     let mut response = [&query[..2], &[0x81, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0], question].concat();
     if let Some(data) = found {
         let length = u16::try_from(data.len()).unwrap();
-        // The name of the question, this kind, class IN, 60 seconds.
+        // A pointer to the question's name; then this type, class IN, TTL 60 seconds.
         response.extend([0xc0, 12]);
         response.extend(kind.to_be_bytes());
         response.extend([0, 1, 0, 0, 0, 60]);
@@ -91,7 +91,7 @@ fn answer(query: &[u8], records: &HashMap<(String, u16), Vec<u8>>) -> Vec<u8> {
     response
 }
 
-/// A server that asks this name server for the names of those whom a proxy tells of.
+/// A server that asks this name server for the names of forwarded clients.
 fn server(name_server: SocketAddr, keys: &str) -> Server {
     let keys = format!("trusted_proxies = [\"127.0.0.1\"]\ndns_lookup = true\ndns_server = \"{name_server}\"\n{keys}");
     Setup::new()
@@ -101,7 +101,7 @@ fn server(name_server: SocketAddr, keys: &str) -> Server {
         .start()
 }
 
-/// GET as this client.
+/// GET on behalf of this client.
 fn get(server: &Server, path: &str, client: &str) -> String {
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: {client}\r\nConnection: close\r\n\r\n");
@@ -109,7 +109,7 @@ fn get(server: &Server, path: &str, client: &str) -> String {
 }
 
 #[test]
-fn names_that_lead_back_to_the_address_are_told_to_scripts_and_logs() {
+fn verified_names_are_given_to_scripts_and_logs() {
     let six = "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
     let names = NameServer::start(&[
         ("7.2.0.192.in-addr.arpa", PTR, "Client.Example.ORG"),
@@ -121,12 +121,12 @@ fn names_that_lead_back_to_the_address_are_told_to_scripts_and_logs() {
     for (client, name) in [
         ("192.0.2.7", "client.example.org"),
         ("2001:db8::7", "six.example.org"),
-        // From the cache.
+        // Answered from the cache.
         ("192.0.2.7", "client.example.org"),
     ] {
         assert_eq!(get(&server, "/cgi-bin/who", client), format!("{name} {client}"));
     }
-    // Two workers write theirs in any order.
+    // Two workers may write their lines in any order.
     let lines = server.access_lines(3);
     for (name, count) in [("client.example.org ", 2), ("six.example.org ", 1)] {
         let named = lines.iter().filter(|line| line.starts_with(name));
@@ -135,9 +135,9 @@ fn names_that_lead_back_to_the_address_are_told_to_scripts_and_logs() {
 }
 
 #[test]
-fn names_that_do_not_lead_back_or_are_none_are_not_believed() {
+fn unverified_or_invalid_names_are_not_used() {
     let names = NameServer::start(&[
-        // Whoever has an address may call it as they like.
+        // The owner of an address may publish any name for it.
         ("7.2.0.192.in-addr.arpa", PTR, "www.bank.example"),
         ("www.bank.example", A, "198.51.100.1"),
         ("8.2.0.192.in-addr.arpa", PTR, "nobody.example"),
@@ -153,7 +153,7 @@ fn names_that_do_not_lead_back_or_are_none_are_not_believed() {
 }
 
 #[test]
-fn formats_name_the_address_too_and_json_has_both() {
+fn log_formats_have_both_name_and_address() {
     let names = NameServer::start(&[
         ("7.2.0.192.in-addr.arpa", PTR, "client.example.org"),
         ("client.example.org", A, "192.0.2.7"),
@@ -179,7 +179,7 @@ fn formats_name_the_address_too_and_json_has_both() {
 }
 
 #[test]
-fn a_name_server_that_never_answers_slows_no_file() {
+fn silent_name_server_does_not_delay_files() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let server = server(silent.local_addr().unwrap(), "dns_timeout = \"5s\"");
     let begin = Instant::now();
@@ -192,16 +192,16 @@ fn a_name_server_that_never_answers_slows_no_file() {
         ));
         assert_eq!(client.response().text(), "hello");
     }
-    // Had each waited for a name, or only one in ten: 200 seconds at least.
+    // 200 seconds at least, if even one request in ten had waited for a name.
     assert!(begin.elapsed() < DEADLINE, "{:?}", begin.elapsed());
 }
 
 #[test]
-fn a_name_server_that_never_answers_holds_up_a_script_once_and_no_longer_than_it_may() {
+fn silent_name_server_delays_a_script_once_up_to_the_timeout() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let server = server(silent.local_addr().unwrap(), "dns_timeout = \"2s\"");
     let begin = Instant::now();
-    // Twenty times two seconds would be too long.
+    // 40 seconds, if each request had waited for two.
     for _ in 0..20 {
         assert_eq!(get(&server, "/cgi-bin/who", "192.0.2.7"), "192.0.2.7 192.0.2.7");
     }
@@ -212,18 +212,18 @@ fn a_name_server_that_never_answers_holds_up_a_script_once_and_no_longer_than_it
 }
 
 #[test]
-fn a_name_server_that_is_not_there_or_talks_nonsense_costs_only_the_name() {
+fn absent_or_broken_name_server_costs_only_the_name() {
     let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = self::server(gone, "dns_timeout = \"200ms\"");
     assert_eq!(get(&server, "/cgi-bin/who", "192.0.2.7"), "192.0.2.7 192.0.2.7");
-    // Leads to a name that leads nowhere: a record whose data are no name.
+    // The PTR record has no valid name as its data.
     let names = NameServer::start(&[("7.2.0.192.in-addr.arpa", PTR, "")]);
     let server = self::server(names.address, "dns_timeout = \"200ms\"");
     assert_eq!(get(&server, "/cgi-bin/who", "192.0.2.7"), "192.0.2.7 192.0.2.7");
 }
 
 #[test]
-fn a_name_that_was_found_is_not_asked_for_again() {
+fn found_name_is_cached() {
     let names = NameServer::start(&[
         ("7.2.0.192.in-addr.arpa", PTR, "client.example.org"),
         ("client.example.org", A, "192.0.2.7"),
@@ -231,7 +231,7 @@ fn a_name_that_was_found_is_not_asked_for_again() {
     let server = server(names.address, "dns_timeout = \"5s\"");
     let expected = "client.example.org 192.0.2.7";
     assert_eq!(get(&server, "/cgi-bin/who", "192.0.2.7"), expected);
-    // From here on nobody could say.
+    // No name server can answer from here on.
     drop(names);
     for _ in 0..10 {
         assert_eq!(get(&server, "/cgi-bin/who", "192.0.2.7"), expected);

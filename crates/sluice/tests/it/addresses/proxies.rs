@@ -1,4 +1,4 @@
-//! Proxies that are trusted: their clients, not they, are known to logs and scripts; whoever else sends such fields is not believed.
+//! Trusted proxies: logs and scripts see the forwarded client. The same fields from other clients are ignored.
 
 use std::fs;
 use std::sync::Arc;
@@ -8,17 +8,20 @@ use rustls::version::TLS13;
 use crate::addresses::unix;
 use crate::harness::{Authority, Server, Setup, TlsClient};
 
-/// Tells who asked whom, and how.
-const ENDS: &str = r#"printf 'Content-Type: text/plain\n\n%s %s %s:%s %s %s %s' \
+/// A script that prints the client, the scheme and the server's address.
+const ENDPOINTS: &str = r#"printf 'Content-Type: text/plain\n\n%s %s %s:%s %s %s %s' \
     "$REMOTE_ADDR" "$REMOTE_PORT" "$REQUEST_SCHEME" "$SERVER_PORT" "$HTTPS" "$SERVER_NAME" "$HTTP_X_FORWARDED_FOR""#;
 
-/// A server that trusts those who come from this machine, or by the other keys.
+/// A server that trusts proxies as given by these keys.
 fn server(keys: &str) -> Server {
-    let setup = Setup::new().script("ends", ENDS).file("a.txt", "hello").server(keys);
+    let setup = Setup::new()
+        .script("ends", ENDPOINTS)
+        .file("a.txt", "hello")
+        .server(keys);
     setup.site("hsts = \"1h\"").start()
 }
 
-/// What the script tells of a request with these fields.
+/// The output of the script for a request with these fields.
 #[track_caller]
 fn reported(server: &Server, fields: &str) -> String {
     let request = format!("GET /cgi-bin/ends HTTP/1.1\r\nHost: a.test:81\r\n{fields}Connection: close\r\n\r\n");
@@ -26,7 +29,7 @@ fn reported(server: &Server, fields: &str) -> String {
 }
 
 #[test]
-fn the_client_of_a_trusted_proxy_is_known_to_scripts_and_logs() {
+fn scripts_and_logs_see_the_client_of_a_trusted_proxy() {
     let server = server("trusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0/8\"]");
     let lines = "X-Forwarded-For: 6.6.6.6, 192.0.2.7:4711\r\nX-Forwarded-For: 10.1.1.1\r\nX-Forwarded-Proto: https\r\n";
     assert_eq!(
@@ -37,7 +40,7 @@ fn the_client_of_a_trusted_proxy_is_known_to_scripts_and_logs() {
         reported(&server, "X-Forwarded-For: 2001:db8::7\r\n"),
         format!("2001:db8::7 0 http:{}  a.test 2001:db8::7", server.address().port())
     );
-    // Two workers write theirs in any order.
+    // Two workers may write their lines in any order.
     let lines = server.access_lines(2);
     for client in ["192.0.2.7 ", "2001:db8::7 "] {
         assert!(lines.iter().any(|line| line.starts_with(client)), "{client}: {lines:?}");
@@ -45,7 +48,7 @@ fn the_client_of_a_trusted_proxy_is_known_to_scripts_and_logs() {
 }
 
 #[test]
-fn whoever_is_not_trusted_is_taken_for_what_the_connection_says() {
+fn fields_from_untrusted_clients_are_ignored() {
     for keys in ["", "trusted_proxies = [\"10.0.0.0/8\", \"unix:\"]"] {
         let server = server(keys);
         let lines =
@@ -65,14 +68,14 @@ fn whoever_is_not_trusted_is_taken_for_what_the_connection_says() {
 }
 
 #[test]
-fn the_field_forwarded_is_read_where_it_is_chosen_and_the_others_are_not() {
+fn forwarded_replaces_the_x_forwarded_fields_if_configured() {
     let server = server("trusted_proxies = [\"127.0.0.1\"]\nforwarded = \"forwarded\"");
     let lines = "Forwarded: for=6.6.6.6, for=\"[2001:db8::7]:4711\";proto=https\r\nX-Forwarded-For: 192.0.2.7\r\n";
     assert_eq!(
         reported(&server, lines),
         "2001:db8::7 4711 https:81 on a.test 192.0.2.7"
     );
-    // A quote that is not closed by the client hides nothing of what the proxy adds.
+    // An unclosed quote from the client does not hide what the proxy appends.
     let lines = "Forwarded: for=\"6.6.6.6, for=192.0.2.9\r\n";
     assert!(reported(&server, lines).starts_with("192.0.2.9 0 http:"));
     let reported = reported(&server, "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n");
@@ -83,7 +86,7 @@ fn the_field_forwarded_is_read_where_it_is_chosen_and_the_others_are_not() {
 }
 
 #[test]
-fn a_list_of_any_length_is_read_and_what_is_no_address_ends_it() {
+fn forwarded_list_ends_at_the_first_non_address() {
     let server = server("trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]");
     let many = vec!["10.0.0.9"; 1000].join(", ");
     assert!(reported(&server, &format!("X-Forwarded-For: 192.0.2.7, {many}\r\n")).starts_with("10.0.0.9 0 "));
@@ -94,7 +97,7 @@ fn a_list_of_any_length_is_read_and_what_is_no_address_ends_it() {
 }
 
 #[test]
-fn hsts_and_redirects_go_by_what_the_client_speaks() {
+fn hsts_and_https_redirects_follow_the_forwarded_scheme() {
     let authority = Authority::new();
     let listen = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"c.pem\" }\n\
         [[listen]]\naddress = \"unix:to-https.sock\"\nredirect = \"https\"";
@@ -108,7 +111,7 @@ fn hsts_and_redirects_go_by_what_the_client_speaks() {
     assert_eq!(get("").field("strict-transport-security"), None);
     let response = get("X-Forwarded-Proto: https\r\n");
     assert_eq!(response.field("strict-transport-security"), Some("max-age=3600"));
-    // A proxy may speak TLS with the server for a client that does not.
+    // A proxy may use TLS towards the server for a client that does not.
     let config = Arc::new(authority.client(&[&TLS13]));
     let mut client = TlsClient::connect(server.tls_address(), "localhost", &config).unwrap();
     let response = client.get("/a.txt", "localhost\r\nX-Forwarded-Proto: http").unwrap();
@@ -120,16 +123,13 @@ fn hsts_and_redirects_go_by_what_the_client_speaks() {
     let response = unix::get(&socket, "/a.txt", "a.test");
     assert!(response.starts_with("HTTP/1.1 308 "), "{response}");
     let response = unix::get(&socket, "/a.txt", "a.test\r\nX-Forwarded-Proto: https");
-    assert!(
-        response.ends_with("hello"),
-        "it would be sent round in a ring: {response}"
-    );
+    assert!(response.ends_with("hello"), "redirect loop: {response}");
 }
 
 #[test]
-fn a_proxy_may_come_by_a_unix_socket_and_a_reload_changes_whom_to_trust() {
+fn proxy_may_use_a_unix_socket_and_reload_changes_trust() {
     let setup = Setup::new()
-        .script("ends", ENDS)
+        .script("ends", ENDPOINTS)
         .listeners("[[listen]]\naddress = \"unix:s.sock\"");
     let server = setup.server("trusted_proxies = [\"unix:\"]").start();
     let socket = server.path("s.sock");

@@ -1,4 +1,5 @@
-//! The PROXY protocol: whose connection it is, before TLS and HTTP; and nothing at all for those who do not speak it.
+//! The PROXY protocol: its header names the client before TLS and HTTP begin. Connections without a valid header get
+//! no response.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,18 +19,18 @@ const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x10\xc0\0\x02\x07\xc6\x33\x64
 
 const REQUEST: &[u8] = b"GET /cgi-bin/ends HTTP/1.1\r\nHost: a.test\r\n\r\n";
 
-/// Tells who asked whom.
-const ENDS: &str = r#"printf 'Content-Type: text/plain\n\n%s %s %s %s' \
+/// A script that prints the client's and the server's address.
+const ENDPOINTS: &str = r#"printf 'Content-Type: text/plain\n\n%s %s %s %s' \
     "$REMOTE_ADDR" "$REMOTE_PORT" "$SERVER_ADDR" "$SERVER_PORT""#;
 
 fn setup() -> Setup {
     Setup::new()
-        .script("ends", ENDS)
+        .script("ends", ENDPOINTS)
         .file("a.txt", "hello")
         .listeners(LISTEN)
 }
 
-/// The address where the protocol is spoken.
+/// The address that expects the PROXY protocol.
 fn address(server: &Server) -> SocketAddr {
     let addresses = server.addresses();
     let (_, address) = addresses[1].split_once("://").unwrap();
@@ -37,7 +38,7 @@ fn address(server: &Server) -> SocketAddr {
 }
 
 #[test]
-fn both_versions_tell_scripts_and_logs_who_the_client_is() {
+fn both_versions_name_the_client_for_scripts_and_logs() {
     let server = setup().start();
     for header in [V1, V2] {
         let mut client = Client::connect(address(&server));
@@ -51,13 +52,13 @@ fn both_versions_tell_scripts_and_logs_who_the_client_is() {
 }
 
 #[test]
-fn a_header_may_come_byte_by_byte() {
+fn header_may_arrive_byte_by_byte() {
     let server = setup().start();
     for header in [V1, V2] {
         let mut client = Client::connect(address(&server));
         for byte in header {
             client.send([*byte]);
-            // Another exchange has begun and ended meanwhile: the server has had the time to look at the byte.
+            // A complete exchange in between gives the server time to read the byte.
             assert_eq!(server.get("/a.txt").text(), "hello");
         }
         client.send(REQUEST);
@@ -66,7 +67,7 @@ fn a_header_may_come_byte_by_byte() {
 }
 
 #[test]
-fn a_proxy_that_speaks_for_itself_is_the_client() {
+fn local_and_unknown_headers_keep_the_proxy_as_client() {
     let server = setup().start();
     for header in [
         &b"PROXY UNKNOWN\r\n"[..],
@@ -76,14 +77,14 @@ fn a_proxy_that_speaks_for_itself_is_the_client() {
     ] {
         let mut client = Client::connect(address(&server));
         client.send([header, REQUEST].concat());
-        let (own, there) = (client.address(), address(&server));
-        let expected = format!("127.0.0.1 {} 127.0.0.1 {}", own.port(), there.port());
+        let (own, listener) = (client.address(), address(&server));
+        let expected = format!("127.0.0.1 {} 127.0.0.1 {}", own.port(), listener.port());
         assert_eq!(client.response().text(), expected);
     }
 }
 
 #[test]
-fn a_declared_proxy_must_send_a_good_header() {
+fn declared_proxy_must_send_a_valid_header() {
     for (bytes, words) in [
         (
             &b"GET /a.txt HTTP/1.1\r\nHost: a.test\r\n\r\n"[..],
@@ -96,7 +97,7 @@ fn a_declared_proxy_must_send_a_good_header() {
         let server = setup().start();
         let mut client = Client::connect(address(&server));
         client.try_send(bytes);
-        assert_eq!(client.rest().0, b"", "not a word");
+        assert_eq!(client.rest().0, b"", "no response");
         let line = server.log_line("closed: ");
         assert!(
             line.contains("connection from 127.0.0.1:") && line.contains(words),
@@ -106,7 +107,7 @@ fn a_declared_proxy_must_send_a_good_header() {
 }
 
 #[test]
-fn a_header_that_does_not_come_in_time_ends_the_connection() {
+fn late_header_closes_the_connection() {
     let server = setup().limits("head_timeout = \"300ms\"").start();
     let mut client = Client::connect(address(&server));
     client.send(&V1[..20]);
@@ -115,7 +116,7 @@ fn a_header_that_does_not_come_in_time_ends_the_connection() {
 }
 
 #[test]
-fn whoever_is_not_declared_is_refused_with_and_without_a_header() {
+fn undeclared_proxy_is_refused_with_and_without_a_header() {
     let listen = LISTEN.replace("127.0.0.0/8", "192.0.2.0/24");
     let server = setup().listeners(&listen).workers(1).start();
     for bytes in [V1, b"GET /a.txt HTTP/1.1\r\nHost: a.test\r\n\r\n"] {
@@ -127,14 +128,14 @@ fn whoever_is_not_declared_is_refused_with_and_without_a_header() {
     }
     let line = server.log_line("closed: ");
     assert!(line.contains("not from a proxy that proxy_protocol names"), "{line}");
-    // A line for each would let anybody fill the disk.
+    // A log line for each would let anyone fill the disk.
     let lines = server.log().matches("closed: ").count();
     assert!(lines < 10, "{}", server.log());
     assert!(server.stop().access.is_empty());
 }
 
 #[test]
-fn tls_and_http_2_come_after_the_header() {
+fn tls_and_http2_follow_the_header() {
     let authority = Authority::new();
     let listen = format!("{LISTEN}\ntls = {{ certificate = \"c.pem\" }}");
     let setup = setup().listeners(&listen);
@@ -157,7 +158,7 @@ fn tls_and_http_2_come_after_the_header() {
         &url,
     ]);
     assert!(output.starts_with("127.0.0.1 ") && output.ends_with(" 2"), "{output}");
-    // Without it TLS does not begin.
+    // Without the header the TLS handshake does not start.
     let mut client = Client::connect(address(&server));
     client.try_send(b"\x16\x03\x01\0\x05hello, hello, hello");
     assert_eq!(client.rest().0, b"");
@@ -165,7 +166,7 @@ fn tls_and_http_2_come_after_the_header() {
 }
 
 #[test]
-fn a_proxy_that_comes_by_a_unix_socket_is_named_by_that() {
+fn proxy_on_a_unix_socket_is_declared_as_unix() {
     let listen = "[[listen]]\naddress = \"unix:s.sock\"\nproxy_protocol = [\"unix:\"]\nhttp2 = \"on\"";
     let server = setup().listeners(listen).start();
     let ask = |header: &[u8]| {
@@ -182,7 +183,7 @@ fn a_proxy_that_comes_by_a_unix_socket_is_named_by_that() {
 }
 
 #[test]
-fn who_is_told_by_the_header_may_be_a_trusted_proxy_itself() {
+fn client_of_the_header_may_be_a_trusted_proxy_itself() {
     let server = setup().server("trusted_proxies = [\"192.0.2.7\"]").start();
     for (header, expected) in [
         (V1, "203.0.113.5 0 198.51.100.1 443"),

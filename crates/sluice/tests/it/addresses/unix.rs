@@ -1,4 +1,4 @@
-//! Unix sockets: served as any other address, and a file that is there exactly as long as the server listens.
+//! Unix sockets: served like any other address, with a socket file that exists only while the server listens.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,8 +10,8 @@ use crate::harness::{Authority, DEADLINE, Setup, curl, run};
 
 const LISTEN: &str = "[[listen]]\naddress = \"unix:s.sock\"";
 
-/// Tells who asked whom.
-const ENDS: &str = r#"printf 'Content-Type: text/plain\n\n%s %s %s %s:%s' \
+/// A script that prints the client's and the server's address.
+const ENDPOINTS: &str = r#"printf 'Content-Type: text/plain\n\n%s %s %s %s:%s' \
     "$REMOTE_ADDR" "$REMOTE_HOST" "$REMOTE_PORT" "$SERVER_ADDR" "$SERVER_PORT""#;
 
 fn connect(path: &Path) -> UnixStream {
@@ -20,14 +20,14 @@ fn connect(path: &Path) -> UnixStream {
     stream
 }
 
-/// All that comes until the server has closed.
+/// Everything until the server closes.
 fn rest(mut stream: UnixStream) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
 }
 
-/// The response to GET on a connection of its own.
+/// The response to a GET on its own connection.
 pub(super) fn get(path: &Path, target: &str, host: &str) -> String {
     let mut stream = connect(path);
     write!(
@@ -39,9 +39,9 @@ pub(super) fn get(path: &Path, target: &str, host: &str) -> String {
 }
 
 #[test]
-fn files_and_scripts_are_served_and_the_client_is_this_machine() {
+fn files_and_scripts_are_served_with_a_loopback_client() {
     let setup = Setup::new()
-        .script("ends", ENDS)
+        .script("ends", ENDPOINTS)
         .file("a.txt", "hello")
         .listeners(LISTEN);
     let server = setup.start();
@@ -58,7 +58,7 @@ fn files_and_scripts_are_served_and_the_client_is_this_machine() {
 }
 
 #[test]
-fn many_clients_at_once_are_all_served() {
+fn many_concurrent_clients_are_all_served() {
     let server = Setup::new().file("a.txt", "hello").listeners(LISTEN).workers(4).start();
     let socket = server.path("s.sock");
     let mut clients: Vec<UnixStream> = (0..100).map(|_| connect(&socket)).collect();
@@ -73,7 +73,7 @@ fn many_clients_at_once_are_all_served() {
 }
 
 #[test]
-fn the_file_has_its_mode_survives_a_reload_and_is_gone_at_the_end() {
+fn socket_has_its_mode_survives_a_reload_and_is_removed_at_exit() {
     let listen = format!("{LISTEN}\nmode = \"606\"");
     let mut server = Setup::new().file("a.txt", "hello").listeners(&listen).start();
     let socket = server.path("s.sock");
@@ -88,7 +88,7 @@ fn the_file_has_its_mode_survives_a_reload_and_is_gone_at_the_end() {
 }
 
 #[test]
-fn what_a_killed_server_has_left_is_replaced() {
+fn stale_socket_is_replaced() {
     let setup = Setup::new().file("a.txt", "hello").listeners(LISTEN);
     drop(UnixListener::bind(setup.path("s.sock")).unwrap());
     let server = setup.start();
@@ -96,7 +96,7 @@ fn what_a_killed_server_has_left_is_replaced() {
 }
 
 #[test]
-fn the_socket_of_another_is_not_removed_at_the_end() {
+fn socket_of_another_process_is_not_removed_at_exit() {
     let mut server = Setup::new().listeners(LISTEN).start();
     let socket = server.path("s.sock");
     fs::remove_file(&socket).unwrap();
@@ -106,7 +106,7 @@ fn the_socket_of_another_is_not_removed_at_the_end() {
 }
 
 #[test]
-fn a_socket_in_use_or_a_file_in_its_place_is_one_clear_line() {
+fn busy_socket_or_existing_file_is_reported_in_one_line() {
     let server = Setup::new().listeners(LISTEN).start();
     let directory = server.setup().directory();
     let serve = |address: &str| run(directory, &["serve", "htdocs", "--listen", address]);
@@ -130,7 +130,7 @@ fn a_socket_in_use_or_a_file_in_its_place_is_one_clear_line() {
 }
 
 #[test]
-fn a_request_under_way_is_answered_when_the_server_ends() {
+fn running_request_is_answered_during_the_drain() {
     let waiting = r#"echo started > "$TEST_DIR/events"; read -r line < "$TEST_DIR/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
     let setup = Setup::new().script("wait", waiting).listeners(LISTEN);
     let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
@@ -150,7 +150,7 @@ fn a_request_under_way_is_answered_when_the_server_ends() {
 }
 
 #[test]
-fn curl_speaks_http_and_https_there() {
+fn curl_uses_http_and_https_over_unix_sockets() {
     let authority = Authority::new();
     let listen = format!("{LISTEN}\n[[listen]]\naddress = \"unix:tls.sock\"\ntls = {{ certificate = \"c.pem\" }}");
     let facts = r#"printf 'Content-Type: text/plain\n\n%s %s %s' "$REQUEST_SCHEME" "$SERVER_PORT" "$SERVER_PROTOCOL""#;

@@ -1,9 +1,9 @@
-//! Bodies that break off, are too short or too long: no client may take one for complete.
+//! Aborted bodies and bodies of the wrong length: no client may take one for complete.
 
 use crate::harness::{Client, Ending, Response, Server, Setup, complaints, spawn};
 
-/// Writes a part of a body and then does what its name says: `<framing>-<way>`; a file of its own for each, since a script whose
-/// processes die again and again is not started for a while.
+/// Writes part of a body and then does what its name says: `<framing>-<way>`. Each has its own file, because a script
+/// whose processes die repeatedly is not started for a while.
 const BREAKER: &str = r#"name=${0##*/}
 framing=${name%%-*}
 way=${name#*-}
@@ -25,13 +25,13 @@ case ${way#late-} in
   ends) printf %s "$end";;
 esac"#;
 
-/// How the end of a body is told to the client.
+/// How the client finds the end of the body.
 const FRAMINGS: [(&str, &str); 3] = [("counted", "HTTP/1.1"), ("chunked", "HTTP/1.1"), ("closed", "HTTP/1.0")];
 
 const INSIDE: &str = "inside a callout";
 const DEAF: &str = "CGIPLUSIN";
 
-/// The ends of a script that cut its reply, and what the log says of them.
+/// The ways in which a script can abort its reply, and what the log says about each.
 fn ways(mode: &str, framing: (&str, &str)) -> Vec<(&'static str, &'static str)> {
     let mut ways = vec![
         ("killed", "signal 9 (SIGKILL)"),
@@ -39,7 +39,7 @@ fn ways(mode: &str, framing: (&str, &str)) -> Vec<(&'static str, &'static str)> 
         ("callout", INSIDE),
         ("deaf", DEAF),
     ];
-    // The end of a CGI process ends its reply.
+    // A CGI reply ends when its process exits.
     if mode == "cgiplus" || framing.0 == "counted" {
         ways.extend([
             ("failed", "exit code 3"),
@@ -50,7 +50,7 @@ fn ways(mode: &str, framing: (&str, &str)) -> Vec<(&'static str, &'static str)> 
     ways
 }
 
-/// A server with a breaker for each framing and way; `prefix` stands before the way.
+/// A server with a breaker for each framing and way; `prefix` comes before the way.
 fn breaking(mode: &str, prefix: &str) -> Server {
     let setup = Setup::new().cgiplus("max = 1");
     let names = FRAMINGS
@@ -74,7 +74,7 @@ fn ask(server: &Server, mode: &str, framing: (&str, &str), way: &str) -> Client 
 }
 
 #[test]
-fn a_body_that_breaks_off_is_never_complete() {
+fn aborted_body_is_never_complete() {
     for mode in ["cgi", "cgiplus"] {
         let server = breaking(mode, "late-");
         let mut gate = server.setup().gate("go");
@@ -103,7 +103,7 @@ fn a_body_that_breaks_off_is_never_complete() {
         assert_eq!(
             complaints(&ended.errors).len(),
             expected_log.len(),
-            "one line for each:\n{}",
+            "one log line for each:\n{}",
             ended.errors
         );
         for (framing, words, line) in expected_log {
@@ -111,7 +111,7 @@ fn a_body_that_breaks_off_is_never_complete() {
                 line.contains(&format!("cgi-bin/{framing}-late-")) && line.contains(", pid "),
                 "{mode}: {line}"
             );
-            // Where it is not the process's end that breaks the rules, its last words may still be on their way.
+            // Where the process is stopped for what it wrote, its last words may not have arrived yet.
             let has_last_words = line.contains("\"last words\"") || words == INSIDE || words == DEAF;
             assert!(line.contains(words) && has_last_words, "{mode}: no {words} in {line}");
         }
@@ -119,14 +119,14 @@ fn a_body_that_breaks_off_is_never_complete() {
 }
 
 #[test]
-fn a_body_that_breaks_off_at_once_is_never_complete() {
+fn immediately_aborted_body_is_never_complete() {
     for mode in ["cgi", "cgiplus"] {
         let server = breaking(mode, "");
         let mut count = 0;
         for framing in FRAMINGS {
             for (way, _) in ways(mode, framing) {
                 let mut client = ask(&server, mode, framing, way);
-                // A reset may overtake what was sent before it, so there may be no head to look at.
+                // A reset may overtake the bytes sent before it, so there may be no head.
                 let (bytes, ending) = client.rest();
                 let text = String::from_utf8_lossy(&bytes);
                 assert!(
@@ -142,7 +142,7 @@ fn a_body_that_breaks_off_at_once_is_never_complete() {
     }
 }
 
-/// Whether a client that has read this to an orderly end knows that something is missing.
+/// Whether a client that has read this up to an orderly end can tell that something is missing.
 fn is_visibly_short(text: &str) -> bool {
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return true;
@@ -159,7 +159,7 @@ fn is_visibly_short(text: &str) -> bool {
 }
 
 #[test]
-fn a_process_that_is_killed_from_outside_cuts_its_reply() {
+fn process_killed_from_outside_truncates_its_reply() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .script("chunked-late-ends", BREAKER)
@@ -199,7 +199,7 @@ else:
 "#;
 
 #[test]
-fn fewer_bytes_than_announced_are_a_cut_body() {
+fn fewer_bytes_than_announced_are_a_truncated_body() {
     let server = Setup::new().python("miscounter", MISCOUNTER).start();
     let mut client = server.connect();
     assert_eq!(client.get("/cgi-bin/miscounter?4").response().ending, Ending::Truncated);
@@ -210,7 +210,7 @@ fn fewer_bytes_than_announced_are_a_cut_body() {
 }
 
 #[test]
-fn the_sentinel_does_not_fill_up_a_body_that_is_too_short() {
+fn sentinel_is_not_counted_as_missing_body_bytes() {
     let server = Setup::new()
         .cgiplus("max = 1, output_timeout = \"300ms\", kill_grace = \"100ms\"")
         .python("miscounter", &MISCOUNTER.replace("10", "100"))
@@ -248,7 +248,7 @@ fn more_bytes_than_announced_are_not_sent() {
 }
 
 #[test]
-fn a_counted_reply_without_the_sentinel_costs_its_process() {
+fn counted_reply_without_the_sentinel_ends_its_process() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -265,7 +265,7 @@ fn a_counted_reply_without_the_sentinel_costs_its_process() {
 }
 
 #[test]
-fn half_a_sentinel_at_the_end_of_a_cgi_reply_is_text() {
+fn partial_sentinel_at_the_end_of_a_cgi_reply_is_text() {
     let server = Setup::new()
         .python("half", "put(HEAD + b'text ' + ESC[:-1])")
         .python("ends", "put(HEAD + b'text $Z' + ESC[2:] + b' more')")
@@ -277,6 +277,6 @@ fn half_a_sentinel_at_the_end_of_a_cgi_reply_is_text() {
     let text = response.text();
     assert!(
         text.starts_with("text $Z-") && text.ends_with("- more"),
-        "the end sentinel means nothing in CGI: {text}"
+        "the end sentinel has no meaning in CGI: {text}"
     );
 }

@@ -1,4 +1,4 @@
-//! Scripts that take too long, and those that leave something behind.
+//! Scripts that take too long, and scripts that leave processes behind.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::{Bad, assert_refused, request_id};
 use crate::harness::{Ending, Server, Setup, complaints, spawn, wait_until_within};
 
-/// Time for a shell to begin, also on a machine that is busy; what it then does not do it never does.
+/// Enough time for a shell to start, even on a busy machine.
 const IMPATIENT: &str = "reply_timeout = \"500ms\", output_timeout = \"500ms\", kill_grace = \"100ms\"";
 
 #[test]
-fn who_is_too_slow_with_the_head_is_ended_with_all_children() {
+fn script_without_a_head_in_time_is_killed_with_its_children() {
     let scripts: &[Bad] = &[
         (
             "silent",
@@ -48,14 +48,14 @@ fn who_is_too_slow_with_the_head_is_ended_with_all_children() {
 }
 
 #[test]
-fn a_deadline_holds_for_who_is_never_silent() {
+fn deadline_applies_to_scripts_that_are_never_silent() {
     let scripts: &[Bad] = &[("talks", "python\nwhile True:\n    ask(b'!NOOP:')", &["PID", "deadline"])];
     let keys = "deadline = \"300ms\", kill_grace = \"100ms\"";
     assert_refused(Setup::new().cgi(keys).cgiplus(keys), 504, &["cgi", "cgiplus"], scripts);
 }
 
 #[test]
-fn a_body_without_end_is_cut_at_the_deadline() {
+fn endless_body_is_truncated_at_the_deadline() {
     let keys = "deadline = \"1s\", kill_grace = \"100ms\"";
     let server = Setup::new()
         .cgi(keys)
@@ -76,7 +76,7 @@ fn a_body_without_end_is_cut_at_the_deadline() {
     assert_eq!(complaints(&server.stop().errors).len(), 2);
 }
 
-/// Answers come on every worker: each of many new connections may belong to another.
+/// Asserts that every worker answers: each of many new connections may be handled by another worker.
 #[track_caller]
 fn assert_all_workers_answer(server: &Server) {
     for _ in 0..12 {
@@ -85,14 +85,14 @@ fn assert_all_workers_answer(server: &Server) {
         assert!(
             wait_until_within(Duration::from_secs(5), || !client
                 .is_silent_for(Duration::from_millis(50))),
-            "a worker is held up"
+            "a worker is blocked"
         );
         assert_eq!(client.response().text(), "well");
     }
 }
 
 #[test]
-fn a_script_that_asks_without_end_holds_up_nobody() {
+fn endless_callouts_do_not_block_a_worker() {
     let server = Setup::new()
         .cgi("kill_grace = \"100ms\"")
         .script_route(
@@ -116,7 +116,7 @@ fn a_script_that_asks_without_end_holds_up_nobody() {
 }
 
 #[test]
-fn a_body_without_end_that_nobody_wants_holds_up_nobody() {
+fn endless_unwanted_body_does_not_block_a_worker() {
     let keys = "output_timeout = \"500ms\", client_grace = \"500ms\", kill_grace = \"100ms\"";
     let server = Setup::new()
         .cgi(keys)
@@ -139,7 +139,7 @@ fn a_body_without_end_that_nobody_wants_holds_up_nobody() {
 }
 
 #[test]
-fn a_reply_that_never_ends_is_cut_after_the_silence() {
+fn stalled_reply_is_truncated_after_the_output_timeout() {
     let server = Setup::new()
         .cgi(IMPATIENT)
         .cgiplus(IMPATIENT)
@@ -179,7 +179,7 @@ fn a_reply_that_never_ends_is_cut_after_the_silence() {
 }
 
 #[test]
-fn a_script_may_be_slow_as_long_as_it_is_not_silent() {
+fn slow_script_is_served_while_it_writes() {
     let server = Setup::new()
         .cgi("reply_timeout = \"1s\", output_timeout = \"700ms\"")
         .script(
@@ -193,7 +193,7 @@ fn a_script_may_be_slow_as_long_as_it_is_not_silent() {
 }
 
 #[test]
-fn a_slow_client_is_not_a_slow_script() {
+fn slow_client_does_not_trigger_the_reply_timeout() {
     let server = Setup::new()
         .cgi("reply_timeout = \"1s\"")
         .cgiplus("reply_timeout = \"1s\"")
@@ -228,7 +228,7 @@ printf %s "$CGIPLUSEOF""#,
 }
 
 #[test]
-fn children_are_ended_with_their_script_and_not_waited_for() {
+fn children_are_killed_with_their_script_without_delay() {
     let server = Setup::new()
         .script(
             "leaves",
@@ -254,7 +254,10 @@ while accept():
         assert_eq!(server.get(&format!("/cgi-bin/{script}")).text(), "done", "{script}");
         server.assert_idle();
     }
-    assert!(begin.elapsed() < Duration::from_secs(10), "children were waited for");
+    assert!(
+        begin.elapsed() < Duration::from_secs(10),
+        "the server waited for the children"
+    );
     let pid = server.get("/cgiplus-bin/keeps").text().to_owned();
     server.wait_for_processes(2);
     let mut kill = spawn(Command::new("kill").arg(&pid)).unwrap();
@@ -265,7 +268,7 @@ while accept():
 }
 
 #[test]
-fn a_daemon_is_neither_waited_for_nor_killed() {
+fn daemon_is_neither_awaited_nor_killed() {
     let server = Setup::new()
         .script(
             "daemon",
@@ -289,7 +292,7 @@ read -r line < "$TEST_DIR/up""#,
 }
 
 #[test]
-fn a_script_that_closes_its_output_early_is_taken_to_have_said_all() {
+fn closing_the_output_ends_the_reply() {
     let server = Setup::new()
         .script(
             "works-on",
@@ -305,7 +308,7 @@ fn a_script_that_closes_its_output_early_is_taken_to_have_said_all() {
 }
 
 #[test]
-fn a_script_may_leave_its_input_unread_or_close_it() {
+fn script_may_leave_its_input_unread_or_close_it() {
     let server = Setup::new()
         .script("closes", "exec <&-; printf 'Content-Type: text/plain\\n\\nclosed'")
         .script("ignores", "printf 'Content-Type: text/plain\\n\\nignored'")
@@ -339,7 +342,7 @@ fn a_script_may_leave_its_input_unread_or_close_it() {
 }
 
 #[test]
-fn a_flood_of_errors_costs_a_script_only_its_lines() {
+fn flood_on_standard_error_is_limited_in_the_log() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -370,12 +373,12 @@ else:
     let line = server.log_line("more error lines not logged");
     assert!(line.contains("cgi-bin/floods") && line.contains("pid="), "{line}");
     let lines = server.log().lines().count();
-    assert!(lines < 5_000, "{lines} lines of 10 MB each of three times");
+    assert!(lines < 5_000, "{lines} log lines for three times 10 MB of errors");
     server.wait_for_processes(1);
 }
 
 #[test]
-fn a_request_is_named_in_the_log_by_what_its_page_says() {
+fn error_page_and_logs_share_the_request_id() {
     let server = Setup::new().script("fails", "echo why >&2; exit 1").start();
     let response = server.get("/cgi-bin/fails");
     let id = request_id(&response);

@@ -1,9 +1,9 @@
-//! Bodies on their way through a script: at once in both directions, whole, in any size, with a true length.
+//! Request and response bodies of scripts: streamed in both directions, complete, of any size, with a correct length.
 
 use crate::harness::{Ending, Setup};
 
 #[test]
-fn a_script_sees_an_upload_while_it_is_still_sent() {
+fn upload_is_streamed_to_the_script() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -19,7 +19,7 @@ fn a_script_sees_an_upload_while_it_is_still_sent() {
 }
 
 #[test]
-fn a_client_sees_output_before_the_script_has_ended() {
+fn output_is_streamed_to_the_client() {
     let setup = Setup::new();
     let mut gate = setup.gate("gate");
     let server = setup
@@ -38,7 +38,7 @@ fn a_client_sees_output_before_the_script_has_ended() {
 }
 
 #[test]
-fn a_head_is_sent_before_there_is_a_body() {
+fn head_is_sent_before_the_first_body_byte() {
     let setup = Setup::new();
     let mut gate = setup.gate("gate");
     let server = setup
@@ -54,7 +54,7 @@ fn a_head_is_sent_before_there_is_a_body() {
 }
 
 #[test]
-fn a_script_may_answer_while_it_reads() {
+fn script_may_write_while_it_reads() {
     let server = Setup::new()
         .script(
             "echo",
@@ -73,7 +73,7 @@ fn a_script_may_answer_while_it_reads() {
 }
 
 #[test]
-fn a_large_body_passes_both_ways_at_once() {
+fn large_body_is_echoed_while_it_is_uploaded() {
     let server = Setup::new()
         .script("echo", r"printf 'Content-Type: text/plain\n\n'; exec cat")
         .start();
@@ -83,7 +83,8 @@ fn a_large_body_passes_both_ways_at_once() {
     client.send(format!(
         "POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n"
     ));
-    // The script sends back before it has it all: who sends without reading holds up everything, and that is right.
+    // The script writes before it has read everything. A client that sends without reading would block, so send in a
+    // thread.
     let response = std::thread::scope(|scope| {
         let mut sender = client.sender();
         scope.spawn(move || std::io::Write::write_all(&mut sender, &body).unwrap());
@@ -103,7 +104,7 @@ fn a_large_body_passes_both_ways_at_once() {
 }
 
 #[test]
-fn a_body_that_a_script_does_not_read_holds_nothing_up() {
+fn unread_request_body_does_not_block_the_reply() {
     let server = Setup::new()
         .script("deaf", r"exec 0< /dev/null; printf 'Content-Type: text/plain\n\ndeaf'")
         .script("done", r"printf 'Content-Type: text/plain\nContent-Length: 4\n\ndone'")
@@ -115,7 +116,7 @@ fn a_body_that_a_script_does_not_read_holds_nothing_up() {
         ));
         let response = std::thread::scope(|scope| {
             let mut sender = client.sender();
-            // The server may close before it has taken all.
+            // The server may close before it has read everything.
             scope.spawn(move || std::io::Write::write_all(&mut sender, &vec![b'x'; 3_000_000]));
             client.response()
         });
@@ -125,7 +126,7 @@ fn a_body_that_a_script_does_not_read_holds_nothing_up() {
 }
 
 #[test]
-fn an_upload_in_chunks_is_stored_first_and_has_a_true_length() {
+fn chunked_upload_is_buffered_and_has_a_content_length() {
     let server = Setup::new()
         .script(
             "count",
@@ -144,15 +145,15 @@ fn an_upload_in_chunks_is_stored_first_and_has_a_true_length() {
 }
 
 #[test]
-fn a_stored_body_reaches_the_script_unchanged() {
+fn buffered_body_reaches_the_script_unchanged() {
     let server = Setup::new()
         .script("echo", r"printf 'Content-Type: application/octet-stream\n\n'; exec cat")
         .start();
     let body: Vec<u8> = (0..200_000_u32).map(|number| (number % 251).to_le_bytes()[0]).collect();
     let mut request = b"POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
-    for piece in body.chunks(7777) {
-        request.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
-        request.extend_from_slice(piece);
+    for part in body.chunks(7777) {
+        request.extend_from_slice(format!("{:x}\r\n", part.len()).as_bytes());
+        request.extend_from_slice(part);
         request.extend_from_slice(b"\r\n");
     }
     request.extend_from_slice(b"0\r\n\r\n");
@@ -160,7 +161,7 @@ fn a_stored_body_reaches_the_script_unchanged() {
 }
 
 #[test]
-fn no_script_is_started_before_a_body_in_chunks_is_whole() {
+fn script_starts_only_after_a_chunked_body_is_complete() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -178,7 +179,7 @@ fn no_script_is_started_before_a_body_in_chunks_is_whole() {
 }
 
 #[test]
-fn a_route_may_have_chunks_streamed_without_a_length() {
+fn route_may_stream_chunked_bodies_without_a_length() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -196,7 +197,7 @@ fn a_route_may_have_chunks_streamed_without_a_length() {
 }
 
 #[test]
-fn output_of_every_size_comes_whole() {
+fn output_of_every_size_is_complete() {
     let server = Setup::new()
         .script(
             "bytes",
@@ -211,7 +212,7 @@ fn output_of_every_size_comes_whole() {
 }
 
 #[test]
-fn a_script_that_is_killed_in_its_body_leaves_a_cut_response() {
+fn script_killed_within_its_body_truncates_the_response() {
     let setup = Setup::new();
     let mut gate = setup.gate("gate");
     let server = setup
@@ -230,7 +231,7 @@ fn a_script_that_is_killed_in_its_body_leaves_a_cut_response() {
 }
 
 #[test]
-fn http_1_0_sees_a_cut_body_as_a_broken_connection() {
+fn truncated_body_resets_an_http_1_0_connection() {
     let setup = Setup::new();
     let mut gate = setup.gate("gate");
     let server = setup

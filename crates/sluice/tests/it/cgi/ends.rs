@@ -1,10 +1,10 @@
-//! How a script's process ends when it is not left to itself: its client has left, it is too slow, it leaves children.
+//! How script processes are stopped: the client has left, the script is too slow, or it leaves children behind.
 //!
-//! A script opens the test's FIFO and so do its children; when nobody has it open any more they have all ended.
+//! The script and its children open the test's FIFO; when no process has it open any more, they have all exited.
 
 use crate::harness::{Ending, Server, Setup, signal};
 
-/// Opens the listener and keeps it open, with two children that have it too.
+/// Opens the listener's FIFO and keeps it open, together with two children.
 const WITH_CHILDREN: &str = r#"exec 9> "$TEST_DIR/events"; sleep 1000 & sleep 1000 & echo started >&9"#;
 
 #[track_caller]
@@ -14,7 +14,7 @@ fn assert_stopped(server: &Server, events: &crate::harness::Listener) {
 }
 
 #[test]
-fn a_client_that_leaves_before_the_head_stops_the_script_and_its_children() {
+fn client_leaving_before_the_head_stops_the_script_and_its_children() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup.script("slow", &format!("{WITH_CHILDREN}; wait")).start();
@@ -28,7 +28,7 @@ fn a_client_that_leaves_before_the_head_stops_the_script_and_its_children() {
 }
 
 #[test]
-fn a_client_that_leaves_within_the_body_stops_the_script_and_its_children() {
+fn client_leaving_within_the_body_stops_the_script_and_its_children() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -46,7 +46,7 @@ fn a_client_that_leaves_within_the_body_stops_the_script_and_its_children() {
 }
 
 #[test]
-fn a_client_that_leaves_an_endless_body_stops_the_script() {
+fn client_leaving_an_endless_body_stops_the_script() {
     let server = Setup::new()
         .script("endless", "echo Content-Type: text/plain; echo; exec yes")
         .start();
@@ -60,7 +60,7 @@ fn a_client_that_leaves_an_endless_body_stops_the_script() {
 }
 
 #[test]
-fn a_script_that_ignores_sigterm_is_killed() {
+fn script_that_ignores_sigterm_is_killed() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -78,10 +78,10 @@ fn a_script_that_ignores_sigterm_is_killed() {
 }
 
 #[test]
-fn a_script_may_clean_up_when_its_client_has_left() {
+fn script_may_clean_up_when_its_client_has_left() {
     let setup = Setup::new();
     let events = setup.listen("events");
-    // Blocked and waited for, so that the signal cannot come where nobody looks for it.
+    // Blocked and waited for, so that the signal cannot arrive outside of sigwait.
     let server = setup
         .python(
             "tidy",
@@ -102,7 +102,7 @@ tell("events", "cleaned")
 }
 
 #[test]
-fn a_script_that_does_not_answer_in_time_is_stopped_with_its_children() {
+fn script_that_exceeds_the_reply_timeout_is_stopped_with_its_children() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -117,7 +117,7 @@ fn a_script_that_does_not_answer_in_time_is_stopped_with_its_children() {
 }
 
 #[test]
-fn a_script_that_falls_silent_within_its_body_is_cut() {
+fn script_that_exceeds_the_output_timeout_is_truncated() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -137,7 +137,7 @@ fn a_script_that_falls_silent_within_its_body_is_cut() {
 }
 
 #[test]
-fn children_that_a_script_leaves_behind_are_ended_with_it() {
+fn children_left_behind_are_killed() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -152,7 +152,7 @@ fn children_that_a_script_leaves_behind_are_ended_with_it() {
 }
 
 #[test]
-fn a_child_that_takes_a_session_of_its_own_is_a_daemon_and_stays() {
+fn child_with_its_own_session_survives_as_a_daemon() {
     let setup = Setup::new();
     let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
     let daemon =
@@ -178,7 +178,7 @@ fn a_child_that_takes_a_session_of_its_own_is_a_daemon_and_stays() {
 }
 
 #[test]
-fn many_clients_that_leave_at_once_leave_nothing() {
+fn many_clients_leaving_at_once_leave_no_process() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -199,19 +199,19 @@ fn many_clients_that_leave_at_once_leave_nothing() {
 }
 
 #[test]
-fn clients_that_leave_while_scripts_are_being_started_leave_nothing() {
+fn clients_leaving_during_script_start_leave_no_process() {
     let server = Setup::new().script("slow", "exec sleep 1000").start();
     for _ in 0..50 {
         server.connect().get("/cgi-bin/slow");
     }
-    // Not all of them: `log` asks for that.
+    // Not all 50: `log` tests that every request is logged.
     let lines = server.access_lines(20);
     assert!(lines.iter().all(|line| line.contains(" 499 ")), "{lines:#?}");
     server.assert_idle();
 }
 
 #[test]
-fn a_client_that_leaves_while_nobody_reads_its_upload_stops_the_script() {
+fn client_leaving_during_an_unread_upload_stops_the_script() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -224,20 +224,17 @@ fn a_client_that_leaves_while_nobody_reads_its_upload_stops_the_script() {
     let mut client = server.connect();
     client.send("POST /cgi-bin/slow HTTP/1.1\r\nHost: test\r\nContent-Length: 300000\r\n\r\n");
     assert_eq!(events.line(), "started");
-    // More than the script's pipe holds, and little enough for the kernels to take all of it: only then does the server
-    // learn that the client has closed.
+    // More than the script's pipe holds, and little enough for the kernel to accept all of it: only then does the
+    // server see that the client has closed.
     client.send(vec![b'x'; 120_000]);
     drop(client);
     events.end();
     let line = server.access_lines(1).swap_remove(0);
-    assert!(
-        line.contains(" 499 "),
-        "the script ran on until its own time was over: {line}"
-    );
+    assert!(line.contains(" 499 "), "the script ran until its own timeout: {line}");
 }
 
 #[test]
-fn a_client_that_leaves_with_a_second_request_waiting_stops_the_script() {
+fn client_leaving_with_a_pipelined_request_stops_the_script() {
     let setup = Setup::new();
     let events = setup.listen("events");
     let server = setup
@@ -253,8 +250,5 @@ fn a_client_that_leaves_with_a_second_request_waiting_stops_the_script() {
     drop(client);
     events.end();
     let line = server.access_lines(1).swap_remove(0);
-    assert!(
-        line.contains(" 499 "),
-        "the script ran on until its own time was over: {line}"
-    );
+    assert!(line.contains(" 499 "), "the script ran until its own timeout: {line}");
 }

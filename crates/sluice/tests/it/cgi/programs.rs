@@ -1,14 +1,15 @@
-//! Which program a path runs, and how: the file itself, its `#!` line, an interpreter by suffix, a pattern, one file.
+//! Which program a path runs, and how: the file itself, its `#!` line, an interpreter by suffix, a pattern, a single
+//! file.
 
 use std::os::unix::fs::symlink;
 
 use crate::harness::{Setup, write_script};
 
-/// Prints its variables.
+/// A script that prints its variables.
 const SHOW: &str = r"printf 'Content-Type: text/plain\n\n'; exec env";
 
 #[test]
-fn the_line_of_a_script_names_its_interpreter_with_an_argument() {
+fn shebang_line_gives_interpreter_and_argument() {
     let server = Setup::new()
         .script("sed", "#!/bin/sed -nf\n1i Content-Type: text/plain\\n\\nby sed\n")
         .script(
@@ -16,26 +17,26 @@ fn the_line_of_a_script_names_its_interpreter_with_an_argument() {
             "#!/usr/bin/env -S sh -e\nprintf 'Content-Type: text/plain\\n\\n%s' \"$0\"\n",
         )
         .start();
-    let by_env = server.get("/cgi-bin/env");
-    assert!(by_env.text().ends_with("/cgi-bin/env"), "{}", by_env.text());
-    // sed reads its body, which is empty: then it prints nothing, and that is no reply.
+    let env_response = server.get("/cgi-bin/env");
+    assert!(env_response.text().ends_with("/cgi-bin/env"), "{}", env_response.text());
+    // sed reads the request body. With an empty body it prints nothing, which is not a valid reply.
     assert_eq!(server.get("/cgi-bin/sed").status, 502);
-    let by_sed = server.post("/cgi-bin/sed", "line\n");
-    assert_eq!(by_sed.text(), "by sed\n");
+    let sed_response = server.post("/cgi-bin/sed", "line\n");
+    assert_eq!(sed_response.text(), "by sed\n");
 }
 
 #[test]
-fn a_compiled_program_needs_no_shell() {
+fn binary_is_executed_directly() {
     let setup = Setup::new();
     std::fs::copy("/usr/bin/env", setup.path("htdocs/cgi-bin/program")).unwrap();
     let server = setup.start();
-    // Its reply begins with `SERVER_SOFTWARE=…`, which is no field.
+    // Its output begins with `SERVER_SOFTWARE=…`, which is not a header field.
     assert_eq!(server.get("/cgi-bin/program").status, 502);
     server.log_line("program");
 }
 
 #[test]
-fn a_suffix_chooses_an_interpreter() {
+fn suffix_selects_the_interpreter() {
     let server = Setup::new()
         .file_with_mode(
             "tools/x.txt",
@@ -55,7 +56,7 @@ fn a_suffix_chooses_an_interpreter() {
 }
 
 #[test]
-fn a_pattern_runs_files_of_the_root_and_leaves_path_info() {
+fn pattern_runs_files_below_the_root_with_path_info() {
     let setup = Setup::new().file("a/page.html", "page").file("a/x.cgi.txt", "text");
     write_script(&setup.path("htdocs/a/x.cgi"), SHOW);
     write_script(&setup.path("htdocs/a/.hidden.cgi"), SHOW);
@@ -80,7 +81,7 @@ fn a_pattern_runs_files_of_the_root_and_leaves_path_info() {
 }
 
 #[test]
-fn a_programs_text_is_not_served_where_a_pattern_runs_it() {
+fn pattern_script_source_is_not_served_in_any_spelling() {
     let setup = Setup::new();
     write_script(
         &setup.path("htdocs/x.cgi"),
@@ -101,7 +102,7 @@ fn a_programs_text_is_not_served_where_a_pattern_runs_it() {
 }
 
 #[test]
-fn one_program_answers_for_all_below_its_path() {
+fn single_program_answers_everything_below_its_path() {
     let setup = Setup::new();
     write_script(&setup.path("bin/app"), SHOW);
     let server = setup.script_route("/app/*", "file = \"bin/app\"").start();
@@ -122,19 +123,19 @@ fn one_program_answers_for_all_below_its_path() {
 }
 
 #[test]
-fn a_file_without_run_bit_is_forbidden_and_the_log_says_why() {
+fn non_executable_file_is_403_and_the_log_says_why() {
     let server = Setup::new()
         .file_with_mode("cgi-bin/norun", "#!/bin/sh\n", 0o644)
         .start();
     let response = server.get("/cgi-bin/norun");
     assert_eq!(response.status, 403);
-    assert!(!response.text().contains("chmod"), "the client is not told about files");
+    assert!(!response.text().contains("chmod"), "the client must not see file names");
     let line = server.log_line("chmod +x");
     assert!(line.contains("cgi-bin/norun") && line.contains("WARN"), "{line}");
 }
 
 #[test]
-fn a_script_whose_interpreter_is_missing_fails_and_the_log_says_which_file() {
+fn missing_interpreter_is_502_and_the_log_names_the_file() {
     let server = Setup::new().script("lost", "#!/usr/bin/no-such-interpreter\n").start();
     assert_eq!(server.get("/cgi-bin/lost").status, 502);
     let line = server.log_line("cannot be started");
@@ -142,7 +143,7 @@ fn a_script_whose_interpreter_is_missing_fails_and_the_log_says_which_file() {
 }
 
 #[test]
-fn what_is_no_program_is_not_run() {
+fn non_programs_are_not_run() {
     let setup = Setup::new()
         .script(".hidden", SHOW)
         .script("show", SHOW)
@@ -170,7 +171,7 @@ fn what_is_no_program_is_not_run() {
 }
 
 #[test]
-fn a_link_in_a_script_directory_may_lead_to_a_program_elsewhere() {
+fn symlink_in_a_script_directory_may_lead_to_a_program_elsewhere() {
     let setup = Setup::new();
     write_script(&setup.path("elsewhere/program"), SHOW);
     symlink(setup.path("elsewhere/program"), setup.path("htdocs/cgi-bin/link")).unwrap();
@@ -179,7 +180,7 @@ fn a_link_in_a_script_directory_may_lead_to_a_program_elsewhere() {
 }
 
 #[test]
-fn a_script_that_was_changed_runs_as_it_is_now() {
+fn changed_script_runs_in_its_new_version() {
     let server = Setup::new()
         .script("x", r"printf 'Content-Type: text/plain\n\nold'")
         .start();

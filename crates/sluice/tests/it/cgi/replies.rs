@@ -1,8 +1,9 @@
-//! What a script's reply means: document, local redirect, client redirect with and without document, NPH (RFC 3875 §6).
+//! The meaning of script replies: document, local redirect, client redirect with and without document, NPH (RFC 3875
+//! §6).
 
 use crate::harness::{Ending, Response, Setup};
 
-/// The response to GET for a script that prints this (as printf(1) takes it, without arguments).
+/// The response to a GET for a script that prints this text (in printf(1) syntax).
 #[track_caller]
 fn reply(text: &str) -> Response {
     let server = Setup::new().script("x", &format!("printf '{text}'")).start();
@@ -10,7 +11,7 @@ fn reply(text: &str) -> Response {
 }
 
 #[test]
-fn a_document_has_its_type_and_its_length() {
+fn document_reply_keeps_its_type_and_fields() {
     let response = reply(r"Content-Type: text/html\r\nX-Own: value\r\n\r\n<p>hello");
     assert_eq!((response.status, response.text()), (200, "<p>hello"));
     assert_eq!(response.field("content-type"), Some("text/html"));
@@ -19,7 +20,7 @@ fn a_document_has_its_type_and_its_length() {
 }
 
 #[test]
-fn a_head_may_have_bare_line_feeds() {
+fn head_may_use_bare_line_feeds() {
     let response = reply(r"Content-Type: text/plain\nX-Own: value\n\nline\r\n\n\r\n");
     assert_eq!((response.status, response.text()), (200, "line\r\n\n\r\n"));
     assert_eq!(response.field("x-own"), Some("value"));
@@ -28,7 +29,7 @@ fn a_head_may_have_bare_line_feeds() {
 }
 
 #[test]
-fn a_status_field_is_the_status() {
+fn status_field_sets_the_status() {
     let response = reply(r"Status: 404 Nothing Here\nContent-Type: text/plain\n\nmine");
     assert_eq!((response.status, response.text()), (404, "mine"));
     assert_eq!(response.field("status"), None);
@@ -53,12 +54,12 @@ fn replies_without_a_body_are_complete() {
     assert_eq!(
         client.get("/a.txt").response().text(),
         "a",
-        "the connection goes on in step"
+        "the connection stays in sync"
     );
 }
 
 #[test]
-fn an_announced_length_is_kept_to() {
+fn content_length_of_a_reply_is_enforced() {
     let exact = reply(r"Content-Type: text/plain\nContent-Length: 5\n\nhello");
     assert_eq!((exact.field("content-length"), exact.text()), (Some("5"), "hello"));
     let more = reply(r"Content-Type: text/plain\nContent-Length: 5\n\nhello, world");
@@ -68,7 +69,7 @@ fn an_announced_length_is_kept_to() {
 }
 
 #[test]
-fn a_client_redirect_goes_to_the_client() {
+fn client_redirect_is_sent_to_the_client() {
     let bare = reply(r"Location: https://example.org/x?y=z\n\n");
     assert_eq!(
         (bare.status, bare.field("location")),
@@ -90,7 +91,7 @@ fn a_client_redirect_goes_to_the_client() {
 }
 
 #[test]
-fn a_local_redirect_is_served_as_if_it_had_been_asked_for() {
+fn local_redirect_is_served_like_a_request() {
     let server = Setup::new()
         .script("to-file", r"printf 'Location: /a.txt\n\n'")
         .script("to-script", r"printf 'Location: /cgi-bin/show/info?query=1\n\n'")
@@ -117,7 +118,7 @@ fn a_local_redirect_is_served_as_if_it_had_been_asked_for() {
 }
 
 #[test]
-fn a_circle_of_local_redirects_ends() {
+fn local_redirect_loop_is_502() {
     let server = Setup::new()
         .script(
             "x",
@@ -134,7 +135,7 @@ fn a_circle_of_local_redirects_ends() {
 }
 
 #[test]
-fn a_script_may_write_its_own_status_line() {
+fn script_may_write_its_own_status_line() {
     for first in ["HTTP/1.1 299 Own Word", "HTTP/1.0 299 Own Word"] {
         let response = reply(&format!(
             r"{first}\r\nContent-Type: text/plain\r\nX-Own: value\r\n\r\nbody"
@@ -146,7 +147,7 @@ fn a_script_may_write_its_own_status_line() {
 }
 
 #[test]
-fn a_script_that_writes_its_own_chunks_is_not_sent_on_with_two_framings() {
+fn reply_with_transfer_encoding_is_502() {
     let response = reply(r"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
     assert_eq!(response.status, 502);
 }
@@ -181,14 +182,14 @@ fn head_runs_the_script_and_sends_no_body() {
     assert_eq!(
         client.get("/a.txt").response().text(),
         "a",
-        "the connection goes on in step"
+        "the connection stays in sync"
     );
     drop(client);
     server.assert_idle();
 }
 
 #[test]
-fn fields_of_the_connection_are_the_servers() {
+fn connection_fields_of_a_script_are_removed() {
     let response = reply(
         r"Content-Type: text/plain\nConnection: close, X-Own\nKeep-Alive: 5\nUpgrade: h2c\nX-Own: v\nDate: today\n\nbody",
     );
@@ -201,13 +202,13 @@ fn fields_of_the_connection_are_the_servers() {
 }
 
 #[test]
-fn several_cookies_stay_several_fields() {
+fn several_set_cookie_fields_are_kept() {
     let response = reply(r"Content-Type: text/plain\nSet-Cookie: a=1\nSet-Cookie: b=2\n\n");
     assert_eq!(response.head.values("set-cookie"), ["a=1", "b=2"]);
 }
 
 #[test]
-fn a_reply_that_is_none_is_a_bad_gateway_and_the_log_names_the_script() {
+fn invalid_reply_is_502_and_the_log_names_the_script() {
     for text in [
         "",
         "no head at all",
@@ -232,7 +233,7 @@ fn a_reply_that_is_none_is_a_bad_gateway_and_the_log_names_the_script() {
         assert_eq!(response.status, 502, "{text}");
         assert!(
             !response.text().contains("cgi-bin"),
-            "{text}: the client is not told about files"
+            "{text}: the client must not see file names"
         );
         let line = server.log_line("status=502");
         assert!(

@@ -1,8 +1,8 @@
-//! What a script is told of its request: variables, arguments, descriptors.
+//! What a script gets from its request: variables, arguments, descriptors.
 
 use crate::harness::{Server, Setup};
 
-/// Prints its variables.
+/// A script that prints its variables.
 const SHOW: &str = r"printf 'Content-Type: text/plain\n\n'; exec env";
 
 fn server() -> Server {
@@ -10,7 +10,7 @@ fn server() -> Server {
 }
 
 #[test]
-fn a_script_is_told_what_rfc_3875_demands() {
+fn script_gets_the_variables_of_rfc_3875() {
     let server = server();
     let mut client = server.connect();
     client.send(
@@ -62,7 +62,7 @@ fn a_script_is_told_what_rfc_3875_demands() {
 }
 
 #[test]
-fn a_query_string_is_there_even_when_it_is_empty() {
+fn query_string_is_set_even_when_empty() {
     let server = server();
     let response = server.get("/cgi-bin/show");
     assert_eq!(response.variable("QUERY_STRING"), Some(""));
@@ -73,7 +73,7 @@ fn a_query_string_is_there_even_when_it_is_empty() {
 }
 
 #[test]
-fn a_body_is_told_by_length_and_type() {
+fn body_sets_content_length_and_type() {
     let server = server();
     let response = server.send(
         "POST /cgi-bin/show HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\nContent-Type: text/x; charset=y\r\n\r\nabc",
@@ -100,7 +100,7 @@ fn path_info_is_decoded_and_the_query_is_not() {
 }
 
 #[test]
-fn path_info_cannot_climb() {
+fn path_info_cannot_leave_the_root() {
     let server = server();
     let response = server.get("/cgi-bin/show/a/../../show/b/%2e%2e/c");
     assert_eq!(response.variable("PATH_INFO"), Some("/c"));
@@ -112,19 +112,19 @@ fn path_info_cannot_climb() {
 fn path_translated_follows_the_routes_of_the_site() {
     let setup = Setup::new().script("show", SHOW);
     std::fs::create_dir(setup.path("pictures")).unwrap();
-    let place = setup.path("pictures").display().to_string();
+    let directory = setup.path("pictures").display().to_string();
     let server = setup
         .route("path = \"/pictures/*\"\nfiles = { directory = \"pictures\" }")
         .start();
     let response = server.get("/cgi-bin/show/pictures/a.png");
     assert_eq!(
         response.variable("PATH_TRANSLATED"),
-        Some(format!("{place}/a.png").as_str())
+        Some(format!("{directory}/a.png").as_str())
     );
 }
 
 #[test]
-fn a_field_that_comes_again_is_joined() {
+fn repeated_fields_are_joined() {
     let server = server();
     let response = server.send(
         "GET /cgi-bin/show HTTP/1.1\r\nHost: test\r\nX-List: a\r\nCookie: one=1\r\nX-List: b\r\nCookie: two=2\r\n\r\n",
@@ -134,7 +134,7 @@ fn a_field_that_comes_again_is_joined() {
 }
 
 #[test]
-fn http_1_0_is_told_as_such() {
+fn http_1_0_is_the_server_protocol() {
     let server = server();
     let response = server.send("GET /cgi-bin/show HTTP/1.0\r\n\r\n");
     assert_eq!(response.variable("SERVER_PROTOCOL"), Some("HTTP/1.0"));
@@ -180,7 +180,7 @@ fn keywords_of_a_query_are_arguments_and_variables() {
 }
 
 #[test]
-fn a_prefix_goes_before_every_variable_of_the_request() {
+fn variable_prefix_applies_to_every_request_variable() {
     let server = Setup::new()
         .script("show", SHOW)
         .cgi("variable_prefix = \"WWW_\"")
@@ -196,7 +196,7 @@ fn a_prefix_goes_before_every_variable_of_the_request() {
 }
 
 #[test]
-fn an_environment_holds_what_the_route_says_and_nothing_else_of_the_server() {
+fn environment_has_the_route_variables_and_none_of_the_server() {
     let server = Setup::new()
         .script("show", SHOW)
         .environment("SECRET", "of the server")
@@ -219,17 +219,17 @@ fn an_environment_holds_what_the_route_says_and_nothing_else_of_the_server() {
 }
 
 #[test]
-fn a_script_has_the_five_descriptors_and_no_other() {
+fn script_has_exactly_five_descriptors() {
     let server = Setup::new()
         .script("show", r"printf 'Content-Type: text/plain\n\n'; exec ls /proc/self/fd")
         .start();
     let response = server.get("/cgi-bin/show");
-    // 5 is the folder that ls reads.
+    // 5 is the directory that ls reads.
     assert_eq!(response.text(), "0\n1\n2\n3\n4\n5\n");
 }
 
 #[test]
-fn a_script_runs_in_its_own_directory_and_process_group() {
+fn script_runs_in_its_own_directory_and_process_group() {
     let server = Setup::new()
         .script(
             "deep/show",
@@ -243,7 +243,7 @@ fn a_script_runs_in_its_own_directory_and_process_group() {
 }
 
 #[test]
-fn a_script_without_a_body_reads_the_end_at_once() {
+fn script_without_a_request_body_reads_end_of_file() {
     let server = Setup::new()
         .script("count", r"printf 'Content-Type: text/plain\n\n'; wc -c")
         .start();
@@ -252,7 +252,7 @@ fn a_script_without_a_body_reads_the_end_at_once() {
 }
 
 #[test]
-fn scripts_in_deep_directories_have_their_whole_path_as_name() {
+fn script_name_includes_subdirectories() {
     let server = server();
     let response = server.get("/cgi-bin/deep/er/show/more/info");
     assert_eq!(response.variable("SCRIPT_NAME"), Some("/cgi-bin/deep/er/show"));
@@ -262,7 +262,7 @@ fn scripts_in_deep_directories_have_their_whole_path_as_name() {
 }
 
 #[test]
-fn an_odd_method_reaches_the_script_as_it_is() {
+fn unusual_methods_reach_the_script_unchanged() {
     let server = server();
     for method in ["PUT", "DELETE", "PROPFIND", "M-SEARCH", "get"] {
         let response = server.send(format!(

@@ -1,17 +1,18 @@
-//! What scripts say, compressed where a route allows it: at once, line by line, in bulk, and cut where it is cut.
+//! Compressed script output, where a route allows it: flushed line by line, in bulk, and truncated where the output is
+//! truncated.
 
 use super::{BROWSER, ask, decode, decoded, request, text};
 use crate::harness::{Authority, Ending, Setup, complaints, curl};
 
 const HTML: &str = "Content-Type: text/html";
 
-/// A script that prints a head of these lines, and then 1000 lines of text.
+/// A script that prints a head with these lines, and 1000 lines of text.
 fn print(lines: &str) -> String {
     format!("printf '{lines}\\n\\n'; i=0; while [ $i -lt 1000 ]; do echo \"line $i of a text\"; i=$((i+1)); done")
 }
 
 #[test]
-fn what_a_script_says_is_compressed_where_its_route_allows_it() {
+fn script_output_is_compressed_where_its_route_allows_it() {
     let setup = || Setup::new().script("text", &print(HTML));
     let server = setup().compress_scripts().start();
     for (accept, expected) in [
@@ -36,7 +37,7 @@ fn what_a_script_says_is_compressed_where_its_route_allows_it() {
 }
 
 #[test]
-fn each_line_can_be_read_while_the_script_waits_after_it() {
+fn each_line_is_flushed_while_the_script_waits() {
     let setup = Setup::new().compress_scripts().script(
         "talk",
         "printf 'Content-Type: text/plain\\n\\none\\n'; read line < \"$TEST_DIR/gate\"; echo two; read line < \"$TEST_DIR/gate\"; echo three",
@@ -51,14 +52,17 @@ fn each_line_can_be_read_while_the_script_waits_after_it() {
         assert_eq!(head.field("transfer-encoding"), Some("chunked"));
         let mut sent = Vec::new();
         for said in ["one\n", "one\ntwo\n", "one\ntwo\nthree\n"] {
-            // Each ends in a chunk that holds what was held back.
+            // The last chunk of each flush contains everything held back so far.
             while decode(Some(accept), &sent).0 != said {
                 let chunk = client.chunk();
                 assert!(!chunk.is_empty(), "{accept}: the end came before {said:?}");
                 sent.extend(chunk);
             }
             if said != "one\ntwo\nthree\n" {
-                assert!(!decode(Some(accept), &sent).1, "{accept}: half is no whole");
+                assert!(
+                    !decode(Some(accept), &sent).1,
+                    "{accept}: an unfinished body is complete"
+                );
                 gate.open();
             }
         }
@@ -78,7 +82,7 @@ fn each_line_can_be_read_while_the_script_waits_after_it() {
 }
 
 #[test]
-fn what_a_script_says_of_its_bytes_is_kept_true() {
+fn compressed_reply_has_correct_validators_and_length() {
     let fields = "Content-Type: text/plain\\nETag: \"a\"\\nAccept-Ranges: bytes\\nVary: Cookie";
     let length = format!("\\nContent-Length: {}", text(1000).len());
     let server = Setup::new()
@@ -99,7 +103,7 @@ fn what_a_script_says_of_its_bytes_is_kept_true() {
     }
     let head = request("/cgi-bin/text", "gzip", "").replacen("GET", "HEAD", 1);
     let head = client.send(head).response_to("HEAD");
-    assert_eq!(head.field("content-length"), None, "nobody knows it");
+    assert_eq!(head.field("content-length"), None, "the length is unknown");
     for name in ["content-encoding", "content-type", "etag", "accept-ranges"] {
         assert_eq!(head.field(name), response.field(name), "{name}");
     }
@@ -118,7 +122,7 @@ fn what_a_script_says_of_its_bytes_is_kept_true() {
 }
 
 #[test]
-fn what_a_script_compresses_itself_or_forbids_is_left_alone() {
+fn encoded_or_excluded_replies_are_not_compressed() {
     let cases = [
         ("encoded", format!("{HTML}\\nContent-Encoding: gzip")),
         ("final", format!("{HTML}\\nCache-Control: no-transform")),
@@ -146,13 +150,13 @@ fn what_a_script_compresses_itself_or_forbids_is_left_alone() {
         let own = lines.contains("Content-Encoding").then_some("gzip");
         assert_eq!(response.field("content-encoding"), own, "{name}");
         assert_eq!(response.field("vary"), None, "{name}");
-        assert_eq!(response.text(), text(1000), "{name}: once is enough");
+        assert_eq!(response.text(), text(1000), "{name}: compressed twice");
     }
     assert_eq!(ask(&server, "/cgi-bin/short", BROWSER).text(), "hello");
 }
 
-/// `?<letters>`: 20,000 lines of text, by the mailbox or, with `b`, by the memory buffer; with `x` it is killed in the middle.
-/// Works as CGI too.
+/// `?<letters>`: 20,000 lines of text, through the mailbox or (`b`) the memory buffer; with `x` it kills itself in the
+/// middle. Works as CGI too.
 const BULK: &str = r#"
 def respond(variables):
     letters = variables["QUERY_STRING"]
@@ -182,7 +186,7 @@ else:
 "#;
 
 #[test]
-fn bulk_by_either_way_is_compressed_and_the_process_is_kept() {
+fn bulk_output_is_compressed_and_the_process_kept() {
     let server = Setup::new()
         .compress_scripts()
         .cgiplus("max = 1")
@@ -205,7 +209,7 @@ fn bulk_by_either_way_is_compressed_and_the_process_is_kept() {
 }
 
 #[test]
-fn a_script_that_ends_in_the_middle_leaves_no_whole_body_behind() {
+fn killed_script_leaves_an_incomplete_compressed_body() {
     let server = Setup::new()
         .compress_scripts()
         .cgiplus("max = 1")
@@ -222,9 +226,9 @@ fn a_script_that_ends_in_the_middle_leaves_no_whole_body_behind() {
                     (200, Ending::Truncated),
                     "{accept} {letters}"
                 );
-                let (content, is_whole) = decode(Some(accept), &response.body);
+                let (content, is_complete) = decode(Some(accept), &response.body);
                 assert!(
-                    !is_whole && text(20_000).starts_with(&content),
+                    !is_complete && text(20_000).starts_with(&content),
                     "{accept} {letters} {version}"
                 );
             }
@@ -234,7 +238,7 @@ fn a_script_that_ends_in_the_middle_leaves_no_whole_body_behind() {
 }
 
 #[test]
-fn a_client_that_leaves_takes_its_script_with_it() {
+fn script_ends_when_the_client_leaves() {
     let setup = Setup::new().compress_scripts();
     let gone = setup.listen("gone");
     let server = setup
@@ -253,7 +257,7 @@ fn a_client_that_leaves_takes_its_script_with_it() {
 }
 
 #[test]
-fn http_2_has_the_same() {
+fn compression_works_over_http2() {
     let setup = Setup::new()
         .compress_scripts()
         .file("a.html", text(1000))

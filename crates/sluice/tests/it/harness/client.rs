@@ -1,4 +1,4 @@
-//! A client that sends what it is told, byte by byte if need be, and reads responses without trusting them.
+//! An HTTP/1.1 client that sends raw bytes, one at a time if need be, and checks the framing of each response.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,9 +10,9 @@ use super::response::{Ending, Framing, Head, Response};
 /// A connection to the server.
 pub(crate) struct Client {
     stream: TcpStream,
-    /// Read and not yet looked at.
+    /// Bytes read but not yet parsed.
     buffer: Vec<u8>,
-    /// How reading ended, once it has.
+    /// How the connection ended; `None` while it is open.
     ended: Option<Ending>,
 }
 
@@ -33,22 +33,22 @@ impl Client {
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
         self.stream
             .write_all(bytes.as_ref())
-            .expect("the server takes what it is sent");
+            .expect("the server accepts the bytes");
         self
     }
 
-    /// Sends bytes to a server that may close before it has them all; false if it has.
+    /// Sends bytes to a server that may close before reading all of them; false if it has.
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Sends `GET path` with Host.
+    /// Sends a `GET` request for `path` with a Host field.
     #[track_caller]
     pub(crate) fn get(&mut self, path: &str) -> &mut Client {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
     }
 
-    /// The sending side, for a thread that sends while this one reads.
+    /// The sending half, for a thread that sends while this one reads.
     pub(crate) fn sender(&self) -> TcpStream {
         self.stream.try_clone().unwrap()
     }
@@ -64,7 +64,7 @@ impl Client {
         self.response_to("GET")
     }
 
-    /// The response to a request by this method: that to HEAD has no body.
+    /// The response to a request with this method: a response to HEAD has no body.
     #[track_caller]
     pub(crate) fn response_to(&mut self, method: &str) -> Response {
         let head = self.head();
@@ -72,7 +72,7 @@ impl Client {
         Response::new(head, body, ending)
     }
 
-    /// The next head, an interim one (100) too; what follows it stays.
+    /// The next response head, including interim ones (100). What follows it stays in the buffer.
     #[track_caller]
     pub(crate) fn head(&mut self) -> Head {
         let text = self.take_through(b"\r\n\r\n");
@@ -80,7 +80,7 @@ impl Client {
         Head::parse(text.trim_end_matches("\r\n\r\n"))
     }
 
-    /// Reads on until the raw bytes read since the last call hold these; returns them and what came before.
+    /// Reads until `wanted` arrives; returns it and everything before it.
     #[track_caller]
     pub(crate) fn take_through(&mut self, wanted: &[u8]) -> Vec<u8> {
         let mut from = 0;
@@ -102,20 +102,20 @@ impl Client {
         }
     }
 
-    /// The next chunk of a chunked body; empty is the last one.
+    /// The next chunk of a chunked body; the last chunk is empty.
     #[track_caller]
     pub(crate) fn chunk(&mut self) -> Vec<u8> {
         let (chunk, ending) = self.try_chunk();
-        assert_eq!(ending, Ending::Complete, "the body was cut");
+        assert_eq!(ending, Ending::Complete, "the body was truncated");
         chunk
     }
 
-    /// A body of which the head told this.
+    /// A body with this framing, and how it ended.
     #[track_caller]
     pub(crate) fn body(&mut self, framing: Framing) -> (Vec<u8>, Ending) {
         match framing {
             Framing::Length(length) => {
-                let ending = self.read_until_holding(length);
+                let ending = self.fill_buffer(length);
                 let length = length.min(self.buffer.len());
                 (self.buffer.drain(..length).collect(), ending)
             }
@@ -149,9 +149,9 @@ impl Client {
         let line = self.take_through(b"\r\n");
         let digits = std::str::from_utf8(&line[..line.len() - 2]).unwrap_or("-");
         let Ok(length) = usize::from_str_radix(digits, 16) else {
-            panic!("{digits:?} is no length of a chunk")
+            panic!("{digits:?} is not a chunk length")
         };
-        let ending = self.read_until_holding(length + 2);
+        let ending = self.fill_buffer(length + 2);
         if ending == Ending::Complete {
             assert_eq!(&self.buffer[length..length + 2], b"\r\n", "a chunk ends with CRLF");
         }
@@ -160,7 +160,7 @@ impl Client {
         (chunk, ending)
     }
 
-    /// The server closes in good order without another byte.
+    /// Asserts that the server closes the connection in an orderly way without sending another byte.
     #[track_caller]
     pub(crate) fn assert_closed(&mut self) {
         while self.read_more() {}
@@ -172,12 +172,13 @@ impl Client {
         assert_eq!(self.ended, Some(Ending::Complete), "the connection was reset");
     }
 
-    /// Everything up to the end, and whether that was an orderly one.
+    /// Everything up to the end of the connection, and whether it was closed in an orderly way.
     pub(crate) fn rest(&mut self) -> (Vec<u8>, Ending) {
         self.body(Framing::Close)
     }
 
-    /// No byte comes within this time, and the connection stays open. For what must *not* happen; keep it short.
+    /// True if no byte arrives within this time and the connection stays open. Only for what must *not* happen; keep
+    /// it short.
     pub(crate) fn is_silent_for(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while self.buffer.is_empty() && self.ended.is_none() {
@@ -198,12 +199,12 @@ impl Client {
         false
     }
 
-    /// This side's address, as the server sees it.
+    /// The client's address, as the server sees it.
     pub(crate) fn address(&self) -> SocketAddr {
         self.stream.local_addr().unwrap()
     }
 
-    fn read_until_holding(&mut self, length: usize) -> Ending {
+    fn fill_buffer(&mut self, length: usize) -> Ending {
         while self.buffer.len() < length {
             if !self.read_more() {
                 return Ending::Truncated;
@@ -212,7 +213,8 @@ impl Client {
         Ending::Complete
     }
 
-    /// Reads what is there, or waits for it; false at the end. Silence past the deadline fails the test.
+    /// Reads what is available, or waits for it; false at the end. Fails the test if nothing arrives before the
+    /// deadline.
     #[track_caller]
     fn read_more(&mut self) -> bool {
         if self.ended.is_some() {
@@ -220,13 +222,13 @@ impl Client {
         }
         let begin = Instant::now();
         self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let mut piece = [0; 64 << 10];
-        match self.stream.read(&mut piece) {
+        let mut bytes = [0; 64 << 10];
+        match self.stream.read(&mut bytes) {
             Ok(0) => self.ended = Some(Ending::Complete),
-            Ok(length) => self.buffer.extend_from_slice(&piece[..length]),
+            Ok(length) => self.buffer.extend_from_slice(&bytes[..length]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 let so_far = String::from_utf8_lossy(&self.buffer);
-                panic!("nothing came for {:?}; what had come is {so_far:?}", begin.elapsed())
+                panic!("no bytes for {:?}; received so far: {so_far:?}", begin.elapsed())
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => self.ended = Some(Ending::Truncated),

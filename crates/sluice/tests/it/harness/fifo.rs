@@ -1,4 +1,5 @@
-//! FIFOs by which a test and a script meet: one tells that a script has come so far, the other holds it there.
+//! FIFOs that synchronise a test with a script: a `Listener` reports how far the script has come, a `Gate` holds it
+//! there.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -14,8 +15,9 @@ use super::program::spawn;
 
 /// A FIFO that scripts write to and the test reads.
 ///
-/// The test holds a writing end of its own, so that the FIFO stays the same one while scripts open and close it: what is
-/// written just when the last of them closes it is not lost. To learn that none has it open, `end` lets go of that end.
+/// The test holds a write end of its own, so that the FIFO stays the same while scripts open and close it: nothing is
+/// lost that is written just as the last script closes it. `end` closes the test's own write end, to learn when no
+/// script has the FIFO open.
 pub(crate) struct Listener {
     path: PathBuf,
     events: Receiver<Event>,
@@ -26,7 +28,7 @@ pub(crate) struct Listener {
 #[derive(Debug, PartialEq)]
 enum Event {
     Line(String),
-    /// Nobody has it open for writing.
+    /// No process has it open for writing.
     End,
 }
 
@@ -37,7 +39,7 @@ impl Listener {
         let own_end = Arc::new(Mutex::new(Some(open_both(&path).unwrap())));
         let is_closed = Arc::new(AtomicBool::new(false));
         let mut fifo = BufReader::new(File::open(&path).unwrap());
-        let (place, own, closed) = (path.clone(), Arc::clone(&own_end), Arc::clone(&is_closed));
+        let (reopen_path, own, closed) = (path.clone(), Arc::clone(&own_end), Arc::clone(&is_closed));
         std::thread::spawn(move || {
             let mut line = Vec::new();
             while let Ok(length) = fifo.read_until(b'\n', &mut line) {
@@ -47,8 +49,8 @@ impl Listener {
                 } else if closed.load(Ordering::SeqCst) {
                     return;
                 } else {
-                    // Before the test is told, so that it may ask for the end again at once.
-                    *own.lock().unwrap_or_else(PoisonError::into_inner) = open_both(&place).ok();
+                    // Reopen before the event is sent, so that the test may call `end` again at once.
+                    *own.lock().unwrap_or_else(PoisonError::into_inner) = open_both(&reopen_path).ok();
                     Event::End
                 };
                 line.clear();
@@ -70,26 +72,26 @@ impl Listener {
             match self.events.recv_timeout(DEADLINE) {
                 Ok(Event::Line(line)) => return line,
                 Ok(Event::End) => {}
-                Err(_) => panic!("nobody wrote a line to {}", self.path.display()),
+                Err(_) => panic!("no line was written to {}", self.path.display()),
             }
         }
     }
 
-    /// Waits until nobody has it open any more: whoever opened it has closed it or ended. Returns the lines on the way.
+    /// Waits until no process has the FIFO open; returns the lines that came before that.
     #[track_caller]
     pub(crate) fn end(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        self.let_go();
+        self.close_own_end();
         loop {
             match self.events.recv_timeout(DEADLINE) {
                 Ok(Event::Line(line)) => lines.push(line),
                 Ok(Event::End) => return lines,
-                Err(_) => panic!("{} is still open; from it came {lines:?}", self.path.display()),
+                Err(_) => panic!("{} is still open; lines read from it: {lines:?}", self.path.display()),
             }
         }
     }
 
-    /// The next line, if one comes within this time. That nobody has the FIFO open any more is no line.
+    /// The next line, if one arrives within this time. An end is not a line.
     pub(crate) fn line_within(&self, time: Duration) -> Option<String> {
         let until = Instant::now() + time;
         loop {
@@ -104,7 +106,7 @@ impl Listener {
         }
     }
 
-    /// Nothing has been written that was not read.
+    /// True if no unread line is waiting.
     pub(crate) fn is_silent(&self) -> bool {
         match self.events.try_recv() {
             Ok(event) => event == Event::End,
@@ -112,27 +114,27 @@ impl Listener {
         }
     }
 
-    /// Nothing comes within this time. For what must *not* happen; keep it short.
+    /// True if nothing arrives within this time. Only for what must *not* happen; keep it short.
     pub(crate) fn is_silent_for(&self, time: Duration) -> bool {
         self.events.recv_timeout(time) == Err(RecvTimeoutError::Timeout)
     }
 }
 
 impl Listener {
-    fn let_go(&self) {
+    fn close_own_end(&self) {
         *self.own_end.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 impl Drop for Listener {
-    /// The thread reads the end, and ends.
+    /// Makes the thread read end-of-file and exit.
     fn drop(&mut self) {
         self.is_closed.store(true, Ordering::SeqCst);
-        self.let_go();
+        self.close_own_end();
     }
 }
 
-/// A FIFO that the test writes to and scripts read: `read line < "$TEST_DIR/name"` waits there.
+/// A FIFO that the test writes to and scripts read from: `read line < "$TEST_DIR/name"` waits there.
 pub(crate) struct Gate(File);
 
 impl Gate {
@@ -146,7 +148,7 @@ impl Gate {
         self.write("go\n");
     }
 
-    /// Writes something for the script to read.
+    /// Writes text for the script to read.
     pub(crate) fn write(&mut self, text: &str) {
         self.0.write_all(text.as_bytes()).unwrap();
     }

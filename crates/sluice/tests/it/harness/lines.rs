@@ -1,4 +1,4 @@
-//! Lines that a program writes, collected by a thread and waited for.
+//! Lines that a program writes: a thread collects them, and tests wait for them.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::DEADLINE;
 
-/// The warnings and errors in a server's log, without what scripts wrote themselves and what every start by root says.
+/// The warnings and errors in a server's log, except what scripts wrote and the warning about running as root.
 pub(crate) fn complaints(log: &str) -> Vec<String> {
-    let is_complaint = |line: &&str| {
+    let is_warning_or_error = |line: &&str| {
         (line.contains(" WARN ") || line.contains(" ERROR "))
             && !line.contains(" script: ")
             && !line.contains("running as root")
     };
-    log.lines().filter(is_complaint).map(str::to_owned).collect()
+    log.lines().filter(is_warning_or_error).map(str::to_owned).collect()
 }
 
 /// Everything read from one pipe so far.
@@ -32,7 +32,7 @@ struct State {
 }
 
 impl Lines {
-    /// Reads to end-of-file in a thread of its own.
+    /// Reads to end-of-file in its own thread.
     pub(crate) fn read(pipe: impl Read + Send + 'static) -> Lines {
         let lines = Lines(Arc::new(Shared {
             state: Mutex::default(),
@@ -64,7 +64,7 @@ impl Lines {
         self.all().iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// Waits for `count` lines of which the condition holds. Fails the test when they do not come.
+    /// Waits for `count` lines that satisfy the condition. Fails the test if they do not arrive.
     #[track_caller]
     pub(crate) fn wait_for(&self, count: usize, mut condition: impl FnMut(&str) -> bool) -> Vec<String> {
         let mut found = Vec::new();
@@ -80,7 +80,7 @@ impl Lines {
         found
     }
 
-    /// Waits until the writer has closed its end; false if it does not.
+    /// Waits until the writer has closed its end; false at the deadline.
     pub(crate) fn wait_end(&self, deadline: Duration) -> bool {
         self.wait(deadline, |state| state.has_ended)
     }

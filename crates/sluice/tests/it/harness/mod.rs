@@ -1,27 +1,29 @@
-//! What every test here leans on: a server of its own, a client of raw bytes, and a look at what is left behind.
+//! The test harness: starts a server per test, sends it raw bytes, and checks what it leaves behind.
 //!
 //! ```text
 //! let server = Setup::new().script("hello", "printf 'Content-Type: text/plain\n\nhello'").start();
 //! let response = server.get("/cgi-bin/hello");
 //! assert_eq!((response.status, response.text()), (200, "hello"));
 //! ```
-//! A [`Setup`] is a fresh folder with a configuration in it: files below `htdocs` (the site's root), programs in
-//! `htdocs/cgi-bin`, answered at `/cgi-bin/*` as CGI and at `/cgiplus-bin/*` as CGIplus; keys of limits, routes and log
-//! are added as TOML text. `start` gives a [`Server`]: the real binary on a port of its own. When that is dropped it
-//! is asked once more whether it is well: it answers, its descriptors are as many as at its start, it ends on SIGTERM with
-//! status 0, and no process of any script is left. So every test is a test of that too, without a word.
+//! A [`Setup`] is a fresh directory with a configuration: files below `htdocs` (the site's root), programs in
+//! `htdocs/cgi-bin`, answered at `/cgi-bin/*` as CGI and at `/cgiplus-bin/*` as CGIplus; keys of limits, routes and
+//! log are added as TOML text. `start` gives a [`Server`]: the real binary on its own port. Dropping it checks that it
+//! is healthy: it answers, has no more descriptors open than at its start, exits with status 0 on SIGTERM, and leaves
+//! no script process behind. Every test thus checks this too.
 //!
-//! Scripts find two variables beside those of the request: `$TEST_DIR`, the folder of the setup, where they meet the test
-//! in FIFOs, and `$SLUICE_TEST_MARK`, by which the harness finds them, their children and grandchildren.
+//! Scripts get two variables beside those of the request: `$TEST_DIR`, the setup's directory, which holds the FIFOs
+//! shared with the test, and `$SLUICE_TEST_MARK`, by which the harness finds scripts, their children and
+//! grandchildren.
 //!
-//! A [`Client`] sends bytes as they are and reads [`Response`]s, each with a verdict: complete or cut.
+//! A [`Client`] sends raw bytes and reads [`Response`]s, each marked as complete or truncated.
 //!
-//! Nobody sleeps. To learn that a script has come to a point let it write a line to a FIFO ([`Setup::listen`] gives the
-//! [`Listener`]); to hold it there let it read from one ([`Setup::gate`] gives the [`Gate`]); a listener also tells when
-//! all who held its FIFO open are gone. Lines of the server's log are waited for ([`Server::log_line`]). Only what has no
-//! event (the process table, descriptors) is looked at again and again by [`wait_until`]. Every wait ends at [`DEADLINE`].
+//! Tests do not sleep. To learn that a script has reached a point, let it write a line to a FIFO ([`Setup::listen`]
+//! gives the [`Listener`]); to hold it there, let it read from one ([`Setup::gate`] gives the [`Gate`]). A listener
+//! also reports when every process that had its FIFO open is gone. [`Server::log_line`] waits for a line of the
+//! server's log. Only what has no event (the process table, descriptors) is polled, by [`wait_until`]. Every wait ends
+//! at [`DEADLINE`].
 //!
-//! Programs are started and executable files written only through here ([`spawn`], [`write_script`]): see `program`.
+//! Start programs and write executable files only with [`spawn`] and [`write_script`]; `program` says why.
 
 mod client;
 mod fifo;
@@ -47,10 +49,10 @@ pub(crate) use server::Server;
 pub(crate) use setup::{Setup, make_old};
 pub(crate) use tls::{Authority, TlsClient, curl};
 
-/// How long anything may take that must happen: far longer than it does on a busy machine.
+/// The longest wait for something that must happen: far longer than it takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Waits for what has no event to wait for. False when it has not come true within [`DEADLINE`].
+/// Polls a condition that has no event. False if it has not become true within [`DEADLINE`].
 #[must_use]
 pub(crate) fn wait_until(condition: impl FnMut() -> bool) -> bool {
     wait_until_within(DEADLINE, condition)

@@ -1,7 +1,7 @@
-//! The process table: which processes belong to a server under test, and what it has open.
+//! The process table: which processes belong to a server under test, and which descriptors it has open.
 //!
-//! A script's children may outlive it, leave its process group or its session, and get another parent; what they all keep
-//! is the environment. So every server and every script carries a mark there, and whoever has it belongs to that test.
+//! A script's children may outlive it, leave its process group or session, and get another parent, but they keep the
+//! environment. So every server and script carries a mark there, and each process with that mark belongs to that test.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The variable that marks the processes of one server.
 pub(crate) const MARK: &str = "SLUICE_TEST_MARK";
 
-/// A process, as far as a failing test wants to know it.
+/// A process, as shown by a failing test.
 pub(crate) struct Process {
     pub pid: u32,
     /// Its command line, or its name in parentheses if it is a zombie.
@@ -24,7 +24,7 @@ impl fmt::Debug for Process {
     }
 }
 
-/// Every process of a server but the server itself: those with its mark, and its children, zombies among them.
+/// Every process of a server except the server itself: those with its mark, and its children, including zombies.
 pub(crate) fn processes_of(server: u32, mark: &str) -> Vec<Process> {
     let mark = format!("{MARK}={mark}");
     let entries = fs::read_dir("/proc").unwrap();
@@ -37,8 +37,9 @@ pub(crate) fn processes_of(server: u32, mark: &str) -> Vec<Process> {
         .collect()
 }
 
-/// What a server holds for exchanges and scripts, one line a descriptor: connections, pipes, files, pidfds, memory. Its
-/// listening sockets and the parts of its event loops, which are made at some moment of its start, are left out.
+/// The descriptors that a server holds for exchanges and scripts, one line each: connections, pipes, files, pidfds,
+/// memory. Its listening sockets and the descriptors of its event loops are left out, because they appear at some
+/// moment during its start.
 pub(crate) fn descriptors_of(server: u32) -> Vec<String> {
     let entries = fs::read_dir(proc_path(server, "fd")).into_iter().flatten().flatten();
     let links = entries.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()));
@@ -46,7 +47,7 @@ pub(crate) fn descriptors_of(server: u32) -> Vec<String> {
     let mut held: Vec<String> = links
         .filter(|link| match link.strip_prefix("socket:[") {
             Some(inode) => sockets.contains(inode.trim_end_matches(']')),
-            // The last is what the cache keeps, which has a bound of its own.
+            // The last one holds cached content, which has its own limit.
             None => !["[eventpoll]", "[eventfd]", "/memfd:sluice-content"]
                 .iter()
                 .any(|kind| link.contains(kind)),
@@ -56,7 +57,8 @@ pub(crate) fn descriptors_of(server: u32) -> Vec<String> {
     held
 }
 
-/// The inodes of all connected TCP sockets and all record sockets of this machine (proc_net_tcp(5), proc_net_unix(5)).
+/// The inodes of all connected TCP sockets and all SEQPACKET sockets of this machine (proc_net_tcp(5),
+/// proc_net_unix(5)).
 fn sockets() -> HashSet<String> {
     const LISTENING: &str = "0A";
     const SEQPACKET: &str = "0005";
@@ -74,13 +76,13 @@ fn sockets() -> HashSet<String> {
     connected.chain(record).collect()
 }
 
-/// Whether a process is there and is no zombie.
+/// Whether a process exists and is not a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
 }
 
 fn has_mark(pid: u32, mark: &[u8]) -> bool {
-    // Of a process that is gone, or somebody else's, nothing can be read.
+    // Unreadable if the process is gone or belongs to another user.
     let environment = fs::read(proc_path(pid, "environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == mark)
 }
@@ -89,7 +91,7 @@ fn parent(pid: u32) -> Option<u32> {
     stat(pid)?[1].parse().ok()
 }
 
-/// The fields of /proc/PID/stat after the name, which stands in parentheses and may hold anything (proc_pid_stat(5)).
+/// The fields of /proc/PID/stat after the name, which is in parentheses and may contain anything (proc_pid_stat(5)).
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(proc_path(pid, "stat")).ok()?;
     let fields = text.rsplit_once(')')?.1.split_whitespace();

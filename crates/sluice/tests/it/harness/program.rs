@@ -1,8 +1,8 @@
-//! Programs that the tests start, and executable files that they write, kept apart in time.
+//! Starts programs and writes executable files, never both at the same time.
 //!
-//! A child that is being started holds, for a moment, copies of all descriptors of this process. Were one of them a script
-//! that another test is just writing, its server could not execute it (ETXTBSY, execve(2)). So files are written under a
-//! lock that no start holds.
+//! A child that is being started holds, for a moment, copies of all descriptors of this process. If one of them is a
+//! script that another test is writing, the server cannot execute it (ETXTBSY, execve(2)). So files are written under
+//! a lock that excludes starts.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -14,7 +14,7 @@ use std::sync::{PoisonError, RwLock};
 use super::DEADLINE;
 use super::lines::Lines;
 
-/// Held shared to start, exclusively to write.
+/// Held shared while starting a program, exclusively while writing a file.
 static STARTING: RwLock<()> = RwLock::new(());
 
 /// Starts a program while no script is being written.
@@ -23,13 +23,13 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Writes a file that may be executed; one without `#!` becomes a script of /bin/sh that stops at the first failure.
-/// Folders on the way are made.
+/// Writes an executable file; text without `#!` becomes a /bin/sh script that stops at the first failure. Parent
+/// directories are created.
 pub(crate) fn write_script(path: &Path, text: &str) {
     write_with_mode(path, &with_interpreter(text), 0o755);
 }
 
-/// Writes a file with a mode; folders on the way are made.
+/// Writes a file with a mode; parent directories are created.
 pub(crate) fn write_with_mode(path: &Path, content: &[u8], mode: u32) {
     let _writing = STARTING.write().unwrap_or_else(PoisonError::into_inner);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -45,14 +45,14 @@ fn with_interpreter(text: &str) -> Vec<u8> {
     }
 }
 
-/// A program that has ended.
+/// The result of a program that has exited.
 pub(crate) struct Ran {
     pub status: ExitStatus,
     pub output: String,
     pub errors: String,
 }
 
-/// Runs the binary under test to its end; a run that does not end is killed and fails the test.
+/// Runs the binary under test to its end; if it does not end, it is killed and the test fails.
 pub(crate) fn run(directory: &Path, arguments: &[&str]) -> Ran {
     let mut child = spawn(sluice(directory).args(arguments)).unwrap();
     let output = Lines::read(child.stdout.take().unwrap());
@@ -60,7 +60,10 @@ pub(crate) fn run(directory: &Path, arguments: &[&str]) -> Ran {
     if !(errors.wait_end(DEADLINE) && output.wait_end(DEADLINE)) {
         let _ = child.kill();
         let _ = child.wait();
-        panic!("sluice {arguments:?} does not end; it said:\n{}", errors.text());
+        panic!(
+            "sluice {arguments:?} does not end; its standard error:\n{}",
+            errors.text()
+        );
     }
     Ran {
         status: child.wait().unwrap(),
@@ -69,7 +72,7 @@ pub(crate) fn run(directory: &Path, arguments: &[&str]) -> Ran {
     }
 }
 
-/// The binary under test, with pipes for what it says and nothing of this process's environment but PATH.
+/// The binary under test, with its output piped and nothing of this process's environment except PATH.
 pub(crate) fn sluice(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
     command

@@ -1,11 +1,11 @@
-//! Responses as a client sees them: head, body, and whether the body came whole.
+//! Responses as a client sees them: head, body, and whether the body is complete.
 
 /// How a body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// All bytes of its Content-Length, its last chunk, or an orderly end of the connection.
+    /// The full Content-Length, the last chunk, or an orderly end of the connection.
     Complete,
-    /// Less: the connection ended before, or was reset.
+    /// The connection ended earlier, or was reset.
     Truncated,
 }
 
@@ -15,7 +15,7 @@ pub(crate) struct Head {
     /// `HTTP/1.1`.
     pub version: String,
     pub status: u16,
-    /// Names in lower case, in the order in which they came.
+    /// Names in lower case, in the order of arrival.
     pub fields: Vec<(String, String)>,
 }
 
@@ -24,13 +24,13 @@ pub(crate) struct Head {
 pub(crate) struct Response {
     pub status: u16,
     pub head: Head,
-    /// Without the framing of chunks.
+    /// Without the chunk framing.
     pub body: Vec<u8>,
     pub ending: Ending,
 }
 
 impl Head {
-    /// Reads the text of a head, without the empty line at its end. Fails the test if it is none.
+    /// Parses the text of a head, without the empty line at its end. Fails the test if it is malformed.
     #[track_caller]
     pub(crate) fn parse(text: &str) -> Head {
         let mut lines = text.split("\r\n");
@@ -52,11 +52,11 @@ impl Head {
         }
     }
 
-    /// The value of a field that must not stand there twice.
+    /// The value of a field. Fails the test if the field occurs twice.
     #[track_caller]
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let values = self.values(name);
-        assert!(values.len() < 2, "field {name} stands there twice: {values:?}");
+        assert!(values.len() < 2, "field {name} occurs twice: {values:?}");
         values.first().copied()
     }
 
@@ -66,13 +66,13 @@ impl Head {
         own.map(|field| field.1.as_str()).collect()
     }
 
-    /// The body that follows, told by the head (RFC 9112 §6.3).
+    /// How the body that follows is delimited (RFC 9112 §6.3).
     #[track_caller]
     pub(crate) fn framing(&self, method: &str) -> Framing {
-        let is_without = method == "HEAD" || self.status < 200 || self.status == 204 || self.status == 304;
+        let has_no_body = method == "HEAD" || self.status < 200 || self.status == 204 || self.status == 304;
         let length = self.field("content-length");
         match self.field("transfer-encoding") {
-            _ if is_without => Framing::Length(0),
+            _ if has_no_body => Framing::Length(0),
             Some(coding) => {
                 assert_eq!(coding, "chunked");
                 assert_eq!(length, None, "both Content-Length and Transfer-Encoding");
@@ -86,7 +86,7 @@ impl Head {
     }
 }
 
-/// How the end of a body is told.
+/// How the end of a body is found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Framing {
     Length(usize),
@@ -104,7 +104,7 @@ impl Response {
         }
     }
 
-    /// The value of a field that must not stand there twice.
+    /// The value of a field. Fails the test if the field occurs twice.
     #[track_caller]
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.field(name)
@@ -113,12 +113,12 @@ impl Response {
     /// The body, which must be complete and UTF-8.
     #[track_caller]
     pub(crate) fn text(&self) -> &str {
-        let text = std::str::from_utf8(&self.body).expect("a text");
-        assert_eq!(self.ending, Ending::Complete, "the body was cut after {text:?}");
+        let text = std::str::from_utf8(&self.body).expect("the body is UTF-8");
+        assert_eq!(self.ending, Ending::Complete, "the body was truncated after {text:?}");
         text
     }
 
-    /// Of a body of lines `NAME=value`, the value of a name.
+    /// The value of a name in a body with lines `NAME=value`.
     #[track_caller]
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         let mut lines = self.text().lines().filter_map(|line| line.split_once('='));

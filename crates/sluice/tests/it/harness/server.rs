@@ -1,4 +1,4 @@
-//! A server under test: the real binary, what it says, what it holds, and its end.
+//! A server under test: the real binary, its output, its descriptors, and its exit.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use super::response::Response;
 use super::setup::{HEALTH, Setup};
 use super::{DEADLINE, wait_until};
 
-/// What the server has open for each CGIplus process that it keeps: pidfd, input, mailbox, errors, orders, memory.
-const DESCRIPTORS_OF_A_PROCESS: usize = 6;
+/// The descriptors for each CGIplus process that the server keeps: pidfd, stdin, mailbox, stderr, CGIPLUSIN, memory.
+const DESCRIPTORS_PER_PROCESS: usize = 6;
 
 /// A running server.
 pub(crate) struct Server {
@@ -23,15 +23,15 @@ pub(crate) struct Server {
     mark: String,
     output: Lines,
     errors: Lines,
-    /// Descriptors that it held before the first connection.
+    /// The number of descriptors before the first connection.
     descriptors: usize,
     has_ended: bool,
 }
 
-/// What is known of a server that has ended.
+/// A server that has exited.
 pub(crate) struct Ended {
     pub status: ExitStatus,
-    /// Lines of its standard output: the access log, unless a file was named. Without those of the harness's own requests.
+    /// Lines of its standard output (the access log, unless it goes to a file), without the harness's own requests.
     pub access: Vec<String>,
     /// Its standard error: the log.
     pub errors: String,
@@ -51,7 +51,7 @@ impl Server {
             output,
             errors,
             descriptors: 0,
-            // Until it listens there is nothing to look after but its end.
+            // Until it listens, drop has nothing to check.
             has_ended: true,
         };
         let line = server.log_line("listening on ");
@@ -75,7 +75,7 @@ impl Server {
             .collect()
     }
 
-    /// The address of the first one with TLS.
+    /// The first TLS address.
     pub(crate) fn tls_address(&self) -> SocketAddr {
         let addresses = self.addresses();
         let mut https = addresses.iter().filter_map(|address| address.strip_prefix("https://"));
@@ -86,12 +86,12 @@ impl Server {
         self.child.id()
     }
 
-    /// Its files: a script may be written, a FIFO made, while it runs.
+    /// Its files. Scripts and FIFOs may be added while it runs.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
     }
 
-    /// A place in its folder.
+    /// A path in its directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.setup.path(name)
     }
@@ -101,19 +101,19 @@ impl Server {
         Client::connect(self.address)
     }
 
-    /// The response to GET on a connection of its own.
+    /// The response to a GET on its own connection.
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Response {
         self.connect().get(path).response()
     }
 
-    /// The response to these bytes (a GET or POST) on a connection of its own.
+    /// The response to these bytes (a GET or POST) on their own connection.
     #[track_caller]
     pub(crate) fn send(&self, request: impl AsRef<[u8]>) -> Response {
         self.connect().send(request).response()
     }
 
-    /// The response to a POST with this body on a connection of its own.
+    /// The response to a POST with this body on its own connection.
     #[track_caller]
     pub(crate) fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Response {
         let body = body.as_ref();
@@ -124,13 +124,13 @@ impl Server {
         self.connect().send([head.as_bytes(), body].concat()).response()
     }
 
-    /// Waits for a line of its log (standard error) that holds this text.
+    /// Waits for a line of its log (standard error) that contains this text.
     #[track_caller]
     pub(crate) fn log_line(&self, text: &str) -> String {
         self.errors.wait_for(1, |line| line.contains(text)).swap_remove(0)
     }
 
-    /// Waits for `count` lines of its log (standard error) that hold this text.
+    /// Waits for `count` lines of its log (standard error) that contain this text.
     #[track_caller]
     pub(crate) fn log_lines(&self, count: usize, text: &str) -> Vec<String> {
         self.errors.wait_for(count, |line| line.contains(text))
@@ -152,39 +152,40 @@ impl Server {
         assert!(signal(self.pid(), name), "the server is gone:\n{}", self.log());
     }
 
-    /// Its script processes and theirs, at this moment.
+    /// Its script processes and their descendants, at this moment.
     pub(crate) fn processes(&self) -> Vec<Process> {
         processes_of(self.pid(), &self.mark)
     }
 
-    /// Waits until there are so many script processes, their children counted too.
+    /// Waits until there are exactly `count` script processes, including their descendants.
     #[track_caller]
     pub(crate) fn wait_for_processes(&self, count: usize) {
         let arrived = wait_until(|| self.processes().len() == count);
         assert!(
             arrived,
-            "not {count} processes but {:#?}\n{}",
+            "expected {count} processes, found {:#?}\n{}",
             self.processes(),
             self.log()
         );
     }
 
-    /// It answers, no script process is there, and it has no more open than at its start.
+    /// Asserts that it answers, has no script process, and has no more descriptors open than at its start.
     #[track_caller]
     pub(crate) fn assert_idle(&self) {
         self.wait_for_processes(0);
         self.assert_healthy();
     }
 
-    /// It answers, and has no more open than at its start, beside what belongs to the CGIplus processes it keeps.
+    /// Asserts that it answers, and has no more descriptors open than at its start plus those of the CGIplus processes
+    /// it keeps.
     #[track_caller]
     pub(crate) fn assert_healthy(&self) {
         self.assert_answers();
-        let allowed = || self.descriptors + DESCRIPTORS_OF_A_PROCESS * self.processes().len();
+        let allowed = || self.descriptors + DESCRIPTORS_PER_PROCESS * self.processes().len();
         let returned = wait_until(|| descriptors_of(self.pid()).len() <= allowed());
         assert!(
             returned,
-            "the server holds more than the {} descriptors of its start and {:?}:\n{:#?}\n{}",
+            "the server has more open than its initial {} descriptors and those of {:?}:\n{:#?}\n{}",
             self.descriptors,
             self.processes(),
             descriptors_of(self.pid()),
@@ -192,19 +193,19 @@ impl Server {
         );
     }
 
-    /// Waits for its end, which something else must have caused.
+    /// Waits for it to exit for another reason than SIGTERM from here.
     #[track_caller]
     pub(crate) fn wait_end(mut self) -> Ended {
         self.collect_end()
     }
 
-    /// Ends it by SIGTERM and waits for it. Fails the test unless it ends well and leaves no process behind.
+    /// Sends SIGTERM and waits. Fails the test unless it exits with status 0 and leaves no process behind.
     #[track_caller]
     pub(crate) fn stop(mut self) -> Ended {
         self.stop_well()
     }
 
-    /// The same for a server that does not answer in clear text.
+    /// As `stop`, for a server that does not answer in clear text.
     #[track_caller]
     pub(crate) fn end(&mut self) {
         self.stop_well();
@@ -226,16 +227,16 @@ impl Server {
     fn collect_end(&mut self) -> Ended {
         assert!(
             self.errors.wait_end(DEADLINE),
-            "the server does not end:\n{}",
+            "the server does not exit:\n{}",
             self.log()
         );
         let status = self.child.wait().unwrap();
         self.has_ended = true;
         assert!(
             self.output.wait_end(DEADLINE),
-            "somebody else holds its standard output"
+            "another process holds its standard output"
         );
-        // A script's children were sent SIGKILL, but are not the server's to wait for: they may take a moment to be gone.
+        // Script children get SIGKILL, but the server cannot wait for them, so they may take a moment to disappear.
         let is_clean = wait_until(|| self.processes().is_empty());
         assert!(is_clean, "it left behind {:#?}\n{}", self.processes(), self.log());
         let errors = self.log();

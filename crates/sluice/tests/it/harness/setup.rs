@@ -1,4 +1,4 @@
-//! A fresh folder with a configuration, files and scripts, from which a server is started.
+//! A fresh directory with a configuration, files and scripts, from which a server is started.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -10,12 +10,11 @@ use super::processes::MARK;
 use super::program::{sluice, write_script, write_with_mode};
 use super::server::Server;
 
-/// What the harness asks for to see whether a server is well.
+/// The file that the harness requests to see whether a server is healthy.
 pub(crate) const HEALTH: &str = "/health.txt";
 
-/// A server to be.
-///
-/// Everything here may be done before the start or, by [`Server::setup`], after it.
+/// A server that has not started yet.
+/// // Files, scripts and FIFOs may also be added after the start, through [`Server::setup`].
 pub(crate) struct Setup {
     directory: TempDir,
     workers: usize,
@@ -27,8 +26,8 @@ pub(crate) struct Setup {
     site: String,
     cgi: String,
     cgiplus: String,
-    /// Lines that both routes of cgi-bin have besides.
-    both: String,
+    /// Further lines of both routes of cgi-bin.
+    both_routes: String,
     routes: String,
     sites: String,
     environment: Vec<(String, String)>,
@@ -47,7 +46,7 @@ impl Setup {
             site: String::new(),
             cgi: String::new(),
             cgiplus: String::new(),
-            both: String::new(),
+            both_routes: String::new(),
             routes: String::new(),
             sites: String::new(),
             environment: Vec::new(),
@@ -56,37 +55,37 @@ impl Setup {
         setup.file(HEALTH, "well")
     }
 
-    /// A script in cgi-bin: `#!…` or, without that, commands of /bin/sh.
+    /// Adds a script to cgi-bin: `#!…` or, without that, commands for /bin/sh.
     pub(crate) fn script(self, name: &str, text: &str) -> Setup {
         write_script(&self.path("htdocs/cgi-bin").join(name), text);
         self
     }
 
-    /// A file below the site's root; folders on the way are made.
+    /// Adds a file below the site's root; parent directories are created.
     pub(crate) fn file(self, name: &str, content: impl AsRef<[u8]>) -> Setup {
         self.file_with_mode(name, content, 0o644)
     }
 
-    /// A file below the site's root with a mode (octal).
+    /// Adds a file with a mode below the site's root.
     pub(crate) fn file_with_mode(self, name: &str, content: impl AsRef<[u8]>, mode: u32) -> Setup {
         let path = self.path("htdocs").join(name.trim_start_matches('/'));
         write_with_mode(&path, content.as_ref(), mode);
         self
     }
 
-    /// Event-loop threads; without it two, so that tests meet what goes wrong between workers.
+    /// The number of event-loop threads. The default is two, so that tests find faults between workers.
     pub(crate) fn workers(mut self, count: usize) -> Setup {
         self.workers = count;
         self
     }
 
-    /// Addresses besides the one in clear text that every test has, as they stand in the file.
+    /// Further `[[listen]]` sections, beside the clear-text address that every test has.
     pub(crate) fn listeners(mut self, lines: &str) -> Setup {
         self.listeners = lines.to_owned();
         self
     }
 
-    /// Lines for `[server]` besides its workers.
+    /// Lines for `[server]`, beside `workers`.
     pub(crate) fn server(mut self, keys: &str) -> Setup {
         self.server = keys.to_owned();
         self
@@ -104,13 +103,14 @@ impl Setup {
         self
     }
 
-    /// Makes a file below the site's root look as if it had been written long ago: the cache keeps no other.
+    /// Sets the mtime of a file below the site's root back by an hour, because the cache does not keep recently
+    /// changed files.
     pub(crate) fn age(self, name: &str) -> Setup {
         make_old(&self.path("htdocs").join(name));
         self
     }
 
-    /// Lines for `[log]` in place of `access = "-"`: `access = "access.log"`.
+    /// Lines for `[log]` instead of `access = "-"`: `access = "access.log"`.
     pub(crate) fn log(mut self, keys: &str) -> Setup {
         self.log = keys.to_owned();
         self
@@ -122,70 +122,70 @@ impl Setup {
         self
     }
 
-    /// Keys for the scripts at /cgi-bin/*, parted by commas: `reply_timeout = "1s", max = 1`.
+    /// Comma-separated keys for the scripts at /cgi-bin/*: `reply_timeout = "1s", max = 1`.
     pub(crate) fn cgi(mut self, keys: &str) -> Setup {
         self.cgi = keys.to_owned();
         self
     }
 
-    /// Keys for the scripts at /cgiplus-bin/*, parted by commas.
+    /// Comma-separated keys for the scripts at /cgiplus-bin/*.
     pub(crate) fn cgiplus(mut self, keys: &str) -> Setup {
         self.cgiplus = keys.to_owned();
         self
     }
 
-    /// What the scripts at /cgi-bin/* and /cgiplus-bin/* say is compressed.
+    /// Compresses the replies of scripts at /cgi-bin/* and /cgiplus-bin/*.
     pub(crate) fn compress_scripts(mut self) -> Setup {
-        self.both = "compress = true\n".to_owned();
+        self.both_routes = "compress = true\n".to_owned();
         self
     }
 
-    /// A further route that runs scripts, tried before those of cgi-bin: a path, and keys parted by commas (at least
-    /// `directory`, `file` or, for `*.cgi`, `mode`). Relative paths start from the setup's folder.
+    /// Adds a script route before those of cgi-bin: a path, and comma-separated keys (at least `directory`, `file` or,
+    /// for `*.cgi`, `mode`). Relative paths start from the setup's directory.
     pub(crate) fn script_route(mut self, path: &str, keys: &str) -> Setup {
         self.routes += &script_route(path, keys, "");
         self
     }
 
-    /// A further route of any kind, tried before those of cgi-bin: its lines after `[[site.route]]`.
+    /// Adds a route of any kind before those of cgi-bin: its lines after `[[site.route]]`.
     pub(crate) fn route(mut self, lines: &str) -> Setup {
         self.routes += &format!("[[site.route]]\n{lines}\n");
         self
     }
 
-    /// Further sites, as they stand in the file.
+    /// Further `[[site]]` sections.
     pub(crate) fn sites(mut self, lines: &str) -> Setup {
         self.sites = lines.to_owned();
         self
     }
 
-    /// A variable of the server's own environment: `RUST_LOG`, `debug`.
+    /// Adds a variable to the server's own environment: `RUST_LOG`, `debug`.
     pub(crate) fn environment(mut self, name: &str, value: &str) -> Setup {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Makes a FIFO `$TEST_DIR/name` that scripts write lines to.
+    /// Creates a FIFO `$TEST_DIR/name` that scripts write lines to.
     pub(crate) fn listen(&self, name: &str) -> Listener {
         Listener::make(self.path(name))
     }
 
-    /// Makes a FIFO `$TEST_DIR/name` that scripts wait at: `read line < "$TEST_DIR/name"`.
+    /// Creates a FIFO `$TEST_DIR/name` that scripts wait at: `read line < "$TEST_DIR/name"`.
     pub(crate) fn gate(&self, name: &str) -> Gate {
         Gate::make(&self.path(name))
     }
 
-    /// A place in the setup's folder; `htdocs` and `sluice.toml` lie there.
+    /// A path in the setup's directory, which holds `htdocs` and `sluice.toml`.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The setup's folder.
+    /// The setup's directory.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Writes the configuration, without starting anything; `start` does it too.
+    /// Writes the configuration without starting the server. `start` does this too.
     pub(crate) fn write_configuration(&self) {
         std::fs::write(self.path("sluice.toml"), self.configuration()).unwrap();
     }
@@ -197,7 +197,7 @@ impl Setup {
         self.start_with(&["run", "-c", "sluice.toml"])
     }
 
-    /// Starts the binary with other arguments; it must come to listen on 127.0.0.1.
+    /// Starts the binary with other arguments; it must listen on 127.0.0.1.
     #[track_caller]
     pub(crate) fn start_with(self, arguments: &[&str]) -> Server {
         let mark = self.mark();
@@ -221,13 +221,13 @@ impl Setup {
             "/cgi-bin/*",
             "directory = \"htdocs/cgi-bin\", mode = \"cgi\"",
             &self.cgi,
-        ) + &self.both
+        ) + &self.both_routes
             + &script_route(
                 "/cgiplus-bin/*",
                 "directory = \"htdocs/cgi-bin\", mode = \"cgiplus\"",
                 &self.cgiplus,
             )
-            + &self.both;
+            + &self.both_routes;
         format!(
             "[[listen]]\naddress = \"127.0.0.1:0\"\n\n{}\n\n[server]\nworkers = {}\n{}\n\n[limits]\n{}\n\n[cache]\n{}\n\n[log]\n{log}\n\n\
              [[site]]\nroot = \"htdocs\"\n{}\n\n{}{own}{}\n",
@@ -235,13 +235,13 @@ impl Setup {
         )
     }
 
-    /// The folder's name is a mark that no other test has.
+    /// The directory's name, which no other test has.
     fn mark(&self) -> String {
         self.directory().file_name().unwrap().to_string_lossy().into_owned()
     }
 }
 
-/// Sets a file's time of change back by an hour.
+/// Sets a file's mtime back by an hour.
 pub(crate) fn make_old(path: &Path) {
     let file = std::fs::File::options().append(true).open(path).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(3600))

@@ -1,4 +1,4 @@
-//! TLS as a client sees it: certificates made for the test, and a connection that tells what it was shown.
+//! TLS as a client sees it: certificates issued for the test, and a connection that shows what was negotiated.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,10 +13,10 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, Roo
 use super::DEADLINE;
 use super::program::spawn;
 
-/// The attribute CN of a subject (RFC 4519 §2.3).
-const NAME: &[u64] = &[2, 5, 4, 3];
+/// The object identifier of the attribute CN (RFC 4519 §2.3).
+const COMMON_NAME_OID: &[u64] = &[2, 5, 4, 3];
 
-/// Who signs the certificates of a test.
+/// A certificate authority for a test.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -27,7 +27,9 @@ impl Authority {
     pub(crate) fn new() -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::from_oid(NAME), "Test Authority");
+        params
+            .distinguished_name
+            .push(DnType::from_oid(COMMON_NAME_OID), "Test Authority");
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
         Authority {
@@ -37,13 +39,13 @@ impl Authority {
         }
     }
 
-    /// One that this one stands for.
-    pub(crate) fn below(&self) -> Authority {
+    /// An intermediate authority signed by this one.
+    pub(crate) fn issue_intermediate(&self) -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         params
             .distinguished_name
-            .push(DnType::from_oid(NAME), "Test Authority Below");
+            .push(DnType::from_oid(COMMON_NAME_OID), "Test Authority Below");
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Authority {
@@ -53,22 +55,22 @@ impl Authority {
         }
     }
 
-    /// Its own certificate, in PEM form.
+    /// Its own certificate, as PEM.
     pub(crate) fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// A certificate for these hosts and its key, both in PEM form.
+    /// A certificate for these hosts and its key, both as PEM.
     pub(crate) fn issue(&self, hosts: &[&str]) -> (String, String) {
         self.issue_with(hosts, |_| {})
     }
 
-    /// The same, with changes to the certificate.
+    /// As `issue`, with changes to the certificate.
     pub(crate) fn issue_with(&self, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
         self.issue_for(hosts, &KeyPair::generate().unwrap(), change)
     }
 
-    /// The same, with a key of any kind.
+    /// As `issue_with`, with a given key.
     pub(crate) fn issue_for(
         &self,
         hosts: &[&str],
@@ -77,7 +79,9 @@ impl Authority {
     ) -> (String, String) {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts.clone()).unwrap();
-        params.distinguished_name.push(DnType::from_oid(NAME), hosts[0].clone());
+        params
+            .distinguished_name
+            .push(DnType::from_oid(COMMON_NAME_OID), hosts[0].clone());
         change(&mut params);
         let certificate = params.signed_by(key, &self.issuer).unwrap();
         (certificate.pem(), key.serialize_pem())
@@ -89,12 +93,12 @@ impl Authority {
         std::fs::write(file, certificate + &key).unwrap();
     }
 
-    /// What a client needs that believes this authority; several connections of one configuration resume.
+    /// A client configuration that trusts this authority. Connections with the same configuration resume sessions.
     pub(crate) fn client(&self, versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConfig {
         self.client_with(versions, None)
     }
 
-    /// The same, with a certificate and its key in PEM form.
+    /// As `client`, with a client certificate and its key as PEM.
     pub(crate) fn client_with(
         &self,
         versions: &[&'static rustls::SupportedProtocolVersion],
@@ -123,12 +127,12 @@ impl Authority {
 pub(crate) struct TlsClient(StreamOwned<ClientConnection, TcpStream>);
 
 impl TlsClient {
-    /// Connects, names a host, and believes the certificate or fails.
+    /// Connects with this host as SNI and verifies the server's certificate.
     pub(crate) fn connect(address: SocketAddr, host: &str, config: &Arc<ClientConfig>) -> std::io::Result<TlsClient> {
         TlsClient::connect_after(b"", address, host, config)
     }
 
-    /// The same, after some bytes in clear.
+    /// As `connect`, after sending some bytes in clear text.
     pub(crate) fn connect_after(
         first: &[u8],
         address: SocketAddr,
@@ -147,7 +151,7 @@ impl TlsClient {
         Ok(TlsClient(stream))
     }
 
-    /// `GET path`, and all that comes until the server has closed; an error if it closed without a word of TLS.
+    /// Sends `GET path` and reads until the server closes; an error if it closes without close_notify.
     pub(crate) fn get(&mut self, path: &str, host: &str) -> std::io::Result<String> {
         write!(
             self.0,
@@ -156,7 +160,7 @@ impl TlsClient {
         self.rest()
     }
 
-    /// All that comes until the server has closed.
+    /// Everything until the server closes.
     pub(crate) fn rest(&mut self) -> std::io::Result<String> {
         let mut all = Vec::new();
         self.0.read_to_end(&mut all)?;
@@ -167,7 +171,7 @@ impl TlsClient {
         self.0.conn.protocol_version()
     }
 
-    /// What is spoken inside, if anything was agreed on (ALPN).
+    /// The application protocol agreed on (ALPN), if any.
     pub(crate) fn protocol(&self) -> Option<String> {
         let name = self.0.conn.alpn_protocol()?;
         Some(String::from_utf8_lossy(name).into_owned())
@@ -177,13 +181,13 @@ impl TlsClient {
         self.0.conn.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// The certificate that the server showed.
+    /// The certificate that the server presented.
     pub(crate) fn certificate(&self) -> Vec<u8> {
         self.0.conn.peer_certificates().unwrap()[0].to_vec()
     }
 }
 
-/// What curl, which speaks HTTP/2, prints with these arguments; fails the test if curl fails.
+/// The output of curl (which speaks HTTP/2) with these arguments. Fails the test if curl fails.
 #[track_caller]
 pub(crate) fn curl(arguments: &[&str]) -> String {
     let mut command = Command::new("curl");

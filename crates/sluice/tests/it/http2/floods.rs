@@ -1,5 +1,5 @@
-//! Clients that send frames of HTTP/2 as fast as they can, to keep the server busy or to fill its memory: they lose their connection,
-//! and nobody else notices.
+//! Clients that flood the server with HTTP/2 frames to keep it busy or fill its memory: they are disconnected, and
+//! other clients are not affected.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,7 +10,7 @@ use crate::harness::{DEADLINE, Server, Setup};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Kinds of frames (RFC 9113 §6).
+/// Frame types (RFC 9113 §6).
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -22,7 +22,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Codes of errors (§7).
+/// Error codes (§7).
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 const ENHANCE_YOUR_CALM: u32 = 11;
@@ -33,7 +33,7 @@ fn setup() -> Setup {
         .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"")
 }
 
-/// A connection that has begun, on which nothing was read.
+/// A connection after the preface, of which nothing has been read.
 fn connect(server: &Server) -> TcpStream {
     let address = &server.addresses()[1];
     let mut stream = TcpStream::connect(address.trim_start_matches("http://").trim_end_matches('/')).unwrap();
@@ -50,17 +50,17 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// HEADERS of a whole request: GET, http, the path, and the host `t` (RFC 7541 §6).
+/// HEADERS of a complete request: GET, http, the path, and the host `t` (RFC 7541 §6).
 fn get(stream: u32, path: &str) -> Vec<u8> {
     let length = u8::try_from(path.len()).unwrap();
     let block = [&[0x82, 0x86, 0x04, length], path.as_bytes(), b"\x01\x01t"].concat();
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &block)
 }
 
-/// A frame as it came: kind, stream, payload.
+/// A received frame: type, stream, payload.
 type Frame = (u8, u32, Vec<u8>);
 
-/// The frames that these bytes begin with, and no half one.
+/// The complete frames at the start of these bytes.
 fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     let mut frames = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<9>() {
@@ -75,12 +75,12 @@ fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     frames
 }
 
-/// The number that a payload begins with, after so many bytes.
+/// The 32-bit number at an offset of a payload.
 fn number(payload: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(payload[at..at + 4].try_into().unwrap())
 }
 
-/// All frames until the server closes, which it must.
+/// All frames until the server closes the connection.
 #[track_caller]
 fn rest(stream: &mut TcpStream) -> Vec<Frame> {
     let mut received = Vec::new();
@@ -89,42 +89,42 @@ fn rest(stream: &mut TcpStream) -> Vec<Frame> {
     frames(&received)
 }
 
-/// The codes with which the connection was given up.
-fn farewells(frames: &[Frame]) -> Vec<u32> {
-    let farewells = frames.iter().filter(|frame| frame.0 == GOAWAY);
-    farewells.map(|frame| number(&frame.2, 4)).collect()
+/// The error codes of all GOAWAY frames.
+fn goaway_codes(frames: &[Frame]) -> Vec<u32> {
+    let goaway_codes = frames.iter().filter(|frame| frame.0 == GOAWAY);
+    goaway_codes.map(|frame| number(&frame.2, 4)).collect()
 }
 
-/// Bytes of memory that the server holds (proc_pid_statm(5)).
+/// The server's resident memory in bytes (proc_pid_statm(5)).
 fn memory_bytes(server: &Server) -> usize {
     let text = std::fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
-    // Of 4 KiB, where pages are not larger.
+    // In pages of 4 KiB, the smallest page size.
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
 }
 
 #[test]
-fn streams_that_are_reset_as_fast_as_they_are_opened_end_the_connection() {
+fn rapid_reset_ends_the_connection() {
     let server = setup().script("slow", "exec sleep 1000").start();
     for path in ["/a.txt", "/cgi-bin/slow"] {
         let mut client = connect(&server);
         let one = |number: u32| [get(number, path), frame(RST_STREAM, 0, number, &CANCEL.to_be_bytes())].concat();
         let flood: Vec<u8> = (0..5_000).flat_map(|number| one(2 * number + 1)).collect();
-        // The server may have closed before it has them all.
+        // The server may close before it has read everything.
         let _ = client.write_all(&flood);
         let _ = client.shutdown(Shutdown::Write);
         let received = rest(&mut client);
-        if let [code, ..] = farewells(&received)[..] {
+        if let [code, ..] = goaway_codes(&received)[..] {
             assert_eq!(code, ENHANCE_YOUR_CALM, "{path}");
         }
         server.wait_for_processes(0);
         assert_eq!(server.get("/a.txt").text(), "hello");
     }
     let logged = server.stop().access.len();
-    assert!(logged < 1_000, "{logged} of 10,000 were looked at");
+    assert!(logged < 1_000, "{logged} of 10,000 requests were served");
 }
 
 #[test]
-fn more_streams_than_were_announced_are_refused_and_the_others_go_on() {
+fn streams_over_the_announced_limit_are_refused() {
     let server = setup()
         .script(
             "wait",
@@ -135,15 +135,17 @@ fn more_streams_than_were_announced_are_refused_and_the_others_go_on() {
     let gate = server.setup().gate("gate");
     let mut client = connect(&server);
     let mut received = Vec::new();
-    // Those that were announced (SETTINGS_MAX_CONCURRENT_STREAMS), before anything is asked for.
+    // The announced SETTINGS_MAX_CONCURRENT_STREAMS, before anything is requested.
     let announced = loop {
         let mut chunk = [0; 4096];
         let length = client.read(&mut chunk).unwrap();
-        assert_ne!(length, 0, "no SETTINGS came");
+        assert_ne!(length, 0, "the server sent no SETTINGS");
         received.extend_from_slice(&chunk[..length]);
         if let Some((_, _, payload)) = frames(&received).into_iter().find(|frame| frame.0 == SETTINGS) {
             let mut settings = payload.chunks(6);
-            let streams = settings.find(|setting| setting[..2] == [0, 3]).expect("a bound");
+            let streams = settings
+                .find(|setting| setting[..2] == [0, 3])
+                .expect("SETTINGS_MAX_CONCURRENT_STREAMS");
             break number(streams, 2);
         }
     };
@@ -163,21 +165,21 @@ fn more_streams_than_were_announced_are_refused_and_the_others_go_on() {
         }
         let mut chunk = [0; 4096];
         let length = client.read(&mut chunk).unwrap();
-        assert_ne!(length, 0, "the connection was ended: {refused:?}");
+        assert_ne!(length, 0, "the connection was closed: {refused:?}");
         received.extend_from_slice(&chunk[..length]);
     };
     let expected: Vec<_> = (announced..announced + 3)
         .map(|number| (2 * number + 1, REFUSED_STREAM))
         .collect();
     assert_eq!(refused, expected);
-    // The others wait for it.
+    // The others wait for the gate.
     server.wait_for_processes(1);
     drop(client);
     drop(gate);
     server.wait_for_processes(0);
 }
 
-/// Sends frames for ever, and reads nothing or all that comes, until the server has closed.
+/// Sends frames until the server closes, reading either nothing or everything.
 #[track_caller]
 fn flood(mut client: TcpStream, frame: &[u8], reads: bool) {
     let reader = reads.then(|| {
@@ -186,25 +188,25 @@ fn flood(mut client: TcpStream, frame: &[u8], reads: bool) {
     });
     let (chunk, begin) = (frame.repeat((64 << 10) / frame.len()), Instant::now());
     while begin.elapsed() < DEADLINE && client.write_all(&chunk).is_ok() {}
-    assert!(begin.elapsed() < DEADLINE, "it may go on for ever, or comes to a halt");
+    assert!(begin.elapsed() < DEADLINE, "the flood is not stopped, or stalls");
     if let Some(reader) = reader {
         let _ = reader.join().unwrap();
     }
 }
 
 #[test]
-fn pings_and_settings_without_end_fill_no_memory_and_end_the_connection() {
+fn ping_and_settings_floods_end_the_connection_without_filling_memory() {
     let limits = "head_timeout = \"300ms\"\nsend_timeout = \"300ms\"";
     let server = setup().limits(limits).start();
     let before = memory_bytes(&server);
-    // All at once: each takes some seconds.
+    // In parallel, because each takes some seconds.
     thread::scope(|scope| {
         for (kind, payload, reads) in [
             (PING, &[0; 8][..], true),
             (PING, &[0; 8], false),
-            // SETTINGS_INITIAL_WINDOW_SIZE, which each stream's window would have to follow.
+            // SETTINGS_INITIAL_WINDOW_SIZE, which changes the window of each stream.
             (SETTINGS, &[0, 4, 0, 0, 0xff, 0xff], false),
-            // Unknown kinds are passed over (§4.1), but a connection of nothing else is none.
+            // Unknown frame types are ignored (§4.1), but a connection must not consist of nothing else.
             (0xfa, &[0; 100], false),
         ] {
             let client = connect(&server);
@@ -217,17 +219,17 @@ fn pings_and_settings_without_end_fill_no_memory_and_end_the_connection() {
 }
 
 #[test]
-fn a_head_without_end_ends_the_connection() {
+fn endless_head_ends_the_connection() {
     let server = setup().start();
     let before = memory_bytes(&server);
-    // A field of 200 bytes, again and again; and pieces of nothing, which no bound of bytes would ever meet.
+    // Repeated fields of 200 bytes; and empty frames, which no limit on bytes would catch.
     let field = [&b"\0\x01x\x7f\x49"[..], &[b'a'; 200]].concat();
     for chunk in [&field[..], &[]] {
         let mut client = connect(&server);
         client.write_all(&frame(HEADERS, END_STREAM, 1, &[0x82, 0x86])).unwrap();
         let (flood, begin) = (frame(CONTINUATION, 0, 1, chunk).repeat(100), Instant::now());
         while begin.elapsed() < DEADLINE && client.write_all(&flood).is_ok() {}
-        assert!(begin.elapsed() < DEADLINE, "it may go on for ever");
+        assert!(begin.elapsed() < DEADLINE, "the flood is not stopped");
     }
     let grown = memory_bytes(&server).saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes for a head");

@@ -1,4 +1,4 @@
-//! What TLS is spoken with: kinds of keys, chains, protocols inside, versions too old, and what a certificate tells scripts.
+//! Varieties of TLS: key types, certificate chains, ALPN, versions, and the certificate variables of scripts.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use super::{BOTH, TLS, setup};
 use crate::harness::{Authority, Client, Setup, TlsClient};
 
 #[test]
-fn keys_of_every_kind_serve_both_versions() {
+fn every_key_type_serves_both_versions() {
     let authority = Authority::new();
     for (name, algorithm) in [
         ("P-256", &PKCS_ECDSA_P256_SHA256),
@@ -34,13 +34,13 @@ fn keys_of_every_kind_serve_both_versions() {
 }
 
 #[test]
-fn the_whole_chain_of_a_file_is_sent() {
+fn complete_certificate_chain_is_sent() {
     let root = Authority::new();
-    let between = root.below();
-    let (certificate, key) = between.issue(&["localhost"]);
-    for (chain, is_whole) in [
-        (certificate.clone() + between.pem(), true),
-        // Who does not know the one between does not believe the server.
+    let intermediate = root.issue_intermediate();
+    let (certificate, key) = intermediate.issue(&["localhost"]);
+    for (chain, is_complete) in [
+        (certificate.clone() + intermediate.pem(), true),
+        // Without the intermediate certificate the client cannot verify the server's.
         (certificate, false),
     ] {
         let setup = Setup::new().file("a.txt", "hello").listeners(TLS);
@@ -49,13 +49,13 @@ fn the_whole_chain_of_a_file_is_sent() {
         for version in BOTH {
             let config = Arc::new(root.client(&[version]));
             let client = TlsClient::connect(server.tls_address(), "localhost", &config);
-            assert_eq!(client.is_ok(), is_whole, "{version:?} {:?}", client.err());
+            assert_eq!(client.is_ok(), is_complete, "{version:?} {:?}", client.err());
         }
     }
 }
 
 #[test]
-fn the_protocol_inside_is_agreed_on_or_the_connection_refused() {
+fn alpn_selects_a_protocol_or_refuses_the_connection() {
     let authority = Authority::new();
     let without = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }\nhttp2 = \"off\"";
     for (listen, cases) in [
@@ -63,11 +63,11 @@ fn the_protocol_inside_is_agreed_on_or_the_connection_refused() {
             TLS,
             [
                 (&["h2", "http/1.1"][..], Ok(Some("h2"))),
-                // What the server likes best.
+                // The server's preference decides.
                 (&["http/1.1", "h2"], Ok(Some("h2"))),
                 (&["http/1.1"], Ok(Some("http/1.1"))),
                 (&[], Ok(None)),
-                // RFC 7301 §3.2.
+                // RFC 7301 §3.2: no common protocol is an error.
                 (&["spdy/3"], Err(())),
             ],
         ),
@@ -99,16 +99,17 @@ fn the_protocol_inside_is_agreed_on_or_the_connection_refused() {
     }
 }
 
-/// TLS 1.3 alone refuses TLS 1.2, and nobody speaks what is older still: the answer to their first message is an alert.
+/// With `oldest = "1.3"` TLS 1.2 is refused. Anything older is always refused: the first message is answered with an
+/// alert.
 #[test]
-fn versions_that_are_too_old_are_refused_with_a_word() {
+fn old_tls_versions_are_refused_with_an_alert() {
     const PROTOCOL_VERSION: u8 = 70;
     let authority = Authority::new();
     let server = setup(&authority).start();
     // SSL 3.0, TLS 1.0, TLS 1.1.
     for minor in 0..3 {
-        // A whole ClientHello (RFC 5246 §7.4.1.2): version, random, no session, one cipher, no compression, one extension
-        // (signatures), without which it would be refused for that.
+        // A complete ClientHello (RFC 5246 §7.4.1.2): version, random, no session, one cipher, no compression, and the
+        // signature algorithms extension, because a hello without it is refused for that reason.
         let extensions = [0, 8, 0, 13, 0, 4, 0, 2, 4, 3];
         let hello = [&[3, minor][..], &[7; 32], &[0, 0, 2, 0xc0, 0x2b, 1, 0], &extensions].concat();
         let length = u8::try_from(hello.len()).unwrap();
@@ -123,10 +124,10 @@ fn versions_that_are_too_old_are_refused_with_a_word() {
     }
     let listen = TLS.replace("default.pem\"", "default.pem\", oldest = \"1.3\"");
     let strict = setup(&authority).listeners(&listen).start();
-    for (version, is_spoken) in [(&TLS12, false), (&TLS13, true)] {
+    for (version, is_accepted) in [(&TLS12, false), (&TLS13, true)] {
         let config = Arc::new(authority.client(&[version]));
         let client = TlsClient::connect(strict.tls_address(), "localhost", &config);
-        assert_eq!(client.is_ok(), is_spoken, "{version:?}");
+        assert_eq!(client.is_ok(), is_accepted, "{version:?}");
         if let Err(error) = client {
             assert_eq!(error.kind(), ErrorKind::InvalidData, "an alert: {error}");
         }
@@ -134,22 +135,22 @@ fn versions_that_are_too_old_are_refused_with_a_word() {
 }
 
 #[test]
-fn another_certificate_comes_into_force_with_sighup_and_connections_go_on() {
+fn sighup_loads_another_certificate_and_keeps_connections() {
     let authority = Authority::new();
     let server = setup(&authority).start();
     let connect = || TlsClient::connect(server.tls_address(), "localhost", &Arc::new(authority.client(BOTH))).unwrap();
-    let mut standing = connect();
+    let mut open_connection = connect();
     authority.issue_to(&server.path("other.pem"), &["localhost"]);
     let text = server.setup().configuration().replace("default.pem", "other.pem");
     fs::write(server.path("sluice.toml"), text).unwrap();
     server.signal("HUP");
     server.log_line("is in force");
-    assert_ne!(standing.certificate(), connect().certificate());
-    assert!(standing.get("/a.txt", "localhost").unwrap().ends_with("hello"));
+    assert_ne!(open_connection.certificate(), connect().certificate());
+    assert!(open_connection.get("/a.txt", "localhost").unwrap().ends_with("hello"));
 }
 
 #[test]
-fn scripts_are_told_what_a_certificate_says_and_nothing_where_none_is_asked_for() {
+fn client_certificate_variables_are_set_only_if_one_was_requested() {
     let print = "printf 'Content-Type: text/plain\\n\\n'; env | grep ^SSL_CLIENT_ | grep -v ^SSL_CLIENT_CERT= | sort";
     let authority = Authority::new();
     let (certificate, key) = authority.issue_with(&["ann"], |params| {

@@ -1,9 +1,9 @@
-//! What a form is to conditions and ranges: each has validators of its own, and parts are parts of it.
+//! Conditions and ranges on variants: each variant has its own validators, and ranges select parts of it.
 
 use super::{BROWSER, decoded, gzip, noise, request, text};
 use crate::harness::{Response, Server, Setup};
 
-/// `made.txt` has no form beside it, `stored.txt` one in gzip.
+/// `made.txt` has no variant beside it, `stored.txt` a gzip variant.
 fn server() -> Server {
     Setup::new()
         .file("made.txt", text(1000))
@@ -26,7 +26,7 @@ fn tag(server: &Server, path: &str, accept: &str) -> String {
 }
 
 #[test]
-fn each_form_is_revalidated_by_its_own_tag() {
+fn each_variant_is_revalidated_by_its_own_etag() {
     let server = server();
     for path in ["/made.txt", "/stored.txt"] {
         let [plain, zipped] = ["identity", "gzip"].map(|accept| tag(&server, path, accept));
@@ -49,9 +49,9 @@ fn each_form_is_revalidated_by_its_own_tag() {
 }
 
 #[test]
-fn a_form_that_was_forgotten_is_revalidated_without_being_made() {
+fn variant_is_revalidated_before_it_exists() {
     let held = tag(&server(), "/made.txt", "br");
-    // The same file to look at, in a server that has made nothing yet; its time of change is another, and so is its tag.
+    // The same file on a server that has compressed nothing yet. Its mtime differs, and so does its entity tag.
     let server = server();
     let plain = tag(&server, "/made.txt", "identity");
     let expected = format!("W/{}-br\"", plain.trim_end_matches('"'));
@@ -66,7 +66,7 @@ fn a_form_that_was_forgotten_is_revalidated_without_being_made() {
 }
 
 #[test]
-fn who_names_no_form_gets_the_tag_of_the_one_that_would_come() {
+fn not_modified_names_the_etag_of_the_representation_that_would_be_sent() {
     let server = Setup::new()
         .file("noise.txt", noise(5000))
         .age("noise.txt")
@@ -81,7 +81,7 @@ fn who_names_no_form_gets_the_tag_of_the_one_that_would_come() {
     let made_tag = format!("W/{}-gzip\"", made.field("etag").unwrap().trim_end_matches('"'));
     let since = |response: &Response| format!("If-Modified-Since: {}\r\n", response.field("last-modified").unwrap());
     for field in [since(&noise), "If-None-Match: *\r\n".to_owned()] {
-        // The first time nobody knows yet that the file does not shrink.
+        // On the first request the server does not know yet that the file is incompressible.
         for _ in 0..2 {
             let response = ask(&server, "/noise.txt", "gzip", &field);
             assert_eq!(
@@ -95,14 +95,14 @@ fn who_names_no_form_gets_the_tag_of_the_one_that_would_come() {
         let response = ask(&server, "/made.txt", "gzip", &since(&made));
         assert_eq!((response.status, response.field("etag")), (304, Some(&*made_tag)));
     }
-    // What is asked of the file as it is holds where that is what comes.
+    // A condition on the identity representation holds where that is what is sent.
     let tag = of_plain("/other.txt").field("etag").unwrap().to_owned();
     let response = ask(&server, "/other.txt", "gzip", &format!("If-Match: {tag}\r\n"));
     assert_eq!((response.status, response.body), (200, super::noise(5001)));
 }
 
 #[test]
-fn only_a_strong_tag_is_for_changing_a_form_or_going_on_with_it() {
+fn if_match_and_if_range_need_a_strong_etag() {
     let server = server();
     let [made, stored] = ["/made.txt", "/stored.txt"].map(|path| tag(&server, path, "gzip"));
     assert!(made.starts_with("W/\"") && stored.starts_with('"'));
@@ -121,14 +121,14 @@ fn only_a_strong_tag_is_for_changing_a_form_or_going_on_with_it() {
     let rest = go_on("/stored.txt", &stored);
     assert_eq!((rest.status, rest.field("content-encoding")), (206, Some("gzip")));
     assert_eq!(rest.body, gzip(&text(1000))[100..]);
-    let whole = go_on("/made.txt", &made);
-    assert_eq!((whole.status, decoded(&whole)), (200, text(1000)));
-    let whole = go_on("/stored.txt", &tag(&server, "/stored.txt", "identity"));
-    assert_eq!((whole.status, decoded(&whole)), (200, text(1000)));
+    let full = go_on("/made.txt", &made);
+    assert_eq!((full.status, decoded(&full)), (200, text(1000)));
+    let full = go_on("/stored.txt", &tag(&server, "/stored.txt", "identity"));
+    assert_eq!((full.status, decoded(&full)), (200, text(1000)));
 }
 
 #[test]
-fn parts_are_of_the_form_that_lies_there_or_else_of_the_file() {
+fn ranges_select_from_the_stored_variant_or_else_from_the_file() {
     let server = server();
     let stored = gzip(&text(1000));
     let part = ask(&server, "/stored.txt", "gzip", "Range: bytes=10-19\r\n");
@@ -144,7 +144,7 @@ fn parts_are_of_the_form_that_lies_there_or_else_of_the_file() {
         (file.field("content-encoding"), file.field("vary")),
         (None, Some("accept-encoding"))
     );
-    // A body of several parts is no gzip, whatever Content-Encoding says of it.
+    // Several parts in one body are not valid gzip, so Content-Encoding does not apply to them.
     let several = ask(&server, "/stored.txt", "gzip", "Range: bytes=0-1,10-19\r\n");
     assert_eq!((several.status, decoded(&several)), (200, text(1000)));
     let several = ask(&server, "/stored.txt", "identity", "Range: bytes=0-1,10-19\r\n");
@@ -156,7 +156,7 @@ fn parts_are_of_the_form_that_lies_there_or_else_of_the_file() {
 }
 
 #[test]
-fn head_says_of_each_form_what_get_says() {
+fn head_matches_get_for_each_variant() {
     let server = server();
     for path in ["/made.txt", "/stored.txt"] {
         for accept in [BROWSER, "gzip", "zstd", "identity"] {
@@ -166,7 +166,7 @@ fn head_says_of_each_form_what_get_says() {
                 let fields = response.head.fields.iter();
                 fields.filter(|field| field.0 != "date").cloned().collect()
             };
-            // HEAD comes first: the form is made for it, too.
+            // HEAD comes first: it makes the server compress the file too.
             let head = client.send(head).response_to("HEAD");
             let get = ask(&server, path, accept, "");
             assert_eq!(without_date(&head), without_date(&get), "{path} {accept}");
