@@ -1,7 +1,8 @@
-//! `sluice demo` as a visitor finds it: every link, the kept processes, the failures, and that nothing stays behind.
+//! `sluice demo` as a visitor finds it: every link, the CGIplus counters, the failures, and that nothing is left
+//! behind.
 //!
-//! The server is laid out as if it were installed, with the programs of `sdk/c/build` beside it; programs that are not built
-//! and interpreters that are not there are skipped, and said. Not here: what the server does with scripts in general.
+//! The server is laid out as if installed, with the programs of `sdk/c/build` beside it. Programs that are not built
+//! and interpreters that are not installed are skipped with a message. Not here: scripts in general.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,23 +14,23 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Longest wait for anything that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait for something that must happen.
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// More requests, one after another, than a script may have processes: one of them has then been used twice.
+/// More sequential requests than a script may have processes: one process is then used twice.
 const MORE_THAN_PROCESSES: usize = 17;
 
 #[test]
-fn every_link_of_the_page_leads_to_what_it_says() {
+fn every_link_of_the_page_works() {
     let demo = Demo::start(Layout::Installed);
     let page = demo.page();
     let links = links(&page);
     assert!(links.len() > 20, "{page}");
     let is_built = tree().join("sdk/c/build/membufdemo").is_file();
-    assert_eq!(is_there(&page, "/cgi-bin/membufdemo?10"), is_built);
+    assert_eq!(has_link(&page, "/cgi-bin/membufdemo?10"), is_built);
     for link in links.iter().filter(|link| !link.starts_with("/source/")) {
         match link.as_str() {
-            // These have tests of their own.
+            // These have their own tests.
             "/cgi-bin/clock.sh" | "/cgi-bin/fail.sh" | "/cgi-bin/fail.sh?late" => continue,
             _ => {}
         }
@@ -40,7 +41,7 @@ fn every_link_of_the_page_leads_to_what_it_says() {
 }
 
 #[test]
-fn every_source_is_on_the_page_as_it_is_run() {
+fn every_source_on_the_page_is_the_one_that_runs() {
     let demo = Demo::start(Layout::Installed);
     let page = demo.page();
     let sources: Vec<String> = links(&page)
@@ -60,7 +61,7 @@ fn every_source_is_on_the_page_as_it_is_run() {
 }
 
 #[test]
-fn kept_scripts_count_their_uses() {
+fn cgiplus_scripts_count_their_requests() {
     let demo = Demo::start(Layout::Installed);
     let page = demo.page();
     let counters = [
@@ -70,15 +71,15 @@ fn kept_scripts_count_their_uses() {
         ("/cgiplus-bin/cgiplustest?65536", "x-usage: 2\r\n"),
     ];
     for (path, second_use) in counters {
-        if is_there(&page, path) {
-            let used_again = (0..MORE_THAN_PROCESSES).any(|_| demo.get(path).lower().contains(second_use));
-            assert!(used_again, "{path} was never used again");
+        if has_link(&page, path) {
+            let reused = (0..MORE_THAN_PROCESSES).any(|_| demo.get(path).lower().contains(second_use));
+            assert!(reused, "{path} was never reused");
         }
     }
 }
 
 #[test]
-fn a_form_is_answered_by_cgi_and_by_cgiplus() {
+fn form_is_answered_by_cgi_and_cgiplus() {
     let demo = Demo::start(Layout::Installed);
     for path in ["/cgi-bin/greet.py", "/cgiplus-bin/greet.py", "/cgiplus-bin/greet.py"] {
         if !demo.page().contains(&format!("action=\"{path}\"")) {
@@ -114,15 +115,15 @@ fn lines_arrive_while_the_script_still_runs() {
 }
 
 #[test]
-fn a_failure_is_told_to_the_visitor_and_explained_in_the_log() {
+fn failure_is_shown_to_the_visitor_and_explained_in_the_log() {
     let mut demo = Demo::start(Layout::Installed);
     let reply = demo.get("/cgi-bin/fail.sh");
     assert_eq!(reply.status, 502);
-    assert!(!reply.text().contains("disk"), "the visitor is told too much");
+    assert!(!reply.text().contains("disk"), "the page shows too much to the visitor");
     let half = demo.get("/cgi-bin/fail.sh?late");
     assert_eq!(half.status, 200);
     assert!(half.head.to_lowercase().contains("content-length: 1000\r\n"));
-    assert!(half.body.len() < 1000, "a cut reply looks whole");
+    assert!(half.body.len() < 1000, "a truncated reply looks complete");
     for message in [
         "exit code 3; its last error line: \"the disk is full\"",
         "short of its Content-Length",
@@ -132,7 +133,7 @@ fn a_failure_is_told_to_the_visitor_and_explained_in_the_log() {
 }
 
 #[test]
-fn nothing_stays_behind_after_sigterm() {
+fn nothing_is_left_behind_after_sigterm() {
     let mut demo = Demo::start(Layout::Installed);
     assert_eq!(demo.get("/cgiplus-bin/counter.sh").status, 200);
     let site = demo.site();
@@ -148,7 +149,7 @@ fn nothing_stays_behind_after_sigterm() {
 }
 
 #[test]
-fn what_cannot_run_here_is_told_and_no_link() {
+fn programs_that_cannot_run_are_listed_without_a_link() {
     let mut demo = Demo::start(Layout::Bare);
     let page = demo.page();
     assert!(
@@ -171,7 +172,7 @@ fn what_cannot_run_here_is_told_and_no_link() {
     }
 }
 
-/// What a link's reply must hold.
+/// What the reply to a link must contain.
 enum Expectation {
     Text(&'static [&'static str]),
     Bytes(usize),
@@ -190,7 +191,7 @@ impl Expectation {
     }
 }
 
-/// Every link of the page has its line here; the path of a link that is new must be added.
+/// Every link of the page has its line here; add a line for each new link.
 fn expectation(link: &str) -> Expectation {
     let (path, query) = link.split_once('?').unwrap_or((link, ""));
     let (_, name) = path[1..].split_once('/').unwrap_or(("", path));
@@ -207,20 +208,20 @@ fn expectation(link: &str) -> Expectation {
             Expectation::Text(&["REQUEST_METHOD=GET\n", "SERVER_SOFTWARE=Sluice/"])
         }
         (_, "counter.sh" | "counter.py" | "counter.pl") => Expectation::Text(&[", use 1: GET from 127.0.0.1\n"]),
-        _ => panic!("{link}: what does it lead to?"),
+        _ => panic!("{link}: no expectation for this link"),
     }
 }
 
-/// What lies beside the server.
+/// What is installed beside the server.
 #[derive(Clone, Copy)]
 enum Layout {
-    /// The programs in C, as far as they are built; all interpreters of this machine.
+    /// The C programs, as far as they are built; all interpreters of this machine.
     Installed,
-    /// No program, no interpreter but the shell.
+    /// No program, and no interpreter except the shell.
     Bare,
 }
 
-/// A running demo; dropping it ends it.
+/// A running demo; dropping it stops it.
 struct Demo {
     home: TempDir,
     server: Child,
@@ -305,7 +306,7 @@ impl Demo {
     fn ask(&self, request: &str) -> Reply {
         let mut connection = self.connect(request);
         let mut bytes = Vec::new();
-        // A reply that is cut ends with a reset; what came before it is looked at.
+        // An aborted reply ends with a reset; what arrived before is used.
         let _ = connection.read_to_end(&mut bytes);
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         let body = bytes.split_off(end.unwrap_or_else(|| panic!("no head for {request}")) + 4);
@@ -320,14 +321,14 @@ impl Demo {
 
     fn connect(&self, request: &str) -> TcpStream {
         let mut connection = TcpStream::connect(&self.address).expect("a server that listens");
-        connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        connection.set_read_timeout(Some(DEADLINE)).expect("a socket");
         connection.write_all(request.as_bytes()).expect("a server that reads");
         connection
     }
 
-    /// Reads the log up to a line that holds `text`.
+    /// Reads the log up to a line that contains `text`.
     fn wait_for_log(&mut self, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + DEADLINE;
         loop {
             match self
                 .lines
@@ -344,14 +345,14 @@ impl Demo {
         }
     }
 
-    /// Orders the end and waits for it.
+    /// Sends SIGTERM and waits for the exit.
     fn end(&mut self) {
         self.has_ended = true;
         let order = Command::new("kill")
             .args(["-TERM", &self.server.id().to_string()])
             .status();
         assert!(order.expect("kill(1)").success());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + DEADLINE;
         loop {
             match self
                 .lines
@@ -359,7 +360,7 @@ impl Demo {
             {
                 Ok(line) => self.log.push_str(&line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("the server does not end:\n{}", self.log),
+                Err(RecvTimeoutError::Timeout) => panic!("the server does not exit:\n{}", self.log),
             }
         }
         let status = self.server.wait().expect("our own process");
@@ -373,7 +374,7 @@ impl Drop for Demo {
             let _ = self.server.kill();
             let _ = self.server.wait();
         } else if !self.has_ended {
-            // In good order, so that no script process stays behind.
+            // In an orderly way, so that no script process is left behind.
             self.end();
         }
     }
@@ -410,20 +411,20 @@ fn tree() -> PathBuf {
     top.canonicalize().expect("this source tree")
 }
 
-/// The addresses on this server that the page links to.
+/// The links of the page to this server.
 fn links(page: &str) -> Vec<String> {
     let after = page.split("href=\"").skip(1);
     let links = after.filter_map(|text| text.split('"').next());
     links.filter(|link| link.starts_with('/')).map(str::to_owned).collect()
 }
 
-/// Whether the page links to it; it says so if not.
-fn is_there(page: &str, path: &str) -> bool {
-    let is_there = links(page).iter().any(|link| link == path);
-    if !is_there {
+/// Whether the page has this link; prints a message if not.
+fn has_link(page: &str, path: &str) -> bool {
+    let has_link = links(page).iter().any(|link| link == path);
+    if !has_link {
         skip(path);
     }
-    is_there
+    has_link
 }
 
 #[expect(clippy::print_stderr, reason = "a test that does not run says so")]
@@ -431,7 +432,7 @@ fn skip(path: &str) {
     eprintln!("skipped: {path} cannot run here");
 }
 
-/// The processes whose working directory is below a directory, be it removed or not.
+/// The processes whose working directory is in this directory, even if it has been removed.
 fn processes_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir("/proc").expect("/proc");
     let mut processes: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

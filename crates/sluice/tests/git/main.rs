@@ -1,8 +1,8 @@
-//! git over HTTP, as examples/git sets it up: the real git client against git-http-backend behind the real server.
+//! git over HTTP as set up in examples/git: the real git client with git-http-backend behind the real server.
 //!
-//! Here: what users of git see. Not here: gitweb (`web`), and the folder, server and client under all of it (`scene`).
+//! Here: what users of git see. Not here: gitweb (`web`), and the directory, server and client of a test (`scene`).
 
-// Outside of functions marked `#[test]` clippy does not know that this is a test.
+// Clippy does not recognise test code outside of functions marked `#[test]`.
 #![allow(clippy::unwrap_used)]
 
 mod scene;
@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use scene::{DEADLINE, Ran, Scene, bare, kill, noise};
 
 #[test]
-fn clone_brings_the_whole_history() {
+fn clone_gets_the_complete_history() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
     scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
@@ -30,7 +30,7 @@ fn clone_brings_the_whole_history() {
 }
 
 #[test]
-fn shallow_clone_stops_where_it_was_told_and_can_be_deepened() {
+fn shallow_clone_has_the_requested_depth_and_can_be_deepened() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
     scene.done(".", &["clone", "--depth=1", &scene.url("project.git"), "clone"]);
@@ -40,7 +40,7 @@ fn shallow_clone_stops_where_it_was_told_and_can_be_deepened() {
 }
 
 #[test]
-fn fetch_brings_what_was_committed_since() {
+fn fetch_gets_new_commits() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
     scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
@@ -53,7 +53,7 @@ fn fetch_brings_what_was_committed_since() {
 }
 
 #[test]
-fn every_version_of_the_protocol_is_spoken() {
+fn every_protocol_version_is_supported() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
     for (version, sign) in [
@@ -70,14 +70,14 @@ fn every_version_of_the_protocol_is_spoken() {
         assert_eq!(scene.tip(&name), scene.tip("first"));
         fs::remove_file(scene.path("trace")).unwrap();
     }
-    // Clients from before smart HTTP ask for one file after the other.
+    // Clients older than smart HTTP request one file after another.
     let mut git = scene.git(".", &["clone", &scene.url("project.git"), "clone-dumb"]);
     Ran::of(git.env("GIT_SMART_HTTP", "0")).done();
     assert_eq!(scene.tip("clone-dumb"), scene.tip("first"));
 }
 
 #[test]
-fn many_clones_at_once_are_all_whole() {
+fn concurrent_clones_are_complete() {
     let Some(scene) = Scene::open() else { return };
     scene.open_repository("project.git");
     fs::write(scene.path("first/noise"), noise(1 << 20, 1)).unwrap();
@@ -110,9 +110,9 @@ fn push_arrives() {
     assert_eq!(scene.done("clone", &["ls-remote", "--heads", "origin", "topic"]), "");
 }
 
-/// git sends a pack that is larger than http.postBuffer without a length, in chunks.
+/// git sends a pack larger than http.postBuffer with chunked encoding.
 #[test]
-fn push_in_chunks_arrives_whole() {
+fn chunked_push_is_complete() {
     let Some(scene) = Scene::open() else { return };
     scene.open_repository("project.git");
     scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
@@ -123,14 +123,14 @@ fn push_in_chunks_arrives_whole() {
     let trace = fs::read(scene.path("trace")).unwrap();
     assert!(
         String::from_utf8_lossy(&trace).contains("Transfer-Encoding: chunked"),
-        "git has sent a length"
+        "git sent a length"
     );
     assert_eq!(scene.tip(&bare("project.git")), scene.tip("clone"));
     scene.done(&bare("project.git"), &["fsck", "--full"]);
 }
 
 #[test]
-fn push_is_refused_where_the_repository_does_not_allow_it() {
+fn push_is_refused_unless_the_repository_allows_it() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
     scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
@@ -142,7 +142,7 @@ fn push_is_refused_where_the_repository_does_not_allow_it() {
     assert_eq!(scene.tip(&bare("project.git")), before);
 }
 
-/// With and without a length; a chunked body is found out on its way.
+/// With and without a length; a chunked body is refused while it arrives.
 #[test]
 fn push_over_the_limit_is_refused_and_changes_nothing() {
     let Some(scene) = Scene::open_with(&[("body_size = \"4GiB\"", "body_size = \"256KiB\"")]) else {
@@ -161,9 +161,9 @@ fn push_over_the_limit_is_refused_and_changes_nothing() {
     scene.done(".", &["clone", &url, "clone"]);
 }
 
-/// A client with many commits of its own tells of them in requests that it compresses.
+/// A client with many commits of its own compresses the requests that list them.
 #[test]
-fn compressed_requests_are_understood() {
+fn compressed_requests_are_decoded() {
     let Some(scene) = Scene::open() else { return };
     scene.open_repository("project.git");
     let url = scene.url("project.git");
@@ -172,7 +172,7 @@ fn compressed_requests_are_understood() {
         let message = format!("own {number}");
         scene.done("clone", &["commit", "--allow-empty", "--message", &message]);
     }
-    // Without these it would know at once what both have.
+    // With these it would know at once what both sides have.
     scene.done("clone", &["remote", "remove", "origin"]);
     scene.done(&bare("project.git"), &["tag", "--delete", "v1"]);
     fs::write(scene.path("first/new"), "new\n").unwrap();
@@ -183,13 +183,13 @@ fn compressed_requests_are_understood() {
     let trace = fs::read(scene.path("trace")).unwrap();
     assert!(
         String::from_utf8_lossy(&trace).contains("Content-Encoding: gzip"),
-        "git has compressed nothing"
+        "git did not compress"
     );
     assert_eq!(scene.done("clone", &["rev-parse", "FETCH_HEAD"]), scene.tip("first"));
 }
 
 #[test]
-fn repositories_that_are_not_there_and_places_outside_are_not_found() {
+fn missing_repositories_and_paths_outside_are_not_found() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
     for address in [
@@ -202,10 +202,10 @@ fn repositories_that_are_not_there_and_places_outside_are_not_found() {
     }
 }
 
-/// The lines that the example offers for repositories of another user do what it says of them.
+/// The lines that the example offers for repositories of another user have the documented effect.
 #[test]
 fn repositories_of_another_user_are_refused_until_they_are_trusted() {
-    // git's own way to play this through without a second user.
+    // git's own test variable for this case, without a second user.
     let stranger = (
         "GIT_HTTP_EXPORT_ALL = \"1\"",
         "GIT_HTTP_EXPORT_ALL = \"1\"\nGIT_TEST_ASSUME_DIFFERENT_OWNER = \"1\"",
@@ -225,9 +225,9 @@ fn repositories_of_another_user_are_refused_until_they_are_trusted() {
     assert_eq!(scene.tip("clone"), scene.tip("first"));
 }
 
-/// In the middle of the pack, that is: a hook counts its bytes, tells of them and keeps the rest back.
+/// Killed within the pack: a hook counts the bytes, reports to the test and holds the rest back.
 #[test]
-fn client_that_is_killed_in_a_clone_leaves_no_process_behind() {
+fn client_killed_during_a_clone_leaves_no_process_behind() {
     let hook = r#"f() { "$@" | { head -c 500000; echo flowing >"$SIGN"; read -r nothing <"$SIGN"; }; }; f"#;
     let fifo = tempfile::tempdir().unwrap();
     let sign = fifo.path().join("sign");
@@ -247,13 +247,13 @@ fn client_that_is_killed_in_a_clone_leaves_no_process_behind() {
     Ran::of(Command::new("mkfifo").arg(&sign)).done();
     let mut client = scene.spawn_git(".", &["clone", &scene.url("project.git"), "clone"]);
     let (sender, flowing) = mpsc::channel();
-    // Ends with the hook's word; if that never comes the test fails without it.
+    // Ends when the hook reports; otherwise the test fails at the deadline.
     std::thread::spawn(move || sender.send(fs::read_to_string(sign)));
-    let said = flowing.recv_timeout(DEADLINE);
+    let report = flowing.recv_timeout(DEADLINE);
     let process = scene.process();
     kill("KILL", &format!("-{}", client.id()));
     client.wait().unwrap();
-    assert_eq!(said.unwrap().unwrap(), "flowing\n");
-    assert!(process.is_some(), "git was not there before");
+    assert_eq!(report.unwrap().unwrap(), "flowing\n");
+    assert!(process.is_some(), "no git process was running");
     scene.await_no_process();
 }

@@ -1,7 +1,9 @@
-//! What the tests stand on: the example configuration in a folder of its own, a server that runs it, git as its client.
+//! The setup of each test: the example configuration in its own directory, a server that runs it, and git as its
+//! client.
 //!
-//! Here: everything that is started, and its end. Only places are replaced in the example, so that what a person copies is
-//! what is tested. No git reads the settings of whoever runs the tests. Every wait has a deadline.
+//! Here: everything that is started and stopped. Only paths and addresses are replaced in the example, so that the
+//! tests cover what people copy. git does not read the settings of the user who runs the tests. Every wait has a
+//! deadline.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,22 +23,22 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 const EXAMPLE: &str = include_str!("../../../../examples/git/sluice.toml");
 const GITWEB_CONF: &str = include_str!("../../../../examples/git/gitweb.conf");
 
-/// Where Debian has what the example names, and where others have it.
+/// The locations of gitweb in Debian and other systems.
 const GITWEB: [&str; 3] = ["/usr/share/gitweb", "/usr/local/share/gitweb", "/var/www/git"];
 
-/// A folder with repositories, and a server that serves them by the example.
+/// A directory with repositories, and a server that serves them with the example's configuration.
 pub(crate) struct Scene {
     directory: TempDir,
     server: Server,
 }
 
 impl Scene {
-    /// None, with a word why, where git-http-backend or gitweb is not installed.
+    /// `None`, with a message, if git-http-backend or gitweb is not installed.
     pub(crate) fn open() -> Option<Scene> {
         Scene::open_with(&[])
     }
 
-    /// The same with pieces of the example replaced; each must be there.
+    /// As `open`, with parts of the example replaced; each must exist.
     pub(crate) fn open_with(changes: &[(&str, &str)]) -> Option<Scene> {
         let (backend, gitweb) = programs()?;
         let directory = tempfile::Builder::new().prefix("sluice-git-").tempdir().unwrap();
@@ -59,7 +61,7 @@ impl Scene {
         .iter()
         .chain(changes)
         {
-            assert!(text.contains(from), "the example does not hold {from}");
+            assert!(text.contains(from), "the example does not contain {from}");
             text = text.replace(from, to);
         }
         let file = directory.path().join("sluice.toml");
@@ -70,7 +72,7 @@ impl Scene {
         })
     }
 
-    /// A place in the folder.
+    /// A path in the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -79,12 +81,12 @@ impl Scene {
         self.server.port
     }
 
-    /// The address of a repository.
+    /// The URL of a repository.
     pub(crate) fn url(&self, name: &str) -> String {
         format!("http://127.0.0.1:{}/git/{name}", self.port())
     }
 
-    /// A bare repository with two commits, a folder, a page and a tag. Pushes to it are refused.
+    /// Creates a bare repository with two commits, a directory, a page and a tag. Pushes to it are refused.
     pub(crate) fn repository(&self, name: &str) {
         let work = self.path("first");
         fs::create_dir_all(work.join("folder")).unwrap();
@@ -104,7 +106,7 @@ impl Scene {
         self.done("first", &["push", "--tags", &format!("../{}", bare(name)), "main"]);
     }
 
-    /// The same, and everybody may push to it.
+    /// As `repository`, but anyone may push to it.
     pub(crate) fn open_repository(&self, name: &str) {
         self.repository(name);
         self.done(&bare(name), &["config", "http.receivepack", "true"]);
@@ -121,21 +123,21 @@ impl Scene {
         self.done(directory, &["rev-parse", "refs/heads/main"])
     }
 
-    /// Runs git in a folder; what it said on its standard output. Panics unless it ends well.
+    /// Runs git in a directory and returns its standard output. Panics if git fails.
     #[track_caller]
     pub(crate) fn done(&self, directory: &str, arguments: &[&str]) -> String {
         Ran::of(&mut self.git(directory, arguments)).done()
     }
 
-    /// Runs git in a folder; what it said on its standard error. Panics unless it fails.
+    /// Runs git in a directory and returns its standard error. Panics if git succeeds.
     #[track_caller]
     pub(crate) fn refused(&self, directory: &str, arguments: &[&str]) -> String {
         let ran = Ran::of(&mut self.git(directory, arguments));
-        assert!(!ran.is_good, "{}: did not fail: {}", ran.what, ran.errors);
+        assert!(!ran.succeeded, "{}: did not fail: {}", ran.command, ran.errors);
         ran.errors
     }
 
-    /// A git that is killed after the deadline.
+    /// A git command that is killed after the deadline.
     pub(crate) fn git(&self, directory: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=1", "60", "git"]).args(arguments);
@@ -143,7 +145,7 @@ impl Scene {
         command
     }
 
-    /// A git that leads a process group of its own.
+    /// Starts git as the leader of its own process group.
     pub(crate) fn spawn_git(&self, directory: &str, arguments: &[&str]) -> Child {
         let mut command = Command::new("git");
         command.args(arguments).stderr(Stdio::null()).process_group(0);
@@ -167,18 +169,18 @@ impl Scene {
             .stdin(Stdio::null());
     }
 
-    /// Waits until no process is left that the server started.
+    /// Waits until no process started by the server is left.
     #[track_caller]
     pub(crate) fn await_no_process(&self) {
         let begin = Instant::now();
         while let Some(command) = self.process() {
-            assert!(begin.elapsed() < DEADLINE, "still there: {command}");
+            assert!(begin.elapsed() < DEADLINE, "still running: {command}");
             std::thread::yield_now();
         }
     }
 
-    /// The command line of a process that the server, or one that it started, has started: only those have the
-    /// configuration's environment.
+    /// The command line of a process started by the server or its children: only they have the configuration's
+    /// environment.
     pub(crate) fn process(&self) -> Option<String> {
         let place = self.directory.path().canonicalize().unwrap();
         let mark = format!("GIT_PROJECT_ROOT={}/repositories\0", place.display());
@@ -198,21 +200,21 @@ impl Drop for Scene {
     fn drop(&mut self) {
         self.server.end();
         if !std::thread::panicking() {
-            assert_eq!(self.process(), None, "the server has left a process behind");
+            assert_eq!(self.process(), None, "the server left a process behind");
         }
     }
 }
 
-/// The place of a bare repository from the scene's folder.
+/// The path of a bare repository, relative to the scene's directory.
 pub(crate) fn bare(name: &str) -> String {
     format!("repositories/{name}")
 }
 
-/// Bytes that cannot be compressed, the same for the same seed.
+/// Incompressible bytes, the same for the same seed.
 pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let next = || {
-        // xorshift64: no cryptographer is asked to be content.
+        // xorshift64, which need not be cryptographically secure.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -221,10 +223,10 @@ pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// A program that has ended.
+/// The result of a program that has exited.
 pub(crate) struct Ran {
-    what: String,
-    is_good: bool,
+    command: String,
+    succeeded: bool,
     output: String,
     errors: String,
 }
@@ -233,8 +235,8 @@ impl Ran {
     pub(crate) fn of(command: &mut Command) -> Ran {
         let output = command.output().unwrap();
         Ran {
-            what: format!("{command:?}"),
-            is_good: output.status.success(),
+            command: format!("{command:?}"),
+            succeeded: output.status.success(),
             output: String::from_utf8_lossy(&output.stdout).trim_end().to_owned(),
             errors: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
@@ -242,16 +244,16 @@ impl Ran {
 
     #[track_caller]
     pub(crate) fn done(self) -> String {
-        assert!(self.is_good, "{}: {}", self.what, self.errors);
+        assert!(self.succeeded, "{}: {}", self.command, self.errors);
         self.output
     }
 }
 
-/// A running server and what it says.
+/// A running server and its log.
 struct Server {
     process: Child,
     port: u16,
-    /// In a lock so that threads of a test may share the scene.
+    /// In a mutex so that threads of a test may share the scene.
     lines: Mutex<Receiver<String>>,
 }
 
@@ -283,16 +285,16 @@ impl Server {
     }
 
     fn await_port(&mut self) -> u16 {
-        let mut said = String::new();
+        let mut log = String::new();
         loop {
             match self.lines().recv_timeout(DEADLINE) {
                 Ok(line) => match port(&line) {
                     Some(port) => return port,
-                    None => writeln!(said, "{line}").unwrap(),
+                    None => writeln!(log, "{line}").unwrap(),
                 },
                 Err(error) => {
                     self.end();
-                    panic!("no address ({error}) from the server, which said:\n{said}");
+                    panic!("no address ({error}) in the log of the server:\n{log}");
                 }
             }
         }
@@ -302,7 +304,7 @@ impl Server {
         self.lines.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks it to end, and insists after the deadline. What it said is shown with a test that failed.
+    /// Sends SIGTERM, and SIGKILL after the deadline. Prints the log if the test has failed.
     #[expect(clippy::print_stderr, reason = "the log of a test that failed")]
     fn end(&mut self) {
         kill("TERM", &self.process.id().to_string());
@@ -327,12 +329,12 @@ fn port(line: &str) -> Option<u16> {
 
 /// Sends a signal to a process, or to a group (`-7`).
 pub(crate) fn kill(signal: &str, target: &str) {
-    // A shell has it built in; a program of that name may not be installed.
+    // The shell has it built in; kill(1) may not be installed.
     let script = format!("kill -s {signal} -- {target}");
     let _ = Ran::of(Command::new("sh").args(["-c", &script]));
 }
 
-/// git-http-backend and the folder of gitweb; without them the test ends here.
+/// git-http-backend and the directory of gitweb; without them the test is skipped.
 #[expect(clippy::print_stderr, reason = "a test that does not run says so")]
 fn programs() -> Option<(String, String)> {
     let found = find_programs();

@@ -1,6 +1,6 @@
-//! gitweb, as examples/git sets it up: its pages, what they link to, and its static files.
+//! gitweb as set up in examples/git: its pages, their links, and its static files.
 //!
-//! Here: what a browser would ask for, over a plain socket. How the pages look is for eyes.
+//! Here: the requests of a browser, over a plain socket. The appearance of the pages is not tested.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use crate::scene::{DEADLINE, Ran, Scene};
 
 #[test]
-fn pages_show_what_the_repository_holds() {
+fn pages_show_the_repository() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
     let tip = scene.tip("first");
@@ -38,20 +38,23 @@ fn pages_show_what_the_repository_holds() {
         let page = fetch(&scene, &format!("/gitweb/?{query}"));
         assert_eq!(page.status, 200, "{query}");
         for text in expected {
-            // gitweb writes every space so that no line is broken at it.
+            // gitweb writes spaces as &nbsp;, so that lines do not wrap.
             let body = page.text().replace("&nbsp;", " ");
             assert!(body.contains(text), "{query}: no {text:?} in:\n{body}");
         }
         if query != "p=project.git;a=rss" {
-            assert!(page.text().trim_end().ends_with("</html>"), "{query}: not whole");
+            assert!(
+                page.text().trim_end().ends_with("</html>"),
+                "{query}: the page is incomplete"
+            );
         }
     }
     assert_eq!(fetch(&scene, "/gitweb/?p=other.git").status, 404);
 }
 
-/// One link of each kind is followed, from page to page.
+/// Follows one link of each kind, from page to page.
 #[test]
-fn every_kind_of_link_leads_somewhere() {
+fn every_kind_of_link_works() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
     let mut followed = BTreeMap::new();
@@ -97,7 +100,7 @@ fn snapshot_can_be_unpacked() {
     fs::write(&file, &page.body).unwrap();
     let mut tar = std::process::Command::new("tar");
     let listing = Ran::of(tar.arg("-tzf").arg(&file)).done();
-    // Everything lies in a folder that is named for repository and commit.
+    // Everything is in a directory named after repository and commit.
     for name in ["/read.me", "/folder/code.c"] {
         assert!(
             listing.lines().any(|line| line.ends_with(name)),
@@ -107,7 +110,7 @@ fn snapshot_can_be_unpacked() {
 }
 
 #[test]
-fn pages_of_a_repository_are_no_pages_of_the_site() {
+fn html_of_a_repository_is_sent_as_plain_text() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
     let page = fetch(&scene, "/gitweb/?p=project.git;a=blob_plain;f=folder/page.html");
@@ -116,7 +119,7 @@ fn pages_of_a_repository_are_no_pages_of_the_site() {
 }
 
 #[test]
-fn static_files_are_served_as_what_they_are() {
+fn static_files_have_their_media_types() {
     let Some(scene) = Scene::open() else { return };
     for (name, kind) in [
         ("gitweb.css", "text/css"),
@@ -132,14 +135,14 @@ fn static_files_are_served_as_what_they_are() {
 }
 
 #[test]
-fn the_address_alone_leads_to_gitweb() {
+fn root_redirects_to_gitweb() {
     let Some(scene) = Scene::open() else { return };
     let page = fetch(&scene, "/");
     assert_eq!(page.status, 302);
     assert!(page.head.contains("location: /gitweb/\r\n"), "{}", page.head);
 }
 
-/// What a link asks for, whatever it asks it of.
+/// The kind of a link: its action, regardless of the object.
 fn kind(link: &str) -> String {
     let (path, query) = link.split_once('?').unwrap_or((link, ""));
     let wanted = |part: &&str| part.starts_with("a=") || part.starts_with("sf=");
@@ -163,7 +166,7 @@ fn links(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// A response, complete.
+/// A complete response.
 struct Page {
     status: u16,
     /// In lower case.
@@ -204,7 +207,7 @@ fn fetch(scene: &Scene, target: &str) -> Page {
     }
 }
 
-/// RFC 9112 §7.1. Panics without the last chunk.
+/// Decodes chunks (RFC 9112 §7.1). Panics if the last chunk is missing.
 fn join_chunks(mut rest: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     loop {

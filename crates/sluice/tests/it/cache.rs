@@ -1,4 +1,4 @@
-//! The file cache: what it keeps, for how long it is believed, and that no mistake of it reaches a client.
+//! The file cache: which files it keeps, for how long they count as fresh, and that it never sends wrong content.
 
 mod disk;
 mod paths;
@@ -9,7 +9,8 @@ use std::path::Path;
 
 use crate::harness::{Server, Setup, make_old, wait_until};
 
-/// Writes a file anew, as an editor does: under another name, then renamed. It looks old, so that the cache would keep it.
+/// Replaces a file like an editor does: written under another name, then renamed. Its mtime is old, so that the cache
+/// may keep it.
 fn replace(path: &Path, content: &str) {
     let fresh = path.with_extension("new");
     fs::write(&fresh, content).unwrap();
@@ -17,13 +18,13 @@ fn replace(path: &Path, content: &str) {
     fs::rename(fresh, path).unwrap();
 }
 
-/// A server with an old file `a.txt` that says "one", and these keys of the cache.
+/// A server with an old file `a.txt` that contains "one", and these `[cache]` keys.
 fn server_with(cache: &str) -> Server {
     Setup::new().cache(cache).file("a.txt", "one").age("a.txt").start()
 }
 
 #[test]
-fn a_file_in_the_cache_is_believed_for_a_while() {
+fn cached_file_is_fresh_for_the_revalidate_interval() {
     let server = server_with("revalidate = \"1h\"");
     let first = server.get("/a.txt");
     replace(&server.path("htdocs/a.txt"), "another");
@@ -34,7 +35,7 @@ fn a_file_in_the_cache_is_believed_for_a_while() {
 }
 
 #[test]
-fn a_changed_file_is_seen_after_that_while() {
+fn changed_file_is_seen_after_the_revalidate_interval() {
     let server = server_with("");
     assert_eq!(server.get("/a.txt").text(), "one");
     replace(&server.path("htdocs/a.txt"), "another");
@@ -44,7 +45,7 @@ fn a_changed_file_is_seen_after_that_while() {
 }
 
 #[test]
-fn without_a_while_and_without_a_cache_a_change_is_seen_at_once() {
+fn change_is_seen_at_once_without_a_cache_or_interval() {
     for cache in ["revalidate = \"0s\"", "size = 0"] {
         let server = server_with(cache);
         for content in ["two", "three", "four"] {
@@ -56,8 +57,8 @@ fn without_a_while_and_without_a_cache_a_change_is_seen_at_once() {
 }
 
 #[test]
-fn a_file_written_just_now_is_not_kept() {
-    // Written in place twice within one tick of the file system's clock, it would look the same both times.
+fn recently_written_file_is_not_cached() {
+    // Written in place twice within one tick of the file system's clock, it would look unchanged.
     let server = Setup::new().cache("revalidate = \"1h\"").file("a.txt", "one").start();
     for content in ["two", "six", "ten"] {
         fs::write(server.path("htdocs/a.txt"), content).unwrap();
@@ -66,7 +67,7 @@ fn a_file_written_just_now_is_not_kept() {
 }
 
 #[test]
-fn a_reload_empties_the_cache() {
+fn reload_empties_the_cache() {
     let server = server_with("revalidate = \"1h\"");
     assert_eq!(server.get("/a.txt").text(), "one");
     replace(&server.path("htdocs/a.txt"), "another");
@@ -76,7 +77,7 @@ fn a_reload_empties_the_cache() {
 }
 
 #[test]
-fn what_became_a_script_is_not_sent_from_the_cache() {
+fn file_that_became_a_script_is_not_sent_from_the_cache() {
     let setup = Setup::new().cache("revalidate = \"1h\"");
     let server = setup.file("a.tool", "one").age("a.tool").start();
     assert_eq!(server.get("/a.tool").text(), "one");
@@ -88,7 +89,7 @@ fn what_became_a_script_is_not_sent_from_the_cache() {
 }
 
 #[test]
-fn a_large_file_comes_the_same_from_disk_and_from_memory() {
+fn large_file_is_identical_from_disk_and_from_memory() {
     let content: String = (0..200_000).map(|number| format!("{number},")).collect();
     let server = Setup::new().file("large.txt", &content).age("large.txt").start();
     for _ in 0..20 {
@@ -97,12 +98,12 @@ fn a_large_file_comes_the_same_from_disk_and_from_memory() {
             response.field("content-length"),
             Some(content.len().to_string().as_str())
         );
-        assert!(response.text() == content, "bytes came otherwise");
+        assert!(response.text() == content, "the content differs");
     }
 }
 
 #[test]
-fn requests_in_one_write_get_each_file_whole_and_in_order() {
+fn pipelined_requests_get_complete_files_in_order() {
     let sizes = [200_000, 10, 64 << 10, 0, 16 << 10, 1_000_000, 8191];
     let names: Vec<_> = sizes.iter().map(|size| format!("{size}.txt")).collect();
     let content = |size: usize| -> String { ('a'..='w').cycle().take(size).collect() };
@@ -117,13 +118,16 @@ fn requests_in_one_write_get_each_file_whole_and_in_order() {
             .map(|name| format!("GET /{name} HTTP/1.1\r\nHost: test\r\n\r\n"));
         client.send(requests.collect::<String>());
         for size in sizes {
-            assert!(client.response().text() == content(size), "{size} bytes came otherwise");
+            assert!(
+                client.response().text() == content(size),
+                "{size} bytes: the content differs"
+            );
         }
     }
 }
 
 #[test]
-fn more_files_than_the_cache_holds_all_come() {
+fn more_files_than_the_cache_holds_are_served() {
     let names: Vec<_> = (0..50).map(|number| format!("f{number}.txt")).collect();
     let setup = Setup::new().cache("size = \"64k\", files = 10".replace(", ", "\n").as_str());
     let setup = names
@@ -140,7 +144,7 @@ fn more_files_than_the_cache_holds_all_come() {
 }
 
 #[test]
-fn a_cached_file_answers_head_and_conditions() {
+fn cached_file_answers_head_and_conditions() {
     let server = server_with("revalidate = \"1h\"");
     let tag = server.get("/a.txt").field("etag").unwrap().to_owned();
     let mut client = server.connect();
@@ -154,19 +158,19 @@ fn a_cached_file_answers_head_and_conditions() {
 }
 
 #[test]
-fn what_one_worker_has_kept_all_workers_send() {
+fn cache_is_shared_by_all_workers() {
     let setup = Setup::new().workers(4).cache("revalidate = \"1h\"");
     let server = setup.file("a.txt", "one").age("a.txt").start();
     assert_eq!(server.get("/a.txt").text(), "one");
     replace(&server.path("htdocs/a.txt"), "another");
-    // Connections are shared out by their ports: a worker that gets none of so many is as good as impossible.
+    // The kernel distributes connections by their ports: it is practically impossible that a worker gets none of 100.
     for _ in 0..100 {
         assert_eq!(server.get("/a.txt").text(), "one");
     }
 }
 
 #[test]
-fn a_file_over_the_limit_is_not_kept() {
+fn file_over_the_limit_is_not_cached() {
     let setup = Setup::new().cache("revalidate = \"1h\"\nfile_size = \"1KiB\"");
     let small = setup.file("a.txt", "a".repeat(1024)).age("a.txt");
     let server = small.file("b.txt", "b".repeat(1025)).age("b.txt").start();

@@ -1,8 +1,8 @@
-//! CGIplus: processes that live on, and are handed request after request.
+//! CGIplus: persistent processes that serve one request after another.
 //!
-//! Here: the process that is kept, and the sentinel. Below: the record on CGIPLUSIN (`record`), bodies both ways (`bodies`),
-//! how processes end and are replaced (`processes`), the two kinds of mailbox (`mailboxes`). Many processes at once are in
-//! `pools`, wrong scripts in `bad_scripts`.
+//! Here: reuse of a process, and the sentinel. Submodules: the request record on CGIPLUSIN (`record`), bodies
+//! (`bodies`), how processes end and are replaced (`processes`), the two mailbox types (`mailboxes`). Several
+//! processes at once are in `pools`, misbehaving scripts in `bad_scripts`.
 
 mod bodies;
 mod mailboxes;
@@ -11,7 +11,7 @@ mod record;
 
 use crate::harness::{Response, Setup};
 
-/// Says its process and how often it was used.
+/// A script that prints its pid and how many requests it has served.
 const COUNTER: &str = r#"
 count = 0
 while accept():
@@ -20,16 +20,16 @@ while accept():
     finish()
 "#;
 
-/// The process that a counter said, and its count.
+/// The pid and the count that the counter printed.
 #[track_caller]
 fn counted(response: &Response) -> (u32, u32) {
     assert_eq!(response.status, 200, "{}", String::from_utf8_lossy(&response.body));
-    let (pid, count) = response.text().split_once(' ').expect("a process and a count");
+    let (pid, count) = response.text().split_once(' ').expect("a pid and a count");
     (pid.parse().unwrap(), count.parse().unwrap())
 }
 
 #[test]
-fn a_process_is_kept_and_used_again() {
+fn process_is_kept_and_reused() {
     let server = Setup::new().cgiplus("max = 1").python("counter", COUNTER).start();
     let (pid, first) = counted(&server.get("/cgiplus-bin/counter"));
     assert_eq!(first, 1);
@@ -43,7 +43,7 @@ fn a_process_is_kept_and_used_again() {
 }
 
 #[test]
-fn the_sentinel_ends_a_reply_however_it_is_written() {
+fn sentinel_ends_a_reply_however_it_is_split() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -93,7 +93,7 @@ while variables := accept():
         }
         let (pid, count) = counted(&client.response());
         if way == "late" {
-            // The newline of the sentinel comes when the response has long been sent.
+            // The newline after the sentinel arrives long after the response was sent.
             gate.open();
             done.line();
         }
@@ -104,7 +104,7 @@ while variables := accept():
 }
 
 #[test]
-fn what_looks_like_half_a_sentinel_is_body() {
+fn partial_sentinel_is_body() {
     let server = Setup::new()
         .python(
             "halves",
@@ -131,7 +131,7 @@ while accept():
 }
 
 #[test]
-fn a_listing_of_the_environment_does_not_end_the_reply() {
+fn printing_the_environment_does_not_end_the_reply() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .script(
@@ -161,7 +161,7 @@ done"#,
 }
 
 #[test]
-fn a_dual_script_knows_how_it_runs() {
+fn script_can_detect_cgi_and_cgiplus() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .script(

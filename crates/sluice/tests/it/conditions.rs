@@ -1,4 +1,4 @@
-//! Conditions on files: which version a client holds or wants, and what OPTIONS and HEAD say without sending any.
+//! Conditional requests for files, OPTIONS, and the agreement of HEAD with GET.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
@@ -7,10 +7,10 @@ use crate::harness::{Response, Server, Setup};
 
 /// Long before any file of these tests was written.
 const LONG_AGO: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
-/// Long after.
+/// Long after any of them.
 const LONG_HENCE: &str = "Fri, 31 Dec 9999 23:59:59 GMT";
 
-/// A server with an old file `a.txt` that says "one".
+/// A server with an old file `a.txt` that contains "one".
 fn server() -> Server {
     Setup::new().file("a.txt", "one").age("a.txt").start()
 }
@@ -23,7 +23,7 @@ fn ask(server: &Server, method: &str, path: &str, lines: &str) -> Response {
 }
 
 #[test]
-fn each_condition_is_heard_by_get_and_head() {
+fn each_condition_is_evaluated_for_get_and_head() {
     let server = server();
     let file = server.get("/a.txt");
     let (tag, date) = (file.field("etag").unwrap(), file.field("last-modified").unwrap());
@@ -61,17 +61,17 @@ fn each_condition_is_heard_by_get_and_head() {
 }
 
 #[test]
-fn the_strongest_condition_decides() {
+fn conditions_have_the_precedence_of_rfc_9110() {
     let server = server();
     let file = server.get("/a.txt");
     let (tag, date) = (file.field("etag").unwrap(), file.field("last-modified").unwrap());
     for (lines, status) in [
-        // A date beside a tag is not looked at.
+        // A date is ignored if there is also an entity tag condition.
         (format!("If-Match: {tag}\r\nIf-Unmodified-Since: {LONG_AGO}"), 200),
         (format!("If-Match: \"other\"\r\nIf-Unmodified-Since: {date}"), 412),
         (format!("If-None-Match: {tag}\r\nIf-Modified-Since: {LONG_AGO}"), 304),
         (format!("If-None-Match: \"other\"\r\nIf-Modified-Since: {date}"), 200),
-        // What fails is not said to be unchanged.
+        // A failed precondition takes precedence over 304.
         (format!("If-None-Match: {tag}\r\nIf-Match: \"other\""), 412),
         (format!("If-None-Match: {tag}\r\nIf-Match: {tag}"), 304),
         (format!("If-Modified-Since: {date}\r\nIf-Unmodified-Since: {date}"), 304),
@@ -79,7 +79,7 @@ fn the_strongest_condition_decides() {
             format!("If-Modified-Since: {date}\r\nIf-Unmodified-Since: {LONG_AGO}"),
             412,
         ),
-        // And neither is a range answered then.
+        // Range is not evaluated in either case.
         (format!("If-None-Match: {tag}\r\nRange: bytes=0-0"), 304),
         ("If-Match: \"other\"\r\nRange: bytes=0-0".to_owned(), 412),
         ("If-Match: \"other\"\r\nRange: bytes=100-".to_owned(), 412),
@@ -91,7 +91,7 @@ fn the_strongest_condition_decides() {
 }
 
 #[test]
-fn what_is_not_modified_says_its_tag_and_what_chose_it_and_nothing_else_of_the_file() {
+fn not_modified_has_only_etag_and_vary_of_the_file() {
     let server = server();
     let tag = server.get("/a.txt").field("etag").unwrap().to_owned();
     for method in ["GET", "HEAD"] {
@@ -107,7 +107,7 @@ fn what_is_not_modified_says_its_tag_and_what_chose_it_and_nothing_else_of_the_f
 }
 
 #[test]
-fn what_has_no_file_to_compare_is_answered_as_ever() {
+fn conditions_are_ignored_without_a_file() {
     let server = Setup::new().file("sub/index.html", "page").file("bare/x", "x").start();
     for lines in [
         "If-Match: *\r\n",
@@ -133,11 +133,11 @@ fn what_has_no_file_to_compare_is_answered_as_ever() {
 }
 
 #[test]
-fn a_file_that_may_change_unseen_has_a_weak_tag_and_no_time_to_come() {
+fn recently_changed_file_has_a_weak_etag_and_no_future_date() {
     let server = Setup::new().file("a.txt", "one").start();
     let file = File::options().write(true).open(server.path("htdocs/a.txt")).unwrap();
-    let to_come = SystemTime::now() + Duration::from_secs(100 * 86_400);
-    file.set_modified(to_come).unwrap();
+    let future = SystemTime::now() + Duration::from_secs(100 * 86_400);
+    file.set_modified(future).unwrap();
     let response = server.get("/a.txt");
     let tag = response.field("etag").unwrap();
     assert!(tag.starts_with("W/\""), "{tag}");
@@ -156,7 +156,7 @@ fn a_file_that_may_change_unseen_has_a_weak_tag_and_no_time_to_come() {
     assert_eq!(condition("If-Range").text(), "one");
 }
 
-/// A date in an order that can be compared: year, month, the rest.
+/// A date in a form that can be compared: year, month, the rest.
 fn httpdate(text: &str) -> (u32, usize, String) {
     let words: Vec<_> = text.split(' ').collect();
     let months = [
@@ -167,7 +167,7 @@ fn httpdate(text: &str) -> (u32, usize, String) {
 }
 
 #[test]
-fn head_says_what_get_says_whatever_comes_of_it() {
+fn head_matches_get_for_every_outcome() {
     let server = Setup::new()
         .file("a.txt", "one")
         .age("a.txt")
@@ -192,22 +192,22 @@ fn head_says_what_get_says_whatever_comes_of_it() {
         ("/a.txt", "If-None-Match: *\r\n", 304),
         ("/a.txt", "If-Match: \"other\"\r\n", 412),
     ] {
-        let (by_get, by_head) = (ask(&server, "GET", path, lines), ask(&server, "HEAD", path, lines));
+        let (get, head) = (ask(&server, "GET", path, lines), ask(&server, "HEAD", path, lines));
         let fields = |response: &Response| {
             let mut fields = response.head.fields.clone();
             fields.retain(|field| field.0 != "date");
             fields
         };
-        assert_eq!((by_get.status, by_head.status), (status, status), "{path} {lines}");
-        assert_eq!(fields(&by_head), fields(&by_get), "{path} {lines}");
-        let length = by_get.body.len().to_string();
+        assert_eq!((get.status, head.status), (status, status), "{path} {lines}");
+        assert_eq!(fields(&head), fields(&get), "{path} {lines}");
+        let length = get.body.len().to_string();
         let announced = (status != 304).then_some(length.as_str());
-        assert_eq!(by_head.field("content-length"), announced, "{path} {lines}");
+        assert_eq!(head.field("content-length"), announced, "{path} {lines}");
     }
 }
 
 #[test]
-fn options_says_what_may_be_done_with_a_file_or_a_directory() {
+fn options_lists_the_methods_of_files_and_directories() {
     let server = Setup::new()
         .file("a.txt", "one")
         .file("sub/index.html", "page")
@@ -232,7 +232,7 @@ fn options_says_what_may_be_done_with_a_file_or_a_directory() {
 }
 
 #[test]
-fn options_of_a_directory_whose_index_page_is_a_script_are_the_scripts() {
+fn options_of_a_script_index_page_is_answered_by_the_script() {
     let script = "#!/bin/sh\nprintf 'Allow: BREW\\nContent-Type: text/plain\\n\\n%s' \"$REQUEST_METHOD\"\n";
     let server = Setup::new()
         .site("index = [\"index.html\", \"index.cgi\"]")

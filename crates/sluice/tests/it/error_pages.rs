@@ -1,4 +1,4 @@
-//! Requests that fail: the form in which they are told, how much is told, and a site's own pages.
+//! Error responses: their media type, how much detail they show, and a site's own error pages.
 
 use crate::harness::{Response, Server, Setup, run};
 
@@ -9,21 +9,24 @@ fn fetch(server: &Server, path: &str, accept: &str) -> Response {
     server.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\nAccept: {accept}\r\n\r\n"))
 }
 
-fn kind(response: &Response) -> Option<&str> {
+fn media_type(response: &Response) -> Option<&str> {
     response.field("content-type")
 }
 
-/// A script that fails, and names a secret in the log.
-fn failing() -> Setup {
+/// A script that fails, which leaves a secret in the log.
+fn failing_script() -> Setup {
     Setup::new().script("fails", "echo 'no: head'")
 }
 
 #[test]
-fn a_failure_is_told_in_the_form_that_the_client_prefers() {
-    let server = failing().start();
+fn error_is_sent_in_the_media_type_that_the_client_prefers() {
+    let server = failing_script().start();
     for (path, status, phrase) in [("/none", 404, "Not Found"), ("/cgi-bin/fails", 502, "Bad Gateway")] {
         let page = fetch(&server, path, BROWSER);
-        assert_eq!((page.status, kind(&page)), (status, Some("text/html; charset=utf-8")));
+        assert_eq!(
+            (page.status, media_type(&page)),
+            (status, Some("text/html; charset=utf-8"))
+        );
         assert!(
             page.text().contains(&format!("<h1>{status} {phrase}</h1>")),
             "{}",
@@ -31,7 +34,7 @@ fn a_failure_is_told_in_the_form_that_the_client_prefers() {
         );
         let problem = fetch(&server, path, "application/json, text/html;q=0.9");
         assert_eq!(
-            (problem.status, kind(&problem)),
+            (problem.status, media_type(&problem)),
             (status, Some("application/problem+json"))
         );
         let begin = format!("{{\"type\":\"about:blank\",\"title\":\"{phrase}\",\"status\":{status},\"detail\":\"");
@@ -39,7 +42,7 @@ fn a_failure_is_told_in_the_form_that_the_client_prefers() {
         for accept in ["*/*", "image/avif,image/webp,*/*;q=0.8", "text/plain", "image/png"] {
             let text = fetch(&server, path, accept);
             assert_eq!(
-                (text.status, kind(&text)),
+                (text.status, media_type(&text)),
                 (status, Some("text/plain; charset=utf-8")),
                 "{accept}"
             );
@@ -58,12 +61,12 @@ fn a_failure_is_told_in_the_form_that_the_client_prefers() {
             );
         }
     }
-    // Whoever sends no Accept at all.
+    // Without an Accept field.
     assert!(server.get("/none").text().starts_with("404 Not Found\n"));
 }
 
 #[test]
-fn a_failure_told_to_head_has_a_length_and_no_body() {
+fn error_response_to_head_has_a_length_and_no_body() {
     let server = Setup::new().start();
     for accept in [BROWSER, "*/*", "application/json"] {
         let length = fetch(&server, "/none", accept).body.len().to_string();
@@ -79,8 +82,8 @@ fn a_failure_told_to_head_has_a_length_and_no_body() {
 }
 
 #[test]
-fn detail_is_told_where_the_site_says_so_and_nowhere_else() {
-    let server = failing()
+fn error_detail_is_shown_only_where_enabled() {
+    let server = failing_script()
         .site("hosts = [\"test\"]\nerror_detail = true")
         .sites("[[site]]\nhosts = [\"other.example\"]\nroot = \"htdocs\"\nroute = [{ path = \"/cgi-bin/*\", script = { directory = \"htdocs/cgi-bin\" } }]")
         .start();
@@ -102,8 +105,8 @@ fn detail_is_told_where_the_site_says_so_and_nowhere_else() {
 }
 
 #[test]
-fn a_site_has_pages_of_its_own_by_status() {
-    let setup = failing();
+fn site_has_its_own_error_pages_by_status() {
+    let setup = failing_script();
     for (name, text) in [
         (
             "404.html",
@@ -120,7 +123,10 @@ fn a_site_has_pages_of_its_own_by_status() {
         .start();
     for (count, accept) in [BROWSER, "*/*"].into_iter().enumerate() {
         let page = fetch(&server, "/a&b'?x=1", accept);
-        assert_eq!((page.status, kind(&page)), (404, Some("text/html; charset=utf-8")));
+        assert_eq!(
+            (page.status, media_type(&page)),
+            (404, Some("text/html; charset=utf-8"))
+        );
         let (first, second) = page.text().split_once('\n').unwrap();
         assert_eq!(first, "no &#x2f;a&amp;b&#x27;");
         let id = second.strip_prefix("404 Not Found ").unwrap();
@@ -137,21 +143,25 @@ fn a_site_has_pages_of_its_own_by_status() {
         fetch(&server, "/none", "text/plain")
             .text()
             .starts_with("404 Not Found\n"),
-        "another form is the server's"
+        "other media types use the built-in page"
     );
-    // Before it is known what is asked for, but not of whom.
+    // The target is invalid, but the site is known.
     let target = server.send(format!("GET /%ff HTTP/1.1\r\nHost: test\r\nAccept: {BROWSER}\r\n\r\n"));
     assert!(target.text().starts_with("refused 400: "), "{}", target.text());
     let other = server.send(format!(
         "GET /none HTTP/1.1\r\nHost: other.example\r\nAccept: {BROWSER}\r\n\r\n"
     ));
     assert!(other.text().contains("<h1>404 Not Found</h1>"), "{}", other.text());
-    let nobody = server.send(format!("GET /none HTTP/1.1\r\nAccept: {BROWSER}\r\n\r\n"));
-    assert!(nobody.text().contains("<h1>400 Bad Request</h1>"), "{}", nobody.text());
+    let without_host = server.send(format!("GET /none HTTP/1.1\r\nAccept: {BROWSER}\r\n\r\n"));
+    assert!(
+        without_host.text().contains("<h1>400 Bad Request</h1>"),
+        "{}",
+        without_host.text()
+    );
 }
 
 #[test]
-fn pages_are_read_again_on_reload_and_a_wrong_one_changes_nothing() {
+fn reload_rereads_error_pages_and_an_invalid_one_changes_nothing() {
     let setup = Setup::new().site("errors = { 404 = \"404.html\" }");
     std::fs::write(setup.path("404.html"), "one").unwrap();
     let server = setup.start();
@@ -168,7 +178,7 @@ fn pages_are_read_again_on_reload_and_a_wrong_one_changes_nothing() {
 }
 
 #[test]
-fn templates_that_cannot_be_used_are_told_by_check() {
+fn check_reports_unusable_templates() {
     for (page, message) in [
         (
             Some("x".repeat(300 << 10).into_bytes()),
@@ -191,12 +201,12 @@ fn templates_that_cannot_be_used_are_told_by_check() {
 }
 
 #[test]
-fn an_enormous_accept_is_no_burden() {
+fn enormous_accept_field_is_handled() {
     let server = Setup::new().limits("head_size = \"128KiB\"").start();
     let accept = format!("application/json,{}text/html", "a/b;q=0.1,".repeat(6_000));
     let response = fetch(&server, "/none", &accept);
     assert_eq!(
-        (response.status, kind(&response)),
+        (response.status, media_type(&response)),
         (404, Some("application/problem+json"))
     );
 }

@@ -243,7 +243,7 @@ fn client_that_opens_no_window_is_disconnected() {
     const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
     /// HEADERS of stream 1 with END_STREAM: GET, http, `/a.txt`, and the host `t` (RFC 7541 §6).
     const HEADERS: &[u8] = b"\0\0\x0d\x01\x05\0\0\0\x01\x82\x86\x04\x06/a.txt\x41\x01t";
-    /// PING, which is answered; and WINDOW_UPDATE of stream 1, by one byte.
+    /// PING, which is answered; and WINDOW_UPDATE of stream 1 by one byte.
     const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0wellwell";
     const BYTE: &[u8] = b"\0\0\x04\x08\0\0\0\0\x01\0\0\0\x01";
     let server = Setup::new()

@@ -1,16 +1,17 @@
 //! The memory buffer: bulk output through memory that a script shares with the server.
 //!
-//! Here: what BUFFER-BEGIN, -WRITE and -END answer. Below: transfers through the plain buffer (`plain`) and the ring
-//! (`ring`), clients that leave or are slow (`clients`), scripts that lie in the ring (`lies`).
+//! Here: the answers to BUFFER-BEGIN, -WRITE and -END. Submodules: transfers through the plain buffer (`plain`) and
+//! the ring (`ring`), clients that leave or are slow (`clients`), scripts that violate the ring protocol (`violations`).
 
 mod clients;
-mod lies;
 mod plain;
 mod ring;
+mod violations;
 
 use crate::harness::{Ending, Response, Server, Setup};
 
-/// Asks the lines of its body up to an empty one before the head, the others after it, one callout a line.
+/// A script that sends the lines of its body as callouts: those up to an empty line before the head, the others after
+/// it.
 const ASKER: &str = r#"
 while variables := accept():
     before, _, after = body(int(variables["CONTENT_LENGTH"])).partition(b"\n\n")
@@ -23,7 +24,7 @@ while variables := accept():
     finish()
 "#;
 
-/// The 32-bit numbers 0, 1, 2 …: no two places are alike.
+/// The 32-bit numbers 0, 1, 2 …, so that every position is recognisable.
 fn numbered(length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length + 4);
     let mut number: u32 = 0;
@@ -35,7 +36,7 @@ fn numbered(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// The body is the numbers, and then `tail`.
+/// Asserts that the body is the numbers followed by `tail`.
 #[track_caller]
 fn assert_numbered(response: &Response, length: usize, tail: &str, what: &str) {
     assert_eq!(
@@ -47,7 +48,7 @@ fn assert_numbered(response: &Response, length: usize, tail: &str, what: &str) {
     assert_eq!(
         response.ending,
         Ending::Complete,
-        "{what}: cut after {} bytes",
+        "{what}: truncated after {} bytes",
         response.body.len()
     );
     let expected = [&numbered(length)[..], tail.as_bytes()].concat();
@@ -55,7 +56,7 @@ fn assert_numbered(response: &Response, length: usize, tail: &str, what: &str) {
         let pairs = response.body.iter().zip(&expected);
         let same = pairs.take_while(|(got, wanted)| got == wanted).count();
         panic!(
-            "{what}: {} bytes instead of {}, right up to {same}",
+            "{what}: {} bytes instead of {}, correct up to {same}",
             response.body.len(),
             expected.len()
         );
@@ -70,7 +71,7 @@ fn answers(server: &Server, query: &str, lines: &str) -> Vec<String> {
 }
 
 #[test]
-fn begin_tells_name_and_bytes() {
+fn begin_answers_name_and_size() {
     let server = Setup::new().cgiplus("max = 1").python("ask", ASKER).start();
     for (request, answer) in [
         ("", "1048576"),
@@ -93,7 +94,7 @@ fn begin_tells_name_and_bytes() {
 }
 
 #[test]
-fn bad_sizes_are_refused_and_the_next_begin_is_as_good_as_new() {
+fn bad_sizes_are_refused_without_affecting_the_next_begin() {
     let server = Setup::new()
         .cgiplus("max = 1, memory_buffer_max = \"2MiB\"")
         .python("ask", ASKER)
@@ -140,7 +141,7 @@ fn bad_sizes_are_refused_and_the_next_begin_is_as_good_as_new() {
 }
 
 #[test]
-fn a_limit_of_zero_means_no_buffer() {
+fn limit_of_zero_disables_the_buffer() {
     let server = Setup::new()
         .cgiplus("memory_buffer_max = 0")
         .python("ask", ASKER)
@@ -151,7 +152,7 @@ fn a_limit_of_zero_means_no_buffer() {
 }
 
 #[test]
-fn what_comes_at_the_wrong_time_is_refused() {
+fn callouts_in_the_wrong_state_are_refused() {
     let server = Setup::new().cgiplus("max = 1").python("ask", ASKER).start();
     let code = |query: &str, lines: &str| -> Vec<String> {
         let answers = answers(&server, query, lines);
@@ -185,7 +186,7 @@ fn what_comes_at_the_wrong_time_is_refused() {
 }
 
 #[test]
-fn parts_that_the_buffer_does_not_have_are_refused() {
+fn parts_outside_the_buffer_are_refused() {
     let server = Setup::new().cgiplus("max = 1").python("ask", ASKER).start();
     let bad = [
         "4097",
@@ -213,7 +214,7 @@ fn parts_that_the_buffer_does_not_have_are_refused() {
 }
 
 #[test]
-fn an_empty_part_is_answered_and_nothing_is_sent() {
+fn empty_part_is_answered_and_sends_nothing() {
     let server = Setup::new().cgiplus("max = 1").python("ask", ASKER).start();
     let lines = "BUFFER-BEGIN: 4k\n\nBUFFER-WRITE: 0\nBUFFER-WRITE: 0 4096\n!BUFFER-WRITE: 0\nBUFFER-END:";
     assert_eq!(
@@ -223,7 +224,7 @@ fn an_empty_part_is_answered_and_nothing_is_sent() {
 }
 
 #[test]
-fn the_buffer_is_a_descriptor_that_cannot_be_shrunk() {
+fn buffer_descriptor_cannot_be_shrunk() {
     let server = Setup::new()
         .python(
             "shrink",

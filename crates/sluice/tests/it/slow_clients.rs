@@ -1,6 +1,6 @@
-//! Clients that send or take a byte now and then, or are gone without a word: none of them holds a script for ever.
+//! Clients that send or read only a byte now and then, or vanish without closing: none may occupy a script forever.
 //!
-//! Not here: clients that stop altogether (`http`).
+//! Not here: clients that stop completely (`http`).
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::harness::{Setup, wait_until};
 
 #[test]
-fn a_body_at_a_crawl_is_answered_408_wherever_it_goes() {
+fn trickling_body_is_answered_408() {
     let server = Setup::new()
         .limits("body_timeout = \"1s\"\nbody_rate = \"4KiB\"")
         .script(
@@ -21,14 +21,14 @@ fn a_body_at_a_crawl_is_answered_408_wherever_it_goes() {
         .start();
     for (path, framing, chunk) in [
         ("cgi-bin", "Content-Length: 1000000", "x"),
-        // Stored before the script is started.
+        // Buffered before the script starts.
         ("cgi-bin", "Transfer-Encoding: chunked", "1\r\nx\r\n"),
         ("stream", "Transfer-Encoding: chunked", "1\r\nx\r\n"),
     ] {
         let mut client = server.connect();
         client.send(format!("POST /{path}/take HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n"));
         let fed = wait_until(|| !client.is_silent_for(Duration::from_millis(20)) || !client.try_send(chunk));
-        assert!(fed, "{path}, {framing}: a body that hardly comes is read for ever");
+        assert!(fed, "{path}, {framing}: the server reads a trickling body forever");
         assert_eq!(client.response().status, 408, "{path}, {framing}");
         let line = server.log_line("bytes of the request body came in");
         assert!(line.contains("only "), "{line}");
@@ -37,7 +37,7 @@ fn a_body_at_a_crawl_is_answered_408_wherever_it_goes() {
 }
 
 #[test]
-fn the_time_that_a_script_takes_to_read_is_not_its_clients() {
+fn slow_script_does_not_trigger_the_body_timeout() {
     let setup = Setup::new();
     let (begun, mut gate) = (setup.listen("begun"), setup.gate("go"));
     let server = setup
@@ -59,7 +59,7 @@ fn the_time_that_a_script_takes_to_read_is_not_its_clients() {
         begun.line();
         assert!(
             client.is_silent_for(Duration::from_millis(1500)),
-            "the client is blamed"
+            "the server blames the client"
         );
         gate.open();
         let response = client.response();
@@ -68,7 +68,7 @@ fn the_time_that_a_script_takes_to_read_is_not_its_clients() {
 }
 
 #[test]
-fn a_client_that_takes_a_byte_now_and_then_loses_its_connection() {
+fn client_that_reads_single_bytes_is_disconnected() {
     let server = Setup::new()
         .limits("send_timeout = \"300ms\"")
         .file("large", vec![b'x'; 32 << 20])
@@ -80,23 +80,23 @@ fn a_client_that_takes_a_byte_now_and_then_loses_its_connection() {
         let mut stream = client.sender();
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let taking =
+            let reading =
                 scope.spawn(|| wait_until(|| stream.read(&mut [0]).is_err() || is_over.load(Ordering::Relaxed)));
-            // Logged when it was given up.
+            // Logged when the server gives up.
             server.access_lines(turn + 1);
             is_over.store(true, Ordering::Relaxed);
-            assert!(taking.join().unwrap());
+            assert!(reading.join().unwrap());
         });
         server.wait_for_processes(0);
     }
 }
 
 #[test]
-fn a_client_that_is_gone_without_a_word_is_looked_for() {
+fn keepalive_probes_vanished_clients() {
     let server = Setup::new().file("b.txt", "bb").start();
     let mut client = server.connect();
     assert_eq!(client.get("/b.txt").response().text(), "bb");
-    // Of the server's socket: proc_net_tcp(5), and 2 is the timer of keepalive.
+    // The server's socket in proc_net_tcp(5): timer 2 is keepalive.
     let (own, other) = (hex(server.address()), hex(client.address()));
     let timer = || {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -107,7 +107,7 @@ fn a_client_that_is_gone_without_a_word_is_looked_for() {
     assert!(wait_until(|| timer() == "02"), "timer {}", timer());
 }
 
-/// An address as proc_net_tcp(5) has it.
+/// An address as in proc_net_tcp(5).
 fn hex(address: SocketAddr) -> String {
     let SocketAddr::V4(address) = address else {
         panic!("{address}")

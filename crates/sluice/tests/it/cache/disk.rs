@@ -1,12 +1,12 @@
-//! Files of which the kernel has nothing in memory: they come from the disk, by a thread, with and without a cache.
+//! Files that are not in the page cache: a thread reads them from disk, with and without a file cache.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::harness::{Ending, Setup, spawn};
 
-/// Makes the kernel forget what it has in memory of a file (dd(1), posix_fadvise(2)).
-fn forget(path: &Path) {
+/// Drops a file from the kernel's page cache (dd(1), posix_fadvise(2)).
+fn drop_from_page_cache(path: &Path) {
     let mut dd = Command::new("dd");
     dd.args(["oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
     dd.arg(format!("of={}", path.display()));
@@ -14,7 +14,7 @@ fn forget(path: &Path) {
 }
 
 #[test]
-fn files_that_the_kernel_has_forgotten_come_whole_and_in_parts() {
+fn files_outside_the_page_cache_are_sent_fully_and_in_parts() {
     let sizes = [5, 5000, 20_000, 65_536, 300_000, 9_000_000];
     for cache in ["on", "off"] {
         let setup = Setup::new().site(&format!("cache = \"{cache}\""));
@@ -26,7 +26,7 @@ fn files_that_the_kernel_has_forgotten_come_whole_and_in_parts() {
         let server = setup.start();
         for size in sizes {
             let (path, name) = (server.path(&format!("htdocs/{size}.txt")), format!("/{size}.txt"));
-            forget(&path);
+            drop_from_page_cache(&path);
             let range = format!(
                 "GET {name} HTTP/1.1\r\nHost: test\r\nRange: bytes=1-{}\r\n\r\n",
                 size - 2
@@ -35,7 +35,7 @@ fn files_that_the_kernel_has_forgotten_come_whole_and_in_parts() {
                 server.send(range).text() == &content(size)[1..size - 1],
                 "a part of {size}, {cache}"
             );
-            forget(&path);
+            drop_from_page_cache(&path);
             let response = server.get(&name);
             assert_eq!(response.ending, Ending::Complete, "{size}, {cache}");
             assert!(response.text() == content(size), "{size}, {cache}");

@@ -1,4 +1,4 @@
-//! How the files of a route are kept, the purge by a signal, and what the cache tells of itself.
+//! Cache settings of routes, the purge by a signal, and the cache statistics in the log.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::harness::{Server, Setup, complaints, wait_until};
 
 const PERMANENT: &str = "path = \"/fixed/*\"\nfiles = { directory = \"htdocs/fixed\" }\ncache = \"permanent\"";
 
-/// Writes a file that does not look as if it had been left alone since, however long the test takes.
+/// Writes a file with an mtime in the future, so that it counts as recently changed however long the test takes.
 fn write_new(path: &Path, content: &str) {
     fs::write(path, content).unwrap();
     let file = fs::File::options().append(true).open(path).unwrap();
@@ -17,7 +17,7 @@ fn write_new(path: &Path, content: &str) {
         .unwrap();
 }
 
-/// Purges the cache and returns the line that says so.
+/// Purges the cache and returns the log line that reports it.
 fn purge(server: &Server) -> String {
     let before = server.log().matches("cache purged").count();
     server.signal("USR2");
@@ -25,7 +25,7 @@ fn purge(server: &Server) -> String {
 }
 
 #[test]
-fn a_permanent_file_is_never_looked_at_again_until_the_purge() {
+fn permanent_file_is_not_revalidated_until_the_purge() {
     let setup = Setup::new().cache("revalidate = \"0s\"").route(PERMANENT);
     let setup = setup.file("fixed/a.txt", "one").age("fixed/a.txt");
     let server = setup.file("a.txt", "one").age("a.txt").start();
@@ -42,12 +42,12 @@ fn a_permanent_file_is_never_looked_at_again_until_the_purge() {
     fs::remove_file(server.path("htdocs/fixed/a.txt")).unwrap();
     texts(("one", "another"));
     purge(&server);
-    // The signal is obeyed before it is logged.
+    // The purge happens before it is logged.
     assert_eq!(server.get("/fixed/a.txt").status, 404);
 }
 
 #[test]
-fn a_purge_shows_the_new_content_each_time() {
+fn each_purge_shows_the_new_content() {
     let setup = Setup::new().site("cache = \"permanent\"");
     let server = setup.file("a.txt", "0").age("a.txt").start();
     let mut client = server.connect();
@@ -61,7 +61,7 @@ fn a_purge_shows_the_new_content_each_time() {
 }
 
 #[test]
-fn a_file_written_just_now_is_not_kept_for_good() {
+fn recently_written_file_is_not_kept_permanently() {
     let server = Setup::new().site("cache = \"permanent\"").start();
     for content in ["one", "two", "three"] {
         write_new(&server.path("htdocs/a.txt"), content);
@@ -70,7 +70,7 @@ fn a_file_written_just_now_is_not_kept_for_good() {
 }
 
 #[test]
-fn a_route_may_keep_nothing_where_its_site_does_and_the_other_way_round() {
+fn route_overrides_the_cache_setting_of_its_site() {
     let route = |name: &str, cache: &str| {
         format!("path = \"/{name}/*\"\nfiles = {{ directory = \"htdocs/{name}\" }}\ncache = \"{cache}\"")
     };
@@ -90,7 +90,7 @@ fn a_route_may_keep_nothing_where_its_site_does_and_the_other_way_round() {
 }
 
 #[test]
-fn what_the_cache_has_done_is_logged_at_the_purge_and_at_the_end() {
+fn cache_statistics_are_logged_at_purge_and_exit() {
     let setup = Setup::new().cache("revalidate = \"1h\"\nfile_size = \"1KiB\"");
     let setup = setup.file("a.txt", "four").age("a.txt");
     let server = setup.file("large.txt", "x".repeat(2000)).age("large.txt").start();
@@ -114,9 +114,9 @@ fn what_the_cache_has_done_is_logged_at_the_purge_and_at_the_end() {
 }
 
 #[test]
-fn a_form_counts_no_more_than_its_file() {
-    for (revalidate, hits, looks) in [
-        // Of two names nothing is in memory: of the file at first, and of a form beside it.
+fn variant_and_file_are_counted_as_one_request() {
+    for (revalidate, hits, checks) in [
+        // Two names are not in memory: the file at first, and the precompressed variant beside it.
         ("1h", " 19 hits, 2 misses, ", " 0 unchanged, 0 changed, 0 evicted, "),
         ("0s", " 0 hits, ", " 19 unchanged, 0 changed, 0 evicted, "),
     ] {
@@ -128,14 +128,14 @@ fn a_form_counts_no_more_than_its_file() {
             assert_eq!(response.field("content-encoding"), Some("gzip"));
         }
         let line = purge(&server);
-        for part in [" 2 files of ", hits, looks, " 0 too large, 0 just changed"] {
+        for part in [" 2 files of ", hits, checks, " 0 too large, 0 just changed"] {
             assert!(line.contains(part), "{revalidate}: {line}");
         }
     }
 }
 
 #[test]
-fn looks_at_files_are_counted() {
+fn revalidations_are_counted() {
     let server = server_with("revalidate = \"0s\"");
     for _ in 0..3 {
         server.get("/a.txt");
@@ -150,7 +150,7 @@ fn looks_at_files_are_counted() {
 }
 
 #[test]
-fn files_that_make_room_are_counted() {
+fn evictions_are_counted() {
     let server = server_with("files = 2");
     for number in 0..6 {
         let name = format!("{number}.txt");
@@ -165,7 +165,7 @@ fn files_that_make_room_are_counted() {
 }
 
 #[test]
-fn without_a_cache_a_purge_is_told_so_and_does_no_harm() {
+fn purge_without_a_cache_is_logged_and_harmless() {
     let server = server_with("size = 0");
     server.signal("USR2");
     server.log_line("there is no cache to purge");
@@ -173,7 +173,7 @@ fn without_a_cache_a_purge_is_told_so_and_does_no_harm() {
 }
 
 #[test]
-fn a_purge_stops_no_script_and_loses_no_line_of_the_log() {
+fn purge_stops_no_script_and_loses_no_log_line() {
     let setup = Setup::new().script("kept", "#!/usr/bin/env python3\nimport os\nrequests = open('/dev/fd/3')\nwhile requests.readline():\n    while requests.readline() != '\\n': pass\n    print('Content-Type: text/plain\\n')\n    print(os.getpid())\n    print(os.environ['CGIPLUSEOF'], flush=True)\n");
     let server = setup.workers(1).start();
     let first = server.get("/cgiplus-bin/kept").text().to_owned();

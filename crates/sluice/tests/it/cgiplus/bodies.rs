@@ -1,9 +1,9 @@
-//! Bodies both ways: what the script reads of the request's, what the client gets of the reply's.
+//! Request and response bodies of CGIplus scripts.
 
 use super::counted;
 use crate::harness::{Ending, Response, Setup};
 
-/// Reads as much of its body as the query says, and says what came.
+/// A script that reads as much of its body as the query says, and prints what it got.
 const READER: &str = r#"
 import zlib
 count = 0
@@ -16,14 +16,14 @@ while variables := accept():
     finish()
 "#;
 
-/// Process, count, CONTENT_LENGTH, bytes read and their checksum.
+/// Pid, count, CONTENT_LENGTH, bytes read and their checksum.
 #[track_caller]
 fn numbers(response: &Response) -> [u64; 5] {
     let words: Vec<u64> = response.text().split(' ').map(|word| word.parse().unwrap()).collect();
     words.try_into().unwrap()
 }
 
-/// CRC-32 as in zlib, bit by bit.
+/// CRC-32 as in zlib, computed bit by bit.
 fn checksum(bytes: &[u8]) -> u64 {
     let crc = bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -33,14 +33,14 @@ fn checksum(bytes: &[u8]) -> u64 {
     u64::from(!crc)
 }
 
-/// Bytes of which no two pieces are alike.
+/// Bytes without repetition.
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
     let bytes = (0_u32..).flat_map(|number| (number ^ u32::from(seed) << 24).to_le_bytes());
     bytes.take(length).collect()
 }
 
 #[test]
-fn a_body_is_there_to_the_byte_and_its_unread_rest_is_taken_away() {
+fn body_is_exact_and_its_unread_rest_is_discarded() {
     let server = Setup::new().cgiplus("max = 1").python("reader", READER).start();
     let sizes = [
         (10, 10),
@@ -61,7 +61,7 @@ fn a_body_is_there_to_the_byte_and_its_unread_rest_is_taken_away() {
 }
 
 #[test]
-fn a_chunked_body_gets_a_content_length() {
+fn chunked_body_gets_a_content_length() {
     let server = Setup::new().cgiplus("max = 1").python("reader", READER).start();
     for length in [0, 1, 1000, 65_536, 65_537, 300_000] {
         let body = pattern(length, 1);
@@ -83,7 +83,7 @@ fn a_chunked_body_gets_a_content_length() {
 }
 
 #[test]
-fn a_counted_body_may_list_the_sentinels() {
+fn counted_body_may_contain_the_sentinels() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -113,7 +113,7 @@ while variables := accept():
 }
 
 #[test]
-fn head_has_no_body_and_leaves_the_process_clean() {
+fn head_response_has_no_body_and_the_process_stays_usable() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -148,7 +148,7 @@ while variables := accept():
 }
 
 #[test]
-fn bodies_of_every_size_arrive_whole() {
+fn bodies_of_every_size_are_complete() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -185,6 +185,6 @@ while variables := accept():
     assert_eq!(
         (old.body.len(), old.ending),
         (300_000, Ending::Complete),
-        "to the end of the connection"
+        "delimited by the end of the connection"
     );
 }

@@ -1,8 +1,8 @@
-//! The two kinds of mailbox: a stream of bytes, and records that are lines.
+//! The two mailbox types: a byte stream, and records that become lines.
 
 use crate::harness::{Ending, Setup};
 
-/// Writes each of the records that PATH_INFO and the query name, one write each; works as CGI too.
+/// Writes each record with one write(2), as PATH_INFO and the query say; works as CGI too.
 const RECORDS: &str = r#"
 import urllib.parse
 def respond(variables):
@@ -33,7 +33,7 @@ const AS_LINES: &str = "one\ntwo\nthree\r\nfour\nfive\n\nsix\n";
 const UNTOUCHED: &str = "onetwo\nthree\r\nfour\nfive\nsix";
 
 #[test]
-fn records_of_text_get_the_newline_that_they_lack() {
+fn text_records_get_a_missing_newline() {
     let server = Setup::new()
         .cgi("mailbox = \"record\"")
         .cgiplus("mailbox = \"record\", max = 1")
@@ -59,7 +59,7 @@ fn records_of_text_get_the_newline_that_they_lack() {
 }
 
 #[test]
-fn a_counted_body_of_records_is_not_lengthened() {
+fn counted_body_of_records_gets_no_newlines() {
     let server = Setup::new()
         .cgi("mailbox = \"record\"")
         .cgiplus("mailbox = \"record\", max = 1")
@@ -74,7 +74,7 @@ fn a_counted_body_of_records_is_not_lengthened() {
 }
 
 #[test]
-fn a_callout_changes_what_is_done_to_the_records_after_it() {
+fn callout_changes_the_mode_of_later_records() {
     let server = Setup::new()
         .cgiplus("mailbox = \"record\", max = 1")
         .python("records", RECORDS)
@@ -88,11 +88,15 @@ fn a_callout_changes_what_is_done_to_the_records_after_it() {
         get("type=a/b&callout=X-record-mode"),
         "onetwo\nthree\r\nfour\nfive\n\nsix\n"
     );
-    assert_eq!(get("type=text/plain"), AS_LINES, "the next request begins anew");
+    assert_eq!(
+        get("type=text/plain"),
+        AS_LINES,
+        "the next request starts with the default"
+    );
 }
 
 #[test]
-fn a_stream_passes_untouched() {
+fn stream_is_passed_unchanged() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -119,7 +123,7 @@ while variables := accept():
 }
 
 #[test]
-fn sentinels_are_records_with_or_without_their_newline() {
+fn sentinel_is_a_record_with_or_without_newline() {
     let server = Setup::new()
         .cgiplus("mailbox = \"record\", max = 1")
         .python(
@@ -149,12 +153,12 @@ while variables := accept():
             sentinel[..9].to_owned(),
             sentinel[9..].to_owned(),
         ];
-        assert_eq!(lines[1..], expected, "{way}: only a record of its own is a sentinel");
+        assert_eq!(lines[1..], expected, "{way}: only a separate record is a sentinel");
     }
 }
 
 #[test]
-fn the_largest_record_is_told_and_one_byte_more_is_refused() {
+fn record_over_the_announced_size_is_refused() {
     let server = Setup::new()
         .cgiplus("mailbox = \"record\", record_size = \"4k\"")
         .python(
@@ -174,8 +178,8 @@ while variables := accept():
         )
         .start();
     let mut gate = server.setup().gate("go");
-    let whole = server.get("/cgiplus-bin/large");
-    assert_eq!((whole.ending, whole.body), (Ending::Complete, vec![b'a'; 4096]));
+    let full = server.get("/cgiplus-bin/large");
+    assert_eq!((full.ending, full.body), (Ending::Complete, vec![b'a'; 4096]));
     let head = server.get("/cgiplus-bin/large?head");
     assert_eq!(head.status, 502);
     let line = server.log_line("status=502");

@@ -1,4 +1,4 @@
-//! How kept processes end and are replaced, and what ends them.
+//! How CGIplus processes end and are replaced.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use super::{COUNTER, counted};
 use crate::harness::{Ending, Server, Setup, complaints, is_alive, python, spawn, wait_until, write_script};
 
 #[test]
-fn output_that_comes_with_the_sentinel_ends_the_process() {
+fn output_after_the_sentinel_ends_the_process() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -19,7 +19,7 @@ while accept():
         .start();
     let (first, _) = counted(&server.get("/cgiplus-bin/talker"));
     let (second, _) = counted(&server.get("/cgiplus-bin/talker"));
-    assert_ne!(first, second, "a process that talks out of turn is not used again");
+    assert_ne!(first, second, "a process with unexpected output is not reused");
     let line = server.log_line("after the sentinel");
     assert!(
         line.contains(&format!("pid {first}")) && line.contains("/talker"),
@@ -30,7 +30,7 @@ while accept():
 }
 
 #[test]
-fn output_that_comes_between_requests_reaches_nobody() {
+fn output_between_requests_reaches_no_client() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -52,12 +52,12 @@ while accept():
     gate.open();
     done.line();
     let (second, _) = counted(&server.get("/cgiplus-bin/talker"));
-    assert_ne!(first, second, "a process that talks out of turn is not used again");
+    assert_ne!(first, second, "a process with unexpected output is not reused");
     gate.open();
 }
 
 #[test]
-fn a_changed_script_gets_a_new_process() {
+fn changed_script_gets_a_new_process() {
     let server = Setup::new().cgiplus("max = 1").python("counter", COUNTER).start();
     let (old, _) = counted(&server.get("/cgiplus-bin/counter"));
     let changed = COUNTER.replace("count += 1", "count += 100");
@@ -69,7 +69,7 @@ fn a_changed_script_gets_a_new_process() {
 }
 
 #[test]
-fn a_script_that_is_changed_while_it_runs_ends_its_reply_first() {
+fn script_changed_while_running_completes_its_reply_first() {
     let waiting = "\nwhile accept():\n    put(HEAD + b'%d ' % os.getpid())\n    tell('begun')\n    wait_at('go')\n    put(b'1')\n    finish()\n";
     let server = Setup::new().python("slow", waiting).start();
     let begun = server.setup().listen("begun");
@@ -84,15 +84,15 @@ fn a_script_that_is_changed_while_it_runs_ends_its_reply_first() {
     assert_eq!(
         counted(&server.get("/cgiplus-bin/slow")).1,
         2,
-        "a new request has the new script"
+        "a new request gets the new script"
     );
     gate.open();
-    assert_eq!(counted(&client.response()).1, 1, "the old one ends well");
+    assert_eq!(counted(&client.response()).1, 1, "the old one completes its reply");
     server.wait_for_processes(1);
 }
 
-/// A shell script, for its quick start; ends after so many replies.
-fn mortal(replies: u32) -> String {
+/// A shell script, because it starts quickly; it exits after this many replies.
+fn script_with_limited_replies(replies: u32) -> String {
     format!(
         r#"left={replies}
 while [ $left -gt 0 ]; do
@@ -105,11 +105,11 @@ done"#
 }
 
 #[test]
-fn processes_that_end_after_their_replies_are_replaced_unseen() {
+fn processes_that_exit_after_a_reply_are_replaced_unnoticed() {
     for (max, replies) in [(1, 1), (4, 1), (4, 3)] {
         let server = Setup::new()
             .cgiplus(&format!("max = {max}"))
-            .script("mortal", &mortal(replies))
+            .script("mortal", &script_with_limited_replies(replies))
             .start();
         let failures: Vec<_> = std::thread::scope(|scope| {
             let clients: Vec<_> = (0..8)
@@ -133,7 +133,7 @@ fn processes_that_end_after_their_replies_are_replaced_unseen() {
 }
 
 #[test]
-fn no_byte_of_a_body_is_lost_when_its_process_is_replaced() {
+fn no_body_byte_is_lost_when_a_process_is_replaced() {
     let server = Setup::new()
         .cgiplus("max = 2")
         .script(
@@ -162,7 +162,7 @@ echo "$CGIPLUSEOF""#,
     server.assert_idle();
 }
 
-/// The checksum of cksum(1): CRC-32 of POSIX, over the bytes and their number.
+/// The checksum of cksum(1): the POSIX CRC-32 over the bytes and their count.
 fn cksum(bytes: &[u8]) -> u32 {
     let length = bytes.len().to_le_bytes();
     let used = 8 - bytes.len().leading_zeros() as usize / 8;
@@ -175,7 +175,7 @@ fn cksum(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn a_process_that_was_killed_while_idle_is_replaced_unseen() {
+fn killed_idle_process_is_replaced_unnoticed() {
     let server = Setup::new().cgiplus("max = 1").python("counter", COUNTER).start();
     let mut last = 0;
     for _ in 0..4 {
@@ -189,7 +189,7 @@ fn a_process_that_was_killed_while_idle_is_replaced_unseen() {
     assert_eq!(counted(&server.get("/cgiplus-bin/counter")).1, 1);
 }
 
-/// Ends a process at once; it is a zombie, or gone, when this returns.
+/// Kills a process; when this returns it is a zombie or gone.
 fn kill(pid: u32) {
     let status = spawn(Command::new("kill").arg("-KILL").arg(pid.to_string()))
         .and_then(|mut kill| kill.wait())
@@ -199,7 +199,7 @@ fn kill(pid: u32) {
 }
 
 #[test]
-fn an_idle_process_is_told_to_end_by_end_of_file() {
+fn idle_process_is_asked_to_exit_by_end_of_file() {
     let server = Setup::new()
         .cgiplus("idle = \"1s\"")
         .python(
@@ -225,7 +225,7 @@ tell("ended", "by end-of-file")
     assert_eq!(complaints(&ended), Vec::<String>::new());
 }
 
-/// Ends the server; what it said.
+/// Stops the server and returns its log.
 fn stop(server: Server) -> String {
     server.stop().errors
 }

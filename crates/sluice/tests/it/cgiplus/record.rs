@@ -1,10 +1,10 @@
-//! The record of a request on CGIPLUSIN, and what the process's environment holds beside it.
+//! The request record on CGIPLUSIN, and the environment of the process.
 
 use std::collections::BTreeMap;
 
 use crate::harness::{Ending, Setup};
 
-/// Says the bytes that CGIPLUSIN held, and asks for another form of the next ones.
+/// A script that prints the bytes read from CGIPLUSIN and requests the other record format for the next request.
 const RAW: &str = r##"
 import select
 while True:
@@ -22,7 +22,7 @@ while True:
 "##;
 
 #[test]
-fn variables_come_as_lines_or_as_a_block_exactly_as_specified() {
+fn variables_arrive_as_lines_or_as_a_block() {
     let server = Setup::new().cgiplus("max = 1").python("raw", RAW).start();
     let mut client = server.connect();
     let mut ask = || {
@@ -31,7 +31,7 @@ fn variables_come_as_lines_or_as_a_block_exactly_as_specified() {
         response.body
     };
     let (lines, block, again) = (ask(), ask(), ask());
-    let (by_lines, by_block) = (variables_of_lines(&lines), variables_of_block(&block));
+    let (from_lines, from_block) = (variables_of_lines(&lines), variables_of_block(&block));
     for (name, value) in [
         ("REQUEST_METHOD", "GET"),
         ("SCRIPT_NAME", "/cgiplus-bin/raw"),
@@ -43,9 +43,9 @@ fn variables_come_as_lines_or_as_a_block_exactly_as_specified() {
         ("GATEWAY_INTERFACE", "CGI/1.1"),
         ("HTTP_HOST", "test"),
     ] {
-        assert_eq!(by_lines.get(name).map(String::as_str), Some(value), "{name}");
+        assert_eq!(from_lines.get(name).map(String::as_str), Some(value), "{name}");
     }
-    assert_eq!(without_changing(by_lines), without_changing(by_block));
+    assert_eq!(without_volatile(from_lines), without_volatile(from_block));
     assert_ne!(
         variables_of_lines(&again)["UNIQUE_ID"],
         variables_of_lines(&lines)["UNIQUE_ID"]
@@ -67,7 +67,7 @@ fn variables_of_block(record: &[u8]) -> BTreeMap<String, String> {
     let start = std::str::from_utf8(&record[..end]).unwrap();
     let bytes: usize = start.strip_prefix("!!").unwrap().parse().unwrap();
     let mut rest = &record[end + 1..];
-    assert_eq!(rest.len(), bytes, "the count holds the whole block");
+    assert_eq!(rest.len(), bytes, "the count covers the complete block");
     let mut texts = Vec::new();
     loop {
         let length = usize::from(u16::from_le_bytes([rest[0], rest[1]]));
@@ -89,18 +89,18 @@ fn named<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     for text in texts {
         let (name, value) = text.split_once('=').expect("NAME=value");
         let earlier = variables.insert(name.to_owned(), value.to_owned());
-        assert_eq!(earlier, None, "{name} comes twice");
+        assert_eq!(earlier, None, "{name} occurs twice");
     }
     variables
 }
 
-/// Without what is another in each request.
-fn without_changing(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
+/// Without the variables that differ in each request.
+fn without_volatile(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
     variables.retain(|name, _| name != "UNIQUE_ID" && !name.starts_with("REQUEST_TIME"));
     variables
 }
 
-/// Says the request's variables, then those of its environment.
+/// A script that prints the variables of the request, then those of its environment.
 const LISTER: &str = r##"
 while variables := accept():
     environment = "".join(f"environment {name}={value}\n" for name, value in os.environ.items())
@@ -110,7 +110,7 @@ while variables := accept():
 "##;
 
 #[test]
-fn nothing_of_a_request_is_left_for_the_next() {
+fn no_variable_is_left_for_the_next_request() {
     let server = Setup::new().cgiplus("max = 1").python("lister", LISTER).start();
     let body = "a=1&b=2";
     let first = server.send(format!(
@@ -142,7 +142,7 @@ fn nothing_of_a_request_is_left_for_the_next() {
 }
 
 #[test]
-fn the_environment_holds_the_channels_and_nothing_of_a_request() {
+fn environment_has_the_channels_and_nothing_of_a_request() {
     let server = Setup::new().python("lister", LISTER).start();
     let response = server.get("/cgiplus-bin/lister?a+b");
     let value = |name: &str| response.variable(&format!("environment {name}"));
@@ -176,7 +176,7 @@ fn the_environment_holds_the_channels_and_nothing_of_a_request() {
 }
 
 #[test]
-fn a_prefix_stands_before_the_names_of_all_variables() {
+fn variable_prefix_applies_to_all_variables() {
     let server = Setup::new()
         .cgiplus("variable_prefix = \"WWW_\"")
         .python("lister", LISTER)

@@ -1,10 +1,10 @@
-//! The forms of a line: format strings to the character, the named forms, and what clients and scripts try to make of them.
+//! Line formats: format strings checked character by character, the named formats, and escaping of hostile input.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::harness::{Server, Setup, run};
 
-/// `[log]` with this format, on standard output.
+/// The `[log]` keys for this format on standard output.
 fn format(format: &str) -> String {
     format!("access = \"-\"\nformat = '{format}'")
 }
@@ -14,7 +14,7 @@ fn now() -> u64 {
 }
 
 #[test]
-fn a_format_string_says_what_it_says_in_apache() {
+fn format_directives_mean_the_same_as_in_apache() {
     let server = Setup::new()
         .log(&format(
             "%h|%a|%{c}a|%A|%l|%u|%r|%m|%U|%q|%H|%s|%>s|%b|%B|%O|%v|%V|%p|%{remote}p|%P|%{X-A}i|%{No}i|\
@@ -42,7 +42,7 @@ fn a_format_string_says_what_it_says_in_apache() {
 }
 
 #[test]
-fn scripts_redirects_and_faults_are_told_apart() {
+fn scripts_redirects_and_faults_are_distinguished() {
     let setup = Setup::new()
         .log(&format(
             r#""%r" %>s %b %R %{Location}o %{X-Own}o %404{User-Agent}i %X %f"#,
@@ -55,7 +55,7 @@ fn scripts_redirects_and_faults_are_told_apart() {
         .route("path = \"/wiki/*\"\nredirect = { to = \"http://example.org/*\" }");
     let root = setup.path("htdocs").canonicalize().unwrap();
     let root = root.display();
-    // One worker, so that the lines of several connections have an order.
+    // One worker, so that lines of several connections keep their order.
     let server = setup.workers(1).start();
     let mut client = server.connect();
     for path in ["/cgi-bin/own/more", "/cgi-bin/none", "/cgi-bin/local", "/old", "/none"] {
@@ -86,7 +86,7 @@ fn scripts_redirects_and_faults_are_told_apart() {
 }
 
 #[test]
-fn times_are_told_in_every_form() {
+fn every_time_format_is_supported() {
     let server = Setup::new()
         .log(&format(
             "%{sec}t %{msec}t %{usec}t %{msec_frac}t %{usec_frac}t %{end:msec}t %D %{ms}T %T %{%Y-%m-%d}t %L %{UNIQUE_ID}e%t",
@@ -115,25 +115,25 @@ fn times_are_told_in_every_form() {
     assert!((number(7)..=number(7) + 1).contains(&took), "{line}");
     assert!(words[9].starts_with("20") && words[9].len() == 10, "{line}");
     assert_eq!(words[10], words[11]);
-    // 21/Nov/2026:06:55:40 +0000]
+    // Widths of the parts of 21/Nov/2026:06:55:40 +0000]
     let parts: Vec<usize> = clf.split(['/', ':', ' ']).map(str::len).collect();
     assert_eq!(parts, [2, 3, 4, 2, 2, 2, 6], "{clf}");
 }
 
 #[test]
-fn times_are_told_in_the_zone_of_the_server() {
-    // A rule by itself, and a place, where the system knows places.
-    let places = std::path::Path::new("/usr/share/zoneinfo/Asia/Kolkata").exists();
+fn times_are_in_the_time_zone_of_the_server() {
+    // A POSIX zone, and a named zone if the system has time zone data.
+    let has_zone_data = std::path::Path::new("/usr/share/zoneinfo/Asia/Kolkata").exists();
     let zones = [("EST5", "-0500 EST"), ("Asia/Kolkata", "+0530 IST")];
-    for (zone, expected) in zones.iter().filter(|(zone, _)| places || !zone.contains('/')) {
+    for (zone, expected) in zones.iter().filter(|(zone, _)| has_zone_data || !zone.contains('/')) {
         let server = Setup::new().log(&format("%{%z %Z}t")).environment("TZ", zone).start();
         server.get("/none");
         assert_eq!(server.access_lines(1), [*expected], "{zone}");
     }
 }
 
-/// A server whose sites differ in their form of a line alone.
-fn in_every_form() -> Server {
+/// A server with one site for each named format.
+fn server_with_every_format() -> Server {
     let site = |name: &str| {
         format!(
             "[[site]]\nhosts = [\"{name}.example\"]\nroot = \"htdocs\"\nlog = {{ access = \"{name}.log\", format = \"{name}\" }}\n"
@@ -143,7 +143,7 @@ fn in_every_form() -> Server {
     Setup::new().file("a.txt", "hello").sites(&sites).start()
 }
 
-/// The only line of a file, once it is there.
+/// The only line of a file, once it is written.
 #[track_caller]
 fn line_of(server: &Server, name: &str) -> String {
     let read = || std::fs::read_to_string(server.path(name)).unwrap();
@@ -154,8 +154,8 @@ fn line_of(server: &Server, name: &str) -> String {
 }
 
 #[test]
-fn named_forms_are_what_programs_that_read_logs_expect() {
-    let server = in_every_form();
+fn named_formats_match_what_log_analysers_expect() {
+    let server = server_with_every_format();
     let form = |name: &str| {
         server.send(format!(
             "GET /a.txt?b HTTP/1.1\r\nHost: {name}.example\r\nReferer: http://x/\r\nUser-Agent: curl\r\n\r\n"
@@ -184,7 +184,7 @@ fn named_forms_are_what_programs_that_read_logs_expect() {
 }
 
 #[test]
-fn neither_clients_nor_scripts_write_lines_or_leave_their_quotes() {
+fn clients_and_scripts_cannot_forge_lines_or_close_quotes() {
     let server = Setup::new()
         .log(&format(r#""%r" "%U" "%q" "%V" "%{User-Agent}i" "%{X-Out}o" "%f" end"#))
         .script(
@@ -206,14 +206,14 @@ fn neither_clients_nor_scripts_write_lines_or_leave_their_quotes() {
     for line in lines {
         assert!(line.starts_with('"') && line.ends_with("\" end"), "{line}");
         assert!(line.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{line:?}");
-        // Quotes of the format's own, seven pairs, and none of anybody else's without its backslash.
+        // Only the seven pairs of quotes of the format itself are unescaped.
         let plain = line.replace("\\\\", "").replace("\\\"", "");
         assert_eq!(plain.matches('"').count(), 14, "{line}");
     }
 }
 
 #[test]
-fn check_names_the_place_of_a_mistake_in_a_format() {
+fn check_reports_the_position_of_an_error_in_a_format() {
     let setup = Setup::new().log("format = '%h %t %y'");
     setup.write_configuration();
     let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
@@ -234,7 +234,7 @@ fn check_names_the_place_of_a_mistake_in_a_format() {
 }
 
 #[test]
-fn the_end_of_an_exchange_is_told_from_its_middle_whatever_the_body_is_made_of() {
+fn completed_and_aborted_exchanges_are_distinguished_for_every_body() {
     let server = Setup::new()
         .log(&format("%m %U %X"))
         .cache("file_size = \"16MiB\"")

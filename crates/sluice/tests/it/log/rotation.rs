@@ -1,4 +1,4 @@
-//! Rotation by the server itself: by size under load, by day, how many files are kept; and disks that refuse.
+//! Rotation by the server: by size under load, by day, the number of files kept, and disk errors.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::harness::{Server, Setup, wait_until};
 
-/// Clients at once, and requests of each.
+/// Concurrent clients, and requests of each.
 const CLIENTS: usize = 8;
 const REQUESTS: usize = 250;
 
-/// The files that were put aside, oldest first, then the one that is written to.
+/// The rotated files, oldest first, then the current one.
 fn files(server: &Server, name: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(server.path("")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -24,7 +24,7 @@ fn files(server: &Server, name: &str) -> Vec<PathBuf> {
     names.iter().map(|file| server.path(file)).collect()
 }
 
-/// The lines of all the files. One that the server renames or removes in the meantime gives none: who waits looks again.
+/// The lines of all files. A file renamed or removed meanwhile gives none; callers poll.
 fn lines(files: &[PathBuf]) -> Vec<String> {
     let texts = files.iter().map(|file| match fs::read_to_string(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -35,7 +35,7 @@ fn lines(files: &[PathBuf]) -> Vec<String> {
         .collect()
 }
 
-/// Every client's every request, each with a name of its own.
+/// Sends every request of every client, each with its own query.
 fn load(server: &Server) {
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
@@ -50,7 +50,7 @@ fn load(server: &Server) {
 }
 
 #[test]
-fn rotation_by_size_under_load_loses_and_tears_no_line() {
+fn rotation_by_size_under_load_loses_and_splits_no_line() {
     let server = Setup::new()
         .log("access = \"access.log\"\nformat = \"%U%q %>s %L end\"\nrotate_size = \"4KiB\"")
         .file("a.txt", "a")
@@ -67,7 +67,7 @@ fn rotation_by_size_under_load_loses_and_tears_no_line() {
     for line in &all {
         assert!(line.starts_with("/a.txt?") && line.ends_with(" end"), "torn: {line:?}");
     }
-    // Each client's lines, in its order.
+    // The lines of each client are in order.
     for client in 0..CLIENTS {
         let own = format!("/a.txt?{client}-");
         let numbers: Vec<usize> = all
@@ -90,7 +90,7 @@ fn rotation_by_size_under_load_loses_and_tears_no_line() {
 }
 
 #[test]
-fn no_more_files_are_kept_than_are_wanted_and_they_are_the_newest() {
+fn only_the_newest_files_are_kept() {
     let server = Setup::new()
         .log("access = \"access.log\"\nformat = \"%q %L\"\nrotate_size = \"4KiB\"\nkeep = 2")
         .file("a.txt", "a")
@@ -124,7 +124,7 @@ fn no_more_files_are_kept_than_are_wanted_and_they_are_the_newest() {
 }
 
 #[test]
-fn the_first_line_of_a_day_begins_a_file() {
+fn first_line_of_a_day_starts_a_new_file() {
     let setup = Setup::new()
         .log("access = \"access.log\"\nformat = \"%U\"\nrotate = \"daily\"")
         .file("a.txt", "a");
@@ -137,7 +137,7 @@ fn the_first_line_of_a_day_begins_a_file() {
     assert_eq!(
         files(&server, "access.log").len(),
         1,
-        "nothing is put aside before there is a line"
+        "nothing is rotated before the first line"
     );
     server.get("/a.txt");
     server.get("/a.txt");
@@ -152,7 +152,7 @@ fn the_first_line_of_a_day_begins_a_file() {
 }
 
 #[test]
-fn a_log_that_cannot_be_put_aside_goes_on_and_says_so_once() {
+fn log_that_cannot_be_rotated_continues_with_one_message() {
     let setup = Setup::new()
         .log("access = \"logs/access.log\"\nformat = \"%q %L\"\nrotate_size = \"4KiB\"")
         .file("a.txt", "a");
@@ -172,7 +172,7 @@ fn a_log_that_cannot_be_put_aside_goes_on_and_says_so_once() {
 }
 
 #[test]
-fn a_full_disk_stops_nobody_and_what_is_lost_is_counted() {
+fn full_disk_does_not_stop_the_server_and_lost_lines_are_counted() {
     let server = Setup::new()
         .log("access = \"/dev/full\"\nformat = \"%r\"")
         .file("a.txt", "a")
@@ -190,7 +190,7 @@ fn a_full_disk_stops_nobody_and_what_is_lost_is_counted() {
 }
 
 #[test]
-fn sigusr1_opens_every_log_anew() {
+fn sigusr1_reopens_every_log() {
     let server = Setup::new()
         .log("access = \"a.log\"\nformat = \"%U\"")
         .sites("[[site]]\nhosts = [\"b.example\"]\nroot = \"htdocs\"\nlog = { access = \"b.log\" }\n")

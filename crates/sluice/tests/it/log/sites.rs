@@ -1,15 +1,15 @@
-//! Whose line goes where: logs of sites, routes that are not logged, and reloading.
+//! Access logs of sites, routes that are not logged, and reload.
 
 use std::fs;
 
 use crate::harness::{Server, Setup, wait_until};
 
-/// Waits until a file of the server holds these lines.
+/// Waits until a file of the server contains exactly these lines.
 #[track_caller]
 fn assert_holds(server: &Server, name: &str, expected: &[&str]) {
     let read = || fs::read_to_string(server.path(name)).unwrap_or_default();
-    let is_there = wait_until(|| read().lines().eq(expected.iter().copied()));
-    assert!(is_there, "{name} holds {:?}, not {expected:?}", read());
+    let matches = wait_until(|| read().lines().eq(expected.iter().copied()));
+    assert!(matches, "{name} holds {:?}, not {expected:?}", read());
 }
 
 fn ask(server: &Server, host: &str, path: &str) -> u16 {
@@ -19,7 +19,7 @@ fn ask(server: &Server, host: &str, path: &str) -> u16 {
 }
 
 #[test]
-fn sites_have_their_own_log_or_share_the_servers() {
+fn sites_have_their_own_log_or_use_the_servers() {
     let site = |host: &str, log: &str| format!("[[site]]\nhosts = [\"{host}\"]\nroot = \"htdocs\"\n{log}\n");
     let sites = [
         site("own.example", "log = { access = \"own.log\" }"),
@@ -36,7 +36,7 @@ fn sites_have_their_own_log_or_share_the_servers() {
     for host in ["own", "form", "off", "out", "shared", "any"] {
         assert_eq!(ask(&server, &format!("{host}.example"), "/a"), 200);
     }
-    // Nobody knows whose they are: the server's.
+    // The site is unknown, so the server's log is used.
     assert_eq!(server.send("GET /a HTTP/1.1\r\n\r\n").status, 400);
     assert_eq!(server.send("GET a b HTTP/1.1\r\nHost: own.example\r\n\r\n").status, 400);
     assert_holds(&server, "own.log", &["own.example /a"]);
@@ -47,7 +47,7 @@ fn sites_have_their_own_log_or_share_the_servers() {
         "- /a",
         "- /",
     ];
-    // The worker that a connection goes to is the kernel's choice, so the order is not sure.
+    // The kernel distributes connections among the workers, so the order varies.
     let sorted = |mut lines: Vec<String>| {
         lines.sort_unstable();
         lines
@@ -61,7 +61,7 @@ fn sites_have_their_own_log_or_share_the_servers() {
 }
 
 #[test]
-fn what_a_client_asks_for_decides_whether_it_is_logged() {
+fn requested_path_decides_whether_it_is_logged() {
     let server = Setup::new()
         .log("access = \"-\"\nformat = \"%U %>s\"")
         .site("index = [\"index.cgi\"]")
@@ -91,13 +91,13 @@ fn what_a_client_asks_for_decides_whether_it_is_logged() {
     assert_eq!(ended.access, ["/cgi-bin/to-silent 200", "/a.txt 200"]);
     assert!(
         ended.errors.contains("status=502"),
-        "faults are told all the same:\n{}",
+        "faults are still reported:\n{}",
         ended.errors
     );
 }
 
 #[test]
-fn a_reload_opens_new_logs_and_closes_those_that_are_left() {
+fn reload_opens_new_logs_and_closes_unused_ones() {
     let server = Setup::new()
         .log("access = \"old.log\"\nformat = \"%U\"")
         .file("a.txt", "a")
@@ -119,7 +119,7 @@ fn a_reload_opens_new_logs_and_closes_those_that_are_left() {
     };
     let mut clients = Vec::new();
     let is_closed = wait_until(|| {
-        // The thread looks when it has something to do.
+        // The log thread closes old files only when it has something to do.
         clients.push(server.get("/a.txt"));
         !is_open("old.log")
     });
@@ -128,14 +128,14 @@ fn a_reload_opens_new_logs_and_closes_those_that_are_left() {
 }
 
 #[test]
-fn a_reload_whose_log_cannot_be_opened_changes_nothing() {
+fn reload_with_an_unwritable_log_changes_nothing() {
     let setup = Setup::new()
         .log("access = \"logs/a.log\"\nformat = \"%U\"")
         .file("a.txt", "a");
     fs::create_dir(setup.path("logs")).unwrap();
     let server = setup.start();
     let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
-    // A link to nowhere: a file that cannot be made, in a folder that is there.
+    // A dangling symlink: a file that cannot be created, in an existing directory.
     std::os::unix::fs::symlink("nowhere/b.log", server.path("logs/b.log")).unwrap();
     fs::write(server.path("sluice.toml"), text.replace("a.log", "b.log")).unwrap();
     server.signal("HUP");

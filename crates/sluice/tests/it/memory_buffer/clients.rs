@@ -1,4 +1,4 @@
-//! Clients that leave in the middle of bulk output, or take their time.
+//! Clients that leave during bulk output, or read slowly.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use super::plain::PLAIN;
 use crate::harness::Setup;
 
 #[test]
-fn a_slow_client_holds_the_script_back_and_gets_every_byte() {
-    // More than all socket buffers on the way take.
+fn slow_client_blocks_the_script_and_gets_every_byte() {
+    // More than all socket buffers on the way hold.
     const LENGTH: usize = 24 << 20;
     let server = Setup::new().ring_programs().start();
     let half = server.setup().listen("half");
@@ -25,7 +25,7 @@ fn a_slow_client_holds_the_script_back_and_gets_every_byte() {
 }
 
 #[test]
-fn a_cgi_script_ends_with_its_client() {
+fn cgi_script_ends_with_its_client() {
     let server = Setup::new().ring_programs().start();
     let half = server.setup().listen("half");
     let _gate = server.setup().gate("go");
@@ -35,13 +35,13 @@ fn a_cgi_script_ends_with_its_client() {
     server.wait_for_processes(1);
     drop(client);
     server.assert_idle();
-    // 499 where the client had left before the head was made.
+    // 499 if the client left before the head was ready.
     let line = server.access_lines(1).remove(0);
     assert!(line.contains(" 200 ") || line.contains(" 499 "), "{line}");
 }
 
 #[test]
-fn the_writes_of_a_cgiplus_script_fail_when_its_client_has_left() {
+fn writes_of_a_cgiplus_script_fail_after_its_client_left() {
     let server = Setup::new()
         .cgiplus("max = 1, client_grace = \"10s\"")
         .ring_programs()
@@ -61,12 +61,12 @@ fn the_writes_of_a_cgiplus_script_fail_when_its_client_has_left() {
     assert_eq!(
         response.field("x-pid"),
         Some(pid.to_string().as_str()),
-        "the process lives on"
+        "the process is kept"
     );
 }
 
 #[test]
-fn a_script_that_waits_for_room_is_told_that_its_client_has_left() {
+fn blocked_write_fails_when_the_client_leaves() {
     let server = Setup::new()
         .cgiplus("max = 1, client_grace = \"10s\"")
         .ring_programs()
@@ -83,7 +83,7 @@ fn a_script_that_waits_for_room_is_told_that_its_client_has_left() {
 }
 
 #[test]
-fn a_cgiplus_script_that_goes_on_without_its_client_is_ended_after_the_grace() {
+fn cgiplus_script_without_a_client_is_killed_after_the_grace_period() {
     let server = Setup::new()
         .cgiplus("max = 1, client_grace = \"100ms\", kill_grace = \"100ms\"")
         .ring_programs()
@@ -98,7 +98,7 @@ fn a_cgiplus_script_that_goes_on_without_its_client_is_ended_after_the_grace() {
 }
 
 #[test]
-fn parts_of_a_plain_buffer_are_refused_when_the_client_has_left() {
+fn plain_buffer_writes_are_refused_after_the_client_left() {
     let server = Setup::new()
         .cgiplus("max = 1, client_grace = \"10s\"")
         .python(

@@ -1,12 +1,11 @@
-//! Transfers through the plain buffer, which any language can use: pwrite(2) and a callout for each part.
+//! Transfers through the plain buffer, which any language can use: pwrite(2) and one callout per part.
 
 use super::{assert_numbered, numbered};
 use crate::harness::{Ending, Setup, complaints};
 
-/// `?<bytes>+<buffer size>+<letters>`: sends numbers by the plain buffer, its two halves in flight at once.
-///
-/// Letters: `c` a Content-Length, `t` "tail" by the mailbox after BUFFER-END, `w` one part at a time from offset 0,
-/// `x` no BUFFER-END and no wait for the last answers. A wrong answer ends it. Works as CGI too.
+/// `?<bytes>+<buffer size>+<letters>`: sends numbers through the plain buffer, with both halves in flight.
+/// // Letters: `c` a Content-Length, `t` "tail" through the mailbox after BUFFER-END, `w` one part at a time from
+/// offset 0, `x` no BUFFER-END and no wait for the last answers. A wrong answer ends it. Works as CGI too.
 pub(super) const PLAIN: &str = r#"
 from array import array
 
@@ -24,18 +23,18 @@ def respond(variables):
     length = b"Content-Length: %d\n" % (total + len(tail)) if "c" in letters else b""
     put(b"Content-Type: application/octet-stream\nX-Pid: %d\nX-Bytes: %s\n%s\n" % (os.getpid(), capacity, length))
     halves = 1 if "w" in letters else 2
-    part, under_way, sent = int(capacity) // halves, [], 0
+    part, in_flight, sent = int(capacity) // halves, [], 0
     while sent < total:
-        if len(under_way) == halves:
-            expect(under_way.pop(0))
+        if len(in_flight) == halves:
+            expect(in_flight.pop(0))
         count, place = min(part, total - sent), sent // part % halves * part
         os.pwrite(4, numbers(sent, count), place)
         put(ESC + (b"BUFFER-WRITE: %d %d\n" % (count, place) if place else b"BUFFER-WRITE: %d\n" % count) + EOT)
-        under_way.append(count)
+        in_flight.append(count)
         sent += count
     if "x" in letters:
         return
-    for count in under_way:
+    for count in in_flight:
         expect(count)
     put(ESC + b"BUFFER-END:\n" + EOT)
     expect(total)
@@ -50,7 +49,7 @@ else:
 "#;
 
 #[test]
-fn bytes_arrive_as_they_were_written() {
+fn bytes_arrive_unchanged() {
     let server = Setup::new().cgiplus("max = 1").python("plain", PLAIN).start();
     for (length, size, letters) in [
         (0, "4k", "c"),
@@ -68,10 +67,10 @@ fn bytes_arrive_as_they_were_written() {
         (300_000, "1M", "c"),
     ] {
         for mode in ["cgi", "cgiplus"] {
-            let what = format!("/{mode}-bin/plain?{length}+{size}+{letters}");
-            let response = server.get(&what);
+            let path = format!("/{mode}-bin/plain?{length}+{size}+{letters}");
+            let response = server.get(&path);
             let tail = if letters.contains('t') { "tail" } else { "" };
-            assert_numbered(&response, length, tail, &what);
+            assert_numbered(&response, length, tail, &path);
             assert_eq!(
                 response.field("content-length").is_some(),
                 letters.contains('c') || response.field("transfer-encoding").is_none()
@@ -83,18 +82,18 @@ fn bytes_arrive_as_they_were_written() {
 }
 
 #[test]
-fn a_script_may_leave_without_a_word_about_the_end() {
+fn script_may_exit_without_buffer_end() {
     let server = Setup::new().cgiplus("max = 1").python("plain", PLAIN).start();
     for mode in ["cgi", "cgiplus", "cgiplus"] {
         for (length, letters) in [(3000, "x"), (3000, "xw"), (3000, "xc"), (0, "x")] {
-            let what = format!("/{mode}-bin/plain?{length}+8k+{letters}");
-            assert_numbered(&server.get(&what), length, "", &what);
+            let path = format!("/{mode}-bin/plain?{length}+8k+{letters}");
+            assert_numbered(&server.get(&path), length, "", &path);
         }
     }
 }
 
 #[test]
-fn one_process_uses_buffers_of_many_sizes() {
+fn one_process_can_use_buffers_of_many_sizes() {
     let server = Setup::new().cgiplus("max = 1").python("plain", PLAIN).start();
     let mut pids = Vec::new();
     for (size, bytes) in [
@@ -114,25 +113,25 @@ fn one_process_uses_buffers_of_many_sizes() {
 }
 
 #[test]
-fn head_gets_no_byte_of_the_buffer_and_leaves_the_process_clean() {
+fn head_sends_no_buffer_data_and_the_process_stays_usable() {
     let server = Setup::new().cgiplus("max = 1").python("plain", PLAIN).start();
     let mut client = server.connect();
     for mode in ["cgiplus", "cgi"] {
         for letters in ["c", "t", "w", "x"] {
-            let what = format!("/{mode}-bin/plain?50000+4k+{letters}");
-            client.send(format!("HEAD {what} HTTP/1.1\r\nHost: test\r\n\r\n"));
+            let path = format!("/{mode}-bin/plain?50000+4k+{letters}");
+            client.send(format!("HEAD {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
             let response = client.response_to("HEAD");
-            assert_eq!((response.status, response.body.len()), (200, 0), "{what}");
+            assert_eq!((response.status, response.body.len()), (200, 0), "{path}");
             if letters == "c" {
                 assert_eq!(response.field("content-length"), Some("50000"));
             }
-            assert_numbered(&client.get("/cgiplus-bin/plain?9000+4k").response(), 9000, "", &what);
+            assert_numbered(&client.get("/cgiplus-bin/plain?9000+4k").response(), 9000, "", &path);
         }
     }
 }
 
 #[test]
-fn a_part_is_sent_from_where_it_lies() {
+fn part_is_sent_from_its_offset() {
     let server = Setup::new()
         .python(
             "places",
@@ -153,7 +152,7 @@ while accept():
 }
 
 #[test]
-fn no_more_than_eight_parts_are_under_way() {
+fn no_more_than_eight_parts_are_in_flight() {
     let server = Setup::new()
         .python(
             "many",
@@ -161,7 +160,7 @@ fn no_more_than_eight_parts_are_under_way() {
 while accept():
     ask(b"BUFFER-BEGIN: 4k")
     os.pwrite(4, b"x" * 4096, 0)
-    # Before the head nothing is sent, so all of them are under way.
+    # Nothing is sent before the head, so all of them are in flight.
     put(ESC + b"BUFFER-WRITE: 1\n" * 9 + EOT)
     first = orders.readline()
     put(HEAD)
@@ -179,7 +178,7 @@ while accept():
 }
 
 #[test]
-fn a_record_mailbox_has_a_buffer_too() {
+fn record_mailbox_supports_the_buffer() {
     let server = Setup::new()
         .cgi("mailbox = \"record\"")
         .cgiplus("mailbox = \"record\"")
@@ -193,7 +192,7 @@ fn a_record_mailbox_has_a_buffer_too() {
     }
 }
 
-/// Each sentinel and each line is a record of its own.
+/// Each sentinel and each line is a separate record.
 const RECORDS: &str = r#"
 from array import array
 def callout(line):

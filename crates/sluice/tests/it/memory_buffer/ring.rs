@@ -1,11 +1,11 @@
-//! Transfers through the ring, by programs that use the C library.
+//! Transfers through the ring by programs that use the C library.
 
 use super::assert_numbered;
 use super::plain::PLAIN;
 use crate::harness::{Ending, Setup, complaints};
 
 #[test]
-fn bytes_arrive_as_they_were_written() {
+fn bytes_arrive_unchanged() {
     let server = Setup::new().cgiplus("max = 1").ring_programs().start();
     for (length, buffer, chunk, letters) in [
         (0, 8192, 1, "c"),
@@ -24,10 +24,10 @@ fn bytes_arrive_as_they_were_written() {
         (100_000, 0, 1000, "ct"),
     ] {
         for mode in ["cgi", "cgiplus"] {
-            let what = format!("/{mode}-bin/bulk?{length}+{buffer}+{chunk}+{letters}");
-            let response = server.get(&what);
+            let path = format!("/{mode}-bin/bulk?{length}+{buffer}+{chunk}+{letters}");
+            let response = server.get(&path);
             let tail = if letters.contains('t') { "tail" } else { "" };
-            assert_numbered(&response, length, tail, &what);
+            assert_numbered(&response, length, tail, &path);
         }
     }
     let ended = server.stop();
@@ -35,27 +35,27 @@ fn bytes_arrive_as_they_were_written() {
 }
 
 #[test]
-fn the_beginning_of_a_ring_is_never_mixed_with_its_doorbells() {
+fn start_of_a_ring_is_never_mixed_with_doorbells() {
     let server = Setup::new().cgiplus("max = 1").ring_programs().start();
     for turn in 0..60 {
-        let what = format!("/cgiplus-bin/bulk?{}+8192+100+t", 1 + turn * 97);
-        assert_numbered(&server.get(&what), 1 + turn * 97, "tail", &what);
+        let path = format!("/cgiplus-bin/bulk?{}+8192+100+t", 1 + turn * 97);
+        assert_numbered(&server.get(&path), 1 + turn * 97, "tail", &path);
     }
 }
 
 #[test]
-fn the_end_of_the_reply_ends_the_ring() {
+fn end_of_the_reply_ends_the_ring() {
     let server = Setup::new().cgiplus("max = 1").ring_programs().start();
     for mode in ["cgi", "cgiplus", "cgiplus"] {
         for letters in ["n", "nc"] {
-            let what = format!("/{mode}-bin/bulk?300000+65536+9000+{letters}");
-            assert_numbered(&server.get(&what), 300_000, "", &what);
+            let path = format!("/{mode}-bin/bulk?300000+65536+9000+{letters}");
+            assert_numbered(&server.get(&path), 300_000, "", &path);
         }
     }
 }
 
 #[test]
-fn one_process_uses_rings_and_buffers_of_many_sizes() {
+fn one_process_can_use_rings_of_many_sizes() {
     let server = Setup::new().cgiplus("max = 1").ring_programs().start();
     let mut pids = Vec::new();
     for (buffer, bytes) in [
@@ -66,9 +66,9 @@ fn one_process_uses_rings_and_buffers_of_many_sizes() {
         (1, 8192),
         (100_000, 102_400),
     ] {
-        let what = format!("/cgiplus-bin/bulk?400000+{buffer}+50000+c");
-        let response = server.get(&what);
-        assert_numbered(&response, 400_000, "", &what);
+        let path = format!("/cgiplus-bin/bulk?400000+{buffer}+50000+c");
+        let response = server.get(&path);
+        assert_numbered(&response, 400_000, "", &path);
         assert_eq!(response.field("x-buffer"), Some(format!("/dev/fd/4 {bytes}").as_str()));
         pids.push(response.field("x-pid").unwrap().to_owned());
     }
@@ -77,15 +77,15 @@ fn one_process_uses_rings_and_buffers_of_many_sizes() {
 }
 
 #[test]
-fn head_gets_no_byte_of_the_ring_and_leaves_the_process_clean() {
+fn head_sends_no_ring_data_and_the_process_stays_usable() {
     let server = Setup::new().cgiplus("max = 1").ring_programs().start();
     let mut client = server.connect();
     for mode in ["cgiplus", "cgi"] {
         for letters in ["c", "t", "n"] {
-            let what = format!("/{mode}-bin/bulk?100000+8192+5000+{letters}");
-            client.send(format!("HEAD {what} HTTP/1.1\r\nHost: test\r\n\r\n"));
+            let path = format!("/{mode}-bin/bulk?100000+8192+5000+{letters}");
+            client.send(format!("HEAD {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
             let response = client.response_to("HEAD");
-            assert_eq!((response.status, response.body.len()), (200, 0), "{what}");
+            assert_eq!((response.status, response.body.len()), (200, 0), "{path}");
             if letters == "c" {
                 assert_eq!(response.field("content-length"), Some("100000"));
             }
@@ -93,14 +93,14 @@ fn head_gets_no_byte_of_the_ring_and_leaves_the_process_clean() {
                 &client.get("/cgiplus-bin/bulk?30000+8192+700+t").response(),
                 30_000,
                 "tail",
-                &what,
+                &path,
             );
         }
     }
 }
 
 #[test]
-fn an_old_client_gets_a_ring_to_the_end_of_the_connection() {
+fn http_1_0_client_gets_the_ring_up_to_the_end_of_the_connection() {
     let server = Setup::new().cgiplus("max = 1").ring_programs().start();
     let response = server.send("GET /cgiplus-bin/bulk?300000+65536+9000+t HTTP/1.0\r\n\r\n");
     assert_eq!(response.field("transfer-encoding"), None);
@@ -108,7 +108,7 @@ fn an_old_client_gets_a_ring_to_the_end_of_the_connection() {
 }
 
 #[test]
-fn a_record_mailbox_has_rings_too() {
+fn record_mailbox_supports_rings() {
     let server = Setup::new()
         .cgi("mailbox = \"record\"")
         .cgiplus("mailbox = \"record\", max = 1")
@@ -116,15 +116,15 @@ fn a_record_mailbox_has_rings_too() {
         .start();
     for mode in ["cgi", "cgiplus", "cgiplus"] {
         for letters in ["c", "t", "n"] {
-            let what = format!("/{mode}-bin/bulk?300000+8192+900+{letters}");
+            let path = format!("/{mode}-bin/bulk?300000+8192+900+{letters}");
             let tail = if letters == "t" { "tail" } else { "" };
-            assert_numbered(&server.get(&what), 300_000, tail, &what);
+            assert_numbered(&server.get(&path), 300_000, tail, &path);
         }
     }
 }
 
 #[test]
-fn rings_of_many_processes_do_not_mix() {
+fn rings_of_several_processes_do_not_mix() {
     let server = Setup::new()
         .cgiplus("max = 4")
         .ring_programs()
@@ -136,11 +136,11 @@ fn rings_of_many_processes_do_not_mix() {
             scope.spawn(move || {
                 for length in [100_000 + turn, 1_000_000 + turn, 3 + turn] {
                     for path in ["cgi-bin/bulk", "cgiplus-bin/bulk"] {
-                        let what = format!("/{path}?{length}+16384+7000+c");
-                        assert_numbered(&server.get(&what), length, "", &what);
+                        let path = format!("/{path}?{length}+16384+7000+c");
+                        assert_numbered(&server.get(&path), length, "", &path);
                     }
-                    let what = format!("/cgiplus-bin/plain?{length}+16k+c");
-                    assert_numbered(&server.get(&what), length, "", &what);
+                    let path = format!("/cgiplus-bin/plain?{length}+16k+c");
+                    assert_numbered(&server.get(&path), length, "", &path);
                 }
             });
         }
@@ -148,7 +148,7 @@ fn rings_of_many_processes_do_not_mix() {
 }
 
 #[test]
-fn the_demonstrator_sends_the_same_bytes_both_ways() {
+fn demonstrator_sends_the_same_bytes_by_mailbox_and_buffer() {
     let server = Setup::new().cgiplus("max = 1").ring_programs().start();
     let get = |mode: &str, query: &str| {
         let response = server.get(&format!("/{mode}-bin/membufdemo?{query}"));
@@ -167,23 +167,26 @@ fn the_demonstrator_sends_the_same_bytes_both_ways() {
             ("3+m+10000", "3+b+10000+1", 10_000),
             ("2+m+32k", "2+b+32k+5", 32_768),
         ] {
-            let (one, other) = (get(mode, mailbox), get(mode, buffer));
+            let (mailbox_response, buffer_response) = (get(mode, mailbox), get(mode, buffer));
             let megabytes: usize = mailbox.split('+').next().unwrap().parse().unwrap();
-            let is_right = |body: &[u8]| {
+            let is_correct = |body: &[u8]| {
                 let blocks = body.chunks(record).enumerate();
                 body.len() == megabytes << 20
                     && blocks
                         .into_iter()
                         .all(|(at, block)| block.iter().all(|byte| usize::from(*byte) == at & 0xff))
             };
-            assert!(is_right(&one.body), "{mode} {mailbox}");
-            assert!(one.body == other.body, "{mode} {mailbox} and {buffer}");
-            assert_eq!(one.field("x-mbuf"), Some("NULL 0"));
+            assert!(is_correct(&mailbox_response.body), "{mode} {mailbox}");
             assert!(
-                other.field("x-mbuf").unwrap().starts_with("/dev/fd/4 "),
+                mailbox_response.body == buffer_response.body,
+                "{mode} {mailbox} and {buffer}"
+            );
+            assert_eq!(mailbox_response.field("x-mbuf"), Some("NULL 0"));
+            assert!(
+                buffer_response.field("x-mbuf").unwrap().starts_with("/dev/fd/4 "),
                 "{mode} {buffer}"
             );
-            assert_eq!(other.field("x-mrs"), Some(record.to_string().as_str()));
+            assert_eq!(buffer_response.field("x-mrs"), Some(record.to_string().as_str()));
         }
     }
     let too_large = server.get("/cgiplus-bin/membufdemo?1+b+0+1000");

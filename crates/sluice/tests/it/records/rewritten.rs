@@ -1,4 +1,4 @@
-//! Files of records that are written anew: by the server, where it may, and by `sluice stream-lf`.
+//! Record files that are rewritten as stream-LF: by the server, where allowed, and by `sluice stream-lf`.
 
 use std::fs::{self, FileTimes, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -14,7 +14,7 @@ fn read(server: &Server, name: &str) -> Vec<u8> {
     fs::read(server.path("htdocs/vms").join(name)).unwrap()
 }
 
-/// Names in a folder, sorted.
+/// The names in a directory, sorted.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<String> = entries
@@ -25,7 +25,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_that_was_asked_for_is_written_anew_once() {
+fn requested_file_is_rewritten_once() {
     let (records, lines) = large();
     let setup = setup(REWRITTEN)
         .file("vms/sub/large.txt", &records)
@@ -39,24 +39,24 @@ fn a_file_that_was_asked_for_is_written_anew_once() {
     for (name, raw, text) in [("sub/large.txt", &records[..], &lines[..]), ("a.txt", RECORDS, LINES)] {
         let path = format!("/vms/{name}");
         let first = server.get(&path);
-        assert!(first.text() == text, "{name}: lines came otherwise");
+        assert!(first.text() == text, "{name}: the lines differ");
         server.log_line(&format!("file \"{name}\": written anew as stream-LF"));
-        assert!(read(&server, name) == text.as_bytes(), "{name} holds other lines");
+        assert!(read(&server, name) == text.as_bytes(), "{name} contains other lines");
         assert!(
             read(&server, &format!("{name}.orig")) == raw,
             "{name}.orig is another file"
         );
         let about = fs::metadata(server.path("htdocs/vms").join(name)).unwrap();
         assert_eq!(about.modified().unwrap(), modified);
-        // From now on it is sent as it is, under a new tag; its original still is one of records.
+        // From now on the file is sent unconverted, with a new entity tag; the original is still a record file.
         assert!(wait_until(|| {
             let response = server.get(&path);
-            assert!(response.text() == text, "{name}: lines came otherwise");
+            assert!(response.text() == text, "{name}: the lines differ");
             response.field("etag") != first.field("etag")
         }));
         assert!(
             server.get(&format!("{path}.orig")).text() == text,
-            "{name}.orig: other lines"
+            "{name}.orig: the lines differ"
         );
         assert_eq!(server.get(&path).field("last-modified"), first.field("last-modified"));
     }
@@ -70,7 +70,7 @@ fn a_file_that_was_asked_for_is_written_anew_once() {
 }
 
 #[test]
-fn nothing_is_written_where_that_was_not_allowed() {
+fn nothing_is_rewritten_without_permission() {
     for keys in [VARIABLE, super::CACHED] {
         let server = setup(keys).file("vms/a.txt", RECORDS).age("vms/a.txt").start();
         for _ in 0..3 {
@@ -82,7 +82,7 @@ fn nothing_is_written_where_that_was_not_allowed() {
 }
 
 #[test]
-fn what_cannot_be_written_anew_is_sent_all_the_same_with_one_warning() {
+fn file_that_cannot_be_rewritten_is_sent_with_one_warning() {
     let setup = setup(REWRITTEN).file("vms/a.txt", RECORDS).age("vms/a.txt");
     fs::create_dir(setup.path("htdocs/vms/a.txt.orig")).unwrap();
     let server = setup.cache("size = 0").start();
@@ -104,7 +104,7 @@ fn what_cannot_be_written_anew_is_sent_all_the_same_with_one_warning() {
 }
 
 #[test]
-fn links_are_followed_to_read_and_never_to_write() {
+fn symlinks_are_followed_for_reading_but_not_for_writing() {
     let setup = setup(REWRITTEN).file("vms/real/a.txt", RECORDS).age("vms/real/a.txt");
     symlink("real/a.txt", setup.path("htdocs/vms/link.txt")).unwrap();
     symlink("real", setup.path("htdocs/vms/linked")).unwrap();
@@ -115,7 +115,7 @@ fn links_are_followed_to_read_and_never_to_write() {
     server.log_line("file \"linked/a.txt\": not written anew: its folder: ");
     assert_eq!(read(&server, "real/a.txt"), RECORDS);
     assert!(server.path("htdocs/vms/link.txt").is_symlink());
-    // By its own name it is, and is known for that by every other.
+    // Requested by its own name it is rewritten, and all other names see the new file.
     assert_eq!(server.get("/vms/real/a.txt").text(), LINES);
     server.log_line("file \"real/a.txt\": written anew");
     for path in ["/vms/link.txt", "/vms/linked/a.txt", "/vms/real/a.txt"] {
@@ -128,19 +128,22 @@ fn links_are_followed_to_read_and_never_to_write() {
 }
 
 #[test]
-fn a_file_just_written_is_left_alone() {
+fn recently_changed_file_is_not_rewritten() {
     let server = setup(REWRITTEN).file("vms/a.txt", RECORDS).start();
-    // Its time of change lies ahead, so that it stays new for as long as this takes.
+    // An mtime in the future keeps the file too recent for the duration of the test.
     let file = fs::File::open(server.path("htdocs/vms/a.txt")).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(3600))
         .unwrap();
     for _ in 0..3 {
         assert_eq!(server.get("/vms/a.txt").text(), LINES);
     }
-    assert!(!server.stop().errors.contains("file \"a.txt\""), "an attempt was made");
+    assert!(
+        !server.stop().errors.contains("file \"a.txt\""),
+        "the server tried to rewrite it"
+    );
 }
 
-/// Runs `sluice stream-lf` in a folder with the files `a.txt` and `b.txt`.
+/// Runs `sluice stream-lf` in a directory with the files `a.txt` and `b.txt`.
 fn stream_lf(setup: &Setup, arguments: &[&str]) -> Ran {
     run(setup.directory(), &[&["stream-lf"], arguments].concat())
 }
@@ -154,7 +157,7 @@ fn two_files() -> Setup {
 }
 
 #[test]
-fn stream_lf_writes_files_anew_and_says_so() {
+fn stream_lf_rewrites_files_and_reports_it() {
     let setup = two_files();
     fs::write(setup.path("b.txt"), b"\x01\0b").unwrap();
     fs::set_permissions(setup.path("a.txt"), Permissions::from_mode(0o600)).unwrap();
@@ -173,7 +176,7 @@ fn stream_lf_writes_files_anew_and_says_so() {
 }
 
 #[test]
-fn stream_lf_knows_the_other_formats() {
+fn stream_lf_supports_the_other_formats() {
     for (format, file, lines) in [
         ("vfc", &b"\x04\0\x01\x8dab"[..], "ab\n"),
         ("vfc:1", b"\x04\0\x01abc", "abc\n"),
@@ -188,7 +191,7 @@ fn stream_lf_knows_the_other_formats() {
 }
 
 #[test]
-fn stream_lf_goes_on_after_a_file_that_it_leaves_as_it_is() {
+fn stream_lf_continues_after_a_file_that_it_cannot_convert() {
     let setup = two_files();
     fs::write(setup.path("cut.txt"), &RECORDS[..9]).unwrap();
     fs::write(setup.path("done.txt"), LINES).unwrap();
@@ -222,7 +225,7 @@ fn stream_lf_goes_on_after_a_file_that_it_leaves_as_it_is() {
 }
 
 #[test]
-fn stream_lf_of_no_file_or_no_format_of_records_is_wrong_usage() {
+fn stream_lf_rejects_missing_files_and_invalid_formats() {
     let setup = two_files();
     for (arguments, expected) in [
         (&[][..], "<FILE>..."),
@@ -237,7 +240,7 @@ fn stream_lf_of_no_file_or_no_format_of_records_is_wrong_usage() {
 }
 
 #[test]
-fn a_route_of_records_serves_what_stream_lf_wrote_anew() {
+fn record_route_serves_files_rewritten_by_stream_lf() {
     let server = setup(VARIABLE)
         .file("vms/a.txt", RECORDS)
         .file("vms/b.txt", RECORDS)

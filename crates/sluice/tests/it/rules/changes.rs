@@ -1,4 +1,4 @@
-//! What rules change for whatever answers: fields of the head, expiry, bounds of the body, the log.
+//! What routes change in any response: header fields, expiry, body limits, logging.
 
 use super::{SHOW, ask};
 use crate::harness::{Setup, make_old};
@@ -41,7 +41,7 @@ fn fields_are_changed_in_every_response() {
     assert_eq!(
         (refused.status, refused.field("x-a")),
         (451, Some("own")),
-        "a later rule has the last word"
+        "the last route wins"
     );
     let tag = server.get("/a.txt").field("etag").unwrap().to_owned();
     let known = ask(&server, "GET /a.txt", &format!("If-None-Match: {tag}\r\n"));
@@ -52,7 +52,7 @@ fn fields_are_changed_in_every_response() {
 }
 
 #[test]
-fn a_local_redirect_has_the_changes_of_where_it_leads() {
+fn local_redirect_gets_the_changes_of_its_target() {
     let server = Setup::new()
         .script("local", "printf 'Location: /a.txt\\n\\n'")
         .file("a.txt", "a")
@@ -65,7 +65,7 @@ fn a_local_redirect_has_the_changes_of_where_it_leads() {
 }
 
 #[test]
-fn a_download_can_be_forced() {
+fn download_can_be_forced() {
     let server = Setup::new()
         .file("files/a.html", "<p>")
         .route("path = \"/files/*\"\nheaders = { set = { Content-Disposition = \"attachment\", Content-Type = \"application/octet-stream\" } }")
@@ -80,7 +80,7 @@ fn a_download_can_be_forced() {
     };
     let one = fields("Range: bytes=0-1\r\n", "/files/a.html");
     assert_eq!(one, (206, "application/octet-stream".into(), "attachment".into()));
-    // What says where its parts begin stays, and so does what says of a page of errors that it is one.
+    // The multipart type stays, because it has the boundary; so does the type of an error page.
     let (status, kind, _) = fields("Range: bytes=0-0,2-2\r\n", "/files/a.html");
     assert_eq!(
         (status, kind.starts_with("multipart/byteranges; boundary=")),
@@ -94,7 +94,7 @@ fn a_download_can_be_forced() {
 }
 
 #[test]
-fn an_expiry_is_told_of_what_may_be_kept() {
+fn expires_applies_to_cacheable_responses() {
     let server = Setup::new()
         .script(
             "own",
@@ -134,7 +134,7 @@ fn an_expiry_is_told_of_what_may_be_kept() {
 }
 
 #[test]
-fn bodies_have_the_bounds_of_their_path() {
+fn body_limits_depend_on_the_path() {
     let server = Setup::new()
         .script("count", "printf 'Content-Type: text/plain\\n\\n'; wc -c")
         .limits("body_size = 100")
@@ -147,7 +147,7 @@ fn bodies_have_the_bounds_of_their_path() {
     assert_eq!(status("/cgi-bin/count/large", 100_000), 200);
     assert_eq!(status("/cgi-bin/count/small", 10), 200);
     assert_eq!(status("/cgi-bin/count/small", 11), 413);
-    // Counted, where it is not announced.
+    // Counted, if the length is not announced.
     let chunked = |path: &str| {
         let head = format!("POST {path} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
         server.send(format!("{head}b\r\nxxxxxxxxxxx\r\n0\r\n\r\n")).status
@@ -157,7 +157,7 @@ fn bodies_have_the_bounds_of_their_path() {
 }
 
 #[test]
-fn a_body_may_be_silent_for_as_long_as_its_path_allows() {
+fn body_timeout_depends_on_the_path() {
     let server = Setup::new()
         .script(
             "count",
@@ -171,7 +171,7 @@ fn a_body_may_be_silent_for_as_long_as_its_path_allows() {
 }
 
 #[test]
-fn rules_say_what_is_compressed() {
+fn routes_select_what_is_compressed() {
     let text = "all the same ".repeat(200);
     let server = Setup::new()
         .script("long", &format!("printf 'Content-Type: text/plain\\n\\n{text}'"))
@@ -194,7 +194,7 @@ fn rules_say_what_is_compressed() {
 }
 
 #[test]
-fn rules_say_what_is_kept_in_the_cache() {
+fn routes_select_what_is_cached() {
     let server = Setup::new()
         .file("kept/a.txt", "one")
         .file("kept/not/b.txt", "one")
@@ -213,7 +213,7 @@ fn rules_say_what_is_kept_in_the_cache() {
 }
 
 #[test]
-fn rules_say_what_is_logged() {
+fn routes_select_what_is_logged() {
     let server = Setup::new()
         .workers(1)
         .file("quiet/a.txt", "a")
@@ -226,7 +226,7 @@ fn rules_say_what_is_logged() {
     }
     let lines = server.stop().access;
     assert_eq!(lines.len(), 2, "{lines:#?}");
-    // In the order of the workers, which need not be that of the requests.
+    // In the order of the workers, which may differ from that of the requests.
     for path in ["GET /quiet/but/b.txt", "GET /none"] {
         assert!(lines.iter().any(|line| line.contains(path)), "{lines:#?}");
     }

@@ -1,9 +1,10 @@
-//! `sluice check --explain`: the same as happens, told beforehand, and an exit status that says whether it is well.
+//! `sluice check --explain`: the explanation matches what the server does, and the exit status says whether the
+//! request would succeed.
 
 use super::SHOW;
 use crate::harness::{Setup, run};
 
-/// A site with a rule of every kind.
+/// A site with a route of every kind.
 fn setup() -> Setup {
     let setup = Setup::new()
         .script("show", SHOW)
@@ -32,7 +33,7 @@ fn explain(setup: &Setup, arguments: &[&str]) -> (Vec<String>, bool) {
     let all = [&["check", "-c", "sluice.toml", "--explain"], arguments].concat();
     let ran = run(setup.directory(), &all);
     assert_eq!(ran.errors, "", "{arguments:?}");
-    // Columns are as wide as their widest text.
+    // Column widths vary with the text.
     let lines = ran
         .output
         .lines()
@@ -40,7 +41,7 @@ fn explain(setup: &Setup, arguments: &[&str]) -> (Vec<String>, bool) {
     (lines.collect(), ran.status.success())
 }
 
-/// What is said after a label, for the one line that has it.
+/// The text after a label that occurs exactly once.
 #[track_caller]
 fn explained<'l>(lines: &'l [String], label: &str) -> &'l str {
     let mut found = lines
@@ -52,7 +53,7 @@ fn explained<'l>(lines: &'l [String], label: &str) -> &'l str {
 }
 
 #[test]
-fn every_rule_on_the_way_is_told_with_its_reason() {
+fn every_route_is_listed_with_the_reason() {
     let setup = setup();
     let (lines, is_served) = explain(&setup, &["http://example.org:8080/user/42?x"]);
     assert!(is_served);
@@ -97,7 +98,7 @@ fn every_rule_on_the_way_is_told_with_its_reason() {
 }
 
 #[test]
-fn every_answer_is_told_and_only_errors_fail() {
+fn every_answer_is_explained_and_only_errors_fail() {
     let setup = setup();
     let file = |name: &str| setup.path("htdocs").join(name).display().to_string();
     for (arguments, expected, is_served) in [
@@ -163,7 +164,7 @@ fn every_answer_is_told_and_only_errors_fail() {
 }
 
 #[test]
-fn the_facts_of_the_request_are_what_conditions_see() {
+fn conditions_see_the_given_request_attributes() {
     let setup = setup();
     let (lines, is_served) = explain(&setup, &["/admin/", "--client", "192.0.2.7"]);
     let answer = explained(&lines, "answer");
@@ -199,7 +200,7 @@ fn the_facts_of_the_request_are_what_conditions_see() {
 }
 
 #[test]
-fn an_index_page_goes_through_the_rules_itself() {
+fn index_page_is_matched_against_the_routes_itself() {
     let setup = setup();
     let (lines, _) = explain(&setup, &["/docs/"]);
     let paths: Vec<&String> = lines.iter().filter(|line| line.starts_with("path ")).collect();
@@ -210,7 +211,7 @@ fn an_index_page_goes_through_the_rules_itself() {
 }
 
 #[test]
-fn what_is_no_question_is_told_in_one_line() {
+fn invalid_arguments_are_reported_in_one_line() {
     let setup = setup();
     for (arguments, message) in [
         (
@@ -234,7 +235,7 @@ fn what_is_no_question_is_told_in_one_line() {
 }
 
 #[test]
-fn what_is_explained_is_what_happens() {
+fn explanation_matches_the_response() {
     let server = setup().start();
     let paths = [
         "/a.txt", "/docs/", "/docs", "/old/x", "/none", "/empty/", "/user/42", "/user/x", "/admin/", "/app/",

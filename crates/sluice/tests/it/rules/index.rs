@@ -1,10 +1,10 @@
-//! Index pages: the rules for a page's own path hold for it where the folder is asked for.
+//! Index pages: the routes of a page's own path apply when its directory is requested.
 
 use super::{SHOW, ask, assert_location};
 use crate::harness::Setup;
 
 #[test]
-fn a_page_that_is_refused_is_not_sent_as_an_index_page() {
+fn refused_page_is_not_sent_as_an_index_page() {
     let server = Setup::new()
         .site("index = [\"index.html\", \"home.html\"]")
         .file("private/index.html", "secret")
@@ -21,11 +21,11 @@ fn a_page_that_is_refused_is_not_sent_as_an_index_page() {
         let response = server.get(&format!("/{directory}/"));
         assert_eq!(response.status, 403, "{directory}: {}", response.text());
     }
-    assert_eq!(server.get("/other/").text(), "home", "the next page is taken");
+    assert_eq!(server.get("/other/").text(), "home", "the next index page is used");
 }
 
 #[test]
-fn a_redirect_from_a_page_to_its_directory_is_for_who_asks_for_the_page() {
+fn redirect_from_a_page_to_its_directory_applies_only_to_the_page() {
     let server = Setup::new()
         .file("d/index.html", "page")
         .file("e/index.html", "page")
@@ -42,7 +42,7 @@ fn a_redirect_from_a_page_to_its_directory_is_for_who_asks_for_the_page() {
 }
 
 #[test]
-fn a_page_has_the_changes_of_its_own_way() {
+fn index_page_gets_the_changes_of_its_own_path() {
     let server = Setup::new()
         .file("index.html", "<p>")
         .file("quiet/index.html", "<p>")
@@ -53,7 +53,7 @@ fn a_page_has_the_changes_of_its_own_way() {
     for path in ["/", "/index.html", "/quiet/"] {
         let response = server.get(path);
         assert_eq!(response.field("cache-control"), Some("no-cache"), "{path}");
-        assert_eq!(response.field("x-a"), Some("1"), "{path}: once");
+        assert_eq!(response.field("x-a"), Some("1"), "{path}: added once");
     }
     let tag = server.get("/").field("etag").unwrap().to_owned();
     let known = ask(&server, "GET /", &format!("If-None-Match: {tag}\r\n"));
@@ -64,7 +64,7 @@ fn a_page_has_the_changes_of_its_own_way() {
 }
 
 #[test]
-fn a_page_below_a_rewritten_path_is_not_rewritten_again() {
+fn index_page_of_a_rewritten_path_is_not_rewritten_again() {
     let text = format!("#!/bin/sh\n{SHOW}\n");
     let server = Setup::new()
         .site("index = [\"index.html\", \"index.cgi\"]\nlisting = true")
@@ -96,12 +96,12 @@ fn a_page_below_a_rewritten_path_is_not_rewritten_again() {
     assert_location(&server, "/docs", 301, "/docs/");
     // Never to another host.
     assert_location(&server, "//docs", 301, "/docs/");
-    // Its rules leave nothing of what every other server of these tests answers.
+    // A route refuses the health file, so `Drop` must not check it.
     server.stop();
 }
 
 #[test]
-fn a_script_that_is_an_index_page_has_the_bounds_of_its_own_path() {
+fn script_index_page_has_the_limits_of_its_own_path() {
     let server = Setup::new()
         .site("index = [\"index.cgi\"]")
         .file_with_mode(
@@ -119,7 +119,7 @@ fn a_script_that_is_an_index_page_has_the_bounds_of_its_own_path() {
 }
 
 #[test]
-fn a_rewriting_that_fails_keeps_the_changes_of_rules_above() {
+fn failed_rewrite_keeps_the_changes_of_earlier_routes() {
     let server = Setup::new()
         .route("path = \"/*\"\nheaders = { set = { X-A = \"1\" } }\nlog = false")
         .route("path = \"/rw*\"\nrewrite = \"/x/$1\"")

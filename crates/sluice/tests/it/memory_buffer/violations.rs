@@ -1,13 +1,12 @@
-//! Scripts that lie in the ring, or do not keep to its rules: their own reply is cut, nothing else happens.
+//! Scripts that corrupt the ring or violate its protocol: their own reply is truncated, nothing else is affected.
 
 use super::numbered;
 use crate::harness::{Ending, Setup};
 
-/// Begins a ring of 8 KiB, sends 100 bytes of it, and then does what its name says; a file of its own for
-/// each, since a script whose processes die again and again is not started for a while.
-///
-/// It rings the doorbell after each commit, asked for or not: Python has no fence.
-const LIAR: &str = r#"
+/// Begins a ring of 8 KiB, sends 100 bytes, and then does what its name says. Each has its own file, because a script
+/// whose processes die repeatedly is not started for a while.
+/// // It rings the doorbell after each commit, whether requested or not, because Python has no memory fence.
+const VIOLATOR: &str = r#"
 import mmap
 from array import array
 while variables := accept():
@@ -65,9 +64,9 @@ while variables := accept():
 "#;
 
 #[test]
-fn a_lie_cuts_the_reply_and_ends_the_process() {
+fn violation_truncates_the_reply_and_ends_the_process() {
     let ways = ["back", "zero", "far", "huge", "control", "text", "killed"];
-    let setup = ways.iter().fold(Setup::new(), |setup, way| setup.python(way, LIAR));
+    let setup = ways.iter().fold(Setup::new(), |setup, way| setup.python(way, VIOLATOR));
     let server = setup.start();
     let mut gates = (server.setup().gate("begin"), server.setup().gate("go"));
     for (turn, way) in ways.iter().enumerate() {
@@ -94,9 +93,9 @@ fn a_lie_cuts_the_reply_and_ends_the_process() {
 }
 
 #[test]
-fn what_the_server_does_not_read_may_be_overwritten() {
+fn memory_that_the_server_does_not_read_may_be_overwritten() {
     let ways = ["words", "grows", "closes"];
-    let setup = ways.iter().fold(Setup::new(), |setup, way| setup.python(way, LIAR));
+    let setup = ways.iter().fold(Setup::new(), |setup, way| setup.python(way, VIOLATOR));
     let server = setup.start();
     let mut gates = (server.setup().gate("begin"), server.setup().gate("go"));
     for way in ways {
@@ -112,7 +111,7 @@ fn what_the_server_does_not_read_may_be_overwritten() {
 
 #[test]
 fn holes_in_the_data_are_zeros() {
-    let server = Setup::new().cgiplus("max = 1").python("holes", LIAR).start();
+    let server = Setup::new().cgiplus("max = 1").python("holes", VIOLATOR).start();
     let mut gates = (server.setup().gate("begin"), server.setup().gate("go"));
     let mut client = server.connect();
     client.get("/cgiplus-bin/holes");
@@ -125,7 +124,7 @@ fn holes_in_the_data_are_zeros() {
 }
 
 #[test]
-fn doorbells_that_nobody_asked_for_are_never_body() {
+fn unrequested_doorbells_are_never_body() {
     let server = Setup::new()
         .cgiplus("max = 1")
         .python(
@@ -152,7 +151,7 @@ while variables := accept():
 }
 
 #[test]
-fn body_bytes_beside_an_open_ring_are_a_fault_however_they_come() {
+fn mailbox_bytes_during_an_open_ring_are_a_fault() {
     let server = Setup::new()
         .python(
             "beside",
