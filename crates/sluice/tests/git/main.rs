@@ -12,7 +12,7 @@ use std::fs;
 use std::process::Command;
 use std::sync::mpsc;
 
-use scene::{DEADLINE, Ran, Scene, bare, kill, noise};
+use scene::{DEADLINE, RunResult, Scene, bare, kill, noise};
 
 #[test]
 fn clone_gets_the_complete_history() {
@@ -64,7 +64,7 @@ fn every_protocol_version_is_supported() {
         let setting = format!("protocol.version={version}");
         let name = format!("clone-{version}");
         let mut git = scene.git(".", &["-c", &setting, "clone", &scene.url("project.git"), &name]);
-        Ran::of(git.env("GIT_TRACE_PACKET", scene.path("trace"))).done();
+        RunResult::of(git.env("GIT_TRACE_PACKET", scene.path("trace"))).done();
         let trace = fs::read_to_string(scene.path("trace")).unwrap();
         assert!(trace.contains(sign), "no {sign:?} in:\n{trace}");
         assert_eq!(scene.tip(&name), scene.tip("first"));
@@ -72,7 +72,7 @@ fn every_protocol_version_is_supported() {
     }
     // Clients older than smart HTTP request one file after another.
     let mut git = scene.git(".", &["clone", &scene.url("project.git"), "clone-dumb"]);
-    Ran::of(git.env("GIT_SMART_HTTP", "0")).done();
+    RunResult::of(git.env("GIT_SMART_HTTP", "0")).done();
     assert_eq!(scene.tip("clone-dumb"), scene.tip("first"));
 }
 
@@ -119,7 +119,7 @@ fn chunked_push_is_complete() {
     fs::write(scene.path("clone/noise"), noise(3 << 20, 7)).unwrap();
     scene.commit("clone", "three megabytes");
     let mut git = scene.git("clone", &["-c", "http.postBuffer=65536", "push"]);
-    Ran::of(git.env("GIT_TRACE_CURL", scene.path("trace"))).done();
+    RunResult::of(git.env("GIT_TRACE_CURL", scene.path("trace"))).done();
     let trace = fs::read(scene.path("trace")).unwrap();
     assert!(
         String::from_utf8_lossy(&trace).contains("Transfer-Encoding: chunked"),
@@ -179,7 +179,7 @@ fn compressed_requests_are_decoded() {
     scene.commit("first", "a new commit");
     scene.done("first", &["push", &url, "main"]);
     let mut git = scene.git("clone", &["fetch", &url, "main"]);
-    Ran::of(git.env("GIT_TRACE_CURL", scene.path("trace"))).done();
+    RunResult::of(git.env("GIT_TRACE_CURL", scene.path("trace"))).done();
     let trace = fs::read(scene.path("trace")).unwrap();
     assert!(
         String::from_utf8_lossy(&trace).contains("Content-Encoding: gzip"),
@@ -244,7 +244,7 @@ fn client_killed_during_a_clone_leaves_no_process_behind() {
     scene.commit("first", "more than any pipe holds");
     scene.done("first", &["push", &scene.url("project.git"), "main"]);
 
-    Ran::of(Command::new("mkfifo").arg(&sign)).done();
+    RunResult::of(Command::new("mkfifo").arg(&sign)).done();
     let mut client = scene.spawn_git(".", &["clone", &scene.url("project.git"), "clone"]);
     let (sender, flowing) = mpsc::channel();
     // Ends when the hook reports; otherwise the test fails at the deadline.

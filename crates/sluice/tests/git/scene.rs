@@ -126,13 +126,13 @@ impl Scene {
     /// Runs git in a directory and returns its standard output. Panics if git fails.
     #[track_caller]
     pub(crate) fn done(&self, directory: &str, arguments: &[&str]) -> String {
-        Ran::of(&mut self.git(directory, arguments)).done()
+        RunResult::of(&mut self.git(directory, arguments)).done()
     }
 
     /// Runs git in a directory and returns its standard error. Panics if git succeeds.
     #[track_caller]
     pub(crate) fn refused(&self, directory: &str, arguments: &[&str]) -> String {
-        let ran = Ran::of(&mut self.git(directory, arguments));
+        let ran = RunResult::of(&mut self.git(directory, arguments));
         assert!(!ran.succeeded, "{}: did not fail: {}", ran.command, ran.errors);
         ran.errors
     }
@@ -224,17 +224,17 @@ pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
 }
 
 /// The result of a program that has exited.
-pub(crate) struct Ran {
+pub(crate) struct RunResult {
     command: String,
     succeeded: bool,
     output: String,
     errors: String,
 }
 
-impl Ran {
-    pub(crate) fn of(command: &mut Command) -> Ran {
+impl RunResult {
+    pub(crate) fn of(command: &mut Command) -> RunResult {
         let output = command.output().unwrap();
-        Ran {
+        RunResult {
             command: format!("{command:?}"),
             succeeded: output.status.success(),
             output: String::from_utf8_lossy(&output.stdout).trim_end().to_owned(),
@@ -331,7 +331,7 @@ fn port(line: &str) -> Option<u16> {
 pub(crate) fn kill(signal: &str, target: &str) {
     // The shell has it built in; kill(1) may not be installed.
     let script = format!("kill -s {signal} -- {target}");
-    let _ = Ran::of(Command::new("sh").args(["-c", &script]));
+    let _ = RunResult::of(Command::new("sh").args(["-c", &script]));
 }
 
 /// git-http-backend and the directory of gitweb; without them the test is skipped.

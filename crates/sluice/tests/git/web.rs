@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::scene::{DEADLINE, Ran, Scene};
+use crate::scene::{DEADLINE, RunResult, Scene};
 
 #[test]
 fn pages_show_the_repository() {
@@ -99,7 +99,7 @@ fn snapshot_can_be_unpacked() {
     let file = scene.path("snapshot.tar.gz");
     fs::write(&file, &page.body).unwrap();
     let mut tar = std::process::Command::new("tar");
-    let listing = Ran::of(tar.arg("-tzf").arg(&file)).done();
+    let listing = RunResult::of(tar.arg("-tzf").arg(&file)).done();
     // Everything is in a directory named after repository and commit.
     for name in ["/read.me", "/folder/code.c"] {
         assert!(

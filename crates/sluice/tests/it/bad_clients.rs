@@ -59,7 +59,7 @@ fn incomplete_head_then_eof_is_harmless() {
 #[test]
 fn script_sees_no_end_of_file_after_an_incomplete_body() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "take",
@@ -76,7 +76,7 @@ fn script_sees_no_end_of_file_after_an_incomplete_body() {
             let mut client = server.connect();
             client.send(format!("POST {half}"));
             assert_eq!(events.line(), "half");
-            // Every other client closes the whole connection.
+            // Every other client closes both directions.
             if round % 2 == 0 {
                 drop(client);
             } else {

@@ -7,7 +7,7 @@
 mod bodies;
 mod lingering;
 
-use crate::harness::{Response, Server, Setup, complaints};
+use crate::harness::{Response, Server, Setup, warnings_and_errors};
 
 /// What the log line of a bad script must contain beside its name; `PID` stands for `, pid <number>`.
 type Words = &'static [&'static str];
@@ -37,7 +37,7 @@ fn assert_refused(setup: Setup, status: u16, modes: &[&str], scripts: &[Bad]) {
     server.assert_idle();
     let ended = server.stop();
     for (path, id, words) in &expected_log {
-        let lines: Vec<_> = complaints(&ended.errors)
+        let lines: Vec<_> = warnings_and_errors(&ended.errors)
             .into_iter()
             .filter(|line| line.contains(id))
             .collect();
@@ -54,7 +54,7 @@ fn assert_refused(setup: Setup, status: u16, modes: &[&str], scripts: &[Bad]) {
         assert_eq!(lines.len(), 1, "{path}: {lines:#?}");
         assert!(lines[0].contains(&format!(" {status} ")), "{}", lines[0]);
     }
-    let all = complaints(&ended.errors);
+    let all = warnings_and_errors(&ended.errors);
     assert_eq!(all.len(), expected_log.len(), "one line for each request: {all:#?}");
     assert_eq!(ended.access.len(), expected_log.len());
 }

@@ -3,10 +3,11 @@
 //! Here: the dialogue itself and every keyword except those of the memory buffer (`memory_buffer`). Callouts of
 //! misbehaving scripts are in `bad_scripts`.
 
-use crate::harness::{Server, Setup, complaints};
+use crate::harness::{Server, Setup, warnings_and_errors};
 
 /// A script that sends each line of its request body as a callout and prints the answers.
-/// // The query says when: `head` before the response head, `body` within the body, `together` all lines as one
+///
+/// The query says when: `head` before the response head, `body` within the body, `together` all lines as one
 /// callout. Its output starts with PATH_INFO. Works as CGI too.
 const ASKER: &str = r#"
 def respond(variables):
@@ -116,7 +117,7 @@ fn malformed_callout_is_answered_400() {
     }
     assert_eq!(bad[0], "400 unknown callout");
     let ended = server.stop();
-    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+    assert_eq!(warnings_and_errors(&ended.errors), Vec::<String>::new());
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn lifetime_shortens_or_lifts_the_idle_limit() {
         )
         .python("short", &script("1s"))
         .start();
-    let ended = server.setup().listen("ended");
+    let ended = server.setup().event_fifo("ended");
     for path in [
         "/cgiplus-bin/forever",
         "/cgiplus-bin/long",
@@ -311,10 +312,10 @@ def each(data):
         put(data[at : at + 1])
 while accept():
     each(ESC + b"\nNOOP:\r\nMAP-PATH: $x\n\nHTTP-STATUS:\n" + EOT + b"\n")
-    answers = [orders.readline() for _ in range(3)]
+    answers = [cgiplusin.readline() for _ in range(3)]
     put(HEAD + b"|".join(answer.strip() for answer in answers))
     put(ESC + b"!NOOP:" + EOT + b"|joined" + ESC + b"NOOP:" + EOT)
-    put(b"|" + orders.readline().strip() + b"|" + ESC + EOT)
+    put(b"|" + cgiplusin.readline().strip() + b"|" + ESC + EOT)
     put(ESC + b"\n" + EOT + b"\n\n|empty")
     finish()
 "#,
@@ -339,7 +340,7 @@ said = []
 put(ESC)
 for line in (b"NOOP:\n", b"HTTP-STATUS:\n", b"NOOP:", b"HTTP-STATUS:"):
     put(line)
-    said.append(orders.readline())
+    said.append(cgiplusin.readline())
 put(EOT)
 put(HEAD + b"".join(said))
 "#,
@@ -359,7 +360,7 @@ while variables := accept():
     put(HEAD)
     for at in range(200):
         put(b"%d\n" % at + ESC + b"NOOP:\n" + EOT + b"\n" + (b"." * at))
-        assert orders.readline() == b"200 OK\n"
+        assert cgiplusin.readline() == b"200 OK\n"
     finish()
 "#,
         )
@@ -382,14 +383,14 @@ def respond():
     put(ESC)
     for record, count in ((b"NOOP:", 1), (b"HTTP-STATUS:\n", 1), (b"!NOOP:", 0), (b"NOOP:\nFLY:", 2)):
         put(record)
-        said += [orders.readline() for _ in range(count)]
+        said += [cgiplusin.readline() for _ in range(count)]
     put(EOT)
     put(HEAD)
     put(b"".join(said))
     put(ESC + b"\n")
     put(b"NOOP:\r\n")
     put(EOT + b"\n")
-    put(orders.readline())
+    put(cgiplusin.readline())
 if "CGIPLUSEOF" in os.environ:
     while accept():
         respond()

@@ -70,18 +70,18 @@ while variables := accept():
             put(EOF[at : at + 1])
     elif way == "slow":
         put(text + EOF[:20])
-        tell("begun")
+        report("begun")
         wait_at("go")
         put(EOF[20:])
     elif way == "late":
         put(text + EOF)
         wait_at("go")
         put(b"\n")
-        tell("done")
+        report("done")
 "#,
         )
         .start();
-    let (begun, done) = (server.setup().listen("begun"), server.setup().listen("done"));
+    let (begun, done) = (server.setup().event_fifo("begun"), server.setup().event_fifo("done"));
     let mut gate = server.setup().gate("go");
     let mut expected = (0, 0);
     for way in ["line", "joined", "own", "split", "bytes", "slow", "late", "line"] {

@@ -156,7 +156,7 @@ fn recently_changed_file_has_a_weak_etag_and_no_future_date() {
     assert_eq!(condition("If-Range").text(), "one");
 }
 
-/// A date in a form that can be compared: year, month, the rest.
+/// A date that can be compared: year, month, the rest.
 fn httpdate(text: &str) -> (u32, usize, String) {
     let words: Vec<_> = text.split(' ').collect();
     let months = [

@@ -368,7 +368,7 @@ fn source_of_a_file_script_is_not_served_from_the_root() {
 #[test]
 fn fifo_socket_or_device_in_the_root_does_not_block() {
     let setup = Setup::new();
-    let _fifo = setup.listen("htdocs/fifo");
+    let _fifo = setup.event_fifo("htdocs/fifo");
     let _socket = std::os::unix::net::UnixListener::bind(setup.path("htdocs/socket")).unwrap();
     symlink("/dev/zero", setup.path("htdocs/zero")).unwrap();
     let server = setup.start();

@@ -309,7 +309,7 @@ fn silent_connection_is_closed_without_a_response() {
 #[test]
 fn stalled_body_is_answered_408_and_its_script_stopped() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .limits("body_timeout = \"200ms\"")
         .script(

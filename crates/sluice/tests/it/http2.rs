@@ -176,7 +176,7 @@ fn shutdown_completes_open_streams() {
     let server = server();
     let (address, option) = ways(&server)[0].clone();
     let mut gate = server.setup().gate("go");
-    let events = server.setup().listen("events");
+    let events = server.setup().event_fifo("events");
     write_script(
         &server.path("htdocs/cgi-bin/waits"),
         "echo here > \"$TEST_DIR/events\"; read line < \"$TEST_DIR/go\"; printf 'Content-Type: text/plain\\n\\ndone'",
@@ -220,7 +220,7 @@ fn field_count_and_field_bytes_are_limited() {
 #[test]
 fn script_ends_when_the_client_leaves() {
     let server = server();
-    let events = server.setup().listen("events");
+    let events = server.setup().event_fifo("events");
     write_script(
         &server.path("htdocs/cgi-bin/endless"),
         "echo here > \"$TEST_DIR/events\"; exec sleep 1000",

@@ -3,14 +3,14 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Ending, Ran, Setup, is_alive, run, wait_until};
+use crate::harness::{Ending, RunResult, Setup, is_alive, run, wait_until};
 
 /// A script that reports its start, waits at the gate, and answers.
 const WAITING: &str = r#"echo started > "$TEST_DIR/events"; read -r line < "$TEST_DIR/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
 
 /// Asserts this exit status and one line on standard error that contains these words.
 #[track_caller]
-fn assert_fails_with(ran: &Ran, status: i32, words: &[&str]) {
+fn assert_fails_with(ran: &RunResult, status: i32, words: &[&str]) {
     let errors = &ran.errors;
     assert_eq!(ran.status.code(), Some(status), "{errors}");
     assert_eq!(errors.lines().count(), 1, "not one line:\n{errors}");
@@ -242,7 +242,7 @@ fn sighup_with_a_bad_file_changes_nothing_and_says_why() {
 #[test]
 fn running_exchange_keeps_the_configuration_it_began_with() {
     let setup = Setup::new();
-    let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
     let server = setup.script("slow", WAITING).start();
     let mut client = server.connect();
     client.get("/cgi-bin/slow");
@@ -267,7 +267,7 @@ fn sighup_without_a_configuration_file_is_harmless() {
 #[test]
 fn sigterm_lets_a_running_exchange_complete() {
     let setup = Setup::new();
-    let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
     let server = setup.script("slow", WAITING).start();
     let mut client = server.connect();
     client.get("/cgi-bin/slow");
@@ -353,7 +353,7 @@ fn partial_head_after_a_request_waits_for_its_rest() {
 #[test]
 fn second_signal_ends_the_drain_at_once() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "slow",
@@ -381,7 +381,7 @@ fn second_signal_ends_the_drain_at_once() {
 #[test]
 fn the_drain_has_a_time_limit() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .limits("drain_timeout = \"200ms\"")
         .script("slow", r#"exec 9> "$TEST_DIR/events"; echo started >&9; sleep 1000"#)
@@ -413,7 +413,7 @@ fn body_truncated_by_shutdown_is_seen_as_truncated() {
 #[test]
 fn no_process_is_left_whatever_scripts_do_at_shutdown() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .limits("drain_timeout = \"100ms\"")
         .cgi("kill_grace = \"100ms\"")

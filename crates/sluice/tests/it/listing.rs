@@ -94,7 +94,7 @@ fn listing_contains_exactly_what_would_be_served() {
     link(".hidden", "to-hidden");
     link("loop", "loop");
     link("nowhere", "dangling");
-    let _fifo = setup.listen("htdocs/d/fifo");
+    let _fifo = setup.event_fifo("htdocs/d/fifo");
     let _socket = std::os::unix::net::UnixListener::bind(directory.join("socket")).unwrap();
     let server = setup.start();
     let expected = [".well-known", "link-to-folder", "sub", "a.txt", "link"];

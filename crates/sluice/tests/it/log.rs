@@ -159,7 +159,7 @@ fn requests_without_a_usable_head_are_logged_too() {
 #[test]
 fn aborted_exchanges_are_logged_once_as_such() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .log("access = \"-\"\nformat = \"json\"")
         .file("large", vec![b'x'; 32 << 20])
@@ -229,11 +229,11 @@ fn request_id_is_the_same_in_logs_and_script() {
         let id = response.variable("UNIQUE_ID").unwrap();
         let access = server.access_lines(count).pop().unwrap();
         assert!(access.ends_with(&format!(" {id}")), "{id}: {access}");
-        let complaint = server.log_lines(count, "a complaint").pop().unwrap();
-        assert!(complaint.contains(&format!("id={id}")), "{id}: {complaint}");
+        let script_line = server.log_lines(count, "a complaint").pop().unwrap();
+        assert!(script_line.contains(&format!("id={id}")), "{id}: {script_line}");
         assert!(
-            complaint.contains("cgi-bin/tell") && complaint.contains("pid="),
-            "{complaint}"
+            script_line.contains("cgi-bin/tell") && script_line.contains("pid="),
+            "{script_line}"
         );
     }
 }

@@ -26,7 +26,7 @@ mod memory_buffer;
 mod pools;
 mod ranges;
 mod records;
-mod rules;
+mod routes;
 mod send_file;
 mod slow_clients;
 mod tls;

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use crate::harness::{Client, Gate, Listener, Server, Setup, complaints, python, spawn, wait_until, write_script};
+use crate::harness::{
+    Client, FifoReader, Gate, Server, Setup, python, spawn, wait_until, warnings_and_errors, write_script,
+};
 
 /// A script that reports its start, waits for the gate, and prints its pid and the query. Works as CGI too.
 const WAITER: &str = r#"
 def respond(variables):
-    tell("begun", variables["QUERY_STRING"])
+    report("begun", variables["QUERY_STRING"])
     wait_at("go")
     put(HEAD + b"%d %s" % (os.getpid(), variables["QUERY_STRING"].encode()))
 if "CGIPLUSEOF" in os.environ:
@@ -22,9 +24,9 @@ else:
 const MOMENT: Duration = Duration::from_millis(150);
 
 /// A server with the waiter script, the FIFO it reports to and the gate it waits at.
-fn start_waiter(setup: Setup) -> (Server, Listener, Gate) {
+fn start_waiter(setup: Setup) -> (Server, FifoReader, Gate) {
     let server = setup.python("waiter", WAITER).start();
-    let (begun, gate) = (server.setup().listen("begun"), server.setup().gate("go"));
+    let (begun, gate) = (server.setup().event_fifo("begun"), server.setup().gate("go"));
     (server, begun, gate)
 }
 
@@ -187,7 +189,7 @@ fn process_is_replaced_after_its_number_of_requests() {
     assert_eq!(pids.len(), 3, "{pids:?}");
     server.assert_idle();
     let ended = server.stop();
-    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+    assert_eq!(warnings_and_errors(&ended.errors), Vec::<String>::new());
 }
 
 #[test]
@@ -202,8 +204,8 @@ fn min_processes_outlive_their_idle_time() {
         .python("clock", "while accept():\n    put(HEAD)\n    finish()\ntell('ended')")
         .start();
     let (begun, ended, mut gate) = (
-        server.setup().listen("begun"),
-        server.setup().listen("ended"),
+        server.setup().event_fifo("begun"),
+        server.setup().event_fifo("ended"),
         server.setup().gate("go"),
     );
     let mut clients: Vec<_> = (0..3).map(|_| ask(&server, "/cgiplus-bin/waiter?x")).collect();
@@ -337,7 +339,7 @@ fn reload_keeps_serving_and_replaces_old_processes() {
         .python("counter", COUNTER)
         .python("waiter", WAITER)
         .start();
-    let (begun, mut gate) = (server.setup().listen("begun"), server.setup().gate("go"));
+    let (begun, mut gate) = (server.setup().event_fifo("begun"), server.setup().gate("go"));
     assert!(server.get("/cgiplus-bin/counter").text().ends_with(" red"));
     let mut busy = ask(&server, "/cgiplus-bin/waiter?busy");
     begun.line();
@@ -369,7 +371,7 @@ fn reload_keeps_serving_and_replaces_old_processes() {
     let is_replaced = || !server.processes().iter().any(|process| is_old(process.pid));
     assert!(wait_until(is_replaced), "{:#?}", server.processes());
     let ended = server.stop();
-    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+    assert_eq!(warnings_and_errors(&ended.errors), Vec::<String>::new());
 }
 
 #[test]
@@ -381,7 +383,7 @@ fn process_counts_until_it_has_exited() {
             "trap '' TERM; exec 9> \"$TEST_DIR/events\"; echo $$ >&9; sleep 1000",
         )
         .start();
-    let events = server.setup().listen("events");
+    let events = server.setup().event_fifo("events");
     let client = ask(&server, "/cgi-bin/stubborn");
     let first = events.line();
     drop(client);

@@ -285,7 +285,7 @@ while accept():
     open(TEST_DIR + '/events', 'wb').writelines(answer)
 ";
     let setup = setup();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup.python("x", text).start();
     assert_eq!(server.get("/cgiplus-bin/x").text(), "0123456789");
     assert!(events.line().starts_with("410 "));

@@ -39,7 +39,7 @@ fn trickling_body_is_answered_408() {
 #[test]
 fn slow_script_does_not_trigger_the_body_timeout() {
     let setup = Setup::new();
-    let (begun, mut gate) = (setup.listen("begun"), setup.gate("go"));
+    let (begun, mut gate) = (setup.event_fifo("begun"), setup.gate("go"));
     let server = setup
         .limits("body_timeout = \"1s\"\nbody_rate = \"1MiB\"")
         .script(

@@ -1,4 +1,4 @@
-//! IPv6: listening, what scripts and logs see, how rules match, and that IPv4 and IPv6 are kept apart.
+//! IPv6: listening, what scripts and logs see, how routes match, and that IPv4 and IPv6 are kept apart.
 //!
 //! Where the kernel has no `::1` these tests are skipped with a message, even if SLUICE_TEST_REQUIRE_ALL is set: that
 //! variable is about programs that can be installed.
@@ -102,8 +102,8 @@ fn ipv6_url_works_over_tls_http2_and_redirects() {
         return;
     }
     let authority = Authority::new();
-    let listen = format!("{LISTEN}\ntls = {{ certificate = \"c.pem\" }}\n{LISTEN}\nredirect = \"https\"");
-    let setup = setup().listeners(&listen);
+    let event_fifo = format!("{LISTEN}\ntls = {{ certificate = \"c.pem\" }}\n{LISTEN}\nredirect = \"https\"");
+    let setup = setup().listeners(&event_fifo);
     authority.issue_to(&setup.path("c.pem"), &["::1"]);
     fs::write(setup.path("ca.pem"), authority.pem()).unwrap();
     let server = setup.start();
@@ -160,9 +160,12 @@ fn serve_listens_on_ipv6_with_a_self_signed_certificate() {
     let mut server = Setup::new().file("a.txt", "hello").start_with(&arguments);
     let url = format!("https://{}/a.txt", address(&server));
     assert_eq!(curl(&["--insecure", &url]), "hello");
-    let listen = address(&server).to_string();
-    let ran = run(server.setup().directory(), &["serve", "htdocs", "--listen", &listen]);
-    let expected = format!("sluice: listen on {listen}: Address already in use");
+    let event_fifo = address(&server).to_string();
+    let ran = run(
+        server.setup().directory(),
+        &["serve", "htdocs", "--listen", &event_fifo],
+    );
+    let expected = format!("sluice: listen on {event_fifo}: Address already in use");
     assert!(ran.errors.starts_with(&expected), "{}", ran.errors);
     server.end();
 }
@@ -299,8 +302,8 @@ fn proxy_protocol_reports_ipv6_clients() {
     if !has_ipv6() {
         return;
     }
-    let listen = format!("{LISTEN}\nproxy_protocol = [\"::1\"]");
-    let server = setup().listeners(&listen).start();
+    let event_fifo = format!("{LISTEN}\nproxy_protocol = [\"::1\"]");
+    let server = setup().listeners(&event_fifo).start();
     let version_2 = |client: [u8; 16], server: [u8; 16]| {
         let start = b"\r\n\r\n\0\r\nQUIT\n\x21\x21\0\x24";
         [
@@ -436,11 +439,11 @@ fn ipv6_wildcard_does_not_listen_on_ipv4() {
 
 #[test]
 fn unusable_ipv6_address_is_reported_with_the_fix() {
-    for (listen, fix) in [
+    for (event_fifo, fix) in [
         ("[::ffff:127.0.0.1]:0", "is an address of IPv4: write \"127.0.0.1:0\""),
         ("[fe80::1]:0", "write \"[fe80::1%2]:0\""),
     ] {
-        let setup = Setup::new().listeners(&format!("[[listen]]\naddress = \"{listen}\""));
+        let setup = Setup::new().listeners(&format!("[[listen]]\naddress = \"{event_fifo}\""));
         setup.write_configuration();
         let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
         assert!(ran.errors.contains(fix), "{}", ran.errors);

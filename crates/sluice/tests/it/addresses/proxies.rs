@@ -99,12 +99,12 @@ fn forwarded_list_ends_at_the_first_non_address() {
 #[test]
 fn hsts_and_https_redirects_follow_the_forwarded_scheme() {
     let authority = Authority::new();
-    let listen = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"c.pem\" }\n\
+    let event_fifo = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"c.pem\" }\n\
         [[listen]]\naddress = \"unix:to-https.sock\"\nredirect = \"https\"";
     let setup = Setup::new()
         .file("a.txt", "hello")
         .site("hsts = \"1h\"")
-        .listeners(listen);
+        .listeners(event_fifo);
     authority.issue_to(&setup.path("c.pem"), &["localhost"]);
     let server = setup.server("trusted_proxies = [\"127.0.0.1\", \"unix:\"]").start();
     let get = |fields: &str| server.send(format!("GET /a.txt HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n"));

@@ -117,8 +117,8 @@ fn late_header_closes_the_connection() {
 
 #[test]
 fn undeclared_proxy_is_refused_with_and_without_a_header() {
-    let listen = LISTEN.replace("127.0.0.0/8", "192.0.2.0/24");
-    let server = setup().listeners(&listen).workers(1).start();
+    let event_fifo = LISTEN.replace("127.0.0.0/8", "192.0.2.0/24");
+    let server = setup().listeners(&event_fifo).workers(1).start();
     for bytes in [V1, b"GET /a.txt HTTP/1.1\r\nHost: a.test\r\n\r\n"] {
         for _ in 0..20 {
             let mut client = Client::connect(address(&server));
@@ -137,8 +137,8 @@ fn undeclared_proxy_is_refused_with_and_without_a_header() {
 #[test]
 fn tls_and_http2_follow_the_header() {
     let authority = Authority::new();
-    let listen = format!("{LISTEN}\ntls = {{ certificate = \"c.pem\" }}");
-    let setup = setup().listeners(&listen);
+    let event_fifo = format!("{LISTEN}\ntls = {{ certificate = \"c.pem\" }}");
+    let setup = setup().listeners(&event_fifo);
     authority.issue_to(&setup.path("c.pem"), &["localhost"]);
     fs::write(setup.path("ca.pem"), authority.pem()).unwrap();
     let server = setup.start();
@@ -167,8 +167,8 @@ fn tls_and_http2_follow_the_header() {
 
 #[test]
 fn proxy_on_a_unix_socket_is_declared_as_unix() {
-    let listen = "[[listen]]\naddress = \"unix:s.sock\"\nproxy_protocol = [\"unix:\"]\nhttp2 = \"on\"";
-    let server = setup().listeners(listen).start();
+    let event_fifo = "[[listen]]\naddress = \"unix:s.sock\"\nproxy_protocol = [\"unix:\"]\nhttp2 = \"on\"";
+    let server = setup().listeners(event_fifo).start();
     let ask = |header: &[u8]| {
         let mut stream = UnixStream::connect(server.path("s.sock")).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();

@@ -74,8 +74,8 @@ fn many_concurrent_clients_are_all_served() {
 
 #[test]
 fn socket_has_its_mode_survives_a_reload_and_is_removed_at_exit() {
-    let listen = format!("{LISTEN}\nmode = \"606\"");
-    let mut server = Setup::new().file("a.txt", "hello").listeners(&listen).start();
+    let event_fifo = format!("{LISTEN}\nmode = \"606\"");
+    let mut server = Setup::new().file("a.txt", "hello").listeners(&event_fifo).start();
     let socket = server.path("s.sock");
     let about = fs::symlink_metadata(&socket).unwrap();
     assert!(about.file_type().is_socket());
@@ -133,7 +133,7 @@ fn busy_socket_or_existing_file_is_reported_in_one_line() {
 fn running_request_is_answered_during_the_drain() {
     let waiting = r#"echo started > "$TEST_DIR/events"; read -r line < "$TEST_DIR/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
     let setup = Setup::new().script("wait", waiting).listeners(LISTEN);
-    let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
     let mut server = setup.start();
     let socket = server.path("s.sock");
     let mut client = connect(&socket);
@@ -152,9 +152,9 @@ fn running_request_is_answered_during_the_drain() {
 #[test]
 fn curl_uses_http_and_https_over_unix_sockets() {
     let authority = Authority::new();
-    let listen = format!("{LISTEN}\n[[listen]]\naddress = \"unix:tls.sock\"\ntls = {{ certificate = \"c.pem\" }}");
+    let event_fifo = format!("{LISTEN}\n[[listen]]\naddress = \"unix:tls.sock\"\ntls = {{ certificate = \"c.pem\" }}");
     let facts = r#"printf 'Content-Type: text/plain\n\n%s %s %s' "$REQUEST_SCHEME" "$SERVER_PORT" "$SERVER_PROTOCOL""#;
-    let setup = Setup::new().script("facts", facts).listeners(&listen);
+    let setup = Setup::new().script("facts", facts).listeners(&event_fifo);
     authority.issue_to(&setup.path("c.pem"), &["a.test"]);
     fs::write(setup.path("ca.pem"), authority.pem()).unwrap();
     let server = setup.start();

@@ -1,6 +1,6 @@
 //! Aborted bodies and bodies of the wrong length: no client may take one for complete.
 
-use crate::harness::{Client, Ending, Response, Server, Setup, complaints, spawn};
+use crate::harness::{Client, Ending, Response, Server, Setup, spawn, warnings_and_errors};
 
 /// Writes part of a body and then does what its name says: `<framing>-<way>`. Each has its own file, because a script
 /// whose processes die repeatedly is not started for a while.
@@ -101,7 +101,7 @@ fn aborted_body_is_never_complete() {
         assert!(lines.iter().all(|line| line.contains(" 200 ")), "{lines:#?}");
         let ended = server.stop();
         assert_eq!(
-            complaints(&ended.errors).len(),
+            warnings_and_errors(&ended.errors).len(),
             expected_log.len(),
             "one log line for each:\n{}",
             ended.errors
@@ -138,7 +138,7 @@ fn immediately_aborted_body_is_never_complete() {
         }
         server.assert_idle();
         assert_eq!(server.access_lines(count).len(), count);
-        assert_eq!(complaints(&server.stop().errors).len(), count);
+        assert_eq!(warnings_and_errors(&server.stop().errors).len(), count);
     }
 }
 
@@ -206,7 +206,7 @@ fn fewer_bytes_than_announced_are_a_truncated_body() {
     let line = server.log_line("response cut");
     assert!(line.contains("6 bytes short of its Content-Length") && line.contains("miscounter, pid "));
     server.assert_idle();
-    assert_eq!(complaints(&server.stop().errors).len(), 1);
+    assert_eq!(warnings_and_errors(&server.stop().errors).len(), 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{Bad, assert_refused, request_id};
-use crate::harness::{Ending, Server, Setup, complaints, spawn, wait_until_within};
+use crate::harness::{Ending, Server, Setup, spawn, wait_until_within, warnings_and_errors};
 
 /// Enough time for a shell to start, even on a busy machine.
 const IMPATIENT: &str = "reply_timeout = \"500ms\", output_timeout = \"500ms\", kill_grace = \"100ms\"";
@@ -73,7 +73,7 @@ fn endless_body_is_truncated_at_the_deadline() {
         );
         server.assert_idle();
     }
-    assert_eq!(complaints(&server.stop().errors).len(), 2);
+    assert_eq!(warnings_and_errors(&server.stop().errors).len(), 2);
 }
 
 /// Asserts that every worker answers: each of many new connections may be handled by another worker.
@@ -101,10 +101,10 @@ fn endless_callouts_do_not_block_a_worker() {
         )
         .python(
             "asks",
-            "tell('up')\nwhile True:\n    put(ESC + b'!NOOP:\\n' * 2000 + EOT)",
+            "report('up')\nwhile True:\n    put(ESC + b'!NOOP:\\n' * 2000 + EOT)",
         )
         .start();
-    let up = server.setup().listen("up");
+    let up = server.setup().event_fifo("up");
     let mut client = server.connect();
     client.get("/cgi-bin/asks");
     up.line();
@@ -175,7 +175,7 @@ fn stalled_reply_is_truncated_after_the_output_timeout() {
         }
     }
     assert_eq!(server.access_lines(count).len(), count);
-    assert_eq!(complaints(&server.stop().errors).len(), count);
+    assert_eq!(warnings_and_errors(&server.stop().errors).len(), count);
 }
 
 #[test]
@@ -264,7 +264,7 @@ while accept():
     assert!(kill.wait().unwrap().success());
     server.wait_for_processes(0);
     let ended = server.stop();
-    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+    assert_eq!(warnings_and_errors(&ended.errors), Vec::<String>::new());
 }
 
 #[test]
@@ -278,7 +278,7 @@ read -r line < "$TEST_DIR/up""#,
         )
         .start();
     let (events, _up, mut gate) = (
-        server.setup().listen("events"),
+        server.setup().event_fifo("events"),
         server.setup().gate("up"),
         server.setup().gate("go"),
     );
@@ -299,7 +299,7 @@ fn closing_the_output_ends_the_reply() {
             "printf 'Content-Type: text/plain\\n\\ndone'; exec >&-; echo closed > \"$TEST_DIR/events\"; read -r line < \"$TEST_DIR/go\"; echo worked > \"$TEST_DIR/events\"",
         )
         .start();
-    let (events, mut gate) = (server.setup().listen("events"), server.setup().gate("go"));
+    let (events, mut gate) = (server.setup().event_fifo("events"), server.setup().gate("go"));
     assert_eq!(server.get("/cgi-bin/works-on").text(), "done");
     assert_eq!(events.line(), "closed");
     gate.open();
@@ -338,7 +338,7 @@ fn script_may_leave_its_input_unread_or_close_it() {
     );
     assert_eq!(server.get("/cgiplus-bin/kept").text(), "kept");
     let ended = server.stop();
-    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+    assert_eq!(warnings_and_errors(&ended.errors), Vec::<String>::new());
 }
 
 #[test]

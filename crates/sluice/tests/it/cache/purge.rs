@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::{replace, server_with};
-use crate::harness::{Server, Setup, complaints, wait_until};
+use crate::harness::{Server, Setup, wait_until, warnings_and_errors};
 
 const PERMANENT: &str = "path = \"/fixed/*\"\nfiles = { directory = \"htdocs/fixed\" }\ncache = \"permanent\"";
 
@@ -57,7 +57,7 @@ fn each_purge_shows_the_new_content() {
         assert_eq!(client.get("/a.txt").response().text(), number.to_string());
         purge(&server);
     }
-    assert_eq!(complaints(&server.log()), [""; 0]);
+    assert_eq!(warnings_and_errors(&server.log()), [""; 0]);
 }
 
 #[test]

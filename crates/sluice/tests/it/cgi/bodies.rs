@@ -5,7 +5,7 @@ use crate::harness::{Ending, Setup};
 #[test]
 fn upload_is_streamed_to_the_script() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "take",
@@ -163,7 +163,7 @@ fn buffered_body_reaches_the_script_unchanged() {
 #[test]
 fn script_starts_only_after_a_chunked_body_is_complete() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "x",
@@ -181,7 +181,7 @@ fn script_starts_only_after_a_chunked_body_is_complete() {
 #[test]
 fn route_may_stream_chunked_bodies_without_a_length() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "take",

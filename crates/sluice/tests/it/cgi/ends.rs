@@ -8,7 +8,7 @@ use crate::harness::{Ending, Server, Setup, signal};
 const WITH_CHILDREN: &str = r#"exec 9> "$TEST_DIR/events"; sleep 1000 & sleep 1000 & echo started >&9"#;
 
 #[track_caller]
-fn assert_stopped(server: &Server, events: &crate::harness::Listener) {
+fn assert_stopped(server: &Server, events: &crate::harness::FifoReader) {
     events.end();
     server.assert_idle();
 }
@@ -16,7 +16,7 @@ fn assert_stopped(server: &Server, events: &crate::harness::Listener) {
 #[test]
 fn client_leaving_before_the_head_stops_the_script_and_its_children() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup.script("slow", &format!("{WITH_CHILDREN}; wait")).start();
     let mut client = server.connect();
     client.get("/cgi-bin/slow");
@@ -30,7 +30,7 @@ fn client_leaving_before_the_head_stops_the_script_and_its_children() {
 #[test]
 fn client_leaving_within_the_body_stops_the_script_and_its_children() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "slow",
@@ -62,7 +62,7 @@ fn client_leaving_an_endless_body_stops_the_script() {
 #[test]
 fn script_that_ignores_sigterm_is_killed() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "stubborn",
@@ -80,16 +80,16 @@ fn script_that_ignores_sigterm_is_killed() {
 #[test]
 fn script_may_clean_up_when_its_client_has_left() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     // Blocked and waited for, so that the signal cannot arrive outside of sigwait.
     let server = setup
         .python(
             "tidy",
             r#"
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-tell("events", "started")
+report("events", "started")
 signal.sigwait([signal.SIGTERM])
-tell("events", "cleaned")
+report("events", "cleaned")
 "#,
         )
         .start();
@@ -104,7 +104,7 @@ tell("events", "cleaned")
 #[test]
 fn script_that_exceeds_the_reply_timeout_is_stopped_with_its_children() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script("slow", &format!("{WITH_CHILDREN}; wait"))
         .cgi("reply_timeout = \"700ms\"")
@@ -119,7 +119,7 @@ fn script_that_exceeds_the_reply_timeout_is_stopped_with_its_children() {
 #[test]
 fn script_that_exceeds_the_output_timeout_is_truncated() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "slow",
@@ -139,7 +139,7 @@ fn script_that_exceeds_the_output_timeout_is_truncated() {
 #[test]
 fn children_left_behind_are_killed() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "leaves",
@@ -154,7 +154,7 @@ fn children_left_behind_are_killed() {
 #[test]
 fn child_with_its_own_session_survives_as_a_daemon() {
     let setup = Setup::new();
-    let (events, mut gate) = (setup.listen("events"), setup.gate("gate"));
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
     let daemon =
         r#"setsid sh -c 'echo settled > "$TEST_DIR/events"; exec sleep 1000' < /dev/null > /dev/null 2>&1 3>&- 4>&-"#;
     let server = setup
@@ -180,7 +180,7 @@ fn child_with_its_own_session_survives_as_a_daemon() {
 #[test]
 fn many_clients_leaving_at_once_leave_no_process() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script("slow", r#"echo started > "$TEST_DIR/events"; exec sleep 1000"#)
         .start();
@@ -213,7 +213,7 @@ fn clients_leaving_during_script_start_leave_no_process() {
 #[test]
 fn client_leaving_during_an_unread_upload_stops_the_script() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "slow",
@@ -236,7 +236,7 @@ fn client_leaving_during_an_unread_upload_stops_the_script() {
 #[test]
 fn client_leaving_with_a_pipelined_request_stops_the_script() {
     let setup = Setup::new();
-    let events = setup.listen("events");
+    let events = setup.event_fifo("events");
     let server = setup
         .script(
             "slow",

@@ -149,7 +149,7 @@ fn non_programs_are_not_run() {
         .script("show", SHOW)
         .file_with_mode("cgi-bin/garbage", b"\x7fELF garbage", 0o755)
         .file_with_mode("cgi-bin/empty", "", 0o755);
-    let _fifo = setup.listen("htdocs/cgi-bin/fifo");
+    let _fifo = setup.event_fifo("htdocs/cgi-bin/fifo");
     std::fs::create_dir(setup.path("htdocs/cgi-bin/folder")).unwrap();
     let server = setup.start();
     for (path, allowed) in [

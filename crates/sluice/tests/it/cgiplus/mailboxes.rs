@@ -19,7 +19,7 @@ def respond(variables):
         if "callout" in fields and at == 3:
             put(ESC)
             put(b"SCRIPT-CONTROL: " + fields["callout"].encode())
-            orders.readline()
+            cgiplusin.readline()
             put(EOT)
 if "CGIPLUSEOF" in os.environ:
     while variables := accept():

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{COUNTER, counted};
-use crate::harness::{Ending, Server, Setup, complaints, is_alive, python, spawn, wait_until, write_script};
+use crate::harness::{Ending, Server, Setup, is_alive, python, spawn, wait_until, warnings_and_errors, write_script};
 
 #[test]
 fn output_after_the_sentinel_ends_the_process() {
@@ -42,11 +42,11 @@ while accept():
     wait_at("go")
     put(HEAD + b"poison")
     finish()
-    tell("done")
+    report("done")
 "#,
         )
         .start();
-    let done = server.setup().listen("done");
+    let done = server.setup().event_fifo("done");
     let mut gate = server.setup().gate("go");
     let (first, _) = counted(&server.get("/cgiplus-bin/talker"));
     gate.open();
@@ -70,9 +70,9 @@ fn changed_script_gets_a_new_process() {
 
 #[test]
 fn script_changed_while_running_completes_its_reply_first() {
-    let waiting = "\nwhile accept():\n    put(HEAD + b'%d ' % os.getpid())\n    tell('begun')\n    wait_at('go')\n    put(b'1')\n    finish()\n";
+    let waiting = "\nwhile accept():\n    put(HEAD + b'%d ' % os.getpid())\n    report('begun')\n    wait_at('go')\n    put(b'1')\n    finish()\n";
     let server = Setup::new().python("slow", waiting).start();
-    let begun = server.setup().listen("begun");
+    let begun = server.setup().event_fifo("begun");
     let mut gate = server.setup().gate("go");
     let mut client = server.connect();
     client.get("/cgiplus-bin/slow");
@@ -210,11 +210,11 @@ while accept():
     count += 1
     put(HEAD + b"%d %d" % (os.getpid(), count))
     finish()
-tell("ended", "by end-of-file")
+report("ended", "by end-of-file")
 "#,
         )
         .start();
-    let ended = server.setup().listen("ended");
+    let ended = server.setup().event_fifo("ended");
     let (pid, _) = counted(&server.get("/cgiplus-bin/told"));
     assert_eq!(ended.line(), "by end-of-file");
     server.wait_for_processes(0);
@@ -222,7 +222,7 @@ tell("ended", "by end-of-file")
     assert_eq!(count, 1);
     assert_ne!(again, pid);
     let ended = stop(server);
-    assert_eq!(complaints(&ended), Vec::<String>::new());
+    assert_eq!(warnings_and_errors(&ended), Vec::<String>::new());
 }
 
 /// Stops the server and returns its log.

@@ -2,7 +2,7 @@
 //! truncated.
 
 use super::{BROWSER, ask, decode, decoded, request, text};
-use crate::harness::{Authority, Ending, Setup, complaints, curl};
+use crate::harness::{Authority, Ending, Setup, curl, warnings_and_errors};
 
 const HTML: &str = "Content-Type: text/html";
 
@@ -205,7 +205,7 @@ fn bulk_output_is_compressed_and_the_process_kept() {
         }
     }
     assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
-    assert_eq!(complaints(&server.stop().errors), Vec::<String>::new());
+    assert_eq!(warnings_and_errors(&server.stop().errors), Vec::<String>::new());
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn killed_script_leaves_an_incomplete_compressed_body() {
 #[test]
 fn script_ends_when_the_client_leaves() {
     let setup = Setup::new().compress_scripts();
-    let gone = setup.listen("gone");
+    let gone = setup.event_fifo("gone");
     let server = setup
         .script(
             "endless",

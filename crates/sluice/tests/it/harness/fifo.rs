@@ -18,7 +18,7 @@ use super::program::spawn;
 /// The test holds a write end of its own, so that the FIFO stays the same while scripts open and close it: nothing is
 /// lost that is written just as the last script closes it. `end` closes the test's own write end, to learn when no
 /// script has the FIFO open.
-pub(crate) struct Listener {
+pub(crate) struct FifoReader {
     path: PathBuf,
     events: Receiver<Event>,
     own_end: Arc<Mutex<Option<File>>>,
@@ -32,8 +32,8 @@ enum Event {
     End,
 }
 
-impl Listener {
-    pub(crate) fn make(path: PathBuf) -> Listener {
+impl FifoReader {
+    pub(crate) fn make(path: PathBuf) -> FifoReader {
         make_fifo(&path);
         let (sender, events) = channel();
         let own_end = Arc::new(Mutex::new(Some(open_both(&path).unwrap())));
@@ -57,7 +57,7 @@ impl Listener {
                 let _ = sender.send(event);
             }
         });
-        Listener {
+        FifoReader {
             path,
             events,
             own_end,
@@ -120,13 +120,13 @@ impl Listener {
     }
 }
 
-impl Listener {
+impl FifoReader {
     fn close_own_end(&self) {
         *self.own_end.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-impl Drop for Listener {
+impl Drop for FifoReader {
     /// Makes the thread read end-of-file and exit.
     fn drop(&mut self) {
         self.is_closed.store(true, Ordering::SeqCst);

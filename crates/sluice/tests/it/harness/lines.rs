@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::DEADLINE;
 
 /// The warnings and errors in a server's log, except what scripts wrote and the warning about running as root.
-pub(crate) fn complaints(log: &str) -> Vec<String> {
+pub(crate) fn warnings_and_errors(log: &str) -> Vec<String> {
     let is_warning_or_error = |line: &&str| {
         (line.contains(" WARN ") || line.contains(" ERROR "))
             && !line.contains(" script: ")

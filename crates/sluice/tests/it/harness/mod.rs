@@ -17,8 +17,8 @@
 //!
 //! A [`Client`] sends raw bytes and reads [`Response`]s, each marked as complete or truncated.
 //!
-//! Tests do not sleep. To learn that a script has reached a point, let it write a line to a FIFO ([`Setup::listen`]
-//! gives the [`Listener`]); to hold it there, let it read from one ([`Setup::gate`] gives the [`Gate`]). A listener
+//! Tests do not sleep. To learn that a script has reached a point, let it write a line to a FIFO ([`Setup::event_fifo`]
+//! gives the [`FifoReader`]); to hold it there, let it read from one ([`Setup::gate`] gives the [`Gate`]). A listener
 //! also reports when every process that had its FIFO open is gone. [`Server::log_line`] waits for a line of the
 //! server's log. Only what has no event (the process table, descriptors) is polled, by [`wait_until`]. Every wait ends
 //! at [`DEADLINE`].
@@ -39,11 +39,11 @@ mod tls;
 use std::time::{Duration, Instant};
 
 pub(crate) use client::Client;
-pub(crate) use fifo::{Gate, Listener};
+pub(crate) use fifo::{FifoReader, Gate};
 pub(crate) use kit::python;
-pub(crate) use lines::complaints;
+pub(crate) use lines::warnings_and_errors;
 pub(crate) use processes::is_alive;
-pub(crate) use program::{Ran, run, signal, spawn, write_script, write_with_mode};
+pub(crate) use program::{RunResult, run, signal, spawn, write_script, write_with_mode};
 pub(crate) use response::{Ending, Response};
 pub(crate) use server::Server;
 pub(crate) use setup::{Setup, make_old};

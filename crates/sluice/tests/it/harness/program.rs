@@ -46,14 +46,14 @@ fn with_interpreter(text: &str) -> Vec<u8> {
 }
 
 /// The result of a program that has exited.
-pub(crate) struct Ran {
+pub(crate) struct RunResult {
     pub status: ExitStatus,
     pub output: String,
     pub errors: String,
 }
 
 /// Runs the binary under test to its end; if it does not end, it is killed and the test fails.
-pub(crate) fn run(directory: &Path, arguments: &[&str]) -> Ran {
+pub(crate) fn run(directory: &Path, arguments: &[&str]) -> RunResult {
     let mut child = spawn(sluice(directory).args(arguments)).unwrap();
     let output = Lines::read(child.stdout.take().unwrap());
     let errors = Lines::read(child.stderr.take().unwrap());
@@ -65,7 +65,7 @@ pub(crate) fn run(directory: &Path, arguments: &[&str]) -> Ran {
             errors.text()
         );
     }
-    Ran {
+    RunResult {
         status: child.wait().unwrap(),
         output: output.text(),
         errors: errors.text(),

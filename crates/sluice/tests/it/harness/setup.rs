@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use super::fifo::{Gate, Listener};
+use super::fifo::{FifoReader, Gate};
 use super::processes::MARK;
 use super::program::{sluice, write_script, write_with_mode};
 use super::server::Server;
@@ -14,7 +14,8 @@ use super::server::Server;
 pub(crate) const HEALTH: &str = "/health.txt";
 
 /// A server that has not started yet.
-/// // Files, scripts and FIFOs may also be added after the start, through [`Server::setup`].
+///
+/// Files, scripts and FIFOs may also be added after the start, through [`Server::setup`].
 pub(crate) struct Setup {
     directory: TempDir,
     workers: usize,
@@ -166,8 +167,8 @@ impl Setup {
     }
 
     /// Creates a FIFO `$TEST_DIR/name` that scripts write lines to.
-    pub(crate) fn listen(&self, name: &str) -> Listener {
-        Listener::make(self.path(name))
+    pub(crate) fn event_fifo(&self, name: &str) -> FifoReader {
+        FifoReader::make(self.path(name))
     }
 
     /// Creates a FIFO `$TEST_DIR/name` that scripts wait at: `read line < "$TEST_DIR/name"`.

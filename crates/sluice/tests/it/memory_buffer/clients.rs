@@ -11,7 +11,7 @@ fn slow_client_blocks_the_script_and_gets_every_byte() {
     // More than all socket buffers on the way hold.
     const LENGTH: usize = 24 << 20;
     let server = Setup::new().ring_programs().start();
-    let half = server.setup().listen("half");
+    let half = server.setup().event_fifo("half");
     let mut gate = server.setup().gate("go");
     let mut client = server.connect();
     client.get(&format!("/cgi-bin/bulk?{LENGTH}+65536+60000+cg"));
@@ -27,7 +27,7 @@ fn slow_client_blocks_the_script_and_gets_every_byte() {
 #[test]
 fn cgi_script_ends_with_its_client() {
     let server = Setup::new().ring_programs().start();
-    let half = server.setup().listen("half");
+    let half = server.setup().event_fifo("half");
     let _gate = server.setup().gate("go");
     let mut client = server.connect();
     client.get("/cgi-bin/bulk?100000+65536+5000+g");
@@ -46,7 +46,7 @@ fn writes_of_a_cgiplus_script_fail_after_its_client_left() {
         .cgiplus("max = 1, client_grace = \"10s\"")
         .ring_programs()
         .start();
-    let (half, failed) = (server.setup().listen("half"), server.setup().listen("failed"));
+    let (half, failed) = (server.setup().event_fifo("half"), server.setup().event_fifo("failed"));
     let mut gate = server.setup().gate("go");
     let mut client = server.connect();
     client.get("/cgiplus-bin/bulk?100000+65536+5000+g");
@@ -71,7 +71,7 @@ fn blocked_write_fails_when_the_client_leaves() {
         .cgiplus("max = 1, client_grace = \"10s\"")
         .ring_programs()
         .start();
-    let failed = server.setup().listen("failed");
+    let failed = server.setup().event_fifo("failed");
     let mut client = server.connect();
     client.get(&format!("/cgiplus-bin/bulk?{}+8192+5000+c", 64 << 20));
     client.head();
@@ -88,7 +88,7 @@ fn cgiplus_script_without_a_client_is_killed_after_the_grace_period() {
         .cgiplus("max = 1, client_grace = \"100ms\", kill_grace = \"100ms\"")
         .ring_programs()
         .start();
-    let half = server.setup().listen("half");
+    let half = server.setup().event_fifo("half");
     let _gate = server.setup().gate("go");
     let mut client = server.connect();
     client.get("/cgiplus-bin/bulk?100000+65536+5000+g");
@@ -108,16 +108,16 @@ while accept():
     ask(b"BUFFER-BEGIN: 4k")
     put(HEAD)
     first = ask(b"BUFFER-WRITE: 5")
-    tell("sent")
+    report("sent")
     wait_at("go")
     said = ask(b"BUFFER-WRITE: 5", b"NOOP:", b"BUFFER-END:")
     finish()
-    tell("said", b" ".join(answer.strip() for answer in first + said).decode())
+    report("said", b" ".join(answer.strip() for answer in first + said).decode())
 "#,
         )
         .python("plain", PLAIN)
         .start();
-    let (sent, said) = (server.setup().listen("sent"), server.setup().listen("said"));
+    let (sent, said) = (server.setup().event_fifo("sent"), server.setup().event_fifo("said"));
     let mut gate = server.setup().gate("go");
     for turn in 1..=2 {
         let mut client = server.connect();

@@ -1,16 +1,17 @@
 //! Transfers through the plain buffer, which any language can use: pwrite(2) and one callout per part.
 
 use super::{assert_numbered, numbered};
-use crate::harness::{Ending, Setup, complaints};
+use crate::harness::{Ending, Setup, warnings_and_errors};
 
 /// `?<bytes>+<buffer size>+<letters>`: sends numbers through the plain buffer, with both halves in flight.
-/// // Letters: `c` a Content-Length, `t` "tail" through the mailbox after BUFFER-END, `w` one part at a time from
+///
+/// Letters: `c` a Content-Length, `t` "tail" through the mailbox after BUFFER-END, `w` one part at a time from
 /// offset 0, `x` no BUFFER-END and no wait for the last answers. A wrong answer ends it. Works as CGI too.
 pub(super) const PLAIN: &str = r#"
 from array import array
 
 def expect(wanted):
-    if (answer := orders.readline()) != b"200 %d\n" % wanted:
+    if (answer := cgiplusin.readline()) != b"200 %d\n" % wanted:
         sys.exit(f"{answer} instead of 200 {wanted}")
 
 def numbers(at, count):
@@ -78,7 +79,7 @@ fn bytes_arrive_unchanged() {
         }
     }
     let ended = server.stop();
-    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+    assert_eq!(warnings_and_errors(&ended.errors), Vec::<String>::new());
 }
 
 #[test]
@@ -162,9 +163,9 @@ while accept():
     os.pwrite(4, b"x" * 4096, 0)
     # Nothing is sent before the head, so all of them are in flight.
     put(ESC + b"BUFFER-WRITE: 1\n" * 9 + EOT)
-    first = orders.readline()
+    first = cgiplusin.readline()
     put(HEAD)
-    rest = [orders.readline() for _ in range(8)]
+    rest = [cgiplusin.readline() for _ in range(8)]
     end = ask(b"BUFFER-END:")
     put(first + b"".join(rest + end))
     finish()
@@ -199,7 +200,7 @@ def callout(line):
     put(ESC)
     put(line)
     put(EOT)
-    return orders.readline()
+    return cgiplusin.readline()
 def respond():
     callout(b"BUFFER-BEGIN: 12k")
     put(b"Content-Type: application/octet-stream")

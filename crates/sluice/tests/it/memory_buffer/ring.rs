@@ -2,7 +2,7 @@
 
 use super::assert_numbered;
 use super::plain::PLAIN;
-use crate::harness::{Ending, Setup, complaints};
+use crate::harness::{Ending, Setup, warnings_and_errors};
 
 #[test]
 fn bytes_arrive_unchanged() {
@@ -31,7 +31,7 @@ fn bytes_arrive_unchanged() {
         }
     }
     let ended = server.stop();
-    assert_eq!(complaints(&ended.errors), Vec::<String>::new());
+    assert_eq!(warnings_and_errors(&ended.errors), Vec::<String>::new());
 }
 
 #[test]

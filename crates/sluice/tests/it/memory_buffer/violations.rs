@@ -5,7 +5,8 @@ use crate::harness::{Ending, Setup};
 
 /// Begins a ring of 8 KiB, sends 100 bytes, and then does what its name says. Each has its own file, because a script
 /// whose processes die repeatedly is not started for a while.
-/// // It rings the doorbell after each commit, whether requested or not, because Python has no memory fence.
+///
+/// It rings the doorbell after each commit, whether requested or not, because Python has no memory fence.
 const VIOLATOR: &str = r#"
 import mmap
 from array import array
@@ -59,7 +60,7 @@ while variables := accept():
         os.close(4)
         commit(200)
     put(ESC + b"BUFFER-END:\n" + EOT)
-    orders.readline()
+    cgiplusin.readline()
     finish()
 "#;
 
@@ -139,7 +140,7 @@ while variables := accept():
     put(HEAD + b"\0")
     put(b"\0" * 1000)
     put(ESC + b"BUFFER-END:\n" + EOT)
-    orders.readline()
+    cgiplusin.readline()
     put(b", end")
     finish()
 "#,
@@ -165,7 +166,7 @@ while variables := accept():
         wait_at("go")
         put(b"text")
     put(ESC + b"BUFFER-END:\n" + EOT)
-    orders.readline()
+    cgiplusin.readline()
     finish()
 "#,
         )

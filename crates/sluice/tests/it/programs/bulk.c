@@ -1,13 +1,13 @@
-/* bulk: sends numbered bytes through a ring, in pieces of every size.
+/* bulk: sends numbered bytes through a ring, in chunks of every size.
 
-       ?<bytes>+<buffer bytes>+<largest piece>+<letters>
+       ?<bytes>+<buffer bytes>+<largest chunk>+<letters>
 
-   letters   c: with a Content-Length    t: "tail" by the mailbox after the buffer's end    n: the buffer is not ended
-             g: tells "half" in the middle and waits at the gate "go", so that a test can do something first
+   letters   c: with a Content-Length    t: "tail" through the mailbox after BUFFER-END    n: no BUFFER-END
+             g: reports "half" in the middle and waits at the gate "go", so that the test can act first
 
-   A write that fails is told to "failed". These three are FIFOs in $TEST_DIR.
+   A failed write is reported to "failed". These three are FIFOs in $TEST_DIR.
 
-   The body is the 32-bit numbers 0, 1, 2 … so that a test can tell every byte from every other. */
+   The body is the 32-bit numbers 0, 1, 2 … so that every position is recognisable. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void number(unsigned char *to, uint64_t from, size_t count)
     for (size_t i = 0; i < count; i++) to[i] = (unsigned char)((from + i) / 4 >> 8 * ((from + i) % 4));
 }
 
-/* Writes `count` bytes in one of the two ways that the library has. */
+/* Writes `count` bytes by one of the library's two methods. */
 static int put(uint64_t at, size_t count, uint64_t capacity)
 {
     static unsigned char block[1 << 20];
@@ -56,7 +56,7 @@ static int put(uint64_t at, size_t count, uint64_t capacity)
     return sluice_buffer_commit(count);
 }
 
-/* Opens the test's FIFO of this name; NULL when the test made none. */
+/* Opens the test's FIFO of this name; NULL if the test created none. */
 static FILE *fifo(const char *name, const char *mode)
 {
     char path[4096];
@@ -64,7 +64,7 @@ static FILE *fifo(const char *name, const char *mode)
     return access(path, F_OK) ? NULL : fopen(path, mode);
 }
 
-static void tell(const char *name, const char *text)
+static void report(const char *name, const char *text)
 {
     FILE *listener = fifo(name, "w");
     if (listener) fprintf(listener, "%s\n", text), fclose(listener);
@@ -77,12 +77,12 @@ static void wait_at(const char *name)
     if (gate) fgets(line, sizeof line, gate), fclose(gate);
 }
 
-static int send(uint64_t total, uint64_t piece_max, uint64_t capacity)
+static int send(uint64_t total, uint64_t chunk_max, uint64_t capacity)
 {
     int waits = has_letter('g');
     for (uint64_t at = 0; at < total;) {
-        if (waits && at >= total / 2) tell("half", ""), wait_at("go"), waits = 0;
-        size_t count = some(piece_max);
+        if (waits && at >= total / 2) report("half", ""), wait_at("go"), waits = 0;
+        size_t count = some(chunk_max);
         if (count > total - at) count = (size_t)(total - at);
         if (put(at, count, capacity)) return -1;
         at += count;
@@ -93,7 +93,7 @@ static int send(uint64_t total, uint64_t piece_max, uint64_t capacity)
 static void respond(void)
 {
     struct sluice_buffer buffer;
-    uint64_t total = key("KEY_1"), piece_max = key("KEY_3");
+    uint64_t total = key("KEY_1"), chunk_max = key("KEY_3");
     if (sluice_buffer_begin(key("KEY_2"), &buffer)) {
         printf("Status: 500\nContent-Type: text/plain\n\nbegin: %s\n", strerror(errno));
         return;
@@ -101,8 +101,8 @@ static void respond(void)
     printf("Content-Type: application/octet-stream\nX-Buffer: %s %llu\n", buffer.name, (unsigned long long)buffer.bytes);
     if (has_letter('c')) printf("Content-Length: %llu\n", (unsigned long long)(total + (has_letter('t') ? 4 : 0)));
     printf("X-Usage: %lu\nX-Pid: %d\n\n", sluice_uses(), (int)getpid());
-    if (send(total, piece_max && piece_max <= 1 << 20 ? piece_max : 1 << 16, buffer.bytes)) {
-        tell("failed", strerror(errno));
+    if (send(total, chunk_max && chunk_max <= 1 << 20 ? chunk_max : 1 << 16, buffer.bytes)) {
+        report("failed", strerror(errno));
         return;
     }
     if (has_letter('n')) return;

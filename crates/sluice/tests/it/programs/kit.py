@@ -1,4 +1,4 @@
-"""A script's side of the protocol, as small as the tests need it: bytes in, bytes out, nothing buffered on the way out."""
+"""The script side of CGIplus, as small as the tests need it: bytes in, bytes out, unbuffered output."""
 
 import os
 import signal
@@ -12,24 +12,24 @@ def _sentinel(name):
 EOF, ESC, EOT = _sentinel(b"EOF"), _sentinel(b"ESC"), _sentinel(b"EOT")
 HEAD = b"Content-Type: text/plain\n\n"
 TEST_DIR = os.environ["TEST_DIR"]
-orders = os.fdopen(3, "rb")
+cgiplusin = os.fdopen(3, "rb")
 
 
 def put(data):
-    """Writes to the mailbox. A mailbox that nobody reads ends the script."""
+    """Writes to the mailbox. The script ends if the mailbox has no reader."""
     while data:
         data = data[os.write(1, data) :]
 
 
 def accept():
-    """The variables of the next request; None: end-of-file, the order to exit."""
-    while line := orders.readline():
+    """The variables of the next request; None at end-of-file, which asks the script to exit."""
+    while line := cgiplusin.readline():
         if line == b"!\n":
             texts = []
-            while (text := orders.readline()) != b"\n":
+            while (text := cgiplusin.readline()) != b"\n":
                 texts.append(text[:-1])
         elif line.startswith(b"!!"):
-            block, texts = orders.read(int(line[2:])), []
+            block, texts = cgiplusin.read(int(line[2:])), []
             while length := int.from_bytes(block[:2], "little"):
                 texts.append(block[2 : 2 + length - 1])
                 block = block[2 + length :]
@@ -40,20 +40,20 @@ def accept():
 
 
 def body(count):
-    """Bytes of the request body: so many, or fewer at end-of-file."""
+    """Up to `count` bytes of the request body, fewer only at end-of-file."""
     read = b""
-    while len(read) < count and (piece := os.read(0, count - len(read))):
-        read += piece
+    while len(read) < count and (part := os.read(0, count - len(read))):
+        read += part
     return read
 
 
 def answers(lines):
-    """Reads one answer for each of these lines that wants one."""
-    return [orders.readline() for line in lines if line[:1] not in (b"!", b"#")]
+    """Reads the answers to these lines; lines with ! or # have none."""
+    return [cgiplusin.readline() for line in lines if line[:1] not in (b"!", b"#")]
 
 
 def ask(*lines):
-    """One callout; its answers."""
+    """Sends one callout and returns its answers."""
     put(ESC + b"\n" + b"".join(line + b"\n" for line in lines) + EOT + b"\n")
     return answers(lines)
 
@@ -62,14 +62,14 @@ def finish():
     put(EOF + b"\n")
 
 
-def tell(name, text=""):
-    """Writes a line to the test's listener."""
+def report(name, text=""):
+    """Writes a line to a FIFO that the test reads."""
     with open(f"{TEST_DIR}/{name}", "w") as fifo:
         fifo.write(f"{text}\n")
 
 
 def wait_at(name):
-    """Waits at the test's gate."""
+    """Waits at a gate of the test."""
     with open(f"{TEST_DIR}/{name}", "rb", buffering=0) as fifo:
         while fifo.read(1) != b"\n":
             pass

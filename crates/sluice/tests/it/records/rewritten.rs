@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::{LINES, RECORDS, VARIABLE, large, setup};
-use crate::harness::{Ran, Server, Setup, run, wait_until};
+use crate::harness::{RunResult, Server, Setup, run, wait_until};
 
 const REWRITTEN: &str = "record_format = \"variable\", convert = \"rewrite\"";
 
@@ -144,7 +144,7 @@ fn recently_changed_file_is_not_rewritten() {
 }
 
 /// Runs `sluice stream-lf` in a directory with the files `a.txt` and `b.txt`.
-fn stream_lf(setup: &Setup, arguments: &[&str]) -> Ran {
+fn stream_lf(setup: &Setup, arguments: &[&str]) -> RunResult {
     run(setup.directory(), &[&["stream-lf"], arguments].concat())
 }
 

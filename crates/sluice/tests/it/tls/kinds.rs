@@ -58,7 +58,7 @@ fn complete_certificate_chain_is_sent() {
 fn alpn_selects_a_protocol_or_refuses_the_connection() {
     let authority = Authority::new();
     let without = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }\nhttp2 = \"off\"";
-    for (listen, cases) in [
+    for (event_fifo, cases) in [
         (
             TLS,
             [
@@ -82,7 +82,7 @@ fn alpn_selects_a_protocol_or_refuses_the_connection() {
             ],
         ),
     ] {
-        let server = setup(&authority).listeners(listen).start();
+        let server = setup(&authority).listeners(event_fifo).start();
         for (offered, agreed) in cases {
             for version in BOTH {
                 let mut config: ClientConfig = authority.client(&[version]);
@@ -122,8 +122,8 @@ fn old_tls_versions_are_refused_with_an_alert() {
             "SSL 3.{minor}: {answer:?}"
         );
     }
-    let listen = TLS.replace("default.pem\"", "default.pem\", oldest = \"1.3\"");
-    let strict = setup(&authority).listeners(&listen).start();
+    let event_fifo = TLS.replace("default.pem\"", "default.pem\", oldest = \"1.3\"");
+    let strict = setup(&authority).listeners(&event_fifo).start();
     for (version, is_accepted) in [(&TLS12, false), (&TLS13, true)] {
         let config = Arc::new(authority.client(&[version]));
         let client = TlsClient::connect(strict.tls_address(), "localhost", &config);
@@ -171,8 +171,8 @@ fn client_certificate_variables_are_set_only_if_one_was_requested() {
         ),
         ("client_certificates = \"off\"", "SSL_CLIENT_VERIFY=NONE\n"),
     ] {
-        let listen = TLS.replace("default.pem\"", &format!("default.pem\", {keys}"));
-        let setup = setup(&authority).script("who", print).listeners(&listen);
+        let event_fifo = TLS.replace("default.pem\"", &format!("default.pem\", {keys}"));
+        let setup = setup(&authority).script("who", print).listeners(&event_fifo);
         fs::write(setup.path("ca.pem"), authority.pem()).unwrap();
         let server = setup.start();
         let config = authority.client_with(BOTH, Some((certificate.clone(), key.clone())));
