@@ -188,7 +188,7 @@ fn shutdown_completes_open_streams() {
     server.log_line("draining");
     gate.open();
     assert_eq!(asked.join().unwrap(), "done");
-    server.wait_end();
+    assert!(server.wait_end().status.success());
 }
 
 #[test]

@@ -221,15 +221,16 @@ fn sighup_with_a_bad_file_changes_nothing_and_says_why() {
         .file("a.txt", "a")
         .script("x", r"printf 'Content-Type: text/plain\n\nx'")
         .start();
-    for (text, word) in [
+    let cases = [
         ("[[site]]\nroot = \"nowhere\"\n", "nowhere"),
         ("[[site]]\nroot = \"htdocs\"\nindx = []\n", "indx"),
         ("not toml [", "sluice.toml:1"),
-    ] {
+    ];
+    for (turn, (text, word)) in cases.into_iter().enumerate() {
         std::fs::write(server.path("sluice.toml"), text).unwrap();
         server.signal("HUP");
         server.log_line(word);
-        server.log_line("nothing has changed");
+        server.log_lines(turn + 1, "nothing has changed");
         assert_eq!(server.get("/a.txt").text(), "a", "{text}");
         assert_eq!(server.get("/cgi-bin/x").text(), "x", "{text}");
     }

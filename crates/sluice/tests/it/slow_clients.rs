@@ -19,18 +19,22 @@ fn trickling_body_is_answered_408() {
         )
         .script_route("/stream/*", "directory = \"htdocs/cgi-bin\", request_body = \"stream\"")
         .start();
-    for (path, framing, chunk) in [
+    let cases = [
         ("cgi-bin", "Content-Length: 1000000", "x"),
         // Buffered before the script starts.
         ("cgi-bin", "Transfer-Encoding: chunked", "1\r\nx\r\n"),
         ("stream", "Transfer-Encoding: chunked", "1\r\nx\r\n"),
-    ] {
+    ];
+    for (turn, (path, framing, chunk)) in cases.into_iter().enumerate() {
         let mut client = server.connect();
         client.send(format!("POST /{path}/take HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n"));
         let fed = wait_until(|| !client.is_silent_for(Duration::from_millis(20)) || !client.try_send(chunk));
         assert!(fed, "{path}, {framing}: the server reads a trickling body forever");
         assert_eq!(client.response().status, 408, "{path}, {framing}");
-        let line = server.log_line("bytes of the request body came in");
+        let line = server
+            .log_lines(turn + 1, "bytes of the request body came in")
+            .pop()
+            .unwrap();
         assert!(line.contains("only "), "{line}");
     }
     server.assert_idle();

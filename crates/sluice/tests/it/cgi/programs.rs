@@ -32,7 +32,7 @@ fn binary_is_executed_directly() {
     let server = setup.start();
     // Its output begins with `SERVER_SOFTWARE=…`, which is not a header field.
     assert_eq!(server.get("/cgi-bin/program").status, 502);
-    server.log_line("program");
+    server.log_line("cgi-bin/program");
 }
 
 #[test]
