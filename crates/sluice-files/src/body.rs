@@ -1,12 +1,12 @@
 //! A file on its way out: exactly the bytes that it had when its length was announced, or a cut; and no worker waits for a
 //! disk meanwhile.
 //!
-//! Here: a body made of a file ([`FileBody`]), and what reads one piece by piece for whoever makes something else of it
+//! Here: a body made of a file ([`FileBody`]), and what reads one chunk by chunk for whoever makes something else of it
 //! ([`Reader`]). Not here: which file (`file`), and how long content is kept (`cache`).
 //!
-//! What the kernel has in memory is read by the worker itself, which costs no more than any read. The first piece that it
-//! has not is read by a thread, and from there on the thread is one piece ahead of what is sent, to the end of the file:
-//! what follows is most likely not in memory either, and the next piece comes from the disk while this one is taken by the
+//! What the kernel has in memory is read by the worker itself, which costs no more than any read. The first chunk that it
+//! has not is read by a thread, and from there on the thread is one chunk ahead of what is sent, to the end of the file:
+//! what follows is most likely not in memory either, and the next chunk comes from the disk while this one is taken by the
 //! client. So it is, too, on file systems that cannot say what is in memory.
 
 use std::fs::File;
@@ -19,13 +19,13 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, fadvise};
-use sluice_http::body::{PIECE_BYTES, Source};
+use sluice_http::body::{CHUNK_BYTES, Source};
 use sluice_http::fault::Fault;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// What the worker reads by itself at once: little enough to be in the processor's own cache still when it is encrypted or sent
-/// (100 MB, ten clients: 0.95 of the processor's time that pieces of 256 KiB take).
+/// (100 MB, ten clients: 0.95 of the processor's time that chunks of 256 KiB take).
 const CACHED_PIECE_BYTES: usize = 64 << 10;
 
 /// A file that is read while it is sent.
@@ -65,13 +65,13 @@ impl FileBody {
 }
 
 impl Source for FileBody {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         if self.0.has_ended() {
             return Poll::Ready(None);
         }
-        let piece = ready!(self.0.poll_read(context));
-        let piece = piece.map_err(|error| Fault::server(format!("file: {error}")));
-        Poll::Ready(Some(piece.map(Bytes::from)))
+        let chunk = ready!(self.0.poll_read(context));
+        let chunk = chunk.map_err(|error| Fault::server(format!("file: {error}")));
+        Poll::Ready(Some(chunk.map(Bytes::from)))
     }
 
     fn length(&self) -> Option<u64> {
@@ -84,7 +84,7 @@ pub(crate) struct Reader {
     file: Arc<File>,
     at: u64,
     left: u64,
-    /// The piece that a thread reads.
+    /// The chunk that a thread reads.
     ahead: Option<Ahead>,
 }
 
@@ -110,35 +110,35 @@ impl Reader {
         self.ahead = None;
     }
 
-    /// The next piece, never empty. An error if the file has ended before; not to be asked after the end.
+    /// The next chunk, never empty. An error if the file has ended before; not to be asked after the end.
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
         if self.ahead.is_none() {
             let wanted = self.piece_bytes(CACHED_PIECE_BYTES);
-            if let Ok(Some(piece)) = sluice_membuf::read_cached(&self.file, wanted, self.at) {
-                self.advance(piece.len());
-                if piece.len() < wanted {
+            if let Ok(Some(chunk)) = sluice_membuf::read_cached(&self.file, wanted, self.at) {
+                self.advance(chunk.len());
+                if chunk.len() < wanted {
                     self.read_ahead();
                 }
-                return Poll::Ready(Ok(piece));
+                return Poll::Ready(Ok(chunk));
             }
             // Not in memory, or who knows; an error is told by the thread's reading.
             self.read_ahead();
         }
-        let piece = match &mut self.ahead {
+        let chunk = match &mut self.ahead {
             Some(ahead) => ready!(ahead.poll(context)),
             // Outside of a runtime there is no such thread.
-            None => read_at(&self.file, self.at, self.piece_bytes(PIECE_BYTES)),
+            None => read_at(&self.file, self.at, self.piece_bytes(CHUNK_BYTES)),
         };
         let was_ahead = self.ahead.take().is_some();
-        let piece = piece?;
-        if piece.is_empty() {
+        let chunk = chunk?;
+        if chunk.is_empty() {
             return Poll::Ready(Err(shrank(self.left)));
         }
-        self.advance(piece.len());
+        self.advance(chunk.len());
         if was_ahead {
             self.read_ahead();
         }
-        Poll::Ready(Ok(piece))
+        Poll::Ready(Ok(chunk))
     }
 
     fn piece_bytes(&self, most: usize) -> usize {
@@ -150,15 +150,15 @@ impl Reader {
         self.left -= bytes as u64;
     }
 
-    /// Has the next piece read by a thread.
+    /// Has the next chunk read by a thread.
     fn read_ahead(&mut self) {
         if self.has_ended() {
             return;
         }
-        let (file, at, bytes) = (Arc::clone(&self.file), self.at, self.piece_bytes(PIECE_BYTES));
+        let (file, at, bytes) = (Arc::clone(&self.file), self.at, self.piece_bytes(CHUNK_BYTES));
         self.ahead = Handle::try_current().ok().map(|runtime| {
             Ahead(runtime.spawn_blocking(move || {
-                // The kernel reads on by itself, in larger pieces; where it cannot, nothing is lost.
+                // The kernel reads on by itself, in larger chunks; where it cannot, nothing is lost.
                 let _ = fadvise(&file, 0, None, Advice::Sequential);
                 read_at(&file, at, bytes)
             }))
@@ -166,7 +166,7 @@ impl Reader {
     }
 }
 
-/// A piece that is being read by a thread. Dropped, it is not read any more if no thread has begun to.
+/// A chunk that is being read by a thread. Dropped, it is not read any more if no thread has begun to.
 struct Ahead(JoinHandle<io::Result<Vec<u8>>>);
 
 impl Ahead {
@@ -189,7 +189,7 @@ pub(crate) fn read_cached(file: &File, at: u64, bytes: u64) -> Option<Vec<u8>> {
         return Some(Vec::new());
     }
     let read = sluice_membuf::read_cached(file, bytes, at).ok().flatten();
-    read.filter(|piece| piece.len() == bytes)
+    read.filter(|chunk| chunk.len() == bytes)
 }
 
 /// `bytes` bytes of a file from an offset on, by a thread that may wait; an error if it has fewer by now.
@@ -211,13 +211,13 @@ pub(crate) fn read_part(file: &File, at: u64, bytes: u64) -> io::Result<Bytes> {
 /// none at its end.
 pub(crate) fn read_at(file: &File, at: u64, bytes: usize) -> io::Result<Vec<u8>> {
     // The spare capacity is all that is read into, so it is exactly what is wanted.
-    let mut piece = Vec::with_capacity(bytes);
+    let mut chunk = Vec::with_capacity(bytes);
     if bytes > 0 {
-        rustix::io::pread(file, spare_capacity(&mut piece), at)?;
+        rustix::io::pread(file, spare_capacity(&mut chunk), at)?;
     }
     // with_capacity may give more than was asked for: what the file has gained meanwhile is not sent.
-    piece.truncate(bytes);
-    Ok(piece)
+    chunk.truncate(bytes);
+    Ok(chunk)
 }
 
 /// The file ended before the bytes that it had when it was opened.
@@ -313,11 +313,11 @@ mod tests {
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut all = Vec::new();
         while !reader.has_ended() {
-            let Poll::Ready(piece) = reader.poll_read(&mut context) else {
+            let Poll::Ready(chunk) = reader.poll_read(&mut context) else {
                 panic!("waits")
             };
             assert!(reader.ahead.is_none());
-            all.extend(piece.unwrap());
+            all.extend(chunk.unwrap());
         }
         assert!(all == content);
     }
@@ -343,7 +343,7 @@ mod tests {
         let (file, content) = file(1_000_000);
         file.sync_all().unwrap();
         let file = Arc::new(file);
-        // The whole, and a part of it: what is read while the rest is forgotten comes in pieces of two kinds.
+        // The whole, and a part of it: what is read while the rest is forgotten comes in chunks of two kinds.
         for forgotten in [0..1_000_000, 100_000..900_000] {
             let length = std::num::NonZeroU64::new(forgotten.end - forgotten.start);
             fadvise(&file, forgotten.start, length, Advice::DontNeed).unwrap();
@@ -360,8 +360,8 @@ mod tests {
             let mut reader = Reader::new(Arc::clone(&file), 0, 1_000_000);
             reader.read_ahead();
             let first = poll_fn(|context| reader.poll_read(context)).await.unwrap();
-            assert!(first == content[..PIECE_BYTES] && reader.ahead.is_some());
-            assert!(read_all(reader).await.unwrap() == content[PIECE_BYTES..]);
+            assert!(first == content[..CHUNK_BYTES] && reader.ahead.is_some());
+            assert!(read_all(reader).await.unwrap() == content[CHUNK_BYTES..]);
             // One that no thread has begun to read yet, when the client leaves.
             let (answer, hang) = mpsc::channel::<()>();
             let disk = tokio::task::spawn_blocking(move || hang.recv());

@@ -1,7 +1,7 @@
 //! The file cache: content and head fields of files that were asked for before, shared by all workers.
 //!
 //! Here: what is kept, for how long it is believed, and how it is known that a file is still the same. An entry is believed
-//! for `revalidate_after`; then the file is opened again under all the rules of its folder and compared, and only if it has
+//! for `revalidate_after`; then the file is opened again under all the rules of its directory and compared, and only if it has
 //! changed is it read again. The library below decides which entries make room for others (S3-FIFO: a file requested once does
 //! not displace one that is requested often). Not here: opening and reading (`file`).
 
@@ -26,10 +26,10 @@ use sluice_membuf::SealedMemfd;
 use tokio::runtime::Handle;
 
 use crate::body as file_body;
-use crate::directory::{Folder, FolderId};
+use crate::directory::{Directory, DirectoryId};
 use crate::representation::Representation;
 use crate::variants::Forms;
-use crate::variants::on_demand::Makings;
+use crate::variants::on_demand::InFlight;
 use sluice_http::body::Content;
 use sluice_http::conditions;
 use sluice_settings::{CacheSettings, CacheUse};
@@ -42,7 +42,7 @@ const ENTRY_BYTES: u64 = 768;
 /// (2 MB, ten clients: 0.8 of what a copy reaches).
 const SEALED_BYTES: RangeInclusive<u64> = 16 << 10..=256 << 10;
 
-/// Each piece of sealed memory has a descriptor: so many of them at most, and no more than a part of those that the server may
+/// Each chunk of sealed memory has a descriptor: so many of them at most, and no more than a part of those that the server may
 /// have.
 const SEALED_MAX: usize = 4096;
 const SEALED_SHARE: u64 = 8;
@@ -50,17 +50,17 @@ const SEALED_SHARE: u64 = 8;
 /// Least room of a shard of the cache, in largest files.
 const FILES_A_SHARD: u64 = 4;
 
-/// Files by folder and name.
+/// Files by directory and name.
 pub struct Cache {
     entries: Entries,
     /// Files that are being read.
     filling: Mutex<HashSet<Key>>,
     /// Compressed forms of files that are being made.
-    pub makings: Makings,
+    pub makings: InFlight,
     settings: CacheSettings,
     started: Instant,
     tally: Arc<Tally>,
-    /// Held by each piece of sealed memory.
+    /// Held by each chunk of sealed memory.
     sealed: Arc<()>,
     sealed_max: usize,
 }
@@ -78,16 +78,16 @@ pub(crate) struct Cached {
     checked: AtomicU64,
 }
 
-/// Pieces of sealed memory at most.
+/// Chunks of sealed memory at most.
 fn sealed_max() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(descriptors / SEALED_SHARE).map_or(SEALED_MAX, |share| share.min(SEALED_MAX))
 }
 
 /// Whether a file was last changed so long ago that another change would show.
-pub(crate) fn is_settled(metadata: &Metadata) -> bool {
-    let is_settled = |modified| conditions::is_settled(modified, SystemTime::now());
-    metadata.modified().is_ok_and(is_settled)
+pub(crate) fn has_reliable_mtime(metadata: &Metadata) -> bool {
+    let has_reliable_mtime = |modified| conditions::has_reliable_mtime(modified, SystemTime::now());
+    metadata.modified().is_ok_and(has_reliable_mtime)
 }
 
 /// What changes when a file's content changes (stat(2)).
@@ -145,7 +145,7 @@ impl Cache {
         Cache {
             entries: entries(settings, Evictions(Arc::clone(&tally))),
             filling: Mutex::default(),
-            makings: Makings::default(),
+            makings: InFlight::default(),
             settings: settings.clone(),
             started: Instant::now(),
             tally,
@@ -159,7 +159,7 @@ impl Cache {
         Cache {
             entries: entries(&self.settings, Evictions(Arc::clone(&self.tally))),
             filling: Mutex::default(),
-            makings: Makings::default(),
+            makings: InFlight::default(),
             settings: self.settings.clone(),
             started: self.started,
             tally: Arc::clone(&self.tally),
@@ -183,13 +183,13 @@ impl Cache {
         self.tally.counters(files, bytes)
     }
 
-    /// What is known of a file: `name` below `folder`, whose files are kept so.
-    pub(crate) fn find(&self, folder: &Folder, name: &str, cache_use: CacheUse) -> Known {
-        let Some(cached) = self.entries.get(&Name(folder.id(), name)) else {
+    /// What is known of a file: `name` below `directory`, whose files are kept so.
+    pub(crate) fn find(&self, directory: &Directory, name: &str, cache_use: CacheUse) -> Known {
+        let Some(cached) = self.entries.get(&Name(directory.id(), name)) else {
             self.tally.count(Event::Miss);
             return Known::Nothing;
         };
-        if cache_use == CacheUse::Permanent || self.is_believed(&cached) {
+        if cache_use == CacheUse::Permanent || self.is_fresh(&cached) {
             self.tally.count(Event::Hit);
             Known::Fresh(cached)
         } else {
@@ -199,18 +199,18 @@ impl Cache {
     }
 
     /// What is kept under a name, believed or not. It stays in the cache as what is asked for does, but nothing is counted.
-    pub(crate) fn peek(&self, folder: &Folder, name: &str) -> Option<Arc<Cached>> {
-        self.entries.get(&Name(folder.id(), name))
+    pub(crate) fn peek(&self, directory: &Directory, name: &str) -> Option<Arc<Cached>> {
+        self.entries.get(&Name(directory.id(), name))
     }
 
-    fn is_believed(&self, cached: &Cached) -> bool {
+    fn is_fresh(&self, cached: &Cached) -> bool {
         let age = Duration::from_millis(self.now().saturating_sub(cached.checked()));
         age < self.settings.revalidate_after
     }
 
     /// Whether a file would be kept if it were asked for.
     pub(crate) fn would_take(&self, metadata: &Metadata) -> bool {
-        metadata.len() <= self.settings.file_bytes_max && is_settled(metadata)
+        metadata.len() <= self.settings.file_bytes_max && has_reliable_mtime(metadata)
     }
 
     /// Whether a file may be kept: one that may change without looking changed is served, but not yet kept.
@@ -219,11 +219,11 @@ impl Cache {
             self.tally.count(Event::TooLarge);
             return false;
         }
-        let is_settled = is_settled(metadata);
-        if !is_settled {
+        let has_reliable_mtime = has_reliable_mtime(metadata);
+        if !has_reliable_mtime {
             self.tally.count(Event::Unsettled);
         }
-        is_settled
+        has_reliable_mtime
     }
 
     /// Bytes of the largest content that is kept.
@@ -232,8 +232,8 @@ impl Cache {
     }
 
     /// Keeps a file's content as it was read under `metadata`.
-    pub(crate) fn keep(&self, folder: &Folder, name: &str, cached: &Arc<Cached>) {
-        self.insert(Key::new(folder, name), cached);
+    pub(crate) fn keep(&self, directory: &Directory, name: &str, cached: &Arc<Cached>) {
+        self.insert(Key::new(directory, name), cached);
     }
 
     /// Keeps an entry under a key made before.
@@ -246,25 +246,25 @@ impl Cache {
     /// The file is what `metadata` says, or it is left alone.
     pub(crate) fn fill(
         self: &Arc<Self>,
-        (folder, name): (&Folder, &str),
+        (directory, name): (&Directory, &str),
         file: Arc<File>,
         representation: Representation,
         metadata: &Metadata,
     ) {
-        self.fill_by((folder, name), file, representation, metadata, Cache::read);
+        self.fill_by((directory, name), file, representation, metadata, Cache::read);
     }
 
     /// The same, where the content is what `read` makes of the file and its bytes. An error of kind `InvalidData` is not
     /// logged: a response has it too.
     pub(crate) fn fill_by(
         self: &Arc<Self>,
-        (folder, name): (&Folder, &str),
+        (directory, name): (&Directory, &str),
         file: Arc<File>,
         representation: Representation,
         metadata: &Metadata,
         read: impl FnOnce(&Cache, &File, u64) -> io::Result<Content> + Send + 'static,
     ) {
-        let key = Key::new(folder, name);
+        let key = Key::new(directory, name);
         // Outside of a runtime there is no such thread, and the file goes without the cache.
         let Ok(runtime) = Handle::try_current() else { return };
         if !self.lock_filling().insert(key.clone()) {
@@ -322,7 +322,7 @@ impl Cache {
     }
 
     /// The file was compared and is the same.
-    pub(crate) fn believe(&self, cached: &Cached) {
+    pub(crate) fn mark_fresh(&self, cached: &Cached) {
         self.tally.count(Event::Unchanged);
         self.stamp(cached);
     }
@@ -400,21 +400,21 @@ impl Identity {
 
 /// An entry's key; `Name` is the same without owning its text.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Key(FolderId, Box<str>);
+pub(crate) struct Key(DirectoryId, Box<str>);
 
 impl Key {
-    /// The key of `name` below `folder`.
-    pub(crate) fn new(folder: &Folder, name: &str) -> Key {
-        Key(folder.id(), name.into())
+    /// The key of `name` below `directory`.
+    pub(crate) fn new(directory: &Directory, name: &str) -> Key {
+        Key(directory.id(), name.into())
     }
 
-    /// The name below the folder.
+    /// The name below the directory.
     pub(crate) fn name(&self) -> &str {
         &self.1
     }
 }
 
-struct Name<'a>(FolderId, &'a str);
+struct Name<'a>(DirectoryId, &'a str);
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {

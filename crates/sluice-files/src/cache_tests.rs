@@ -36,29 +36,32 @@ fn cached(name: &str, file: &File, content: &'static [u8]) -> Arc<Cached> {
 #[test]
 fn what_is_kept_is_found_by_folder_and_name_alone() {
     let place = tempfile::tempdir().unwrap();
-    let (folder, same_place) = (Folder::open(place.path()).unwrap(), Folder::open(place.path()).unwrap());
+    let (directory, same_place) = (
+        Directory::open(place.path()).unwrap(),
+        Directory::open(place.path()).unwrap(),
+    );
     let file = old_file(&place.path().join("a"), b"text");
     let cache = Cache::new(&SETTINGS);
-    cache.keep(&folder, "a", &cached("a", &file, b"text"));
+    cache.keep(&directory, "a", &cached("a", &file, b"text"));
     assert!(
-        matches!(cache.find(&folder, "a", CacheUse::On), Known::Fresh(cached) if cached.content.bytes() == b"text")
+        matches!(cache.find(&directory, "a", CacheUse::On), Known::Fresh(cached) if cached.content.bytes() == b"text")
     );
-    assert!(matches!(cache.find(&folder, "b", CacheUse::On), Known::Nothing));
-    // The same place under other rules is another folder.
+    assert!(matches!(cache.find(&directory, "b", CacheUse::On), Known::Nothing));
+    // The same place under other rules is another directory.
     assert!(matches!(cache.find(&same_place, "a", CacheUse::On), Known::Nothing));
 }
 
 #[test]
 fn belief_ends_and_is_renewed() {
     let place = tempfile::tempdir().unwrap();
-    let folder = Folder::open(place.path()).unwrap();
+    let directory = Directory::open(place.path()).unwrap();
     let file = old_file(&place.path().join("a"), b"text");
     let cache = Cache::new(&CacheSettings {
         revalidate_after: Duration::ZERO,
         ..SETTINGS
     });
-    cache.keep(&folder, "a", &cached("a", &file, b"text"));
-    let Known::Stale(stale) = cache.find(&folder, "a", CacheUse::On) else {
+    cache.keep(&directory, "a", &cached("a", &file, b"text"));
+    let Known::Stale(stale) = cache.find(&directory, "a", CacheUse::On) else {
         panic!("believed for no time at all")
     };
     assert!(stale.is_of(&file.metadata().unwrap()));
@@ -82,16 +85,21 @@ fn large_and_unsettled_files_are_not_taken() {
 fn bounds_hold_for_bytes_and_for_entries() {
     static LARGE: [u8; 90 << 10] = [0; 90 << 10];
     let place = tempfile::tempdir().unwrap();
-    let folder = Folder::open(place.path()).unwrap();
+    let directory = Directory::open(place.path()).unwrap();
     let file = old_file(&place.path().join("a"), b"");
     for (content, most) in [(&LARGE[..], 12), (b"", 16)] {
         let cache = Cache::new(&SETTINGS);
         for number in 0..100 {
             let name = number.to_string();
-            cache.keep(&folder, &name, &cached(&name, &file, content));
+            cache.keep(&directory, &name, &cached(&name, &file, content));
         }
         let kept = (0..100)
-            .filter(|number| !matches!(cache.find(&folder, &number.to_string(), CacheUse::On), Known::Nothing))
+            .filter(|number| {
+                !matches!(
+                    cache.find(&directory, &number.to_string(), CacheUse::On),
+                    Known::Nothing
+                )
+            })
             .count();
         assert!((1..=most).contains(&kept), "{kept} of at most {most}");
     }
@@ -101,7 +109,7 @@ fn bounds_hold_for_bytes_and_for_entries() {
 fn the_largest_files_are_kept_too_and_the_only_one() {
     static LARGEST: [u8; 100 << 10] = [0; 100 << 10];
     let place = tempfile::tempdir().unwrap();
-    let folder = Folder::open(place.path()).unwrap();
+    let directory = Directory::open(place.path()).unwrap();
     let file = old_file(&place.path().join("a"), &LARGEST);
     let for_one = CacheSettings {
         entries_max: 1,
@@ -109,8 +117,8 @@ fn the_largest_files_are_kept_too_and_the_only_one() {
     };
     for settings in [SETTINGS, for_one] {
         let cache = Cache::new(&settings);
-        cache.keep(&folder, "a", &cached("a", &file, &LARGEST));
-        assert!(matches!(cache.find(&folder, "a", CacheUse::On), Known::Fresh(_)));
+        cache.keep(&directory, "a", &cached("a", &file, &LARGEST));
+        assert!(matches!(cache.find(&directory, "a", CacheUse::On), Known::Fresh(_)));
     }
 }
 
@@ -147,11 +155,11 @@ fn content_of_middle_size_is_sealed_while_there_is_room_for_it() {
 #[tokio::test]
 async fn filling_reads_a_file_once_it_is_what_was_looked_at() {
     let place = tempfile::tempdir().unwrap();
-    let folder = Folder::open(place.path()).unwrap();
+    let directory = Directory::open(place.path()).unwrap();
     let cache = Arc::new(Cache::new(&SETTINGS));
     let fill = |name: &str, seen: &Metadata| {
         let file = File::open(place.path().join(name)).unwrap();
-        cache.fill((&folder, name), Arc::new(file), representation(name, seen), seen);
+        cache.fill((&directory, name), Arc::new(file), representation(name, seen), seen);
     };
     let seen = old_file(&place.path().join("changed"), b"text").metadata().unwrap();
     old_file(&place.path().join("changed"), b"other text");
@@ -162,20 +170,23 @@ async fn filling_reads_a_file_once_it_is_what_was_looked_at() {
         tokio::task::yield_now().await;
     }
     assert!(
-        matches!(cache.find(&folder, "same", CacheUse::On), Known::Fresh(cached) if cached.content.bytes() == b"text")
+        matches!(cache.find(&directory, "same", CacheUse::On), Known::Fresh(cached) if cached.content.bytes() == b"text")
     );
-    assert!(matches!(cache.find(&folder, "changed", CacheUse::On), Known::Nothing));
+    assert!(matches!(
+        cache.find(&directory, "changed", CacheUse::On),
+        Known::Nothing
+    ));
 }
 
 #[tokio::test]
 async fn a_file_whose_reading_panicked_can_be_read_again() {
     let place = tempfile::tempdir().unwrap();
-    let folder = Folder::open(place.path()).unwrap();
+    let directory = Directory::open(place.path()).unwrap();
     let cache = Arc::new(Cache::new(&SETTINGS));
     let seen = old_file(&place.path().join("a"), b"text").metadata().unwrap();
     let fill = async |read: fn(&Cache, &File, u64) -> io::Result<Content>| {
         let file = Arc::new(File::open(place.path().join("a")).unwrap());
-        cache.fill_by((&folder, "a"), file, representation("a", &seen), &seen, read);
+        cache.fill_by((&directory, "a"), file, representation("a", &seen), &seen, read);
         for _ in 0..1_000_000 {
             if cache.lock_filling().is_empty() {
                 return true;
@@ -185,7 +196,7 @@ async fn a_file_whose_reading_panicked_can_be_read_again() {
         false
     };
     assert!(fill(|_, _, _| panic!("on purpose")).await);
-    assert!(matches!(cache.find(&folder, "a", CacheUse::On), Known::Nothing));
+    assert!(matches!(cache.find(&directory, "a", CacheUse::On), Known::Nothing));
     assert!(fill(Cache::read).await);
-    assert!(matches!(cache.find(&folder, "a", CacheUse::On), Known::Fresh(_)));
+    assert!(matches!(cache.find(&directory, "a", CacheUse::On), Known::Fresh(_)));
 }

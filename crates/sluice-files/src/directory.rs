@@ -1,9 +1,9 @@
-//! A folder that files are served from, held open, and the rule that nothing outside it is ever reached.
+//! A directory that files are served from, held open, and the rule that nothing outside it is ever reached.
 //!
 //! The kernel enforces the rule: every open is an openat2(2) with RESOLVE_BENEATH, which refuses `..`, absolute symbolic
-//! links and links that leave the folder at every step, without a race. What the kernel cannot know is added here: hidden
-//! names (a leading dot, but `.well-known`, RFC 8615) and private places, such as a script folder that lies inside the
-//! served one, are not there, not even through a symbolic link from elsewhere in the folder.
+//! links and links that leave the directory at every step, without a race. What the kernel cannot know is added here: hidden
+//! names (a leading dot, but `.well-known`, RFC 8615) and private places, such as a script directory that lies inside the
+//! served one, are not there, not even through a symbolic link from elsewhere in the directory.
 
 use std::fs::File;
 use std::io;
@@ -16,38 +16,38 @@ use rustix::io::Errno;
 
 use crate::records::Records;
 
-/// Tells folders apart: the same place opened anew, under other rules, is another folder.
+/// Tells directories apart: the same place opened anew, under other rules, is another directory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FolderId(u64);
+pub struct DirectoryId(u64);
 
-/// A folder held open.
-pub struct Folder {
-    id: FolderId,
+/// A directory held open.
+pub struct Directory {
+    id: DirectoryId,
     path: PathBuf,
     descriptor: OwnedFd,
-    /// Folders below this one whose files are never served: paths relative to it.
+    /// Directories below this one whose files are never served: paths relative to it.
     private: Vec<PathBuf>,
     /// Paths below this one that are scripts, not files.
     programs: Vec<Program>,
     /// How its files are stored, where that is not as bytes.
     records: Option<Records>,
-    /// Folders in it without an index page are listed.
+    /// Directories in it without an index page are listed.
     is_listed: bool,
 }
 
 /// Tells whether a path is a script's.
 pub type Program = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-impl Folder {
-    /// Opens a folder. An error is the administrator's: it is not there, or may not be read.
-    pub fn open(path: &Path) -> io::Result<Folder> {
+impl Directory {
+    /// Opens a directory. An error is the administrator's: it is not there, or may not be read.
+    pub fn open(path: &Path) -> io::Result<Directory> {
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let path = path.canonicalize()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
-        Ok(Folder {
+        Ok(Directory {
             // Relaxed: only that no number comes twice matters.
-            id: FolderId(OPENED.fetch_add(1, Ordering::Relaxed)),
+            id: DirectoryId(OPENED.fetch_add(1, Ordering::Relaxed)),
             path,
             descriptor,
             private: Vec::new(),
@@ -57,7 +57,7 @@ impl Folder {
         })
     }
 
-    pub fn id(&self) -> FolderId {
+    pub fn id(&self) -> DirectoryId {
         self.id
     }
 
@@ -75,7 +75,7 @@ impl Folder {
         self.records.as_ref()
     }
 
-    /// Withholds another folder's files if it lies within this one.
+    /// Withholds another directory's files if it lies within this one.
     pub fn withhold(&mut self, other: &Path) {
         if let Ok(other) = other.canonicalize()
             && let Ok(inside) = other.strip_prefix(&self.path)
@@ -90,7 +90,7 @@ impl Folder {
         self.programs.push(program);
     }
 
-    /// Lets folders in it that have no index page be listed.
+    /// Lets directories in it that have no index page be listed.
     pub fn set_listed(&mut self, is_listed: bool) {
         self.is_listed = is_listed;
     }
@@ -99,7 +99,7 @@ impl Folder {
         self.is_listed
     }
 
-    /// Opens a file or folder for reading by its path below this folder (no leading slash; empty = the folder itself).
+    /// Opens a file or directory for reading by its path below this directory (no leading slash; empty = the directory itself).
     ///
     /// What may not be served is `NotFound`, as if it were not there; what the system refuses keeps its error.
     pub(crate) fn open_below(&self, relative: &str) -> io::Result<File> {
@@ -128,7 +128,7 @@ impl Folder {
     /// The path leads over symbolic links that stay inside: what it leads to must be servable by its real name too.
     fn open_through_links(&self, name: &str) -> io::Result<File> {
         let file = match self.open_with(name, ResolveFlags::empty()) {
-            // EXDEV: a link leaves the folder (openat2(2)); ELOOP: too many links.
+            // EXDEV: a link leaves the directory (openat2(2)); ELOOP: too many links.
             Err(Errno::XDEV | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
             other => File::from(other?),
         };
@@ -143,7 +143,7 @@ impl Folder {
     }
 
     fn open_with(&self, name: &str, more: ResolveFlags) -> Result<OwnedFd, Errno> {
-        // NONBLOCK: a FIFO in the folder must not hold the worker; it is refused later, not being a plain file.
+        // NONBLOCK: a FIFO in the directory must not hold the worker; it is refused later, not being a plain file.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
         loop {
@@ -191,9 +191,9 @@ mod tests {
         std::fs::write(outside.path().join("secret"), "s").unwrap();
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
-        for folder in ["cgi-bin", "sub", ".git", ".well-known"] {
-            std::fs::create_dir(at(folder)).unwrap();
-            std::fs::write(at(folder).join("file"), "f").unwrap();
+        for directory in ["cgi-bin", "sub", ".git", ".well-known"] {
+            std::fs::create_dir(at(directory)).unwrap();
+            std::fs::write(at(directory).join("file"), "f").unwrap();
         }
         symlink(outside.path().join("secret"), at("leaves")).unwrap();
         symlink("../secret", at("climbs")).unwrap();
@@ -201,11 +201,11 @@ mod tests {
         symlink("cgi-bin/file", at("to-private")).unwrap();
         symlink(".git", at("to-hidden")).unwrap();
         symlink("loop", at("loop")).unwrap();
-        let mut folder = Folder::open(root.path()).unwrap();
-        folder.withhold(&at("cgi-bin"));
+        let mut directory = Directory::open(root.path()).unwrap();
+        directory.withhold(&at("cgi-bin"));
 
         for name in ["sub/file", "stays", ".well-known/file", ""] {
-            assert!(folder.open_below(name).is_ok(), "{name}");
+            assert!(directory.open_below(name).is_ok(), "{name}");
         }
         for name in [
             "leaves",
@@ -221,7 +221,7 @@ mod tests {
             "./sub/file",
             "../x",
         ] {
-            let error = folder.open_below(name).unwrap_err();
+            let error = directory.open_below(name).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::NotFound, "{name}: {error}");
         }
     }

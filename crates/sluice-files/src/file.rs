@@ -1,6 +1,6 @@
 //! Files: from a name to a response, by way of the cache where there is one.
 //!
-//! Here: where a file's bytes are found. Not here: which page of a folder is sent (`accept::serve`), what may be opened at all (`folder`),
+//! Here: where a file's bytes are found. Not here: which page of a directory is sent (`accept::serve`), what may be opened at all (`directory`),
 //! how long content is kept (`cache`), how a file is read while it is sent (`file_body`), what it is described by
 //! (`representation`), its compressed forms (`encodings`), and the response that is made of it (`file_response`).
 
@@ -13,16 +13,16 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_http::head;
 use sluice_settings::compression::Compression;
-use sluice_settings::{CacheUse, FileForms};
+use sluice_settings::{CacheUse, Precompressed};
 
 use crate::body::{FileBody, read_cached};
 use crate::cache::{Cache, Cached, Known};
-use crate::directory::Folder;
+use crate::directory::Directory;
 use crate::records::RecordBody;
 use crate::representation::Representation;
 use crate::response::{Stored, respond_stored};
 use crate::types::Types;
-use crate::variants::on_demand::Making;
+use crate::variants::on_demand::PendingVariant;
 
 /// Files up to this many bytes are read in one go, so that head and body leave in one write. Larger ones, and those that the
 /// kernel does not have in memory, are read for the cache by a thread that may wait for a disk, while the first request is
@@ -31,10 +31,10 @@ pub(crate) const WHOLE_BYTES_MAX: u64 = 64 << 10;
 
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
 
-/// Files below a folder, by way of the cache where there is one.
+/// Files below a directory, by way of the cache where there is one.
 #[derive(Clone, Copy)]
 pub struct Files<'a> {
-    pub folder: &'a Folder,
+    pub directory: &'a Directory,
     pub cache: Option<&'a Arc<Cache>>,
     pub cache_use: CacheUse,
     pub types: &'a Types,
@@ -42,7 +42,7 @@ pub struct Files<'a> {
     pub compression: &'a Compression,
     /// The compressed forms in which they may be sent, if any. Routes differ in it that share what is kept of a file: nothing
     /// that is kept may hang on it.
-    pub forms: Option<FileForms>,
+    pub forms: Option<Precompressed>,
 }
 
 /// What a name leads to.
@@ -50,7 +50,7 @@ pub(crate) enum Found {
     Cached(Arc<Cached>),
     File(Representation, FileBody),
     Records(Representation, RecordBody),
-    Folder,
+    Directory,
     /// A socket, a device.
     Other,
 }
@@ -61,7 +61,7 @@ impl Found {
         match self {
             Found::Cached(cached) => Some(&cached.representation),
             Found::File(representation, _) | Found::Records(representation, _) => Some(representation),
-            Found::Folder | Found::Other => None,
+            Found::Directory | Found::Other => None,
         }
     }
 
@@ -70,7 +70,7 @@ impl Found {
         match self {
             Found::Cached(cached) => Some((cached.representation.clone(), Stored::Memory(cached.content.clone()))),
             Found::File(representation, body) => Some((representation, Stored::File(body))),
-            Found::Records(..) | Found::Folder | Found::Other => None,
+            Found::Records(..) | Found::Directory | Found::Other => None,
         }
     }
 }
@@ -79,16 +79,16 @@ impl Found {
 pub enum Served {
     Response(Response<ResponseBody>),
     /// A response when its compressed form has been made.
-    Making(Box<Making>),
-    /// It is a folder.
-    Folder,
+    PendingVariant(Box<PendingVariant>),
+    /// It is a directory.
+    Directory,
 }
 
-/// Serves what `relative` names. A path that ends with a slash is a folder's, or nothing's.
+/// Serves what `relative` names. A path that ends with a slash is a directory's, or nothing's.
 pub fn serve(
     files: Files<'_>,
     relative: &str,
-    is_folder: bool,
+    is_directory: bool,
     method: &Method,
     fields: &HeaderMap,
 ) -> Result<Served, Fault> {
@@ -97,11 +97,11 @@ pub fn serve(
     }
     let name = relative.trim_matches('/');
     if *method == Method::OPTIONS {
-        return serve_options(files, name, is_folder).map(Served::Response);
+        return serve_options(files, name, is_directory).map(Served::Response);
     }
     match files.find(name)? {
-        Found::Folder => Ok(Served::Folder),
-        _ if is_folder => Err(not_found(name)),
+        Found::Directory => Ok(Served::Directory),
+        _ if is_directory => Err(not_found(name)),
         found => files.answer(name, found, method, fields),
     }
 }
@@ -115,18 +115,18 @@ pub fn serve_index(
 ) -> Result<Option<Served>, Fault> {
     let name = relative.trim_matches('/');
     match files.find(name) {
-        Ok(Found::Folder | Found::Other) => Ok(None),
+        Ok(Found::Directory | Found::Other) => Ok(None),
         Ok(found) => files.answer(name, found, method, fields).map(Some),
         Err(fault) if fault.status == StatusCode::NOT_FOUND => Ok(None),
         Err(fault) => Err(fault),
     }
 }
 
-/// What may be done with a file or folder that is there; conditions and ranges mean nothing here (RFC 9110 §13.2.1, §14.2).
-fn serve_options(files: Files<'_>, name: &str, is_folder: bool) -> Result<Response<ResponseBody>, Fault> {
+/// What may be done with a file or directory that is there; conditions and ranges mean nothing here (RFC 9110 §13.2.1, §14.2).
+fn serve_options(files: Files<'_>, name: &str, is_directory: bool) -> Result<Response<ResponseBody>, Fault> {
     match files.find(name)? {
-        Found::Folder => {}
-        Found::Cached(_) | Found::File(..) | Found::Records(..) if !is_folder => {}
+        Found::Directory => {}
+        Found::Cached(_) | Found::File(..) | Found::Records(..) if !is_directory => {}
         _ => return Err(not_found(name)),
     }
     let mut response = Response::new(ResponseBody::Empty);
@@ -159,23 +159,23 @@ impl Files<'_> {
     /// What a name leads to, looked at anew or known from moments ago.
     pub(crate) fn find(&self, name: &str) -> Result<Found, Fault> {
         let known = match self.cache() {
-            Some(cache) => cache.find(self.folder, name, self.cache_use),
+            Some(cache) => cache.find(self.directory, name, self.cache_use),
             None => Known::Nothing,
         };
         if let Known::Fresh(cached) = known {
             return Ok(Found::Cached(cached));
         }
-        let opened = self.folder.open_below(name).and_then(|file| {
+        let opened = self.directory.open_below(name).and_then(|file| {
             let metadata = file.metadata()?;
             Ok((file, metadata))
         });
         match opened {
             Err(error) => Err(refused(name, &error)),
-            Ok((_, metadata)) if metadata.is_dir() => Ok(Found::Folder),
+            Ok((_, metadata)) if metadata.is_dir() => Ok(Found::Directory),
             Ok((_, metadata)) if !metadata.is_file() => Ok(Found::Other),
             Ok((file, metadata)) => match (known, self.cache()) {
                 (Known::Stale(cached), Some(cache)) if cached.is_of(&metadata) => {
-                    cache.believe(&cached);
+                    cache.mark_fresh(&cached);
                     Ok(Found::Cached(cached))
                 }
                 _ if self.has_records(&file, &metadata) => self.open_records(name, file, &metadata),
@@ -197,17 +197,22 @@ impl Files<'_> {
             let content = cache.hold(content);
             let cached = Arc::new(Cached::new(representation, content, metadata));
             if file.metadata().is_ok_and(|now| cached.is_of(&now)) {
-                cache.keep(self.folder, name, &cached);
+                cache.keep(self.directory, name, &cached);
             }
             return Found::Cached(cached);
         }
         let file = Arc::new(file);
-        cache.fill((self.folder, name), Arc::clone(&file), representation.clone(), metadata);
+        cache.fill(
+            (self.directory, name),
+            Arc::clone(&file),
+            representation.clone(),
+            metadata,
+        );
         Found::File(representation, FileBody::new(file, metadata.len()))
     }
 }
 
-/// Why a file or folder is not opened.
+/// Why a file or directory is not opened.
 pub(crate) fn refused(name: &str, error: &io::Error) -> Fault {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(name),
@@ -242,9 +247,9 @@ mod tests {
         path: &str,
         fields: &HeaderMap,
     ) -> Result<Response<ResponseBody>, StatusCode> {
-        let folder = Folder::open(root).unwrap();
+        let directory = Directory::open(root).unwrap();
         let files = Files {
-            folder: &folder,
+            directory: &directory,
             cache,
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
@@ -254,8 +259,8 @@ mod tests {
         let served = serve(files, &path[1..], path.ends_with('/'), &Method::GET, fields);
         match served.map_err(|fault| fault.status)? {
             Served::Response(response) => Ok(response),
-            Served::Making(_) => unreachable!("without compression"),
-            Served::Folder => Err(StatusCode::FORBIDDEN),
+            Served::PendingVariant(_) => unreachable!("without compression"),
+            Served::Directory => Err(StatusCode::FORBIDDEN),
         }
     }
 

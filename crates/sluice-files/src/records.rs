@@ -1,6 +1,6 @@
 //! Files of records: sent as lines, which are made while they are sent or, once made, come from the cache.
 //!
-//! Here: what is done with a file that the folder's settings call records ([`Records`], and the part of [`Files`] that is
+//! Here: what is done with a file that the directory's settings call records ([`Records`], and the part of [`Files`] that is
 //! asked then), and its body on its way out ([`RecordBody`]). Not here: what records are, and how a file is written anew
 //! (`record_format`). A file beside which its original lies was written anew, and is sent like any other.
 
@@ -15,15 +15,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use sluice_http::body::{PIECE_BYTES, Source};
+use sluice_http::body::{CHUNK_BYTES, Source};
 use sluice_http::fault::Fault;
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::{Convert, RecordSettings};
 use tokio::runtime::Handle;
 
 use crate::body::{Reader, read_at, read_cached, shrank};
-use crate::cache::{Cache, Cached, is_settled};
-use crate::directory::Folder;
+use crate::cache::{Cache, Cached, has_reliable_mtime};
+use crate::directory::Directory;
 use crate::file::{Files, Found, WHOLE_BYTES_MAX};
 use crate::records::decoder::Decoder;
 use crate::records::stream_lf::{ORIGINAL_SUFFIX, has_original, rewrite};
@@ -32,7 +32,7 @@ use crate::records::stream_lf::{ORIGINAL_SUFFIX, has_original, rewrite};
 /// may be tried once more: only the failures among them cost something, a line in the log.
 const TRIED_MAX: usize = 10_000;
 
-/// How the files of a folder are stored, and what becomes of the lines that they are sent as.
+/// How the files of a directory are stored, and what becomes of the lines that they are sent as.
 pub struct Records {
     settings: RecordSettings,
     /// Files that were to be written anew, as they were then: none is tried twice.
@@ -84,19 +84,19 @@ impl Records {
 
     /// Has a file written anew by a thread that may wait for a disk, if the settings say so and it was not tried before. The
     /// response goes its own way, whatever comes of it.
-    fn rewrite_behind(&self, folder: &Folder, name: &str, metadata: &Metadata) {
+    fn rewrite_behind(&self, directory: &Directory, name: &str, metadata: &Metadata) {
         let is_wanted = self.settings.convert == Convert::Rewrite && !name.ends_with(ORIGINAL_SUFFIX);
         // One that is not settled may be on its way here still.
-        if !is_wanted || !is_settled(metadata) || !self.rewritten.note(name, metadata) {
+        if !is_wanted || !has_reliable_mtime(metadata) || !self.rewritten.note(name, metadata) {
             return;
         }
         // Outside of a runtime there is no such thread.
         let Ok(runtime) = Handle::try_current() else { return };
         let (place, last) = name.rsplit_once('/').unwrap_or(("", name));
         // Held open from here on: what is renamed meanwhile is not written to.
-        let place = match folder.open_without_links(place) {
+        let place = match directory.open_without_links(place) {
             Ok(place) => place,
-            Err(error) => return tracing::warn!("file {name:?}: not written anew: its folder: {error}"),
+            Err(error) => return tracing::warn!("file {name:?}: not written anew: its directory: {error}"),
         };
         let (name, last, format) = (name.to_owned(), last.to_owned(), self.settings.format);
         runtime.spawn_blocking(move || match rewrite(&place, last.as_ref(), format) {
@@ -109,17 +109,17 @@ impl Records {
 }
 
 impl Files<'_> {
-    /// Whether a file is one of records: its folder's files are, and it was not written anew.
+    /// Whether a file is one of records: its directory's files are, and it was not written anew.
     pub(crate) fn has_records(&self, file: &File, metadata: &Metadata) -> bool {
-        self.folder.records().is_some() && !has_original(file, metadata)
+        self.directory.records().is_some() && !has_original(file, metadata)
     }
 
     /// A file of records as lines: a small one at once, a larger one while it is sent.
     pub(crate) fn open_records(&self, name: &str, file: File, metadata: &Metadata) -> Result<Found, Fault> {
-        let Some(records) = self.folder.records() else {
+        let Some(records) = self.directory.records() else {
             return Err(Fault::server(format!("file {name:?}: is not one of records")));
         };
-        records.rewrite_behind(self.folder, name, metadata);
+        records.rewrite_behind(self.directory, name, metadata);
         let RecordSettings { format, convert } = records.settings;
         let mut representation = self.describe(name, metadata).in_form(format);
         // Lines that are not kept are not compressed.
@@ -139,7 +139,7 @@ impl Files<'_> {
             if let Some(cache) = cache
                 && file.metadata().is_ok_and(|now| cached.is_of(&now))
             {
-                cache.keep(self.folder, name, &cached);
+                cache.keep(self.directory, name, &cached);
             }
             return Ok(Found::Cached(cached));
         }
@@ -159,7 +159,7 @@ impl Files<'_> {
                 lines.map(|lines| cache.hold(lines))
             };
             cache.fill_by(
-                (self.folder, name),
+                (self.directory, name),
                 Arc::clone(&file),
                 representation.clone(),
                 metadata,
@@ -185,12 +185,12 @@ fn read_lines(file: &File, bytes: u64, format: RecordFormat, most: u64) -> io::R
     let (mut decoder, mut lines) = (Decoder::new(format), Vec::new());
     let mut at = 0;
     while at < bytes {
-        let piece = read_at(file, at, PIECE_BYTES)?;
-        let wanted = usize::try_from(bytes - at).map_or(piece.len(), |left| left.min(piece.len()));
+        let chunk = read_at(file, at, CHUNK_BYTES)?;
+        let wanted = usize::try_from(bytes - at).map_or(chunk.len(), |left| left.min(chunk.len()));
         if wanted == 0 {
             return Err(shrank(bytes - at));
         }
-        decoder.push(&piece[..wanted], &mut lines)?;
+        decoder.push(&chunk[..wanted], &mut lines)?;
         at += wanted as u64;
         if lines.len() as u64 > most {
             let what = "its lines are too large for the cache";
@@ -223,9 +223,9 @@ impl RecordBody {
         }
     }
 
-    /// Adds the lines of the next piece, which may be none. With an error, those before the fault were added.
-    fn decode(&mut self, piece: &[u8], lines: &mut Vec<u8>) -> io::Result<()> {
-        self.decoder.push(piece, lines)?;
+    /// Adds the lines of the next chunk, which may be none. With an error, those before the fault were added.
+    fn decode(&mut self, chunk: &[u8], lines: &mut Vec<u8>) -> io::Result<()> {
+        self.decoder.push(chunk, lines)?;
         if self.reader.has_ended() {
             self.decoder.finish()?;
         }
@@ -234,7 +234,7 @@ impl RecordBody {
 }
 
 impl Source for RecordBody {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         if self.fault.is_some() && !self.had_turn {
             self.had_turn = true;
             context.waker().wake_by_ref();
@@ -247,8 +247,8 @@ impl Source for RecordBody {
             return Poll::Ready(None);
         }
         let mut lines = Vec::new();
-        let piece = ready!(self.reader.poll_read(context));
-        if let Err(error) = piece.and_then(|piece| self.decode(&piece, &mut lines)) {
+        let chunk = ready!(self.reader.poll_read(context));
+        if let Err(error) = chunk.and_then(|chunk| self.decode(&chunk, &mut lines)) {
             // Nothing is read behind it.
             self.reader.end();
             let fault = Fault::server(format!("file {:?}: {error}", self.name));
@@ -258,7 +258,7 @@ impl Source for RecordBody {
             self.fault = Some(fault);
         }
         if lines.is_empty() && !self.reader.has_ended() {
-            // A stretch of unused blocks: other connections have their turn before the next piece.
+            // A stretch of unused blocks: other connections have their turn before the next chunk.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -284,16 +284,16 @@ mod tests {
         RecordBody::new("a", Arc::new(file), content.len() as u64, VARIABLE)
     }
 
-    /// Pieces and the fault at their end, and how often there was none yet.
+    /// Chunks and the fault at their end, and how often there was none yet.
     fn drain(mut body: RecordBody) -> (Vec<u8>, Option<String>, usize) {
         let (mut all, mut pauses) = (Vec::new(), 0);
         let mut context = Context::from_waker(Waker::noop());
         loop {
-            match body.poll_piece(&mut context) {
+            match body.poll_chunk(&mut context) {
                 Poll::Pending => pauses += 1,
-                Poll::Ready(Some(Ok(piece))) => {
-                    assert!(!piece.is_empty());
-                    all.extend_from_slice(&piece);
+                Poll::Ready(Some(Ok(chunk))) => {
+                    assert!(!chunk.is_empty());
+                    all.extend_from_slice(&chunk);
                 }
                 Poll::Ready(Some(Err(fault))) => return (all, Some(fault.to_string()), pauses),
                 Poll::Ready(None) => return (all, None, pauses),
@@ -319,7 +319,7 @@ mod tests {
         let expected = || b"ab\n".to_vec();
         let (lines, fault, pauses) = drain(body(&content));
         assert_eq!((lines, fault), (expected(), None));
-        // One a piece: of 64 KiB where the kernel has the file in memory, and larger where not.
+        // One a chunk: of 64 KiB where the kernel has the file in memory, and larger where not.
         assert!((2..=20).contains(&pauses), "{pauses} for a megabyte");
         content.extend(b"\x02\0cd");
         assert_eq!(drain(body(&content)).0, b"ab\ncd\n");

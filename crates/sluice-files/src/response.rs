@@ -14,7 +14,7 @@ use sluice_http::fault::Fault;
 use sluice_http::multipart::{Boundary, Multipart};
 use sluice_http::ranges;
 use sluice_http::ranges::Selection;
-use sluice_settings::FileForms;
+use sluice_settings::Precompressed;
 
 use crate::body::FileBody;
 use crate::file::{Found, WHOLE_BYTES_MAX, not_found};
@@ -31,7 +31,7 @@ const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 pub(crate) fn respond(
     name: &str,
     found: Found,
-    forms: Option<FileForms>,
+    forms: Option<Precompressed>,
     method: &Method,
     fields: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Fault> {
@@ -48,7 +48,7 @@ pub(crate) fn respond(
             respond_stored(name, offer(representation), Stored::File(body), method, fields)
         }
         Found::Records(representation, body) => respond_lines(name, offer(representation), body, fields),
-        Found::Folder | Found::Other => Err(not_found(name)),
+        Found::Directory | Found::Other => Err(not_found(name)),
     }
 }
 

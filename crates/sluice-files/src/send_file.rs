@@ -2,7 +2,7 @@
 //!
 //! A script decides who may have a file, and leaves the sending to the server. Here: which file a reply names, of those that the
 //! script's route declares (`send_files`), and how the script's head and the file's become one. Not here: running the script
-//! (`script`), what may be opened below a folder (`folder`), conditions and ranges (`file`).
+//! (`script`), what may be opened below a directory (`directory`), conditions and ranges (`file`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use sluice_settings::CacheUse;
 use sluice_settings::compression::Compression;
 
 use crate::cache::Cache;
-use crate::directory::Folder;
+use crate::directory::Directory;
 use crate::file;
 use crate::file::Files;
 use crate::types::Types;
@@ -30,21 +30,21 @@ use crate::types::Types;
 /// What a query and a fragment begin with, where they are letters of a file's name.
 const NOT_IN_NAMES: &AsciiSet = &CONTROLS.add(b'?').add(b'#');
 
-/// The folders that the scripts of a route may hand files of.
+/// The directories that the scripts of a route may hand files of.
 #[derive(Default)]
-pub struct SendFolders(Vec<SendFolder>);
+pub struct SendDirectories(Vec<SendDirectory>);
 
-struct SendFolder {
+struct SendDirectory {
     /// What X-Accel-Redirect calls it: begins and ends with a slash.
     prefix: String,
-    /// As the settings name it, while `Folder::path` is without symbolic links; X-Sendfile may say either.
+    /// As the settings name it, while `Directory::path` is without symbolic links; X-Sendfile may say either.
     path: PathBuf,
-    folder: Folder,
+    directory: Directory,
 }
 
 /// A file that a script hands over, and the head that it gave to it.
-pub struct Handed {
-    folders: Arc<SendFolders>,
+pub struct SendFile {
+    directories: Arc<SendDirectories>,
     place: Place,
     /// The field that names it, for messages.
     named: String,
@@ -52,29 +52,29 @@ pub struct Handed {
     fields: HeaderMap,
 }
 
-/// A file of the folders: which of them, and the name below it.
+/// A file of the directories: which of them, and the name below it.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
     number: usize,
     name: String,
 }
 
-impl SendFolders {
-    pub fn add(&mut self, prefix: &str, path: &Path, folder: Folder) {
-        self.0.push(SendFolder {
+impl SendDirectories {
+    pub fn add(&mut self, prefix: &str, path: &Path, directory: Directory) {
+        self.0.push(SendDirectory {
             prefix: prefix.to_owned(),
             path: path.to_owned(),
-            folder,
+            directory,
         });
     }
 
-    pub fn folders_mut(&mut self) -> impl Iterator<Item = &mut Folder> {
-        self.0.iter_mut().map(|send| &mut send.folder)
+    pub fn directories_mut(&mut self) -> impl Iterator<Item = &mut Directory> {
+        self.0.iter_mut().map(|send| &mut send.directory)
     }
 
-    /// Takes the file out of a reply's head, if it names one. What it names outside of the folders is the script's fault:
+    /// Takes the file out of a reply's head, if it names one. What it names outside of the directories is the script's fault:
     /// the path is none that a client may learn, so it is not passed on either.
-    pub fn hand_over(self: &Arc<Self>, head: &mut ReplyHead) -> Result<Option<Handed>, Fault> {
+    pub fn take_sendfile_field(self: &Arc<Self>, head: &mut ReplyHead) -> Result<Option<SendFile>, Fault> {
         let mut named = Vec::new();
         // Most replies name none, and look no further.
         for name in SEND_FILE_FIELDS {
@@ -94,7 +94,7 @@ impl SendFolders {
         let refuse = |what: &str| Fault::script(format!("{named}: {what}"));
         if self.0.is_empty() {
             return Err(refuse(
-                "the route lets no file be sent: declare its folder in send_files",
+                "the route lets no file be sent: declare its directory in send_files",
             ));
         }
         // Which parts are sent is for the server to choose.
@@ -110,8 +110,8 @@ impl SendFolders {
             self.by_prefix(&value)
         };
         let place = place.map_err(refuse)?;
-        Ok(Some(Handed {
-            folders: Arc::clone(self),
+        Ok(Some(SendFile {
+            directories: Arc::clone(self),
             place,
             named,
             status: head.status,
@@ -126,26 +126,28 @@ impl SendFolders {
         }
         let raw = utf8_percent_encode(value, NOT_IN_NAMES).to_string();
         let path = Target::parse(&raw).map_err(|_| "is no path of a file")?.path;
-        let below = |send: &SendFolder| {
-            let inside = [&*send.path, send.folder.path()].map(|folder| Path::new(&path).strip_prefix(folder).ok());
+        let below = |send: &SendDirectory| {
+            let inside =
+                [&*send.path, send.directory.path()].map(|directory| Path::new(&path).strip_prefix(directory).ok());
             let name = inside.into_iter().flatten().next()?.to_str()?.to_owned();
-            // What ends with a slash is no file; the folder itself has no name.
-            let is_folder = path.ends_with('/') && !name.is_empty();
-            Some(if is_folder { name + "/" } else { name })
+            // What ends with a slash is no file; the directory itself has no name.
+            let is_directory = path.ends_with('/') && !name.is_empty();
+            Some(if is_directory { name + "/" } else { name })
         };
-        self.innermost(below).ok_or("is outside of the folders of send_files")
+        self.innermost(below)
+            .ok_or("is outside of the directories of send_files")
     }
 
     /// X-Accel-Redirect: a path of URLs, percent-decoded.
     fn by_prefix(&self, value: &str) -> Result<Place, &'static str> {
         let path = Target::parse(value).map_err(|_| "is no path of URLs")?.path;
-        let below = |send: &SendFolder| path.strip_prefix(&send.prefix).map(str::to_owned);
+        let below = |send: &SendDirectory| path.strip_prefix(&send.prefix).map(str::to_owned);
         self.innermost(below)
             .ok_or("begins with none of the paths of send_files")
     }
 
-    /// Of the folders that hold the file, the one that leaves the shortest name.
-    fn innermost(&self, below: impl Fn(&SendFolder) -> Option<String>) -> Option<Place> {
+    /// Of the directories that hold the file, the one that leaves the shortest name.
+    fn innermost(&self, below: impl Fn(&SendDirectory) -> Option<String>) -> Option<Place> {
         let places = self.0.iter().enumerate().filter_map(|(number, send)| {
             let name = below(send)?;
             Some(Place { number, name })
@@ -154,7 +156,7 @@ impl SendFolders {
     }
 }
 
-impl Handed {
+impl SendFile {
     /// Sends it, to a request with these fields. The faults of the file are the script's, except what the client's own
     /// conditions and ranges make of it.
     pub fn serve(
@@ -172,7 +174,7 @@ impl Handed {
             _ => (&Method::GET, &no_fields),
         };
         let files = Files {
-            folder: &self.folders.0[self.place.number].folder,
+            directory: &self.directories.0[self.place.number].directory,
             cache,
             cache_use,
             types,
@@ -253,25 +255,27 @@ mod tests {
         }
     }
 
-    fn folders(root: &Path) -> Arc<SendFolders> {
-        let mut folders = SendFolders::default();
+    fn directories(root: &Path) -> Arc<SendDirectories> {
+        let mut directories = SendDirectories::default();
         std::fs::create_dir_all(root.join("real/inner")).unwrap();
         std::os::unix::fs::symlink("real", root.join("link")).unwrap();
         for (prefix, path) in [("/files/", "link"), ("/files/deep/", "link/inner")] {
             let path = root.join(path);
-            folders.add(prefix, &path, Folder::open(&path).unwrap());
+            directories.add(prefix, &path, Directory::open(&path).unwrap());
         }
-        Arc::new(folders)
+        Arc::new(directories)
     }
 
     #[test]
     fn files_are_named_by_path_or_by_prefix() {
         let root = tempfile::tempdir().unwrap();
-        let folders = folders(root.path());
+        let directories = directories(root.path());
         let root = root.path().canonicalize().unwrap();
         let root = root.to_str().unwrap();
         let place = |line: String| {
-            let handed = folders.hand_over(&mut head(&format!("{line}\n\n"))).ok()??;
+            let handed = directories
+                .take_sendfile_field(&mut head(&format!("{line}\n\n")))
+                .ok()??;
             Some((handed.place.number, handed.place.name))
         };
         let some = |number, name: &str| Some((number, name.to_owned()));
@@ -322,7 +326,7 @@ mod tests {
     #[test]
     fn a_field_that_names_no_declared_file_is_the_scripts_fault_and_goes_no_further() {
         let root = tempfile::tempdir().unwrap();
-        let folders = folders(root.path());
+        let directories = directories(root.path());
         for text in [
             "X-Sendfile: /etc/passwd\n\n",
             "X-Sendfile:\n\n",
@@ -333,18 +337,18 @@ mod tests {
             "Status: 206\nX-Accel-Redirect: /files/a\n\n",
         ] {
             let mut head = head(text);
-            let fault = folders.hand_over(&mut head).err().unwrap();
+            let fault = directories.take_sendfile_field(&mut head).err().unwrap();
             assert_eq!((fault.culprit, fault.status.as_u16()), (Culprit::Script, 502), "{text}");
             assert!(!head.fields.contains_key(X_SENDFILE) && !head.fields.contains_key(X_ACCEL_REDIRECT));
         }
-        let none = Arc::new(SendFolders::default());
+        let none = Arc::new(SendDirectories::default());
         let fault = none
-            .hand_over(&mut head("X-Accel-Redirect: /files/a\n\n"))
+            .take_sendfile_field(&mut head("X-Accel-Redirect: /files/a\n\n"))
             .err()
             .unwrap();
         assert!(fault.text.contains("send_files"), "{fault}");
         assert!(
-            none.hand_over(&mut head("Content-Type: text/plain\n\n"))
+            none.take_sendfile_field(&mut head("Content-Type: text/plain\n\n"))
                 .unwrap()
                 .is_none()
         );

@@ -8,7 +8,7 @@
 //! ```text
 //! file found ─▶ answer ─┬─▶ a form beside it                     ─▶ response
 //!                       ├─▶ a form in the cache                  ─▶ response
-//!                       ├─▶ Making: a thread compresses it once  ─▶ response, for all who wait
+//!                       ├─▶ PendingVariant: a thread compresses it once  ─▶ response, for all who wait
 //!                       └─▶ as it is                             ─▶ response
 //! ```
 
@@ -24,13 +24,13 @@ use sluice_http::conditions;
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::accept::Ranked;
 use sluice_http::fault::Fault;
-use sluice_settings::FileForms;
+use sluice_settings::Precompressed;
 
 use crate::cache::Cache;
 use crate::file::{Files, Found, Served};
 use crate::representation::Representation;
 use crate::response::{Stored, judge, respond, respond_stored};
-use crate::variants::on_demand::{Made, Making, Original};
+use crate::variants::on_demand::{Made, Original, PendingVariant};
 
 /// The server compresses no larger files, however large the files are that the cache may keep: it would keep a thread busy for
 /// seconds, for which a server that is to end would have to wait.
@@ -119,7 +119,7 @@ impl Files<'_> {
                     {
                         return Ok(Served::Response(response));
                     }
-                    return Ok(Served::Making(Making::new(name, found, form)));
+                    return Ok(Served::PendingVariant(PendingVariant::new(name, found, form)));
                 }
                 Made::Not => {}
             }
@@ -141,7 +141,7 @@ impl Files<'_> {
         least: u16,
     ) -> Option<(&Arc<Cache>, Original, Encoding)> {
         // Parts of what is made would not be parts of what is made the next time: who asks for parts gets those of the file.
-        if self.forms != Some(FileForms::Made) || fields.contains_key(header::RANGE) {
+        if self.forms != Some(Precompressed::OnDemand) || fields.contains_key(header::RANGE) {
             return None;
         }
         let cache = self.cache()?;
@@ -163,7 +163,7 @@ impl Files<'_> {
         ranked: &Ranked,
     ) -> Option<(Representation, Stored, u16)> {
         // Beside a file of records may lie another one, but none of lines.
-        if self.folder.records().is_some() {
+        if self.directory.records().is_some() {
             return None;
         }
         let cached = match found {
@@ -191,7 +191,7 @@ impl Files<'_> {
         encoding: Encoding,
     ) -> Option<(Representation, Stored)> {
         let name = format!("{name}{}", encoding.suffix());
-        if self.folder.is_program(Path::new(&name)) {
+        if self.directory.is_program(Path::new(&name)) {
             return None;
         }
         let (beside, stored) = match self.find(&name) {
@@ -211,21 +211,21 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::directory::Folder;
+    use crate::directory::Directory;
     use crate::types::Types;
     use sluice_http::body::ResponseBody;
     use sluice_settings::compression::Compression;
     use sluice_settings::{CacheSettings, CacheUse, CompressionSettings, FileSettings};
 
-    /// A folder with an old file `a.txt` that holds this.
-    fn place(content: &[u8]) -> (tempfile::TempDir, Folder) {
+    /// A directory with an old file `a.txt` that holds this.
+    fn place(content: &[u8]) -> (tempfile::TempDir, Directory) {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("a.txt"), content).unwrap();
         let file = File::options().append(true).open(place.path().join("a.txt")).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(3600))
             .unwrap();
-        let folder = Folder::open(place.path()).unwrap();
-        (place, folder)
+        let directory = Directory::open(place.path()).unwrap();
+        (place, directory)
     }
 
     /// The answer to a client that takes gzip, and the field Content-Encoding of it.
@@ -234,8 +234,8 @@ mod tests {
         let found = files.find("a.txt").unwrap();
         let (was_awaited, response) = match files.answer("a.txt", found, &Method::GET, &fields).unwrap() {
             Served::Response(response) => (false, response),
-            Served::Making(making) => (true, making.respond(&Method::GET, &fields).await.unwrap()),
-            Served::Folder => panic!("a.txt is no folder"),
+            Served::PendingVariant(making) => (true, making.respond(&Method::GET, &fields).await.unwrap()),
+            Served::Directory => panic!("a.txt is no directory"),
         };
         let encoding = response.headers().get(header::CONTENT_ENCODING);
         (was_awaited, encoding.map(|value| value.to_str().unwrap().to_owned()))
@@ -243,21 +243,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_form_is_made_once_for_all_who_wait_and_then_kept() {
-        let (_place, folder) = place(&b"some text ".repeat(1000));
+        let (_place, directory) = place(&b"some text ".repeat(1000));
         let cache = Arc::new(Cache::new(&CacheSettings::default()));
         let compression = Compression::new(&CompressionSettings::default());
         let files = Files {
-            folder: &folder,
+            directory: &directory,
             cache: Some(&cache),
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: &compression,
-            forms: Some(FileForms::Made),
+            forms: Some(Precompressed::OnDemand),
         };
         let making = |fields: &HeaderMap| {
             let found = files.find("a.txt").unwrap();
             match files.answer("a.txt", found, &Method::GET, fields).unwrap() {
-                Served::Making(making) => making,
+                Served::PendingVariant(making) => making,
                 _ => panic!("it is not there yet"),
             }
         };
@@ -289,16 +289,16 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             state.to_be_bytes()[0]
         });
-        let (_place, folder) = place(&noise.take(10_000).collect::<Vec<_>>());
+        let (_place, directory) = place(&noise.take(10_000).collect::<Vec<_>>());
         let cache = Arc::new(Cache::new(&CacheSettings::default()));
         let compression = Compression::new(&CompressionSettings::default());
         let files = Files {
-            folder: &folder,
+            directory: &directory,
             cache: Some(&cache),
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: &compression,
-            forms: Some(FileForms::Made),
+            forms: Some(Precompressed::OnDemand),
         };
         assert_eq!(answer(&files).await, (true, None));
         assert_eq!(answer(&files).await, (false, None));

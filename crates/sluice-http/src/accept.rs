@@ -42,7 +42,7 @@ impl Form {
 
 /// What a client thinks of a form. Of two, the greater is the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Liking {
+struct QValue {
     /// Thousandths; zero is a refusal.
     weight: u16,
     named: Named,
@@ -65,17 +65,17 @@ enum Named {
 /// answer in another form helps more than none (RFC 9110 §12.4.1).
 pub fn choose(fields: &HeaderMap, offered: &[Form], otherwise: Form) -> Form {
     let accept = read(fields);
-    let mut best: Option<(Liking, Form)> = None;
+    let mut best: Option<(QValue, Form)> = None;
     for form in offered {
-        if let Some(liking) = liking(&accept, *form)
-            && best.is_none_or(|(most, _)| liking > most)
+        if let Some(quality) = quality(&accept, *form)
+            && best.is_none_or(|(most, _)| quality > most)
         {
-            best = Some((liking, *form));
+            best = Some((quality, *form));
         }
     }
     match best {
         Some((most, form)) if most.named > Named::Any => form,
-        Some((most, form)) if liking(&accept, otherwise) != Some(most) => form,
+        Some((most, form)) if quality(&accept, otherwise) != Some(most) => form,
         _ => otherwise,
     }
 }
@@ -111,17 +111,17 @@ pub(super) fn lines(fields: &HeaderMap, name: HeaderName) -> impl Iterator<Item 
 }
 
 /// None for a form that the client refuses or does not name.
-fn liking(accept: &str, form: Form) -> Option<Liking> {
+fn quality(accept: &str, form: Form) -> Option<QValue> {
     let types = form.types().iter();
     types
         .filter_map(|wanted| of_type(accept, *wanted))
         .max()
-        .filter(|liking| liking.weight > 0)
+        .filter(|quality| quality.weight > 0)
 }
 
 /// What the closest range that a type falls in says of it (RFC 9110 §12.5.1); of two such ranges the first.
-fn of_type(accept: &str, wanted: (&str, &str)) -> Option<Liking> {
-    let mut closest: Option<Liking> = None;
+fn of_type(accept: &str, wanted: (&str, &str)) -> Option<QValue> {
+    let mut closest: Option<QValue> = None;
     for range in accept.split(',') {
         let mut parts = range.split(';');
         let Some((kind, subtype)) = parts.next().and_then(|name| name.trim().split_once('/')) else {
@@ -139,7 +139,7 @@ fn of_type(accept: &str, wanted: (&str, &str)) -> Option<Liking> {
             continue;
         }
         if let Some(weight) = weight(parts) {
-            closest = Some(Liking { weight, named });
+            closest = Some(QValue { weight, named });
         }
     }
     closest
@@ -241,8 +241,8 @@ mod tests {
             ("0.5", Some(500)),
             ("1.000", Some(1000)),
         ] {
-            let liking = liking(&format!("text/html;q={good}"), Form::Html);
-            assert_eq!(liking.map(|liking| liking.weight), expected, "{good}");
+            let quality = quality(&format!("text/html;q={good}"), Form::Html);
+            assert_eq!(quality.map(|quality| quality.weight), expected, "{good}");
         }
     }
 

@@ -12,23 +12,23 @@ use sluice_membuf::SealedMemfd;
 
 use crate::fault::Fault;
 
-/// Bytes of a piece of a file: enough to make the system calls cheap, little enough to leave the worker to others.
-pub const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of a chunk of a file: enough to make the system calls cheap, little enough to leave the worker to others.
+pub const CHUNK_BYTES: usize = 256 << 10;
 
-/// A source of body bytes: a file, a script. Ends with `None`; a fault cuts the response.
+/// A source of body bytes: a file, a script. Endpoints with `None`; a fault cuts the response.
 pub trait Source {
-    /// The next piece, never empty.
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>>;
+    /// The next chunk, never empty.
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>>;
 
     /// Bytes still to come, where that is known; becomes Content-Length.
     fn length(&self) -> Option<u64>;
 
-    /// The memory that pieces lie in, where the kernel can send from it without a copy.
+    /// The memory that chunks lie in, where the kernel can send from it without a copy.
     fn sealed(&self) -> Option<Arc<SealedMemfd>> {
         None
     }
 
-    /// Nobody wants the pieces (HEAD, 304): end in good order, as if they had been taken.
+    /// Nobody wants the chunks (HEAD, 304): end in good order, as if they had been taken.
     fn discard(self: Box<Self>) {}
 }
 
@@ -102,18 +102,18 @@ pub enum ResponseBody {
 }
 
 impl ResponseBody {
-    /// The next piece, never empty.
-    pub fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+    /// The next chunk, never empty.
+    pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         match self {
             ResponseBody::Empty => Poll::Ready(None),
             ResponseBody::Whole(Content { bytes, .. }) => {
-                let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
+                let chunk = bytes.split_to(bytes.len().min(CHUNK_BYTES));
                 if bytes.is_empty() {
                     *self = ResponseBody::Empty;
                 }
-                Poll::Ready((!piece.is_empty()).then_some(Ok(piece)))
+                Poll::Ready((!chunk.is_empty()).then_some(Ok(chunk)))
             }
-            ResponseBody::Source(source) => source.poll_piece(context),
+            ResponseBody::Source(source) => source.poll_chunk(context),
         }
     }
 

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// Whether a file last modified then and looked at now will show its next change. One of a time to come will not.
-pub fn is_settled(modified: SystemTime, now: SystemTime) -> bool {
+pub fn has_reliable_mtime(modified: SystemTime, now: SystemTime) -> bool {
     now.duration_since(modified).is_ok_and(|age| age >= SETTLED)
 }
 
@@ -44,7 +44,7 @@ pub enum Verdict {
 impl Validators {
     /// Of a file of so many bytes, last modified then, looked at now.
     pub fn new(bytes: u64, modified: SystemTime, now: SystemTime) -> Validators {
-        let is_strong = is_settled(modified, now);
+        let is_strong = has_reliable_mtime(modified, now);
         let (sign, distance) = match modified.duration_since(UNIX_EPOCH) {
             Ok(after) => ("", after),
             Err(before) => ("-", before.duration()),

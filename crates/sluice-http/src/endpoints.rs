@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The two ends of a connection, or of an exchange on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct Endpoints {
     /// The client's address, by which logs, scripts and rules know it.
     pub client: SocketAddr,
     pub server: SocketAddr,
@@ -12,10 +12,10 @@ pub struct Ends {
     pub is_unix: bool,
 }
 
-impl Ends {
+impl Endpoints {
     /// The ends of a connection to a unix socket. Its client is a process of this machine: so that is its address, as scripts
     /// must have one (RFC 3875 §4.1.8). No port is 0.
-    pub const UNIX: Ends = Ends {
+    pub const UNIX: Endpoints = Endpoints {
         client: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         server: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         is_unix: true,
@@ -24,7 +24,7 @@ impl Ends {
 
 /// What TLS has found out.
 #[derive(Debug)]
-pub struct Security {
+pub struct TlsInfo {
     /// Variables for scripts, by their names.
     pub variables: Vec<(&'static str, String)>,
 }

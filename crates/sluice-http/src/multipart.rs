@@ -70,10 +70,10 @@ impl Multipart {
 }
 
 impl Source for Multipart {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         while let Some(body) = self.bodies.front_mut() {
-            if let Some(piece) = ready!(body.poll_piece(context)) {
-                return Poll::Ready(Some(piece));
+            if let Some(chunk) = ready!(body.poll_chunk(context)) {
+                return Poll::Ready(Some(chunk));
             }
             self.bodies.pop_front();
         }
@@ -98,11 +98,11 @@ mod tests {
     fn read(mut body: Multipart) -> String {
         let mut text = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
-        while let Poll::Ready(Some(piece)) = body.poll_piece(&mut context) {
+        while let Poll::Ready(Some(chunk)) = body.poll_chunk(&mut context) {
             let left = body.length();
-            let piece = piece.unwrap();
-            assert!(!piece.is_empty(), "{left:?} left");
-            text.extend_from_slice(&piece);
+            let chunk = chunk.unwrap();
+            assert!(!chunk.is_empty(), "{left:?} left");
+            text.extend_from_slice(&chunk);
         }
         assert_eq!(body.length(), Some(0));
         String::from_utf8(text).unwrap()

@@ -101,13 +101,13 @@ fn resolve(path: &str) -> Option<String> {
             name => kept.push(name),
         }
     }
-    let is_folder = matches!(path.rsplit('/').next(), Some("" | "." | ".."));
+    let is_directory = matches!(path.rsplit('/').next(), Some("" | "." | ".."));
     let mut resolved = String::with_capacity(path.len());
     for segment in &kept {
         resolved.push('/');
         resolved.push_str(segment);
     }
-    if is_folder || kept.is_empty() {
+    if is_directory || kept.is_empty() {
         resolved.push('/');
     }
     Some(resolved)

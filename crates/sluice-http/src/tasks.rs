@@ -86,8 +86,8 @@ impl Drop for Guard {
     }
 }
 
-/// Ends a task's turn though it has more to do: it is polled again after the event loop has looked at its sockets. A plain
+/// Endpoints a task's turn though it has more to do: it is polled again after the event loop has looked at its sockets. A plain
 /// wake would poll it about sixty times before that.
-pub fn give_way(context: &mut Context<'_>) {
+pub fn yield_now(context: &mut Context<'_>) {
     let _ = pin!(tokio::task::yield_now()).poll(context);
 }

@@ -43,7 +43,7 @@ pub(crate) fn write(out: &mut Vec<u8>, line: &Line<'_>) {
     let object = Object {
         time: Time(line.moment(Moment::Begin)),
         id: line.id,
-        client: line.ends.client.ip(),
+        client: line.endpoints.client.ip(),
         client_name: line.name,
         host: field(0),
         method: line.method,

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
-use sluice_http::endpoints::Ends;
+use sluice_http::endpoints::Endpoints;
 use sluice_settings::log_format::{Form, Item, LogFormat, Moment, TimeForm, TimeUnit};
 
 use crate::clock::{self, Zone};
@@ -22,7 +22,7 @@ pub const STATUS_CLIENT_LEFT: u16 = 499;
 /// What a line says of an exchange.
 pub struct Line<'a> {
     pub id: &'a str,
-    pub ends: Ends,
+    pub endpoints: Endpoints,
     /// Who is connected: the client, or a proxy that has told of it.
     pub peer: IpAddr,
     /// The client's name, if it is known.
@@ -199,15 +199,15 @@ impl Text<'_> {
             Item::Literal(text) => self.push(text.as_bytes()),
             // Nobody has a name here yet: identd (RFC 1413) is not asked, and the server asks for no passwords.
             Item::Unknown | Item::User => self.push(b"-"),
-            Item::Client => self.address(line.ends.client.ip()),
+            Item::Client => self.address(line.endpoints.client.ip()),
             Item::Peer => self.address(line.peer),
             Item::ClientName => match line.name {
                 Some(name) => self.quoted(name.as_bytes()),
-                None => self.address(line.ends.client.ip()),
+                None => self.address(line.endpoints.client.ip()),
             },
-            Item::Server => self.address(line.ends.server.ip()),
-            Item::ServerPort => self.number(line.ends.server.port()),
-            Item::ClientPort => self.number(line.ends.client.port()),
+            Item::Server => self.address(line.endpoints.server.ip()),
+            Item::ServerPort => self.number(line.endpoints.server.port()),
+            Item::ClientPort => self.number(line.endpoints.client.port()),
             Item::ProcessId => self.number(std::process::id()),
             Item::Time(moment, form) => self.time(form, line.moment(*moment)),
             Item::RequestLine => {
@@ -334,7 +334,7 @@ pub(crate) mod tests {
     pub(crate) fn line<'a>(uri: &'a Uri, request: &'a RequestFields, response: &'a ResponseFields) -> Line<'a> {
         Line {
             id: "k3x9m2p703000000ff",
-            ends: Ends {
+            endpoints: Endpoints {
                 client: "192.0.2.7:1234".parse().unwrap(),
                 server: "[2001:db8::1]:80".parse().unwrap(),
                 is_unix: false,

@@ -6,9 +6,9 @@
 //! (`rotate`), diagnostics (`tracing`), and what counts as the end of an exchange (`exchange`).
 //!
 //! ```text
-//! Exchange ──▶ SiteLog (format) ──▶ Book ─ a shelf for each worker ─▶ the thread ──▶ Sink (file)
+//! Exchange ──▶ SiteLog (format) ──▶ LogFile ─ a buffer for each worker ─▶ the thread ──▶ Sink (file)
 //! ```
-//! A book is everything that goes to one file; sites that name the same file share it.
+//! A file is everything that goes to one file; sites that name the same file share it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ use crate::sink::{Now, RETRY, Sink};
 /// Memory for lines that the thread has not written yet (a slow or full disk); further lines are counted, not kept.
 const PENDING_BYTES_MAX: usize = 16 << 20;
 
-/// What every shelf may hold of it, however many there are.
+/// What every buffer may hold of it, however many there are.
 const SHELF_BYTES_LEAST: usize = 64 << 10;
 
 /// How long the thread waits after a write before it looks for the lines that came meanwhile.
@@ -38,12 +38,12 @@ pub struct SiteLog {
     site: Arc<str>,
     pub format: Arc<LogFormat>,
     /// None: nothing is written.
-    book: Option<Arc<Book>>,
+    file: Option<Arc<LogFile>>,
 }
 
 impl SiteLog {
     pub fn is_on(&self) -> bool {
-        self.book.is_some()
+        self.file.is_some()
     }
 
     pub fn shares_format(&self, other: &SiteLog) -> bool {
@@ -52,8 +52,8 @@ impl SiteLog {
 
     /// Adds a line of a worker; never blocks on a file.
     pub fn write(&self, worker: usize, line: &Line<'_>) {
-        if let Some(book) = &self.book {
-            book.write(worker, |out| line::write(out, &self.format, &self.site, line));
+        if let Some(file) = &self.file {
+            file.write(worker, |out| line::write(out, &self.format, &self.site, line));
         }
     }
 }
@@ -62,19 +62,19 @@ impl SiteLog {
 pub struct Log {
     workers: usize,
     shared: Arc<Shared>,
-    /// Started with the first book.
+    /// Started with the first file.
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
-    /// The books that are open. The thread has the lock while it writes; beside it only a configuration is read under it.
-    books: Mutex<Vec<Arc<Book>>>,
-    bell: Arc<Bell>,
+    /// The files that are open. The thread has the lock while it writes; beside it only a configuration is read under it.
+    files: Mutex<Vec<Arc<LogFile>>>,
+    wakeup: Arc<Wakeup>,
 }
 
 /// How the thread is told that there is something to do.
 #[derive(Default)]
-struct Bell {
+struct Wakeup {
     orders: Mutex<Orders>,
     wake: Condvar,
     /// The thread sleeps until it is woken. Set under the lock of `orders`.
@@ -88,11 +88,11 @@ struct Orders {
 }
 
 /// What goes to one file.
-struct Book {
+struct LogFile {
     /// Lines that wait, by worker: so that workers do not wait for each other.
-    shelves: Box<[Shelf]>,
+    buffers: Box<[WorkerBuffer]>,
     shelf_bytes_max: AtomicUsize,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     /// Only the thread writes to it; nobody else has the lock for longer than a look.
     sink: Mutex<Sink>,
 }
@@ -100,7 +100,7 @@ struct Book {
 /// A worker's lines. Aligned, so that two workers never write to one cache line.
 #[derive(Default)]
 #[repr(align(128))]
-struct Shelf {
+struct WorkerBuffer {
     lines: Mutex<Vec<u8>>,
     lost: AtomicU64,
 }
@@ -110,8 +110,8 @@ impl Log {
         Log {
             workers: workers.max(1),
             shared: Arc::new(Shared {
-                books: Mutex::default(),
-                bell: Arc::default(),
+                files: Mutex::default(),
+                wakeup: Arc::default(),
             }),
             writer: Mutex::new(None),
         }
@@ -129,15 +129,15 @@ impl Log {
             }),
         });
         let sites = sites.collect::<Result<Vec<_>, _>>()?;
-        let books = lock(&self.shared.books);
-        let room = PENDING_BYTES_MAX / (self.workers * books.len().max(1));
-        for book in &*books {
+        let files = lock(&self.shared.files);
+        let room = PENDING_BYTES_MAX / (self.workers * files.len().max(1));
+        for file in &*files {
             // Relaxed: a bound that a worker may learn of some time later.
-            book.shelf_bytes_max
+            file.shelf_bytes_max
                 .store(room.max(SHELF_BYTES_LEAST), Ordering::Relaxed);
         }
-        let is_any = !books.is_empty();
-        drop(books);
+        let is_any = !files.is_empty();
+        drop(files);
         if is_any {
             self.start()
                 .map_err(|error| format!("access log: its thread: {error}"))?;
@@ -146,31 +146,31 @@ impl Log {
     }
 
     fn site_log(&self, site: &str, log: &AccessLog) -> Result<SiteLog, String> {
-        let book = if let Some(book) = self.shared.book(&log.target) {
-            lock(&book.sink).rotate_by(&log.rotation);
-            Some(book)
+        let file = if let Some(file) = self.shared.file(&log.target) {
+            lock(&file.sink).rotate_by(&log.rotation);
+            Some(file)
         } else {
             // Without any lock: opening a file may take its time.
             let sink = Sink::open(&log.target, &log.rotation).map_err(|error| match &log.target {
                 LogTarget::File(path) => format!("access log {}: {error}", path.display()),
                 _ => format!("access log: {error}"),
             })?;
-            let book = sink.map(|sink| Arc::new(self.book(sink)));
-            lock(&self.shared.books).extend(book.clone());
-            book
+            let file = sink.map(|sink| Arc::new(self.file(sink)));
+            lock(&self.shared.files).extend(file.clone());
+            file
         };
         Ok(SiteLog {
             site: site.into(),
             format: Arc::new(log.format.clone()),
-            book,
+            file,
         })
     }
 
-    fn book(&self, sink: Sink) -> Book {
-        Book {
-            shelves: (0..self.workers).map(|_| Shelf::default()).collect(),
+    fn file(&self, sink: Sink) -> LogFile {
+        LogFile {
+            buffers: (0..self.workers).map(|_| WorkerBuffer::default()).collect(),
             shelf_bytes_max: AtomicUsize::new(SHELF_BYTES_LEAST),
-            bell: Arc::clone(&self.shared.bell),
+            wakeup: Arc::clone(&self.shared.wakeup),
             sink: Mutex::new(sink),
         }
     }
@@ -187,12 +187,12 @@ impl Log {
 
     /// Closes and opens all files under their names again, after somebody has renamed them (SIGUSR1).
     pub fn reopen(&self) {
-        self.shared.bell.order(|orders| orders.reopen = true);
+        self.shared.wakeup.order(|orders| orders.reopen = true);
     }
 
     /// Writes what is left and ends the thread.
     pub fn close(&self) {
-        self.shared.bell.order(|orders| orders.end = true);
+        self.shared.wakeup.order(|orders| orders.end = true);
         let writer = lock(&self.writer).take();
         if let Some(writer) = writer {
             let _ = writer.join();
@@ -210,34 +210,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Book {
+impl LogFile {
     fn write(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        let shelf = &self.shelves[worker % self.shelves.len()];
+        let buffer = &self.buffers[worker % self.buffers.len()];
         {
-            let mut lines = lock(&shelf.lines);
+            let mut lines = lock(&buffer.lines);
             if lines.len() > self.shelf_bytes_max.load(Ordering::Relaxed) {
                 // Relaxed: a count that the thread reads some time later.
-                shelf.lost.fetch_add(1, Ordering::Relaxed);
+                buffer.lost.fetch_add(1, Ordering::Relaxed);
                 return;
             }
             write(&mut lines);
         }
         // SeqCst, as in `Shared::wait`: either this sees that the thread sleeps, or the thread, after it said so, sees the
         // line.
-        if self.bell.is_asleep.load(Ordering::SeqCst) {
-            let _orders = lock(&self.bell.orders);
-            self.bell.wake.notify_one();
+        if self.wakeup.is_asleep.load(Ordering::SeqCst) {
+            let _orders = lock(&self.wakeup.orders);
+            self.wakeup.wake.notify_one();
         }
     }
 
     fn has_lines(&self) -> bool {
-        self.shelves
+        self.buffers
             .iter()
-            .any(|shelf| !lock(&shelf.lines).is_empty() || shelf.lost.load(Ordering::Relaxed) > 0)
+            .any(|buffer| !lock(&buffer.lines).is_empty() || buffer.lost.load(Ordering::Relaxed) > 0)
     }
 
     /// Takes the lines of all workers to the file. `lines` is memory to do it with.
-    fn empty(&self, lines: &mut Vec<u8>, turn: Turn) -> bool {
+    fn empty(&self, lines: &mut Vec<u8>, turn: FlushPass) -> bool {
         let mut sink = lock(&self.sink);
         if turn.reopens {
             sink.reopen();
@@ -245,9 +245,9 @@ impl Book {
         if sink.is_waiting() {
             sink.retry(turn.now);
         }
-        for shelf in &self.shelves {
-            std::mem::swap(lines, &mut *lock(&shelf.lines));
-            sink.lose(shelf.lost.swap(0, Ordering::Relaxed));
+        for buffer in &self.buffers {
+            std::mem::swap(lines, &mut *lock(&buffer.lines));
+            sink.lose(buffer.lost.swap(0, Ordering::Relaxed));
             if !lines.is_empty() {
                 sink.take(lines, turn.now, turn.waiting_bytes_max);
                 lines.clear();
@@ -263,14 +263,14 @@ impl Book {
     }
 }
 
-/// What the thread is about to do with every book.
+/// What the thread is about to do with every file.
 #[derive(Clone, Copy)]
-struct Turn {
+struct FlushPass {
     now: Now,
     reopens: bool,
     /// Nothing comes after it.
     is_last: bool,
-    /// What one book may keep of lines that cannot be written.
+    /// What one file may keep of lines that cannot be written.
     waiting_bytes_max: usize,
 }
 
@@ -280,21 +280,21 @@ fn run(shared: &Shared) {
     let mut is_waiting = false;
     loop {
         let orders = shared.wait(is_waiting.then_some(RETRY));
-        let mut books = lock(&shared.books);
-        let turn = Turn {
+        let mut files = lock(&shared.files);
+        let turn = FlushPass {
             now: Now::take(),
             reopens: orders.reopen,
             // The order comes after the last line.
             is_last: orders.end,
-            waiting_bytes_max: (PENDING_BYTES_MAX / books.len().max(1)).max(SHELF_BYTES_LEAST),
+            waiting_bytes_max: (PENDING_BYTES_MAX / files.len().max(1)).max(SHELF_BYTES_LEAST),
         };
         is_waiting = false;
-        books.retain(|book| {
+        files.retain(|file| {
             // Only this list has it, whose lock is held: nobody will have it again. Whoever wrote its last line has let go of
             // it after that, so the line is found below.
-            let is_over = Arc::strong_count(book) == 1;
+            let is_over = Arc::strong_count(file) == 1;
             let is_last = turn.is_last || is_over;
-            is_waiting |= book.empty(&mut lines, Turn { is_last, ..turn });
+            is_waiting |= file.empty(&mut lines, FlushPass { is_last, ..turn });
             !is_over
         });
         if orders.end {
@@ -304,40 +304,40 @@ fn run(shared: &Shared) {
 }
 
 impl Shared {
-    /// The open book of a target.
-    fn book(&self, target: &LogTarget) -> Option<Arc<Book>> {
-        let books = lock(&self.books);
-        books.iter().find(|book| *lock(&book.sink).target() == *target).cloned()
+    /// The open file of a target.
+    fn file(&self, target: &LogTarget) -> Option<Arc<LogFile>> {
+        let files = lock(&self.files);
+        files.iter().find(|file| *lock(&file.sink).target() == *target).cloned()
     }
 
     /// Waits for lines or orders: for a moment, so that lines gather, and when none came, until the first does, or for as
     /// long as is said.
     fn wait(&self, patience: Option<Duration>) -> Orders {
-        let bell = &*self.bell;
-        let mut orders = lock(&bell.orders);
+        let wakeup = &*self.wakeup;
+        let mut orders = lock(&wakeup.orders);
         if !orders.is_given() {
-            (orders, _) = bell
+            (orders, _) = wakeup
                 .wake
                 .wait_timeout(orders, GATHER)
                 .unwrap_or_else(PoisonError::into_inner);
         }
         if !orders.is_given() && !self.has_lines() {
-            bell.is_asleep.store(true, Ordering::SeqCst);
+            wakeup.is_asleep.store(true, Ordering::SeqCst);
             let mut is_over = false;
             while !is_over && !orders.is_given() && !self.has_lines() {
-                (orders, is_over) = bell.sleep(orders, patience);
+                (orders, is_over) = wakeup.sleep(orders, patience);
             }
-            bell.is_asleep.store(false, Ordering::SeqCst);
+            wakeup.is_asleep.store(false, Ordering::SeqCst);
         }
         std::mem::take(&mut orders)
     }
 
     fn has_lines(&self) -> bool {
-        lock(&self.books).iter().any(|book| book.has_lines())
+        lock(&self.files).iter().any(|file| file.has_lines())
     }
 }
 
-impl Bell {
+impl Wakeup {
     fn order(&self, change: impl FnOnce(&mut Orders)) {
         change(&mut lock(&self.orders));
         self.wake.notify_one();
@@ -419,8 +419,8 @@ mod tests {
 
     #[test]
     fn every_line_is_written_before_close_returns() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("access.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
         let log = Log::new(2);
         let logs = log.open(&settings(to(&path), Vec::new())).unwrap();
         for worker in 0..1000 {
@@ -432,8 +432,8 @@ mod tests {
 
     #[test]
     fn reopen_goes_on_in_a_new_file_under_the_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, old) = (folder.path().join("a.log"), folder.path().join("a.log.1"));
+        let directory = tempfile::tempdir().unwrap();
+        let (path, old) = (directory.path().join("a.log"), directory.path().join("a.log.1"));
         let log = Log::new(2);
         let logs = log.open(&settings(to(&path), Vec::new())).unwrap();
         fs::rename(&path, &old).unwrap();
@@ -446,8 +446,8 @@ mod tests {
 
     #[test]
     fn sites_write_to_their_own_file_or_share_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let place = |name: &str| directory.path().join(name);
         let off = AccessLog {
             target: LogTarget::Off,
             ..to(Path::new(""))
@@ -457,7 +457,7 @@ mod tests {
         let logs = log
             .open(&settings(a.clone(), vec![None, Some(b), Some(a), Some(off)]))
             .unwrap();
-        assert_eq!(lock(&log.shared.books).len(), 2);
+        assert_eq!(lock(&log.shared.files).len(), 2);
         logs.iter().for_each(|log| write(log, 0));
         log.close();
         let read = |name: &str| fs::read_to_string(place(name)).unwrap();
@@ -467,8 +467,8 @@ mod tests {
 
     #[test]
     fn a_log_that_no_configuration_names_any_more_is_written_to_its_end_and_closed() {
-        let folder = tempfile::tempdir().unwrap();
-        let (old, new) = (folder.path().join("old.log"), folder.path().join("new.log"));
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (directory.path().join("old.log"), directory.path().join("new.log"));
         let log = Log::new(1);
         let logs = log.open(&settings(to(&old), Vec::new())).unwrap();
         let later = log.open(&settings(to(&new), Vec::new())).unwrap();
@@ -479,24 +479,24 @@ mod tests {
         write(&later[0], 0);
         log.close();
         assert_eq!((lines(&old), lines(&new)), (1, 2));
-        let open: Vec<_> = lock(&log.shared.books)
+        let open: Vec<_> = lock(&log.shared.files)
             .iter()
-            .map(|book| lock(&book.sink).target().clone())
+            .map(|file| lock(&file.sink).target().clone())
             .collect();
         assert_eq!(open, [LogTarget::File(new)]);
     }
 
     #[test]
     fn a_file_that_hangs_holds_no_worker_and_lines_over_the_bound_are_counted() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
         let log = Log::new(1);
         let logs = log.open(&settings(to(&path), Vec::new())).unwrap();
-        let book = logs[0].book.clone().unwrap();
-        book.shelf_bytes_max.store(100, Ordering::Relaxed);
-        let hanging = lock(&book.sink);
+        let file = logs[0].file.clone().unwrap();
+        file.shelf_bytes_max.store(100, Ordering::Relaxed);
+        let hanging = lock(&file.sink);
         (0..100).for_each(|_| write(&logs[0], 0));
-        let lost = book.shelves[0].lost.load(Ordering::Relaxed);
+        let lost = file.buffers[0].lost.load(Ordering::Relaxed);
         assert!((1..100).contains(&lost), "{lost}");
         drop(hanging);
         log.close();

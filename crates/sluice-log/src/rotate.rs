@@ -22,7 +22,7 @@ const NAMES_MAX: u32 = 10_000;
 
 /// What is known of the file that is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Filling {
+pub(crate) struct FileState {
     /// Its bytes.
     pub bytes: u64,
     /// The first second of the day after its first line's.
@@ -32,7 +32,7 @@ pub(crate) struct Filling {
 }
 
 /// Whether the file is put aside before a line of so many bytes is written at this second. A file has at least one line.
-pub(crate) fn is_due(rotation: &Rotation, filling: &Filling, line_bytes: u64, now: i64) -> bool {
+pub(crate) fn is_due(rotation: &Rotation, filling: &FileState, line_bytes: u64, now: i64) -> bool {
     let is_full = |most: u64| filling.bytes.saturating_add(line_bytes) > most;
     let is_over = rotation.is_daily && now >= filling.day_end;
     filling.bytes > 0 && (is_over || rotation.bytes_max.is_some_and(is_full))
@@ -55,7 +55,7 @@ pub(crate) fn stamp(second: i64, zone: &TimeZone) -> String {
 
 /// Renames the file under `path`, if it is still the one that is held open, to the first name that is free. Names below
 /// number `first` are known to be taken; returns the next.
-pub(crate) fn put_aside(path: &Path, held: &File, stamp: &str, first: u32) -> io::Result<u32> {
+pub(crate) fn rotate_out(path: &Path, held: &File, stamp: &str, first: u32) -> io::Result<u32> {
     let about = held.metadata()?;
     match fs::metadata(path) {
         Ok(there) if (there.dev(), there.ino()) == (about.dev(), about.ino()) => {}
@@ -97,11 +97,11 @@ fn name(path: &Path, stamp: &str, number: u32) -> PathBuf {
 
 /// Removes the oldest of the files that were put aside, but for so many.
 pub(crate) fn remove_oldest(path: &Path, keep: usize) -> io::Result<()> {
-    let (Some(folder), Some(own)) = (path.parent(), path.file_name()) else {
+    let (Some(directory), Some(own)) = (path.parent(), path.file_name()) else {
         return Ok(());
     };
     let mut aside = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
         if let Some(order) = order(own, &name) {
             aside.push((order, name));
@@ -110,7 +110,7 @@ pub(crate) fn remove_oldest(path: &Path, keep: usize) -> io::Result<()> {
     aside.sort_unstable();
     let surplus = aside.len().saturating_sub(keep);
     for (_, name) in &aside[..surplus] {
-        fs::remove_file(folder.join(name))?;
+        fs::remove_file(directory.join(name))?;
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_file_is_put_aside_when_it_would_grow_too_large_or_its_day_is_over() {
-        let filling = Filling {
+        let filling = FileState {
             bytes: 900,
             day_end: 86_400,
             last: 0,
@@ -159,7 +159,7 @@ mod tests {
             is_due(&both, &filling, 1, 86_400) && is_due(&both, &filling, 101, 0) && !is_due(&both, &filling, 1, 0)
         );
         assert!(!is_due(&rotation(None, false), &filling, 1 << 40, i64::MAX));
-        let empty = Filling { bytes: 0, ..filling };
+        let empty = FileState { bytes: 0, ..filling };
         assert!(
             !is_due(&both, &empty, 2000, i64::MAX),
             "an empty file is put aside by nothing"
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn files_put_aside_within_a_second_are_numbered() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
         let stamp = stamp(0, &TimeZone::UTC);
         let mut next = 0;
         for content in ["first", "second", "third"] {
@@ -199,10 +199,10 @@ mod tests {
             let held = File::open(&path).unwrap();
             // As after a restart within the same second: the names that are taken are found out.
             let first = if content == "third" { 0 } else { next };
-            next = put_aside(&path, &held, &stamp, first).unwrap();
+            next = rotate_out(&path, &held, &stamp, first).unwrap();
             assert!(!path.exists());
         }
-        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
         assert_eq!(read("a.log.19700101-000000"), "first");
         assert_eq!(read("a.log.19700101-000000.1"), "second");
         assert_eq!(read("a.log.19700101-000000.2"), "third");
@@ -210,21 +210,21 @@ mod tests {
 
     #[test]
     fn a_file_that_somebody_else_has_put_there_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
         fs::write(&path, "ours").unwrap();
         let held = File::open(&path).unwrap();
-        fs::rename(&path, folder.path().join("a.log.1")).unwrap();
-        assert_eq!(put_aside(&path, &held, "19700101-000000", 0).unwrap(), 0);
+        fs::rename(&path, directory.path().join("a.log.1")).unwrap();
+        assert_eq!(rotate_out(&path, &held, "19700101-000000", 0).unwrap(), 0);
         fs::write(&path, "theirs").unwrap();
-        assert_eq!(put_aside(&path, &held, "19700101-000000", 0).unwrap(), 0);
+        assert_eq!(rotate_out(&path, &held, "19700101-000000", 0).unwrap(), 0);
         assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
     }
 
     #[test]
     fn the_oldest_go_and_other_files_stay() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
         let aside = [
             "a.log.20261119-235959",
             "a.log.20261120-120000",
@@ -240,10 +240,10 @@ mod tests {
             "b.a.log.20261101-000000",
         ];
         for name in aside.iter().chain(&others) {
-            fs::write(folder.path().join(name), "").unwrap();
+            fs::write(directory.path().join(name), "").unwrap();
         }
         remove_oldest(&path, 2).unwrap();
-        let mut left: Vec<_> = fs::read_dir(folder.path())
+        let mut left: Vec<_> = fs::read_dir(directory.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();

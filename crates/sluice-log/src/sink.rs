@@ -17,7 +17,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 use sluice_settings::{LogTarget, Rotation};
 
 use crate::rotate;
-use crate::rotate::Filling;
+use crate::rotate::FileState;
 
 /// After a failure: how long until the same is tried again.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ pub(crate) struct Sink {
     target: LogTarget,
     file: File,
     rotation: Rotation,
-    filling: Filling,
+    filling: FileState,
     zone: TimeZone,
     /// Lines that could not be written, the first of them perhaps in part.
     waiting: Vec<u8>,
@@ -267,7 +267,7 @@ impl Sink {
         };
         let stamp = rotate::stamp(self.filling.last, &self.zone);
         let first = if self.named.0 == stamp { self.named.1 } else { 0 };
-        let next = rotate::put_aside(path, &self.file, &stamp, first)?;
+        let next = rotate::rotate_out(path, &self.file, &stamp, first)?;
         let fresh = open_append(path)?;
         self.named = (stamp, next);
         self.replace(fresh);
@@ -344,13 +344,13 @@ fn open_append(path: &Path) -> io::Result<File> {
 }
 
 /// Looks what is in a file. What is no regular file (a FIFO, a device) has no size, and is never put aside.
-fn measure(file: &File, zone: &TimeZone) -> Filling {
+fn measure(file: &File, zone: &TimeZone) -> FileState {
     let about = file.metadata().ok().filter(Metadata::is_file);
     let last = about
         .as_ref()
         .and_then(|about| about.modified().ok())
         .map_or(0, second_of);
-    Filling {
+    FileState {
         bytes: about.map_or(0, |about| about.len()),
         day_end: rotate::day_end(last, zone),
         last,
@@ -395,9 +395,9 @@ mod tests {
         Sink::open(&LogTarget::File(path.into()), rotation).unwrap().unwrap()
     }
 
-    /// All that is in the folder, in the order of names; the file under its own name last.
-    fn contents(folder: &Path) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(folder)
+    /// All that is in the directory, in the order of names; the file under its own name last.
+    fn contents(directory: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .collect();
@@ -407,25 +407,25 @@ mod tests {
 
     #[test]
     fn no_file_grows_over_its_size_unless_by_one_line() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let rotation = Rotation {
             bytes_max: Some(10),
             ..Rotation::default()
         };
-        let mut sink = sink(&folder.path().join("a.log"), &rotation);
+        let mut sink = sink(&directory.path().join("a.log"), &rotation);
         sink.take(b"1234\n6789\nabcd\n", at(DAY), 0);
         sink.take(b"ABCD\n", at(DAY + 1), 0);
         sink.take(b"longer than ten\nx\n", at(DAY + 2), 0);
         assert_eq!(
-            contents(folder.path()),
+            contents(directory.path()),
             ["1234\n6789\n", "abcd\nABCD\n", "longer than ten\n", "x\n"]
         );
     }
 
     #[test]
     fn a_day_has_its_own_file_and_only_so_many_are_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
         let rotation = Rotation {
             is_daily: true,
             keep: Some(2),
@@ -446,15 +446,15 @@ mod tests {
             sink.take(format!("day {day}\n").as_bytes(), at(day * DAY + 1), 0);
         }
         assert_eq!(
-            contents(folder.path()),
+            contents(directory.path()),
             ["day 10\nday 10\n", "day 20\nday 20\n", "day 30\nday 30\n"]
         );
     }
 
     #[test]
     fn a_file_that_was_emptied_is_not_put_aside() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
         let rotation = Rotation {
             bytes_max: Some(10),
             ..Rotation::default()
@@ -464,13 +464,13 @@ mod tests {
         fs::write(&path, "").unwrap();
         sink.take(b"1\n", at(DAY), 0);
         sink.take(b"2\n", at(DAY), 0);
-        assert_eq!(contents(folder.path()), ["1\n2\n"]);
+        assert_eq!(contents(directory.path()), ["1\n2\n"]);
     }
 
     #[test]
     fn a_rotation_that_fails_loses_no_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let (logs, moved) = (folder.path().join("logs"), folder.path().join("moved"));
+        let directory = tempfile::tempdir().unwrap();
+        let (logs, moved) = (directory.path().join("logs"), directory.path().join("moved"));
         fs::create_dir(&logs).unwrap();
         let rotation = Rotation {
             bytes_max: Some(4),
@@ -494,27 +494,27 @@ mod tests {
 
     #[test]
     fn what_a_full_disk_refuses_waits_and_the_rest_is_counted() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut sink = full();
         assert_eq!((&sink.waiting[..], sink.trouble.lost), (&b"one\ntwo\n"[..], 2));
         sink.take(b"six\n", at(0), 12);
         sink.take(b"seven\n", at(0), 12);
         assert_eq!((&sink.waiting[..], sink.trouble.lost), (&b"one\ntwo\nsix\n"[..], 3));
         // Room again: at once after SIGUSR1, as here, or when it is tried again.
-        sink.target = LogTarget::File(folder.path().join("a.log"));
+        sink.target = LogTarget::File(directory.path().join("a.log"));
         sink.reopen();
         sink.retry_now(at(0));
-        assert_eq!(contents(folder.path()), ["one\ntwo\nsix\n"]);
+        assert_eq!(contents(directory.path()), ["one\ntwo\nsix\n"]);
         assert!(!sink.is_waiting() && sink.trouble.failure.is_none());
     }
 
     #[test]
     fn a_line_that_is_out_in_part_is_completed_or_written_whole_elsewhere() {
         for is_replaced in [false, true] {
-            let folder = tempfile::tempdir().unwrap();
+            let directory = tempfile::tempdir().unwrap();
             let mut sink = full();
             sink.begun = 2;
-            let path = folder.path().join("a.log");
+            let path = directory.path().join("a.log");
             if is_replaced {
                 sink.target = LogTarget::File(path);
                 sink.reopen();
@@ -523,7 +523,7 @@ mod tests {
             }
             sink.retry_now(at(0));
             let expected = if is_replaced { "one\ntwo\n" } else { "e\ntwo\n" };
-            assert_eq!(contents(folder.path()), [expected]);
+            assert_eq!(contents(directory.path()), [expected]);
         }
     }
 

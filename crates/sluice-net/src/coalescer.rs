@@ -25,7 +25,7 @@ const SMALL_BYTES: usize = 8 << 10;
 const RECORD_BYTES: usize = 16 << 10;
 
 /// The bytes that wait for the end of a turn, and the socket that they are for.
-pub(crate) struct Gather {
+pub(crate) struct WriteCoalescer {
     stream: Shared,
     is_secure: bool,
     waiting: Vec<u8>,
@@ -36,12 +36,12 @@ pub(crate) struct Gather {
 }
 
 /// A client's socket as the library has it.
-pub(crate) struct Gathered(pub Rc<RefCell<Gather>>);
+pub(crate) struct CoalescedStream(pub Rc<RefCell<WriteCoalescer>>);
 
-impl Gather {
-    pub(crate) fn new(stream: Rc<RefCell<ClientStream>>) -> Gather {
+impl WriteCoalescer {
+    pub(crate) fn new(stream: Rc<RefCell<ClientStream>>) -> WriteCoalescer {
         let is_secure = stream.borrow_mut().gathers_records();
-        Gather {
+        WriteCoalescer {
             stream: Shared(stream),
             is_secure,
             waiting: Vec::new(),
@@ -73,28 +73,28 @@ impl Gather {
         }
     }
 
-    fn copy(&mut self, pieces: &[IoSlice<'_>], bytes: usize) {
+    fn copy(&mut self, chunks: &[IoSlice<'_>], bytes: usize) {
         if bytes > SMALL_BYTES {
             let room = FULL_BYTES.saturating_sub(self.waiting.len());
             self.waiting.reserve_exact(room.max(bytes));
         }
-        pieces.iter().for_each(|piece| self.waiting.extend_from_slice(piece));
+        chunks.iter().for_each(|chunk| self.waiting.extend_from_slice(chunk));
     }
 
-    /// Encrypts as many whole records as what waits and these pieces make; the rest waits.
-    fn encrypt(&mut self, pieces: &[IoSlice<'_>], bytes: usize) -> io::Result<()> {
+    /// Encrypts as many whole records as what waits and these chunks make; the rest waits.
+    fn encrypt(&mut self, chunks: &[IoSlice<'_>], bytes: usize) -> io::Result<()> {
         let whole = (self.waiting.len() + bytes) / RECORD_BYTES * RECORD_BYTES;
         if whole < RECORD_BYTES {
-            pieces.iter().for_each(|piece| self.waiting.extend_from_slice(piece));
+            chunks.iter().for_each(|chunk| self.waiting.extend_from_slice(chunk));
             return Ok(());
         }
         // What waits is less than a record, so all of it goes.
         let mut left = whole - self.waiting.len();
         let mut rest = Vec::new();
-        let mut gathered = Vec::with_capacity(1 + pieces.len());
+        let mut gathered = Vec::with_capacity(1 + chunks.len());
         gathered.push(IoSlice::new(&self.waiting));
-        for piece in pieces {
-            let (now, later) = piece.split_at(left.min(piece.len()));
+        for chunk in chunks {
+            let (now, later) = chunk.split_at(left.min(chunk.len()));
             left -= now.len();
             gathered.push(IoSlice::new(now));
             rest.extend_from_slice(later);
@@ -106,13 +106,13 @@ impl Gather {
     }
 }
 
-impl AsyncRead for Gathered {
+impl AsyncRead for CoalescedStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0.borrow_mut().stream).poll_read(context, buffer)
     }
 }
 
-impl AsyncWrite for Gathered {
+impl AsyncWrite for CoalescedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }
@@ -120,17 +120,17 @@ impl AsyncWrite for Gathered {
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
+        chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut gather = self.0.borrow_mut();
-        let bytes = pieces.iter().map(|piece| piece.len()).sum();
+        let bytes = chunks.iter().map(|chunk| chunk.len()).sum();
         if gather.waiting.len() + gather.encrypted >= FULL_BYTES {
             ready!(gather.poll_drain(context))?;
         }
         if gather.is_secure {
-            gather.encrypt(pieces, bytes)?;
+            gather.encrypt(chunks, bytes)?;
         } else {
-            gather.copy(pieces, bytes);
+            gather.copy(chunks, bytes);
         }
         Poll::Ready(Ok(bytes))
     }

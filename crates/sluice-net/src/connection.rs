@@ -9,20 +9,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use sluice_http::endpoints::{Ends, Security};
+use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_membuf::SealedMemfd;
 
 /// What is known of an accepted socket.
 pub struct Connection {
-    ends: Cell<Ends>,
+    endpoints: Cell<Endpoints>,
     /// None in clear text, and until the handshake is done.
-    security: OnceCell<Rc<Security>>,
+    tls_info: OnceCell<Rc<TlsInfo>>,
     /// The port by which every request is to come again over TLS.
     redirect_to_https: Cell<Option<u16>>,
     /// Exchanges that wait for the server: for a script, say, and not for the client to take what it is sent.
-    ours: Cell<u32>,
-    /// Pieces of bodies that there was room for; the count may wrap.
-    pieces: Cell<u32>,
+    waiting_on_server: Cell<u32>,
+    /// Chunks of bodies that there was room for; the count may wrap.
+    chunks: Cell<u32>,
     /// Bytes read since the last exchange began: of a head that is still incomplete when this is not zero.
     head_bytes: Cell<u32>,
     /// Exchanges that have begun; the count may wrap.
@@ -42,13 +42,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(ends: Ends) -> Connection {
+    pub(crate) fn new(endpoints: Endpoints) -> Connection {
         Connection {
-            ends: Cell::new(ends),
-            security: OnceCell::new(),
+            endpoints: Cell::new(endpoints),
+            tls_info: OnceCell::new(),
             redirect_to_https: Cell::new(None),
-            ours: Cell::new(0),
-            pieces: Cell::new(0),
+            waiting_on_server: Cell::new(0),
+            chunks: Cell::new(0),
             head_bytes: Cell::new(0),
             exchanges: Cell::new(0),
             open: Cell::new(0),
@@ -60,23 +60,23 @@ impl Connection {
         }
     }
 
-    pub fn ends(&self) -> Ends {
-        self.ends.get()
+    pub fn endpoints(&self) -> Endpoints {
+        self.endpoints.get()
     }
 
     /// A proxy has said whose connection it is.
-    pub(crate) fn set_ends(&self, ends: Ends) {
-        self.ends.set(ends);
+    pub(crate) fn set_endpoints(&self, endpoints: Endpoints) {
+        self.endpoints.set(endpoints);
     }
 
     /// The handshake is done.
-    pub(crate) fn secure(&self, security: Security) {
+    pub(crate) fn secure(&self, tls_info: TlsInfo) {
         // Once a connection.
-        let _ = self.security.set(Rc::new(security));
+        let _ = self.tls_info.set(Rc::new(tls_info));
     }
 
-    pub fn security(&self) -> Option<&Rc<Security>> {
-        self.security.get()
+    pub fn tls_info(&self) -> Option<&Rc<TlsInfo>> {
+        self.tls_info.get()
     }
 
     /// Requests are not served, but sent to this port of the same host.
@@ -111,18 +111,18 @@ impl Connection {
         self.head_bytes.set(self.head_bytes.get().saturating_add(bytes));
     }
 
-    /// There was room for a piece of a body.
-    pub fn count_piece(&self) {
-        self.pieces.set(self.pieces.get().wrapping_add(1));
+    /// There was room for a chunk of a body.
+    pub fn count_chunk(&self) {
+        self.chunks.set(self.chunks.get().wrapping_add(1));
     }
 
-    pub(crate) fn pieces(&self) -> u32 {
-        self.pieces.get()
+    pub(crate) fn chunks(&self) -> u32 {
+        self.chunks.get()
     }
 
     /// Exchanges are under way, and every one of them waits for the client.
     pub(crate) fn waits_for_client(&self) -> bool {
-        self.is_busy() && self.ours.get() == 0
+        self.is_busy() && self.waiting_on_server.get() == 0
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -186,7 +186,7 @@ impl Connection {
 /// An exchange under way on a connection, which is told of its end when this is dropped.
 pub struct UnderWay {
     connection: Rc<Connection>,
-    is_ours: bool,
+    is_waiting_on_server: bool,
 }
 
 impl UnderWay {
@@ -195,22 +195,22 @@ impl UnderWay {
         connection.open.set(connection.open.get() + 1);
         connection.exchanges.set(connection.exchanges.get().wrapping_add(1));
         connection.head_bytes.set(0);
-        connection.ours.set(connection.ours.get() + 1);
+        connection.waiting_on_server.set(connection.waiting_on_server.get() + 1);
         UnderWay {
             connection: Rc::clone(connection),
-            is_ours: true,
+            is_waiting_on_server: true,
         }
     }
 
     /// Whether it waits for the server, or for the client.
-    pub fn set_ours(&mut self, is_ours: bool) {
-        let ours = self.connection.ours.get();
-        match (self.is_ours, is_ours) {
-            (false, true) => self.connection.ours.set(ours + 1),
-            (true, false) => self.connection.ours.set(ours - 1),
+    pub fn set_waiting_on_server(&mut self, is_waiting_on_server: bool) {
+        let waiting_on_server = self.connection.waiting_on_server.get();
+        match (self.is_waiting_on_server, is_waiting_on_server) {
+            (false, true) => self.connection.waiting_on_server.set(waiting_on_server + 1),
+            (true, false) => self.connection.waiting_on_server.set(waiting_on_server - 1),
             _ => {}
         }
-        self.is_ours = is_ours;
+        self.is_waiting_on_server = is_waiting_on_server;
     }
 }
 
@@ -225,7 +225,7 @@ impl Deref for UnderWay {
 impl Drop for UnderWay {
     /// The next byte begins a head, unless others are under way.
     fn drop(&mut self) {
-        self.set_ours(false);
+        self.set_waiting_on_server(false);
         self.connection.open.set(self.connection.open.get() - 1);
         self.connection.head_bytes.set(0);
     }

@@ -14,14 +14,14 @@ use tokio::sync::watch;
 use crate::phase;
 use crate::phase::Phase;
 use crate::proxy_protocol::Complaints;
-use crate::slots::Places;
-use crate::tls::Speech;
+use crate::slots::ConnectionSlots;
+use crate::tls::ListenerProtocol;
 
 /// What the connections of one worker share.
 pub struct Front {
     /// The protocols spoken on each address, in the order of the listeners.
-    speech: Arc<ArcSwap<Vec<Speech>>>,
-    places: Rc<Places>,
+    protocol: Arc<ArcSwap<Vec<ListenerProtocol>>>,
+    slots: Rc<ConnectionSlots>,
     /// The log lines about connections that are refused before their first request.
     pub(crate) complaints: Complaints,
     phases: watch::Receiver<Phase>,
@@ -32,16 +32,16 @@ pub struct Front {
 }
 
 impl Front {
-    /// A front with `places` connection slots.
+    /// A front with `slots` connection slots.
     pub fn new(
-        speech: Arc<ArcSwap<Vec<Speech>>>,
-        places: usize,
+        protocol: Arc<ArcSwap<Vec<ListenerProtocol>>>,
+        slots: usize,
         phases: watch::Receiver<Phase>,
         tasks: Tasks,
     ) -> Front {
         Front {
-            speech,
-            places: Rc::new(Places::new(places)),
+            protocol,
+            slots: Rc::new(ConnectionSlots::new(slots)),
             complaints: Complaints::default(),
             phases,
             is_draining: Cell::new(false),
@@ -51,13 +51,13 @@ impl Front {
     }
 
     /// The protocols spoken on the address of this listener, as configured now.
-    pub(crate) fn speech(&self, listener: usize) -> Speech {
-        self.speech.load()[listener].clone()
+    pub(crate) fn protocol(&self, listener: usize) -> ListenerProtocol {
+        self.protocol.load()[listener].clone()
     }
 
     /// The connection slots.
-    pub(crate) fn places(&self) -> &Rc<Places> {
-        &self.places
+    pub(crate) fn slots(&self) -> &Rc<ConnectionSlots> {
+        &self.slots
     }
 
     /// The tasks of the worker.
@@ -73,7 +73,7 @@ impl Front {
     /// A second has passed: wakes the connections that asked for it.
     pub fn advance(&self) {
         self.tick.set(self.tick.get() + 1);
-        self.places.call(self.tick.get());
+        self.slots.call(self.tick.get());
     }
 
     /// Whether the server drains: no connection begins another exchange.
@@ -84,7 +84,7 @@ impl Front {
     /// Begins to drain: wakes every connection.
     pub fn drain(&self) {
         self.is_draining.set(true);
-        self.places.call(u32::MAX);
+        self.slots.call(u32::MAX);
     }
 
     /// Waits until the server drains.

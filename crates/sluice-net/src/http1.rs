@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use sluice_settings::limits::Limits;
 
 use crate::connection::Connection;
-use crate::monitor::{Pulse, Verdict};
+use crate::monitor::{Action, ConnectionMonitor};
 use crate::protocol::Client;
 use crate::service::Service;
 use crate::stream::Shared;
@@ -29,18 +29,18 @@ const BUFFER_BYTES_MAX: usize = 512 << 10;
 const HYPER_HEAD_FIELDS: usize = 100;
 
 /// Exchange after exchange to the end; the refusal of a head that could not be taken.
-pub(crate) async fn talk<S: Service>(client: &Client<S>) -> Option<Refusal> {
+pub(crate) async fn run<S: Service>(client: &Client<S>) -> Option<Refusal> {
     loop {
         // Boxed: a connection at rest is not to pay for it.
-        match Box::pin(converse(client)).await {
+        match Box::pin(run_until_idle(client)).await {
             Ok(Turn::Idle) if wait_for_more(client).await => {}
-            Ok(Turn::Late) if client.place.has_part_of_head() => return Some(Refusal::late()),
+            Ok(Turn::Late) if client.slot.has_part_of_head() => return Some(Refusal::late()),
             Ok(_) => return None,
             Err(error) => {
                 let refusal = Refusal::of(&error);
                 if refusal.is_none() {
                     // The client left, or a response was cut: its exchange has said so.
-                    tracing::debug!("connection from {}: {error}", client.place.ends().client);
+                    tracing::debug!("connection from {}: {error}", client.slot.endpoints().client);
                 }
                 return refusal;
             }
@@ -60,32 +60,32 @@ enum Turn {
 }
 
 /// Exchange after exchange, until the connection ends or rests.
-async fn converse<S: Service>(client: &Client<S>) -> Result<Turn, hyper::Error> {
+async fn run_until_idle<S: Service>(client: &Client<S>) -> Result<Turn, hyper::Error> {
     let Client {
         front,
         service,
-        place,
+        slot,
         stream,
     } = client;
-    let connection: &Rc<Connection> = place;
+    let connection: &Rc<Connection> = slot;
     let limits = service.limits();
     let service = service_fn(|request| service.serve(connection, request));
     let io = TokioIo::new(Shared(Rc::clone(stream)));
     let mut http = http1(&limits).serve_connection(io, service);
-    let mut pulse = Pulse::new(connection, front.tick());
+    let mut monitor = ConnectionMonitor::new(connection, front.tick());
     let turn = poll_fn(|context| {
-        let verdict = pulse.ask(client, context, |pulse| judge(client, &limits, pulse));
+        let verdict = monitor.ask(client, context, |monitor| check(client, &limits, monitor));
         match verdict {
-            Verdict::GoOn => {}
+            Action::GoOn => {}
             // Between two exchanges hyper then ends at once; otherwise it will not begin another.
-            Verdict::End => Pin::new(&mut http).graceful_shutdown(),
-            Verdict::Over(turn) => return Poll::Ready(Ok(turn)),
+            Action::End => Pin::new(&mut http).graceful_shutdown(),
+            Action::Over(turn) => return Poll::Ready(Ok(turn)),
         }
         // Ready once all is flushed. hyper's shutdown at the end does nothing: `protocol` decides how the socket is closed.
         Pin::new(&mut http).poll(context).map_ok(|()| {
             // Not a byte was read since the last exchange. (Where it was the server's draining that has ended it,
             // `wait_for_more` does not wait.)
-            if verdict == Verdict::End && connection.is_between_exchanges() {
+            if verdict == Action::End && connection.is_between_exchanges() {
                 Turn::Idle
             } else {
                 Turn::Over
@@ -101,18 +101,18 @@ async fn converse<S: Service>(client: &Client<S>) -> Result<Turn, hyper::Error> 
 }
 
 /// What becomes of a conversation, once a second.
-fn judge<S>(client: &Client<S>, limits: &Limits, pulse: &mut Pulse) -> Verdict<Turn> {
-    let (connection, stream) = (&client.place, client.stream.borrow());
+fn check<S>(client: &Client<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<Turn> {
+    let (connection, stream) = (&client.slot, client.stream.borrow());
     // hyper sees by itself, at once, that the client has left, as long as it reads; it does not while another request
     // waits in its buffer, or while nobody takes the request's body.
     if connection.is_busy() && stream.has_left() {
-        return Verdict::Over(Turn::Over);
+        return Action::Over(Turn::Over);
     }
-    match pulse.quiet(connection, connection.is_busy() || stream.is_sending()) {
-        Some(quiet) if quiet >= limits.head_timeout => Verdict::Over(Turn::Late),
+    match monitor.quiet(connection, connection.is_busy() || stream.is_sending()) {
+        Some(quiet) if quiet >= limits.head_timeout => Action::Over(Turn::Late),
         // It rests.
-        Some(_) if connection.is_between_exchanges() && !pulse.is_ending() => Verdict::End,
-        _ => Verdict::GoOn,
+        Some(_) if connection.is_between_exchanges() && !monitor.is_ending() => Action::End,
+        _ => Action::GoOn,
     }
 }
 
@@ -127,7 +127,7 @@ fn wait_for_more<S: Service>(client: &Client<S>) -> impl Future<Output = bool> {
         if client.front.is_draining() || client.front.tick() >= until {
             return Poll::Ready(false);
         }
-        client.place.call_at(until, context.waker());
+        client.slot.call_at(until, context.waker());
         client.stream.borrow_mut().poll_readable(context).map(|()| true)
     })
 }
@@ -178,7 +178,7 @@ impl Refusal {
 fn http1(limits: &Limits) -> http1::Builder {
     let mut http1 = http1::Builder::new();
     http1
-        // How long a head may take is seen to here, once a second and without a timer for each (`converse`).
+        // How long a head may take is seen to here, once a second and without a timer for each (`run_until_idle`).
         .header_read_timeout(None)
         .max_header_size(limits.head_bytes_max)
         .max_buf_size(BUFFER_BYTES_MAX.max(limits.head_bytes_max))

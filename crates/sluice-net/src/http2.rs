@@ -20,9 +20,9 @@ use hyper_util::rt::TokioIo;
 use sluice_http::tasks::Tasks;
 use sluice_settings::limits::Limits;
 
-use crate::coalescer::{Gather, Gathered};
+use crate::coalescer::{CoalescedStream, WriteCoalescer};
 use crate::connection::Connection;
-use crate::monitor::{Pulse, Verdict};
+use crate::monitor::{Action, ConnectionMonitor};
 use crate::protocol::Client;
 use crate::service::Service;
 
@@ -87,31 +87,31 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for Begun {
     }
 }
 
-/// Exchanges until the connection ends.
-pub(crate) async fn talk<S: Service>(client: &Client<S>) {
+/// Exchanges until the connection endpoints.
+pub(crate) async fn run<S: Service>(client: &Client<S>) {
     let Client {
         front,
         service,
-        place,
+        slot,
         stream,
     } = client;
-    let connection: &Rc<Connection> = place;
+    let connection: &Rc<Connection> = slot;
     let limits = service.limits();
     let (here, this) = (Rc::clone(service), Rc::clone(connection));
     let service = service_fn(move |request| here.serve(&this, request));
-    let gather = Rc::new(RefCell::new(Gather::new(Rc::clone(stream))));
-    let io = TokioIo::new(Gathered(Rc::clone(&gather)));
+    let gather = Rc::new(RefCell::new(WriteCoalescer::new(Rc::clone(stream))));
+    let io = TokioIo::new(CoalescedStream(Rc::clone(&gather)));
     let begun = Begun::new(front.tasks());
     let mut http = Box::pin(http2(&limits, begun.clone()).serve_connection(io, service));
     let mut ended = None;
-    let mut pulse = Pulse::new(connection, front.tick());
+    let mut monitor = ConnectionMonitor::new(connection, front.tick());
     let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
-        match pulse.ask(client, context, |pulse| {
-            judge(connection, stream.borrow().balance(), &limits, pulse)
+        match monitor.ask(client, context, |monitor| {
+            check(connection, stream.borrow().balance(), &limits, monitor)
         }) {
-            Verdict::GoOn => {}
-            Verdict::End => http.as_mut().graceful_shutdown(),
-            Verdict::Over(()) => return Poll::Ready(Ok(())),
+            Action::GoOn => {}
+            Action::End => http.as_mut().graceful_shutdown(),
+            Action::Over(()) => return Poll::Ready(Ok(())),
         }
         if ended.is_none()
             && let Poll::Ready(end) = http.as_mut().poll(context)
@@ -130,28 +130,28 @@ pub(crate) async fn talk<S: Service>(client: &Client<S>) {
     })
     .await;
     if let Err(error) = result {
-        tracing::debug!("connection from {}: {error}", connection.ends().client);
+        tracing::debug!("connection from {}: {error}", connection.endpoints().client);
     }
 }
 
 /// What becomes of a connection, once a second. `balance` is the bytes sent less those that have come.
-fn judge(connection: &Connection, balance: u32, limits: &Limits, pulse: &mut Pulse) -> Verdict<()> {
+fn check(connection: &Connection, balance: u32, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
     // Its window is closed, or it takes no byte of its socket: as in HTTP/1.1, where the stream sees to it.
-    if pulse
+    if monitor
         .stalled(connection, balance)
         .is_some_and(|stalled| stalled >= limits.send_timeout)
     {
         connection.cut();
-        return Verdict::Over(());
+        return Action::Over(());
     }
-    match pulse.quiet(connection, connection.is_busy()) {
-        Some(quiet) if quiet >= limits.head_timeout && pulse.is_ending() => Verdict::Over(()),
+    match monitor.quiet(connection, connection.is_busy()) {
+        Some(quiet) if quiet >= limits.head_timeout && monitor.is_ending() => Action::Over(()),
         Some(quiet) if quiet >= limits.head_timeout => {
             // Once more as long for the client to close, which is told by GOAWAY (RFC 9113 §6.8).
-            pulse.begin_again();
-            Verdict::End
+            monitor.begin_again();
+            Action::End
         }
-        _ => Verdict::GoOn,
+        _ => Action::GoOn,
     }
 }
 
@@ -172,7 +172,7 @@ fn http2(limits: &Limits, begun: Begun) -> http2::Builder<Begun> {
 mod tests {
     use super::*;
     use crate::connection::UnderWay;
-    use sluice_http::endpoints::Ends;
+    use sluice_http::endpoints::Endpoints;
     use std::time::{Duration, Instant};
 
     /// A connection, looked at once in so many seconds.
@@ -181,15 +181,15 @@ mod tests {
         /// Bytes sent, less those that have come.
         balance: u32,
         limits: Limits,
-        pulse: Pulse,
+        monitor: ConnectionMonitor,
         begun: Instant,
     }
 
     impl Looked {
         fn new(head_timeout: u64, send_timeout: u64) -> Looked {
-            let connection = Rc::new(Connection::new(Ends::UNIX));
+            let connection = Rc::new(Connection::new(Endpoints::UNIX));
             Looked {
-                pulse: Pulse::new(&connection, 0),
+                monitor: ConnectionMonitor::new(&connection, 0),
                 connection,
                 balance: 0,
                 limits: Limits {
@@ -197,15 +197,15 @@ mod tests {
                     send_timeout: Duration::from_secs(send_timeout),
                     ..Limits::default()
                 },
-                // Later than the pulse's own beginning, by less than a second.
+                // Later than the monitor's own beginning, by less than a second.
                 begun: Instant::now(),
             }
         }
 
-        fn at(&mut self, second: u32, is_draining: bool) -> Verdict<()> {
+        fn at(&mut self, second: u32, is_draining: bool) -> Action<()> {
             let now = self.begun + Duration::from_secs(second.into());
-            let judge = |pulse: &mut Pulse| judge(&self.connection, self.balance, &self.limits, pulse);
-            self.pulse.decide(second, is_draining, || now, judge)
+            let check = |monitor: &mut ConnectionMonitor| check(&self.connection, self.balance, &self.limits, monitor);
+            self.monitor.decide(second, is_draining, || now, check)
         }
     }
 
@@ -213,41 +213,38 @@ mod tests {
     fn a_quiet_connection_is_told_to_end_and_ended_when_it_is_still_there() {
         let mut looked = Looked::new(10, 60);
         let verdicts = [9, 10, 19, 20].map(|second| looked.at(second, false));
-        assert_eq!(
-            verdicts,
-            [Verdict::GoOn, Verdict::End, Verdict::GoOn, Verdict::Over(())]
-        );
+        assert_eq!(verdicts, [Action::GoOn, Action::End, Action::GoOn, Action::Over(())]);
         assert!(!looked.connection.is_cut());
     }
 
     #[test]
     fn an_exchange_begins_the_quiet_anew() {
         let mut looked = Looked::new(10, 60);
-        assert_eq!(looked.at(9, false), Verdict::GoOn);
+        assert_eq!(looked.at(9, false), Action::GoOn);
         drop(UnderWay::begin(&looked.connection));
         let verdicts = [11, 20, 21].map(|second| looked.at(second, false));
-        assert_eq!(verdicts, [Verdict::GoOn, Verdict::GoOn, Verdict::End]);
+        assert_eq!(verdicts, [Action::GoOn, Action::GoOn, Action::End]);
     }
 
     #[test]
     fn a_connection_that_was_told_by_a_server_that_drains_is_not_told_again() {
         let mut looked = Looked::new(10, 60);
         let verdicts = [1, 9, 10].map(|second| looked.at(second, true));
-        assert_eq!(verdicts, [Verdict::End, Verdict::GoOn, Verdict::Over(())]);
+        assert_eq!(verdicts, [Action::End, Action::GoOn, Action::Over(())]);
     }
 
     #[test]
     fn a_client_that_takes_nothing_is_cut_but_not_while_it_waits_for_the_server() {
         let mut looked = Looked::new(10, 60);
         let mut exchange = UnderWay::begin(&looked.connection);
-        assert_eq!(looked.at(100, false), Verdict::GoOn);
-        exchange.set_ours(false);
-        assert_eq!(looked.at(159, false), Verdict::GoOn);
+        assert_eq!(looked.at(100, false), Action::GoOn);
+        exchange.set_waiting_on_server(false);
+        assert_eq!(looked.at(159, false), Action::GoOn);
         looked.balance += 1;
         let verdicts = [160, 219].map(|second| looked.at(second, false));
-        assert_eq!(verdicts, [Verdict::GoOn, Verdict::GoOn]);
+        assert_eq!(verdicts, [Action::GoOn, Action::GoOn]);
         assert!(!looked.connection.is_cut());
-        assert_eq!(looked.at(220, false), Verdict::Over(()));
+        assert_eq!(looked.at(220, false), Action::Over(()));
         assert!(looked.connection.is_cut());
     }
 }

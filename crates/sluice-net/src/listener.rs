@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
-use sluice_http::endpoints::Ends;
+use sluice_http::endpoints::Endpoints;
 use sluice_settings::{ListenAddress, ListenSettings};
 use socket2::{Domain, Protocol, TcpKeepalive, Type};
 use tokio::io::Interest;
@@ -141,20 +141,20 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
     let Listener { socket, address } = listener;
     #[expect(
         deprecated,
-        reason = "sound for a listener, which owns its descriptor; the function in its place is unsafe for those that do not"
+        reason = "sound for a listener, which owns its descriptor; the function in its slot is unsafe for those that do not"
     )]
     let listener = match AsyncFd::with_interest(socket, Interest::READABLE) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("listening socket: {error}"),
     };
-    let places = Rc::clone(front.places());
+    let slots = Rc::clone(front.slots());
     let mut draining = pin!(front.draining());
     while !front.is_draining() {
-        // A socket that others accept from as well: they may have a place when there is none here.
+        // A socket that others accept from as well: they may have a slot when there is none here.
         if address.is_none() {
             tokio::select! {
                 biased;
-                () = places.wait() => {}
+                () = slots.wait() => {}
                 () = &mut draining => return,
             }
         }
@@ -166,19 +166,19 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
         match accepted {
             Ok((socket, client)) => {
                 let socket = Socket::new(socket);
-                let Some(ends) = ends(&socket, client, address) else {
+                let Some(endpoints) = endpoints(&socket, client, address) else {
                     continue;
                 };
-                // Only now: a listener that waits must not hold a place that another could use.
+                // Only now: a listener that waits must not hold a slot that another could use.
                 tokio::select! {
                     biased;
-                    () = places.wait() => {}
+                    () = slots.wait() => {}
                     () = &mut draining => return,
                 }
-                let place = places.take(Connection::new(ends));
+                let slot = slots.take(Connection::new(endpoints));
                 let (front, service) = (Rc::clone(&front), Rc::clone(&service));
                 let tasks = front.tasks().clone();
-                tasks.spawn(protocol::serve(front, service, socket, place, index));
+                tasks.spawn(protocol::serve(front, service, socket, slot, index));
             }
             Err(error) => {
                 if is_shortage(&error) {
@@ -212,16 +212,16 @@ fn accept_now(listener: &OwnedFd) -> io::Result<(TcpStream, Option<SocketAddr>)>
 
 /// Who speaks with whom. Behind a wildcard address the address that the client reached is the connection's own. None for a client
 /// of a network that has no address: it is not to be taken for one of a unix socket.
-fn ends(socket: &Socket, client: Option<SocketAddr>, listener: Option<SocketAddr>) -> Option<Ends> {
+fn endpoints(socket: &Socket, client: Option<SocketAddr>, listener: Option<SocketAddr>) -> Option<Endpoints> {
     let Some(listener) = listener else {
-        return Some(Ends::UNIX);
+        return Some(Endpoints::UNIX);
     };
     let server = if listener.ip().is_unspecified() {
         socket.local_addr().unwrap_or(listener)
     } else {
         listener
     };
-    Some(Ends {
+    Some(Endpoints {
         client: client?,
         server,
         is_unix: false,

@@ -1,4 +1,4 @@
-//! The pulse of a connection, taken once a second: does it go on?
+//! The monitor of a connection, taken once a second: does it go on?
 //!
 //! Here: what a protocol asks at each of its turns, several times for each request. So the clock is read, and the protocol's
 //! own judgement asked, only when the worker has counted another second; in between the answer is two comparisons. Not here:
@@ -12,7 +12,7 @@ use crate::protocol::Client;
 
 /// What is to become of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict<T> {
+pub(crate) enum Action<T> {
     /// It goes on as it is.
     GoOn,
     /// It ends in good order: what is under way is carried out, and nothing more begins.
@@ -22,42 +22,42 @@ pub(crate) enum Verdict<T> {
 }
 
 /// What was seen of a connection, a second ago and before.
-pub(crate) struct Pulse {
+pub(crate) struct ConnectionMonitor {
     /// The second of the last look, as the worker counts them, and by the clock.
     tick: u32,
     now: Instant,
     /// It was told to end.
     is_ending: bool,
-    exchanges: Still,
-    pieces: Still,
+    exchanges: Unchanged,
+    chunks: Unchanged,
     /// Bytes sent, less those that have come; wraps around.
     balance: u32,
 }
 
-impl Pulse {
-    pub(crate) fn new(connection: &Connection, tick: u32) -> Pulse {
+impl ConnectionMonitor {
+    pub(crate) fn new(connection: &Connection, tick: u32) -> ConnectionMonitor {
         let now = Instant::now();
-        Pulse {
+        ConnectionMonitor {
             tick,
             now,
             is_ending: false,
-            exchanges: Still::new(connection.exchanges(), now),
-            pieces: Still::new(connection.pieces(), now),
+            exchanges: Unchanged::new(connection.exchanges(), now),
+            chunks: Unchanged::new(connection.chunks(), now),
             balance: 0,
         }
     }
 
-    /// What is to become of the connection at this turn; in a second the task is called to ask again. `judge` is asked once a
+    /// What is to become of the connection at this turn; in a second the task is called to ask again. `check` is asked once a
     /// second and obeyed first; where it lets the connection go on, a server that drains ends it, once.
     pub(crate) fn ask<S, T>(
         &mut self,
         client: &Client<S>,
         context: &Context<'_>,
-        judge: impl FnOnce(&mut Pulse) -> Verdict<T>,
-    ) -> Verdict<T> {
-        let Client { front, place, .. } = client;
-        let verdict = self.decide(front.tick(), front.is_draining(), Instant::now, judge);
-        place.call_at(self.tick + 1, context.waker());
+        check: impl FnOnce(&mut ConnectionMonitor) -> Action<T>,
+    ) -> Action<T> {
+        let Client { front, slot, .. } = client;
+        let verdict = self.decide(front.tick(), front.is_draining(), Instant::now, check);
+        slot.call_at(self.tick + 1, context.waker());
         verdict
     }
 
@@ -67,20 +67,20 @@ impl Pulse {
         tick: u32,
         is_draining: bool,
         clock: impl FnOnce() -> Instant,
-        judge: impl FnOnce(&mut Pulse) -> Verdict<T>,
-    ) -> Verdict<T> {
+        check: impl FnOnce(&mut ConnectionMonitor) -> Action<T>,
+    ) -> Action<T> {
         let is_told_to_end = is_draining && !self.is_ending;
         self.is_ending |= is_draining;
-        let mut verdict = Verdict::GoOn;
+        let mut verdict = Action::GoOn;
         if tick != self.tick {
             (self.tick, self.now) = (tick, clock());
-            verdict = judge(self);
+            verdict = check(self);
         }
         match verdict {
-            Verdict::GoOn if is_told_to_end => Verdict::End,
-            Verdict::End => {
+            Action::GoOn if is_told_to_end => Action::End,
+            Action::End => {
                 self.is_ending = true;
-                Verdict::End
+                Action::End
             }
             verdict => verdict,
         }
@@ -102,31 +102,31 @@ impl Pulse {
     }
 
     /// For how long the client has taken nothing though every exchange waits for it; none if it has since the last look.
-    /// What counts is a piece of a body that there was room for, or more bytes sent than have come: who only pings, or opens its
+    /// What counts is a chunk of a body that there was room for, or more bytes sent than have come: who only pings, or opens its
     /// window by a byte, is sent no more than it sends itself.
     pub(crate) fn stalled(&mut self, connection: &Connection, balance: u32) -> Option<Duration> {
         let has_gained = balance.wrapping_sub(self.balance).cast_signed() > 0;
         self.balance = balance;
         let is_excused = has_gained || !connection.waits_for_client();
-        self.pieces.look(connection.pieces(), is_excused, self.now)
+        self.chunks.look(connection.chunks(), is_excused, self.now)
     }
 }
 
 /// Since when a count is what it is.
-struct Still {
+struct Unchanged {
     count: u32,
     since: Instant,
 }
 
-impl Still {
-    fn new(count: u32, since: Instant) -> Still {
-        Still { count, since }
+impl Unchanged {
+    fn new(count: u32, since: Instant) -> Unchanged {
+        Unchanged { count, since }
     }
 
     /// For how long; none if the count has changed since the last look, or if it `is_excused` from changing.
     fn look(&mut self, count: u32, is_excused: bool, now: Instant) -> Option<Duration> {
         if count != self.count || is_excused {
-            *self = Still::new(count, now);
+            *self = Unchanged::new(count, now);
             return None;
         }
         Some(now.duration_since(self.since))
@@ -137,26 +137,31 @@ impl Still {
 mod tests {
     use super::*;
     use crate::connection::UnderWay;
-    use sluice_http::endpoints::Ends;
+    use sluice_http::endpoints::Endpoints;
     use std::rc::Rc;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn connection() -> Rc<Connection> {
-        Rc::new(Connection::new(Ends::UNIX))
+        Rc::new(Connection::new(Endpoints::UNIX))
     }
 
     /// For how long the connection is quiet at each of these seconds.
-    fn quiet_at(pulse: &mut Pulse, connection: &Connection, is_busy: bool, second: u32) -> Option<Duration> {
-        let now = pulse.now + SECOND * (second - pulse.tick);
-        let verdict = pulse.decide(
+    fn quiet_at(
+        monitor: &mut ConnectionMonitor,
+        connection: &Connection,
+        is_busy: bool,
+        second: u32,
+    ) -> Option<Duration> {
+        let now = monitor.now + SECOND * (second - monitor.tick);
+        let verdict = monitor.decide(
             second,
             false,
             || now,
-            |pulse| Verdict::Over(pulse.quiet(connection, is_busy)),
+            |monitor| Action::Over(monitor.quiet(connection, is_busy)),
         );
         match verdict {
-            Verdict::Over(quiet) => quiet,
+            Action::Over(quiet) => quiet,
             _ => panic!("nobody was asked at {second}"),
         }
     }
@@ -164,51 +169,51 @@ mod tests {
     #[test]
     fn quiet_is_counted_from_the_last_exchange_or_its_end() {
         let connection = connection();
-        let mut pulse = Pulse::new(&connection, 7);
-        assert_eq!(quiet_at(&mut pulse, &connection, false, 8), Some(SECOND));
-        assert_eq!(quiet_at(&mut pulse, &connection, false, 10), Some(3 * SECOND));
+        let mut monitor = ConnectionMonitor::new(&connection, 7);
+        assert_eq!(quiet_at(&mut monitor, &connection, false, 8), Some(SECOND));
+        assert_eq!(quiet_at(&mut monitor, &connection, false, 10), Some(3 * SECOND));
         drop(UnderWay::begin(&connection));
-        assert_eq!(quiet_at(&mut pulse, &connection, false, 11), None);
-        assert_eq!(quiet_at(&mut pulse, &connection, true, 12), None);
-        assert_eq!(quiet_at(&mut pulse, &connection, false, 14), Some(2 * SECOND));
+        assert_eq!(quiet_at(&mut monitor, &connection, false, 11), None);
+        assert_eq!(quiet_at(&mut monitor, &connection, true, 12), None);
+        assert_eq!(quiet_at(&mut monitor, &connection, false, 14), Some(2 * SECOND));
     }
 
     #[test]
     fn within_a_second_neither_the_clock_nor_the_judge_is_asked() {
-        let mut pulse = Pulse::new(&connection(), 7);
-        let verdict: Verdict<()> = pulse.decide(
+        let mut monitor = ConnectionMonitor::new(&connection(), 7);
+        let verdict: Action<()> = monitor.decide(
             7,
             false,
             || panic!("the clock is read"),
-            |_| panic!("the judge is asked"),
+            |_| panic!("the check is asked"),
         );
-        assert_eq!(verdict, Verdict::GoOn);
+        assert_eq!(verdict, Action::GoOn);
     }
 
     #[test]
     fn a_server_that_drains_ends_a_connection_once() {
-        let mut pulse = Pulse::new(&connection(), 7);
-        let mut drain = |tick, verdict: Verdict<()>| pulse.decide(tick, true, Instant::now, |_| verdict);
-        assert_eq!(drain(7, Verdict::GoOn), Verdict::End);
-        assert_eq!(drain(7, Verdict::GoOn), Verdict::GoOn);
-        assert_eq!(drain(8, Verdict::GoOn), Verdict::GoOn);
-        assert_eq!(drain(9, Verdict::Over(())), Verdict::Over(()));
+        let mut monitor = ConnectionMonitor::new(&connection(), 7);
+        let mut drain = |tick, verdict: Action<()>| monitor.decide(tick, true, Instant::now, |_| verdict);
+        assert_eq!(drain(7, Action::GoOn), Action::End);
+        assert_eq!(drain(7, Action::GoOn), Action::GoOn);
+        assert_eq!(drain(8, Action::GoOn), Action::GoOn);
+        assert_eq!(drain(9, Action::Over(())), Action::Over(()));
     }
 
     #[test]
     fn a_connection_that_was_ended_already_is_not_ended_by_the_draining() {
-        let mut pulse = Pulse::new(&connection(), 7);
-        let end: Verdict<()> = pulse.decide(8, false, Instant::now, |_| Verdict::End);
-        assert_eq!(end, Verdict::End);
-        let drain: Verdict<()> = pulse.decide(8, true, Instant::now, |_| Verdict::GoOn);
-        assert_eq!(drain, Verdict::GoOn);
-        assert!(pulse.is_ending());
+        let mut monitor = ConnectionMonitor::new(&connection(), 7);
+        let end: Action<()> = monitor.decide(8, false, Instant::now, |_| Action::End);
+        assert_eq!(end, Action::End);
+        let drain: Action<()> = monitor.decide(8, true, Instant::now, |_| Action::GoOn);
+        assert_eq!(drain, Action::GoOn);
+        assert!(monitor.is_ending());
     }
 
     #[test]
     fn the_judge_is_told_that_the_server_drains_and_is_obeyed_first() {
-        let mut pulse = Pulse::new(&connection(), 7);
-        let verdict = pulse.decide(8, true, Instant::now, |pulse| Verdict::Over(pulse.is_ending()));
-        assert_eq!(verdict, Verdict::Over(true));
+        let mut monitor = ConnectionMonitor::new(&connection(), 7);
+        let verdict = monitor.decide(8, true, Instant::now, |monitor| Action::Over(monitor.is_ending()));
+        assert_eq!(verdict, Action::Over(true));
     }
 }

@@ -1,4 +1,4 @@
-//! The protocol of a connection: which one it is, and how the connection ends.
+//! The protocol of a connection: which one it is, and how the connection endpoints.
 //!
 //! Here: one connection from its acceptance to its close. Not here: what is said on it (`http1`, `http2`).
 
@@ -19,12 +19,12 @@ use crate::connection::Connection;
 use crate::front::Front;
 use crate::http1::Refusal;
 use crate::service::Service;
-use crate::slots::Place;
+use crate::slots::Slot;
 use crate::socket::Socket;
 use crate::stream::ClientStream;
-use crate::tls::Speech;
+use crate::tls::ListenerProtocol;
 use crate::transport::Transport;
-use crate::{http1, http2, proxy_protocol, tls_info as security};
+use crate::{http1, http2, proxy_protocol, tls_info};
 
 /// How long a client that is refused may take to read why.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,24 +32,24 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first bytes of HTTP/2 with prior knowledge (RFC 9113 §3.4); no method of HTTP/1.1 begins so.
 const PREFACE: &[u8] = b"PRI";
 
-/// A connection that speaks HTTP. Fields are dropped in this order: the place is free when the socket is closed.
+/// A connection that speaks HTTP. Fields are dropped in this order: the slot is free when the socket is closed.
 pub(crate) struct Client<S> {
     pub front: Rc<Front>,
     pub service: Rc<S>,
     pub stream: Rc<RefCell<ClientStream>>,
-    pub place: Place,
+    pub slot: Slot,
 }
 
 impl<S: Service> Client<S> {
     fn new(accepted: Accepted<S>, transport: Transport) -> Client<S> {
-        let Accepted { front, service, place } = accepted;
+        let Accepted { front, service, slot } = accepted;
         let send_timeout = service.limits().send_timeout;
-        let stream = ClientStream::new(transport, Rc::clone(&place), send_timeout);
+        let stream = ClientStream::new(transport, Rc::clone(&slot), send_timeout);
         Client {
             front,
             service,
             stream: Rc::new(RefCell::new(stream)),
-            place,
+            slot,
         }
     }
 }
@@ -58,7 +58,7 @@ impl<S: Service> Client<S> {
 struct Accepted<S> {
     front: Rc<Front>,
     service: Rc<S>,
-    place: Place,
+    slot: Slot,
 }
 
 impl<S: Service> Accepted<S> {
@@ -67,24 +67,24 @@ impl<S: Service> Accepted<S> {
     }
 }
 
-/// Serves one connection, accepted on the listener of this index, to its end; its place is free again after that.
+/// Serves one connection, accepted on the listener of this index, to its end; its slot is free again after that.
 pub(crate) fn serve<S: Service>(
     front: Rc<Front>,
     service: Rc<S>,
     socket: Socket,
-    place: Place,
+    slot: Slot,
     listener: usize,
 ) -> impl Future<Output = ()> {
-    // Here and not below, and in one place all the time: what an async block is given it carries all its life.
-    let mut stage = begin(Accepted { front, service, place }, socket, listener);
+    // Here and not below, and in one slot all the time: what an async block is given it carries all its life.
+    let mut stage = begin(Accepted { front, service, slot }, socket, listener);
     async move {
         while let Stage::Beginning(beginning) = &mut stage {
             stage = beginning.as_mut().await;
         }
         let refusal = match &stage {
-            Stage::Http1(client) => http1::talk(client).await,
+            Stage::Http1(client) => http1::run(client).await,
             Stage::Http2(client) => {
-                Box::pin(http2::talk(client)).await;
+                Box::pin(http2::run(client)).await;
                 None
             }
             Stage::Beginning(_) | Stage::Over => None,
@@ -117,15 +117,15 @@ impl<S> Stage<S> {
 }
 
 fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize) -> Stage<S> {
-    let mut speech = accepted.front.speech(listener);
-    accepted.place.redirect_to_https(speech.redirect_to_https);
-    match speech.proxy_protocol.take() {
-        None => begin_speech(accepted, socket, speech),
+    let mut protocol = accepted.front.protocol(listener);
+    accepted.slot.redirect_to_https(protocol.redirect_to_https);
+    match protocol.proxy_protocol.take() {
+        None => begin_protocol(accepted, socket, protocol),
         Some(proxies) => Stage::Beginning(Box::pin(async move {
-            let Accepted { front, place, .. } = &accepted;
+            let Accepted { front, slot, .. } = &accepted;
             let limit = accepted.limits().head_timeout;
-            if proxy_protocol::receive(front, limit, place, &mut socket, &proxies).await {
-                begin_speech(accepted, socket, speech)
+            if proxy_protocol::receive(front, limit, slot, &mut socket, &proxies).await {
+                begin_protocol(accepted, socket, protocol)
             } else {
                 Stage::Over
             }
@@ -133,17 +133,17 @@ fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize)
     }
 }
 
-fn begin_speech<S: Service>(accepted: Accepted<S>, mut socket: Socket, speech: Speech) -> Stage<S> {
-    match speech.tls {
+fn begin_protocol<S: Service>(accepted: Accepted<S>, mut socket: Socket, protocol: ListenerProtocol) -> Stage<S> {
+    match protocol.tls {
         Some(tls) => Stage::Beginning(Box::pin(async move {
             let limit = accepted.limits().head_timeout;
-            let Some(transport) = handshake(limit, &accepted.place, socket, tls).await else {
+            let Some(transport) = handshake(limit, &accepted.slot, socket, tls).await else {
                 return Stage::Over;
             };
             let is_http2 = transport.is_http2();
             Stage::http(Client::new(accepted, transport), is_http2)
         })),
-        None if speech.http2 => Stage::Beginning(Box::pin(async move {
+        None if protocol.http2 => Stage::Beginning(Box::pin(async move {
             let limit = accepted.limits().head_timeout;
             let Some(is_http2) = speaks_http2(limit, &mut socket).await else {
                 return Stage::Over;
@@ -161,7 +161,7 @@ async fn handshake(
     mut socket: Socket,
     config: Arc<ServerConfig>,
 ) -> Option<Transport> {
-    let client = connection.ends().client;
+    let client = connection.endpoints().client;
     let handshake = async {
         let mut first = [0];
         match poll_fn(|context| socket.poll_peek(context, &mut first)).await {
@@ -175,13 +175,13 @@ async fn handshake(
     };
     match timeout(limit, handshake).await {
         Ok(Ok(transport)) => {
-            if let Some(security) = transport.security() {
-                connection.secure(security);
+            if let Some(tls_info) = transport.tls_info() {
+                connection.secure(tls_info);
             }
             Some(transport)
         }
         // As rare as those who know of the address, and the client is told no more than that it is refused.
-        Ok(Err(error)) if security::is_of_client_certificate(&error) => {
+        Ok(Err(error)) if tls_info::is_of_client_certificate(&error) => {
             tracing::info!("connection from {client}: client certificate: {error}");
             None
         }
@@ -205,9 +205,9 @@ fn is_in_clear(first: u8) -> bool {
 async fn tell_of_https(mut socket: Socket) {
     const TEXT: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n\
         This port speaks https: write https:// in the address.\n";
-    let pieces = [io::IoSlice::new(TEXT)];
+    let chunks = [io::IoSlice::new(TEXT)];
     // It is small and the first thing sent: if it does not go at once, nobody reads it.
-    let _ = poll_fn(|context| socket.poll_write_vectored(context, &pieces)).await;
+    let _ = poll_fn(|context| socket.poll_write_vectored(context, &chunks)).await;
     socket.linger().await;
 }
 
@@ -224,15 +224,18 @@ async fn speaks_http2(limit: Duration, socket: &mut Socket) -> Option<bool> {
 /// Closes the connection, after a last word where one is due.
 async fn end<S: Service>(client: Client<S>, refusal: Option<Refusal>) {
     let Client {
-        service, stream, place, ..
+        service, stream, slot, ..
     } = client;
     let Ok(stream) = Rc::try_unwrap(stream) else {
-        return tracing::error!("connection from {}: its socket is still in use", place.ends().client);
+        return tracing::error!(
+            "connection from {}: its socket is still in use",
+            slot.endpoints().client
+        );
     };
     let mut stream = stream.into_inner();
-    if let Some(page) = refusal.and_then(|refusal| service.refuse(place.ends(), &refusal)) {
+    if let Some(page) = refusal.and_then(|refusal| service.refuse(slot.endpoints(), &refusal)) {
         let _ = timeout(PAGE_TIMEOUT, stream.send(&page)).await;
     }
     stream.close().await;
-    drop(place);
+    drop(slot);
 }

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use sluice_http::endpoints::Ends;
+use sluice_http::endpoints::Endpoints;
 use sluice_settings::Peers;
 use sluice_settings::address::are_meant;
 use tokio::io::ReadBuf;
@@ -48,11 +48,11 @@ pub(crate) async fn receive(
     socket: &mut Socket,
     proxies: &Peers,
 ) -> bool {
-    let ends = connection.ends();
-    let refusal = if are_meant(proxies, &ends) {
+    let endpoints = connection.endpoints();
+    let refusal = if are_meant(proxies, &endpoints) {
         match timeout(limit, read(socket)).await {
             Ok(Ok(Source::Told { client, server })) => {
-                connection.set_ends(Ends {
+                connection.set_endpoints(Endpoints {
                     client,
                     server,
                     is_unix: false,
@@ -67,10 +67,10 @@ pub(crate) async fn receive(
         "not from a proxy that proxy_protocol names".to_owned()
     };
     front.complaints.tell(front.tick(), |others| {
-        let peer = if ends.is_unix {
+        let peer = if endpoints.is_unix {
             "a unix socket".to_owned()
         } else {
-            ends.client.to_string()
+            endpoints.client.to_string()
         };
         match others {
             0 => tracing::warn!("connection from {peer} closed: {refusal}"),

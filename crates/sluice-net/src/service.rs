@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
-use sluice_http::endpoints::Ends;
+use sluice_http::endpoints::Endpoints;
 use sluice_settings::limits::Limits;
 
 use crate::connection::Connection;
@@ -30,5 +30,5 @@ pub trait Service: 'static {
 
     /// Logs a head that could not be parsed as an exchange, and returns the whole response for it, unless the client has one
     /// already.
-    fn refuse(&self, ends: Ends, refusal: &Refusal) -> Option<Vec<u8>>;
+    fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>>;
 }

@@ -1,4 +1,4 @@
-//! The places of a worker: how many connections it may have, and which it has.
+//! The slots of a worker: how many connections it may have, and which it has.
 //!
 //! Here: the count that makes accepting wait, and the calls that go to every connection (once a second, and when the worker
 //! drains), so that a connection needs no timer of its own for them.
@@ -13,46 +13,46 @@ use tokio::sync::Notify;
 use crate::connection::Connection;
 
 /// The connections of a worker.
-pub(crate) struct Places {
+pub(crate) struct ConnectionSlots {
     free: Cell<usize>,
     freed: Notify,
     taken: RefCell<HashMap<u64, Rc<Connection>>>,
     next: Cell<u64>,
 }
 
-/// A connection in its place, which is free again when this is dropped.
-pub(crate) struct Place {
-    places: Rc<Places>,
+/// A connection in its slot, which is free again when this is dropped.
+pub(crate) struct Slot {
+    slots: Rc<ConnectionSlots>,
     number: u64,
     connection: Rc<Connection>,
 }
 
-impl Places {
-    pub(crate) fn new(places: usize) -> Places {
-        Places {
-            free: Cell::new(places),
+impl ConnectionSlots {
+    pub(crate) fn new(slots: usize) -> ConnectionSlots {
+        ConnectionSlots {
+            free: Cell::new(slots),
             freed: Notify::new(),
             taken: RefCell::default(),
             next: Cell::new(0),
         }
     }
 
-    /// Waits until there is a place.
+    /// Waits until there is a slot.
     pub(crate) async fn wait(&self) {
         while self.free.get() == 0 {
             self.freed.notified().await;
         }
     }
 
-    /// Gives a connection its place; `wait` first.
-    pub(crate) fn take(self: &Rc<Self>, connection: Connection) -> Place {
+    /// Gives a connection its slot; `wait` first.
+    pub(crate) fn take(self: &Rc<Self>, connection: Connection) -> Slot {
         let connection = Rc::new(connection);
         let number = self.next.get();
         self.next.set(number + 1);
         self.free.set(self.free.get().saturating_sub(1));
         self.taken.borrow_mut().insert(number, Rc::clone(&connection));
-        Place {
-            places: Rc::clone(self),
+        Slot {
+            slots: Rc::clone(self),
             number,
             connection,
         }
@@ -66,7 +66,7 @@ impl Places {
     }
 }
 
-impl Deref for Place {
+impl Deref for Slot {
     type Target = Rc<Connection>;
 
     fn deref(&self) -> &Rc<Connection> {
@@ -74,11 +74,11 @@ impl Deref for Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.places.taken.borrow_mut().remove(&self.number);
-        self.places.free.set(self.places.free.get() + 1);
-        // All: who has waited may take the place or only know of it.
-        self.places.freed.notify_waiters();
+        self.slots.taken.borrow_mut().remove(&self.number);
+        self.slots.free.set(self.slots.free.get() + 1);
+        // All: who has waited may take the slot or only know of it.
+        self.slots.freed.notify_waiters();
     }
 }

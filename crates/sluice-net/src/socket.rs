@@ -125,20 +125,20 @@ impl Socket {
     pub(crate) fn poll_write_vectored(
         &mut self,
         context: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
+        chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_by(context, |socket| Ok(writev(socket, pieces)?))
+        self.poll_write_by(context, |socket| Ok(writev(socket, chunks)?))
     }
 
-    /// Writes pieces that are not the last: what is too little for a packet waits for more, for a moment (tcp(7), TCP_CORK).
+    /// Writes chunks that are not the last: what is too little for a packet waits for more, for a moment (tcp(7), TCP_CORK).
     pub(crate) fn poll_write_more(
         &mut self,
         context: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
+        chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.poll_write_by(context, |socket| {
             let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-            Ok(sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags)?)
+            Ok(sendmsg(socket, chunks, &mut SendAncillaryBuffer::default(), flags)?)
         })
     }
 
@@ -228,7 +228,7 @@ impl Socket {
         matches!(peeked, Ok(Ok((1.., _))))
     }
 
-    /// Ends writing and waits for the client to close its side: what was sent arrives even if it was still sending.
+    /// Endpoints writing and waits for the client to close its side: what was sent arrives even if it was still sending.
     pub(crate) async fn linger(&mut self) {
         if self.end_writing().is_ok() {
             let _ = tokio::time::timeout(LINGER, poll_fn(|context| self.poll_end(context))).await;
@@ -276,9 +276,9 @@ impl AsyncWrite for Socket {
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
+        chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Socket::poll_write_vectored(self.get_mut(), context, pieces)
+        Socket::poll_write_vectored(self.get_mut(), context, chunks)
     }
 
     fn is_write_vectored(&self) -> bool {

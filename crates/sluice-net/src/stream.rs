@@ -116,9 +116,9 @@ impl ClientStream {
         self.transport.gathers_records()
     }
 
-    /// Encrypts the pieces, as records that are sent by the next write or flush: the caller bounds their number.
-    pub(crate) fn encrypt_pieces(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
-        self.transport.encrypt_pieces(pieces)
+    /// Encrypts the chunks, as records that are sent by the next write or flush: the caller bounds their number.
+    pub(crate) fn encrypt_pieces(&mut self, chunks: &[IoSlice<'_>]) -> io::Result<()> {
+        self.transport.encrypt_pieces(chunks)
     }
 
     fn poll_read_next(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -133,20 +133,20 @@ impl ClientStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what it can of the pieces; in clear text those in sealed memory without a copy.
-    fn poll_write_pieces(&mut self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    /// Writes what it can of the chunks; in clear text those in sealed memory without a copy.
+    fn poll_write_pieces(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let connection = Rc::clone(&self.connection);
-        connection.with_sealed(|sealed| self.poll_write_some(context, pieces, sealed))
+        connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed))
     }
 
     fn poll_write_some(
         &mut self,
         context: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
+        chunks: &[IoSlice<'_>],
         sealed: Option<&Arc<SealedMemfd>>,
     ) -> Poll<io::Result<usize>> {
         if let (Some(sealed), Transport::Clear(_)) = (sealed, &self.transport)
-            && let Some((before, part)) = split_at_sealed(pieces, sealed)
+            && let Some((before, part)) = split_at_sealed(chunks, sealed)
         {
             return self.poll_in_time(context, |transport, context| match before {
                 [] => transport.socket_mut().poll_send_file(context, sealed.as_fd(), part),
@@ -155,7 +155,7 @@ impl ClientStream {
             });
         }
         self.poll_in_time(context, |transport, context| {
-            transport.poll_write_vectored(context, pieces)
+            transport.poll_write_vectored(context, chunks)
         })
     }
 
@@ -201,11 +201,11 @@ impl AsyncRead for Shared {
     }
 }
 
-/// The pieces before the first one that lies in sealed memory and is worth a system call of its own, and where it lies there.
-fn split_at_sealed<'a, 'b>(pieces: &'a [IoSlice<'b>], sealed: &SealedMemfd) -> Option<(&'a [IoSlice<'b>], Range<u64>)> {
-    pieces.iter().enumerate().find_map(|(index, piece)| {
-        let offset = sealed.offset_of(piece).filter(|_| piece.len() >= SEND_FILE_BYTES_MIN)?;
-        Some((&pieces[..index], offset..offset + piece.len() as u64))
+/// The chunks before the first one that lies in sealed memory and is worth a system call of its own, and where it lies there.
+fn split_at_sealed<'a, 'b>(chunks: &'a [IoSlice<'b>], sealed: &SealedMemfd) -> Option<(&'a [IoSlice<'b>], Range<u64>)> {
+    chunks.iter().enumerate().find_map(|(index, chunk)| {
+        let offset = sealed.offset_of(chunk).filter(|_| chunk.len() >= SEND_FILE_BYTES_MIN)?;
+        Some((&chunks[..index], offset..offset + chunk.len() as u64))
     })
 }
 
@@ -217,9 +217,9 @@ impl AsyncWrite for Shared {
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
+        chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write_pieces(context, pieces)
+        self.0.borrow_mut().poll_write_pieces(context, chunks)
     }
 
     fn is_write_vectored(&self) -> bool {

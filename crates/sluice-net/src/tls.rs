@@ -37,7 +37,7 @@ const BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
 /// What is spoken on an address; replaced as a whole on reload.
 #[derive(Clone)]
-pub struct Speech {
+pub struct ListenerProtocol {
     pub tls: Option<Arc<ServerConfig>>,
     pub http2: bool,
     /// Who must begin with a header of the PROXY protocol, where it is spoken; others are refused.
@@ -52,7 +52,7 @@ pub fn tickets() -> Result<Arc<dyn ProducesTickets>, OpenError> {
 }
 
 /// Opens what the settings name, for each address in its order. An error is the administrator's.
-pub fn open(settings: &Settings, tickets: &Arc<dyn ProducesTickets>) -> Result<Vec<Speech>, OpenError> {
+pub fn open(settings: &Settings, tickets: &Arc<dyn ProducesTickets>) -> Result<Vec<ListenerProtocol>, OpenError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let is_needed = settings.listen.iter().any(|listen| listen.tls.is_some());
     let sites = if is_needed {
@@ -61,27 +61,30 @@ pub fn open(settings: &Settings, tickets: &Arc<dyn ProducesTickets>) -> Result<V
         SiteKeys::default()
     };
     let sites = Arc::new(sites);
-    let speech = settings.listen.iter().map(|listen| {
+    let protocol = settings.listen.iter().map(|listen| {
         let tls = listen.tls.as_ref();
         let config = tls.map(|tls| server_config(tls, listen.http2, &sites, &provider, tickets));
-        Ok(Speech {
+        Ok(ListenerProtocol {
             tls: config.transpose()?.map(Arc::new),
             http2: listen.http2,
             proxy_protocol: listen.proxy_protocol.clone().map(Arc::new),
             redirect_to_https: listen.redirect_to_https,
         })
     });
-    speech.collect()
+    protocol.collect()
 }
 
 /// Where the system has chosen the port for https, redirects learn it now.
-pub fn fill_in_port(speech: &mut [Speech], addresses: &[ListenAddress]) {
-    let https = speech
+pub fn fill_in_port(protocol: &mut [ListenerProtocol], addresses: &[ListenAddress]) {
+    let https = protocol
         .iter()
         .zip(addresses)
-        .find(|(speech, address)| speech.tls.is_some() && address.port().is_some());
+        .find(|(protocol, address)| protocol.tls.is_some() && address.port().is_some());
     let https = https.and_then(|(_, address)| address.port());
-    for redirecting in speech.iter_mut().filter(|speech| speech.redirect_to_https == Some(0)) {
+    for redirecting in protocol
+        .iter_mut()
+        .filter(|protocol| protocol.redirect_to_https == Some(0))
+    {
         redirecting.redirect_to_https = https;
     }
 }

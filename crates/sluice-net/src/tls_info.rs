@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::CertificateDer;
 use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
-use sluice_http::endpoints::Security;
+use sluice_http::endpoints::TlsInfo;
 use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::prelude::{ASN1Time, AttributeTypeAndValue, FromDer, X509Certificate, X509Name};
 
@@ -22,7 +22,7 @@ pub(crate) fn is_of_client_certificate(error: &io::Error) -> bool {
 }
 
 /// What was agreed on, and who the client is.
-pub(crate) fn describe(connection: &ServerConnection) -> Security {
+pub(crate) fn describe(connection: &ServerConnection) -> TlsInfo {
     let mut variables = vec![
         ("SSL_PROTOCOL", protocol(connection).to_owned()),
         ("SSL_SESSION_RESUMED", resumed(connection).to_owned()),
@@ -42,7 +42,7 @@ pub(crate) fn describe(connection: &ServerConnection) -> Security {
         }
         None => variables.push(("SSL_CLIENT_VERIFY", "NONE".to_owned())),
     }
-    Security { variables }
+    TlsInfo { variables }
 }
 
 fn protocol(connection: &ServerConnection) -> &'static str {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustls::ServerConfig;
-use sluice_http::endpoints::Security;
+use sluice_http::endpoints::TlsInfo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::socket::Socket;
-use crate::tls_info as security;
+use crate::tls_info;
 
 /// The bytes of a connection, in clear.
 pub(crate) enum Transport {
@@ -50,10 +50,10 @@ impl Transport {
     }
 
     /// What was agreed on, and who the client is; none in clear text.
-    pub(crate) fn security(&self) -> Option<Security> {
+    pub(crate) fn tls_info(&self) -> Option<TlsInfo> {
         match self {
             Transport::Clear(_) => None,
-            Transport::Tls(stream) => Some(security::describe(stream.get_ref().1)),
+            Transport::Tls(stream) => Some(tls_info::describe(stream.get_ref().1)),
         }
     }
 
@@ -67,11 +67,11 @@ impl Transport {
     pub(crate) fn poll_write_vectored(
         &mut self,
         context: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
+        chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self {
-            Transport::Clear(socket) => socket.poll_write_vectored(context, pieces),
-            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Transport::Clear(socket) => socket.poll_write_vectored(context, chunks),
+            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(context, chunks),
         }
     }
 
@@ -86,11 +86,11 @@ impl Transport {
         }
     }
 
-    /// Encrypts the pieces, as records that are sent by the next write or flush: the caller bounds their number.
-    pub(crate) fn encrypt_pieces(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
-        let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+    /// Encrypts the chunks, as records that are sent by the next write or flush: the caller bounds their number.
+    pub(crate) fn encrypt_pieces(&mut self, chunks: &[IoSlice<'_>]) -> io::Result<()> {
+        let wanted: usize = chunks.iter().map(|chunk| chunk.len()).sum();
         match self {
-            Transport::Tls(stream) => match stream.get_mut().1.writer().write_vectored(pieces)? {
+            Transport::Tls(stream) => match stream.get_mut().1.writer().write_vectored(chunks)? {
                 taken if taken == wanted => Ok(()),
                 _ => Err(io::Error::other("TLS takes no more bytes")),
             },

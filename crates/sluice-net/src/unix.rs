@@ -14,7 +14,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::listener::BACKLOG;
 
-/// The file of a listening socket; removed when this is dropped, unless another has taken its place.
+/// The file of a listening socket; removed when this is dropped, unless another has taken its slot.
 pub struct SocketFile {
     path: PathBuf,
     /// Its device and number, which no other file has as long as the socket is open: so it is kept open.
@@ -33,7 +33,7 @@ pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> 
             remove_abandoned(path, &address)?;
             socket.bind(&address)?;
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(other("its folder is not there: make it")),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(other("its directory is not there: make it")),
         bound => bound?,
     }
     let file = SocketFile {
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn a_socket_has_its_mode_and_is_removed_at_the_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
         for wanted in [0o660, 0o666, 0o600] {
             let (_socket, file) = bind(&path, wanted).unwrap();
             assert_eq!(mode(&path), wanted);
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn a_socket_is_replaced_only_when_nobody_listens() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
         let other = UnixListener::bind(&path).unwrap();
         assert_eq!(bind(&path, 0o600).err().unwrap().kind(), ErrorKind::AddrInUse);
         // As after a SIGKILL: the file stays.
@@ -146,8 +146,8 @@ mod tests {
 
     #[test]
     fn the_socket_of_another_is_not_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
         let (_socket, file) = bind(&path, 0o600).unwrap();
         fs::remove_file(&path).unwrap();
         let _other = UnixListener::bind(&path).unwrap();
@@ -157,14 +157,14 @@ mod tests {
 
     #[test]
     fn what_the_system_refuses_is_told_with_its_mend() {
-        let folder = tempfile::tempdir().unwrap();
-        let long = folder.path().join("x".repeat(UNIX_PATH_BYTES_MAX));
+        let directory = tempfile::tempdir().unwrap();
+        let long = directory.path().join("x".repeat(UNIX_PATH_BYTES_MAX));
         let refusal = bind(&long, 0o600).err().unwrap().to_string();
         assert!(
             refusal.ends_with("the system takes 107: choose a shorter one"),
             "{refusal}"
         );
-        let refusal = bind(&folder.path().join("a/s"), 0o600).err().unwrap().to_string();
-        assert_eq!(refusal, "its folder is not there: make it");
+        let refusal = bind(&directory.path().join("a/s"), 0o600).err().unwrap().to_string();
+        assert_eq!(refusal, "its directory is not there: make it");
     }
 }

@@ -1,6 +1,6 @@
 //! The memory buffer within one exchange: what the script has put there, on its way to the client.
 //!
-//! Here: which of the two kinds is open, the pieces in their order, and when a part may be refilled: its piece was dropped,
+//! Here: which of the two kinds is open, the chunks in their order, and when a part may be refilled: its chunk was dropped,
 //! that is, written to the socket. Not here: the memory itself and the distrust of it (`sluice-membuf`), and the callouts'
 //! wording (`callout`).
 
@@ -16,7 +16,7 @@ use sluice_membuf::{BeginError, PlainBuffer, RingFault, RingReader, Segment};
 /// What scripts call the buffer: the descriptor that they were given.
 const NAME: &str = "/dev/fd/4";
 
-/// Bytes of a ring's piece at most: large writes, and room for the script before all of them are done.
+/// Bytes of a ring's chunk at most: large writes, and room for the script before all of them are done.
 const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// Parts of a plain buffer that may be under way at once.
@@ -46,7 +46,7 @@ enum Kind {
     },
 }
 
-/// Tells the exchange's task that pieces were freed, from wherever they were dropped.
+/// Tells the exchange's task that chunks were freed, from wherever they were dropped.
 #[derive(Default)]
 struct Freed {
     count: AtomicU64,
@@ -55,7 +55,7 @@ struct Freed {
 
 impl Freed {
     fn note(&self) {
-        // Release pairs with the Acquire in `count`: what was done with the piece comes before its part is refilled.
+        // Release pairs with the Acquire in `count`: what was done with the chunk comes before its part is refilled.
         self.count.fetch_add(1, Ordering::Release);
         if let Some(waker) = self.lock().take() {
             waker.wake();
@@ -183,7 +183,7 @@ impl Buffer {
 
     /// The next bytes for the client, if there are any now. The fault is the script's: it lied in the ring.
     pub(crate) fn take(&mut self) -> Result<Option<Bytes>, RingFault> {
-        let piece = match &mut self.kind {
+        let chunk = match &mut self.kind {
             Kind::Closed => None,
             // An empty part is only its answer.
             Kind::Plain { parts, .. } => std::iter::from_fn(|| parts.pop_front()).find(|part| !part.is_empty()),
@@ -191,8 +191,8 @@ impl Buffer {
                 reader.take(PIECE_BYTES_MAX.min(usize::try_from(reader.capacity() / 4).unwrap_or(usize::MAX)))?
             }
         };
-        self.sent_bytes += piece.as_ref().map_or(0, |piece| piece.len() as u64);
-        Ok(piece)
+        self.sent_bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        Ok(chunk)
     }
 
     /// The next answer that is due because a part was freed.
@@ -249,7 +249,7 @@ impl Buffer {
     }
 
     /// The client has left: what the script writes from now on fails.
-    pub(crate) fn forsake(&mut self) {
+    pub(crate) fn client_gone(&mut self) {
         if let Kind::Ring { reader } = &mut self.kind {
             reader.close();
         }

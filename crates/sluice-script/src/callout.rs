@@ -1,6 +1,6 @@
 //! Callouts: what a script asks in the middle of its response, done.
 //!
-//! Here: the desk that serves one exchange's callouts, and what it must remember of them. Not here: their form on the wire
+//! Here: the callouts that serves one exchange's callouts, and what it must remember of them. Not here: their form on the wire
 //! (`sluice-gateway`), and when an answer is written (`relay`).
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::process::Process;
 use crate::route::Map;
 
 /// Serves the callouts of one exchange.
-pub(crate) struct Desk {
+pub(crate) struct Callouts {
     map: Arc<dyn Map>,
     process: Arc<Process>,
     memory_buffer_max: u64,
@@ -34,9 +34,9 @@ pub(crate) struct Desk {
     pub is_forsaken: bool,
 }
 
-impl Desk {
-    pub(crate) fn new(map: Arc<dyn Map>, process: Arc<Process>, memory_buffer_max: u64) -> Desk {
-        Desk {
+impl Callouts {
+    pub(crate) fn new(map: Arc<dyn Map>, process: Arc<Process>, memory_buffer_max: u64) -> Callouts {
+        Callouts {
             map,
             process,
             memory_buffer_max,

@@ -32,11 +32,11 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     let program = job.program(job.arguments(), environment, input, &segment)?;
     lease.take();
     let ended = lease.ending();
-    let (process, channels) = process::start(&job.scripts, job.birth(sentinels), program, segment, ended).await?;
+    let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;
     process.begin_exchange(job.id);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
-    let (desk, patience) = (job.desk(&process), job.patience());
-    let relay = Relay::new(process, channels, scanner, desk, source.map(Pump::once), patience);
+    let (callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
+    let relay = Relay::new(process, channels, scanner, callouts, source.map(Pump::once), idle_timer);
     let mut session = Session::new(&job.scripts, &job.route, relay, lease);
     let reply = session.head().await?;
     Ok((session, reply))

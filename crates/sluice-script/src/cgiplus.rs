@@ -10,7 +10,7 @@ use sluice_launch::Stdin;
 
 use crate::job;
 use crate::job::Job;
-use crate::lease::{Kept, Lease};
+use crate::lease::{IdleProcess, Lease};
 use crate::mailbox::Mailbox;
 use crate::process;
 use crate::pump::{Pump, Source};
@@ -29,14 +29,14 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     loop {
         let pool = job.route.pools.pool(&job.script, job.settings());
         let mut lease = pool.acquire(job.scripts.worker).await?;
-        let (kept, is_new) = match lease.take() {
-            Some(kept) => match here(&job, kept)? {
-                Some(kept) => (kept, false),
+        let (idle, is_new) = match lease.take() {
+            Some(idle) => match rebind_to_worker(&job, idle)? {
+                Some(idle) => (idle, false),
                 None => continue,
             },
             None => (start(&job, &mut lease).await?, true),
         };
-        let relay = begin(&job, kept, pump.take(), content_length);
+        let relay = begin(&job, idle, pump.take(), content_length);
         let mut session = Session::new(&job.scripts, &job.route, relay, lease);
         match session.head().await {
             Ok(reply) => return Ok((session, reply)),
@@ -63,30 +63,30 @@ async fn prepare(body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault
     Ok((Some(Pump::repeatable(stored.into())), Some(length)))
 }
 
-/// Makes a kept process ready on this worker: one of another worker's event loop moves here. `None`: it is of no more use,
+/// Makes a idle process ready on this worker: one of another worker's event loop moves here. `None`: it is of no more use,
 /// because it has ended, or wrote something that no request asked for.
-fn here(job: &Job, mut kept: Kept) -> Result<Option<Kept>, Fault> {
-    let is_here = kept.worker == job.scripts.worker;
+fn rebind_to_worker(job: &Job, mut idle: IdleProcess) -> Result<Option<IdleProcess>, Fault> {
+    let is_here = idle.worker == job.scripts.worker;
     // This worker's event loop knows; what another's knows may be old.
     let read = if is_here {
         Mailbox::read_early
     } else {
         Mailbox::read_now
     };
-    if !is_quiet(&mut kept.channels.mailbox, read) {
-        kept.process.stop();
+    if !is_quiet(&mut idle.channels.mailbox, read) {
+        idle.process.stop();
         return Ok(None);
     }
     if is_here {
-        return Ok(Some(kept));
+        return Ok(Some(idle));
     }
-    let process = kept.process;
-    match kept.channels.rebind() {
-        Ok(channels) => Ok(Some(Kept {
+    let process = idle.process;
+    match idle.channels.rebind() {
+        Ok(channels) => Ok(Some(IdleProcess {
             process,
             channels,
             worker: job.scripts.worker,
-            ..kept
+            ..idle
         })),
         Err(error) => {
             process.stop();
@@ -106,16 +106,16 @@ fn is_quiet(mailbox: &mut Mailbox, read: fn(&mut Mailbox) -> io::Result<Option<B
     }
 }
 
-async fn start(job: &Job, lease: &mut Lease) -> Result<Kept, Fault> {
+async fn start(job: &Job, lease: &mut Lease) -> Result<IdleProcess, Fault> {
     let sentinels = job::sentinels()?;
     let extra: Vec<_> = job.settings().environment.clone().into_iter().collect();
     let environment = Environment::for_cgiplus(&sentinels, &job.inherited(), &extra).into_bytes();
     let segment = job::segment()?;
     let program = job.program(Vec::new(), environment, Stdin::Pipe, &segment)?;
     let ended = lease.ending();
-    let (process, channels) = process::start(&job.scripts, job.birth(sentinels), program, segment, ended).await?;
+    let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;
     let scanner = job.scanner(&process, EndMark::Sentinel);
-    Ok(Kept {
+    Ok(IdleProcess {
         process,
         channels,
         worker: job.scripts.worker,
@@ -125,19 +125,19 @@ async fn start(job: &Job, lease: &mut Lease) -> Result<Kept, Fault> {
 }
 
 /// Puts the request on CGIPLUSIN; the relay writes it.
-fn begin(job: &Job, kept: Kept, pump: Option<Pump>, content_length: Option<u64>) -> Relay {
-    let Kept {
+fn begin(job: &Job, idle: IdleProcess, pump: Option<Pump>, content_length: Option<u64>) -> Relay {
+    let IdleProcess {
         process,
         mut channels,
         form,
         scanner,
         ..
-    } = kept;
+    } = idle;
     process.begin_exchange(job.id);
     let variables = job.variables(&process.sentinels, content_length);
-    let record = channels.orders.begin();
+    let record = channels.cgiplusin.begin();
     encode_request(&variables, form, record);
-    let (mut desk, patience) = (job.desk(&process), job.patience());
-    desk.form = Some(form);
-    Relay::new(process, channels, scanner, desk, pump, patience).with_record()
+    let (mut callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
+    callouts.form = Some(form);
+    Relay::new(process, channels, scanner, callouts, pump, idle_timer).with_record()
 }

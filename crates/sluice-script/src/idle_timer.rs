@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 /// The clock of one exchange.
-pub(crate) struct Patience {
+pub(crate) struct IdleTimer {
     limit: Duration,
     deadline: Option<Instant>,
     waiting_since: Option<Instant>,
@@ -19,16 +19,16 @@ pub(crate) struct Patience {
 
 /// What ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spent {
+pub(crate) enum Expired {
     /// The script was silent for the limit.
     Silence(Duration),
     /// The whole exchange took too long.
     Deadline,
 }
 
-impl Patience {
-    pub(crate) fn new(limit: Duration, whole: Option<Duration>) -> Patience {
-        Patience {
+impl IdleTimer {
+    pub(crate) fn new(limit: Duration, whole: Option<Duration>) -> IdleTimer {
+        IdleTimer {
             limit,
             deadline: whole.map(|whole| Instant::now() + whole),
             waiting_since: None,
@@ -53,7 +53,7 @@ impl Patience {
     }
 
     /// The script is waited for; ready when it has been for too long.
-    pub(crate) fn poll_spent(&mut self, context: &mut Context<'_>) -> Poll<Spent> {
+    pub(crate) fn poll_spent(&mut self, context: &mut Context<'_>) -> Poll<Expired> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         let silence_ends = since + self.limit;
         let ends = self
@@ -69,10 +69,10 @@ impl Patience {
         while timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
             if self.deadline.is_some_and(|deadline| deadline <= now) {
-                return Poll::Ready(Spent::Deadline);
+                return Poll::Ready(Expired::Deadline);
             }
             if silence_ends <= now {
-                return Poll::Ready(Spent::Silence(self.limit));
+                return Poll::Ready(Expired::Silence(self.limit));
             }
             timer.as_mut().reset(ends);
         }
@@ -88,30 +88,36 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_counts_only_since_the_last_progress() {
-        let mut patience = Patience::new(Duration::from_secs(10), None);
+        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None);
         for _ in 0..3 {
-            let waited = tokio::time::timeout(Duration::from_secs(8), poll_fn(|context| patience.poll_spent(context)));
+            let waited = tokio::time::timeout(
+                Duration::from_secs(8),
+                poll_fn(|context| idle_timer.poll_spent(context)),
+            );
             assert!(waited.await.is_err());
-            patience.progress();
+            idle_timer.progress();
         }
         let begin = Instant::now();
-        let spent = poll_fn(|context| patience.poll_spent(context)).await;
-        assert_eq!(spent, Spent::Silence(Duration::from_secs(10)));
+        let spent = poll_fn(|context| idle_timer.poll_spent(context)).await;
+        assert_eq!(spent, Expired::Silence(Duration::from_secs(10)));
         assert_eq!(begin.elapsed().as_secs(), 10);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_deadline_holds_whatever_the_progress() {
-        let mut patience = Patience::new(Duration::from_secs(10), Some(Duration::from_secs(15)));
+        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), Some(Duration::from_secs(15)));
         let begin = Instant::now();
         loop {
-            let waited = tokio::time::timeout(Duration::from_secs(5), poll_fn(|context| patience.poll_spent(context)));
+            let waited = tokio::time::timeout(
+                Duration::from_secs(5),
+                poll_fn(|context| idle_timer.poll_spent(context)),
+            );
             match waited.await {
                 Ok(spent) => {
-                    assert_eq!(spent, Spent::Deadline);
+                    assert_eq!(spent, Expired::Deadline);
                     break;
                 }
-                Err(_) => patience.progress(),
+                Err(_) => idle_timer.progress(),
             }
         }
         assert_eq!(begin.elapsed().as_secs(), 15);

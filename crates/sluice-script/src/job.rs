@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, Method, Version};
 use sluice_gateway::{CgiRequest, EndMark, MailboxKind, Scanner, Sentinels, Variables, isindex_arguments};
-use sluice_http::endpoints::{Ends, Security};
+use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_http::fault::Fault;
 use sluice_http::head::SERVER_SOFTWARE;
 use sluice_http::request_id::UniqueId;
@@ -25,9 +25,9 @@ use sluice_settings as settings;
 use sluice_settings::ScriptSettings;
 use sluice_settings::compression::Compression;
 
-use crate::callout::Desk;
-use crate::idle_timer::Patience;
-use crate::process::{Birth, Process};
+use crate::callout::Callouts;
+use crate::idle_timer::IdleTimer;
+use crate::process::{Process, ProcessSpec};
 use crate::route::{Map, Script, ScriptRoute};
 use crate::scripts::Scripts;
 
@@ -47,11 +47,11 @@ pub struct Job {
     /// The host that was asked for, without port.
     pub host: String,
     pub id: UniqueId,
-    pub ends: Ends,
+    pub endpoints: Endpoints,
     /// The client's name, if it is known.
     pub client_name: Option<Arc<str>>,
     pub is_https: bool,
-    pub security: Option<Rc<Security>>,
+    pub tls_info: Option<Rc<TlsInfo>>,
     pub arrived: SystemTime,
     /// How its reply may be compressed, if at all.
     pub compression: Option<Arc<Compression>>,
@@ -78,14 +78,14 @@ impl Job {
             query: self.target.query.as_deref(),
             protocol: protocol_name(self.version),
             scheme: if self.is_https { "https" } else { "http" },
-            tls: self.security.as_ref().map_or(&[], |security| &security.variables),
+            tls: self.tls_info.as_ref().map_or(&[], |tls_info| &tls_info.variables),
             document_root: self.map.document_root().as_os_str().as_bytes(),
             server_name: if self.host.is_empty() { "localhost" } else { &self.host },
-            server_addr: self.ends.server.ip(),
-            server_port: self.ends.server.port(),
-            remote_addr: self.ends.client.ip(),
+            server_addr: self.endpoints.server.ip(),
+            server_port: self.endpoints.server.port(),
+            remote_addr: self.endpoints.client.ip(),
             remote_host: self.client_name.as_deref(),
-            remote_port: self.ends.client.port(),
+            remote_port: self.endpoints.client.port(),
             auth_type: None,
             remote_user: None,
             content_length,
@@ -166,9 +166,9 @@ impl Job {
     }
 
     /// What the server must know of the process before it exists.
-    pub(crate) fn birth(&self, sentinels: Sentinels) -> Birth {
+    pub(crate) fn spec(&self, sentinels: Sentinels) -> ProcessSpec {
         let settings = self.settings();
-        Birth {
+        ProcessSpec {
             sentinels,
             script: self.script.file.to_string_lossy().into_owned(),
             site: self.route.site.clone(),
@@ -187,16 +187,16 @@ impl Job {
         Box::new(Scanner::new(&process.sentinels, kind, end))
     }
 
-    pub(crate) fn desk(&self, process: &Arc<Process>) -> Desk {
-        Desk::new(
+    pub(crate) fn callouts(&self, process: &Arc<Process>) -> Callouts {
+        Callouts::new(
             Arc::clone(&self.map),
             Arc::clone(process),
             self.settings().memory_buffer_max,
         )
     }
 
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::new(self.settings().reply_timeout, self.settings().deadline)
+    pub(crate) fn idle_timer(&self) -> IdleTimer {
+        IdleTimer::new(self.settings().reply_timeout, self.settings().deadline)
     }
 }
 

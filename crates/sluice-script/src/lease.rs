@@ -56,7 +56,7 @@ impl Pools {
         });
     }
 
-    /// The server ends, or goes on by other settings: idle processes are ended, and those at work after their reply.
+    /// The server endpoints, or goes on by other settings: idle processes are ended, and those at work after their reply.
     pub fn close(&self) {
         for pool in self.lock().values() {
             let mut state = pool.lock();
@@ -80,12 +80,12 @@ pub(crate) struct SharedPool {
 struct State {
     pool: Pool,
     stamp: Stamp,
-    idle: HashMap<ProcessId, Kept>,
+    idle: HashMap<ProcessId, IdleProcess>,
     waiting: HashMap<Ticket, oneshot::Sender<Lease>>,
 }
 
 /// A live process between exchanges.
-pub struct Kept {
+pub struct IdleProcess {
     pub process: Arc<Process>,
     pub channels: Channels,
     /// The worker whose event loop its channels belong to.
@@ -100,7 +100,7 @@ pub(crate) struct Lease {
     pool: Arc<SharedPool>,
     id: ProcessId,
     /// The process, if there is one already; else it is the holder's to start.
-    kept: Option<Kept>,
+    kept: Option<IdleProcess>,
     state: LeaseState,
 }
 
@@ -159,7 +159,7 @@ impl SharedPool {
         }
     }
 
-    fn lease(self: &Arc<Self>, id: ProcessId, kept: Option<Kept>) -> Lease {
+    fn lease(self: &Arc<Self>, id: ProcessId, kept: Option<IdleProcess>) -> Lease {
         Lease {
             pool: Arc::clone(self),
             id,
@@ -239,7 +239,7 @@ impl Drop for SharedPool {
 
 impl Lease {
     /// The live process, if the lease came with one; it counts as used from here on.
-    pub(crate) fn take(&mut self) -> Option<Kept> {
+    pub(crate) fn take(&mut self) -> Option<IdleProcess> {
         let kept = self.kept.take();
         self.state = if kept.is_some() {
             LeaseState::Running
@@ -266,7 +266,7 @@ impl Lease {
     }
 
     /// The process has answered completely and can serve again.
-    pub(crate) fn release(mut self, kept: Kept) {
+    pub(crate) fn release(mut self, kept: IdleProcess) {
         self.state = LeaseState::Returned;
         let mut state = self.pool.lock();
         let (release, action) = state.pool.release(self.id, Instant::now());
@@ -277,7 +277,7 @@ impl Lease {
 }
 
 impl SharedPool {
-    fn put(self: &Arc<Self>, mut state: MutexGuard<'_, State>, id: ProcessId, kept: Kept, release: Release) {
+    fn put(self: &Arc<Self>, mut state: MutexGuard<'_, State>, id: ProcessId, kept: IdleProcess, release: Release) {
         match release {
             Release::Keep => {
                 state.idle.insert(id, kept);
@@ -353,9 +353,9 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Ends a process in good order: end-of-file on CGIPLUSIN is the order to exit; the watcher sees that it is followed.
-fn end(kept: Kept, reason: Reason, grace: Duration) {
-    let Kept { process, channels, .. } = kept;
+/// Endpoints a process in good order: end-of-file on CGIPLUSIN is the order to exit; the watcher sees that it is followed.
+fn end(kept: IdleProcess, reason: Reason, grace: Duration) {
+    let IdleProcess { process, channels, .. } = kept;
     tracing::debug!(
         pid = process.pid,
         script = process.script,

@@ -8,7 +8,7 @@
 //!                                        ├─ callout    what it asks in between
 //!                                        ├─ buffer     its bulk output
 //!                                        ├─ pump       the request body on its way in
-//!                                        └─ patience   how long it may be silent
+//!                                        └─ idle_timer   how long it may be silent
 //! ```
 #![forbid(unsafe_code)]
 

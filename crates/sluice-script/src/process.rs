@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 use crate::mailbox::Mailbox;
 use crate::pump::Input;
-use crate::request_pipe::Orders;
+use crate::request_pipe::RequestPipe;
 use crate::scripts::Scripts;
 use crate::stderr::Errors;
 
@@ -73,7 +73,7 @@ pub(crate) struct Channels {
     /// The request body; none when stdin is a file or /dev/null.
     pub input: Option<Input>,
     pub mailbox: Mailbox,
-    pub orders: Orders,
+    pub cgiplusin: RequestPipe,
     pub segment: Segment,
 }
 
@@ -83,12 +83,12 @@ pub(crate) struct Channels {
 /// Dropping the future at any point leaves no process behind.
 pub(crate) async fn start(
     scripts: &Rc<Scripts>,
-    birth: Birth,
+    spec: ProcessSpec,
     program: Program,
     segment: Segment,
     ended: impl FnOnce(Exit) + Send + 'static,
 ) -> Result<(Arc<Process>, Channels), Fault> {
-    let kind = birth.mailbox;
+    let kind = spec.mailbox;
     let (announce, started) = oneshot::channel();
     scripts.launcher().launch(program, move |result| {
         // Fails when nobody waits any more; then the process is ended by the drop.
@@ -97,21 +97,21 @@ pub(crate) async fn start(
     let (started, ended) = started
         .await
         .map_err(|_| Fault::server("the launcher has ended"))?
-        .map_err(|error| launch_fault(&birth.script, &error))?
+        .map_err(|error| launch_fault(&spec.script, &error))?
         .claim();
     let unusable = |error: io::Error| {
         Fault::server(format!(
             "script {}: its channels cannot be watched: {error}",
-            birth.script
+            spec.script
         ))
     };
     let (order, orders) = watch::channel(Order::Live);
     let process = Arc::new(Process {
         pid: started.pid,
-        sentinels: birth.sentinels,
-        script: birth.script.clone(),
-        site: birth.site,
-        kill_grace: birth.kill_grace,
+        sentinels: spec.sentinels,
+        script: spec.script.clone(),
+        site: spec.site,
+        kill_grace: spec.kill_grace,
         order,
         state: Mutex::default(),
     });
@@ -128,8 +128,8 @@ pub(crate) async fn start(
     let channels = (|| {
         Ok(Channels {
             input: started.stdin.map(Input::new).transpose()?,
-            mailbox: Mailbox::new(started.mailbox, kind, birth.record_bytes_max)?,
-            orders: Orders::new(started.cgiplusin),
+            mailbox: Mailbox::new(started.mailbox, kind, spec.record_bytes_max)?,
+            cgiplusin: RequestPipe::new(started.cgiplusin),
             segment,
         })
     })();
@@ -143,14 +143,14 @@ impl Channels {
         Ok(Channels {
             input: self.input.map(Input::rebind).transpose()?,
             mailbox: self.mailbox.rebind()?,
-            orders: self.orders.rebind()?,
+            cgiplusin: self.cgiplusin.rebind()?,
             segment: self.segment,
         })
     }
 }
 
 /// What the server must know of a process before it exists.
-pub(crate) struct Birth {
+pub(crate) struct ProcessSpec {
     pub sentinels: Sentinels,
     pub script: String,
     pub site: String,
@@ -160,7 +160,7 @@ pub(crate) struct Birth {
 }
 
 impl Process {
-    /// Orders the end: SIGTERM now, SIGKILL after the grace.
+    /// RequestPipe the end: SIGTERM now, SIGKILL after the grace.
     pub(crate) fn stop(&self) {
         self.order.send_replace(Order::Stop);
     }
@@ -363,8 +363,8 @@ impl<E: Send + 'static> Drop for Unclaimed<E> {
             let _ = sluice_launch::kill_group(started.pid, Signal::Kill);
             // SIGKILL takes effect at once, but for a process that waits for a disk: not for the event loop to wait for.
             let _ = std::thread::Builder::new().name("reaper".into()).spawn(move || {
-                let mut ends = [PollFd::new(&started.pidfd, PollFlags::IN)];
-                let _ = poll(&mut ends, None);
+                let mut endpoints = [PollFd::new(&started.pidfd, PollFlags::IN)];
+                let _ = poll(&mut endpoints, None);
                 let _ = sluice_launch::reap(started.pidfd.as_fd());
                 drop(ended);
             });

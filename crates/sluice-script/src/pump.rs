@@ -1,6 +1,6 @@
 //! The pump: moves a request body into a script's standard input while its reply is read.
 //!
-//! Here: the movement, piece by piece as the pipe takes it, and the memory of what was sent before the script showed a sign
+//! Here: the movement, chunk by chunk as the pipe takes it, and the memory of what was sent before the script showed a sign
 //! of life, so that the request can be given to another process if this one never saw it. Not here: where the body comes
 //! from (`request_body`).
 
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Mode, OFlags};
 use sluice_http::fault::Fault;
-use sluice_http::tasks::give_way;
+use sluice_http::tasks::yield_now;
 use tokio::net::unix::pipe;
 
 use crate::request_body::{RequestBody, Stored};
@@ -67,14 +67,14 @@ impl Input {
 /// Where a body comes from.
 pub(crate) enum Source {
     Client(Box<RequestBody>),
-    Pieces(VecDeque<Bytes>),
+    Chunks(VecDeque<Bytes>),
     File(File),
 }
 
 impl From<Stored> for Source {
     fn from(stored: Stored) -> Source {
         match stored {
-            Stored::Memory(pieces) => Source::Pieces(pieces.into()),
+            Stored::Memory(chunks) => Source::Chunks(chunks.into()),
             Stored::File(file) => Source::File(file),
         }
     }
@@ -84,7 +84,7 @@ impl From<Stored> for Source {
 pub(crate) struct Pump {
     source: Source,
     /// What was taken from the source and not yet written.
-    piece: Bytes,
+    chunk: Bytes,
     /// What was written before the script showed a sign of life. `None` once it has: it wrote something, or took more than
     /// the pipe holds.
     unconfirmed: Option<Unconfirmed>,
@@ -93,7 +93,7 @@ pub(crate) struct Pump {
 
 #[derive(Default)]
 struct Unconfirmed {
-    pieces: Vec<Bytes>,
+    chunks: Vec<Bytes>,
     bytes: usize,
 }
 
@@ -102,7 +102,7 @@ impl Pump {
     pub(crate) fn once(source: Source) -> Pump {
         Pump {
             source,
-            piece: Bytes::new(),
+            chunk: Bytes::new(),
             unconfirmed: None,
             is_done: false,
         }
@@ -133,16 +133,16 @@ impl Pump {
 
     /// The client is waited for.
     pub(crate) fn awaits_client(&self) -> bool {
-        !self.is_done && self.piece.is_empty() && matches!(self.source, Source::Client(_))
+        !self.is_done && self.chunk.is_empty() && matches!(self.source, Source::Client(_))
     }
 
     /// Begins anew for another process: everything that this one was sent goes first.
     pub(crate) fn rewind(self) -> Pump {
-        let mut sent = self.unconfirmed.unwrap_or_default().pieces;
-        sent.push(self.piece);
+        let mut sent = self.unconfirmed.unwrap_or_default().chunks;
+        sent.push(self.chunk);
         Pump {
-            // At most what a pipe holds, and a piece.
-            piece: sent.concat().into(),
+            // At most what a pipe holds, and a chunk.
+            chunk: sent.concat().into(),
             ..Pump::repeatable(self.source)
         }
     }
@@ -154,18 +154,18 @@ impl Pump {
             if self.is_done {
                 return Ok(has_moved);
             }
-            if self.piece.is_empty() {
+            if self.chunk.is_empty() {
                 match self.poll_source(context)? {
-                    Poll::Ready(Some(piece)) => self.piece = piece,
+                    Poll::Ready(Some(chunk)) => self.chunk = chunk,
                     Poll::Ready(None) => self.is_done = true,
                     Poll::Pending => return Ok(has_moved),
                 }
                 continue;
             }
-            match input.0.try_write(&self.piece) {
+            match input.0.try_write(&self.chunk) {
                 Ok(length) => {
                     has_moved = true;
-                    let written = self.piece.split_to(length);
+                    let written = self.chunk.split_to(length);
                     self.note_written(written);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -178,14 +178,14 @@ impl Pump {
                 Err(_) => self.is_done = true,
             }
         }
-        give_way(context);
+        yield_now(context);
         Ok(has_moved)
     }
 
     fn note_written(&mut self, written: Bytes) {
         if let Some(unconfirmed) = &mut self.unconfirmed {
             unconfirmed.bytes += written.len();
-            unconfirmed.pieces.push(written);
+            unconfirmed.chunks.push(written);
             if unconfirmed.bytes > PIPE_BYTES {
                 self.unconfirmed = None;
             }
@@ -194,16 +194,16 @@ impl Pump {
 
     fn poll_source(&mut self, context: &mut Context<'_>) -> Result<Poll<Option<Bytes>>, Fault> {
         match &mut self.source {
-            Source::Client(body) => match body.poll_piece(context) {
-                Poll::Ready(piece) => piece.transpose().map(Poll::Ready),
+            Source::Client(body) => match body.poll_chunk(context) {
+                Poll::Ready(chunk) => chunk.transpose().map(Poll::Ready),
                 Poll::Pending => Ok(Poll::Pending),
             },
-            Source::Pieces(pieces) => Ok(Poll::Ready(pieces.pop_front())),
+            Source::Chunks(chunks) => Ok(Poll::Ready(chunks.pop_front())),
             Source::File(file) => {
-                let mut piece = Vec::with_capacity(PIPE_BYTES);
-                let read = rustix::io::read(file, spare_capacity(&mut piece))
+                let mut chunk = Vec::with_capacity(PIPE_BYTES);
+                let read = rustix::io::read(file, spare_capacity(&mut chunk))
                     .map_err(|error| Fault::server(format!("stored request body: {error}")))?;
-                Ok(Poll::Ready((read > 0).then(|| piece.into())))
+                Ok(Poll::Ready((read > 0).then(|| chunk.into())))
             }
         }
     }

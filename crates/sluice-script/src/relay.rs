@@ -22,12 +22,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use sluice_gateway::{Output, Scanner};
 use sluice_http::fault::Fault;
-use sluice_http::tasks::give_way;
+use sluice_http::tasks::yield_now;
 use tokio::time::Sleep;
 
 use crate::buffer::Buffer;
-use crate::callout::Desk;
-use crate::idle_timer::{Patience, Spent};
+use crate::callout::Callouts;
+use crate::idle_timer::{Expired, IdleTimer};
 use crate::process::{Channels, Process};
 use crate::pump::Pump;
 
@@ -43,7 +43,7 @@ const LINE_PAUSE: Duration = Duration::from_millis(20);
 const TURNS_MAX: usize = 64;
 
 /// What a script said.
-pub(crate) enum Said {
+pub(crate) enum ReplyEvent {
     /// Bytes, or one record, on the mailbox: head or body.
     Mailbox(Bytes),
     /// Bytes from the memory buffer: body.
@@ -57,11 +57,11 @@ pub(crate) struct Relay {
     pub process: Arc<Process>,
     pub channels: Channels,
     pub scanner: Box<Scanner>,
-    pub desk: Desk,
+    pub callouts: Callouts,
     pump: Option<Pump>,
     /// There was a body: some of it may be left unread in the script's input.
     pub has_body: bool,
-    patience: Patience,
+    idle_timer: IdleTimer,
     /// The head of the reply is done: the memory buffer's bytes may follow.
     has_head: bool,
     state: State,
@@ -87,9 +87,9 @@ impl Relay {
         process: Arc<Process>,
         channels: Channels,
         scanner: Box<Scanner>,
-        desk: Desk,
+        callouts: Callouts,
         pump: Option<Pump>,
-        patience: Patience,
+        idle_timer: IdleTimer,
     ) -> Relay {
         Relay {
             process,
@@ -97,17 +97,17 @@ impl Relay {
             has_record: false,
             channels,
             scanner,
-            desk,
+            callouts,
             has_body: pump.is_some(),
             pump,
-            patience,
+            idle_timer,
             has_head: false,
             state: State::Talking,
             pause: None,
         }
     }
 
-    /// The request waits as a record in `channels.orders`; the process is kept after it.
+    /// The request waits as a record in `channels.cgiplusin`; the process is kept after it.
     pub(crate) fn with_record(mut self) -> Relay {
         self.has_record = true;
         self
@@ -118,7 +118,7 @@ impl Relay {
         self.has_record
             && self.process.exit().is_some()
             && self.pump.as_ref().is_none_or(Pump::can_rewind)
-            && self.channels.orders.is_unread()
+            && self.channels.cgiplusin.is_unread()
     }
 
     pub(crate) fn take_pump(&mut self) -> Option<Pump> {
@@ -134,37 +134,37 @@ impl Relay {
     pub(crate) fn begin_body(&mut self, rest: Bytes, limit: Duration) {
         self.has_head = true;
         self.returned = (!rest.is_empty()).then_some(rest);
-        self.patience.renew(limit);
+        self.idle_timer.renew(limit);
     }
 
     /// Nobody wants the output any more: the script may end its reply, but its bulk writes fail.
-    pub(crate) fn forsake(&mut self, limit: Duration) {
+    pub(crate) fn client_gone(&mut self, limit: Duration) {
         self.pump = None;
-        self.desk.is_forsaken = true;
-        self.desk.buffer.forsake();
-        self.patience.renew(limit);
+        self.callouts.is_forsaken = true;
+        self.callouts.buffer.client_gone();
+        self.idle_timer.renew(limit);
     }
 
     /// The next thing that the script says. Faults: its own (bad, dead, too slow), or the client's (its body is bad).
-    pub(crate) fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<Result<Said, Fault>> {
+    pub(crate) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
         for _ in 0..TURNS_MAX {
             self.move_request(context)?;
             self.pass_answers(context)?;
-            if self.patience.is_overdue() {
-                return Poll::Ready(Err(self.too_slow(Spent::Deadline)));
+            if self.idle_timer.is_overdue() {
+                return Poll::Ready(Err(self.too_slow(Expired::Deadline)));
             }
             if let Some(bytes) = self.returned.take()
-                && let Some(said) = self.hear(Output::Bytes(bytes))?
+                && let Some(event) = self.on_output(Output::Bytes(bytes))?
             {
-                return Poll::Ready(Ok(said));
+                return Poll::Ready(Ok(event));
             }
             if self.has_head
-                && let Some(piece) = self.take_bulk()?
+                && let Some(chunk) = self.take_bulk()?
             {
-                return Poll::Ready(Ok(Said::Bulk(piece)));
+                return Poll::Ready(Ok(ReplyEvent::Bulk(chunk)));
             }
-            if self.desk.buffer.is_ending() {
-                match self.desk.buffer.poll_closed(context) {
+            if self.callouts.buffer.is_ending() {
+                match self.callouts.buffer.poll_closed(context) {
                     Poll::Ready(answer) => {
                         self.answer(answer)?;
                         continue;
@@ -175,38 +175,38 @@ impl Relay {
                 }
             }
             if let Some(output) = self.scanner.next() {
-                match self.hear(output)? {
-                    Some(said) => return Poll::Ready(Ok(said)),
+                match self.on_output(output)? {
+                    Some(event) => return Poll::Ready(Ok(event)),
                     None => continue,
                 }
             }
             match self.state {
                 State::Talking => {}
-                State::Ended => return Poll::Ready(Ok(Said::End)),
+                State::Ended => return Poll::Ready(Ok(ReplyEvent::End)),
                 State::Closed => return self.poll_closed_end(context),
             }
             ready!(self.poll_mailbox(context))?;
         }
         // A script that never stops asking must not keep the worker from the others.
-        give_way(context);
+        yield_now(context);
         Poll::Pending
     }
 
     fn take_bulk(&mut self) -> Result<Option<Bytes>, Fault> {
-        let taken = self.desk.buffer.take();
-        let piece = taken.map_err(|lie| self.fault(&format!("memory buffer: {lie}")))?;
-        if piece.is_some() {
-            self.patience.progress();
+        let taken = self.callouts.buffer.take();
+        let chunk = taken.map_err(|lie| self.fault(&format!("memory buffer: {lie}")))?;
+        if chunk.is_some() {
+            self.idle_timer.progress();
         }
-        Ok(piece)
+        Ok(chunk)
     }
 
-    fn hear(&mut self, output: Output) -> Result<Option<Said>, Fault> {
+    fn on_output(&mut self, output: Output) -> Result<Option<ReplyEvent>, Fault> {
         match output {
-            Output::Bytes(bytes) if self.has_head && self.desk.buffer.is_ring() => self.hear_doorbell(&bytes)?,
-            Output::Bytes(bytes) => return Ok(Some(Said::Mailbox(bytes))),
+            Output::Bytes(bytes) if self.has_head && self.callouts.buffer.is_ring() => self.hear_doorbell(&bytes)?,
+            Output::Bytes(bytes) => return Ok(Some(ReplyEvent::Mailbox(bytes))),
             Output::Callout(request) => {
-                let answer = self.desk.serve(request, &mut self.channels.segment);
+                let answer = self.callouts.serve(request, &mut self.channels.segment);
                 self.answer(answer)?;
             }
             Output::CalloutClosed => {}
@@ -245,10 +245,10 @@ impl Relay {
             });
         }
         // No doorbell is asked for before the head has been read: it would stand among the head's bytes.
-        if self.has_head && !self.desk.buffer.may_sleep() {
+        if self.has_head && !self.callouts.buffer.may_sleep() {
             return Poll::Ready(Ok(()));
         }
-        self.desk.buffer.wake_when_freed(context);
+        self.callouts.buffer.wake_when_freed(context);
         if self.pass_answers(context)? {
             return Poll::Ready(Ok(()));
         }
@@ -259,9 +259,9 @@ impl Relay {
         }
         if self.pump.as_ref().is_some_and(Pump::awaits_client) {
             // Not the script's time; the client has its own limit.
-            self.patience.progress();
+            self.idle_timer.progress();
         }
-        let spent = ready!(self.patience.poll_spent(context));
+        let spent = ready!(self.idle_timer.poll_spent(context));
         Poll::Ready(Err(self.too_slow(spent)))
     }
 
@@ -273,7 +273,7 @@ impl Relay {
     fn take_read(&mut self, read: io::Result<Option<Bytes>>) -> Result<(), Fault> {
         match read {
             Ok(Some(bytes)) => {
-                self.patience.progress();
+                self.idle_timer.progress();
                 self.pause = None;
                 if let Some(pump) = &mut self.pump {
                     pump.confirm();
@@ -302,17 +302,17 @@ impl Relay {
     /// The reply ends without BUFFER-END: what the buffer holds is sent, unless there is no head for it to follow.
     fn end_buffer(&mut self) {
         if !self.has_head {
-            self.desk.buffer = Buffer::new();
-        } else if self.desk.buffer.is_open() && !self.desk.buffer.is_ending() {
-            self.desk.buffer.end(false);
+            self.callouts.buffer = Buffer::new();
+        } else if self.callouts.buffer.is_open() && !self.callouts.buffer.is_ending() {
+            self.callouts.buffer.end(false);
         }
     }
 
-    fn poll_closed_end(&mut self, context: &mut Context<'_>) -> Poll<Result<Said, Fault>> {
+    fn poll_closed_end(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
         if self.process.poll_exit(context).is_pending() {
             ready!(self.poll_pause(EXIT_GRACE, context));
         }
-        Poll::Ready(Ok(Said::End))
+        Poll::Ready(Ok(ReplyEvent::End))
     }
 
     fn poll_pause(&mut self, length: Duration, context: &mut Context<'_>) -> Poll<()> {
@@ -323,7 +323,7 @@ impl Relay {
     fn move_request(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
         if let (Some(pump), Some(input)) = (&mut self.pump, &self.channels.input) {
             if pump.poll(input, context)? {
-                self.patience.progress();
+                self.idle_timer.progress();
             }
             // CGI: end-of-file follows the last byte. CGIplus keeps its input for the next request.
             if pump.is_done() && !self.has_record {
@@ -337,11 +337,11 @@ impl Relay {
     /// Hands on the answers that parts of the buffer have waited for; true if there was one.
     fn pass_answers(&mut self, context: &mut Context<'_>) -> Result<bool, Fault> {
         let mut has_answered = false;
-        while let Some(answer) = self.desk.buffer.answer() {
+        while let Some(answer) = self.callouts.buffer.answer() {
             self.answer(Some(answer))?;
             has_answered = true;
         }
-        let _ = self.channels.orders.poll_flush(context);
+        let _ = self.channels.cgiplusin.poll_flush(context);
         Ok(has_answered)
     }
 
@@ -350,7 +350,7 @@ impl Relay {
             None => Ok(()),
             Some(answer) => self
                 .channels
-                .orders
+                .cgiplusin
                 .add(&answer.encode())
                 .map_err(|error| self.fault(&error.to_string())),
         }
@@ -361,11 +361,11 @@ impl Relay {
         Fault::script(format!("{}: {what}", self.process.describe()))
     }
 
-    fn too_slow(&self, spent: Spent) -> Fault {
+    fn too_slow(&self, spent: Expired) -> Fault {
         let process = self.process.describe();
         Fault::too_slow(match spent {
-            Spent::Silence(limit) => format!("{process}: silent for {limit:?}"),
-            Spent::Deadline => format!("{process}: the exchange took longer than its deadline"),
+            Expired::Silence(limit) => format!("{process}: silent for {limit:?}"),
+            Expired::Deadline => format!("{process}: the exchange took longer than its deadline"),
         })
     }
 }

@@ -95,8 +95,8 @@ impl RequestBody {
         self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
-    /// The next piece, never empty. The client's faults: too large, too slow, cut short.
-    pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+    /// The next chunk, never empty. The client's faults: too large, too slow, cut short.
+    pub(crate) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
             let Some(incoming) = &mut self.incoming else {
                 return Poll::Ready(None);
@@ -117,7 +117,7 @@ impl RequestBody {
                 }
                 // Trailers: CGI has no place for them.
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(piece) if !piece.is_empty() => return Poll::Ready(Some(self.count(piece))),
+                    Ok(chunk) if !chunk.is_empty() => return Poll::Ready(Some(self.count(chunk))),
                     _ => {}
                 },
             }
@@ -126,21 +126,21 @@ impl RequestBody {
 
     /// Takes all of it. Its length is then known.
     pub(crate) async fn store(mut self) -> Result<(Stored, u64), Fault> {
-        let mut pieces = Vec::new();
+        let mut chunks = Vec::new();
         while self.received <= MEMORY_BYTES_MAX {
-            match self.piece().await? {
-                Some(piece) => pieces.push(piece),
-                None => return Ok((Stored::Memory(pieces), self.received)),
+            match self.chunk().await? {
+                Some(chunk) => chunks.push(chunk),
+                None => return Ok((Stored::Memory(chunks), self.received)),
             }
         }
         let failed = |error| Fault::server(format!("request body cannot be stored: {error}"));
         let file = tempfile::tempfile().map_err(failed)?;
         let mut file = tokio::fs::File::from_std(file);
-        for piece in pieces {
-            file.write_all(&piece).await.map_err(failed)?;
+        for chunk in chunks {
+            file.write_all(&chunk).await.map_err(failed)?;
         }
-        while let Some(piece) = self.piece().await? {
-            file.write_all(&piece).await.map_err(failed)?;
+        while let Some(chunk) = self.chunk().await? {
+            file.write_all(&chunk).await.map_err(failed)?;
         }
         file.flush().await.map_err(failed)?;
         let mut file = file.into_std().await;
@@ -148,23 +148,23 @@ impl RequestBody {
         Ok((Stored::File(file), self.received))
     }
 
-    async fn piece(&mut self) -> Result<Option<Bytes>, Fault> {
-        std::future::poll_fn(|context| self.poll_piece(context))
+    async fn chunk(&mut self) -> Result<Option<Bytes>, Fault> {
+        std::future::poll_fn(|context| self.poll_chunk(context))
             .await
             .transpose()
     }
 
-    fn count(&mut self, piece: Bytes) -> Result<Bytes, Fault> {
-        self.received += piece.len() as u64;
+    fn count(&mut self, chunk: Bytes) -> Result<Bytes, Fault> {
+        self.received += chunk.len() as u64;
         if self.received > self.bytes_max {
             return Err(too_large(self.bytes_max));
         }
-        Ok(piece)
+        Ok(chunk)
     }
 
     /// Ready when the client was waited for too long, with words for it.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<String> {
-        let limit = self.timeout.min(self.patience());
+        let limit = self.timeout.min(self.idle_timer());
         let wait = self.wait.get_or_insert_with(|| {
             let since = Instant::now();
             let timer = Box::pin(tokio::time::sleep_until(since + limit));
@@ -180,7 +180,7 @@ impl RequestBody {
     }
 
     /// How long the client may yet be waited for at the least rate.
-    fn patience(&self) -> Duration {
+    fn idle_timer(&self) -> Duration {
         match self.received.checked_div(self.bytes_per_second_min) {
             Some(seconds) => {
                 let allowed = self.timeout.saturating_add(Duration::from_secs(seconds));

@@ -13,7 +13,7 @@ use tokio::net::unix::pipe;
 const UNREAD_BYTES_MAX: usize = 256 << 10;
 
 /// The writing end of CGIPLUSIN.
-pub(crate) struct Orders {
+pub(crate) struct RequestPipe {
     pipe: Pipe,
     waiting: Vec<u8>,
     /// Of `waiting`, what has been written.
@@ -32,9 +32,9 @@ enum Pipe {
     Broken,
 }
 
-impl Orders {
-    pub(crate) fn new(pipe: OwnedFd) -> Orders {
-        Orders {
+impl RequestPipe {
+    pub(crate) fn new(pipe: OwnedFd) -> RequestPipe {
+        RequestPipe {
             pipe: Pipe::Apart(pipe),
             waiting: Vec::new(),
             written: 0,
@@ -43,12 +43,12 @@ impl Orders {
     }
 
     /// Leaves the event loop of a worker for that of another.
-    pub(crate) fn rebind(self) -> io::Result<Orders> {
+    pub(crate) fn rebind(self) -> io::Result<RequestPipe> {
         let pipe = match self.pipe {
             Pipe::InLoop(sender) => Pipe::Apart(sender.into_nonblocking_fd()?),
             pipe => pipe,
         };
-        Ok(Orders { pipe, ..self })
+        Ok(RequestPipe { pipe, ..self })
     }
 
     /// Where a request is put together before `poll_flush`; empty between exchanges.

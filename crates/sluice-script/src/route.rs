@@ -59,7 +59,7 @@ pub trait Map {
     fn document_root(&self) -> &Path;
 
     /// The file that a decoded path names, whether it exists or not (PATH_TRANSLATED, MAP-PATH). Where a script answers,
-    /// that is the script's folder joined with the rest. `None` where no file belongs to the path.
+    /// that is the script's directory joined with the rest. `None` where no file belongs to the path.
     fn file_of(&self, path: &str) -> Option<PathBuf>;
 
     /// The path that leads to a file (MAP-FILE), if one does.

@@ -33,20 +33,20 @@ pub enum Outcome {
     /// Serve this path and query instead (RFC 3875 §6.2.2).
     LocalRedirect(String),
     /// Send the file that the head names instead of a body.
-    SendFile(SendFile),
+    SendFile(SendFileReply),
 }
 
 /// A reply that names a file to send. The script waits for the answer: `accept`, or a drop, after which it is stopped as after
 /// a fault.
-pub struct SendFile {
+pub struct SendFileReply {
     pub head: ReplyHead,
     session: Box<Session>,
 }
 
-impl SendFile {
+impl SendFileReply {
     /// The server sends the file: the script may finish in the background.
     pub fn accept(self, status: StatusCode) {
-        let SendFile { mut session, .. } = self;
+        let SendFileReply { mut session, .. } = self;
         session.begin_unwanted_body(status);
         let grace = session.client_grace();
         session.abandon(grace);
@@ -73,7 +73,7 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
         }
     };
     if names_file(&head) {
-        return Ok(Outcome::SendFile(SendFile { head, session }));
+        return Ok(Outcome::SendFile(SendFileReply { head, session }));
     }
     let encoding = offer.and_then(|offer| offer.take_up(&mut head));
     respond(session, head, &method, encoding).map(Outcome::Response)
@@ -120,7 +120,7 @@ fn respond(
     Ok(response)
 }
 
-/// What is all here is sent in one piece, with its length, unless it would take too long to compress so much in one turn.
+/// What is all here is sent in one chunk, with its length, unless it would take too long to compress so much in one turn.
 fn body(mut session: Box<Session>, encoding: Option<Encoding>) -> io::Result<ResponseBody> {
     Ok(match (session.gather(), encoding) {
         (Some(whole), None) => ResponseBody::Whole(whole.into()),

@@ -24,25 +24,25 @@ use http::StatusCode;
 use sluice_gateway::{HeadLimits, HeadParser, RecordAdjustment, Reply, ReplyHead};
 use sluice_http::body::Source;
 use sluice_http::fault::Fault;
-use sluice_http::tasks::give_way;
+use sluice_http::tasks::yield_now;
 use sluice_settings::{Mailbox, Mode};
 
-use crate::lease::{Kept, Lease};
+use crate::lease::{IdleProcess, Lease};
 use crate::pump::{Input, Pump};
-use crate::relay::{Relay, Said};
+use crate::relay::{Relay, ReplyEvent};
 use crate::route::ScriptRoute;
 use crate::scripts::Scripts;
 
 /// Fields in the head of a reply.
 const HEAD_FIELDS_MAX: usize = 200;
 
-/// Pieces thrown away until the other tasks of the worker have their turn.
-const PIECES_MAX: usize = 32;
+/// Chunks thrown away until the other tasks of the worker have their turn.
+const CHUNKS_MAX: usize = 32;
 
 /// How long a process that wrote a bad head may take to end, so that its status can be told.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// A reply that is complete and no larger than this is sent in one piece, with its length.
+/// A reply that is complete and no larger than this is sent in one chunk, with its length.
 const GATHER_BYTES_MAX: usize = 128 << 10;
 
 /// One exchange with one script process, from its request to the end of its reply.
@@ -104,12 +104,12 @@ impl Session {
         });
         let is_stream = settings.mailbox == Mailbox::Stream;
         loop {
-            let said = poll_fn(|context| self.poll_said(context)).await?;
-            let parsed = match said {
-                Said::Mailbox(bytes) if is_stream => parser.push(bytes),
-                Said::Mailbox(record) => parser.push_record(record),
-                Said::Bulk(_) => continue,
-                Said::End => return Err(self.fail_head(&parser.finish().to_string()).await),
+            let event = poll_fn(|context| self.poll_event(context)).await?;
+            let parsed = match event {
+                ReplyEvent::Mailbox(bytes) if is_stream => parser.push(bytes),
+                ReplyEvent::Mailbox(record) => parser.push_record(record),
+                ReplyEvent::Bulk(_) => continue,
+                ReplyEvent::End => return Err(self.fail_head(&parser.finish().to_string()).await),
             };
             match parsed {
                 Ok(None) => {}
@@ -128,7 +128,7 @@ impl Session {
         self.adjustment = RecordAdjustment::for_head(head);
         let rest = std::mem::take(&mut self.rest);
         if let Some(relay) = &mut self.relay {
-            relay.desk.status = Some(head.status);
+            relay.callouts.status = Some(head.status);
             relay.begin_body(rest, self.route.settings.output_timeout);
         }
     }
@@ -136,7 +136,7 @@ impl Session {
     /// The head is on its way to the client, and no body may follow: what came with the head is dropped, too.
     pub(crate) fn begin_unwanted_body(&mut self, status: StatusCode) {
         if let Some(relay) = &mut self.relay {
-            relay.desk.status = Some(status);
+            relay.callouts.status = Some(status);
             relay.begin_body(Bytes::new(), self.route.settings.output_timeout);
         }
     }
@@ -149,9 +149,9 @@ impl Session {
         let mut context = Context::from_waker(Waker::noop());
         while self.relay.is_some() && bytes <= GATHER_BYTES_MAX {
             match self.poll_body(&mut context) {
-                Poll::Ready(Some(Ok(piece))) => {
-                    bytes += piece.len();
-                    self.first.push_back(piece);
+                Poll::Ready(Some(Ok(chunk))) => {
+                    bytes += chunk.len();
+                    self.first.push_back(chunk);
                 }
                 Poll::Ready(None) => return Some(join(std::mem::take(&mut self.first), bytes)),
                 Poll::Ready(Some(Err(fault))) => {
@@ -167,7 +167,7 @@ impl Session {
     /// The client has left, or was sent elsewhere: the script may finish within `limit`, but its bulk writes fail.
     pub(crate) fn abandon(mut self: Box<Self>, limit: Duration) {
         if let Some(relay) = &mut self.relay {
-            relay.forsake(limit);
+            relay.client_gone(limit);
         }
         self.hear_out(limit);
     }
@@ -203,14 +203,14 @@ impl Session {
     }
 
     fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        for _ in 0..PIECES_MAX {
+        for _ in 0..CHUNKS_MAX {
             match ready!(self.poll_body(context)) {
                 Some(Ok(_)) => {}
                 Some(Err(fault)) => return Poll::Ready(Err(fault)),
                 None => return Poll::Ready(Ok(())),
             }
         }
-        give_way(context);
+        yield_now(context);
         Poll::Pending
     }
 
@@ -228,51 +228,51 @@ impl Session {
                 self.detach().hear_out(self.route.settings.output_timeout);
                 return Poll::Ready(None);
             }
-            let piece = match ready!(self.poll_said(context)) {
-                Ok(Said::Mailbox(bytes) | Said::Bulk(bytes)) => self.shape(bytes),
-                Ok(Said::End) => return Poll::Ready(self.end().err().map(Err)),
+            let chunk = match ready!(self.poll_event(context)) {
+                Ok(ReplyEvent::Mailbox(bytes) | ReplyEvent::Bulk(bytes)) => self.shape(bytes),
+                Ok(ReplyEvent::End) => return Poll::Ready(self.end().err().map(Err)),
                 Err(fault) => return Poll::Ready(Some(Err(fault))),
             };
-            if let Some(piece) = piece {
-                return Poll::Ready(Some(Ok(piece)));
+            if let Some(chunk) = chunk {
+                return Poll::Ready(Some(Ok(chunk)));
             }
         }
     }
 
-    fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<Result<Said, Fault>> {
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
         let Some(relay) = &mut self.relay else {
-            return Poll::Ready(Ok(Said::End));
+            return Poll::Ready(Ok(ReplyEvent::End));
         };
-        let said = ready!(relay.poll_said(context));
-        if said.is_err() {
+        let event = ready!(relay.poll_event(context));
+        if event.is_err() {
             self.progress = Progress::Failed;
         }
-        Poll::Ready(said)
+        Poll::Ready(event)
     }
 
     /// A record gets the newline that it lacks; what is over the announced length is dropped.
-    fn shape(&mut self, piece: Bytes) -> Option<Bytes> {
+    fn shape(&mut self, chunk: Bytes) -> Option<Bytes> {
         let is_record = self.route.settings.mailbox == Mailbox::Record;
         let adjustment = match &self.relay {
-            Some(relay) => self.adjustment.with_control(relay.desk.control),
+            Some(relay) => self.adjustment.with_control(relay.callouts.control),
             None => self.adjustment,
         };
-        let mut piece = match piece {
-            piece if is_record && adjustment.needs_newline(&piece) => {
-                let mut line = BytesMut::with_capacity(piece.len() + 1);
-                line.extend_from_slice(&piece);
+        let mut chunk = match chunk {
+            chunk if is_record && adjustment.needs_newline(&chunk) => {
+                let mut line = BytesMut::with_capacity(chunk.len() + 1);
+                line.extend_from_slice(&chunk);
                 line.extend_from_slice(b"\n");
                 line.freeze()
             }
-            piece => piece,
+            chunk => chunk,
         };
         if let Some(owed) = &mut self.owed {
-            let kept = usize::try_from(*owed).unwrap_or(usize::MAX).min(piece.len());
-            self.surplus_bytes += (piece.len() - kept) as u64;
-            piece.truncate(kept);
+            let kept = usize::try_from(*owed).unwrap_or(usize::MAX).min(chunk.len());
+            self.surplus_bytes += (chunk.len() - kept) as u64;
+            chunk.truncate(kept);
             *owed -= kept as u64;
         }
-        (!piece.is_empty()).then_some(piece)
+        (!chunk.is_empty()).then_some(chunk)
     }
 
     /// The script has said all: is it a complete reply?
@@ -310,7 +310,7 @@ impl Session {
         Ok(())
     }
 
-    /// The reply has no good head. How the process ends, and its last words, belong in the log line: they come in a moment.
+    /// The reply has no good head. How the process endpoints, and its last words, belong in the log line: they come in a moment.
     async fn fail_head(&mut self, what: &str) -> Fault {
         if let Some(relay) = &self.relay {
             let exit = poll_fn(|context| relay.process.poll_exit(context));
@@ -345,7 +345,7 @@ impl Session {
                 relay.process.finish(self.route.settings.output_timeout);
                 drop(lease);
             }
-            Mode::Cgiplus => keep(&self.scripts, relay, lease),
+            Mode::Cgiplus => return_to_pool(&self.scripts, relay, lease),
         }
     }
 
@@ -378,15 +378,15 @@ impl Session {
 }
 
 impl Source for Session {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
-        let piece = match self.first.pop_front() {
-            Some(piece) => Ok(piece),
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        let chunk = match self.first.pop_front() {
+            Some(chunk) => Ok(chunk),
             None if self.fault.is_some() => return Poll::Ready(self.fault.take().map(Err)),
             None => match ready!(self.poll_body(context)) {
-                Some(Ok(piece)) => Ok(piece),
+                Some(Ok(chunk)) => Ok(chunk),
                 Some(Err(fault)) => {
                     self.fault = Some(fault);
-                    give_way(context);
+                    yield_now(context);
                     return Poll::Pending;
                 }
                 None => return Poll::Ready(None),
@@ -400,11 +400,11 @@ impl Source for Session {
         {
             tracing::warn!("after a complete reply: {fault}");
         }
-        Poll::Ready(Some(piece))
+        Poll::Ready(Some(chunk))
     }
 
     fn length(&self) -> Option<u64> {
-        let here: u64 = self.first.iter().map(|piece| piece.len() as u64).sum();
+        let here: u64 = self.first.iter().map(|chunk| chunk.len() as u64).sum();
         self.owed.map(|owed| owed + here)
     }
 
@@ -436,16 +436,16 @@ impl Drop for Session {
 }
 
 /// Gives a process back to its pool, clean for its next request.
-fn keep(scripts: &Scripts, relay: Relay, lease: Lease) {
+fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
     let Relay {
         process,
         mut channels,
         mut scanner,
-        desk,
+        callouts,
         has_body,
         ..
     } = relay;
-    if let Some(lifetime) = desk.lifetime {
+    if let Some(lifetime) = callouts.lifetime {
         lease.set_lifetime(lifetime);
     }
     if scanner.has_trailing_output() {
@@ -466,23 +466,23 @@ fn keep(scripts: &Scripts, relay: Relay, lease: Lease) {
     }
     scanner.restart();
     channels.mailbox.rest();
-    let kept = Kept {
+    let kept = IdleProcess {
         process,
         channels,
         worker: scripts.worker,
-        form: desk.form.unwrap_or_default(),
+        form: callouts.form.unwrap_or_default(),
         scanner,
     };
     lease.release(kept);
 }
 
-fn join(pieces: VecDeque<Bytes>, bytes: usize) -> Bytes {
-    if pieces.len() <= 1 {
-        return pieces.into_iter().next().unwrap_or_default();
+fn join(chunks: VecDeque<Bytes>, bytes: usize) -> Bytes {
+    if chunks.len() <= 1 {
+        return chunks.into_iter().next().unwrap_or_default();
     }
     let mut whole = BytesMut::with_capacity(bytes);
-    for piece in pieces {
-        whole.extend_from_slice(&piece);
+    for chunk in chunks {
+        whole.extend_from_slice(&chunk);
     }
     whole.freeze()
 }

@@ -12,7 +12,7 @@ use tokio::net::unix::pipe;
 
 use crate::process::Process;
 
-/// Longer lines are cut into pieces of so many bytes.
+/// Longer lines are cut into chunks of so many bytes.
 const LINE_BYTES_MAX: usize = 4096;
 
 /// Lines of one process that are logged within a second; the rest is counted.

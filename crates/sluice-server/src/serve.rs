@@ -23,11 +23,11 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header, re
 use http_body::Body;
 use hyper::body::Incoming;
 use sluice_files::listing;
-use sluice_files::listing::page::Wish;
-use sluice_files::send_file::SendFolders;
-use sluice_files::variants::on_demand::Making;
+use sluice_files::listing::page::ListingRequest;
+use sluice_files::send_file::SendDirectories;
+use sluice_files::variants::on_demand::PendingVariant;
 use sluice_http::body::ResponseBody;
-use sluice_http::endpoints::Ends;
+use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::{Culprit, Fault};
 use sluice_http::head;
 use sluice_http::host::host;
@@ -39,19 +39,19 @@ use sluice_script::job::Job;
 use sluice_script::request_body::RequestBody;
 use sluice_script::route::ScriptRoute;
 use sluice_script::serve as script;
-use sluice_script::serve::{Outcome, SendFile, Task};
+use sluice_script::serve::{Outcome, SendFileReply, Task};
 use sluice_settings::ErrorSettings;
 use sluice_settings::limits::Limits;
-use sluice_settings::rule::{Adjustments, BodyBounds, Facts};
+use sluice_settings::rule::{Adjustments, BodyBounds, RequestAttributes};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::locate::locate;
-use crate::dispatch::resolve::{Start, Walked};
+use crate::dispatch::resolve::{Resolution, ResumeAt};
 use crate::dispatch::route::{RouteKind, Star};
-use crate::dispatch::site::Place;
+use crate::dispatch::site::Resolved;
 use crate::dispatch::{Route, Site};
 use crate::serve::exchange::Exchange;
-use crate::serve::files::{AskedFile, Handled, Led, serve_file};
+use crate::serve::files::{AskedFile, Handled, ServedPath, serve_file};
 use crate::serve::finish::Finish;
 
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
@@ -107,10 +107,10 @@ impl Service for Exchanges {
         serve(&self.context, connection, request)
     }
 
-    fn refuse(&self, ends: Ends, refusal: &Refusal) -> Option<Vec<u8>> {
-        let mut exchange = Exchange::without_head(&self.context, ends);
+    fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>> {
+        let mut exchange = Exchange::without_head(&self.context, endpoints);
         exchange.answer(refusal.status);
-        tracing::info!(id = %exchange.id, "request head from {}: {}", ends.client, refusal.reason);
+        tracing::info!(id = %exchange.id, "request head from {}: {}", endpoints.client, refusal.reason);
         (!refusal.is_answered).then(|| error_page::raw(refusal.status, exchange.id))
     }
 }
@@ -120,12 +120,12 @@ fn serve(context: &Rc<Context>, connection: &Rc<Connection>, request: Request<In
     let under_way = UnderWay::begin(connection);
     let (head, incoming) = request.into_parts();
     let config = context.config();
-    let mut exchange = Exchange::open(context, &config, connection.ends(), &head);
+    let mut exchange = Exchange::open(context, &config, connection.endpoints(), &head);
     exchange.is_last = ends_connection(&head);
     if exchange.is_last && incoming.is_end_stream() {
         connection.expect_no_more();
     }
-    client::introduce(&mut exchange, connection, &config.proxies, &head.headers);
+    client::resolve_client(&mut exchange, connection, &config.proxies, &head.headers);
     let mut fields = head.headers;
     let response = match begin(&exchange, connection, config, &mut fields, incoming) {
         Ok(Begun::Answer(response)) => response,
@@ -231,9 +231,9 @@ fn begin(
 /// What comes next: a response, a script that must run first, or a listing or a file's compressed form that must be made.
 enum Step {
     Answer(Response<ResponseBody>),
-    Script(Task, Arc<SendFolders>),
-    Making(Box<Making>),
-    Listing(Arc<Site>, Wish),
+    Script(Task, Arc<SendDirectories>),
+    PendingVariant(Box<PendingVariant>),
+    Listing(Arc<Site>, ListingRequest),
 }
 
 /// Finds what answers for the path and lets it answer; an index page that is a script leads to that script.
@@ -243,11 +243,14 @@ fn step(exchange: &mut Exchange, ask: &mut Ask) -> Result<Step, Fault> {
     loop {
         match handle(exchange, site, ask)? {
             Handled::Answer(response) => return Ok(Step::Answer(response)),
-            Handled::Script(task, folders) => return Ok(Step::Script(task, folders)),
-            Handled::Making(making) => return Ok(Step::Making(making)),
+            Handled::Script(task, directories) => return Ok(Step::Script(task, directories)),
+            Handled::PendingVariant(pending) => return Ok(Step::PendingVariant(pending)),
             Handled::Listing => {
                 exchange.handle_by("listing", || None);
-                return Ok(Step::Listing(Arc::clone(site), Wish::of(&ask.target, &ask.fields)));
+                return Ok(Step::Listing(
+                    Arc::clone(site),
+                    ListingRequest::of(&ask.target, &ask.fields),
+                ));
             }
             Handled::IndexScript(target, start) => {
                 ask.target = target;
@@ -262,13 +265,13 @@ async fn run(exchange: &mut Exchange, ask: &mut Ask, mut next: Step) -> Result<R
     for _ in 0..=LOCAL_REDIRECTS_MAX {
         match next {
             Step::Answer(response) => return Ok(response),
-            Step::Making(making) => return making.respond(&ask.method, &ask.fields).await,
+            Step::PendingVariant(pending) => return pending.respond(&ask.method, &ask.fields).await,
             Step::Listing(site, wish) => {
                 let Ask { host, fields, .. } = ask;
                 let (host, fields, query) = (host.clone(), fields.clone(), ask.target.query.clone());
-                let (client, scheme) = (exchange.ends.client.ip(), exchange.scheme());
+                let (client, scheme) = (exchange.endpoints.client.ip(), exchange.scheme());
                 let list = move || {
-                    let facts = Facts {
+                    let facts = RequestAttributes {
                         method: &Method::GET,
                         host: &host,
                         client,
@@ -279,14 +282,14 @@ async fn run(exchange: &mut Exchange, ask: &mut Ask, mut next: Step) -> Result<R
                 };
                 return listing::respond(list).await;
             }
-            Step::Script(mut task, folders) => {
+            Step::Script(mut task, directories) => {
                 if let Some(name) = exchange.client_name() {
                     task.job.client_name = name.await;
                 }
                 match script::serve(task).await? {
                     Outcome::Response(response) => return Ok(response),
                     Outcome::LocalRedirect(target) => ask.redirect(&target)?,
-                    Outcome::SendFile(file) => return ask.send(&folders, file),
+                    Outcome::SendFile(file) => return ask.send(&directories, file),
                 }
             }
         }
@@ -316,7 +319,7 @@ struct Ask {
     config: Rc<HeldConfig>,
     target: Target,
     /// Where its way through the rules begins, if not at the top.
-    start: Option<Box<Start>>,
+    start: Option<Box<ResumeAt>>,
     method: Method,
     fields: HeaderMap,
     host: String,
@@ -325,11 +328,11 @@ struct Ask {
 
 impl Ask {
     /// What the site's rules may ask about it.
-    fn facts(&self, exchange: &Exchange) -> Facts<'_> {
-        Facts {
+    fn facts(&self, exchange: &Exchange) -> RequestAttributes<'_> {
+        RequestAttributes {
             method: &self.method,
             host: &self.host,
-            client: exchange.ends.client.ip(),
+            client: exchange.endpoints.client.ip(),
             scheme: exchange.scheme(),
             fields: &self.fields,
         }
@@ -359,8 +362,12 @@ impl Ask {
     }
 
     /// Sends the file that a script hands over.
-    fn send(&self, folders: &Arc<SendFolders>, mut file: SendFile) -> Result<Response<ResponseBody>, Fault> {
-        let Some(handed) = folders.hand_over(&mut file.head)? else {
+    fn send(
+        &self,
+        directories: &Arc<SendDirectories>,
+        mut file: SendFileReply,
+    ) -> Result<Response<ResponseBody>, Fault> {
+        let Some(handed) = directories.take_sendfile_field(&mut file.head)? else {
             return Err(Fault::server("a reply that names a file names none"));
         };
         let status = file.head.status;
@@ -391,21 +398,21 @@ fn handle(exchange: &mut Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Ha
     let start = ask.start.take().map(|start| *start).unwrap_or_default();
     let facts = ask.facts(exchange);
     let (path, query) = (&ask.target.path, ask.target.query.as_deref());
-    let mut walked = match site.walk_from(start, path, query, Some(&facts), &mut ()) {
-        Ok(walked) => walked,
-        Err(mut astray) => {
-            take_changes(exchange, site, ask, &mut astray.adjustments);
-            return Err(astray.fault);
+    let mut resolution = match site.resolve_from(start, path, query, Some(&facts), &mut ()) {
+        Ok(resolution) => resolution,
+        Err(mut error) => {
+            take_changes(exchange, site, ask, &mut error.adjustments);
+            return Err(error.fault);
         }
     };
-    let rewritten = walked.take_target(&ask.target);
-    if let Place::Root(_) | Place::Route(_, RouteKind::Files(_), _) = walked.place {
-        return handle_file(exchange, site, ask, (walked, rewritten));
+    let rewritten = resolution.take_target(&ask.target);
+    if let Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_), _) = resolution.place {
+        return handle_file(exchange, site, ask, (resolution, rewritten));
     }
-    take_changes(exchange, site, ask, &mut walked.adjustments);
-    ask.bound(walked.adjustments.body)?;
+    take_changes(exchange, site, ask, &mut resolution.adjustments);
+    ask.bound(resolution.adjustments.body)?;
     let target = rewritten.as_ref().unwrap_or(&ask.target);
-    let Place::Route(route, kind, star) = &walked.place else {
+    let Resolved::Route(route, kind, star) = &resolution.place else {
         let text = format!("nothing answers for {:?}", target.path);
         return Err(Fault::client(StatusCode::NOT_FOUND, text));
     };
@@ -420,11 +427,11 @@ fn handle(exchange: &mut Exchange, site: &Arc<Site>, ask: &mut Ask) -> Result<Ha
             Err(refusal.fault(&route.origin))
         }
         RouteKind::Script(script) => {
-            let compress = walked.adjustments.compress;
+            let compress = resolution.adjustments.compress;
             let job = job(exchange, site, (route, script, compress), star, (ask, target))?;
             exchange.handle_by("script", || Some(job.script.file.clone()));
             let body = ask.body.take().unwrap_or_else(RequestBody::none);
-            Ok(Handled::Script(Task { job, body }, Arc::clone(&route.send_folders)))
+            Ok(Handled::Script(Task { job, body }, Arc::clone(&route.send_directories)))
         }
         RouteKind::Files(_) => Err(Fault::server("files are served as files")),
     }
@@ -436,20 +443,23 @@ fn take_changes(exchange: &mut Exchange, site: &Site, ask: &Ask, rules: &mut Adj
     exchange.changes = std::mem::take(&mut rules.head);
 }
 
-/// Lets a folder of files answer. What rules change is as the way of the page says that is sent.
+/// Lets a directory of files answer. What rules change is as the way of the page says that is sent.
 fn handle_file(
     exchange: &mut Exchange,
     site: &Site,
     ask: &mut Ask,
-    (walked, rewritten): (Walked<'_>, Option<Target>),
+    (resolution, rewritten): (Resolution<'_>, Option<Target>),
 ) -> Result<Handled, Fault> {
     let target = rewritten.as_ref().unwrap_or(&ask.target);
-    let mut led = Led { walked, index: None };
+    let mut led = ServedPath {
+        resolution,
+        index: None,
+    };
     let handled = serve_file(site, &mut led, &ask.for_files(target, exchange));
-    take_changes(exchange, site, ask, &mut led.walked.adjustments);
+    take_changes(exchange, site, ask, &mut led.resolution.adjustments);
     exchange.handle_by("file", || led.file(site, target));
     if !matches!(handled, Ok(Handled::IndexScript(..))) {
-        ask.bound(led.walked.adjustments.body)?;
+        ask.bound(led.resolution.adjustments.body)?;
     }
     handled
 }
@@ -472,10 +482,10 @@ fn job(
         fields: ask.fields.clone(),
         host: ask.host.clone(),
         id: exchange.id,
-        ends: exchange.ends,
+        endpoints: exchange.endpoints,
         client_name: None,
         is_https: exchange.is_https,
-        security: exchange.security.clone(),
+        tls_info: exchange.tls_info.clone(),
         arrived: exchange.arrived,
         compression: (compress == Some(true)).then(|| Arc::clone(&site.compression)),
     }))

@@ -15,7 +15,7 @@ use sluice_log::Log;
 use sluice_net::listener;
 use sluice_net::phase::Phase;
 use sluice_net::tls;
-use sluice_net::tls::Speech;
+use sluice_net::tls::ListenerProtocol;
 use sluice_net::unix::SocketFile;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{AccessLog, ListenAddress, LogTarget, Settings};
@@ -67,10 +67,10 @@ impl Server {
     /// Opens what the settings name, binds the addresses and starts to serve.
     ///
     /// # Errors
-    /// A folder or script is missing, an address is taken, the log cannot be opened: the administrator's to mend.
+    /// A directory or script is missing, an address is taken, the log cannot be opened: the administrator's to mend.
     pub fn start(settings: &Settings) -> Result<Server, StartError> {
         let tickets = tls::tickets()?;
-        let mut speech = tls::open(settings, &tickets)?;
+        let mut protocol = tls::open(settings, &tickets)?;
         let log = Log::new(settings.workers.get());
         let config = Config::open(settings, &log)?;
         let script_files_max = raise_descriptor_limit();
@@ -81,7 +81,7 @@ impl Server {
             bound.push(listener::bind(listen, workers).map_err(refuse)?);
         }
         let addresses: Vec<_> = bound.iter().map(|bound| bound.address.clone()).collect();
-        tls::fill_in_port(&mut speech, &addresses);
+        tls::fill_in_port(&mut protocol, &addresses);
         let launchers = (workers / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
         let launcher =
             Launcher::start(launchers).map_err(|error| StartError(format!("threads that start scripts: {error}")))?;
@@ -90,7 +90,7 @@ impl Server {
         let places = config.limits.connections_max.div_ceil(workers);
         let shared = Arc::new(Shared {
             config: Arc::new(ArcSwap::from_pointee(config)),
-            speech: Arc::new(ArcSwap::from_pointee(speech)),
+            protocol: Arc::new(ArcSwap::from_pointee(protocol)),
             launcher: Arc::new(launcher),
             log,
             names: names.map(Arc::new),
@@ -131,9 +131,9 @@ impl Server {
     /// # Errors
     /// The new settings cannot be served: nothing has changed.
     pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
-        let speech = self.speech(settings)?;
+        let protocol = self.protocol(settings)?;
         let config = Config::open(settings, &self.shared.log)?;
-        self.shared.speech.store(Arc::new(speech));
+        self.shared.protocol.store(Arc::new(protocol));
         let replaced = self.shared.config.swap(Arc::new(config));
         // What is idle ends now, what is at work after its reply.
         for route in replaced.sites().flat_map(|site| site.script_routes()) {
@@ -147,26 +147,26 @@ impl Server {
     /// # Errors
     /// They cannot be used: nothing has changed.
     pub fn reload_certificates(&self, settings: &Settings) -> Result<(), StartError> {
-        let speech = self.speech(settings)?;
-        self.shared.speech.store(Arc::new(speech));
+        let protocol = self.protocol(settings)?;
+        self.shared.protocol.store(Arc::new(protocol));
         Ok(())
     }
 
     /// What the settings say of the addresses that the server was started with; of others they have no effect, and what they
     /// leave out stays.
-    fn speech(&self, settings: &Settings) -> Result<Vec<Speech>, OpenError> {
+    fn protocol(&self, settings: &Settings) -> Result<Vec<ListenerProtocol>, OpenError> {
         let opened = tls::open(settings, &self.tickets)?;
-        let mut speech = Vec::clone(&self.shared.speech.load());
+        let mut protocol = Vec::clone(&self.shared.protocol.load());
         let mut told: Vec<_> = settings.listen.iter().map(|listen| Some(&listen.address)).collect();
-        for (address, speech) in self.listen.iter().zip(&mut speech) {
+        for (address, protocol) in self.listen.iter().zip(&mut protocol) {
             // Each once: several may have port 0.
             if let Some(index) = told.iter().position(|told| *told == Some(address)) {
                 told[index] = None;
-                *speech = opened[index].clone();
+                *protocol = opened[index].clone();
             }
         }
-        tls::fill_in_port(&mut speech, &self.addresses);
-        Ok(speech)
+        tls::fill_in_port(&mut protocol, &self.addresses);
+        Ok(protocol)
     }
 
     /// Forgets the files in the cache: from the next exchange on they are read anew, also where they are never looked at again
@@ -212,7 +212,7 @@ impl Server {
 /// Opens what the settings name, and lets go of it again: whether a server could serve by them, addresses and logs aside.
 ///
 /// # Errors
-/// A folder or script is missing, a certificate does not fit its key: the administrator's to mend.
+/// A directory or script is missing, a certificate does not fit its key: the administrator's to mend.
 pub fn check(settings: &Settings) -> Result<(), StartError> {
     tls::open(settings, &tls::tickets()?)?;
     open_without_logs(settings).map(drop)
@@ -240,7 +240,7 @@ fn open_without_logs(settings: &Settings) -> Result<Config, StartError> {
 pub struct EndOrder(watch::Sender<Phase>);
 
 impl EndOrder {
-    /// Ends at once: what is under way is cut.
+    /// Endpoints at once: what is under way is cut.
     pub fn end(&self) {
         self.0.send_if_modified(|phase| advance(phase, Phase::Ending));
     }

@@ -18,7 +18,7 @@ use sluice_net::listener;
 use sluice_net::listener::Listener;
 use sluice_net::phase;
 use sluice_net::phase::Phase;
-use sluice_net::tls::Speech;
+use sluice_net::tls::ListenerProtocol;
 use sluice_script::scripts::Scripts;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -43,7 +43,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Shared {
     pub(crate) config: Arc<ArcSwap<Config>>,
     /// The protocols spoken on each address, in the order of the listeners.
-    pub(crate) speech: Arc<ArcSwap<Vec<Speech>>>,
+    pub(crate) protocol: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) log: Log,
     /// The names of clients, where they are looked up.
@@ -123,7 +123,7 @@ fn prompt_allocator() {
 impl Worker {
     fn new(index: usize, shared: Arc<Shared>, places: usize, phases: watch::Receiver<Phase>) -> Worker {
         let tasks = Tasks::default();
-        let front = Front::new(Arc::clone(&shared.speech), places, phases.clone(), tasks.clone());
+        let front = Front::new(Arc::clone(&shared.protocol), places, phases.clone(), tasks.clone());
         let launcher = Arc::clone(&shared.launcher);
         let scripts = Scripts::new(index, launcher, shared.script_files_max, tasks.clone());
         let (front, scripts) = (Rc::new(front), Rc::new(scripts));

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
-use sluice_http::endpoints::Ends;
+use sluice_http::endpoints::Endpoints;
 
 /// What stands before the path of a unix socket.
 pub const UNIX: &str = "unix:";
@@ -140,7 +140,7 @@ impl fmt::Display for Peers {
 }
 
 /// Whether a list of peers has the client's end of a connection.
-pub fn are_meant(peers: &Peers, ends: &Ends) -> bool {
+pub fn are_meant(peers: &Peers, ends: &Endpoints) -> bool {
     if ends.is_unix {
         peers.has_unix()
     } else {

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::accept::{Accepted, Ranked};
 
-use crate::settings::{CompressionSettings, FileForms};
+use crate::settings::{CompressionSettings, Precompressed};
 
 /// What of a site's answers may be compressed.
 pub struct Compression {
@@ -16,7 +16,7 @@ pub struct Compression {
     types: Vec<Pattern>,
     /// What is shorter is left as it is.
     pub least_bytes: u64,
-    files: FileForms,
+    files: Precompressed,
 }
 
 /// `text/html`, or `text/*`, or `application/*+json`: what stands before the star and behind it, in lower case.
@@ -51,13 +51,13 @@ impl Compression {
     }
 
     /// Which forms the files of a route may have; `None` for no other than they are. `wish` is the route's own.
-    pub fn files(&self, wish: Option<bool>) -> Option<FileForms> {
+    pub fn files(&self, wish: Option<bool>) -> Option<Precompressed> {
         let forms = match wish {
             None => self.files,
-            Some(true) => FileForms::Made,
-            Some(false) => FileForms::Off,
+            Some(true) => Precompressed::OnDemand,
+            Some(false) => Precompressed::Off,
         };
-        (forms != FileForms::Off && !self.encodings.is_empty()).then_some(forms)
+        (forms != Precompressed::Off && !self.encodings.is_empty()).then_some(forms)
     }
 
     /// Whether content of this type may be compressed.
@@ -135,12 +135,12 @@ mod tests {
             })
         };
         for (files, wish, expected) in [
-            (FileForms::Made, None, Some(FileForms::Made)),
-            (FileForms::Stored, None, Some(FileForms::Stored)),
-            (FileForms::Off, None, None),
-            (FileForms::Off, Some(true), Some(FileForms::Made)),
-            (FileForms::Stored, Some(true), Some(FileForms::Made)),
-            (FileForms::Made, Some(false), None),
+            (Precompressed::OnDemand, None, Some(Precompressed::OnDemand)),
+            (Precompressed::Static, None, Some(Precompressed::Static)),
+            (Precompressed::Off, None, None),
+            (Precompressed::Off, Some(true), Some(Precompressed::OnDemand)),
+            (Precompressed::Static, Some(true), Some(Precompressed::OnDemand)),
+            (Precompressed::OnDemand, Some(false), None),
         ] {
             assert_eq!(with(files, &Encoding::ALL).files(wish), expected, "{files:?} {wish:?}");
             assert_eq!(with(files, &[]).files(wish), None);

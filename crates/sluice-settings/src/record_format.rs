@@ -31,7 +31,7 @@ pub enum RecordFormat {
 }
 
 impl RecordFormat {
-    /// Most bytes of lines that so many bytes of a file become, what an earlier piece has left open included.
+    /// Most bytes of lines that so many bytes of a file become, what an earlier chunk has left open included.
     pub fn lines_bytes_max(self, bytes: usize) -> usize {
         match self {
             // Two bytes of length become one newline.

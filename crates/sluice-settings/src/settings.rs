@@ -1,7 +1,7 @@
 //! What the server is told to do: plain data, made by the program from its configuration and arguments.
 //!
 //! Nothing here opens, binds or checks anything outside itself; `dispatch::Site::open` and `accept::listener` do, and
-//! their messages name the `origin` that each piece carries. The reference of all keys is made from the program's table.
+//! their messages name the `origin` that each chunk carries. The reference of all keys is made from the program's table.
 
 mod route;
 
@@ -200,18 +200,18 @@ pub struct SiteSettings {
     pub origin: String,
     /// Host names without port, lower case; `*.example.org` stands for every name below it. Empty: any host.
     pub hosts: Vec<String>,
-    /// Folder of the site's files, if it serves any; also DOCUMENT_ROOT.
+    /// Directory of the site's files, if it serves any; also DOCUMENT_ROOT.
     pub root: Option<PathBuf>,
     /// Its certificate, for clients that name one of its hosts (SNI, RFC 6066 §3).
     pub identity: Option<IdentitySettings>,
     /// For how long clients are to use nothing but https (RFC 6797); told over TLS.
     pub hsts: Option<Duration>,
-    /// Names tried, in order, when a folder is asked for.
+    /// Names tried, in order, when a directory is asked for.
     pub index: Vec<String>,
     /// Rules in the order in which they are tried; the first that matches and has an answer decides. What none decides is a
     /// file under `root`.
     pub routes: Vec<RouteSettings>,
-    /// What files are called, how they are kept, and whether folders are listed.
+    /// What files are called, how they are kept, and whether directories are listed.
     pub files: FileSettings,
     /// What is compressed.
     pub compression: CompressionSettings,
@@ -221,7 +221,7 @@ pub struct SiteSettings {
     pub log: Option<AccessLog>,
 }
 
-/// What a site's files are called, how they are kept, and whether folders are listed.
+/// What a site's files are called, how they are kept, and whether directories are listed.
 #[derive(Clone, Debug)]
 pub struct FileSettings {
     /// Media types by the ending of a name (`".foo"` → `text/x-foo`), asked before the server's own table.
@@ -230,7 +230,7 @@ pub struct FileSettings {
     pub charset: String,
     /// How files are kept in the cache.
     pub cache: CacheUse,
-    /// Folders without an index page are listed.
+    /// Directories without an index page are listed.
     pub listing: bool,
     /// The page of a listing; none is the server's own.
     pub listing_template: Option<Template>,
@@ -258,18 +258,18 @@ pub struct CompressionSettings {
     /// What is known to be shorter is sent as it is, bytes.
     pub least_bytes: u64,
     /// The forms of files, where their route says nothing.
-    pub files: FileForms,
+    pub files: Precompressed,
 }
 
 /// In which forms besides their own files are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileForms {
+pub enum Precompressed {
     /// In none.
     Off,
     /// In those that lie beside them (`NAME.gz`).
-    Stored,
+    Static,
     /// The same, and in those that the server makes and keeps in the cache.
-    Made,
+    OnDemand,
 }
 
 impl Default for CompressionSettings {
@@ -295,7 +295,7 @@ impl Default for CompressionSettings {
             encodings: Encoding::ALL.to_vec(),
             types: types.map(str::to_owned).to_vec(),
             least_bytes: 1 << 10,
-            files: FileForms::Made,
+            files: Precompressed::OnDemand,
         }
     }
 }
@@ -333,7 +333,7 @@ pub struct ScriptSettings {
     pub source: ScriptSource,
     /// How it runs.
     pub mode: Mode,
-    /// Folders of files that a script may have sent in the place of a body: X-Accel-Redirect names them by these paths (`/a/`),
+    /// Directories of files that a script may have sent in the place of a body: X-Accel-Redirect names them by these paths (`/a/`),
     /// X-Sendfile by the file's own.
     pub send_files: BTreeMap<String, PathBuf>,
     /// Programs that run files of a suffix (`".pl"` → `perl`), looked up in PATH unless they hold a slash. Such a file
@@ -374,7 +374,7 @@ pub struct ScriptSettings {
 /// Which program a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptSource {
-    /// The file below this folder that the path leads to; what is left of the path is PATH_INFO.
+    /// The file below this directory that the path leads to; what is left of the path is PATH_INFO.
     Directory(PathBuf),
     /// This program for every path that matches; what the pattern's `*` matched is PATH_INFO.
     File(PathBuf),

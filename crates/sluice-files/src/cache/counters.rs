@@ -29,7 +29,7 @@ pub(super) enum Event {
 pub struct CacheCounters {
     /// Requests answered from memory alone, the file not being looked at.
     pub hits: u64,
-    /// Requests for names of which nothing was in memory: files read, and names that lead to folders or nowhere.
+    /// Requests for names of which nothing was in memory: files read, and names that lead to directories or nowhere.
     pub misses: u64,
     /// Files looked at again that were as before, and were sent from memory.
     pub unchanged: u64,

@@ -1,7 +1,7 @@
-//! Listings of folders that have no index page.
+//! Listings of directories that have no index page.
 //!
-//! Here: what is in a folder. The rule is that an entry is listed exactly when asking for it would be answered with that
-//! file or folder, or by running it as a script: each is opened just as it would be to be served, and the site is asked
+//! Here: what is in a directory. The rule is that an entry is listed exactly when asking for it would be answered with that
+//! file or directory, or by running it as a script: each is opened just as it would be to be served, and the site is asked
 //! what its path means. So whatever is not served is not listed either, without a second set of rules that could differ.
 //! Not here: what a listing looks like (`page`).
 //!
@@ -24,14 +24,14 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::directory::Folder;
+use crate::directory::Directory;
 use crate::file;
-use page::{Page, Wish};
+use page::{ListingRequest, Page};
 
 /// Entries listed: a page of so many is some 3 MB. That there are more is told.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Names looked at in a folder, listed or not. At a few microseconds each this bounds the time that a listing takes.
+/// Names looked at in a directory, listed or not. At a few microseconds each this bounds the time that a listing takes.
 const NAMES_MAX: usize = 50_000;
 
 /// Bytes of a README that are shown; the rest is a click away.
@@ -47,10 +47,10 @@ static TURNS: Semaphore = Semaphore::const_new(4);
 /// Longest wait for a turn. Over it: 503.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a listing asks of the site around the folder.
-pub trait Surroundings {
+/// What a listing asks of the site around the directory.
+pub trait ListingSite {
     /// What a request for `path` would meet.
-    fn lead(&self, path: &str, folder: &Folder, below: &str) -> Lead;
+    fn lead(&self, path: &str, directory: &Directory, below: &str) -> EntryKind;
     /// The type that a file of this name is sent with.
     fn content_type(&self, name: &str) -> HeaderValue;
     /// The site's own page.
@@ -59,8 +59,8 @@ pub trait Surroundings {
 
 /// What a request for a path would meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lead {
-    /// What lies in the folder under that name.
+pub enum EntryKind {
+    /// What lies in the directory under that name.
     There,
     /// A script, which is run.
     Script,
@@ -81,12 +81,12 @@ pub(crate) struct Entry {
 /// What an entry is to who asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Folder,
+    Directory,
     File,
     Script,
 }
 
-/// A folder's entries, in no order.
+/// A directory's entries, in no order.
 pub(crate) struct Found {
     pub entries: Vec<Entry>,
     /// There are more.
@@ -102,7 +102,7 @@ pub(crate) struct Readme {
     pub is_cut: bool,
 }
 
-/// Has a listing made by a thread that may wait, for a folder can be large, and its disk slow or far away: 10,000
+/// Has a listing made by a thread that may wait, for a directory can be large, and its disk slow or far away: 10,000
 /// entries take some 50 ms when all is in memory, for which no worker can be spared.
 ///
 /// The server's fault (503) when so many are being made already.
@@ -128,38 +128,43 @@ pub async fn respond(
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, page.form.content_type());
     fields.insert(header::VARY, HeaderValue::from_static("accept"));
-    // No validator tells whether a folder has changed: its time of change does not when a file in it grows.
+    // No validator tells whether a directory has changed: its time of change does not when a file in it grows.
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }
 
-/// Makes the listing of `below` in `folder`. Waits for the disk.
-pub fn make(folder: &Folder, below: &str, wish: &Wish, site: &dyn Surroundings) -> Result<Page, Fault> {
+/// Makes the listing of `below` in `directory`. Waits for the disk.
+pub fn make(
+    directory: &Directory,
+    below: &str,
+    request: &ListingRequest,
+    site: &dyn ListingSite,
+) -> Result<Page, Fault> {
     let below = below.trim_matches('/');
     let reader = Reader {
-        folder,
+        directory,
         below,
-        path: &wish.path,
+        path: &request.path,
         site,
     };
     let found = reader.read().map_err(|error| file::refused(below, &error))?;
-    page::page(found, wish, site).map_err(|error| Fault::server(format!("listing: {error}")))
+    page::page(found, request, site).map_err(|error| Fault::server(format!("listing: {error}")))
 }
 
-/// Reads one folder.
+/// Reads one directory.
 struct Reader<'a> {
-    folder: &'a Folder,
-    /// The folder to be listed, below `folder`.
+    directory: &'a Directory,
+    /// The directory to be listed, below `directory`.
     below: &'a str,
     /// Its path as clients name it, ending with a slash.
     path: &'a str,
-    site: &'a dyn Surroundings,
+    site: &'a dyn ListingSite,
 }
 
 impl Reader<'_> {
     fn read(&self) -> io::Result<Found> {
         let (mut entries, mut is_cut) = (Vec::new(), false);
-        for (count, name) in Dir::new(self.folder.open_below(self.below)?)?.enumerate() {
+        for (count, name) in Dir::new(self.directory.open_below(self.below)?)?.enumerate() {
             let entry = self.look(&name?);
             if count == NAMES_MAX || (entry.is_some() && entries.len() == ENTRIES_MAX) {
                 is_cut = true;
@@ -194,18 +199,18 @@ impl Reader<'_> {
             bytes,
             modified,
         };
-        match self.site.lead(&path, self.folder, &below) {
-            Lead::Elsewhere => None,
-            Lead::Script => Some(entry(Kind::Script, None, None)),
-            Lead::There => {
+        match self.site.lead(&path, self.directory, &below) {
+            EntryKind::Elsewhere => None,
+            EntryKind::Script => Some(entry(Kind::Script, None, None)),
+            EntryKind::There => {
                 let about = self.open(&below).and_then(|file| file.metadata()).ok()?;
-                let is_folder = about.is_dir();
-                if is_folder && self.site.lead(&format!("{path}/"), self.folder, &below) != Lead::There {
+                let is_directory = about.is_dir();
+                if is_directory && self.site.lead(&format!("{path}/"), self.directory, &below) != EntryKind::There {
                     return None;
                 }
                 let modified = about.modified().ok();
-                match is_folder {
-                    true => Some(entry(Kind::Folder, None, modified)),
+                match is_directory {
+                    true => Some(entry(Kind::Directory, None, modified)),
                     false if about.is_file() => Some(entry(Kind::File, Some(about.len()), modified)),
                     false => None,
                 }
@@ -213,7 +218,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The beginning of the folder's README, if one is listed and can be read.
+    /// The beginning of the directory's README, if one is listed and can be read.
     fn readme(&self, entries: &[Entry]) -> Option<Readme> {
         let named = |wanted: &str| {
             let is_it = |entry: &&Entry| entry.kind == Kind::File && entry.name.eq_ignore_ascii_case(wanted);
@@ -236,7 +241,7 @@ impl Reader<'_> {
     }
 
     fn open(&self, below: &str) -> io::Result<File> {
-        self.folder.open_below(below)
+        self.directory.open_below(below)
     }
 
     fn below_of(&self, name: &str) -> String {

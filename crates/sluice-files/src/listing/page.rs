@@ -15,7 +15,7 @@ use sluice_http::accept::{Form, choose};
 use sluice_http::target::{Target, encode};
 use sluice_settings::template::{Template, TemplateError};
 
-use super::{Entry, Found, Kind, Readme, Surroundings};
+use super::{Entry, Found, Kind, ListingSite, Readme};
 
 /// The server's own page.
 static OWN: LazyLock<Template> = LazyLock::new(|| {
@@ -23,10 +23,10 @@ static OWN: LazyLock<Template> = LazyLock::new(|| {
     Template::parse(Path::new("listing.html"), text).expect("the server's own template, which a test renders")
 });
 
-/// What is asked for: of which folder, in which order, in which form.
+/// What is asked for: of which directory, in which order, in which form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
-    /// The folder's path as clients name it, decoded, ending with a slash.
+pub struct ListingRequest {
+    /// The directory's path as clients name it, decoded, ending with a slash.
     pub path: String,
     column: Column,
     order: Order,
@@ -63,13 +63,13 @@ struct Values<'a> {
     parent: &'static str,
     columns: [Head; 3],
     entries: Vec<Row<'a>>,
-    folders: usize,
+    directories: usize,
     files: usize,
     is_cut: bool,
     readme: Option<ReadmeValues<'a>>,
 }
 
-/// A folder on the way to this one; the names together are the path.
+/// A directory on the way to this one; the names together are the path.
 #[derive(Serialize)]
 struct Crumb<'a> {
     name: &'a str,
@@ -130,9 +130,9 @@ struct JsonEntry<'a> {
     modified: Option<String>,
 }
 
-impl Wish {
+impl ListingRequest {
     /// What a request asks for. An order that there is not is none.
-    pub fn of(target: &Target, fields: &HeaderMap) -> Wish {
+    pub fn of(target: &Target, fields: &HeaderMap) -> ListingRequest {
         let query = target.query.as_deref().unwrap_or_default();
         let value = |name: &str| {
             let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -143,7 +143,7 @@ impl Wish {
             Some("date") => Column::Date,
             _ => Column::Name,
         };
-        Wish {
+        ListingRequest {
             path: target.path.clone(),
             column,
             order: match value("order") {
@@ -165,14 +165,14 @@ impl Column {
         }
     }
 
-    fn head(self, wish: &Wish) -> Head {
+    fn head(self, request: &ListingRequest) -> Head {
         let (key, name) = match self {
             Column::Name => ("name", "Name"),
             Column::Size => ("size", "Size"),
             Column::Date => ("date", "Changed"),
         };
-        let is_sorted = self == wish.column;
-        let next = match wish.order {
+        let is_sorted = self == request.column;
+        let next = match request.order {
             Order::Ascending if is_sorted => Order::Descending,
             Order::Descending if is_sorted => Order::Ascending,
             _ => self.first_order(),
@@ -185,7 +185,7 @@ impl Column {
             key,
             name,
             link: format!("?sort={key}&order={order}"),
-            order: match wish.order {
+            order: match request.order {
                 _ if !is_sorted => "",
                 Order::Ascending => "ascending",
                 Order::Descending => "descending",
@@ -195,13 +195,16 @@ impl Column {
 }
 
 /// The listing of what was found, as it is wished for. An error is one of the server's own template.
-pub(super) fn page(mut found: Found, wish: &Wish, site: &dyn Surroundings) -> Result<Page, TemplateError> {
-    sort(&mut found.entries, wish.column, wish.order);
-    let body = match wish.form {
-        Form::Json | Form::Problem => json(&found, wish, site),
-        Form::Html | Form::Text => html(&values(&found, wish), site.template())?,
+pub(super) fn page(mut found: Found, request: &ListingRequest, site: &dyn ListingSite) -> Result<Page, TemplateError> {
+    sort(&mut found.entries, request.column, request.order);
+    let body = match request.form {
+        Form::Json | Form::Problem => json(&found, request, site),
+        Form::Html | Form::Text => html(&values(&found, request), site.template())?,
     };
-    Ok(Page { form: wish.form, body })
+    Ok(Page {
+        form: request.form,
+        body,
+    })
 }
 
 /// A site's own page, read and tried; `path` is its name in messages.
@@ -218,7 +221,7 @@ pub fn listing_template(path: &Path, text: &str) -> Result<Template, TemplateErr
     };
     let found = Found {
         entries: vec![
-            entry("a", Kind::Folder, None),
+            entry("a", Kind::Directory, None),
             entry("b", Kind::File, Some(1)),
             entry("c", Kind::Script, None),
         ],
@@ -229,17 +232,17 @@ pub fn listing_template(path: &Path, text: &str) -> Result<Template, TemplateErr
             is_cut: true,
         }),
     };
-    let wish = Wish {
+    let request = ListingRequest {
         path: "/a/".to_owned(),
         column: Column::Name,
         order: Order::Ascending,
         form: Form::Html,
     };
-    template.render(values(&found, &wish))?;
+    template.render(values(&found, &request))?;
     Ok(template)
 }
 
-/// Folders first, for they lead on; of equals the names decide, as people sort them.
+/// Directories first, for they lead on; of equals the names decide, as people sort them.
 fn sort(entries: &mut [Entry], column: Column, order: Order) {
     entries.sort_by_cached_key(|entry| (natural(&entry.name), entry.name.clone()));
     // Each further sort keeps the order of equals.
@@ -251,7 +254,7 @@ fn sort(entries: &mut [Entry], column: Column, order: Order) {
         (Column::Date, Order::Ascending) => entries.sort_by_key(|entry| entry.modified),
         (Column::Date, Order::Descending) => entries.sort_by_key(|entry| Reverse(entry.modified)),
     }
-    entries.sort_by_key(|entry| entry.kind != Kind::Folder);
+    entries.sort_by_key(|entry| entry.kind != Kind::Directory);
 }
 
 /// A text by which names sort as people sort them: letters whatever their case, numbers by their value. Before the digits of
@@ -283,17 +286,17 @@ fn html(values: &Values<'_>, template: Option<&Template>) -> Result<String, Temp
     OWN.render(values)
 }
 
-fn values<'a>(found: &'a Found, wish: &'a Wish) -> Values<'a> {
+fn values<'a>(found: &'a Found, request: &'a ListingRequest) -> Values<'a> {
     let count = |kind| found.entries.iter().filter(|entry| entry.kind == kind).count();
-    let folders = count(Kind::Folder);
+    let directories = count(Kind::Directory);
     Values {
-        path: &wish.path,
-        crumbs: crumbs(&wish.path),
-        parent: if wish.path == "/" { "" } else { "../" },
-        columns: [Column::Name, Column::Size, Column::Date].map(|column| column.head(wish)),
+        path: &request.path,
+        crumbs: crumbs(&request.path),
+        parent: if request.path == "/" { "" } else { "../" },
+        columns: [Column::Name, Column::Size, Column::Date].map(|column| column.head(request)),
         entries: found.entries.iter().map(row).collect(),
-        folders,
-        files: found.entries.len() - folders,
+        directories,
+        files: found.entries.len() - directories,
         is_cut: found.is_cut,
         readme: found.readme.as_ref().map(|readme| ReadmeValues {
             name: &readme.name,
@@ -334,16 +337,16 @@ fn row(entry: &Entry) -> Row<'_> {
     }
 }
 
-fn json(found: &Found, wish: &Wish, site: &dyn Surroundings) -> String {
+fn json(found: &Found, request: &ListingRequest, site: &dyn ListingSite) -> String {
     let listing = Json {
-        path: &wish.path,
+        path: &request.path,
         entries: found.entries.iter().map(|entry| json_entry(entry, site)).collect(),
         complete: !found.is_cut,
     };
     serde_json::to_string(&listing).unwrap_or_default()
 }
 
-fn json_entry<'a>(entry: &'a Entry, site: &dyn Surroundings) -> JsonEntry<'a> {
+fn json_entry<'a>(entry: &'a Entry, site: &dyn ListingSite) -> JsonEntry<'a> {
     let row = row(entry);
     let content_type = || site.content_type(&entry.name).to_str().ok().map(str::to_owned);
     JsonEntry {
@@ -359,7 +362,7 @@ fn json_entry<'a>(entry: &'a Entry, site: &dyn Surroundings) -> JsonEntry<'a> {
 impl Kind {
     fn as_str(self) -> &'static str {
         match self {
-            Kind::Folder => "folder",
+            Kind::Directory => "folder",
             Kind::File => "file",
             Kind::Script => "script",
         }
@@ -367,7 +370,7 @@ impl Kind {
 }
 
 fn link(name: &str, kind: Kind) -> String {
-    let slash = if kind == Kind::Folder { "/" } else { "" };
+    let slash = if kind == Kind::Directory { "/" } else { "" };
     format!("./{}{slash}", encode(name))
 }
 

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use http::{HeaderValue, header};
 
-use super::super::Lead;
+use super::super::EntryKind;
 use super::*;
-use crate::directory::Folder;
+use crate::directory::Directory;
 
 /// A site that has nothing of its own.
 struct Plain(Option<Template>);
 
-impl Surroundings for Plain {
-    fn lead(&self, _: &str, _: &Folder, _: &str) -> Lead {
-        Lead::There
+impl ListingSite for Plain {
+    fn lead(&self, _: &str, _: &Directory, _: &str) -> EntryKind {
+        EntryKind::There
     }
 
     fn content_type(&self, _: &str) -> HeaderValue {
@@ -25,9 +25,9 @@ impl Surroundings for Plain {
     }
 }
 
-fn wish(target: &str, accept: &'static str) -> Wish {
+fn request(target: &str, accept: &'static str) -> ListingRequest {
     let fields = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
-    Wish::of(&Target::parse(target).unwrap(), &fields)
+    ListingRequest::of(&Target::parse(target).unwrap(), &fields)
 }
 
 fn entry(name: &str, kind: Kind, bytes: u64, seconds: u64) -> Entry {
@@ -54,12 +54,12 @@ fn folders_come_first_and_equals_stay_in_the_order_of_their_names() {
             entry("b", Kind::File, 2, 10),
             entry("C", Kind::File, 2, 30),
             entry("a", Kind::File, 1, 20),
-            entry("z", Kind::Folder, 0, 40),
-            entry("Y", Kind::Folder, 0, 5),
+            entry("z", Kind::Directory, 0, 40),
+            entry("Y", Kind::Directory, 0, 5),
             entry("run.cgi", Kind::Script, 0, 0),
         ];
-        let wish = wish(&format!("/{query}"), "*/*");
-        sort(&mut entries, wish.column, wish.order);
+        let request = request(&format!("/{query}"), "*/*");
+        sort(&mut entries, request.column, request.order);
         let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
         names.join(" ")
     };
@@ -112,9 +112,9 @@ fn numbers_in_names_are_sorted_by_their_value() {
 #[test]
 fn heads_of_columns_lead_to_the_other_order() {
     let heads = |target: &str| {
-        let wish = wish(target, "*/*");
+        let request = request(target, "*/*");
         let found = found(Vec::new());
-        let heads = values(&found, &wish).columns;
+        let heads = values(&found, &request).columns;
         heads.map(|head| format!("{} {}", head.link, head.order).trim_end().to_owned())
     };
     let first = [
@@ -151,7 +151,7 @@ fn crumbs_lead_up_and_are_the_path() {
 fn names_are_text_on_the_page_and_addresses_in_links() {
     let names = ["<b>&\"'", "a:b", "100%", "a?b#c", "\r\t", "é", "..."];
     let entries = names.map(|name| entry(name, Kind::File, 1, 0)).to_vec();
-    let page = html(&values(&found(entries), &wish("/", "text/html")), None).unwrap();
+    let page = html(&values(&found(entries), &request("/", "text/html")), None).unwrap();
     let links = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
     let links: Vec<String> = links
         .map(|link| link.replace("&#x2f;", "/").replace("&#x27;", "'").replace("&amp;", "&"))
@@ -172,9 +172,14 @@ fn json_tells_all_that_the_page_does() {
     let entries = vec![
         entry("s.cgi", Kind::Script, 0, 0),
         entry("a b", Kind::File, 1500, 86_400),
-        entry("d", Kind::Folder, 0, 0),
+        entry("d", Kind::Directory, 0, 0),
     ];
-    let page = page(found(entries), &wish("/x/?sort=name", "application/json"), &Plain(None)).unwrap();
+    let page = page(
+        found(entries),
+        &request("/x/?sort=name", "application/json"),
+        &Plain(None),
+    )
+    .unwrap();
     assert_eq!(
         page.body,
         "{\"path\":\"/x/\",\"entries\":[\
@@ -191,7 +196,7 @@ fn the_longest_listing_can_be_made() {
         is_cut: true,
         ..found(entries.collect())
     };
-    let page = page(found, &wish("/", "text/html"), &Plain(None)).unwrap();
+    let page = page(found, &request("/", "text/html"), &Plain(None)).unwrap();
     assert_eq!(
         page.body.matches("<td class=\"name\">").count(),
         super::super::ENTRIES_MAX
@@ -203,12 +208,12 @@ fn the_longest_listing_can_be_made() {
 fn a_sites_template_is_used_and_a_failing_one_replaced() {
     let rendered = |text: &str, entries: Vec<Entry>| {
         let template = listing_template(Path::new("l.html"), text).unwrap();
-        page(found(entries), &wish("/x/", "text/html"), &Plain(Some(template)))
+        page(found(entries), &request("/x/", "text/html"), &Plain(Some(template)))
             .unwrap()
             .body
     };
     let list = "{{ path }}{% for entry in entries %} {{ entry.name }}={{ entry.size }}{% endfor %}";
-    let entries = || vec![entry("a", Kind::File, 2000, 0), entry("d", Kind::Folder, 0, 0)];
+    let entries = || vec![entry("a", Kind::File, 2000, 0), entry("d", Kind::Directory, 0, 0)];
     assert_eq!(rendered(list, entries()), "&#x2f;x&#x2f; d= a=2.0\u{a0}KiB");
     let fails = "{% if entries|length == 2 %}{{ nothing }}{% endif %}";
     assert!(rendered(fails, entries()).contains("<h1>"), "the server's own page");

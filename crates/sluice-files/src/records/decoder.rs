@@ -1,4 +1,4 @@
-//! Records to lines, piece by piece: bytes of a file go in, lines come out, and nothing is kept but where it stands.
+//! Records to lines, chunk by chunk: bytes of a file go in, lines come out, and nothing is kept but where it stands.
 //!
 //! Pure: no I/O, no clock. A record becomes its bytes and a newline; one that ends with a newline of its own gets no second.
 //! In formats with lengths a length of 0xFFFF says that the rest of its block (512 bytes, counted from the file's start) is not
@@ -109,14 +109,14 @@ impl Decoder {
         self.records
     }
 
-    /// Takes the next piece of the file, cut anywhere, and adds the lines in it to `lines`: at most half as many bytes again as
-    /// the piece has.
+    /// Takes the next chunk of the file, cut anywhere, and adds the lines in it to `lines`: at most half as many bytes again as
+    /// the chunk has.
     ///
     /// # Errors
     /// The file is malformed. Lines before that place were added; the decoder is of no more use.
-    pub fn push(&mut self, piece: &[u8], lines: &mut Vec<u8>) -> Result<(), Malformed> {
-        lines.reserve(self.format.lines_bytes_max(piece.len()));
-        let mut rest = piece;
+    pub fn push(&mut self, chunk: &[u8], lines: &mut Vec<u8>) -> Result<(), Malformed> {
+        lines.reserve(self.format.lines_bytes_max(chunk.len()));
+        let mut rest = chunk;
         while !rest.is_empty() {
             let taken = self.step(rest, lines)?;
             rest = &rest[taken..];
@@ -311,13 +311,13 @@ mod tests {
 
     use super::*;
 
-    /// The lines of a file that comes in pieces of at most so many bytes.
+    /// The lines of a file that comes in chunks of at most so many bytes.
     fn lines_in_pieces(format: &str, file: &[u8], piece_bytes: usize) -> (String, Result<u64, Malformed>) {
         let mut decoder = Decoder::new(format.parse().unwrap());
         let mut lines = Vec::new();
         let pushed = file
             .chunks(piece_bytes)
-            .try_for_each(|piece| decoder.push(piece, &mut lines));
+            .try_for_each(|chunk| decoder.push(chunk, &mut lines));
         let result = pushed.and_then(|()| decoder.finish()).map(|()| decoder.records());
         (String::from_utf8(lines).unwrap(), result)
     }
@@ -330,7 +330,7 @@ mod tests {
             assert_eq!(
                 lines_in_pieces(format, file, piece_bytes),
                 whole,
-                "in pieces of {piece_bytes}"
+                "in chunks of {piece_bytes}"
             );
         }
         whole
@@ -498,13 +498,13 @@ mod tests {
         let mut decoder = Decoder::new(format);
         let (mut lines, mut rest, mut cuts) = (Vec::new(), file, cuts.iter().cycle());
         while !rest.is_empty() {
-            let (piece, after) = rest.split_at(cuts.next().map_or(rest.len(), |cut| rest.len().min(*cut)));
+            let (chunk, after) = rest.split_at(cuts.next().map_or(rest.len(), |cut| rest.len().min(*cut)));
             let before = lines.len();
-            if let Err(malformed) = decoder.push(piece, &mut lines) {
+            if let Err(malformed) = decoder.push(chunk, &mut lines) {
                 return (lines, Err(malformed));
             }
             assert!(
-                lines.len() - before <= format.lines_bytes_max(piece.len()),
+                lines.len() - before <= format.lines_bytes_max(chunk.len()),
                 "more than was promised"
             );
             rest = after;

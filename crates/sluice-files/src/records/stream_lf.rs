@@ -3,7 +3,7 @@
 //! The original is kept as `NAME.orig`, and that is how it is known later that NAME holds lines ([`has_original`]): on Linux
 //! no header says it. The order of steps makes this true at every moment, also for one who looks in between:
 //!
-//! 1. the lines are written to a hidden file in the same folder;
+//! 1. the lines are written to a hidden file in the same directory;
 //! 2. `NAME.orig` becomes a second name of the original: NAME still is the original, so it still holds records;
 //! 3. the hidden file is renamed to NAME.
 //!
@@ -29,7 +29,7 @@ use crate::records::decoder::{Decoder, Malformed};
 pub const ORIGINAL_SUFFIX: &str = ".orig";
 
 /// Bytes that are read at once.
-const PIECE_BYTES: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// What a file has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub enum RewriteError {
     IsOriginal,
     /// It is a symbolic link.
     IsLink,
-    /// It is a folder, a device.
+    /// It is a directory, a device.
     NoFile,
     /// There is a file of the name that the original would get: it was written anew already, or the name is taken.
     OriginalExists,
@@ -59,52 +59,52 @@ pub enum RewriteError {
     System(&'static str, io::Error),
 }
 
-/// Writes the file `name` in `folder` anew. Mode and times stay, so does the owner where the system allows it.
+/// Writes the file `name` in `directory` anew. Mode and times stay, so does the owner where the system allows it.
 ///
 /// # Errors
-/// Why it was left as it is; whoever owns the folder can mend it.
-pub fn rewrite(folder: &File, name: &OsStr, format: RecordFormat) -> Result<Rewritten, RewriteError> {
+/// Why it was left as it is; whoever owns the directory can mend it.
+pub fn rewrite(directory: &File, name: &OsStr, format: RecordFormat) -> Result<Rewritten, RewriteError> {
     if name.as_bytes().ends_with(ORIGINAL_SUFFIX.as_bytes()) {
         return Err(RewriteError::IsOriginal);
     }
-    let mut original = open_original(folder, name)?;
+    let mut original = open_original(directory, name)?;
     let before = original.metadata().map_err(|error| system("read", error))?;
     if !before.is_file() {
         return Err(RewriteError::NoFile);
     }
     let kept = original_of(name);
     // Said now, before the work; keep_original makes sure of it.
-    if look(folder, &kept)?.is_some_and(|there| !is_same(&there, &before)) {
+    if look(directory, &kept)?.is_some_and(|there| !is_same(&there, &before)) {
         return Err(RewriteError::OriginalExists);
     }
-    let mut draft = Draft::create(folder)?;
+    let mut draft = Draft::create(directory)?;
     let rewritten = convert(&mut original, &mut draft.file, format)?;
     inherit(&draft.file, &before)?;
-    keep_original(folder, name, &kept, &before)?;
-    draft.replace(name).inspect_err(|_| remove(folder, &kept))?;
-    // The names are as good as the folder is: one that cannot be synced still holds them.
-    let _ = folder.sync_all();
+    keep_original(directory, name, &kept, &before)?;
+    draft.replace(name).inspect_err(|_| remove(directory, &kept))?;
+    // The names are as good as the directory is: one that cannot be synced still holds them.
+    let _ = directory.sync_all();
     Ok(rewritten)
 }
 
-/// As [`rewrite`], for a path whose folders may be symbolic links.
+/// As [`rewrite`], for a path whose directories may be symbolic links.
 ///
 /// # Errors
 /// As there.
 pub fn rewrite_path(path: &Path, format: RecordFormat) -> Result<Rewritten, RewriteError> {
     let name = path.file_name().ok_or(RewriteError::NoFile)?;
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
+    let directory = match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
     };
-    let folder = File::open(folder).map_err(|error| system("read its folder", error))?;
-    rewrite(&folder, name, format)
+    let directory = File::open(directory).map_err(|error| system("read its directory", error))?;
+    rewrite(&directory, name, format)
 }
 
 /// Whether an open file was written anew: another file beside it has its name and [`ORIGINAL_SUFFIX`].
 ///
 /// By its real name, so that it is no matter over which links it was reached. The kernel says that name without a race;
-/// one that is no longer in its folder has none.
+/// one that is no longer in its directory has none.
 pub(crate) fn has_original(file: &File, metadata: &Metadata) -> bool {
     let place = format!("/proc/self/fd/{}", file.as_raw_fd());
     let beside = std::fs::read_link(place).map(|path| original_of(path.as_os_str()));
@@ -119,10 +119,10 @@ fn original_of(name: &OsStr) -> OsString {
     kept
 }
 
-fn open_original(folder: &File, name: &OsStr) -> Result<File, RewriteError> {
+fn open_original(directory: &File, name: &OsStr) -> Result<File, RewriteError> {
     // NONBLOCK: a FIFO is no reason to wait.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+    match rustix::fs::openat(directory, name, flags, Mode::empty()) {
         Ok(file) => Ok(file.into()),
         Err(Errno::LOOP) => Err(RewriteError::IsLink),
         // A socket.
@@ -132,9 +132,9 @@ fn open_original(folder: &File, name: &OsStr) -> Result<File, RewriteError> {
 }
 
 /// What is there by this name, not what it links to.
-fn look(folder: &File, name: &OsStr) -> Result<Option<Metadata>, RewriteError> {
+fn look(directory: &File, name: &OsStr) -> Result<Option<Metadata>, RewriteError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+    match rustix::fs::openat(directory, name, flags, Mode::empty()) {
         Ok(file) => {
             let metadata = File::from(file).metadata();
             metadata.map(Some).map_err(|error| system("look at", error))
@@ -146,10 +146,10 @@ fn look(folder: &File, name: &OsStr) -> Result<Option<Metadata>, RewriteError> {
 
 fn convert(original: &mut File, draft: &mut File, format: RecordFormat) -> Result<Rewritten, RewriteError> {
     let mut decoder = Decoder::new(format);
-    let (mut piece, mut lines) = (vec![0; PIECE_BYTES], Vec::new());
+    let (mut chunk, mut lines) = (vec![0; CHUNK_BYTES], Vec::new());
     let mut bytes = 0;
     loop {
-        let read = match original.read(&mut piece) {
+        let read = match original.read(&mut chunk) {
             Ok(0) => break,
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -157,7 +157,7 @@ fn convert(original: &mut File, draft: &mut File, format: RecordFormat) -> Resul
         };
         lines.clear();
         decoder
-            .push(&piece[..read], &mut lines)
+            .push(&chunk[..read], &mut lines)
             .map_err(RewriteError::Malformed)?;
         draft.write_all(&lines).map_err(|error| system("write", error))?;
         bytes += lines.len() as u64;
@@ -185,19 +185,19 @@ fn inherit(draft: &File, before: &Metadata) -> Result<(), RewriteError> {
 }
 
 /// Makes `kept` a second name of the original, and makes sure that NAME still is the file that was read.
-fn keep_original(folder: &File, name: &OsStr, kept: &OsStr, before: &Metadata) -> Result<(), RewriteError> {
-    match rustix::fs::linkat(folder, name, folder, kept, AtFlags::empty()) {
+fn keep_original(directory: &File, name: &OsStr, kept: &OsStr, before: &Metadata) -> Result<(), RewriteError> {
+    match rustix::fs::linkat(directory, name, directory, kept, AtFlags::empty()) {
         Ok(()) => {}
         // An earlier attempt was interrupted after this step; or somebody else was faster.
-        Err(Errno::EXIST) if look(folder, kept)?.is_some_and(|there| is_same(&there, before)) => {}
+        Err(Errno::EXIST) if look(directory, kept)?.is_some_and(|there| is_same(&there, before)) => {}
         Err(Errno::EXIST) => return Err(RewriteError::OriginalExists),
         Err(error) => return Err(system("keep as .orig", error.into())),
     }
     // What is renamed or written between here and the next step, a few microseconds, would be kept as nothing: there is no
     // call that replaces a file only if it is a certain one.
     for name in [kept, name] {
-        if !look(folder, name)?.is_some_and(|now| is_same(&now, before)) {
-            remove(folder, kept);
+        if !look(directory, name)?.is_some_and(|now| is_same(&now, before)) {
+            remove(directory, kept);
             return Err(RewriteError::Changed);
         }
     }
@@ -214,33 +214,33 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     is_same_file(one, other) && content(one) == content(other)
 }
 
-fn remove(folder: &File, name: &OsStr) {
+fn remove(directory: &File, name: &OsStr) {
     // Nothing better can be done where it fails, and nothing is lost: it is one name too many.
-    let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+    let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
 }
 
 fn system(what: &'static str, error: io::Error) -> RewriteError {
     RewriteError::System(what, error)
 }
 
-/// The file that is to be, under a hidden name, which no folder serves; gone if it does not come to be.
+/// The file that is to be, under a hidden name, which no directory serves; gone if it does not come to be.
 struct Draft<'a> {
-    folder: &'a File,
+    directory: &'a File,
     name: OsString,
     file: File,
     is_placed: bool,
 }
 
 impl Draft<'_> {
-    fn create(folder: &File) -> Result<Draft<'_>, RewriteError> {
+    fn create(directory: &File) -> Result<Draft<'_>, RewriteError> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|error| system("name a new file", io::Error::other(error)))?;
         let name = OsString::from(format!(".sluice-{:016x}", u64::from_ne_bytes(random)));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(folder, &name, flags, Mode::RUSR | Mode::WUSR);
-        let file = file.map_err(|error| system("write to its folder", error.into()))?;
+        let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR);
+        let file = file.map_err(|error| system("write to its directory", error.into()))?;
         Ok(Draft {
-            folder,
+            directory,
             name,
             file: file.into(),
             is_placed: false,
@@ -248,7 +248,7 @@ impl Draft<'_> {
     }
 
     fn replace(mut self, name: &OsStr) -> Result<(), RewriteError> {
-        rustix::fs::renameat(self.folder, &self.name, self.folder, name)
+        rustix::fs::renameat(self.directory, &self.name, self.directory, name)
             .map_err(|error| system("replace", error.into()))?;
         self.is_placed = true;
         Ok(())
@@ -258,7 +258,7 @@ impl Draft<'_> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if !self.is_placed {
-            remove(self.folder, &self.name);
+            remove(self.directory, &self.name);
         }
     }
 }
@@ -299,18 +299,18 @@ mod tests {
     const RECORDS: &[u8] = b"\x05\0hello\0\x04\0good\x05\0world\0";
     const LINES: &str = "hello\ngood\nworld\n";
 
-    fn folder() -> (TempDir, File) {
+    fn directory() -> (TempDir, File) {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("a.txt"), RECORDS).unwrap();
-        let folder = File::open(place.path()).unwrap();
-        (place, folder)
+        let directory = File::open(place.path()).unwrap();
+        (place, directory)
     }
 
-    fn rewrite_in(folder: &File, name: &str) -> Result<Rewritten, String> {
-        rewrite(folder, OsStr::new(name), RecordFormat::Variable).map_err(|error| error.to_string())
+    fn rewrite_in(directory: &File, name: &str) -> Result<Rewritten, String> {
+        rewrite(directory, OsStr::new(name), RecordFormat::Variable).map_err(|error| error.to_string())
     }
 
-    /// Names in a folder.
+    /// Names in a directory.
     fn names(place: &TempDir) -> Vec<String> {
         let entries = fs::read_dir(place.path()).unwrap();
         let mut names: Vec<String> = entries
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_file_is_written_anew_and_its_original_kept() {
-        let (place, folder) = folder();
+        let (place, directory) = directory();
         let (path, kept) = (place.path().join("a.txt"), place.path().join("a.txt.orig"));
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_000_123);
@@ -336,7 +336,7 @@ mod tests {
             .set_times(FileTimes::new().set_modified(modified))
             .unwrap();
         assert!(!is_rewritten(&path));
-        let rewritten = rewrite_in(&folder, "a.txt").unwrap();
+        let rewritten = rewrite_in(&directory, "a.txt").unwrap();
         assert_eq!((rewritten.records, rewritten.bytes), (3, 17));
         assert_eq!(
             (fs::read_to_string(&path).unwrap(), fs::read(&kept).unwrap()),
@@ -349,14 +349,14 @@ mod tests {
         assert!(is_rewritten(&path) && !is_rewritten(&kept));
         assert_eq!(names(&place), ["a.txt", "a.txt.orig"]);
         for (name, told) in [("a.txt", ".orig is there"), ("a.txt.orig", "is the original")] {
-            assert!(rewrite_in(&folder, name).unwrap_err().contains(told), "{name}");
+            assert!(rewrite_in(&directory, name).unwrap_err().contains(told), "{name}");
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), LINES);
     }
 
     #[test]
     fn a_file_that_cannot_be_written_anew_stays_and_leaves_nothing() {
-        let (place, folder) = folder();
+        let (place, directory) = directory();
         let at = |name: &str| place.path().join(name);
         fs::write(at("cut"), &RECORDS[..10]).unwrap();
         fs::write(at("taken"), RECORDS).unwrap();
@@ -371,7 +371,7 @@ mod tests {
             ("folder", "is no plain file"),
             ("none", "cannot read: No such file"),
         ] {
-            let error = rewrite_in(&folder, name).unwrap_err();
+            let error = rewrite_in(&directory, name).unwrap_err();
             assert!(error.contains(told), "{name}: {error}");
         }
         assert_eq!(names(&place), before);
@@ -381,11 +381,11 @@ mod tests {
 
     #[test]
     fn an_attempt_that_was_interrupted_is_finished() {
-        let (place, folder) = folder();
+        let (place, directory) = directory();
         let (path, kept) = (place.path().join("a.txt"), place.path().join("a.txt.orig"));
         fs::hard_link(&path, &kept).unwrap();
         assert!(!is_rewritten(&path), "it still is the original");
-        rewrite_in(&folder, "a.txt").unwrap();
+        rewrite_in(&directory, "a.txt").unwrap();
         assert_eq!(
             (fs::read_to_string(&path).unwrap(), fs::read(&kept).unwrap()),
             (LINES.into(), RECORDS.into())
@@ -394,19 +394,19 @@ mod tests {
 
     #[test]
     fn what_was_changed_meanwhile_is_not_replaced() {
-        let (place, folder) = folder();
+        let (place, directory) = directory();
         let before = fs::metadata(place.path().join("a.txt")).unwrap();
         fs::write(place.path().join("new"), "other").unwrap();
         fs::rename(place.path().join("new"), place.path().join("a.txt")).unwrap();
         let (name, kept) = (OsStr::new("a.txt"), OsStr::new("a.txt.orig"));
-        let error = keep_original(&folder, name, kept, &before).unwrap_err();
+        let error = keep_original(&directory, name, kept, &before).unwrap_err();
         assert!(matches!(error, RewriteError::Changed), "{error}");
         assert_eq!(names(&place), ["a.txt"]);
     }
 
     #[test]
     fn a_path_may_lead_over_links_but_not_end_in_one() {
-        let (place, _) = folder();
+        let (place, _) = directory();
         let (real, link) = (place.path().join("real"), place.path().join("link"));
         fs::create_dir(&real).unwrap();
         symlink("real", &link).unwrap();

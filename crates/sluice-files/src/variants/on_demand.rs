@@ -1,4 +1,4 @@
-//! Making compressed forms of files: by a thread that may take its time, once for all who want one, for the cache.
+//! PendingVariant compressed forms of files: by a thread that may take its time, once for all who want one, for the cache.
 //!
 //! Not here: whether a request gets such a form at all (`encodings`), and the compressing (`write::encode`).
 
@@ -13,7 +13,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::encoder::{Effort, encode};
 use sluice_http::fault::Fault;
-use sluice_settings::FileForms;
+use sluice_settings::Precompressed;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
@@ -50,7 +50,7 @@ impl Files<'_> {
     ) -> Made {
         let form_name = form_name(name, encoding);
         let kept = || {
-            let form = cache.peek(self.folder, &form_name);
+            let form = cache.peek(self.directory, &form_name);
             form.filter(|form| original.is_behind(form))
         };
         if let Some(form) = kept() {
@@ -63,7 +63,7 @@ impl Files<'_> {
             return Made::Not;
         }
         let is_awaited = original.bytes() <= AWAITED_BYTES_MAX;
-        let key = Key::new(self.folder, &form_name);
+        let key = Key::new(self.directory, &form_name);
         let (told, form) = watch::channel(None);
         let form = match cache.makings.begin(&key, form, kept) {
             Begun::Here(form) => {
@@ -89,7 +89,7 @@ impl Files<'_> {
     fn keeps(&self, cache: &Cache, name: &str, original: &Original) -> bool {
         match original {
             Original::Kept(cached) => {
-                let held = cache.peek(self.folder, name);
+                let held = cache.peek(self.directory, name);
                 held.is_some_and(|held| Arc::ptr_eq(&held, cached))
             }
             Original::Open(_, metadata) => cache.would_take(metadata),
@@ -114,7 +114,7 @@ pub(super) type Awaited = watch::Receiver<Option<Option<Arc<Cached>>>>;
 
 /// Forms that are being made.
 #[derive(Default)]
-pub(crate) struct Makings(Mutex<HashMap<Key, Awaited>>);
+pub(crate) struct InFlight(Mutex<HashMap<Key, Awaited>>);
 
 /// Whether the making of a form begins.
 enum Begun {
@@ -128,7 +128,7 @@ enum Begun {
     Not,
 }
 
-impl Makings {
+impl InFlight {
     /// Notes that a form is being made, unless it is, or was a moment ago, which `kept` tells.
     fn begin(&self, key: &Key, form: Awaited, kept: impl Fn() -> Option<Arc<Cached>>) -> Begun {
         let mut makings = self.lock();
@@ -151,16 +151,16 @@ impl Makings {
 }
 
 /// A response that waits for a form.
-pub struct Making {
+pub struct PendingVariant {
     name: String,
     original: Found,
     form: Awaited,
 }
 
-impl Making {
+impl PendingVariant {
     /// Waits for a form of what was found under a name.
-    pub(super) fn new(name: &str, original: Found, form: Awaited) -> Box<Making> {
-        Box::new(Making {
+    pub(super) fn new(name: &str, original: Found, form: Awaited) -> Box<PendingVariant> {
+        Box::new(PendingVariant {
             name: name.to_owned(),
             original,
             form,
@@ -178,7 +178,7 @@ impl Making {
             Ok(Err(_)) | Err(_) => None,
         };
         let found = form.map_or(self.original, Found::Cached);
-        respond(&self.name, found, Some(FileForms::Made), method, fields)
+        respond(&self.name, found, Some(Precompressed::OnDemand), method, fields)
     }
 }
 
@@ -298,7 +298,7 @@ mod tests {
     use http::header;
 
     use super::*;
-    use crate::directory::Folder;
+    use crate::directory::Directory;
     use crate::types::Types;
     use sluice_settings::compression::Compression;
     use sluice_settings::{CacheUse, CompressionSettings, FileSettings};
@@ -306,10 +306,10 @@ mod tests {
     #[test]
     fn no_more_forms_are_made_at_once_than_the_bound() {
         let place = tempfile::tempdir().unwrap();
-        let folder = Folder::open(place.path()).unwrap();
-        let makings = Makings::default();
+        let directory = Directory::open(place.path()).unwrap();
+        let makings = InFlight::default();
         let (_told, form) = watch::channel(None);
-        let begin = |number: usize| makings.begin(&Key::new(&folder, &number.to_string()), form.clone(), || None);
+        let begin = |number: usize| makings.begin(&Key::new(&directory, &number.to_string()), form.clone(), || None);
         assert!((0..MAKINGS_MAX).all(|number| matches!(begin(number), Begun::Here(_))));
         assert!(matches!(begin(0), Begun::Elsewhere(_)), "it is being made");
         assert!(matches!(begin(MAKINGS_MAX), Begun::Not));
@@ -319,17 +319,17 @@ mod tests {
     async fn a_form_that_does_not_come_is_not_waited_for_without_end() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("a.txt"), "text").unwrap();
-        let folder = Folder::open(place.path()).unwrap();
+        let directory = Directory::open(place.path()).unwrap();
         let files = Files {
-            folder: &folder,
+            directory: &directory,
             cache: None,
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
-            forms: Some(FileForms::Made),
+            forms: Some(Precompressed::OnDemand),
         };
         let respond = async |form| {
-            let making = Making::new("a.txt", files.find("a.txt").unwrap(), form);
+            let making = PendingVariant::new("a.txt", files.find("a.txt").unwrap(), form);
             let response = making.respond(&Method::GET, &HeaderMap::new()).await.unwrap();
             assert!(!response.headers().contains_key(header::CONTENT_ENCODING));
             assert_eq!(response.body().length(), Some(4));

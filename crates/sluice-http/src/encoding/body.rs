@@ -13,13 +13,13 @@ use crate::body::Source;
 use crate::encoding::Encoding;
 use crate::encoding::encoder::{Effort, Encoder};
 use crate::fault::Fault;
-use crate::tasks::give_way;
+use crate::tasks::yield_now;
 
 /// Bytes compressed at once, until the other tasks of the worker have their turn.
 pub const TURN_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes that make a piece worth sending while there is more to come.
-const PIECE_BYTES: usize = 16 << 10;
+/// Bytes that make a chunk worth sending while there is more to come.
+const CHUNK_BYTES: usize = 16 << 10;
 
 /// A body that is compressed while it is sent.
 pub struct EncodedBody {
@@ -27,7 +27,7 @@ pub struct EncodedBody {
     source: Option<Box<dyn Source>>,
     /// None once it has given its last.
     encoder: Option<Encoder>,
-    /// Of a piece of the source what is not compressed yet.
+    /// Of a chunk of the source what is not compressed yet.
     rest: Bytes,
     /// The compressor holds bytes that the client cannot read yet.
     holds_back: bool,
@@ -63,19 +63,19 @@ impl EncodedBody {
                 let Some(source) = &mut self.source else {
                     return self.finish();
                 };
-                match source.poll_piece(context) {
-                    Poll::Ready(Some(Ok(piece))) => self.rest = piece,
+                match source.poll_chunk(context) {
+                    Poll::Ready(Some(Ok(chunk))) => self.rest = chunk,
                     Poll::Ready(Some(Err(fault))) => return Ok(Poll::Ready(Some(Err(fault)))),
                     Poll::Ready(None) => return self.finish(),
                     Poll::Pending if self.holds_back => {
                         encoder.flush()?;
                         self.holds_back = false;
-                        let piece = encoder.take();
+                        let chunk = encoder.take();
                         // All may have come out before; who waits has been noted by the source.
-                        return Ok(if piece.is_empty() {
+                        return Ok(if chunk.is_empty() {
                             Poll::Pending
                         } else {
-                            hand_on(piece)
+                            hand_on(chunk)
                         });
                     }
                     Poll::Pending => return Ok(Poll::Pending),
@@ -85,11 +85,11 @@ impl EncodedBody {
             encoder.write(&part)?;
             self.holds_back = true;
             left -= part.len();
-            if encoder.ready_bytes() >= PIECE_BYTES {
+            if encoder.ready_bytes() >= CHUNK_BYTES {
                 return Ok(hand_on(encoder.take()));
             }
             if left == 0 {
-                give_way(context);
+                yield_now(context);
                 return Ok(Poll::Pending);
             }
         }
@@ -97,18 +97,18 @@ impl EncodedBody {
 
     fn finish(&mut self) -> io::Result<Poll<Option<Result<Bytes, Fault>>>> {
         let last = self.encoder.take().map(Encoder::finish).transpose()?;
-        let last = last.filter(|piece| !piece.is_empty());
+        let last = last.filter(|chunk| !chunk.is_empty());
         Ok(last.map_or(Poll::Ready(None), hand_on))
     }
 }
 
-/// A piece, which is never the end, and so never empty.
-fn hand_on(piece: Vec<u8>) -> Poll<Option<Result<Bytes, Fault>>> {
-    Poll::Ready(Some(Ok(piece.into())))
+/// A chunk, which is never the end, and so never empty.
+fn hand_on(chunk: Vec<u8>) -> Poll<Option<Result<Bytes, Fault>>> {
+    Poll::Ready(Some(Ok(chunk.into())))
 }
 
 impl Source for EncodedBody {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         let polled = self.poll(context);
         polled.unwrap_or_else(|error| Poll::Ready(Some(Err(Fault::server(format!("compressing a body: {error}"))))))
     }
@@ -135,9 +135,9 @@ mod tests {
     struct Told(VecDeque<Option<Result<Bytes, Fault>>>);
 
     impl Source for Told {
-        fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
             match self.0.pop_front() {
-                Some(Some(piece)) => Poll::Ready(Some(piece)),
+                Some(Some(chunk)) => Poll::Ready(Some(chunk)),
                 Some(None) => Poll::Pending,
                 None => Poll::Ready(None),
             }
@@ -161,11 +161,11 @@ mod tests {
         // Giving way asks for a task; without one it wakes at once.
         let mut context = Context::from_waker(std::task::Waker::noop());
         loop {
-            match body.poll_piece(&mut context) {
+            match body.poll_chunk(&mut context) {
                 Poll::Pending => return None,
-                Poll::Ready(Some(Ok(piece))) => {
-                    assert!(!piece.is_empty());
-                    sent.extend_from_slice(&piece);
+                Poll::Ready(Some(Ok(chunk))) => {
+                    assert!(!chunk.is_empty());
+                    sent.extend_from_slice(&chunk);
                 }
                 Poll::Ready(Some(Err(fault))) => return Some(Err(fault.to_string())),
                 Poll::Ready(None) => return Some(Ok(())),
@@ -206,9 +206,9 @@ mod tests {
         let text = std::iter::repeat_with(|| &words[draw(5)]).flatten().copied();
         let text: Vec<u8> = text.take(24 * TURN_BYTES_MAX).collect();
         for encoding in Encoding::ALL {
-            let pieces = text.chunks(TURN_BYTES_MAX);
-            let pieces = pieces.map(|piece| Some(Ok(Bytes::copy_from_slice(piece))));
-            let mut body = body(encoding, pieces.chain([None, say("TAIL")]));
+            let chunks = text.chunks(TURN_BYTES_MAX);
+            let chunks = chunks.map(|chunk| Some(Ok(Bytes::copy_from_slice(chunk))));
+            let mut body = body(encoding, chunks.chain([None, say("TAIL")]));
             let mut sent = Vec::new();
             while drain(&mut body, &mut sent).is_none() {}
             let (read, result) = decode(encoding, &sent);

@@ -92,7 +92,7 @@ impl Encoder {
         })
     }
 
-    /// Ends it, with the mark by which a client knows that it has all.
+    /// Endpoints it, with the mark by which a client knows that it has all.
     pub fn finish(self) -> io::Result<Vec<u8>> {
         match self.0 {
             Kind::Brotli(writer) => Ok(writer.into_inner()),
@@ -175,9 +175,9 @@ mod tests {
             let mut encoder = Encoder::new(encoding, Effort::Passing).unwrap();
             let (mut sent, mut written) = (Vec::new(), Vec::new());
             for round in 0..5 {
-                let piece = text(round * 1000 + 1);
-                encoder.write(&piece).unwrap();
-                written.extend(piece);
+                let chunk = text(round * 1000 + 1);
+                encoder.write(&chunk).unwrap();
+                written.extend(chunk);
                 encoder.flush().unwrap();
                 assert!(encoder.ready_bytes() > 0);
                 sent.extend(encoder.take());

@@ -18,7 +18,7 @@ fn inet6() -> Vec<u8> {
     [&address("2001:db8::7")[..], &address("2001:db8::1"), &[18, 103, 1, 187]].concat()
 }
 
-/// What a header says, fed in pieces as `read` takes them from a socket where all is there at once; and what is left.
+/// What a header says, fed in chunks as `read` takes them from a socket where all is there at once; and what is left.
 fn fed(bytes: &[u8]) -> Result<(Source, &[u8]), Refusal> {
     let mut taken = 0;
     loop {

@@ -1,55 +1,60 @@
-//! Listings as a site sees them: which folder a path means, and what each name in it leads to.
+//! Listings as a site sees them: which directory a path means, and what each name in it leads to.
 //!
-//! A name that lies in a folder is listed only if the same routes that a request passes lead to it. Not here: reading the
-//! folder, and what a listing looks like (`handler::listing`).
+//! A name that lies in a directory is listed only if the same routes that a request passes lead to it. Not here: reading the
+//! directory, and what a listing looks like (`handler::listing`).
 
 use http::HeaderValue;
-use sluice_files::directory::Folder;
+use sluice_files::directory::Directory;
 use sluice_files::listing;
-use sluice_files::listing::page::{Page, Wish};
-use sluice_files::listing::{Lead, Surroundings};
+use sluice_files::listing::page::{ListingRequest, Page};
+use sluice_files::listing::{EntryKind, ListingSite};
 use sluice_http::fault::Fault;
-use sluice_settings::rule::Facts;
+use sluice_settings::rule::RequestAttributes;
 use sluice_settings::template::Template;
 
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::RouteKind;
-use crate::dispatch::site::{Place, Site};
+use crate::dispatch::site::{Resolved, Site};
 
 /// A site as one client sees it.
 struct View<'a> {
     site: &'a Site,
-    facts: Facts<'a>,
+    facts: RequestAttributes<'a>,
 }
 
 impl Site {
-    /// The listing of the folder that is wished for, by somebody. Waits for the disk.
-    pub(crate) fn list(&self, wish: &Wish, query: Option<&str>, facts: Facts<'_>) -> Result<Page, Fault> {
+    /// The listing of the directory that is wished for, by somebody. Waits for the disk.
+    pub(crate) fn list(
+        &self,
+        request: &ListingRequest,
+        query: Option<&str>,
+        facts: RequestAttributes<'_>,
+    ) -> Result<Page, Fault> {
         let view = View { site: self, facts };
-        let walked = self.walk(&wish.path, query, Some(&facts), &mut ())?;
-        match walked.place.folder(walked.path(&wish.path)) {
-            Some((folder, below)) => listing::make(folder, below, wish, &view),
-            None => Err(Fault::server(format!("listing: {:?} is no folder", wish.path))),
+        let resolution = self.resolve(&request.path, query, Some(&facts), &mut ())?;
+        match resolution.place.directory(resolution.path(&request.path)) {
+            Some((directory, below)) => listing::make(directory, below, request, &view),
+            None => Err(Fault::server(format!("listing: {:?} is no directory", request.path))),
         }
     }
 }
 
-impl Surroundings for View<'_> {
-    fn lead(&self, path: &str, folder: &Folder, below: &str) -> Lead {
+impl ListingSite for View<'_> {
+    fn lead(&self, path: &str, directory: &Directory, below: &str) -> EntryKind {
         // Links of a listing have no query.
-        let Ok(walked) = self.site.walk(path, None, Some(&self.facts), &mut ()) else {
-            return Lead::Elsewhere;
+        let Ok(resolution) = self.site.resolve(path, None, Some(&self.facts), &mut ()) else {
+            return EntryKind::Elsewhere;
         };
-        if let Place::Route(route, RouteKind::Script(script), star) = &walked.place {
-            let path = walked.path(path);
+        if let Resolved::Route(route, RouteKind::Script(script), star) = &resolution.place {
+            let path = resolution.path(path);
             return match locate(self.site, route, script, path, star.of(path)) {
-                Ok(_) => Lead::Script,
-                Err(_) => Lead::Elsewhere,
+                Ok(_) => EntryKind::Script,
+                Err(_) => EntryKind::Elsewhere,
             };
         }
-        match walked.place.folder(walked.path(path)) {
-            Some((other, rest)) if other.id() == folder.id() && rest.trim_matches('/') == below => Lead::There,
-            _ => Lead::Elsewhere,
+        match resolution.place.directory(resolution.path(path)) {
+            Some((other, rest)) if other.id() == directory.id() && rest.trim_matches('/') == below => EntryKind::There,
+            _ => EntryKind::Elsewhere,
         }
     }
 

@@ -1,7 +1,7 @@
 //! From a path on a script route to the program: which file it is, what of the path is its name, what is left for it.
 //!
-//! Here: RFC 3875 §3.3 (SCRIPT_NAME, PATH_INFO) for folders of any depth, single programs and patterns. One stat(2) for a
-//! script directly in its folder. Symbolic links are followed here: what a script folder points to is its owner's choice
+//! Here: RFC 3875 §3.3 (SCRIPT_NAME, PATH_INFO) for directories of any depth, single programs and patterns. One stat(2) for a
+//! script directly in its directory. Symbolic links are followed here: what a script directory points to is its owner's choice
 //! (`ln -s /usr/lib/git-core/git-http-backend cgi-bin/`), and nothing of it is sent as a file.
 
 use std::fs::Metadata;
@@ -40,11 +40,11 @@ pub(crate) fn locate(
             }
             check(script, file, star, &path[star.len()..], &metadata)
         }
-        ScriptSource::Directory(folder) => {
+        ScriptSource::Directory(directory) => {
             if is_hidden(star) {
-                return Err(not_found(&folder.join(star)));
+                return Err(not_found(&directory.join(star)));
             }
-            descend(script, folder, route.pattern.prefix(), star)
+            descend(script, directory, route.pattern.prefix(), star)
         }
     }
 }
@@ -57,14 +57,14 @@ fn divide<'p>(begin: Option<&str>, path: &'p str) -> (&'p str, &'p str) {
     path.split_at(rest.unwrap_or(path.len()))
 }
 
-/// Walks down from the folder to the first thing that is not a folder.
-fn descend(script: &ScriptRoute, folder: &Path, prefix: &str, star: &str) -> Result<Script, Fault> {
+/// Walks down from the directory to the first thing that is not a directory.
+fn descend(script: &ScriptRoute, directory: &Path, prefix: &str, star: &str) -> Result<Script, Fault> {
     let mut end = 0;
     loop {
         let length = star[end..].find('/').unwrap_or(star.len() - end);
         end += length;
         let (below, rest) = star.split_at(end);
-        let file = folder.join(below);
+        let file = directory.join(below);
         let metadata = stat(&file)?;
         if !metadata.is_dir() {
             return check(script, file, &format!("{prefix}{below}"), rest, &metadata);
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
     use crate::dispatch::route::RouteKind;
-    use crate::dispatch::site::{Config, Place};
+    use crate::dispatch::site::{Config, Resolved};
     use sluice_log::Log;
     use sluice_settings::{
         AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, LogTarget, Mode, RouteSettings,
@@ -184,8 +184,8 @@ mod tests {
 
     fn locate_path(config: &Config, path: &str) -> Result<(String, Option<String>), StatusCode> {
         let site = config.site("");
-        let walked = site.walk(path, None, None, &mut ()).unwrap();
-        let Place::Route(route, RouteKind::Script(script), star) = walked.place else {
+        let resolution = site.resolve(path, None, None, &mut ()).unwrap();
+        let Resolved::Route(route, RouteKind::Script(script), star) = resolution.place else {
             panic!("no script route for {path}");
         };
         locate(site, route, script, path, star.of(path))
@@ -195,8 +195,8 @@ mod tests {
 
     #[test]
     fn script_name_and_path_info_divide_the_path() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
         fs::create_dir_all(root.join("cgi-bin/deep/er")).unwrap();
         for (name, mode) in [
             ("cgi-bin/run", 0o755),

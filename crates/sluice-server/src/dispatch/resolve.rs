@@ -12,34 +12,34 @@
 //!            ├─ rewrites ─▶ another path ────────┘
 //!            └─ answers ─▶ there               none left ─▶ the root, or nowhere
 //! ```
-//! There is no way back, so it ends after as many steps as there are rules. The way of a folder's index page is one of its own:
-//! for the path at which the page lies, from above all rules, or from behind the last one that rewrote the folder's path.
+//! There is no way back, so it ends after as many steps as there are rules. The way of a directory's index page is one of its own:
+//! for the path at which the page lies, from above all rules, or from behind the last one that rewrote the directory's path.
 
 use std::rc::Rc;
 
 use http::{StatusCode, Uri};
-use sluice_files::directory::Folder;
+use sluice_files::directory::Directory;
 use sluice_http::fault::Fault;
 use sluice_http::target::{Target, has_dot_segment};
-use sluice_settings::rule::{Adjustments, Facts, Miss, Replacement, Scheme};
+use sluice_settings::rule::{Adjustments, Miss, Replacement, RequestAttributes, Scheme};
 
 use crate::dispatch::route::{Effect, Route, RouteKind};
-use crate::dispatch::site::{Place, Site};
+use crate::dispatch::site::{Resolved, Site};
 
 /// Where a request's way through the rules has led.
-pub(crate) struct Walked<'s> {
-    pub place: Place<'s>,
+pub(crate) struct Resolution<'s> {
+    pub place: Resolved<'s>,
     /// What rules have made of the path and the query; none: they are as they were sent.
     pub rewritten: Option<Target>,
     /// What rules on the way, and the last one, change.
     pub adjustments: Adjustments,
-    /// Behind the last rule that rewrote: what lies in the folder to which the path leads has its way from there.
-    start: Start,
+    /// Behind the last rule that rewrote: what lies in the directory to which the path leads has its way from there.
+    start: ResumeAt,
 }
 
-/// Where a way begins: above all rules, or behind those that led to the folder of an index page.
+/// Where a way begins: above all rules, or behind those that led to the directory of an index page.
 #[derive(Clone, Default)]
-pub(crate) struct Start {
+pub(crate) struct ResumeAt {
     /// The first rule.
     rule: usize,
     /// What those above it change.
@@ -50,14 +50,14 @@ pub(crate) struct Start {
 
 /// A way that leads nowhere, because a rule makes something of its path that is none; and what the rules before it change.
 #[derive(Debug)]
-pub(crate) struct Astray {
+pub(crate) struct RewriteError {
     pub fault: Fault,
     pub adjustments: Adjustments,
 }
 
-impl From<Box<Astray>> for Fault {
-    fn from(astray: Box<Astray>) -> Fault {
-        astray.fault
+impl From<Box<RewriteError>> for Fault {
+    fn from(error: Box<RewriteError>) -> Fault {
+        error.fault
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) trait Trace {
     /// The rule is for others.
     fn passed(&mut self, _rule: &Route, _miss: Miss<'_>) {}
 
-    /// The rule redirects from an index page to its folder: it is for who asks for the page by its own name.
+    /// The rule redirects from an index page to its directory: it is for who asks for the page by its own name.
     fn left_out(&mut self, _rule: &Route) {}
 
     /// The rule is for this request; the target that it has made of it, if it rewrites.
@@ -81,25 +81,25 @@ impl Site {
     /// everybody: rules that have conditions are passed by.
     ///
     /// The client's fault: a rule makes something of its path that is none.
-    pub(crate) fn walk(
+    pub(crate) fn resolve(
         &self,
         path: &str,
         query: Option<&str>,
-        facts: Option<&Facts<'_>>,
+        facts: Option<&RequestAttributes<'_>>,
         trace: &mut impl Trace,
-    ) -> Result<Walked<'_>, Box<Astray>> {
-        self.walk_from(Start::default(), path, query, facts, trace)
+    ) -> Result<Resolution<'_>, Box<RewriteError>> {
+        self.resolve_from(ResumeAt::default(), path, query, facts, trace)
     }
 
     /// The same, for a path that has its beginning behind other rules.
-    pub(crate) fn walk_from(
+    pub(crate) fn resolve_from(
         &self,
-        mut start: Start,
+        mut start: ResumeAt,
         path: &str,
         query: Option<&str>,
-        facts: Option<&Facts<'_>>,
+        facts: Option<&RequestAttributes<'_>>,
         trace: &mut impl Trace,
-    ) -> Result<Walked<'_>, Box<Astray>> {
+    ) -> Result<Resolution<'_>, Box<RewriteError>> {
         let mut adjustments = start.adjustments.clone();
         let mut rewritten: Option<Target> = None;
         for (number, rule) in self.routes.iter().enumerate().skip(start.rule) {
@@ -114,8 +114,8 @@ impl Site {
                     continue;
                 }
             };
-            if let (Some(folder), Some(facts)) = (&start.index_of, facts)
-                && leads_to(rule, (path, query), folder, facts)
+            if let (Some(directory), Some(facts)) = (&start.index_of, facts)
+                && leads_to(rule, (path, query), directory, facts)
             {
                 trace.left_out(rule);
                 continue;
@@ -128,7 +128,7 @@ impl Site {
                 Effect::Rewrite(to) => {
                     let target = match rewrite(rule, to, path, query) {
                         Ok(target) => target,
-                        Err(fault) => return Err(Box::new(Astray { fault, adjustments })),
+                        Err(fault) => return Err(Box::new(RewriteError { fault, adjustments })),
                     };
                     trace.met(rule, Some(&target));
                     rewritten = Some(target);
@@ -137,8 +137,8 @@ impl Site {
                 }
                 Effect::Answer(kind) => {
                     trace.met(rule, None);
-                    return Ok(Walked {
-                        place: Place::Route(rule, kind, star),
+                    return Ok(Resolution {
+                        place: Resolved::Route(rule, kind, star),
                         rewritten,
                         adjustments,
                         start,
@@ -146,8 +146,8 @@ impl Site {
                 }
             }
         }
-        Ok(Walked {
-            place: self.root.as_ref().map_or(Place::Nowhere, Place::Root),
+        Ok(Resolution {
+            place: self.root.as_ref().map_or(Resolved::Nowhere, Resolved::Root),
             rewritten,
             adjustments,
             start,
@@ -156,7 +156,7 @@ impl Site {
 }
 
 /// Whether a rule redirects to this very path, on the same host.
-fn leads_to(rule: &Route, (path, query): (&str, Option<&str>), folder: &str, facts: &Facts<'_>) -> bool {
+fn leads_to(rule: &Route, (path, query): (&str, Option<&str>), directory: &str, facts: &RequestAttributes<'_>) -> bool {
     let Some(RouteKind::Redirect { to, .. }) = rule.answer() else {
         return false;
     };
@@ -170,7 +170,7 @@ fn leads_to(rule: &Route, (path, query): (&str, Option<&str>), folder: &str, fac
     };
     uri.host().is_none_or(|host| host.eq_ignore_ascii_case(facts.host))
         && uri.scheme_str().is_none_or(|named| named == scheme)
-        && Target::from_uri(&uri).is_ok_and(|target| target.path == folder)
+        && Target::from_uri(&uri).is_ok_and(|target| target.path == directory)
 }
 
 /// The target that a rule makes of a path and a query, which stays if the rule says nothing of one.
@@ -196,21 +196,21 @@ fn rewrite(rule: &Route, to: &Replacement, path: &str, query: Option<&str>) -> R
     Ok(target)
 }
 
-impl<'s> Place<'s> {
-    /// The folder in which the file of a path lies that has led here, and the path below it.
-    pub(crate) fn folder<'p>(&self, path: &'p str) -> Option<(&'s Folder, &'p str)> {
+impl<'s> Resolved<'s> {
+    /// The directory in which the file of a path lies that has led here, and the path below it.
+    pub(crate) fn directory<'p>(&self, path: &'p str) -> Option<(&'s Directory, &'p str)> {
         match self {
-            Place::Root(folder) => Some((folder, &path[1..])),
-            Place::Route(_, RouteKind::Files(folder), star) => Some((folder, star.of(path))),
+            Resolved::Root(directory) => Some((directory, &path[1..])),
+            Resolved::Route(_, RouteKind::Files(directory), star) => Some((directory, star.of(path))),
             _ => None,
         }
     }
 }
 
-impl Walked<'_> {
+impl Resolution<'_> {
     /// Where the way of an index page begins that is to be sent for this path.
-    pub(crate) fn index_start(&self, asked: &str) -> Start {
-        Start {
+    pub(crate) fn index_start(&self, asked: &str) -> ResumeAt {
+        ResumeAt {
             index_of: Some(asked.into()),
             ..self.start.clone()
         }

@@ -1,6 +1,6 @@
 //! A route, opened: which requests it is for, and what is behind it held ready.
 //!
-//! Here: the step from settings to things that exist (folders open, interpreters found, pools empty), with messages for
+//! Here: the step from settings to things that exist (directories open, interpreters found, pools empty), with messages for
 //! whoever wrote the settings. Not here: the way from route to route (`walk`), doing what a route says (`handler`).
 
 use std::ops::Range;
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::StatusCode;
-use sluice_files::directory::Folder;
+use sluice_files::directory::Directory;
 use sluice_files::records::Records;
-use sluice_files::send_file::SendFolders;
+use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::Fault;
 use sluice_script::lease::Pools;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{Changes, Conditions, Facts, Miss, Pattern, Replacement, Wildcard};
+use sluice_settings::rule::{Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard};
 use sluice_settings::{Action, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource};
 
-/// Leading parts of a path in which a refusal looks for its regular expression. More folders, one in another, nobody has, and
+/// Leading parts of a path in which a refusal looks for its regular expression. More directories, one in another, nobody has, and
 /// all parts of any path would take time by its square.
 const REGEX_PARTS_MAX: usize = 32;
 
@@ -30,7 +30,7 @@ pub(crate) struct Route {
     pub when: Conditions,
     pub effect: Effect,
     /// What its scripts may hand files of.
-    pub send_folders: Arc<SendFolders>,
+    pub send_directories: Arc<SendDirectories>,
     pub changes: Changes,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Effect {
 
 /// What a route answers with.
 pub(crate) enum RouteKind {
-    Files(Folder),
+    Files(Directory),
     Script(Arc<ScriptRoute>),
     Redirect { to: Replacement, status: StatusCode },
     Refuse(Refusal),
@@ -78,11 +78,11 @@ impl Route {
             Action::Rewrite(to) => Effect::Rewrite(to.clone()),
             Action::Pass => Effect::Pass,
             Action::Files { directory, records, .. } => {
-                let mut folder = open_folder(directory, &settings.origin)?;
+                let mut directory = open_directory(directory, &settings.origin)?;
                 if let Some(records) = records {
-                    folder.hold_records(Records::new(*records));
+                    directory.hold_records(Records::new(*records));
                 }
-                Effect::Answer(RouteKind::Files(folder))
+                Effect::Answer(RouteKind::Files(directory))
             }
             Action::Script(script) => {
                 let script = open_script(script, site, &settings.origin)?;
@@ -107,7 +107,7 @@ impl Route {
             pattern: settings.path.clone(),
             when: settings.when.clone(),
             effect,
-            send_folders: Arc::new(open_send_folders(settings)?),
+            send_directories: Arc::new(open_send_folders(settings)?),
             changes: settings.changes.clone(),
         })
     }
@@ -121,7 +121,12 @@ impl Route {
     }
 
     /// What the pattern's star stands for, if this route is for the request; or why it is not.
-    pub(crate) fn matches(&self, path: &str, query: Option<&str>, facts: Option<&Facts<'_>>) -> Result<Star, Miss<'_>> {
+    pub(crate) fn matches(
+        &self,
+        path: &str,
+        query: Option<&str>,
+        facts: Option<&RequestAttributes<'_>>,
+    ) -> Result<Star, Miss<'_>> {
         let conditions = || self.when.miss(query, facts).map_or(Ok(()), Err);
         // A look at the path costs less than most conditions, but a regular expression more.
         if matches!(self.pattern, Pattern::Regex(_)) {
@@ -180,25 +185,25 @@ fn status_of(status: u16, settings: &RouteSettings) -> Result<StatusCode, OpenEr
     StatusCode::from_u16(status).map_err(|_| OpenError::new(&settings.origin, format!("no such status: {status}")))
 }
 
-/// The folders that the route's scripts may hand files of.
-fn open_send_folders(settings: &RouteSettings) -> Result<SendFolders, OpenError> {
-    let mut folders = SendFolders::default();
+/// The directories that the route's scripts may hand files of.
+fn open_send_folders(settings: &RouteSettings) -> Result<SendDirectories, OpenError> {
+    let mut directories = SendDirectories::default();
     if let Action::Script(script) = &settings.action {
         for (prefix, path) in &script.send_files {
             let path = absolute(path, &settings.origin)?;
-            folders.add(prefix, &path, open_folder(&path, &settings.origin)?);
+            directories.add(prefix, &path, open_directory(&path, &settings.origin)?);
         }
     }
-    Ok(folders)
+    Ok(directories)
 }
 
 /// The places of a script route, made sure of.
 fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -> Result<ScriptRoute, OpenError> {
     let mut settings = settings.clone();
     match &mut settings.source {
-        ScriptSource::Directory(folder) => {
-            open_folder(folder, origin)?;
-            *folder = absolute(folder, origin)?;
+        ScriptSource::Directory(directory) => {
+            open_directory(directory, origin)?;
+            *directory = absolute(directory, origin)?;
         }
         ScriptSource::File(file) => {
             *file = absolute(file, origin)?;
@@ -237,8 +242,8 @@ pub(crate) fn leading_parts(path: &str) -> impl Iterator<Item = &str> {
         .map(|end| &path[..end])
 }
 
-pub(crate) fn open_folder(path: &Path, origin: &str) -> Result<Folder, OpenError> {
-    Folder::open(path).map_err(|error| OpenError::new(origin, format!("folder {}: {error}", path.display())))
+pub(crate) fn open_directory(path: &Path, origin: &str) -> Result<Directory, OpenError> {
+    Directory::open(path).map_err(|error| OpenError::new(origin, format!("directory {}: {error}", path.display())))
 }
 
 fn absolute(path: &Path, origin: &str) -> Result<PathBuf, OpenError> {
@@ -251,7 +256,7 @@ fn find_program(name: &str) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
+        .map(|directory| directory.join(name))
         .find(|path| path.is_file())
 }
 

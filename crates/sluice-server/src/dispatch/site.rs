@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use sluice_files::cache::Cache;
-use sluice_files::directory::{Folder, Program};
-use sluice_files::send_file::SendFolders;
+use sluice_files::directory::{Directory, Program};
+use sluice_files::send_file::SendDirectories;
 use sluice_files::types::Types;
 use sluice_log::{Log, SiteLog};
 use sluice_script::route::{Map, ScriptRoute};
@@ -20,7 +20,7 @@ use sluice_settings::rule::Pattern;
 use sluice_settings::template::Template;
 use sluice_settings::{Action, CacheUse, ErrorSettings, ProxySettings, ScriptSource, Settings, SiteSettings};
 
-use crate::dispatch::route::{Effect, Route, RouteKind, Star, leading_parts, open_folder};
+use crate::dispatch::route::{Effect, Route, RouteKind, Star, leading_parts, open_directory};
 
 /// Everything that a running server serves; replaced as a whole on reload.
 pub(crate) struct Config {
@@ -39,8 +39,8 @@ pub(crate) struct Site {
     hosts: Vec<String>,
     /// The number of its log.
     pub log: usize,
-    pub root: Option<Folder>,
-    /// The field Strict-Transport-Security.
+    pub root: Option<Directory>,
+    /// The field Strict-Transport-TlsInfo.
     pub hsts: Option<HeaderValue>,
     pub index: Vec<String>,
     pub routes: Vec<Route>,
@@ -73,11 +73,11 @@ impl Chosen {
 }
 
 /// What answers for a path.
-pub(crate) enum Place<'s> {
+pub(crate) enum Resolved<'s> {
     /// A route, what it answers with, and what its star stands for.
     Route(&'s Route, &'s RouteKind, Star),
     /// A file under the root.
-    Root(&'s Folder),
+    Root(&'s Directory),
     /// Nothing.
     Nowhere,
 }
@@ -93,11 +93,11 @@ impl Config {
         let places: Vec<_> = settings.sites.iter().flat_map(script_places).collect();
         refuse_sent_programs(settings, &places)?;
         let programs: Vec<_> = settings.sites.iter().flat_map(script_patterns).collect();
-        for folder in sites.iter_mut().flat_map(Site::folders_mut) {
-            places.iter().for_each(|place| folder.withhold(place));
+        for directory in sites.iter_mut().flat_map(Site::directories_mut) {
+            places.iter().for_each(|place| directory.withhold(place));
             for (root, pattern) in &programs {
-                if let Some(is_program) = programs_below(folder.path(), root, pattern) {
-                    folder.withhold_programs(is_program);
+                if let Some(is_program) = programs_below(directory.path(), root, pattern) {
+                    directory.withhold_programs(is_program);
                 }
             }
         }
@@ -147,7 +147,7 @@ impl Config {
     }
 }
 
-/// The value of Strict-Transport-Security (RFC 6797 §6.1).
+/// The value of Strict-Transport-TlsInfo (RFC 6797 §6.1).
 fn hsts(age: Duration) -> HeaderValue {
     HeaderValue::try_from(format!("max-age={}", age.as_secs()))
         .unwrap_or_else(|_| HeaderValue::from_static("max-age=0"))
@@ -169,7 +169,7 @@ impl Site {
         let mut root = settings
             .root
             .as_deref()
-            .map(|path| open_folder(path, &settings.origin))
+            .map(|path| open_directory(path, &settings.origin))
             .transpose()?;
         if let Some(root) = &mut root {
             root.set_listed(settings.files.listing);
@@ -177,8 +177,8 @@ impl Site {
         let mut routes = Vec::new();
         for route_settings in &settings.routes {
             let mut route = Route::open(route_settings, name)?;
-            if let (Some(folder), Action::Files { listing, .. }) = (route.folder_mut(), &route_settings.action) {
-                folder.set_listed(listing.unwrap_or(settings.files.listing));
+            if let (Some(directory), Action::Files { listing, .. }) = (route.folder_mut(), &route_settings.action) {
+                directory.set_listed(listing.unwrap_or(settings.files.listing));
             }
             routes.push(route);
         }
@@ -199,8 +199,8 @@ impl Site {
     }
 
     /// All that files are sent from.
-    fn folders_mut(&mut self) -> impl Iterator<Item = &mut Folder> {
-        let routes = self.routes.iter_mut().flat_map(Route::folders_mut);
+    fn directories_mut(&mut self) -> impl Iterator<Item = &mut Directory> {
+        let routes = self.routes.iter_mut().flat_map(Route::directories_mut);
         self.root.iter_mut().chain(routes)
     }
 
@@ -217,19 +217,19 @@ impl Site {
     }
 
     /// The file that belongs to a path which has led to this place.
-    pub(crate) fn file_at(&self, place: &Place<'_>, path: &str) -> Option<PathBuf> {
+    pub(crate) fn file_at(&self, place: &Resolved<'_>, path: &str) -> Option<PathBuf> {
         match place {
-            Place::Route(_, kind, star) => match kind {
-                RouteKind::Files(folder) => Some(folder.path().join(star.of(path))),
+            Resolved::Route(_, kind, star) => match kind {
+                RouteKind::Files(directory) => Some(directory.path().join(star.of(path))),
                 RouteKind::Script(script) => match &script.settings.source {
-                    ScriptSource::Directory(folder) => Some(folder.join(star.of(path))),
+                    ScriptSource::Directory(directory) => Some(directory.join(star.of(path))),
                     ScriptSource::File(file) => Some(file.clone()),
                     ScriptSource::Root => self.below_root(path),
                 },
                 RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
             },
-            Place::Root(_) => self.below_root(path),
-            Place::Nowhere => None,
+            Resolved::Root(_) => self.below_root(path),
+            Resolved::Nowhere => None,
         }
     }
 
@@ -240,28 +240,28 @@ impl Site {
 
 impl Map for Site {
     fn document_root(&self) -> &Path {
-        self.root.as_ref().map_or(Path::new(""), Folder::path)
+        self.root.as_ref().map_or(Path::new(""), Directory::path)
     }
 
     /// What the path means to everybody: nobody asks, so rules that have conditions are passed by.
     fn file_of(&self, path: &str) -> Option<PathBuf> {
-        let walked = self.walk(path, None, None, &mut ()).ok()?;
-        let path = walked.rewritten.as_ref().map_or(path, |target| &target.path);
-        self.file_at(&walked.place, path)
+        let resolution = self.resolve(path, None, None, &mut ()).ok()?;
+        let path = resolution.rewritten.as_ref().map_or(path, |target| &target.path);
+        self.file_at(&resolution.place, path)
     }
 
     fn path_of(&self, file: &str) -> Option<String> {
         let file = Path::new(OsStr::from_bytes(file.as_bytes()));
         let by_route = self.routes.iter().find_map(|route| {
-            let folder = match route.answer()? {
-                RouteKind::Files(folder) => folder.path(),
+            let directory = match route.answer()? {
+                RouteKind::Files(directory) => directory.path(),
                 RouteKind::Script(script) => match &script.settings.source {
-                    ScriptSource::Directory(folder) => folder.as_path(),
+                    ScriptSource::Directory(directory) => directory.as_path(),
                     _ => return None,
                 },
                 _ => return None,
             };
-            let below = file.strip_prefix(folder).ok()?.to_str()?;
+            let below = file.strip_prefix(directory).ok()?.to_str()?;
             Some(format!("{}{below}", route.pattern.prefix()))
         });
         by_route.or_else(|| {
@@ -272,22 +272,22 @@ impl Map for Site {
 }
 
 impl Route {
-    fn folder_mut(&mut self) -> Option<&mut Folder> {
+    fn folder_mut(&mut self) -> Option<&mut Directory> {
         served_mut(&mut self.effect)
     }
 
     /// All that files are sent from. Nobody else has them yet.
-    fn folders_mut(&mut self) -> impl Iterator<Item = &mut Folder> {
-        let sent = Arc::get_mut(&mut self.send_folders);
-        let sent = sent.into_iter().flat_map(SendFolders::folders_mut);
+    fn directories_mut(&mut self) -> impl Iterator<Item = &mut Directory> {
+        let sent = Arc::get_mut(&mut self.send_directories);
+        let sent = sent.into_iter().flat_map(SendDirectories::directories_mut);
         served_mut(&mut self.effect).into_iter().chain(sent)
     }
 }
 
-/// The folder whose files a rule serves.
-fn served_mut(effect: &mut Effect) -> Option<&mut Folder> {
+/// The directory whose files a rule serves.
+fn served_mut(effect: &mut Effect) -> Option<&mut Directory> {
     match effect {
-        Effect::Answer(RouteKind::Files(folder)) => Some(folder),
+        Effect::Answer(RouteKind::Files(directory)) => Some(directory),
         _ => None,
     }
 }
@@ -302,37 +302,37 @@ fn script_patterns(settings: &SiteSettings) -> Vec<(PathBuf, Pattern)> {
     routes.map(|route| (root.clone(), route.path.clone())).collect()
 }
 
-/// Tells which paths below a folder are scripts by a pattern of paths under a root; none where the two places are apart.
-fn programs_below(folder: &Path, root: &Path, pattern: &Pattern) -> Option<Program> {
+/// Tells which paths below a directory are scripts by a pattern of paths under a root; none where the two places are apart.
+fn programs_below(directory: &Path, root: &Path, pattern: &Pattern) -> Option<Program> {
     let pattern = pattern.clone();
     let is_script = move |path: &str| leading_parts(path).any(|part| pattern.matches(part).is_some());
-    if let Ok(below) = folder.strip_prefix(root) {
+    if let Ok(below) = directory.strip_prefix(root) {
         if below.as_os_str().is_empty() {
             return Some(Box::new(is_script));
         }
         let above = format!("/{}", below.display());
         return Some(Box::new(move |path| is_script(&format!("{above}{path}"))));
     }
-    let above = format!("/{}", root.strip_prefix(folder).ok()?.display());
+    let above = format!("/{}", root.strip_prefix(directory).ok()?.display());
     Some(Box::new(move |path| {
         path.strip_prefix(above.as_str())
             .is_some_and(|path| path.starts_with('/') && is_script(path))
     }))
 }
 
-/// Nothing can be sent from a folder whose files are all programs, nor from one within it.
+/// Nothing can be sent from a directory whose files are all programs, nor from one within it.
 fn refuse_sent_programs(settings: &Settings, places: &[PathBuf]) -> Result<(), OpenError> {
     let places: Vec<_> = places.iter().filter_map(|place| place.canonicalize().ok()).collect();
     for route in settings.sites.iter().flat_map(|site| &site.routes) {
         let Action::Script(script) = &route.action else {
             continue;
         };
-        for folder in script.send_files.values() {
-            let is_programs = |folder: PathBuf| places.iter().any(|place| folder.starts_with(place));
-            if folder.canonicalize().is_ok_and(is_programs) {
+        for directory in script.send_files.values() {
+            let is_programs = |directory: PathBuf| places.iter().any(|place| directory.starts_with(place));
+            if directory.canonicalize().is_ok_and(is_programs) {
                 let text = format!(
-                    "send_files: {} is a folder of scripts, whose text is never sent: choose another",
-                    folder.display()
+                    "send_files: {} is a directory of scripts, whose text is never sent: choose another",
+                    directory.display()
                 );
                 return Err(OpenError::new(&route.origin, text));
             }
@@ -341,7 +341,7 @@ fn refuse_sent_programs(settings: &Settings, places: &[PathBuf]) -> Result<(), O
     Ok(())
 }
 
-/// Folders whose files are programs: their text must not be served where they lie within a served folder.
+/// Directories whose files are programs: their text must not be served where they lie within a served directory.
 fn script_places(settings: &SiteSettings) -> Vec<PathBuf> {
     let sources = settings.routes.iter().filter_map(|route| match &route.action {
         Action::Script(script) => Some(&script.source),
@@ -391,11 +391,11 @@ mod tests {
 
     #[test]
     fn hosts_are_matched_exactly_then_by_wildcard_then_by_default() {
-        let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+        let directories: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
         let config = config(&[
-            site(&["one.example"], folders[0].path()),
-            site(&["*.example"], folders[1].path()),
-            site(&[], folders[2].path()),
+            site(&["one.example"], directories[0].path()),
+            site(&["*.example"], directories[1].path()),
+            site(&[], directories[2].path()),
         ]);
         for (host, expected) in [
             ("one.example", 0),
@@ -405,15 +405,15 @@ mod tests {
             ("example", 2),
             ("", 2),
         ] {
-            let root = folders[expected].path().canonicalize().unwrap();
+            let root = directories[expected].path().canonicalize().unwrap();
             assert_eq!(config.site(host).document_root(), root, "{host}");
         }
     }
 
     #[test]
     fn paths_and_files_map_both_ways() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("programs")).unwrap();
         let mut settings = site(&[], &root);
         let script = ScriptSettings::new(ScriptSource::Directory(root.join("programs")), Mode::Cgi);

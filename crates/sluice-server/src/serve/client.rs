@@ -1,7 +1,7 @@
-//! Who the client of a request is, and where it has come to: what the exchange says of both ends.
+//! Who the client of a request is, and where it has come to: what the exchange says of both endpoints.
 //!
 //! Here: what a connection does not say by itself, and whose word is taken about it. Everything behind this file knows the client
-//! by `exchange.ends.client` alone. Not here: the connection (`listener`, `protocol`), and what proxies write (`forwarded`).
+//! by `exchange.endpoints.client` alone. Not here: the connection (`listener`, `protocol`), and what proxies write (`forwarded`).
 
 use http::{HeaderMap, Uri, header};
 use sluice_net::connection::Connection;
@@ -10,29 +10,34 @@ use sluice_settings::address::are_meant;
 
 use crate::serve::exchange::Exchange;
 use crate::serve::forwarded;
-use crate::serve::forwarded::Told;
+use crate::serve::forwarded::ForwardedClient;
 
 /// The ports of the schemes (RFC 9110 §4.2), which addresses leave out.
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
 /// Tells the exchange who its client is.
-pub(crate) fn introduce(exchange: &mut Exchange, connection: &Connection, proxies: &ProxySettings, fields: &HeaderMap) {
-    exchange.security = connection.security().cloned();
-    let is_encrypted = exchange.security.is_some();
-    let told = if are_meant(&proxies.trusted, &exchange.ends) {
+pub(crate) fn resolve_client(
+    exchange: &mut Exchange,
+    connection: &Connection,
+    proxies: &ProxySettings,
+    fields: &HeaderMap,
+) {
+    exchange.tls_info = connection.tls_info().cloned();
+    let is_encrypted = exchange.tls_info.is_some();
+    let told = if are_meant(&proxies.trusted, &exchange.endpoints) {
         forwarded::read(proxies, fields)
     } else {
-        Told::default()
+        ForwardedClient::default()
     };
     exchange.is_https = told.is_https.unwrap_or(is_encrypted);
-    if exchange.ends.is_unix || exchange.is_https != is_encrypted {
+    if exchange.endpoints.is_unix || exchange.is_https != is_encrypted {
         let port = port_asked_for(&exchange.uri, fields, exchange.is_https);
-        exchange.ends.server.set_port(port);
+        exchange.endpoints.server.set_port(port);
     }
     if let Some(client) = told.client {
-        exchange.ends.client = client;
-        exchange.ends.is_unix = false;
+        exchange.endpoints.client = client;
+        exchange.endpoints.is_unix = false;
     }
     exchange.look_up_client();
 }

@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime};
 use http::request::{self, Request};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 use sluice_http::body::ResponseBody;
-use sluice_http::endpoints::{Ends, Security};
+use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_http::head;
 use sluice_http::request_id::UniqueId;
 use sluice_log::SiteLog;
@@ -27,7 +27,7 @@ use crate::reverse_dns::Lookup;
 /// One request and its response.
 pub(crate) struct Exchange {
     pub id: UniqueId,
-    pub ends: Ends,
+    pub endpoints: Endpoints,
     pub method: Method,
     pub uri: Uri,
     pub version: Version,
@@ -39,8 +39,8 @@ pub(crate) struct Exchange {
     /// The client speaks https, be it to a proxy before this server.
     pub is_https: bool,
     /// What TLS has found out; none where the connection is in clear text.
-    pub security: Option<Rc<Security>>,
-    /// The site's Strict-Transport-Security, where it is to be told.
+    pub tls_info: Option<Rc<TlsInfo>>,
+    /// The site's Strict-Transport-TlsInfo, where it is to be told.
     pub hsts: Option<HeaderValue>,
     /// What the site's rules do to the head of the response.
     pub changes: HeadChanges,
@@ -87,20 +87,25 @@ impl ChosenLog {
 
 impl Exchange {
     /// A new one; boxed, because it goes through many hands.
-    pub(crate) fn open(context: &Rc<Context>, config: &HeldConfig, ends: Ends, head: &request::Parts) -> Box<Exchange> {
+    pub(crate) fn open(
+        context: &Rc<Context>,
+        config: &HeldConfig,
+        endpoints: Endpoints,
+        head: &request::Parts,
+    ) -> Box<Exchange> {
         let log = ChosenLog::Server.of(&config.logs);
         let names = log.map_or(&[][..], |log| &log.format.request_fields);
         Box::new(Exchange {
             id: context.next_id(),
-            ends,
+            endpoints,
             method: head.method.clone(),
             uri: head.uri.clone(),
             version: head.version,
             arrived: SystemTime::now(),
-            peer: ends.client.ip(),
+            peer: endpoints.client.ip(),
             name: None,
             is_https: false,
-            security: None,
+            tls_info: None,
             hsts: None,
             changes: HeadChanges::default(),
             is_last: false,
@@ -119,10 +124,10 @@ impl Exchange {
     }
 
     /// An exchange whose request has no usable head.
-    pub(crate) fn without_head(context: &Rc<Context>, ends: Ends) -> Box<Exchange> {
+    pub(crate) fn without_head(context: &Rc<Context>, endpoints: Endpoints) -> Box<Exchange> {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = Method::from_bytes(b"-").unwrap_or_default();
-        let mut exchange = Exchange::open(context, &context.config(), ends, &head);
+        let mut exchange = Exchange::open(context, &context.config(), endpoints, &head);
         exchange.is_last = true;
         exchange
     }
@@ -156,12 +161,12 @@ impl Exchange {
 
     /// Has the client's name looked up, if names are; it is known later, or never.
     pub(crate) fn look_up_client(&mut self) {
-        if !self.ends.is_unix {
+        if !self.endpoints.is_unix {
             self.name = self
                 .context
                 .names
                 .as_ref()
-                .and_then(|names| names.of(self.ends.client.ip()));
+                .and_then(|names| names.of(self.endpoints.client.ip()));
         }
     }
 
@@ -220,7 +225,7 @@ impl Drop for Exchange {
         let name = self.name.as_ref().and_then(|lookup| lookup.name());
         let line = Line {
             id: self.id.as_str(),
-            ends: self.ends,
+            endpoints: self.endpoints,
             peer: self.peer,
             name: name.as_deref(),
             method: self.method.as_str(),

@@ -14,15 +14,15 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_http::host::as_compared;
 use sluice_http::target::Target;
-use sluice_settings::rule::{Adjustments, Facts, Miss, Scheme};
+use sluice_settings::rule::{Adjustments, Miss, RequestAttributes, Scheme};
 use sluice_settings::{ListenSettings, Mode, Settings};
 
 use crate::dispatch::Config;
 use crate::dispatch::locate::locate;
-use crate::dispatch::resolve::{Astray, Start, Trace, Walked};
+use crate::dispatch::resolve::{Resolution, ResumeAt, RewriteError, Trace};
 use crate::dispatch::route::{Route, RouteKind};
-use crate::dispatch::site::{Place, Site};
-use crate::serve::files::{AskedFile, Handled, Led, serve_file};
+use crate::dispatch::site::{Resolved, Site};
+use crate::serve::files::{AskedFile, Handled, ServedPath, serve_file};
 use crate::serve::redirect;
 
 /// A request that is only thought of.
@@ -115,7 +115,7 @@ pub enum Answer {
         /// Its media type.
         content_type: Option<String>,
     },
-    /// The listing of a folder.
+    /// The listing of a directory.
     Listing(PathBuf),
     /// Whatever this script says.
     Script {
@@ -165,7 +165,7 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
     let scheme = question.scheme.unwrap_or_else(|| usual_scheme(&settings.listen));
     let host = as_compared(&question.host).ok_or_else(|| format!("host {:?}: is no host", question.host))?;
     let host = host.as_ref();
-    let facts = Facts {
+    let facts = RequestAttributes {
         method: &method,
         host,
         client: question.client,
@@ -217,7 +217,7 @@ impl Trace for Steps {
     }
 
     fn left_out(&mut self, rule: &Route) {
-        let why = "it leads from the index page to its folder".to_owned();
+        let why = "it leads from the index page to its directory".to_owned();
         self.push(rule, StepOutcome::Passed(why), Vec::new());
     }
 
@@ -243,16 +243,16 @@ impl Steps {
 }
 
 /// Goes through the rules, and once more for an index page.
-fn follow(site: &Arc<Site>, mut target: Target, facts: &Facts<'_>) -> Explanation {
-    let mut start = Start::default();
+fn follow(site: &Arc<Site>, mut target: Target, facts: &RequestAttributes<'_>) -> Explanation {
+    let mut start = ResumeAt::default();
     let mut rounds = Vec::new();
     let mut is_logged = None;
     loop {
-        let (walked, round) = walk(site, start, &target, facts);
+        let (resolution, round) = resolve(site, start, &target, facts);
         rounds.push(round);
-        let (next, rules) = match walked {
-            Err(astray) => (Next::Answer(error(&astray.fault)), astray.adjustments),
-            Ok(walked) => answer(site, walked, &target, facts),
+        let (next, rules) = match resolution {
+            Err(failed) => (Next::Answer(error(&failed.fault)), failed.adjustments),
+            Ok(resolution) => answer(site, resolution, &target, facts),
         };
         // As the exchange has it: the first way counts.
         is_logged.get_or_insert(rules.is_logged.unwrap_or(true));
@@ -263,7 +263,7 @@ fn follow(site: &Arc<Site>, mut target: Target, facts: &Facts<'_>) -> Explanatio
             }
             Next::Page(answer, page) => {
                 let (page, start) = *page;
-                rounds.push(walk(site, start, &page, facts).1);
+                rounds.push(resolve(site, start, &page, facts).1);
                 answer
             }
             Next::Answer(answer) => answer,
@@ -282,39 +282,44 @@ fn follow(site: &Arc<Site>, mut target: Target, facts: &Facts<'_>) -> Explanatio
 enum Next {
     Answer(Answer),
     /// An index page that is a file, and has had its own way from there.
-    Page(Answer, Box<(Target, Start)>),
+    Page(Answer, Box<(Target, ResumeAt)>),
     /// An index page that is a script, and is to have its own way from there.
-    Script(Box<(Target, Start)>),
+    Script(Box<(Target, ResumeAt)>),
 }
 
-fn walk<'s>(
+fn resolve<'s>(
     site: &'s Site,
-    start: Start,
+    start: ResumeAt,
     target: &Target,
-    facts: &Facts<'_>,
-) -> (Result<Walked<'s>, Box<Astray>>, Round) {
+    facts: &RequestAttributes<'_>,
+) -> (Result<Resolution<'s>, Box<RewriteError>>, Round) {
     let mut steps = Steps(Vec::new());
-    let walked = site.walk_from(start, &target.path, target.query.as_deref(), Some(facts), &mut steps);
+    let resolution = site.resolve_from(start, &target.path, target.query.as_deref(), Some(facts), &mut steps);
     let round = Round {
         path: target.path.clone(),
         steps: steps.0,
     };
-    (walked, round)
+    (resolution, round)
 }
 
 /// What answers, and what rules change of it.
-fn answer(site: &Arc<Site>, mut walked: Walked<'_>, asked: &Target, facts: &Facts<'_>) -> (Next, Adjustments) {
-    let target = walked.take_target(asked).unwrap_or_else(|| asked.clone());
-    let rules = walked.adjustments.clone();
-    let answer = match &walked.place {
-        Place::Root(_) | Place::Route(_, RouteKind::Files(_), _) => {
-            return answer_file(site, walked, (asked, &target), facts);
+fn answer(
+    site: &Arc<Site>,
+    mut resolution: Resolution<'_>,
+    asked: &Target,
+    facts: &RequestAttributes<'_>,
+) -> (Next, Adjustments) {
+    let target = resolution.take_target(asked).unwrap_or_else(|| asked.clone());
+    let rules = resolution.adjustments.clone();
+    let answer = match &resolution.place {
+        Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_), _) => {
+            return answer_file(site, resolution, (asked, &target), facts);
         }
-        Place::Nowhere => Answer::Error {
+        Resolved::Nowhere => Answer::Error {
             status: 404,
             text: "no rule answers, and the site has no root".to_owned(),
         },
-        Place::Route(route, kind, star) => match kind {
+        Resolved::Route(route, kind, star) => match kind {
             RouteKind::Redirect { to, status } => {
                 let captures = route.pattern.captures(&target.path).unwrap_or_default();
                 let made = redirect::redirect(to, *status, &captures, &target);
@@ -338,12 +343,15 @@ fn answer(site: &Arc<Site>, mut walked: Walked<'_>, asked: &Target, facts: &Fact
 
 fn answer_file(
     site: &Site,
-    walked: Walked<'_>,
+    resolution: Resolution<'_>,
     (asked, target): (&Target, &Target),
-    facts: &Facts<'_>,
+    facts: &RequestAttributes<'_>,
 ) -> (Next, Adjustments) {
-    let start = walked.index_start(&asked.path);
-    let mut led = Led { walked, index: None };
+    let start = resolution.index_start(&asked.path);
+    let mut led = ServedPath {
+        resolution,
+        index: None,
+    };
     let thought_of = AskedFile {
         asked,
         target,
@@ -356,7 +364,7 @@ fn answer_file(
     let answer = match handled {
         Err(fault) => error(&fault),
         Ok(Handled::IndexScript(target, start)) => {
-            return (Next::Script(Box::new((target, *start))), led.walked.adjustments);
+            return (Next::Script(Box::new((target, *start))), led.resolution.adjustments);
         }
         Ok(Handled::Answer(response)) if response.status().is_redirection() && has_location(&response) => {
             redirected(&response)
@@ -370,8 +378,8 @@ fn answer_file(
             }
         }
         Ok(Handled::Listing) => Answer::Listing(without_slash(&file)),
-        Ok(Handled::Script(..) | Handled::Making(_)) => error(&Fault::server(
-            "a folder neither runs scripts nor compresses for nobody",
+        Ok(Handled::Script(..) | Handled::PendingVariant(_)) => error(&Fault::server(
+            "a directory neither runs scripts nor compresses for nobody",
         )),
     };
     let next = match led.index {
@@ -381,7 +389,7 @@ fn answer_file(
         }
         None => Next::Answer(answer),
     };
-    (next, led.walked.adjustments)
+    (next, led.resolution.adjustments)
 }
 
 /// `/srv/a/` → `/srv/a`

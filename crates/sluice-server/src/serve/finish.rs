@@ -26,7 +26,7 @@ pub(crate) struct Finish {
 
 impl Finish {
     pub(crate) fn new(body: ResponseBody, exchange: Box<Exchange>, mut under_way: UnderWay) -> Finish {
-        under_way.set_ours(false);
+        under_way.set_waiting_on_server(false);
         if let Some(sealed) = body.sealed() {
             under_way.send_from(sealed);
         }
@@ -59,15 +59,15 @@ impl Body for Finish {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let this = self.get_mut();
-        let piece = this.body.poll_piece(context);
-        this.under_way.set_ours(piece.is_pending());
-        match ready!(piece) {
-            Some(Ok(piece)) => {
-                this.under_way.count_piece();
+        let chunk = this.body.poll_chunk(context);
+        this.under_way.set_waiting_on_server(chunk.is_pending());
+        match ready!(chunk) {
+            Some(Ok(chunk)) => {
+                this.under_way.count_chunk();
                 if let Some(exchange) = &mut this.exchange {
-                    exchange.count(piece.len());
+                    exchange.count(chunk.len());
                 }
-                Poll::Ready(Some(Ok(Frame::data(piece))))
+                Poll::Ready(Some(Ok(Frame::data(chunk))))
             }
             Some(Err(fault)) => {
                 this.cut(&fault);

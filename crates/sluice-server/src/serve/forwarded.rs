@@ -18,7 +18,7 @@ const PROXIES_MAX: usize = 32;
 
 /// What is believed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ForwardedClient {
     /// The client; port 0 where none is told.
     pub client: Option<SocketAddr>,
     /// Whether it speaks https.
@@ -26,8 +26,8 @@ pub(crate) struct Told {
 }
 
 /// Reads what a trusted proxy has sent.
-pub(crate) fn read(settings: &ProxySettings, fields: &HeaderMap) -> Told {
-    let mut told = Told::default();
+pub(crate) fn read(settings: &ProxySettings, fields: &HeaderMap) -> ForwardedClient {
+    let mut told = ForwardedClient::default();
     match settings.forwarded {
         ForwardedField::XForwardedFor => {
             follow(settings, elements(fields, &X_FORWARDED_FOR), |address| {
@@ -105,7 +105,7 @@ fn is_escaped(bytes: &[u8], at: usize) -> bool {
 }
 
 /// `for=192.0.2.60;proto=https;by=203.0.113.43` (RFC 7239 §4). None where it names no address, or is none.
-fn forwarded_element(element: &str) -> Option<Told> {
+fn forwarded_element(element: &str) -> Option<ForwardedClient> {
     let (mut client, mut scheme) = (None, None);
     let mut rest = element;
     while !rest.is_empty() {
@@ -127,7 +127,7 @@ fn forwarded_element(element: &str) -> Option<Told> {
             after => after.strip_prefix(';')?,
         };
     }
-    Some(Told {
+    Some(ForwardedClient {
         client: Some(node(&client?)?),
         is_https: scheme.as_deref().and_then(is_https),
     })

@@ -26,8 +26,8 @@ pub(crate) fn redirect(
     to_location(&location, status)
 }
 
-/// Sends the client to the same folder, by the path and the query that it knows, with the slash that relative links in it need.
-pub(crate) fn to_folder(asked: &Target) -> Result<Response<ResponseBody>, Fault> {
+/// Sends the client to the same directory, by the path and the query that it knows, with the slash that relative links in it need.
+pub(crate) fn to_directory(asked: &Target) -> Result<Response<ResponseBody>, Fault> {
     let mut location = encode(&asked.path);
     location.push('/');
     if let Some(query) = &asked.query {
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn folder_gets_its_slash_before_the_query() {
-        let response = to_folder(&Target::parse("/d%20x?q").unwrap()).unwrap();
+        let response = to_directory(&Target::parse("/d%20x?q").unwrap()).unwrap();
         assert_eq!(response.headers()[header::LOCATION], "/d%20x/?q");
     }
 }

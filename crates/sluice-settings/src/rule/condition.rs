@@ -41,7 +41,7 @@ struct Fit {
 
 /// What conditions know of a request beside its path and query.
 #[derive(Clone, Copy)]
-pub struct Facts<'a> {
+pub struct RequestAttributes<'a> {
     pub method: &'a Method,
     /// Without port; empty where none was named.
     pub host: &'a str,
@@ -160,7 +160,7 @@ impl Conditions {
     }
 
     /// The first condition that does not hold.
-    pub fn miss(&self, query: Option<&str>, facts: Option<&Facts<'_>>) -> Option<Miss<'_>> {
+    pub fn miss(&self, query: Option<&str>, facts: Option<&RequestAttributes<'_>>) -> Option<Miss<'_>> {
         if self.is_empty() {
             return None;
         }
@@ -315,7 +315,7 @@ mod tests {
     /// The condition that a request misses; its query is `a=1&b=x+y&flag`, its only field is User-Agent.
     fn miss(conditions: &Conditions) -> Option<String> {
         let fields = HeaderMap::from_iter([(http::header::USER_AGENT, HeaderValue::from_static("Some-Bot/1"))]);
-        let facts = Facts {
+        let facts = RequestAttributes {
             method: &Method::GET,
             host: "www.Example.org",
             client: "10.1.2.3".parse().unwrap(),
@@ -376,7 +376,7 @@ mod tests {
         let mut when = Conditions::default();
         when.on_parameter("debug", "*");
         let fields = HeaderMap::new();
-        let facts = Facts {
+        let facts = RequestAttributes {
             method: &Method::GET,
             host: "",
             client: IpAddr::from([127, 0, 0, 1]),

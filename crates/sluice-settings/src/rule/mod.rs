@@ -20,6 +20,6 @@ mod replacement;
 pub use change::{Adjustments, HeadChanges};
 pub use change::{BodyBounds, Changes, Expiry, FieldChange};
 pub use condition::{Conditions, Scheme, check_bracketed};
-pub use condition::{Facts, Miss};
+pub use condition::{Miss, RequestAttributes};
 pub use pattern::{Pattern, Wildcard, covers};
 pub use replacement::Replacement;

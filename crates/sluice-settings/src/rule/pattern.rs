@@ -220,7 +220,7 @@ impl fmt::Display for Wildcard {
 /// it taken as a letter that only a `*` can match.
 #[must_use]
 pub fn covers(earlier: &str, later: &str) -> bool {
-    // No piece of `earlier` holds a star, so none can cut one of `later`.
+    // No chunk of `earlier` holds a star, so none can cut one of `later`.
     Wildcard::new(earlier).matches(later).is_some()
 }
 

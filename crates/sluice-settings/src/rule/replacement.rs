@@ -22,11 +22,11 @@ const PARAMETER: &AsciiSet = &target::PATH.add(b'&').add(b'+').add(b';').add(b'=
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
     text: String,
-    pieces: Vec<Piece>,
+    chunks: Vec<Chunk>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum Chunk {
     Literal(String),
     /// The number of a capture, and where it is put.
     Capture(usize, Place),
@@ -59,7 +59,7 @@ impl Replacement {
     pub fn literal(text: &str) -> Replacement {
         Replacement {
             text: text.to_owned(),
-            pieces: vec![Piece::Literal(text.to_owned())],
+            chunks: vec![Chunk::Literal(text.to_owned())],
         }
     }
 
@@ -100,40 +100,40 @@ impl Replacement {
             true => (Place::Host, text),
             false => (Place::Path, text),
         };
-        let mut pieces = Vec::new();
+        let mut chunks = Vec::new();
         while !rest.is_empty() {
-            let (piece, after) = next_piece(rest, pattern)?;
-            match piece {
-                Piece::Literal(literal) => {
+            let (chunk, after) = next_piece(rest, pattern)?;
+            match chunk {
+                Chunk::Literal(literal) => {
                     // The first one holds the two slashes before the host.
                     let beyond = match literal.split_once("//") {
-                        Some((_, host)) if place == Place::Host && pieces.is_empty() => host,
+                        Some((_, host)) if place == Place::Host && chunks.is_empty() => host,
                         _ => &literal,
                     };
                     place = place_after(place, beyond);
-                    pieces.push(Piece::Literal(literal));
+                    chunks.push(Chunk::Literal(literal));
                 }
-                Piece::Capture(1, _) if place == Place::Host && begins_with_slash(pattern) => {
+                Chunk::Capture(1, _) if place == Place::Host && begins_with_slash(pattern) => {
                     place = Place::Path;
-                    pieces.push(Piece::Capture(1, place));
+                    chunks.push(Chunk::Capture(1, place));
                 }
-                Piece::Capture(..) if place == Place::Host && !has_owner(after) => {
+                Chunk::Capture(..) if place == Place::Host && !has_owner(after) => {
                     return Err(
                         "the host would end with what the client chooses, and be anybody's: write \"/\" before it, or a host's name \
                          behind it (\".example.org\")"
                             .to_owned(),
                     );
                 }
-                Piece::Capture(number, _) => pieces.push(Piece::Capture(number, place)),
+                Chunk::Capture(number, _) => chunks.push(Chunk::Capture(number, place)),
                 // Not at its end alone: a slash in it ends the host anywhere.
-                Piece::Query(_) if place == Place::Host => {
+                Chunk::Query(_) if place == Place::Host => {
                     return Err(
                         "the host would hold the query, which the client chooses, and be anybody's: write \"/\" or \"?\" before it"
                             .to_owned(),
                     );
                 }
-                Piece::Query(_) => {
-                    pieces.push(Piece::Query(place));
+                Chunk::Query(_) => {
+                    chunks.push(Chunk::Query(place));
                     // A "?" in it may have begun one; what is encoded for a query is the same text in a path.
                     place = Place::Query;
                 }
@@ -142,27 +142,27 @@ impl Replacement {
         }
         Ok(Replacement {
             text: text.to_owned(),
-            pieces,
+            chunks,
         })
     }
 
     /// Nothing is put into it.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
-        self.pieces.iter().all(|piece| matches!(piece, Piece::Literal(_)))
+        self.chunks.iter().all(|chunk| matches!(chunk, Chunk::Literal(_)))
     }
 
     /// The text, with what was captured of a path (the whole of it first) and the request's query.
     #[must_use]
     pub fn expand(&self, captures: &[&str], query: Option<&str>) -> String {
         let mut text = String::with_capacity(self.text.len() + 32);
-        for piece in &self.pieces {
-            match piece {
-                Piece::Literal(literal) => text.push_str(literal),
+        for chunk in &self.chunks {
+            match chunk {
+                Chunk::Literal(literal) => text.push_str(literal),
                 // Browsers read a backslash in a path as a slash.
-                Piece::Query(Place::Path) => text.push_str(&query.unwrap_or_default().replace('\\', "%5C")),
-                Piece::Query(_) => text.push_str(query.unwrap_or_default()),
-                Piece::Capture(number, place) => {
+                Chunk::Query(Place::Path) => text.push_str(&query.unwrap_or_default().replace('\\', "%5C")),
+                Chunk::Query(_) => text.push_str(query.unwrap_or_default()),
+                Chunk::Capture(number, place) => {
                     let set = match place {
                         Place::Host => HOST,
                         Place::Path => target::PATH,
@@ -185,7 +185,7 @@ impl Replacement {
     /// the query is a part of the path.
     #[must_use]
     pub fn path(&self, captures: &[&str]) -> Option<String> {
-        if names_host(&self.text) || self.pieces.contains(&Piece::Query(Place::Path)) {
+        if names_host(&self.text) || self.chunks.contains(&Chunk::Query(Place::Path)) {
             return None;
         }
         let text = self.expand(captures, None);
@@ -193,8 +193,8 @@ impl Replacement {
     }
 }
 
-/// The first piece of a text that is not empty, and the rest.
-fn next_piece<'t>(text: &'t str, pattern: &Pattern) -> Result<(Piece, &'t str), String> {
+/// The first chunk of a text that is not empty, and the rest.
+fn next_piece<'t>(text: &'t str, pattern: &Pattern) -> Result<(Chunk, &'t str), String> {
     if let Some(after) = text.strip_prefix('*') {
         return match pattern {
             Pattern::Regex(_) => Err(
@@ -204,11 +204,11 @@ fn next_piece<'t>(text: &'t str, pattern: &Pattern) -> Result<(Piece, &'t str), 
             _ if pattern.captures_len() == 0 => {
                 Err("its \"*\" receives what the \"*\" of path matched, but path has none".to_owned())
             }
-            Pattern::Wildcard(_) => Ok((Piece::Capture(1, Place::Path), after)),
+            Pattern::Wildcard(_) => Ok((Chunk::Capture(1, Place::Path), after)),
         };
     }
     if let Some(after) = text.strip_prefix("$$") {
-        return Ok((Piece::Literal("$".to_owned()), after));
+        return Ok((Chunk::Literal("$".to_owned()), after));
     }
     if let Some(inner) = text.strip_prefix("${") {
         let Some((name, after)) = inner.split_once('}') else {
@@ -225,26 +225,26 @@ fn next_piece<'t>(text: &'t str, pattern: &Pattern) -> Result<(Piece, &'t str), 
     // A "$" that nothing follows which could be meant is a letter.
     let length = text[1..].find(['*', '$']).map_or(text.len(), |at| at + 1);
     let (literal, after) = text.split_at(length);
-    Ok((Piece::Literal(literal.to_owned()), after))
+    Ok((Chunk::Literal(literal.to_owned()), after))
 }
 
-fn named(name: &str, pattern: &Pattern) -> Result<Piece, String> {
+fn named(name: &str, pattern: &Pattern) -> Result<Chunk, String> {
     if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
         return numbered(name, pattern);
     }
     match (pattern.capture_named(name), name) {
-        (Some(number), _) => Ok(Piece::Capture(number, Place::Path)),
-        (None, "query") => Ok(Piece::Query(Place::Path)),
+        (Some(number), _) => Ok(Chunk::Capture(number, Place::Path)),
+        (None, "query") => Ok(Chunk::Query(Place::Path)),
         (None, _) => Err(format!(
             "${{{name}}}: there is no group of that name, (?<{name}>…), in a regex"
         )),
     }
 }
 
-fn numbered(number: &str, pattern: &Pattern) -> Result<Piece, String> {
+fn numbered(number: &str, pattern: &Pattern) -> Result<Chunk, String> {
     let most = pattern.captures_len();
     match number.parse::<usize>() {
-        Ok(number) if number <= most => Ok(Piece::Capture(number, Place::Path)),
+        Ok(number) if number <= most => Ok(Chunk::Capture(number, Place::Path)),
         _ => {
             let there_are = match (most, pattern) {
                 (0, Pattern::Wildcard(_)) => "path has no \"*\"".to_owned(),

@@ -39,13 +39,13 @@ impl RouteSettings {
 /// What a route does.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Serves files from a folder; the pattern's part before `*` is taken off the path.
+    /// Serves files from a directory; the pattern's part before `*` is taken off the path.
     Files {
-        /// The folder.
+        /// The directory.
         directory: PathBuf,
         /// How its files are stored, where that is not as bytes.
         records: Option<RecordSettings>,
-        /// Whether folders in it without an index page are listed; none: as the site says.
+        /// Whether directories in it without an index page are listed; none: as the site says.
         listing: Option<bool>,
     },
     /// Runs a script.

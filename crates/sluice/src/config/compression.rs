@@ -3,7 +3,7 @@
 //! Here too: the key `compress` of a route, which must have something to compress.
 
 use sluice_http::encoding::Encoding;
-use sluice_settings::{Action, CompressionSettings, FileForms};
+use sluice_settings::{Action, CompressionSettings, Precompressed};
 
 use super::mistake::At;
 use super::pages::is_token;
@@ -66,9 +66,9 @@ fn read_from(section: &Section<'_>, mut settings: CompressionSettings) -> Compre
     }
     put(&mut settings.least_bytes, section.size("least_size"));
     settings.files = match section.choice("files").map(|files| files.value) {
-        Some("on") => FileForms::Made,
-        Some("stored") => FileForms::Stored,
-        Some(_) => FileForms::Off,
+        Some("on") => Precompressed::OnDemand,
+        Some("stored") => Precompressed::Static,
+        Some(_) => Precompressed::Off,
         None => settings.files,
     };
     settings
@@ -128,13 +128,13 @@ mod tests {
         .expect("a good configuration");
         let [a, b, c] = [0, 1, 2].map(|index: usize| &settings.sites[index].compression);
         assert_eq!(a.encodings, [Encoding::Zstd, Encoding::Brotli]);
-        assert_eq!((a.least_bytes, a.files), (100, FileForms::Off));
+        assert_eq!((a.least_bytes, a.files), (100, Precompressed::Off));
         assert_eq!(b.encodings, []);
         assert_eq!(
             (&c.encodings[..], &c.types[..]),
             (&[Encoding::Gzip][..], &["text/*".to_owned()][..])
         );
-        assert_eq!((c.least_bytes, c.files), (100, FileForms::Made));
+        assert_eq!((c.least_bytes, c.files), (100, Precompressed::OnDemand));
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
         .expect("a good configuration");
         let [a, b] = [0, 1].map(|index: usize| &settings.sites[index].compression);
         assert_eq!((&a.encodings[..], &b.encodings[..]), (&[][..], &Encoding::ALL[..]));
-        assert_eq!(b.files, FileForms::Stored);
+        assert_eq!(b.files, Precompressed::Static);
     }
 
     #[test]

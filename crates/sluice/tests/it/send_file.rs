@@ -162,7 +162,7 @@ fn file_outside_the_declared_directories_is_502() {
     let response = undeclared.get("/cgi-bin/x");
     assert_eq!((response.status, response.field("x-accel-redirect")), (502, None));
     let line = undeclared.log_line("/cgi-bin/x");
-    assert!(line.contains("declare its folder in send_files"), "{line}");
+    assert!(line.contains("declare its directory in send_files"), "{line}");
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn script_directory_cannot_be_declared() {
         std::fs::create_dir_all(setup.path("htdocs/cgi-bin/below")).unwrap();
         setup.write_configuration();
         let ran = run(setup.directory(), &["run", "-c", "sluice.toml"]);
-        assert!(ran.errors.contains("is a folder of scripts"), "{}", ran.errors);
+        assert!(ran.errors.contains("is a directory of scripts"), "{}", ran.errors);
         assert!(!ran.status.success());
     }
 }

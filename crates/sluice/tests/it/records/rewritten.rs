@@ -112,7 +112,7 @@ fn symlinks_are_followed_for_reading_but_not_for_writing() {
     assert_eq!(server.get("/vms/link.txt").text(), LINES);
     server.log_line("file \"link.txt\": not written anew: is a symbolic link");
     assert_eq!(server.get("/vms/linked/a.txt").text(), LINES);
-    server.log_line("file \"linked/a.txt\": not written anew: its folder: ");
+    server.log_line("file \"linked/a.txt\": not written anew: its directory: ");
     assert_eq!(read(&server, "real/a.txt"), RECORDS);
     assert!(server.path("htdocs/vms/link.txt").is_symlink());
     // Requested by its own name it is rewritten, and all other names see the new file.

@@ -130,7 +130,7 @@ fn every_answer_is_explained_and_only_errors_fail() {
         (&["/none"], "404, file \"none\": not there".to_owned(), false),
         (
             &["/empty/"],
-            "403, folder \"empty/\" has no index page, and is not listed".to_owned(),
+            "403, directory \"empty/\" has no index page, and is not listed".to_owned(),
             false,
         ),
         (
