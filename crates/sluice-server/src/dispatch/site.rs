@@ -40,7 +40,7 @@ pub(crate) struct Site {
     /// The number of its log.
     pub log: usize,
     pub root: Option<Directory>,
-    /// The field Strict-Transport-TlsInfo.
+    /// The field Strict-Transport-Security.
     pub hsts: Option<HeaderValue>,
     pub index: Vec<String>,
     pub routes: Vec<Route>,
@@ -147,7 +147,7 @@ impl Config {
     }
 }
 
-/// The value of Strict-Transport-TlsInfo (RFC 6797 §6.1).
+/// The value of Strict-Transport-Security (RFC 6797 §6.1).
 fn hsts(age: Duration) -> HeaderValue {
     HeaderValue::try_from(format!("max-age={}", age.as_secs()))
         .unwrap_or_else(|_| HeaderValue::from_static("max-age=0"))

@@ -40,7 +40,7 @@ pub(crate) struct Exchange {
     pub is_https: bool,
     /// What TLS has found out; none where the connection is in clear text.
     pub tls_info: Option<Rc<TlsInfo>>,
-    /// The site's Strict-Transport-TlsInfo, where it is to be told.
+    /// The site's Strict-Transport-Security, where it is to be told.
     pub hsts: Option<HeaderValue>,
     /// What the site's rules do to the head of the response.
     pub changes: HeadChanges,
