@@ -140,7 +140,7 @@ fn nothing_is_left_behind_after_sigterm() {
     assert!(site.join("htdocs/index.html").is_file());
     assert!(
         !processes_in(&site).is_empty(),
-        "a kept process runs in the site's directory"
+        "a CGIplus process runs in the site's directory"
     );
     demo.end();
     assert!(!site.exists());

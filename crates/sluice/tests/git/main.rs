@@ -18,36 +18,36 @@ use scene::{DEADLINE, RunResult, Scene, bare, kill, noise};
 fn clone_gets_the_complete_history() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
-    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    scene.run_git(".", &["clone", &scene.url("project.git"), "clone"]);
     assert_eq!(scene.tip("clone"), scene.tip(&bare("project.git")));
-    assert_eq!(scene.done("clone", &["rev-list", "--count", "HEAD"]), "2");
-    assert_eq!(scene.done("clone", &["tag"]), "v1");
+    assert_eq!(scene.run_git("clone", &["rev-list", "--count", "HEAD"]), "2");
+    assert_eq!(scene.run_git("clone", &["tag"]), "v1");
     assert_eq!(
         fs::read_to_string(scene.path("clone/read.me")).unwrap(),
         "first line\nsecond line\n"
     );
-    scene.done("clone", &["fsck", "--strict"]);
+    scene.run_git("clone", &["fsck", "--strict"]);
 }
 
 #[test]
 fn shallow_clone_has_the_requested_depth_and_can_be_deepened() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
-    scene.done(".", &["clone", "--depth=1", &scene.url("project.git"), "clone"]);
-    assert_eq!(scene.done("clone", &["rev-list", "--count", "HEAD"]), "1");
-    scene.done("clone", &["fetch", "--unshallow"]);
-    assert_eq!(scene.done("clone", &["rev-list", "--count", "HEAD"]), "2");
+    scene.run_git(".", &["clone", "--depth=1", &scene.url("project.git"), "clone"]);
+    assert_eq!(scene.run_git("clone", &["rev-list", "--count", "HEAD"]), "1");
+    scene.run_git("clone", &["fetch", "--unshallow"]);
+    assert_eq!(scene.run_git("clone", &["rev-list", "--count", "HEAD"]), "2");
 }
 
 #[test]
 fn fetch_gets_new_commits() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
-    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    scene.run_git(".", &["clone", &scene.url("project.git"), "clone"]);
     fs::write(scene.path("first/new"), "new\n").unwrap();
     scene.commit("first", "a new commit");
-    scene.done("first", &["push", &format!("../{}", bare("project.git")), "main"]);
-    scene.done("clone", &["pull", "--ff-only"]);
+    scene.run_git("first", &["push", &format!("../{}", bare("project.git")), "main"]);
+    scene.run_git("clone", &["pull", "--ff-only"]);
     assert_eq!(scene.tip("clone"), scene.tip("first"));
     assert_eq!(fs::read_to_string(scene.path("clone/new")).unwrap(), "new\n");
 }
@@ -64,7 +64,7 @@ fn every_protocol_version_is_supported() {
         let setting = format!("protocol.version={version}");
         let name = format!("clone-{version}");
         let mut git = scene.git(".", &["-c", &setting, "clone", &scene.url("project.git"), &name]);
-        RunResult::of(git.env("GIT_TRACE_PACKET", scene.path("trace"))).done();
+        RunResult::run(git.env("GIT_TRACE_PACKET", scene.path("trace"))).checked_output();
         let trace = fs::read_to_string(scene.path("trace")).unwrap();
         assert!(trace.contains(sign), "no {sign:?} in:\n{trace}");
         assert_eq!(scene.tip(&name), scene.tip("first"));
@@ -72,7 +72,7 @@ fn every_protocol_version_is_supported() {
     }
     // Clients older than smart HTTP request one file after another.
     let mut git = scene.git(".", &["clone", &scene.url("project.git"), "clone-dumb"]);
-    RunResult::of(git.env("GIT_SMART_HTTP", "0")).done();
+    RunResult::run(git.env("GIT_SMART_HTTP", "0")).checked_output();
     assert_eq!(scene.tip("clone-dumb"), scene.tip("first"));
 }
 
@@ -82,14 +82,14 @@ fn concurrent_clones_are_complete() {
     scene.open_repository("project.git");
     fs::write(scene.path("first/noise"), noise(1 << 20, 1)).unwrap();
     scene.commit("first", "something to carry");
-    scene.done("first", &["push", &scene.url("project.git"), "main"]);
+    scene.run_git("first", &["push", &scene.url("project.git"), "main"]);
     std::thread::scope(|scope| {
         for number in 0..8 {
             let scene = &scene;
             scope.spawn(move || {
                 let name = format!("clone-{number}");
-                scene.done(".", &["clone", &scene.url("project.git"), &name]);
-                scene.done(&name, &["fsck"]);
+                scene.run_git(".", &["clone", &scene.url("project.git"), &name]);
+                scene.run_git(&name, &["fsck"]);
                 assert_eq!(scene.tip(&name), scene.tip("first"));
             });
         }
@@ -100,14 +100,14 @@ fn concurrent_clones_are_complete() {
 fn push_arrives() {
     let Some(scene) = Scene::open() else { return };
     scene.open_repository("project.git");
-    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    scene.run_git(".", &["clone", &scene.url("project.git"), "clone"]);
     fs::write(scene.path("clone/new"), "new\n").unwrap();
     scene.commit("clone", "a new commit");
-    scene.done("clone", &["push"]);
+    scene.run_git("clone", &["push"]);
     assert_eq!(scene.tip(&bare("project.git")), scene.tip("clone"));
-    scene.done("clone", &["push", "origin", "HEAD:refs/heads/topic"]);
-    scene.done("clone", &["push", "origin", ":refs/heads/topic"]);
-    assert_eq!(scene.done("clone", &["ls-remote", "--heads", "origin", "topic"]), "");
+    scene.run_git("clone", &["push", "origin", "HEAD:refs/heads/topic"]);
+    scene.run_git("clone", &["push", "origin", ":refs/heads/topic"]);
+    assert_eq!(scene.run_git("clone", &["ls-remote", "--heads", "origin", "topic"]), "");
 }
 
 /// git sends a pack larger than http.postBuffer with chunked encoding.
@@ -115,29 +115,29 @@ fn push_arrives() {
 fn chunked_push_is_complete() {
     let Some(scene) = Scene::open() else { return };
     scene.open_repository("project.git");
-    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    scene.run_git(".", &["clone", &scene.url("project.git"), "clone"]);
     fs::write(scene.path("clone/noise"), noise(3 << 20, 7)).unwrap();
     scene.commit("clone", "three megabytes");
     let mut git = scene.git("clone", &["-c", "http.postBuffer=65536", "push"]);
-    RunResult::of(git.env("GIT_TRACE_CURL", scene.path("trace"))).done();
+    RunResult::run(git.env("GIT_TRACE_CURL", scene.path("trace"))).checked_output();
     let trace = fs::read(scene.path("trace")).unwrap();
     assert!(
         String::from_utf8_lossy(&trace).contains("Transfer-Encoding: chunked"),
-        "git sent a length"
+        "git sent no chunked body"
     );
     assert_eq!(scene.tip(&bare("project.git")), scene.tip("clone"));
-    scene.done(&bare("project.git"), &["fsck", "--full"]);
+    scene.run_git(&bare("project.git"), &["fsck", "--full"]);
 }
 
 #[test]
 fn push_is_refused_unless_the_repository_allows_it() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
-    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    scene.run_git(".", &["clone", &scene.url("project.git"), "clone"]);
     let before = scene.tip(&bare("project.git"));
     fs::write(scene.path("clone/new"), "new\n").unwrap();
     scene.commit("clone", "a new commit");
-    let errors = scene.refused("clone", &["push"]);
+    let errors = scene.run_failing_git("clone", &["push"]);
     assert!(errors.contains("403"), "{errors}");
     assert_eq!(scene.tip(&bare("project.git")), before);
 }
@@ -153,12 +153,12 @@ fn push_over_the_limit_is_refused_and_changes_nothing() {
     fs::write(scene.path("first/noise"), noise(1 << 20, 3)).unwrap();
     scene.commit("first", "too much");
     let url = scene.url("project.git");
-    let errors = scene.refused("first", &["-c", "http.postBuffer=4m", "push", &url, "main"]);
+    let errors = scene.run_failing_git("first", &["-c", "http.postBuffer=4m", "push", &url, "main"]);
     assert!(errors.contains("413"), "{errors}");
-    scene.refused("first", &["-c", "http.postBuffer=65536", "push", &url, "main"]);
+    scene.run_failing_git("first", &["-c", "http.postBuffer=65536", "push", &url, "main"]);
     scene.await_no_process();
     assert_eq!(scene.tip(&bare("project.git")), before);
-    scene.done(".", &["clone", &url, "clone"]);
+    scene.run_git(".", &["clone", &url, "clone"]);
 }
 
 /// A client with many commits of its own compresses the requests that list them.
@@ -167,25 +167,25 @@ fn compressed_requests_are_decoded() {
     let Some(scene) = Scene::open() else { return };
     scene.open_repository("project.git");
     let url = scene.url("project.git");
-    scene.done(".", &["clone", "--no-tags", &url, "clone"]);
+    scene.run_git(".", &["clone", "--no-tags", &url, "clone"]);
     for number in 0..40 {
         let message = format!("own {number}");
-        scene.done("clone", &["commit", "--allow-empty", "--message", &message]);
+        scene.run_git("clone", &["commit", "--allow-empty", "--message", &message]);
     }
     // With these it would know at once what both sides have.
-    scene.done("clone", &["remote", "remove", "origin"]);
-    scene.done(&bare("project.git"), &["tag", "--delete", "v1"]);
+    scene.run_git("clone", &["remote", "remove", "origin"]);
+    scene.run_git(&bare("project.git"), &["tag", "--delete", "v1"]);
     fs::write(scene.path("first/new"), "new\n").unwrap();
     scene.commit("first", "a new commit");
-    scene.done("first", &["push", &url, "main"]);
+    scene.run_git("first", &["push", &url, "main"]);
     let mut git = scene.git("clone", &["fetch", &url, "main"]);
-    RunResult::of(git.env("GIT_TRACE_CURL", scene.path("trace"))).done();
+    RunResult::run(git.env("GIT_TRACE_CURL", scene.path("trace"))).checked_output();
     let trace = fs::read(scene.path("trace")).unwrap();
     assert!(
         String::from_utf8_lossy(&trace).contains("Content-Encoding: gzip"),
         "git did not compress"
     );
-    assert_eq!(scene.done("clone", &["rev-parse", "FETCH_HEAD"]), scene.tip("first"));
+    assert_eq!(scene.run_git("clone", &["rev-parse", "FETCH_HEAD"]), scene.tip("first"));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn missing_repositories_and_paths_outside_are_not_found() {
         scene.url("%2e%2e/first"),
         scene.url("../first/.git"),
     ] {
-        let errors = scene.refused(".", &["clone", &address, "clone"]);
+        let errors = scene.run_failing_git(".", &["clone", &address, "clone"]);
         assert!(errors.contains("not found"), "{address}: {errors}");
     }
 }
@@ -214,14 +214,14 @@ fn repositories_of_another_user_are_refused_until_they_are_trusted() {
         return;
     };
     scene.repository("project.git");
-    let errors = scene.refused(".", &["clone", &scene.url("project.git"), "clone"]);
+    let errors = scene.run_failing_git(".", &["clone", &scene.url("project.git"), "clone"]);
     assert!(errors.contains("500"), "{errors}");
     drop(scene);
     let Some(scene) = Scene::open_with(&[stranger, ("#: GIT_CONFIG", "GIT_CONFIG")]) else {
         return;
     };
     scene.repository("project.git");
-    scene.done(".", &["clone", &scene.url("project.git"), "clone"]);
+    scene.run_git(".", &["clone", &scene.url("project.git"), "clone"]);
     assert_eq!(scene.tip("clone"), scene.tip("first"));
 }
 
@@ -242,9 +242,9 @@ fn client_killed_during_a_clone_leaves_no_process_behind() {
     scene.open_repository("project.git");
     fs::write(scene.path("first/noise"), noise(2 << 20, 5)).unwrap();
     scene.commit("first", "more than any pipe holds");
-    scene.done("first", &["push", &scene.url("project.git"), "main"]);
+    scene.run_git("first", &["push", &scene.url("project.git"), "main"]);
 
-    RunResult::of(Command::new("mkfifo").arg(&sign)).done();
+    RunResult::run(Command::new("mkfifo").arg(&sign)).checked_output();
     let mut client = scene.spawn_git(".", &["clone", &scene.url("project.git"), "clone"]);
     let (sender, flowing) = mpsc::channel();
     // Ends when the hook reports; otherwise the test fails at the deadline.

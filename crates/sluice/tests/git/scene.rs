@@ -90,8 +90,8 @@ impl Scene {
     pub(crate) fn repository(&self, name: &str) {
         let work = self.path("first");
         fs::create_dir_all(work.join("folder")).unwrap();
-        self.done(".", &["init", "--bare", "--initial-branch=main", &bare(name)]);
-        self.done("first", &["init", "--initial-branch=main"]);
+        self.run_git(".", &["init", "--bare", "--initial-branch=main", &bare(name)]);
+        self.run_git("first", &["init", "--initial-branch=main"]);
         for (file, text) in [
             ("read.me", "first line\n"),
             ("folder/page.html", "<b>bold</b>\n"),
@@ -102,37 +102,37 @@ impl Scene {
         self.commit("first", "the first commit");
         fs::write(work.join("read.me"), "first line\nsecond line\n").unwrap();
         self.commit("first", "the second commit");
-        self.done("first", &["tag", "--annotate", "--message=as it began", "v1"]);
-        self.done("first", &["push", "--tags", &format!("../{}", bare(name)), "main"]);
+        self.run_git("first", &["tag", "--annotate", "--message=as it began", "v1"]);
+        self.run_git("first", &["push", "--tags", &format!("../{}", bare(name)), "main"]);
     }
 
     /// As `repository`, but anyone may push to it.
     pub(crate) fn open_repository(&self, name: &str) {
         self.repository(name);
-        self.done(&bare(name), &["config", "http.receivepack", "true"]);
+        self.run_git(&bare(name), &["config", "http.receivepack", "true"]);
     }
 
     /// Commits everything in a work tree.
     pub(crate) fn commit(&self, directory: &str, message: &str) {
-        self.done(directory, &["add", "--all"]);
-        self.done(directory, &["commit", "--message", message]);
+        self.run_git(directory, &["add", "--all"]);
+        self.run_git(directory, &["commit", "--message", message]);
     }
 
     /// The commit at the tip of the main branch.
     pub(crate) fn tip(&self, directory: &str) -> String {
-        self.done(directory, &["rev-parse", "refs/heads/main"])
+        self.run_git(directory, &["rev-parse", "refs/heads/main"])
     }
 
     /// Runs git in a directory and returns its standard output. Panics if git fails.
     #[track_caller]
-    pub(crate) fn done(&self, directory: &str, arguments: &[&str]) -> String {
-        RunResult::of(&mut self.git(directory, arguments)).done()
+    pub(crate) fn run_git(&self, directory: &str, arguments: &[&str]) -> String {
+        RunResult::run(&mut self.git(directory, arguments)).checked_output()
     }
 
     /// Runs git in a directory and returns its standard error. Panics if git succeeds.
     #[track_caller]
-    pub(crate) fn refused(&self, directory: &str, arguments: &[&str]) -> String {
-        let ran = RunResult::of(&mut self.git(directory, arguments));
+    pub(crate) fn run_failing_git(&self, directory: &str, arguments: &[&str]) -> String {
+        let ran = RunResult::run(&mut self.git(directory, arguments));
         assert!(!ran.succeeded, "{}: did not fail: {}", ran.command, ran.errors);
         ran.errors
     }
@@ -232,7 +232,7 @@ pub(crate) struct RunResult {
 }
 
 impl RunResult {
-    pub(crate) fn of(command: &mut Command) -> RunResult {
+    pub(crate) fn run(command: &mut Command) -> RunResult {
         let output = command.output().unwrap();
         RunResult {
             command: format!("{command:?}"),
@@ -243,7 +243,7 @@ impl RunResult {
     }
 
     #[track_caller]
-    pub(crate) fn done(self) -> String {
+    pub(crate) fn checked_output(self) -> String {
         assert!(self.succeeded, "{}: {}", self.command, self.errors);
         self.output
     }
@@ -331,7 +331,7 @@ fn port(line: &str) -> Option<u16> {
 pub(crate) fn kill(signal: &str, target: &str) {
     // The shell has it built in; kill(1) may not be installed.
     let script = format!("kill -s {signal} -- {target}");
-    let _ = RunResult::of(Command::new("sh").args(["-c", &script]));
+    let _ = RunResult::run(Command::new("sh").args(["-c", &script]));
 }
 
 /// git-http-backend and the directory of gitweb; without them the test is skipped.

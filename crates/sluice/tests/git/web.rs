@@ -99,7 +99,7 @@ fn snapshot_can_be_unpacked() {
     let file = scene.path("snapshot.tar.gz");
     fs::write(&file, &page.body).unwrap();
     let mut tar = std::process::Command::new("tar");
-    let listing = RunResult::of(tar.arg("-tzf").arg(&file)).done();
+    let listing = RunResult::run(tar.arg("-tzf").arg(&file)).checked_output();
     // Everything is in a directory named after repository and commit.
     for name in ["/read.me", "/folder/code.c"] {
         assert!(

@@ -173,7 +173,7 @@ fn lifetime_is_answered_in_seconds() {
 fn lifetime_shortens_or_lifts_the_idle_limit() {
     let script = |lifetime: &str| {
         format!(
-            "while accept():\n    put(HEAD + ask(b'LIFETIME: {lifetime}')[0])\n    finish()\ntell('ended', '{lifetime}')"
+            "while accept():\n    put(HEAD + ask(b'LIFETIME: {lifetime}')[0])\n    finish()\nreport('ended', '{lifetime}')"
         )
     };
     let server = Setup::new()
@@ -182,7 +182,7 @@ fn lifetime_shortens_or_lifts_the_idle_limit() {
         .python("long", &script("1h"))
         .python(
             "usual",
-            "while accept():\n    put(HEAD)\n    finish()\ntell('ended', 'usual')",
+            "while accept():\n    put(HEAD)\n    finish()\nreport('ended', 'usual')",
         )
         .script_route(
             "/patient/*",

@@ -201,7 +201,7 @@ fn min_processes_outlive_their_idle_time() {
             "directory = \"htdocs/cgi-bin\", mode = \"cgiplus\", idle = \"1s\"",
         )
         .python("waiter", WAITER)
-        .python("clock", "while accept():\n    put(HEAD)\n    finish()\ntell('ended')")
+        .python("clock", "while accept():\n    put(HEAD)\n    finish()\nreport('ended')")
         .start();
     let (begun, ended, mut gate) = (
         server.setup().event_fifo("begun"),

@@ -1,4 +1,4 @@
-//! FIFOs that synchronise a test with a script: a `Listener` reports how far the script has come, a `Gate` holds it
+//! FIFOs that synchronise a test with a script: a `FifoReader` reports how far the script has come, a `Gate` holds it
 //! there.
 
 use std::fs::{File, OpenOptions};
@@ -15,7 +15,7 @@ use super::program::spawn;
 
 /// A FIFO that scripts write to and the test reads.
 ///
-/// The test holds a write end of its own, so that the FIFO stays the same while scripts open and close it: nothing is
+/// The test holds a separate write end, so that the FIFO stays the same while scripts open and close it: nothing is
 /// lost that is written just as the last script closes it. `end` closes the test's own write end, to learn when no
 /// script has the FIFO open.
 pub(crate) struct FifoReader {
@@ -143,7 +143,7 @@ impl Gate {
         Gate(open_both(path).unwrap())
     }
 
-    /// Lets one reader of one line pass.
+    /// Releases one reader that waits for a line.
     pub(crate) fn open(&mut self) {
         self.write("go\n");
     }

@@ -18,7 +18,7 @@
 //! A [`Client`] sends raw bytes and reads [`Response`]s, each marked as complete or truncated.
 //!
 //! Tests do not sleep. To learn that a script has reached a point, let it write a line to a FIFO ([`Setup::event_fifo`]
-//! gives the [`FifoReader`]); to hold it there, let it read from one ([`Setup::gate`] gives the [`Gate`]). A listener
+//! gives the [`FifoReader`]); to hold it there, let it read from one ([`Setup::gate`] gives the [`Gate`]). A reader
 //! also reports when every process that had its FIFO open is gone. [`Server::log_line`] waits for a line of the
 //! server's log. Only what has no event (the process table, descriptors) is polled, by [`wait_until`]. Every wait ends
 //! at [`DEADLINE`].
@@ -58,7 +58,7 @@ pub(crate) fn wait_until(condition: impl FnMut() -> bool) -> bool {
     wait_until_within(DEADLINE, condition)
 }
 
-/// As [`wait_until`], with a deadline of its own.
+/// As [`wait_until`], with another deadline.
 #[must_use]
 pub(crate) fn wait_until_within(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
