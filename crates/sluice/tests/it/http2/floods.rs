@@ -98,7 +98,7 @@ fn goaway_codes(frames: &[Frame]) -> Vec<u32> {
 /// The server's resident memory in bytes (proc_pid_statm(5)).
 fn memory_bytes(server: &Server) -> usize {
     let text = std::fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
-    // In pages of 4 KiB, the smallest page size.
+    // Assumes pages of 4 KiB; with larger pages the result is too small.
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
 }
 

@@ -96,7 +96,7 @@ fn index_page_of_a_rewritten_path_is_not_rewritten_again() {
     assert_location(&server, "/docs", 301, "/docs/");
     // Never to another host.
     assert_location(&server, "//docs", 301, "/docs/");
-    // A route refuses the health file, so `Drop` must not check it.
+    // The routes hide the health file, so `Drop` cannot check it.
     server.stop();
 }
 
