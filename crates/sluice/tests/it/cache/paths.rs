@@ -1,4 +1,4 @@
-//! Changes of the path to a cached file, not of the file: renamed directories, symbolic links, other names of the file.
+//! Changes of the path to a cached file: renamed directories, symbolic links, hard links.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use super::replace;
 use crate::harness::{Server, Setup, make_old, wait_until};
 
-/// A server with these old files, each of which contains its own name, all of them in the cache.
+/// A server with these old files in its cache, each containing its own name.
 fn server_with(names: &[&str]) -> Server {
     let setup = names
         .iter()
@@ -25,7 +25,7 @@ fn wait_for(server: &Server, path: &str, expected: &str) {
 }
 
 #[test]
-fn a_renamed_directory_is_seen_at_any_depth() {
+fn renamed_directory_is_seen_at_any_depth() {
     let server = server_with(&["one/b/c/f.txt", "two/b/c/f.txt"]);
     let rename = |from: &str, to: &str| fs::rename(server.path("htdocs").join(from), server.path("htdocs").join(to));
     rename("one", "three").unwrap();
@@ -36,13 +36,13 @@ fn a_renamed_directory_is_seen_at_any_depth() {
     rename("one/b", "one/away").unwrap();
     rename("three/b", "one/b").unwrap();
     wait_for(&server, "/one/b/c/f.txt", "one/b/c/f.txt");
-    // Changes of the file itself are seen under its new name as well.
+    // Changes of the file are seen under its new name too.
     replace(&server.path("htdocs/one/b/c/f.txt"), "another");
     wait_for(&server, "/one/b/c/f.txt", "another");
 }
 
 #[test]
-fn a_symbolic_link_on_the_path_or_at_its_end_may_lead_elsewhere_at_any_time() {
+fn changed_symlinks_are_seen_anywhere_on_the_path() {
     let names = ["a/f.txt", "b/f.txt"];
     let server = server_with(&names);
     let at = |name: &str| server.path("htdocs").join(name);
@@ -52,23 +52,23 @@ fn a_symbolic_link_on_the_path_or_at_its_end_may_lead_elsewhere_at_any_time() {
         fs::rename(at("fresh"), at(link)).unwrap();
     };
     for name in [names[0], names[1], names[0], names[1]] {
-        let (folder, _) = name.split_once('/').unwrap();
-        point("folder", folder);
+        let (directory, _) = name.split_once('/').unwrap();
+        point("folder", directory);
         point("file.txt", name);
         wait_for(&server, "/folder/f.txt", name);
         wait_for(&server, "/file.txt", name);
     }
-    // What a link leads to may change, where nothing happens to the link.
+    // The target of a link may change although the link does not.
     replace(&at("b/f.txt"), "another");
     wait_for(&server, "/folder/f.txt", "another");
     wait_for(&server, "/file.txt", "another");
-    // A file that is replaced by a link.
+    // A file is replaced by a link.
     point("a/f.txt", "../b/f.txt");
     wait_for(&server, "/a/f.txt", "another");
 }
 
 #[test]
-fn a_change_through_another_name_of_the_file_is_seen() {
+fn change_through_a_hard_link_is_seen() {
     let server = server_with(&["a.txt"]);
     fs::write(server.path("outside.txt"), "one").unwrap();
     make_old(&server.path("outside.txt"));
