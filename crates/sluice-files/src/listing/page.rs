@@ -54,7 +54,7 @@ pub struct Page {
     pub body: String,
 }
 
-/// What a template is given. Documented in docs/guides/pages.md: names are a promise.
+/// What a template is given. Documented in docs/guides/listings-and-error-pages.md: names are a promise.
 #[derive(Serialize)]
 struct Values<'a> {
     path: &'a str,
