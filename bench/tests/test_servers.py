@@ -25,7 +25,7 @@ from sluicebench.servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, PROTOCOL
 USER = "somebody"
 
 
-class InAFolder(unittest.TestCase):
+class InADirectory(unittest.TestCase):
     def setUp(self) -> None:
         self.directory = Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.directory)
@@ -54,7 +54,7 @@ def started_by(user: Optional[str]) -> Iterator[None]:
         yield
 
 
-class Registry(InAFolder):
+class Registry(InADirectory):
     def test_names_are_those_of_the_classes(self) -> None:
         self.assertEqual(list(SERVERS), ["sluice", "apache", "lighttpd", "nginx", "h2o", "sluice-uncached"])
         self.assertTrue(all(kind.name == name for name, kind in SERVERS.items()))
@@ -103,7 +103,7 @@ class Registry(InAFolder):
             self.assertEqual(kind(self.site, 1, only=("file",)).routes(), {"file": "/"})
 
 
-class Configurations(InAFolder):
+class Configurations(InADirectory):
     def text(self, name: str, workers: int = 4, user: Optional[str] = None, **more: List[str]) -> str:
         self.build("fastcgi_test", "mod_sluicebench.so")
         with started_by(user), mock.patch.object(shutil, "which", return_value="/usr/sbin/x"):
@@ -183,7 +183,7 @@ class Configurations(InAFolder):
 NGINX_BUILT = "nginx version: nginx/{}\nconfigure arguments: --with-http_ssl_module --with-http_v2_module"
 
 
-class Protocols(InAFolder):
+class Protocols(InADirectory):
     """Tests of the protocols of each server and of their configuration."""
 
     def setUp(self) -> None:
@@ -268,7 +268,7 @@ class Protocols(InAFolder):
             self.assertNotRegex(self.server(name, (H1_TLS,)).configuration(), r"(?m)^[^#]*(http2|h2\b)", name)
 
 
-class Certificate(InAFolder):
+class Certificate(InADirectory):
     def test_it_is_for_the_loopback_on_p256(self) -> None:
         self.assertEqual(protocols.make_certificate(self.site.certificate, self.site.key), "")
         text = host.output_of(["openssl", "x509", "-noout", "-text", "-in", str(self.site.certificate)])
@@ -284,7 +284,7 @@ class Certificate(InAFolder):
         self.assertIn("openssl made no certificate", protocols.make_certificate(self.directory, self.directory))
 
 
-class Starting(InAFolder):
+class Starting(InADirectory):
     def test_a_program_that_is_not_there_is_a_failure_in_words(self) -> None:
         with self.assertRaisesRegex(ServerFailed, "sluice: .*/sluice cannot be run: No such file"):
             SERVERS["sluice"](self.site, 1).start()
@@ -387,7 +387,7 @@ class Content(unittest.TestCase):
         self.assertTrue(10_000 <= sum(len(line) + 1 for line in lines) < 10_101)
 
 
-class Verify(InAFolder):
+class Verify(InADirectory):
     def setUp(self) -> None:
         super().setUp()
         (self.site.htdocs / "a.txt").write_bytes(b"text")
