@@ -47,6 +47,7 @@ lint:
 	@echo "Checking form and lints"
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@$(CARGO) clippy --locked --package sluice --no-default-features -- -D warnings
 
 # Unit, property and integration tests; the last with the real binary.
 test-rust:

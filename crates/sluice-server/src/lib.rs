@@ -6,6 +6,7 @@
 
 mod context;
 mod dispatch;
+#[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
 mod reverse_dns;
 mod serve;
 pub mod server;

@@ -70,6 +70,11 @@ fn read_dns(section: &Section<'_>) -> Option<DnsSettings> {
             section.refuse(name, "is for dns_lookup = true: add that, or remove this");
         }
     }
+    if is_on && !cfg!(feature = "reverse-dns") {
+        let message =
+            "this program was built without the cargo feature reverse-dns: build it with that, or remove this";
+        section.refuse("dns_lookup", message);
+    }
     is_on.then_some(dns)
 }
 

@@ -121,6 +121,17 @@ fn proxies_and_name_servers_are_named_by_their_addresses() {
     }
 }
 
+/// The other tests of dns_lookup need the feature; `cargo test -p sluice --no-default-features without_reverse_dns` runs this one.
+#[cfg(not(feature = "reverse-dns"))]
+#[test]
+fn without_reverse_dns_the_key_is_refused() {
+    assert_eq!(
+        mistake("[server]\ndns_lookup = true"),
+        "2: dns_lookup = true: this program was built without the cargo feature reverse-dns: build it with that, or remove this"
+    );
+}
+
+#[cfg(feature = "reverse-dns")]
 #[test]
 fn a_name_server_has_a_port_or_the_usual_one() {
     for (text, address) in [
