@@ -1,44 +1,57 @@
-//! Floors: a crate imports only crates of the floors below it.
+//! Floors: a crate depends only on crates of lower floors. Crates of one floor do not know each other.
 
 use toml::de::{DeTable, DeValue};
 
 use super::source::Text;
 
 /// The crates and their floors. A new crate gets its line here and in ARCHITECTURE.md.
-const FLOORS: [(&str, u8); 5] = [
+const FLOORS: [(&str, u8); 11] = [
     ("sluice-gateway", 0),
     ("sluice-membuf", 1),
     ("sluice-launch", 1),
-    ("sluice-server", 2),
-    ("sluice", 3),
+    ("sluice-http", 2),
+    ("sluice-settings", 3),
+    ("sluice-net", 4),
+    ("sluice-files", 4),
+    ("sluice-script", 4),
+    ("sluice-log", 4),
+    ("sluice-server", 5),
+    ("sluice", 6),
 ];
 
-/// Checks the manifest of a crate of the workspace; others (the workspace's own, fuzzing, examples) stand on no floor.
+/// The tables of a manifest that name dependencies of the crate itself. Tests may depend on any crate.
+const BUILT_IN: [&str; 2] = ["dependencies", "build-dependencies"];
+/// All tables of a manifest that name dependencies.
+const ALL: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
+
+/// Checks the manifest of a crate of the workspace. Other manifests (the workspace, fuzzing, examples) have no floor.
 pub(crate) fn check(manifest: &Text) -> Vec<String> {
-    let Some(folder) = manifest
+    let Some(name) = manifest
         .path
         .strip_prefix("crates/")
         .and_then(|path| path.strip_suffix("/Cargo.toml"))
     else {
         return Vec::new();
     };
-    let Some(floor) = floor(folder) else {
+    let Some(floor) = floor(name) else {
         return vec![format!(
-            "{}:1: crate {folder} stands on no floor: add it to FLOORS in {}",
+            "{}:1: crate {name} has no floor: add it to FLOORS in {}",
             manifest.path,
             file!()
         )];
     };
     let mut findings = Vec::new();
-    for (name, line) in dependencies(manifest) {
-        match self::floor(&name) {
-            Some(other) if other >= floor => findings.push(format!(
-                "{}:{line}: {folder} (floor {floor}) imports {name} (floor {other}): move what it needs to a floor below",
+    for (other, line) in names_in(manifest, &BUILT_IN) {
+        match self::floor(&other) {
+            Some(its) if its >= floor => findings.push(format!(
+                "{}:{line}: {name} (floor {floor}) depends on {other} (floor {its}): move what it needs to a lower floor",
                 manifest.path
             )),
-            None if name.starts_with("sluice") => {
-                findings.push(format!("{}:{line}: {name} stands on no floor: add it to FLOORS in {}", manifest.path, file!()));
-            }
+            None if other.starts_with("sluice") => findings.push(format!(
+                "{}:{line}: {other} has no floor: add it to FLOORS in {}",
+                manifest.path,
+                file!()
+            )),
             _ => {}
         }
     }
@@ -51,53 +64,74 @@ fn floor(name: &str) -> Option<u8> {
 
 /// The names of all dependencies of a manifest, for building, testing and running, with their lines.
 pub(crate) fn dependencies(manifest: &Text) -> Vec<(String, usize)> {
+    names_in(manifest, &ALL)
+}
+
+fn names_in(manifest: &Text, tables: &[&str]) -> Vec<(String, usize)> {
     let table = DeTable::parse(&manifest.text)
         .expect("a manifest that cargo reads")
         .into_inner();
     let mut found = Vec::new();
-    collect(&table, &manifest.text, &mut found);
+    collect(&table, &manifest.text, tables, &mut found);
     found
 }
 
-/// Dependencies stand in tables of these names, at the top, below `workspace` and below `target.….`.
-fn collect(table: &DeTable<'_>, text: &str, found: &mut Vec<(String, usize)>) {
+/// The tables of dependencies are at the top, below `workspace` and below `target.….`.
+fn collect(table: &DeTable<'_>, text: &str, tables: &[&str], found: &mut Vec<(String, usize)>) {
     for (name, value) in table {
         let DeValue::Table(below) = value.get_ref() else {
             continue;
         };
-        if ["dependencies", "dev-dependencies", "build-dependencies"].contains(&name.get_ref().as_ref()) {
+        let name = name.get_ref().as_ref();
+        if tables.contains(&name) {
             for key in below.keys() {
                 let line = 1 + text[..key.span().start].matches('\n').count();
                 found.push((key.get_ref().to_string(), line));
             }
-        } else {
-            collect(below, text, found);
+        } else if !ALL.contains(&name) {
+            collect(below, text, tables, found);
         }
     }
 }
 
-#[test]
-fn an_import_of_the_same_or_a_higher_floor_is_found() {
-    let manifest = |folder: &str, text: &str| Text {
-        path: format!("crates/{folder}/Cargo.toml"),
-        text: text.into(),
-    };
-    let good = manifest("sluice-server", "[dependencies]\nsluice-gateway = 1\nbytes = 1\n");
-    assert_eq!(check(&good), Vec::<String>::new());
-    let bad = manifest(
-        "sluice-launch",
-        "[package]\n[target.'cfg(unix)'.dev-dependencies]\nsluice-membuf.workspace = true\n",
-    );
-    assert_eq!(
-        check(&bad),
-        [
-            "crates/sluice-launch/Cargo.toml:3: sluice-launch (floor 1) imports sluice-membuf (floor 1): move what it needs to a floor below"
-        ]
-    );
-    assert_eq!(check(&manifest("sluice-new", "")).len(), 1, "a crate without a floor");
-    assert_eq!(
-        check(&manifest("sluice", "[dependencies]\nsluice-new = 1")).len(),
-        1,
-        "an import without a floor"
-    );
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(name: &str, text: &str) -> Vec<String> {
+        check(&Text {
+            path: format!("crates/{name}/Cargo.toml"),
+            text: text.into(),
+        })
+    }
+
+    #[test]
+    fn a_dependency_on_the_same_or_a_higher_floor_is_found() {
+        let good = findings("sluice-server", "[dependencies]\nsluice-gateway = 1\nbytes = 1\n");
+        assert_eq!(good, Vec::<String>::new());
+        assert_eq!(
+            findings(
+                "sluice-files",
+                "[package]\n[target.'cfg(unix)'.dependencies]\nsluice-log.workspace = true\n"
+            ),
+            [
+                "crates/sluice-files/Cargo.toml:3: sluice-files (floor 4) depends on sluice-log (floor 4): move what it needs to a lower floor"
+            ]
+        );
+        assert_eq!(
+            findings("sluice-http", "[build-dependencies]\nsluice-settings = 1\n").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_test_may_depend_on_any_crate() {
+        assert!(findings("sluice-files", "[dev-dependencies]\nsluice-server = 1\n").is_empty());
+    }
+
+    #[test]
+    fn a_crate_without_a_floor_is_found() {
+        assert_eq!(findings("sluice-new", "").len(), 1);
+        assert_eq!(findings("sluice", "[dependencies]\nsluice-new = 1").len(), 1);
+    }
 }

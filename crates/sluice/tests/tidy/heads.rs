@@ -1,13 +1,13 @@
-//! Heads and lengths: a file opens with what lives in it, and can be read at one sitting.
+//! Heads and lengths: a file opens with a comment about its content, and is short enough to be read as a whole.
 
 use super::source::Source;
 
-/// Lines of a file from which on it must be on the list below.
-const LINES_TO_LOOK_AT: usize = 600;
-/// Lines that no file may have.
+/// A file with more lines must be on the list below.
+const LINES_TO_JUSTIFY: usize = 600;
+/// No file may have more lines.
 const LINES_MAX: usize = 800;
 
-/// Files that are longer than 600 lines, each with why it is better whole.
+/// Files of more than 600 lines, each with the reason why it is better whole.
 const LONG: [(&str, &str); 0] = [];
 
 /// Checks that a file opens with a comment about itself that holds a sentence.
@@ -36,11 +36,11 @@ fn check_length_with(source: &Source, long: &[(&str, &str)]) -> Option<String> {
     let path = &source.path;
     match lines {
         lines if lines > LINES_MAX => Some(format!("{path}:{LINES_MAX}: has {lines} lines: split it")),
-        lines if lines > LINES_TO_LOOK_AT && !listed => Some(format!(
-            "{path}:{LINES_TO_LOOK_AT}: has {lines} lines: split it, or say in LONG in {} why it is better whole",
+        lines if lines > LINES_TO_JUSTIFY && !listed => Some(format!(
+            "{path}:{LINES_TO_JUSTIFY}: has {lines} lines: split it, or say in LONG in {} why it is better whole",
             file!()
         )),
-        lines if lines <= LINES_TO_LOOK_AT && listed => Some(format!(
+        lines if lines <= LINES_TO_JUSTIFY && listed => Some(format!(
             "{path}:1: has only {lines} lines: remove it from LONG in {}",
             file!()
         )),
@@ -79,7 +79,7 @@ mod tests {
         let long = [("b.rs", "a table")];
         let of = |lines: usize, path: &str| check_length_with(&sample(path, &"//\n".repeat(lines)), &long);
         assert_eq!(of(600, "a.rs"), None);
-        assert!(of(601, "a.rs").is_some_and(|told| told.starts_with("a.rs:600: has 601 lines: split it, or say")));
+        assert!(of(601, "a.rs").is_some_and(|found| found.starts_with("a.rs:600: has 601 lines: split it, or say")));
         assert_eq!(of(601, "b.rs"), None);
         assert!(of(801, "b.rs").is_some(), "no list excuses 801 lines");
         assert!(of(600, "b.rs").is_some(), "the list is kept short");

@@ -1,23 +1,25 @@
-//! Rust source, parted into code and comments, so that a word in a text is not taken for a word in the code.
+//! Rust source, split into code, comments and quoted text, so that a word in a message is not taken for a name.
 
 /// A file of the tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
     /// Its path from the root of the tree.
     pub(crate) path: String,
-    /// What it holds.
+    /// Its content.
     pub(crate) text: String,
 }
 
-/// A Rust file. `code` and `comments` have the lines and columns of the text, with everything else blanked.
+/// A Rust file. `code`, `comments` and `quoted` have the lines and columns of the text, with everything else blanked.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
-    /// Without comments and without what stands in quotes.
+    /// Without comments and quoted text.
     pub(crate) code: String,
     /// Only the comments.
     pub(crate) comments: String,
+    /// Only quoted text.
+    pub(crate) quoted: String,
 }
 
 /// A name or a mark in the code.
@@ -30,7 +32,7 @@ pub(crate) struct Token<'a> {
 
 impl Source {
     pub(crate) fn new(file: Text) -> Source {
-        let kinds = Parting::default().part(&file.text);
+        let kinds = Splitter::default().split(&file.text);
         let keep = |wanted: Kind| -> String {
             let letters = file.text.chars().zip(&kinds);
             letters
@@ -40,6 +42,7 @@ impl Source {
         Source {
             code: keep(Kind::Code),
             comments: keep(Kind::Comment),
+            quoted: keep(Kind::Quoted),
             path: file.path,
             text: file.text,
         }
@@ -67,10 +70,19 @@ impl Source {
         tokens
     }
 
+    /// Whether the whole file is a test, or a model that only tests use.
+    pub(crate) fn is_test(&self) -> bool {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        let is_named_so = ["tests.rs", "test.rs", "loom_model.rs"].contains(&name)
+            || name.ends_with("_tests.rs")
+            || name.ends_with("_test.rs");
+        self.path.contains("/tests/") || is_named_so
+    }
+
     /// The line from which on everything is a test; past the end if the file has none. Files of tests are tests from the
     /// first line; elsewhere tests come last.
     pub(crate) fn first_test_line(&self) -> usize {
-        if self.path.contains("/tests/") || self.path.ends_with("/tests.rs") {
+        if self.is_test() {
             return 1;
         }
         let mut for_tests = false;
@@ -98,14 +110,14 @@ enum Kind {
     Quoted,
 }
 
-/// Says of each letter of a Rust text what it belongs to.
+/// Finds for each letter of a Rust file the kind of text that it belongs to.
 #[derive(Default)]
-struct Parting {
+struct Splitter {
     kinds: Vec<Kind>,
 }
 
-impl Parting {
-    fn part(mut self, text: &str) -> Vec<Kind> {
+impl Splitter {
+    fn split(mut self, text: &str) -> Vec<Kind> {
         let letters: Vec<char> = text.chars().collect();
         while self.kinds.len() < letters.len() {
             self.next(&letters);
@@ -154,7 +166,7 @@ fn block_length(rest: &[char]) -> usize {
     rest.len()
 }
 
-/// `r"…"`, `r#"…"#`; None for a raw name such as `r#type`.
+/// The length of `r"…"` or `r#"…"#`. `None` for a raw name such as `r#type`.
 fn raw_length(rest: &[char]) -> Option<usize> {
     let hashes = rest[1..].iter().take_while(|letter| **letter == '#').count();
     if rest.get(1 + hashes) != Some(&'"') {
@@ -178,7 +190,7 @@ fn quoted_length(rest: &[char], close: char) -> usize {
     rest.len()
 }
 
-/// A source made up for a test.
+/// A source for a test.
 #[cfg(test)]
 pub(crate) fn sample(path: &str, text: &str) -> Source {
     Source::new(Text {
@@ -188,7 +200,7 @@ pub(crate) fn sample(path: &str, text: &str) -> Source {
 }
 
 #[test]
-fn code_comments_and_texts_are_told_apart() {
+fn code_comments_and_quoted_text_are_distinguished() {
     let source = sample(
         "a.rs",
         "let a = \"un//safe \\\" x\"; // note \"here\nlet b = r#\"raw \" // in\"#; /* one /* two */ three */ fn c<'a>(d: char) { d == '\"' || d == '\\'' }",

@@ -1,12 +1,26 @@
-//! Papers: what is written about the code beside it. Dependencies have their line, and nothing names a private place.
+//! Docs: dependencies have their line, ARCHITECTURE.md stays short, and nothing names a directory of one machine.
 
 use std::path::Path;
 
 use super::floors;
 use super::source::Text;
 
-/// Top folders that any machine has: naming something in them gives nothing away.
-const EVERYBODYS: [&str; 9] = ["app", "home", "opt", "root", "src", "srv", "tmp", "usr", "var"];
+/// Lines that ARCHITECTURE.md may have: it is read as a whole, and details belong in docs/internals.
+const ARCHITECTURE_LINES_MAX: usize = 200;
+/// Top directories that any machine has: naming something in them gives nothing away.
+const ON_ANY_MACHINE: [&str; 9] = ["app", "home", "opt", "root", "src", "srv", "tmp", "usr", "var"];
+
+/// Checks that the page about the architecture exists and is short.
+pub(crate) fn check_length(page: &Text) -> Option<String> {
+    let lines = page.text.lines().count();
+    let is_short = (1..=ARCHITECTURE_LINES_MAX).contains(&lines);
+    (!is_short).then(|| {
+        format!(
+            "{}:1: has {lines} lines: it may have {ARCHITECTURE_LINES_MAX}; details belong in docs/internals",
+            page.path
+        )
+    })
+}
 
 /// Checks that each dependency has its line in the page, and each line its dependency.
 pub(crate) fn check_dependencies(page: &Text, manifests: &[Text]) -> Vec<String> {
@@ -30,7 +44,7 @@ pub(crate) fn check_dependencies(page: &Text, manifests: &[Text]) -> Vec<String>
     for row in rows {
         let place = format!("{}:{}: {}", page.path, row.line, row.name);
         if !names.iter().any(|name| name == row.name) {
-            findings.push(format!("{place} is no dependency any more: remove the line"));
+            findings.push(format!("{place} is no longer a dependency: remove the line"));
         } else if !row.is_complete {
             findings.push(format!(
                 "{place}: say both what it is for and what we would do without it"
@@ -66,31 +80,31 @@ fn rows(page: &str) -> Vec<Row<'_>> {
         .collect()
 }
 
-/// The folders of the machine on which this runs that no file may name: the checkout, what holds it, and the home.
-pub(crate) fn places_of(root: &Path, home: Option<&Path>) -> Vec<String> {
+/// The directories of this machine that no file may name: the checkout, its parent, and the home directory.
+pub(crate) fn private_directories(root: &Path, home: Option<&Path>) -> Vec<String> {
     let is_private = |path: &Path| {
         let mut parts = path.components().skip(1);
         let first = parts.next().map(|part| part.as_os_str().to_string_lossy().into_owned());
         let is_deep = parts.next().is_some();
-        first.is_some_and(|first| is_deep || !EVERYBODYS.contains(&first.as_str()))
+        first.is_some_and(|first| is_deep || !ON_ANY_MACHINE.contains(&first.as_str()))
     };
-    let places = [Some(root), root.parent(), home].into_iter().flatten();
-    places
+    let directories = [Some(root), root.parent(), home].into_iter().flatten();
+    directories
         .filter(|path| is_private(path))
         .map(|path| format!("{}/", path.display()))
         .collect()
 }
 
-/// Finds absolute paths below one of the places.
-pub(crate) fn check_places(text: &Text, places: &[String]) -> Vec<String> {
+/// Finds absolute paths below one of these directories.
+pub(crate) fn check_private(text: &Text, private: &[String]) -> Vec<String> {
     let mut findings = Vec::new();
     for (index, line) in text.text.lines().enumerate() {
         let begins =
             |at: usize| !line[..at].ends_with(|before: char| before.is_alphanumeric() || "._-*/}".contains(before));
-        for place in places {
-            if line.match_indices(place.as_str()).any(|(at, _)| begins(at)) {
+        for directory in private {
+            if line.match_indices(directory.as_str()).any(|(at, _)| begins(at)) {
                 findings.push(format!(
-                    "{}:{}: {place} is a place of this machine: name none, or a relative one",
+                    "{}:{}: {directory} is a directory of this machine: write a relative path",
                     text.path,
                     index + 1
                 ));
@@ -123,36 +137,44 @@ mod tests {
                 &format!("# Dependencies\n\n| name | for | without |\n|---|---|---|\n{rows}"),
             )
         };
-        let told = |rows: &str| check_dependencies(&page(rows), &manifests);
-        assert_eq!(told("| `bytes` | a | b |\n| `loom` | c | d |\n"), Vec::<String>::new());
+        let found = |rows: &str| check_dependencies(&page(rows), &manifests);
+        assert_eq!(found("| `bytes` | a | b |\n| `loom` | c | d |\n"), Vec::<String>::new());
         assert_eq!(
-            told("| `bytes` | a | b |\n"),
+            found("| `bytes` | a | b |\n"),
             ["Cargo.toml:6: loom has no line in d.md: say what it is for and what we would do without it"]
         );
         assert_eq!(
-            told("| `bytes` | a | |\n| `loom` | c | d |\n| `nix` | e | f |\n"),
+            found("| `bytes` | a | |\n| `loom` | c | d |\n| `nix` | e | f |\n"),
             [
                 "d.md:5: bytes: say both what it is for and what we would do without it",
-                "d.md:7: nix is no dependency any more: remove the line"
+                "d.md:7: nix is no longer a dependency: remove the line"
             ]
         );
     }
 
     #[test]
-    fn places_of_this_machine_are_found_and_everybodys_are_not() {
-        let places = places_of(Path::new("/quarry/sluice"), Some(Path::new("/home/ann")));
-        assert_eq!(places, ["/quarry/sluice/", "/quarry/", "/home/ann/"]);
+    fn a_long_architecture_page_is_found() {
+        let of = |lines: usize| check_length(&text("ARCHITECTURE.md", &"line\n".repeat(lines)));
+        assert_eq!(of(200), None);
+        assert!(of(201).is_some_and(|found| found.starts_with("ARCHITECTURE.md:1: has 201 lines")));
+        assert!(of(0).is_some(), "the page is missing");
+    }
+
+    #[test]
+    fn directories_of_this_machine_are_found_and_those_of_any_machine_are_not() {
+        let private = private_directories(Path::new("/quarry/sluice"), Some(Path::new("/home/ann")));
+        assert_eq!(private, ["/quarry/sluice/", "/quarry/", "/home/ann/"]);
         assert_eq!(
-            places_of(Path::new("/tmp/sluice"), Some(Path::new("/root"))),
+            private_directories(Path::new("/tmp/sluice"), Some(Path::new("/root"))),
             ["/tmp/sluice/"]
         );
-        let told = check_places(&text("a.md", "see `/home/ann/x`\nor /quarry/notes"), &places);
-        assert_eq!(told.len(), 2);
+        let found = check_private(&text("a.md", "see `/home/ann/x`\nor /quarry/notes"), &private);
+        assert_eq!(found.len(), 2);
         assert_eq!(
-            told[1],
-            "a.md:2: /quarry/ is a place of this machine: name none, or a relative one"
+            found[1],
+            "a.md:2: /quarry/ is a directory of this machine: write a relative path"
         );
         let good = text("a.md", "a stone/quarry/x, /srv/quarry/y, ../quarry/z, /home/bob/");
-        assert_eq!(check_places(&good, &places), Vec::<String>::new());
+        assert_eq!(check_private(&good, &private), Vec::<String>::new());
     }
 }
