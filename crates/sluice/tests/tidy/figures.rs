@@ -1,7 +1,7 @@
 //! Figures about the source: sizes of files and functions, comments, cycles of imports, words not to use.
 //!
 //! They are printed, not checked: `cargo test -p sluice --test tidy -- --nocapture figures`. Tests are left out, but for the
-//! count of words.
+//! count of words. Lines are those that are not blank.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -88,7 +88,7 @@ fn production<'a>(source: &Source, text: &'a str) -> impl Iterator<Item = &'a st
         .filter(|line| !line.trim().is_empty())
 }
 
-/// The lines of each function's body with code in them, without the signature and the closing brace.
+/// The lines of each function with code in them, from its signature to its closing brace.
 fn function_lines(source: &Source) -> Vec<usize> {
     let tokens = source.tokens();
     let code: Vec<&str> = source.code.lines().collect();
@@ -113,8 +113,8 @@ fn function_lines(source: &Source) -> Vec<usize> {
             depth == 0
         });
         let end = close.map_or(token.line, |close| close.line);
-        let body = code[after[open].line.min(end - 1)..end - 1].iter();
-        found.push(body.filter(|line| !line.trim().is_empty()).count().max(1));
+        let function = code[token.line - 1..end].iter();
+        found.push(function.filter(|line| !line.trim().is_empty()).count());
     }
     found
 }
@@ -156,9 +156,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_measured_by_the_lines_of_their_bodies() {
+    fn functions_are_measured_by_their_lines_of_code() {
         let text = "trait A { fn a(); }\nfn b() { 1 }\nfn c(\n    d: fn(u8),\n) {\n    // why\n    e();\n\n    if f {\n        g();\n    }\n}\n#[cfg(test)]\nmod tests {\n    fn h() {}\n}\n";
-        assert_eq!(function_lines(&sample("a.rs", text)), [1, 4]);
+        assert_eq!(function_lines(&sample("a.rs", text)), [1, 8]);
     }
 
     #[test]
