@@ -9,7 +9,7 @@ use super::source::Text;
 
 /// Where a word is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Scope {
     /// In an identifier, as a whole or as a part.
     Part,
     /// As a whole identifier.
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     parts: Vec<String>,
     /// What to write.
     pub(crate) replacement: String,
-    places: Vec<Place>,
+    scopes: Vec<Scope>,
 }
 
 /// An identifier or a file in which a word stays.
@@ -70,7 +70,7 @@ impl Glossary {
                 continue;
             }
             let is_read = match (section, cells.as_slice()) {
-                ("Words not to use", [_, replacement, places]) => glossary.add_entries(&words, replacement, places),
+                ("Words not to use", [_, replacement, scopes]) => glossary.add_entries(&words, replacement, scopes),
                 ("Where a word stays", [_, within, reason]) if !reason.is_empty() => {
                     glossary.add_exception(words[0], within, index + 1)
                 }
@@ -84,19 +84,19 @@ impl Glossary {
         glossary
     }
 
-    fn add_entries(&mut self, words: &[&str], replacement: &str, places: &str) -> bool {
-        let places: Option<Vec<Option<Place>>> = places
+    fn add_entries(&mut self, words: &[&str], replacement: &str, scopes: &str) -> bool {
+        let scopes: Option<Vec<Option<Scope>>> = scopes
             .split(", ")
-            .map(|place| match place {
-                "part" => Some(Some(Place::Part)),
-                "name" => Some(Some(Place::Name)),
-                "definition" => Some(Some(Place::Definition)),
-                "prose" => Some(Some(Place::Prose)),
+            .map(|scope| match scope {
+                "part" => Some(Some(Scope::Part)),
+                "name" => Some(Some(Scope::Name)),
+                "definition" => Some(Some(Scope::Definition)),
+                "prose" => Some(Some(Scope::Prose)),
                 "reading" => Some(None),
                 _ => None,
             })
             .collect();
-        let (Some(places), false) = (places, replacement.is_empty()) else {
+        let (Some(scopes), false) = (scopes, replacement.is_empty()) else {
             return false;
         };
         for word in words {
@@ -107,7 +107,7 @@ impl Glossary {
                 word: (*word).to_owned(),
                 parts,
                 replacement: replacement.to_owned(),
-                places: places.iter().copied().flatten().collect(),
+                scopes: scopes.iter().copied().flatten().collect(),
             });
         }
         true
@@ -125,20 +125,20 @@ impl Glossary {
         true
     }
 
-    /// The words not to use that an identifier is or holds. `places` says which rows count.
-    pub(crate) fn in_name(&self, name: &str, places: &[Place]) -> Vec<&Entry> {
+    /// The words not to use that an identifier is or holds. `scopes` says which rows count.
+    pub(crate) fn in_name(&self, name: &str, scopes: &[Scope]) -> Vec<&Entry> {
         let parts = parts(name);
         let mut found = Vec::new();
         for at in 0..parts.len() {
             for entry in self.beginning_with(&parts[at]) {
-                let is_part = entry.places.contains(&Place::Part)
-                    && places.contains(&Place::Part)
+                let is_part = entry.scopes.contains(&Scope::Part)
+                    && scopes.contains(&Scope::Part)
                     && parts[at..].starts_with(&entry.parts);
                 let is_whole = entry.word == name
                     && entry
-                        .places
+                        .scopes
                         .iter()
-                        .any(|place| [Place::Name, Place::Definition].contains(place) && places.contains(place));
+                        .any(|scope| [Scope::Name, Scope::Definition].contains(scope) && scopes.contains(scope));
                 if is_part || is_whole {
                     found.push(entry);
                 }
@@ -151,7 +151,7 @@ impl Glossary {
     pub(crate) fn in_words(&self, words: &[&str]) -> Option<&Entry> {
         let first = words.first()?;
         let mut found = self.beginning_with(first).filter(|entry| {
-            entry.places.contains(&Place::Prose)
+            entry.scopes.contains(&Scope::Prose)
                 && entry.parts.len() <= words.len()
                 && entry.parts.iter().zip(words).all(|(part, word)| part == word)
         });
@@ -257,7 +257,7 @@ fn rows_that_cannot_be_read_and_exceptions_that_nobody_needs_are_found() {
     let page = "| `a` | b | part |\n\n## Where a word stays\n\n| `a` | `x_a` | a reason |\n| `a` | `y.rs` | |\n";
     let glossary = sample(page);
     assert_eq!(glossary.mistakes().len(), 2, "{:?}", glossary.mistakes());
-    let found = glossary.in_name("x_a", &[Place::Part]);
+    let found = glossary.in_name("x_a", &[Scope::Part]);
     assert!(glossary.allows(found[0], "z.rs", "x_a") && !glossary.allows(found[0], "z.rs", "a"));
     assert_eq!(glossary.mistakes().len(), 1, "{:?}", glossary.mistakes());
 }

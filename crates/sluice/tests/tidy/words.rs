@@ -1,9 +1,9 @@
-//! Words that have no place in names, comments, messages and docs, and other rules about single words.
+//! Words that have no scope in names, comments, messages and docs, and other rules about single words.
 //!
 //! Here: where words are looked for in Rust, in other languages and in docs; `unsafe`, `sleep`, unfinished work.
 //! Not here: the words, which are in the glossary (`glossary`), and telling code from comments (`source`).
 
-use super::glossary::{Entry, Glossary, Place};
+use super::glossary::{Entry, Glossary, Scope};
 use super::source::{Source, Text, Token};
 
 /// Marks of unfinished work.
@@ -20,13 +20,13 @@ const PHRASE_WORDS_MAX: usize = 6;
 pub(crate) fn check_glossary(source: &Source, glossary: &Glossary) -> Vec<String> {
     let mut report = Report::new(&source.path, glossary);
     let stem = source.path.rsplit('/').next().unwrap_or_default();
-    report.name(1, stem.trim_end_matches(".rs"), &[Place::Part, Place::Definition]);
+    report.name(1, stem.trim_end_matches(".rs"), &[Scope::Part, Scope::Definition]);
     let mut before = "";
     for token in source.tokens() {
         if DEFINING.contains(&before) {
-            report.name(token.line, token.text, &[Place::Part, Place::Name, Place::Definition]);
+            report.name(token.line, token.text, &[Scope::Part, Scope::Name, Scope::Definition]);
         } else {
-            report.name(token.line, token.text, &[Place::Part, Place::Name]);
+            report.name(token.line, token.text, &[Scope::Part, Scope::Name]);
         }
         before = token.text;
     }
@@ -34,7 +34,7 @@ pub(crate) fn check_glossary(source: &Source, glossary: &Glossary) -> Vec<String
     for text in [source.comments.as_str(), &quoted.join("\n")] {
         let (prose, code) = without_code_spans(text);
         report.prose(&prose);
-        report.names(&code);
+        report.names(&code, |name| has_parts(name) || name.starts_with(char::is_uppercase));
     }
     report.findings
 }
@@ -46,10 +46,10 @@ pub(crate) fn check_text(text: &Text, glossary: &Glossary) -> Vec<String> {
     if text.path.ends_with(".md") {
         let (prose, code) = without_code_spans(&text.text);
         report.prose(&prose);
-        report.names(&code);
+        report.names(&code, |name| has_parts(name) || name.starts_with(char::is_uppercase));
     } else {
         report.prose(&text.text);
-        report.names(&text.text);
+        report.names(&text.text, has_parts);
     }
     report.findings
 }
@@ -70,19 +70,18 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn name(&mut self, line: usize, name: &str, places: &[Place]) {
-        for entry in self.glossary.in_name(name, places) {
+    fn name(&mut self, line: usize, name: &str, scopes: &[Scope]) {
+        for entry in self.glossary.in_name(name, scopes) {
             self.add(line, entry, name);
         }
     }
 
-    /// Looks up every word of a text that can only be an identifier, because it has an underscore or a capital.
-    fn names(&mut self, text: &str) {
-        let is_name = |name: &str| name.contains('_') || name.contains(char::is_uppercase);
+    /// Looks up every word of a text that can only be an identifier.
+    fn names(&mut self, text: &str, is_name: impl Fn(&str) -> bool) {
         for (index, line) in text.lines().enumerate() {
             let names = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
             for name in names.filter(|name| is_name(name)) {
-                self.name(index + 1, name, &[Place::Part, Place::Name]);
+                self.name(index + 1, name, &[Scope::Part, Scope::Name]);
             }
         }
     }
@@ -121,6 +120,11 @@ impl<'a> Report<'a> {
     }
 }
 
+/// Whether a name consists of several parts, so that it is no word of prose.
+fn has_parts(name: &str) -> bool {
+    name.contains('_') || name.chars().skip(1).any(char::is_uppercase)
+}
+
 /// A text without its code, and its code without the text: what stands in backquotes, and in blocks fenced by three.
 /// Lines stay where they are.
 fn without_code_spans(text: &str) -> (String, String) {
@@ -156,7 +160,7 @@ pub(crate) fn check(source: &Source) -> Vec<String> {
     findings
 }
 
-/// Finds unfinished work in a file of another language; its comments are not told from its code.
+/// Finds unfinished work in a file of another language; its comments and its code are not distinguished.
 pub(crate) fn check_script(text: &Text) -> Vec<String> {
     check_unfinished(&text.path, &text.text)
 }
