@@ -18,14 +18,22 @@ pub(crate) fn check(root: &str, sources: &[Source]) -> Vec<String> {
         .iter()
         .filter(|cycle| cycle.len() > CYCLE_FILES_MAX)
     {
-        let files: Vec<&str> = cycle
+        let short = |file: &usize| graph.paths[*file].trim_start_matches(root);
+        let imports: Vec<String> = cycle
             .iter()
-            .map(|file| graph.paths[*file].trim_start_matches(root))
+            .map(|file| {
+                let inner = graph.edges[*file].iter().filter(|target| cycle.contains(target));
+                format!(
+                    "{} imports {}",
+                    short(file),
+                    inner.map(short).collect::<Vec<_>>().join(", ")
+                )
+            })
             .collect();
         findings.push(format!(
             "{root}: {} files import each other in a cycle, at most {CYCLE_FILES_MAX} may: {}",
-            files.len(),
-            files.join(", ")
+            cycle.len(),
+            imports.join("; ")
         ));
     }
     findings.extend(directory_cycles(root, &graph));
@@ -150,7 +158,9 @@ mod tests {
         assert_eq!(check(ROOT, &ring(4)), Vec::<String>::new());
         assert_eq!(
             check(ROOT, &ring(5)),
-            ["crates/x/src/: 5 files import each other in a cycle, at most 4 may: a0.rs, a1.rs, a2.rs, a3.rs, a4.rs"]
+            [
+                "crates/x/src/: 5 files import each other in a cycle, at most 4 may: a0.rs imports a1.rs; a1.rs imports a2.rs; a2.rs imports a3.rs; a3.rs imports a4.rs; a4.rs imports a0.rs"
+            ]
         );
         assert_eq!((largest(ROOT, &ring(5)), largest(ROOT, &ring(1))), (5, 1));
     }
