@@ -20,7 +20,7 @@ use crate::cache::{Cache, Cached, Known};
 use crate::directory::Directory;
 use crate::records::RecordBody;
 use crate::representation::Representation;
-use crate::response::{Stored, respond_stored};
+use crate::response::{Stored, not_modified, respond, respond_stored};
 use crate::types::Types;
 use crate::variants::on_demand::PendingVariant;
 
@@ -40,9 +40,9 @@ pub struct Files<'a> {
     pub types: &'a Types,
     /// What of the site may be compressed.
     pub compression: &'a Compression,
-    /// The compressed forms in which they may be sent, if any. Routes differ in it that share what is kept of a file: nothing
-    /// that is kept may hang on it.
-    pub forms: Option<Precompressed>,
+    /// The compressed variants in which they may be sent, if any. Routes that share cached files differ in it, so nothing that is
+    /// cached may depend on it.
+    pub precompressed: Option<Precompressed>,
 }
 
 /// What a name leads to.
@@ -75,64 +75,130 @@ impl Found {
     }
 }
 
-/// What comes of a request for a file.
-pub enum Served {
-    Response(Response<ResponseBody>),
-    /// A response when its compressed form has been made.
-    PendingVariant(Box<PendingVariant>),
-    /// It is a directory.
+/// What a path below a directory leads to.
+pub enum Lookup {
+    /// A file, in the representation that the request gets.
+    File(Selected),
+    /// A file whose compressed variant is being made.
+    Pending(Box<PendingVariant>),
+    /// A file or directory that OPTIONS asks about.
+    Options,
+    /// A directory.
     Directory,
 }
 
-/// Serves what `relative` names. A path that ends with a slash is a directory's, or nothing's.
-pub fn serve(
-    files: Files<'_>,
-    relative: &str,
-    is_directory: bool,
-    method: &Method,
-    fields: &HeaderMap,
-) -> Result<Served, Fault> {
-    if !METHODS.contains(method) {
-        return Err(Fault::method(method, METHODS));
+/// A file in the representation that was selected for a request (RFC 9110 §12).
+pub struct Selected {
+    content: SelectedContent,
+    /// The variants that the file is offered in, if any: they decide about the field Vary.
+    precompressed: Option<Precompressed>,
+}
+
+enum SelectedContent {
+    /// The file as it is stored.
+    AsStored(Found),
+    /// A variant that lies beside the file.
+    Static(Representation, Stored),
+    /// A variant that is not made yet, and that the client has already.
+    NotModified(Representation),
+}
+
+impl Selected {
+    pub(crate) fn as_stored(found: Found, precompressed: Option<Precompressed>) -> Selected {
+        Selected {
+            content: SelectedContent::AsStored(found),
+            precompressed,
+        }
     }
-    let name = relative.trim_matches('/');
-    if *method == Method::OPTIONS {
-        return serve_options(files, name, is_directory).map(Served::Response);
+
+    pub(crate) fn beside(representation: Representation, stored: Stored) -> Selected {
+        Selected {
+            content: SelectedContent::Static(representation, stored),
+            precompressed: None,
+        }
     }
-    match files.find(name)? {
-        Found::Directory => Ok(Served::Directory),
-        _ if is_directory => Err(not_found(name)),
-        found => files.answer(name, found, method, fields),
+
+    pub(crate) fn not_modified(representation: Representation) -> Selected {
+        Selected {
+            content: SelectedContent::NotModified(representation),
+            precompressed: None,
+        }
+    }
+
+    /// The response to GET or HEAD: 200, 206 or 304. `path` names the file in messages.
+    ///
+    /// # Errors
+    /// The client's: a condition fails (412), or no byte is in its ranges (416).
+    pub fn respond(self, path: &str, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
+        match self.content {
+            SelectedContent::AsStored(found) => respond(path, found, self.precompressed, method, fields),
+            SelectedContent::Static(representation, stored) => {
+                respond_stored(path, representation, stored, method, fields)
+            }
+            SelectedContent::NotModified(representation) => Ok(not_modified(&representation)),
+        }
     }
 }
 
-/// Serves an index page, to GET and HEAD, if it is there.
-pub fn serve_index(
-    files: Files<'_>,
-    relative: &str,
-    method: &Method,
-    fields: &HeaderMap,
-) -> Result<Option<Served>, Fault> {
-    let name = relative.trim_matches('/');
-    match files.find(name) {
-        Ok(Found::Directory | Found::Other) => Ok(None),
-        Ok(found) => files.answer(name, found, method, fields).map(Some),
-        Err(fault) if fault.status == StatusCode::NOT_FOUND => Ok(None),
-        Err(fault) => Err(fault),
-    }
+/// What a path names, as the path is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathForm {
+    /// It ends with a slash: a directory, or nothing.
+    Directory,
+    /// It does not.
+    Any,
 }
 
-/// What may be done with a file or directory that is there; conditions and ranges mean nothing here (RFC 9110 §13.2.1, §14.2).
-fn serve_options(files: Files<'_>, name: &str, is_directory: bool) -> Result<Response<ResponseBody>, Fault> {
-    match files.find(name)? {
-        Found::Directory => {}
-        Found::Cached(_) | Found::File(..) | Found::Records(..) if !is_directory => {}
-        _ => return Err(not_found(name)),
-    }
+/// The response to OPTIONS for a file or directory: its methods. Conditions and ranges have no meaning here (RFC 9110 §13.2.1,
+/// §14.2).
+#[must_use]
+pub fn respond_options() -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = StatusCode::NO_CONTENT;
     response.headers_mut().insert(header::ALLOW, head::allow(METHODS));
-    Ok(response)
+    response
+}
+
+impl Files<'_> {
+    /// Looks up what `relative` names, and selects the representation that the request gets. Opens the file, unless it is in the
+    /// cache, and makes no response.
+    ///
+    /// # Errors
+    /// The client's: nothing is there (404), it may not be read (403), the method is not one for files (405). The server's: the
+    /// system refuses (500).
+    pub fn look_up(
+        &self,
+        relative: &str,
+        form: PathForm,
+        method: &Method,
+        fields: &HeaderMap,
+    ) -> Result<Lookup, Fault> {
+        if !METHODS.contains(method) {
+            return Err(Fault::method(method, METHODS));
+        }
+        let name = relative.trim_matches('/');
+        match (self.find(name)?, form) {
+            (Found::Directory, _) if *method == Method::OPTIONS => Ok(Lookup::Options),
+            (Found::Directory, _) => Ok(Lookup::Directory),
+            (_, PathForm::Directory) | (Found::Other, _) => Err(not_found(name)),
+            (_, _) if *method == Method::OPTIONS => Ok(Lookup::Options),
+            (found, _) => Ok(self.select(name, found, fields)),
+        }
+    }
+
+    /// The same for an index page, which GET or HEAD asks for; `None` if it is not there.
+    ///
+    /// # Errors
+    /// It may not be read (403), or the system refuses (500).
+    pub fn look_up_index(&self, relative: &str, fields: &HeaderMap) -> Result<Option<Lookup>, Fault> {
+        let name = relative.trim_matches('/');
+        match self.find(name) {
+            Ok(Found::Directory | Found::Other) => Ok(None),
+            Ok(found) => Ok(Some(self.select(name, found, fields))),
+            Err(fault) if fault.status == StatusCode::NOT_FOUND => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
 }
 
 /// Serves the file `name`, whatever path was asked for: as `content_type`, or by its name.
@@ -146,7 +212,7 @@ pub(crate) fn serve_named(
     let found = files.find(name)?.into_stored();
     let (mut representation, stored) = found.ok_or_else(|| not_found(name))?;
     representation.content_type = content_type.unwrap_or(representation.content_type);
-    representation.has_forms &= files.forms.is_some();
+    representation.has_forms &= files.precompressed.is_some();
     respond_stored(name, representation, stored, method, fields)
 }
 
@@ -254,13 +320,20 @@ mod tests {
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
-            forms: None,
+            precompressed: None,
         };
-        let served = serve(files, &path[1..], path.ends_with('/'), &Method::GET, fields);
-        match served.map_err(|fault| fault.status)? {
-            Served::Response(response) => Ok(response),
-            Served::PendingVariant(_) => unreachable!("without compression"),
-            Served::Directory => Err(StatusCode::FORBIDDEN),
+        let form = if path.ends_with('/') {
+            PathForm::Directory
+        } else {
+            PathForm::Any
+        };
+        let looked_up = files.look_up(&path[1..], form, &Method::GET, fields);
+        match looked_up.map_err(|fault| fault.status)? {
+            Lookup::File(selected) => selected
+                .respond(path, &Method::GET, fields)
+                .map_err(|fault| fault.status),
+            Lookup::Directory => Err(StatusCode::FORBIDDEN),
+            Lookup::Pending(_) | Lookup::Options => unreachable!("GET without compression"),
         }
     }
 

@@ -176,7 +176,7 @@ fn respond_with(status: StatusCode, representation: Representation, body: Respon
 
 /// As much as a client needs to go on with what it has, and a cache to know whose answer it is (RFC 9110 §15.4.5): beside a
 /// tag it needs no date.
-fn not_modified(representation: &Representation) -> Response<ResponseBody> {
+pub(crate) fn not_modified(representation: &Representation) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     let head = response.headers_mut();

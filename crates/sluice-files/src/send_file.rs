@@ -156,13 +156,24 @@ impl SendDirectories {
     }
 }
 
+/// What a site says of the files that its scripts name.
+pub struct SendContext<'a> {
+    /// The file cache, if there is one.
+    pub cache: Option<&'a Arc<Cache>>,
+    /// How files are kept in it.
+    pub cache_use: CacheUse,
+    /// The media types by suffix.
+    pub types: &'a Types,
+    /// Which variants the site offers.
+    pub compression: &'a Compression,
+}
+
 impl SendFile {
     /// Sends it, to a request with these fields. The faults of the file are the script's, except what the client's own
     /// conditions and ranges make of it.
     pub fn serve(
         self,
-        (cache, cache_use): (Option<&Arc<Cache>>, CacheUse),
-        (types, compression): (&Types, &Compression),
+        context: &SendContext<'_>,
         method: &Method,
         fields: &HeaderMap,
     ) -> Result<Response<ResponseBody>, Fault> {
@@ -175,12 +186,12 @@ impl SendFile {
         };
         let files = Files {
             directory: &self.directories.0[self.place.number].directory,
-            cache,
-            cache_use,
-            types,
-            compression,
+            cache: context.cache,
+            cache_use: context.cache_use,
+            types: context.types,
+            compression: context.compression,
             // As it is stored: whether it is of some coding already is for the script to say.
-            forms: None,
+            precompressed: None,
         };
         let content_type = self.fields.get(CONTENT_TYPE).cloned();
         let served = file::serve_named(files, &self.place.name, content_type, method, fields);

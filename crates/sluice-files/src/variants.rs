@@ -19,17 +19,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use http::{HeaderMap, Method, header};
-use sluice_http::conditions;
+use http::{HeaderMap, header};
+use sluice_http::conditions::{self, Verdict};
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::accept::Ranked;
-use sluice_http::fault::Fault;
 use sluice_settings::Precompressed;
 
 use crate::cache::Cache;
-use crate::file::{Files, Found, Served};
+use crate::file::{Files, Found, Lookup, Selected};
 use crate::representation::Representation;
-use crate::response::{Stored, judge, respond, respond_stored};
+use crate::response::Stored;
 use crate::variants::on_demand::{Made, Original, PendingVariant};
 
 /// The server compresses no larger files, however large the files are that the cache may keep: it would keep a thread busy for
@@ -85,17 +84,11 @@ impl Files<'_> {
         representation
     }
 
-    /// Answers GET or HEAD with what was found, in the form that the client likes best. Of equals one that lies beside the file
-    /// is taken: it is there, and somebody has taken pains over it.
-    pub(crate) fn answer(
-        &self,
-        name: &str,
-        found: Found,
-        method: &Method,
-        fields: &HeaderMap,
-    ) -> Result<Served, Fault> {
-        let as_it_is = |found| respond(name, found, self.forms, method, fields).map(Served::Response);
-        if self.forms.is_none() {
+    /// Selects the representation of what was found that the client prefers, for GET or HEAD. Between equals a variant beside the
+    /// file is taken, because it is there and somebody made it with care.
+    pub(crate) fn select(&self, name: &str, found: Found, fields: &HeaderMap) -> Lookup {
+        let as_it_is = |found| Lookup::File(Selected::as_stored(found, self.precompressed));
+        if self.precompressed.is_none() {
             return as_it_is(found);
         }
         let Some(representation) = found.representation().filter(|representation| representation.has_forms) else {
@@ -115,19 +108,17 @@ impl Files<'_> {
                     // Its tag is known without it. Who does not name that is told of what comes, which may be the file.
                     let made = representation.made(encoding);
                     if conditions::names(fields, &made.validators)
-                        && let Ok(Some(response)) = judge(name, &made, fields)
+                        && conditions::judge(fields, &made.validators) == Verdict::NotModified
                     {
-                        return Ok(Served::Response(response));
+                        return Lookup::File(Selected::not_modified(made));
                     }
-                    return Ok(Served::PendingVariant(PendingVariant::new(name, found, form)));
+                    return Lookup::Pending(PendingVariant::new(name, found, form));
                 }
                 Made::Not => {}
             }
         }
         match beside {
-            Some((representation, stored, _)) => {
-                respond_stored(name, representation, stored, method, fields).map(Served::Response)
-            }
+            Some((representation, stored, _)) => Lookup::File(Selected::beside(representation, stored)),
             None => as_it_is(found),
         }
     }
@@ -141,7 +132,7 @@ impl Files<'_> {
         least: u16,
     ) -> Option<(&Arc<Cache>, Original, Encoding)> {
         // Parts of what is made would not be parts of what is made the next time: who asks for parts gets those of the file.
-        if self.forms != Some(Precompressed::OnDemand) || fields.contains_key(header::RANGE) {
+        if self.precompressed != Some(Precompressed::OnDemand) || fields.contains_key(header::RANGE) {
             return None;
         }
         let cache = self.cache()?;
@@ -210,6 +201,8 @@ mod tests {
     use std::fs::{self, File};
     use std::time::{Duration, SystemTime};
 
+    use http::Method;
+
     use super::*;
     use crate::directory::Directory;
     use crate::types::Types;
@@ -232,10 +225,10 @@ mod tests {
     async fn answer(files: &Files<'_>) -> (bool, Option<String>) {
         let fields = HeaderMap::from_iter([(header::ACCEPT_ENCODING, "gzip".parse().unwrap())]);
         let found = files.find("a.txt").unwrap();
-        let (was_awaited, response) = match files.answer("a.txt", found, &Method::GET, &fields).unwrap() {
-            Served::Response(response) => (false, response),
-            Served::PendingVariant(making) => (true, making.respond(&Method::GET, &fields).await.unwrap()),
-            Served::Directory => panic!("a.txt is no directory"),
+        let (was_awaited, response) = match files.select("a.txt", found, &fields) {
+            Lookup::File(selected) => (false, selected.respond("a.txt", &Method::GET, &fields).unwrap()),
+            Lookup::Pending(pending) => (true, pending.respond(&Method::GET, &fields).await.unwrap()),
+            Lookup::Options | Lookup::Directory => panic!("a.txt is no directory"),
         };
         let encoding = response.headers().get(header::CONTENT_ENCODING);
         (was_awaited, encoding.map(|value| value.to_str().unwrap().to_owned()))
@@ -252,12 +245,12 @@ mod tests {
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: &compression,
-            forms: Some(Precompressed::OnDemand),
+            precompressed: Some(Precompressed::OnDemand),
         };
         let making = |fields: &HeaderMap| {
             let found = files.find("a.txt").unwrap();
-            match files.answer("a.txt", found, &Method::GET, fields).unwrap() {
-                Served::PendingVariant(making) => making,
+            match files.select("a.txt", found, fields) {
+                Lookup::Pending(pending) => pending,
                 _ => panic!("it is not there yet"),
             }
         };
@@ -298,7 +291,7 @@ mod tests {
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: &compression,
-            forms: Some(Precompressed::OnDemand),
+            precompressed: Some(Precompressed::OnDemand),
         };
         assert_eq!(answer(&files).await, (true, None));
         assert_eq!(answer(&files).await, (false, None));

@@ -25,6 +25,7 @@ use crate::dispatch::Config;
 use crate::reverse_dns::Names;
 use crate::serve::explain;
 use crate::serve::explain::{Explanation, Question};
+use crate::serve::gate::Gate;
 use crate::worker;
 use crate::worker::Shared;
 
@@ -69,6 +70,11 @@ impl Server {
     /// # Errors
     /// A directory or script is missing, an address is taken, the log cannot be opened: the administrator's to mend.
     pub fn start(settings: &Settings) -> Result<Server, StartError> {
+        Server::start_with(settings, Gate::default())
+    }
+
+    /// The same with a gate of the caller's.
+    pub(crate) fn start_with(settings: &Settings, gate: Gate) -> Result<Server, StartError> {
         let tickets = tls::tickets()?;
         let mut protocol = tls::open(settings, &tickets)?;
         let log = Log::new(settings.workers.get());
@@ -93,6 +99,7 @@ impl Server {
             protocol: Arc::new(ArcSwap::from_pointee(protocol)),
             launcher: Arc::new(launcher),
             log,
+            gate: Arc::new(gate),
             names: names.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),

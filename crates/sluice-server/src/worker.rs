@@ -28,6 +28,7 @@ use crate::context::Context;
 use crate::dispatch::Config;
 use crate::reverse_dns::Names;
 use crate::serve::Exchanges;
+use crate::serve::gate::Gate;
 
 /// How often pools and connections are told that time has passed.
 const TICK: Duration = Duration::from_secs(1);
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) protocol: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) log: Log,
+    /// What every answer passes.
+    pub(crate) gate: Arc<Gate>,
     /// The names of clients, where they are looked up.
     pub(crate) names: Option<Arc<Names>>,
     /// Descriptors that a script may have, if bounded.
@@ -82,7 +85,7 @@ pub(crate) fn run(
     let worker = Worker::new(index, shared, places, phases);
     let local = LocalSet::new();
     local.block_on(&runtime, async {
-        let service = Rc::new(Exchanges::new(&worker.context));
+        let service = Rc::new(Exchanges::new(&worker.context, &worker.shared.gate));
         for (index, listener) in listeners.into_iter().enumerate() {
             let accept = listener::accept(Rc::clone(&worker.front), Rc::clone(&service), listener, index);
             worker.tasks.spawn(accept);

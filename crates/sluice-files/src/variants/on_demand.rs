@@ -326,7 +326,7 @@ mod tests {
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
-            forms: Some(Precompressed::OnDemand),
+            precompressed: Some(Precompressed::OnDemand),
         };
         let respond = async |form| {
             let making = PendingVariant::new("a.txt", files.find("a.txt").unwrap(), form);

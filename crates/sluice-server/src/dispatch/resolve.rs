@@ -61,8 +61,16 @@ impl From<Box<RewriteError>> for Fault {
     }
 }
 
-/// Hears of every rule on the way.
+/// Is told of every rule on the way.
 pub(crate) trait Trace {
+    /// Whether anybody wants to know.
+    fn is_on(&self) -> bool {
+        true
+    }
+
+    /// A way through the rules begins with this path.
+    fn begin(&mut self, _path: &str) {}
+
     /// The rule is for others.
     fn passed(&mut self, _rule: &Route, _miss: Miss<'_>) {}
 
@@ -74,7 +82,11 @@ pub(crate) trait Trace {
 }
 
 /// Nobody wants to know.
-impl Trace for () {}
+impl Trace for () {
+    fn is_on(&self) -> bool {
+        false
+    }
+}
 
 impl Site {
     /// What answers for a decoded path, as somebody asks for it. Without facts it is only known what the path means to
@@ -221,12 +233,10 @@ impl Resolution<'_> {
         self.rewritten.as_ref().map_or(asked, |target| &target.path)
     }
 
-    /// The target that has been led here, of the one that was asked for; that stays what scripts are told as REQUEST_URI.
-    pub(crate) fn take_target(&mut self, asked: &Target) -> Option<Target> {
-        let rewritten = self.rewritten.take()?;
-        Some(Target {
-            raw: asked.raw.clone(),
-            ..rewritten
-        })
+    /// Gives a rewritten target the raw form of the one that was asked for, which scripts get as REQUEST_URI.
+    pub(crate) fn keep_raw(&mut self, asked: &Target) {
+        if let Some(rewritten) = &mut self.rewritten {
+            rewritten.raw.clone_from(&asked.raw);
+        }
     }
 }

@@ -11,10 +11,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use http::request::{self, Request};
+use http::request;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::{Endpoints, TlsInfo};
+use sluice_http::fault::{Culprit, Fault};
 use sluice_http::head;
 use sluice_http::request_id::UniqueId;
 use sluice_log::SiteLog;
@@ -22,7 +23,10 @@ use sluice_log::line::{Line, RequestFields, ResponseFields, STATUS_CLIENT_LEFT};
 use sluice_settings::rule::{HeadChanges, Scheme};
 
 use crate::context::{Context, HeldConfig};
+use crate::dispatch::Site;
 use crate::reverse_dns::Lookup;
+use crate::serve::decide::Decision;
+use crate::serve::request::{Request, RequestSubject};
 
 /// One request and its response.
 pub(crate) struct Exchange {
@@ -108,7 +112,7 @@ impl Exchange {
             tls_info: None,
             hsts: None,
             changes: HeadChanges::default(),
-            is_last: false,
+            is_last: ends_connection(head),
             handler: "-",
             file: None,
             started: Instant::now(),
@@ -125,7 +129,7 @@ impl Exchange {
 
     /// An exchange whose request has no usable head.
     pub(crate) fn without_head(context: &Rc<Context>, endpoints: Endpoints) -> Box<Exchange> {
-        let (mut head, ()) = Request::new(()).into_parts();
+        let (mut head, ()) = http::Request::new(()).into_parts();
         head.method = Method::from_bytes(b"-").unwrap_or_default();
         let mut exchange = Exchange::open(context, &context.config(), endpoints, &head);
         exchange.is_last = true;
@@ -142,7 +146,7 @@ impl Exchange {
 
     /// The path has led to a site, by the number of its log, and to a route that may not be logged. The first place counts:
     /// it is what the client has asked for, whatever a script's local redirect makes of it.
-    pub(crate) fn place(&mut self, site: usize, is_logged: bool, fields: &HeaderMap) {
+    fn place(&mut self, site: usize, is_logged: bool, fields: &HeaderMap) {
         if self.log != ChosenLog::Server {
             return;
         }
@@ -157,6 +161,31 @@ impl Exchange {
         {
             self.request_fields = RequestFields::of(&log.format.request_fields, fields);
         }
+    }
+
+    /// The site of the request is known: what it adds to every response over https.
+    pub(crate) fn note_site(&mut self, request: &Request) {
+        if self.is_https && matches!(request.subject, RequestSubject::Target(_)) {
+            self.hsts.clone_from(&request.config.site(&request.host).hsts);
+        }
+    }
+
+    /// Notes what a decision says about the log and about the head of the response.
+    pub(crate) fn note_decision(&mut self, site: &Site, request: &Request, decision: &mut Decision<'_>) {
+        let RequestSubject::Target(_) = request.subject else {
+            return;
+        };
+        let adjustments = &mut decision.adjustments;
+        self.place(site.log, adjustments.is_logged.unwrap_or(true), &request.fields);
+        self.changes = std::mem::take(&mut adjustments.head);
+        if let Some(handler) = decision.handler {
+            self.handle_by(handler, || decision.file(site, request.path()));
+        }
+    }
+
+    /// Logs a fault, at the level that its culprit deserves.
+    pub(crate) fn report(&self, fault: &Fault) {
+        report(self, fault);
     }
 
     /// Has the client's name looked up, if names are; it is known later, or never.
@@ -176,7 +205,7 @@ impl Exchange {
     }
 
     /// Notes what answers, and the file behind it if the log wants to know that.
-    pub(crate) fn handle_by(&mut self, handler: &'static str, file: impl FnOnce() -> Option<PathBuf>) {
+    fn handle_by(&mut self, handler: &'static str, file: impl FnOnce() -> Option<PathBuf>) {
         self.handler = handler;
         if self.log.of(&self.logs).is_some_and(|log| log.format.names_file) {
             self.file = file();
@@ -216,6 +245,32 @@ impl Exchange {
     /// The response ends before it is complete.
     pub(crate) fn cut(&mut self) {
         self.is_cut = true;
+    }
+}
+
+/// Whether the client says that this request is its last (RFC 9112 §9.3).
+fn ends_connection(head: &request::Parts) -> bool {
+    let says = |word: &str| {
+        let values = head.headers.get_all(header::CONNECTION).iter();
+        values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|list| list.split(','))
+            .any(|option| option.trim().eq_ignore_ascii_case(word))
+    };
+    says("close") || (head.version < Version::HTTP_11 && !says("keep-alive"))
+}
+
+/// One line in the log, as loud as the culprit deserves.
+fn report(exchange: &Exchange, fault: &Fault) {
+    let (status, id) = (fault.status.as_u16(), exchange.id);
+    match fault.culprit {
+        // As many as there are mistyped addresses; the access log has them.
+        Culprit::Client if fault.status == StatusCode::NOT_FOUND => {
+            tracing::debug!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri);
+        }
+        Culprit::Client => tracing::info!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
+        Culprit::Script => tracing::warn!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
+        Culprit::Server => tracing::error!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
     }
 }
 

@@ -6,24 +6,22 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
+use sluice_files::file::respond_options;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_http::host::as_compared;
 use sluice_http::target::Target;
-use sluice_settings::rule::{Adjustments, Miss, RequestAttributes, Scheme};
+use sluice_settings::rule::{Miss, RequestAttributes, Scheme};
 use sluice_settings::{ListenSettings, Mode, Settings};
 
 use crate::dispatch::Config;
-use crate::dispatch::locate::locate;
-use crate::dispatch::resolve::{Resolution, ResumeAt, RewriteError, Trace};
-use crate::dispatch::route::{Route, RouteKind};
-use crate::dispatch::site::{Resolved, Site};
-use crate::serve::files::{AskedFile, Handled, ServedPath, serve_file};
-use crate::serve::redirect;
+use crate::dispatch::resolve::Trace;
+use crate::dispatch::route::Route;
+use crate::dispatch::site::Site;
+use crate::serve::decide::{self, Asked, Decision, Subject, Variants, decide};
 
 /// A request that is only thought of.
 #[derive(Clone, Debug)]
@@ -152,7 +150,7 @@ impl Explanation {
     }
 }
 
-/// Tells what would happen. The error is one line about the question.
+/// Explains what would happen to a request. The error is one line about the question.
 pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question) -> Result<Explanation, String> {
     let method = Method::from_bytes(question.method.as_bytes())
         .map_err(|_| format!("method {:?}: is no method, as \"GET\" is", question.method))?;
@@ -164,35 +162,31 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
     }
     let scheme = question.scheme.unwrap_or_else(|| usual_scheme(&settings.listen));
     let host = as_compared(&question.host).ok_or_else(|| format!("host {:?}: is no host", question.host))?;
-    let host = host.as_ref();
-    let facts = RequestAttributes {
+    let attributes = RequestAttributes {
         method: &method,
-        host,
+        host: host.as_ref(),
         client: question.client,
         scheme,
         fields: &fields,
-    };
-    let elsewhere = |answer| Explanation {
-        scheme,
-        site: None,
-        rounds: Vec::new(),
-        answer,
-        is_logged: true,
     };
     if let Some(port) = sent_to_https(&settings.listen).filter(|_| scheme == Scheme::Http) {
         let uri: Uri = question
             .target
             .parse()
             .map_err(|error| format!("{}: {error}", question.target))?;
-        let answer = redirect::to_https(host, port, &uri);
-        return Ok(elsewhere(
-            answer.map_or_else(|fault| error(&fault), |response| redirected(&response)),
-        ));
+        let (site, _) = config.choose(attributes.host);
+        return Ok(render(site, Subject::Https(port, &uri), attributes));
     }
-    let (site, chosen) = config.choose(host);
+    let (site, chosen) = config.choose(attributes.host);
     let mut explanation = match target_of(&question.target) {
-        Err(fault) => elsewhere(error(&fault)),
-        Ok(target) => follow(site, target, &facts),
+        Err(fault) => Explanation {
+            scheme,
+            site: None,
+            rounds: Vec::new(),
+            answer: error(&fault),
+            is_logged: true,
+        },
+        Ok(target) => render(site, Subject::Target(&target), attributes),
     };
     explanation.site = Some(SiteChoice {
         origin: site.origin.clone(),
@@ -208,10 +202,18 @@ fn target_of(text: &str) -> Result<Target, Fault> {
     Target::from_uri(&text.parse().map_err(|error: InvalidUri| bad(error))?)
 }
 
-/// Every rule on the way, as it goes.
-struct Steps(Vec<Step>);
+/// Every rule on the way, by round.
+#[derive(Default)]
+struct Rounds(Vec<Round>);
 
-impl Trace for Steps {
+impl Trace for Rounds {
+    fn begin(&mut self, path: &str) {
+        self.0.push(Round {
+            path: path.to_owned(),
+            steps: Vec::new(),
+        });
+    }
+
     fn passed(&mut self, rule: &Route, miss: Miss<'_>) {
         self.push(rule, StepOutcome::Passed(miss.to_string()), Vec::new());
     }
@@ -231,9 +233,10 @@ impl Trace for Steps {
     }
 }
 
-impl Steps {
+impl Rounds {
     fn push(&mut self, rule: &Route, outcome: StepOutcome, changes: Vec<String>) {
-        self.0.push(Step {
+        let Some(round) = self.0.last_mut() else { return };
+        round.steps.push(Step {
             origin: rule.origin.clone(),
             pattern: rule.pattern.to_string(),
             outcome,
@@ -242,171 +245,69 @@ impl Steps {
     }
 }
 
-/// Goes through the rules, and once more for an index page.
-fn follow(site: &Arc<Site>, mut target: Target, facts: &RequestAttributes<'_>) -> Explanation {
-    let mut start = ResumeAt::default();
-    let mut rounds = Vec::new();
-    let mut is_logged = None;
-    loop {
-        let (resolution, round) = resolve(site, start, &target, facts);
-        rounds.push(round);
-        let (next, rules) = match resolution {
-            Err(failed) => (Next::Answer(error(&failed.fault)), failed.adjustments),
-            Ok(resolution) => answer(site, resolution, &target, facts),
-        };
-        // As the exchange has it: the first way counts.
-        is_logged.get_or_insert(rules.is_logged.unwrap_or(true));
-        let answer = match next {
-            Next::Script(script) => {
-                (target, start) = *script;
-                continue;
-            }
-            Next::Page(answer, page) => {
-                let (page, start) = *page;
-                rounds.push(resolve(site, start, &page, facts).1);
-                answer
-            }
-            Next::Answer(answer) => answer,
-        };
-        return Explanation {
-            scheme: facts.scheme,
-            site: None,
-            rounds,
-            answer,
-            is_logged: is_logged.unwrap_or(true),
-        };
+/// Decides, and renders the decision and its trace.
+fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>) -> Explanation {
+    let mut rounds = Rounds::default();
+    let asked = Asked {
+        subject,
+        attributes,
+        cache: None,
+        // Whichever variant is sent: it is a variant of the same file.
+        variants: Variants::Ignored,
+    };
+    let decision = decide(site, &asked, &mut rounds);
+    let path = match subject {
+        Subject::Target(target) => target.path.as_str(),
+        Subject::Server | Subject::Https(..) => "",
+    };
+    Explanation {
+        scheme: attributes.scheme,
+        site: None,
+        rounds: rounds.0,
+        is_logged: decision.adjustments.is_logged.unwrap_or(true),
+        answer: render_answer(site, path, decision, &attributes),
     }
 }
 
-/// What a way through the rules leads to.
-enum Next {
-    Answer(Answer),
-    /// An index page that is a file, and has had its own way from there.
-    Page(Answer, Box<(Target, ResumeAt)>),
-    /// An index page that is a script, and is to have its own way from there.
-    Script(Box<(Target, ResumeAt)>),
-}
-
-fn resolve<'s>(
-    site: &'s Site,
-    start: ResumeAt,
-    target: &Target,
-    facts: &RequestAttributes<'_>,
-) -> (Result<Resolution<'s>, Box<RewriteError>>, Round) {
-    let mut steps = Steps(Vec::new());
-    let resolution = site.resolve_from(start, &target.path, target.query.as_deref(), Some(facts), &mut steps);
-    let round = Round {
-        path: target.path.clone(),
-        steps: steps.0,
-    };
-    (resolution, round)
-}
-
-/// What answers, and what rules change of it.
-fn answer(
-    site: &Arc<Site>,
-    mut resolution: Resolution<'_>,
-    asked: &Target,
-    facts: &RequestAttributes<'_>,
-) -> (Next, Adjustments) {
-    let target = resolution.take_target(asked).unwrap_or_else(|| asked.clone());
-    let rules = resolution.adjustments.clone();
-    let answer = match &resolution.place {
-        Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_), _) => {
-            return answer_file(site, resolution, (asked, &target), facts);
-        }
-        Resolved::Nowhere => Answer::Error {
-            status: 404,
-            text: "no rule answers, and the site has no root".to_owned(),
+fn render_answer(site: &Site, path: &str, decision: Decision<'_>, attributes: &RequestAttributes<'_>) -> Answer {
+    let file = decision.served_file(site, path).unwrap_or_default();
+    match decision.answer {
+        decide::Answer::Refuse(fault) => error(&fault),
+        decide::Answer::Redirect(redirect) => Answer::Redirect {
+            status: redirect.status.as_u16(),
+            location: String::from_utf8_lossy(redirect.location.as_bytes()).into_owned(),
         },
-        Resolved::Route(route, kind, star) => match kind {
-            RouteKind::Redirect { to, status } => {
-                let captures = route.pattern.captures(&target.path).unwrap_or_default();
-                let made = redirect::redirect(to, *status, &captures, &target);
-                made.map_or_else(|fault| error(&fault), |response| redirected(&response))
-            }
-            RouteKind::Refuse(refusal) => error(&refusal.fault(&route.origin)),
-            RouteKind::Script(script) => match locate(site, route, script, &target.path, star.of(&target.path)) {
-                Err(fault) => error(&fault),
-                Ok(found) => Answer::Script {
-                    file: found.file,
-                    mode: script.settings.mode,
-                    name: found.name,
-                    path_info: found.path_info,
-                },
-            },
-            RouteKind::Files(_) => error(&Fault::server("files are served as files")),
+        decide::Answer::Script(script) => Answer::Script {
+            file: script.script.file,
+            mode: script.route.settings.mode,
+            name: script.script.name,
+            path_info: script.script.path_info,
         },
-    };
-    (Next::Answer(answer), rules)
+        decide::Answer::Listing(_) => Answer::Listing(without_slash(&file)),
+        decide::Answer::File(selected) => match selected.respond(path, attributes.method, attributes.fields) {
+            Ok(response) => sent(file, &response),
+            Err(fault) => error(&fault),
+        },
+        decide::Answer::FileOptions => sent(file, &respond_options()),
+        decide::Answer::ServerOptions | decide::Answer::SendFile(_) | decide::Answer::Variant(_) => {
+            error(&Fault::server("no target leads to this answer"))
+        }
+    }
 }
 
-fn answer_file(
-    site: &Site,
-    resolution: Resolution<'_>,
-    (asked, target): (&Target, &Target),
-    facts: &RequestAttributes<'_>,
-) -> (Next, Adjustments) {
-    let start = resolution.index_start(&asked.path);
-    let mut led = ServedPath {
-        resolution,
-        index: None,
-    };
-    let thought_of = AskedFile {
-        asked,
-        target,
-        facts: *facts,
-        cache: None,
-        is_sent: false,
-    };
-    let handled = serve_file(site, &mut led, &thought_of);
-    let file = led.file(site, target).unwrap_or_default();
-    let answer = match handled {
-        Err(fault) => error(&fault),
-        Ok(Handled::IndexScript(target, start)) => {
-            return (Next::Script(Box::new((target, *start))), led.resolution.adjustments);
-        }
-        Ok(Handled::Answer(response)) if response.status().is_redirection() && has_location(&response) => {
-            redirected(&response)
-        }
-        Ok(Handled::Answer(response)) => {
-            let content_type = response.headers().get(header::CONTENT_TYPE);
-            Answer::File {
-                status: response.status().as_u16(),
-                file,
-                content_type: content_type.map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned()),
-            }
-        }
-        Ok(Handled::Listing) => Answer::Listing(without_slash(&file)),
-        Ok(Handled::Script(..) | Handled::PendingVariant(_)) => error(&Fault::server(
-            "a directory neither runs scripts nor compresses for nobody",
-        )),
-    };
-    let next = match led.index {
-        Some(path) => {
-            let page = Target { path, ..target.clone() };
-            Next::Page(answer, Box::new((page, start)))
-        }
-        None => Next::Answer(answer),
-    };
-    (next, led.resolution.adjustments)
+/// A file, with the status and the type that this response has.
+fn sent(file: PathBuf, response: &Response<ResponseBody>) -> Answer {
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    Answer::File {
+        status: response.status().as_u16(),
+        file,
+        content_type: content_type.map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned()),
+    }
 }
 
 /// `/srv/a/` → `/srv/a`
 fn without_slash(path: &Path) -> PathBuf {
     path.components().collect()
-}
-
-fn has_location(response: &Response<ResponseBody>) -> bool {
-    response.headers().contains_key(header::LOCATION)
-}
-
-fn redirected(response: &Response<ResponseBody>) -> Answer {
-    let location = response.headers().get(header::LOCATION).map(HeaderValue::as_bytes);
-    Answer::Redirect {
-        status: response.status().as_u16(),
-        location: String::from_utf8_lossy(location.unwrap_or_default()).into_owned(),
-    }
 }
 
 fn error(fault: &Fault) -> Answer {

@@ -1,4 +1,4 @@
-//! Redirects: a route that sends the client elsewhere.
+//! Redirects: where a client is sent instead of an answer.
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -8,13 +8,36 @@ use sluice_http::fault::Fault;
 use sluice_http::target::{Target, encode};
 use sluice_settings::rule::Replacement;
 
+/// A redirect that is decided on.
+pub(crate) struct Redirect {
+    pub status: StatusCode,
+    pub location: HeaderValue,
+}
+
+impl Redirect {
+    fn new(location: &str, status: StatusCode) -> Result<Redirect, Fault> {
+        let location = HeaderValue::from_str(location)
+            .map_err(|_| Fault::server(format!("redirect to {location:?}: not a field value")))?;
+        Ok(Redirect { status, location })
+    }
+
+    /// The response.
+    pub(crate) fn respond(self) -> Response<ResponseBody> {
+        // A body that is there and has no bytes: so HEAD announces its length as GET does (RFC 9110 §9.3.2).
+        let mut response = Response::new(ResponseBody::Whole(Bytes::new().into()));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(header::LOCATION, self.location);
+        response
+    }
+}
+
 /// Sends the client to `to`, with what the rule has captured of the path put into it; a query goes along.
-pub(crate) fn redirect(
+pub(crate) fn by_route(
     to: &Replacement,
     status: StatusCode,
     captures: &[&str],
     target: &Target,
-) -> Result<Response<ResponseBody>, Fault> {
+) -> Result<Redirect, Fault> {
     let mut location = to.expand(captures, target.query.as_deref());
     // Before a fragment, which is for the browser (RFC 3986 §3.5).
     let end = location.find('#').unwrap_or(location.len());
@@ -23,22 +46,22 @@ pub(crate) fn redirect(
     {
         location.insert_str(end, &format!("?{query}"));
     }
-    to_location(&location, status)
+    Redirect::new(&location, status)
 }
 
 /// Sends the client to the same directory, by the path and the query that it knows, with the slash that relative links in it need.
-pub(crate) fn to_directory(asked: &Target) -> Result<Response<ResponseBody>, Fault> {
+pub(crate) fn to_directory(asked: &Target) -> Result<Redirect, Fault> {
     let mut location = encode(&asked.path);
     location.push('/');
     if let Some(query) = &asked.query {
         location.push('?');
         location.push_str(query);
     }
-    to_location(&location, StatusCode::MOVED_PERMANENTLY)
+    Redirect::new(&location, StatusCode::MOVED_PERMANENTLY)
 }
 
 /// Sends the client to the same place by https, with the same method and body (RFC 9110 §15.4.9).
-pub(crate) fn to_https(host: &str, port: u16, uri: &Uri) -> Result<Response<ResponseBody>, Fault> {
+pub(crate) fn to_https(host: &str, port: u16, uri: &Uri) -> Result<Redirect, Fault> {
     const HTTPS_PORT: u16 = 443;
     if host.is_empty() {
         let text = "names no host, which the redirect to https needs";
@@ -50,17 +73,7 @@ pub(crate) fn to_https(host: &str, port: u16, uri: &Uri) -> Result<Response<Resp
         HTTPS_PORT => format!("https://{host}{place}"),
         port => format!("https://{host}:{port}{place}"),
     };
-    to_location(&location, StatusCode::PERMANENT_REDIRECT)
-}
-
-fn to_location(location: &str, status: StatusCode) -> Result<Response<ResponseBody>, Fault> {
-    let location = HeaderValue::from_str(location)
-        .map_err(|_| Fault::server(format!("redirect to {location:?}: not a field value")))?;
-    // A body that is there and has no bytes: so HEAD announces its length as GET does (RFC 9110 §9.3.2).
-    let mut response = Response::new(ResponseBody::Whole(Bytes::new().into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::LOCATION, location);
-    Ok(response)
+    Redirect::new(&location, StatusCode::PERMANENT_REDIRECT)
 }
 
 #[cfg(test)]
@@ -73,8 +86,8 @@ mod tests {
         let to = Replacement::redirect(to, &pattern).unwrap();
         let target = Target::parse(target).unwrap();
         let captures = pattern.captures(&target.path).unwrap();
-        let response = redirect(&to, StatusCode::FOUND, &captures, &target).unwrap();
-        response.headers()[header::LOCATION].to_str().unwrap().to_owned()
+        let redirect = by_route(&to, StatusCode::FOUND, &captures, &target).unwrap();
+        redirect.location.to_str().unwrap().to_owned()
     }
 
     #[test]
@@ -93,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn folder_gets_its_slash_before_the_query() {
-        let response = to_directory(&Target::parse("/d%20x?q").unwrap()).unwrap();
-        assert_eq!(response.headers()[header::LOCATION], "/d%20x/?q");
+    fn directory_gets_its_slash_before_the_query() {
+        let redirect = to_directory(&Target::parse("/d%20x?q").unwrap()).unwrap();
+        assert_eq!(redirect.location, "/d%20x/?q");
     }
 }

@@ -1,13 +1,12 @@
-//! Listings as a site sees them: which directory a path means, and what each name in it leads to.
+//! Directory listings as a site sees them: which directory a path means, and what each name in it leads to.
 //!
-//! A name that lies in a directory is listed only if the same routes that a request passes lead to it. Not here: reading the
-//! directory, and what a listing looks like (`handler::listing`).
+//! A name in a directory is listed only if a request for it would be answered with that file or directory, or by running it as a
+//! script. Not here: reading the directory, and what a listing looks like (`sluice_files::listing`).
 
 use http::HeaderValue;
 use sluice_files::directory::Directory;
-use sluice_files::listing;
 use sluice_files::listing::page::{ListingRequest, Page};
-use sluice_files::listing::{EntryKind, ListingSite};
+use sluice_files::listing::{self, EntryKind, ListingSite};
 use sluice_http::fault::Fault;
 use sluice_settings::rule::RequestAttributes;
 use sluice_settings::template::Template;
@@ -16,33 +15,34 @@ use crate::dispatch::locate::locate;
 use crate::dispatch::route::RouteKind;
 use crate::dispatch::site::{Resolved, Site};
 
+/// The listing that is asked for, as one client sees it. Waits for the disk.
+///
+/// # Errors
+/// The directory cannot be read: the client's (404, 403) or the server's.
+pub(crate) fn list(
+    site: &Site,
+    request: &ListingRequest,
+    query: Option<&str>,
+    attributes: RequestAttributes<'_>,
+) -> Result<Page, Fault> {
+    let view = View { site, attributes };
+    let resolution = site.resolve(&request.path, query, Some(&attributes), &mut ())?;
+    match resolution.place.directory(resolution.path(&request.path)) {
+        Some((directory, below)) => listing::make(directory, below, request, &view),
+        None => Err(Fault::server(format!("listing: {:?} is no directory", request.path))),
+    }
+}
+
 /// A site as one client sees it.
 struct View<'a> {
     site: &'a Site,
-    facts: RequestAttributes<'a>,
-}
-
-impl Site {
-    /// The listing of the directory that is wished for, by somebody. Waits for the disk.
-    pub(crate) fn list(
-        &self,
-        request: &ListingRequest,
-        query: Option<&str>,
-        facts: RequestAttributes<'_>,
-    ) -> Result<Page, Fault> {
-        let view = View { site: self, facts };
-        let resolution = self.resolve(&request.path, query, Some(&facts), &mut ())?;
-        match resolution.place.directory(resolution.path(&request.path)) {
-            Some((directory, below)) => listing::make(directory, below, request, &view),
-            None => Err(Fault::server(format!("listing: {:?} is no directory", request.path))),
-        }
-    }
+    attributes: RequestAttributes<'a>,
 }
 
 impl ListingSite for View<'_> {
     fn lead(&self, path: &str, directory: &Directory, below: &str) -> EntryKind {
         // Links of a listing have no query.
-        let Ok(resolution) = self.site.resolve(path, None, Some(&self.facts), &mut ()) else {
+        let Ok(resolution) = self.site.resolve(path, None, Some(&self.attributes), &mut ()) else {
             return EntryKind::Elsewhere;
         };
         if let Resolved::Route(route, RouteKind::Script(script), star) = &resolution.place {

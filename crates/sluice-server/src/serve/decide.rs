@@ -1,0 +1,249 @@
+//! The decision: what answers a request, and with which of the site's adjustments.
+//!
+//! This is the only place that looks at the kind of a route. Requests, index pages, local redirects, files that scripts name,
+//! the entries of directory listings and `check --explain` all come through here. A decision opens the files that it must know
+//! about, and runs, sends and changes nothing. Not here: the way through the rules (`dispatch::resolve`), whether the request
+//! may have the answer (`gate`), making the response (`carry_out`).
+//!
+//! ```text
+//! subject ─┬─ https ───────────────────────────▶ Redirect
+//!          ├─ the server ──────────────────────▶ ServerOptions
+//!          └─ a path ─▶ rules ─┬─ redirect ────▶ Redirect
+//!               ▲              ├─ refuse ──────▶ Refuse
+//!               │              ├─ script ──────▶ Script
+//!               │              └─ directory ─┬─▶ File, Variant, FileOptions, Listing, Redirect (missing slash)
+//!               └── index page that is ◀─────┘
+//!                   a script
+//! ```
+
+mod directory;
+mod listing;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::{StatusCode, Uri};
+use sluice_files::cache::Cache;
+use sluice_files::file::Selected;
+use sluice_files::listing::page::ListingRequest;
+use sluice_files::send_file::{SendDirectories, SendFile};
+use sluice_files::variants::on_demand::PendingVariant;
+use sluice_gateway::ReplyHead;
+use sluice_http::fault::Fault;
+use sluice_http::target::Target;
+use sluice_script::route::{Script, ScriptRoute};
+use sluice_settings::rule::{Adjustments, RequestAttributes};
+
+use crate::dispatch::Site;
+use crate::dispatch::locate::locate;
+use crate::dispatch::resolve::{Resolution, ResumeAt, Trace};
+use crate::dispatch::route::RouteKind;
+use crate::dispatch::site::Resolved;
+use crate::serve::redirect::{self, Redirect};
+use directory::ServedPath;
+pub(crate) use listing::list;
+
+/// What a decision is made about.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub subject: Subject<'a>,
+    pub attributes: RequestAttributes<'a>,
+    pub cache: Option<&'a Arc<Cache>>,
+    pub variants: Variants,
+}
+
+/// What a request is about.
+#[derive(Clone, Copy)]
+pub(crate) enum Subject<'a> {
+    /// A path of the site.
+    Target(&'a Target),
+    /// The server as a whole (`OPTIONS *`).
+    Server,
+    /// Anything, but by https, at this port.
+    Https(u16, &'a Uri),
+}
+
+/// Whether compressed variants of a file are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Variants {
+    /// As the site and the route say.
+    Offered,
+    /// Not at all: a question about a request, not a request.
+    Ignored,
+}
+
+/// What answers, and what the rules on the way to it change.
+pub(crate) struct Decision<'s> {
+    pub adjustments: Adjustments,
+    pub answer: Answer,
+    /// The name of what answers, for the log; `None` if nothing does.
+    pub handler: Option<&'static str>,
+    served: Option<ServedPath<'s>>,
+}
+
+/// What answers a request.
+pub(crate) enum Answer {
+    Refuse(Fault),
+    Redirect(Redirect),
+    /// `OPTIONS *`.
+    ServerOptions,
+    /// OPTIONS for a file or directory.
+    FileOptions,
+    File(Selected),
+    /// A file that a script names instead of a body.
+    SendFile(Box<SendFile>),
+    /// A file whose compressed variant is being made.
+    Variant(Box<PendingVariant>),
+    Listing(Box<ListingRequest>),
+    Script(Box<ScriptAnswer>),
+}
+
+/// A script that is to run.
+pub(crate) struct ScriptAnswer {
+    pub route: Arc<ScriptRoute>,
+    pub script: Script,
+    /// The target that led to it, after rewriting.
+    pub target: Target,
+    /// Whether the route lets its output be compressed.
+    pub compress: bool,
+    /// The directories of the files that it may name.
+    pub send_directories: Arc<SendDirectories>,
+}
+
+impl Decision<'_> {
+    /// A decision that no rule had a part in.
+    fn without_rules(answer: Answer) -> Decision<'static> {
+        Decision {
+            adjustments: Adjustments::default(),
+            answer,
+            handler: None,
+            served: None,
+        }
+    }
+
+    /// The file or program behind the path that was asked for, for the log.
+    pub(crate) fn file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
+        match (&self.answer, &self.served) {
+            (Answer::Script(script), _) => Some(script.script.file.clone()),
+            (Answer::Listing(_), _) => None,
+            _ => self.served_file(site, asked),
+        }
+    }
+
+    /// The file or directory behind a path that leads to files.
+    pub(crate) fn served_file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
+        self.served.as_ref()?.file(site, asked)
+    }
+}
+
+/// Decides what answers. `trace` is told of every rule on the way.
+pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Trace) -> Decision<'s> {
+    match asked.subject {
+        Subject::Target(target) => decide_target(site, asked, target, trace),
+        Subject::Server => Decision::without_rules(Answer::ServerOptions),
+        Subject::Https(port, uri) => {
+            let redirect = redirect::to_https(asked.attributes.host, port, uri);
+            Decision::without_rules(redirect.map_or_else(Answer::Refuse, Answer::Redirect))
+        }
+    }
+}
+
+/// Decides about the file that a script's reply names in its head, of those that its route declares.
+///
+/// A field that names no such file is the script's fault.
+pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut ReplyHead) -> Decision<'static> {
+    let answer = match directories.take_sendfile_field(head) {
+        Ok(Some(file)) => Answer::SendFile(Box::new(file)),
+        Ok(None) => Answer::Refuse(Fault::server("a reply that names a file names none")),
+        Err(fault) => Answer::Refuse(fault),
+    };
+    Decision::without_rules(answer)
+}
+
+/// An index page that is a script: the target to decide about next, and where its way through the rules begins.
+struct IndexScript {
+    target: Target,
+    resume_at: ResumeAt,
+}
+
+/// Decides by the rules of the site; once more from an index page that is a script.
+fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: &mut impl Trace) -> Decision<'s> {
+    let mut is_logged = None;
+    let mut index: Option<IndexScript> = None;
+    loop {
+        let (target, resume_at) = match &mut index {
+            None => (target, ResumeAt::default()),
+            Some(script) => (&script.target, std::mem::take(&mut script.resume_at)),
+        };
+        trace.begin(&target.path);
+        let query = target.query.as_deref();
+        let next = match site.resolve_from(resume_at, &target.path, query, Some(&asked.attributes), trace) {
+            Err(error) => Ok(Decision {
+                adjustments: error.adjustments,
+                ..Decision::without_rules(Answer::Refuse(error.fault))
+            }),
+            Ok(resolution) => decide_resolved(site, asked, target, resolution, trace),
+        };
+        match next {
+            Ok(mut decision) => {
+                // The path that the client asked for decides about the log.
+                decision.adjustments.is_logged = is_logged.unwrap_or(decision.adjustments.is_logged);
+                return decision;
+            }
+            Err((script, adjustments)) => {
+                is_logged.get_or_insert(adjustments.is_logged);
+                index = Some(script);
+            }
+        }
+    }
+}
+
+/// Decides by the rule that the way through the rules led to; an index page that is a script comes back as the error.
+fn decide_resolved<'s>(
+    site: &'s Site,
+    asked: &Asked<'_>,
+    target: &Target,
+    mut resolution: Resolution<'s>,
+    trace: &mut impl Trace,
+) -> Result<Decision<'s>, (IndexScript, Adjustments)> {
+    resolution.keep_raw(target);
+    let resolved = resolution.rewritten.as_ref().unwrap_or(target);
+    let (handler, answer) = match &resolution.place {
+        Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_), _) => {
+            return directory::decide(site, asked, target, resolution, trace);
+        }
+        Resolved::Nowhere => {
+            let text = format!("nothing answers for {:?}", resolved.path);
+            (None, Answer::Refuse(Fault::client(StatusCode::NOT_FOUND, text)))
+        }
+        Resolved::Route(route, RouteKind::Redirect { to, status }, _) => {
+            let captures = route.pattern.captures(&resolved.path).unwrap_or_default();
+            let redirect = redirect::by_route(to, *status, &captures, resolved);
+            (Some("redirect"), redirect.map_or_else(Answer::Refuse, Answer::Redirect))
+        }
+        Resolved::Route(route, RouteKind::Refuse(refusal), _) => {
+            (Some("refuse"), Answer::Refuse(refusal.fault(&route.origin)))
+        }
+        Resolved::Route(route, RouteKind::Script(script), star) => {
+            match locate(site, route, script, &resolved.path, star.of(&resolved.path)) {
+                Err(fault) => (None, Answer::Refuse(fault)),
+                Ok(found) => {
+                    let answer = ScriptAnswer {
+                        route: Arc::clone(script),
+                        script: found,
+                        target: resolved.clone(),
+                        compress: resolution.adjustments.compress == Some(true),
+                        send_directories: Arc::clone(&route.send_directories),
+                    };
+                    (Some("script"), Answer::Script(Box::new(answer)))
+                }
+            }
+        }
+    };
+    Ok(Decision {
+        adjustments: resolution.adjustments,
+        answer,
+        handler,
+        served: None,
+    })
+}

@@ -1,0 +1,102 @@
+//! The gate between a decision and its answer: every answer passes here, files and refusals too.
+//!
+//! What may stop a request stands here (today the bounds of its body; checks can be added), and what the rules change is taken
+//! over here. `carry_out` takes nothing but a [`Passed`], and only this file makes one.
+
+use std::fmt;
+
+use sluice_http::fault::Fault;
+
+use crate::dispatch::Site;
+use crate::serve::decide::{Answer, Decision};
+use crate::serve::exchange::Exchange;
+use crate::serve::request::Request;
+
+/// A check that may refuse a request after its decision and before its answer.
+pub(crate) trait Check: Send + Sync {
+    /// Lets the answer pass.
+    ///
+    /// # Errors
+    /// The fault that the client gets instead.
+    fn check(&self, exchange: &Exchange, request: &Request, decision: &Decision<'_>) -> Result<(), Fault>;
+}
+
+/// The checks that every answer passes, in their order.
+#[derive(Default)]
+pub(crate) struct Gate {
+    checks: Vec<Box<dyn Check>>,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Gate").field("checks", &self.checks.len()).finish()
+    }
+}
+
+/// An answer that has passed the gate.
+pub(crate) struct Passed(Answer);
+
+impl Passed {
+    fn new(answer: Answer) -> Result<Passed, Fault> {
+        match answer {
+            Answer::Refuse(fault) => Err(fault),
+            answer => Ok(Passed(answer)),
+        }
+    }
+
+    pub(crate) fn into_answer(self) -> Answer {
+        self.0
+    }
+
+    /// Whether somebody must be waited for: a script, or a thread.
+    pub(crate) fn needs_time(&self) -> bool {
+        matches!(self.0, Answer::Variant(_) | Answer::Listing(_) | Answer::Script(_))
+    }
+}
+
+impl Gate {
+    /// A gate with one check.
+    #[cfg(test)]
+    pub(crate) fn with(check: impl Check + 'static) -> Gate {
+        Gate {
+            checks: vec![Box::new(check)],
+        }
+    }
+
+    /// Lets an answer pass, after what the rules change is noted in the exchange and the request.
+    ///
+    /// # Errors
+    /// The fault of a check; the client's, if its body is too large; or the fault that the decision came to.
+    pub(crate) fn pass(
+        &self,
+        exchange: &mut Exchange,
+        request: &mut Request,
+        site: &Site,
+        mut decision: Decision<'_>,
+    ) -> Result<Passed, Fault> {
+        exchange.note_decision(site, request, &mut decision);
+        self.check(exchange, request, &decision)?;
+        request.bound_body(decision.adjustments.body)?;
+        Passed::new(decision.answer)
+    }
+
+    /// Lets the file pass that a script names; what the rules changed for the script holds for the file too.
+    ///
+    /// # Errors
+    /// The fault of a check, or the script's: it named no such file.
+    pub(crate) fn pass_file(
+        &self,
+        exchange: &Exchange,
+        request: &Request,
+        decision: Decision<'_>,
+    ) -> Result<Passed, Fault> {
+        self.check(exchange, request, &decision)?;
+        Passed::new(decision.answer)
+    }
+
+    fn check(&self, exchange: &Exchange, request: &Request, decision: &Decision<'_>) -> Result<(), Fault> {
+        self.checks
+            .iter()
+            .try_for_each(|check| check.check(exchange, request, decision))
+    }
+}

@@ -1,0 +1,186 @@
+//! The gate under a real server: with a check that refuses everything no request gets an answer of its own, whatever answers it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sluice_settings::limits::Limits;
+use sluice_settings::rule::{Pattern, Replacement};
+use sluice_settings::{
+    AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings, LogTarget,
+    Mode, ProxySettings, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+};
+
+use super::decide::Answer;
+use super::gate::Check;
+use super::*;
+use crate::server::Server;
+
+/// Refuses with 418, which nothing else answers with.
+struct RefuseAll;
+
+impl Check for RefuseAll {
+    fn check(&self, _: &Exchange, _: &Request, _: &decide::Decision<'_>) -> Result<(), Fault> {
+        Err(teapot())
+    }
+}
+
+/// Lets scripts pass and refuses what they lead to.
+struct RefuseAllButScripts(Arc<AtomicUsize>);
+
+impl Check for RefuseAllButScripts {
+    fn check(&self, _: &Exchange, _: &Request, decision: &decide::Decision<'_>) -> Result<(), Fault> {
+        if let Answer::Script(_) = decision.answer {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        Err(teapot())
+    }
+}
+
+fn teapot() -> Fault {
+    Fault::client(http::StatusCode::IM_A_TEAPOT, "refused by the test's gate")
+}
+
+/// A site with everything that can answer, below `root`. Scripts note that they ran.
+fn settings(root: &Path) -> Settings {
+    for directory in ["site/sub", "site/listed", "site/with-script", "cgi-bin", "private"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    for (name, text) in [
+        ("site/a.txt", "text"),
+        ("site/sub/index.html", "index"),
+        ("site/listed/b.txt", "b"),
+        ("private/secret.txt", "secret"),
+    ] {
+        fs::write(root.join(name), text).unwrap();
+    }
+    let ran = root.join("ran").display().to_string();
+    let script = |name: &str, head: &str| {
+        let file = root.join(name);
+        fs::write(&file, format!("#!/bin/sh\necho ran >> '{ran}'\nprintf '{head}'\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    script("cgi-bin/hello", "Content-Type: text/plain\\n\\nhello");
+    script("cgi-bin/redirect", "Location: /a.txt\\n\\n");
+    script("cgi-bin/send", "X-Accel-Redirect: /private/secret.txt\\n\\n");
+    script("site/with-script/index.cgi", "Content-Type: text/plain\\n\\nindex");
+    let mut scripts = ScriptSettings::new(ScriptSource::Directory(root.join("cgi-bin")), Mode::Cgi);
+    scripts.send_files.insert("/private/".to_owned(), root.join("private"));
+    let by_suffix = ScriptSettings::new(ScriptSource::Root, Mode::Cgi);
+    let old = Pattern::from("/old/*");
+    let site = SiteSettings {
+        origin: "test".to_owned(),
+        hosts: Vec::new(),
+        root: Some(root.join("site")),
+        identity: None,
+        hsts: None,
+        index: vec!["index.html".to_owned(), "index.cgi".to_owned()],
+        routes: vec![
+            RouteSettings::new("/cgi-bin/*", Action::Script(Box::new(scripts))),
+            RouteSettings::new("*.cgi", Action::Script(Box::new(by_suffix))),
+            RouteSettings::new(
+                "/old/*",
+                Action::Redirect {
+                    to: Replacement::redirect("/new/*", &old).unwrap(),
+                    status: 302,
+                },
+            ),
+            RouteSettings::new(
+                "/gone",
+                Action::Refuse(RefusalSettings {
+                    status: 410,
+                    text: None,
+                    retry_after: None,
+                }),
+            ),
+        ],
+        files: FileSettings {
+            listing: true,
+            ..FileSettings::default()
+        },
+        compression: CompressionSettings::default(),
+        errors: ErrorSettings::default(),
+        log: None,
+    };
+    let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    Settings {
+        listen: vec![ListenSettings::clear(ListenAddress::from(address))],
+        workers: std::num::NonZeroUsize::MIN,
+        sites: vec![site],
+        limits: Limits::default(),
+        proxies: ProxySettings::default(),
+        dns: None,
+        cache: None,
+        access_log: AccessLog::new(LogTarget::Off),
+    }
+}
+
+/// The statuses of these requests, each on a connection of its own.
+fn statuses(gate: Gate, settings: &Settings, requests: &[&str]) -> Vec<u16> {
+    let server = Server::start_with(settings, gate).unwrap();
+    let ListenAddress::Inet(address) = server.addresses()[0] else {
+        panic!("no port")
+    };
+    let status = |request: &&str| {
+        let mut client = TcpStream::connect(address).unwrap();
+        write!(
+            client,
+            "{request} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut response = String::new();
+        client.read_to_string(&mut response).unwrap();
+        response.split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    let statuses = requests.iter().map(status).collect();
+    server.drain();
+    server.join();
+    statuses
+}
+
+const REQUESTS: [(&str, u16); 15] = [
+    ("GET /a.txt", 200),
+    ("HEAD /a.txt", 200),
+    ("OPTIONS /a.txt", 204),
+    ("OPTIONS *", 200),
+    ("POST /a.txt", 405),
+    ("GET /sub/", 200),
+    ("GET /sub", 301),
+    ("GET /listed/", 200),
+    ("GET /with-script/", 200),
+    ("GET /old/x", 302),
+    ("GET /gone", 410),
+    ("GET /nowhere", 404),
+    ("GET /cgi-bin/hello", 200),
+    ("GET /cgi-bin/redirect", 200),
+    ("GET /cgi-bin/send", 200),
+];
+
+#[test]
+fn no_request_gets_around_the_gate() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = settings(directory.path());
+    let ran = directory.path().join("ran");
+    let (requests, expected): (Vec<_>, Vec<_>) = REQUESTS.into_iter().unzip();
+    assert_eq!(statuses(Gate::default(), &settings, &requests), expected);
+    assert!(fs::remove_file(&ran).is_ok(), "scripts run where the gate lets them");
+    let refused = statuses(Gate::with(RefuseAll), &settings, &requests);
+    assert_eq!(refused, vec![418; requests.len()]);
+    assert!(!ran.exists(), "a script ran behind a closed gate");
+}
+
+#[test]
+fn what_a_script_leads_to_passes_the_gate_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = settings(directory.path());
+    let requests = ["GET /cgi-bin/hello", "GET /cgi-bin/redirect", "GET /cgi-bin/send"];
+    let scripts = Arc::new(AtomicUsize::new(0));
+    let gate = Gate::with(RefuseAllButScripts(Arc::clone(&scripts)));
+    assert_eq!(statuses(gate, &settings, &requests), [200, 418, 418]);
+    assert_eq!(scripts.load(Ordering::Relaxed), 3);
+}

@@ -1,0 +1,151 @@
+//! The request of an exchange as the rules see it: what the client asked for, or what a script's local redirect made of it.
+//!
+//! Here: reading it from the head. Not here: what answers it (`decide`).
+
+use std::rc::Rc;
+
+use http::{HeaderMap, Method, StatusCode, Uri, header};
+use hyper::body::Incoming;
+use sluice_http::fault::Fault;
+use sluice_http::host::host;
+use sluice_http::target::Target;
+use sluice_net::connection::Connection;
+use sluice_script::request_body::RequestBody;
+use sluice_settings::rule::{BodyBounds, RequestAttributes};
+
+use crate::context::HeldConfig;
+use crate::serve::decide::{Asked, Subject, Variants};
+use crate::serve::exchange::Exchange;
+
+/// The methods that a client is told that asks for a tunnel.
+const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
+
+/// What is asked for.
+pub(crate) struct Request {
+    pub config: Rc<HeldConfig>,
+    pub subject: RequestSubject,
+    pub method: Method,
+    pub fields: HeaderMap,
+    pub host: String,
+    pub body: Option<RequestBody>,
+}
+
+/// What a request is about.
+pub(crate) enum RequestSubject {
+    /// A path of the site.
+    Target(Target),
+    /// The server as a whole: `OPTIONS *` (RFC 9110 §9.3.7).
+    Server,
+    /// Whatever it is, it is to be asked for by https, at this port.
+    Https(u16),
+}
+
+impl Request {
+    /// Reads the head of the client's request. The fields move to the request if there is no fault.
+    ///
+    /// # Errors
+    /// The client's: no usable host or target (400), too many fields (431), a tunnel is asked for (405).
+    pub(crate) fn read(
+        exchange: &Exchange,
+        connection: &Connection,
+        config: Rc<HeldConfig>,
+        fields: &mut HeaderMap,
+        incoming: Incoming,
+    ) -> Result<Request, Fault> {
+        let host = host(exchange.version, &exchange.uri, fields)?;
+        // HTTP/1.1 has been bounded by its parser; HTTP/2 bounds their bytes alone.
+        if fields.len() > config.limits.head_fields_max {
+            let text = format!("{} fields in its head", fields.len());
+            return Err(Fault::client(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
+        }
+        // Not for a client that speaks https with a proxy: it would be redirected to where it is.
+        let subject = match connection.https_port().filter(|_| !exchange.is_https) {
+            Some(port) => RequestSubject::Https(port),
+            None => subject(&exchange.method, &exchange.uri)?,
+        };
+        Ok(Request {
+            subject,
+            method: exchange.method.clone(),
+            fields: std::mem::take(fields),
+            host,
+            body: Some(RequestBody::new(incoming, &config.limits)),
+            config,
+        })
+    }
+
+    /// What the decision is made about.
+    pub(crate) fn asked<'a>(&'a self, exchange: &'a Exchange) -> Asked<'a> {
+        Asked {
+            subject: match &self.subject {
+                RequestSubject::Target(target) => Subject::Target(target),
+                RequestSubject::Server => Subject::Server,
+                RequestSubject::Https(port) => Subject::Https(*port, &exchange.uri),
+            },
+            attributes: RequestAttributes {
+                method: &self.method,
+                host: &self.host,
+                client: exchange.endpoints.client.ip(),
+                scheme: exchange.scheme(),
+                fields: &self.fields,
+            },
+            cache: self.config.cache.as_ref(),
+            variants: Variants::Offered,
+        }
+    }
+
+    /// The path, for messages.
+    pub(crate) fn path(&self) -> &str {
+        match &self.subject {
+            RequestSubject::Target(target) => &target.path,
+            RequestSubject::Server | RequestSubject::Https(_) => "*",
+        }
+    }
+
+    /// The query, if there is one.
+    pub(crate) fn query(&self) -> Option<&str> {
+        match &self.subject {
+            RequestSubject::Target(target) => target.query.as_deref(),
+            RequestSubject::Server | RequestSubject::Https(_) => None,
+        }
+    }
+
+    /// Applies the bounds that rules set on its body.
+    ///
+    /// # Errors
+    /// The client's: it announced a larger body (413).
+    pub(crate) fn bound_body(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
+        match &mut self.body {
+            Some(body) => body.bound(bounds, &self.config.limits),
+            None => Ok(()),
+        }
+    }
+
+    /// Follows a script's local redirect: as if a client had asked for this target by GET, without a body (RFC 3875 §6.2.2).
+    ///
+    /// # Errors
+    /// The script's: the target is not valid.
+    pub(crate) fn redirect(&mut self, target: &str) -> Result<(), Fault> {
+        let target = Target::parse(target).map_err(|fault| Fault::script(format!("local redirect: {fault}")))?;
+        self.subject = RequestSubject::Target(target);
+        if self.method != Method::HEAD {
+            self.method = Method::GET;
+        }
+        for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::TRANSFER_ENCODING] {
+            self.fields.remove(name);
+        }
+        self.body = None;
+        Ok(())
+    }
+}
+
+/// What a target is about. Two forms of it name no resource (RFC 9112 §3.2.3, §3.2.4): `*` is the server as a whole, an
+/// authority alone asks for a tunnel.
+fn subject(method: &Method, uri: &Uri) -> Result<RequestSubject, Fault> {
+    let bad = || Fault::client(StatusCode::BAD_REQUEST, format!("request target {uri}: not a path"));
+    match *method {
+        Method::CONNECT => Err(Fault::method(method, METHODS)),
+        Method::OPTIONS if uri.path() == "*" => Ok(RequestSubject::Server),
+        _ if uri.path() == "*" || (uri.authority().is_some() && uri.scheme().is_none()) => Err(bad()),
+        _ => Target::from_uri(uri).map(RequestSubject::Target),
+    }
+}
