@@ -63,6 +63,7 @@ struct Values<'a> {
     parent: &'static str,
     columns: [Head; 3],
     entries: Vec<Row<'a>>,
+    #[serde(rename = "folders")]
     directories: usize,
     files: usize,
     is_cut: bool,
