@@ -193,7 +193,7 @@ impl Serve {
             .map_err(|error| format!("cannot serve {shown}: {}", config::reason(&error)))?;
         if !about.is_dir() {
             return Err(format!(
-                "cannot serve {shown}: it is no folder; name the folder that holds it"
+                "cannot serve {shown}: it is not a directory; name the directory that holds it"
             ));
         }
         let root =
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(
             told,
             format!(
-                "cannot serve {}: it is no folder; name the folder that holds it",
+                "cannot serve {}: it is not a directory; name the directory that holds it",
                 file.display()
             )
         );

@@ -5,10 +5,10 @@
 use std::fmt::Write;
 
 use sluice_server::{Answer, Explanation, Question, Round, StepOutcome};
-use sluice_settings::Mode;
 use sluice_settings::rule::Scheme;
 
 use crate::arguments::Explain;
+use crate::config;
 
 /// The question about a URL, or about a path alone.
 ///
@@ -156,10 +156,7 @@ fn answer(answer: &Answer) -> String {
             name,
             path_info,
         } => {
-            let mode = match mode {
-                Mode::Cgi => "cgi",
-                Mode::Cgiplus => "cgiplus",
-            };
+            let mode = config::mode_entry(*mode).name;
             let info = path_info.as_ref().map(|info| format!(", PATH_INFO {info}"));
             let info = info.unwrap_or_default();
             format!("what script {} ({mode}) says, SCRIPT_NAME {name}{info}", file.display())

@@ -1,101 +1,137 @@
-//! `[compression]` and `[site.compression]`: from sections of the file to the server's settings of what is compressed.
-//!
-//! Here too: the key `compress` of a route, which must have something to compress.
+//! `[compression]` and `[site.compression]`: what is compressed, and how.
 
 use sluice_http::encoding::Encoding;
-use sluice_settings::{Action, CompressionSettings, Precompressed};
+use sluice_settings::{CompressionSettings, Precompressed};
 
-use super::mistake::At;
-use super::pages::is_token;
-use super::script::put;
-use super::section::Section;
+use super::description::Fallback::{self, Value, Words};
+use super::document::At;
+use super::key::{ANY, Key, Kind, Section};
+use super::media_type::is_token;
+use super::table::Written;
 
-/// Reads what holds for all sites.
-pub(crate) fn read(root: &Section<'_>) -> CompressionSettings {
-    read_from(root, CompressionSettings::default())
-}
+pub(super) static COMPRESSION: Section<CompressionSettings> = Section {
+    title: "[compression]",
+    text: "What is compressed, for clients that accept it (`Accept-Encoding`). See the [guide](../guides/compression.md).",
+    keys: &[
+        encodings(Value("[\"br\", \"zstd\", \"gzip\"]")),
+        types(Words(
+            "text, JSON, XML, JavaScript, SVG, WebAssembly and other compressible types",
+        )),
+        least_size(Value("\"1KiB\"")),
+        files(Value("\"on\"")),
+    ],
+};
 
-/// Reads what holds for a site: what it does not say is as for all.
-pub(crate) fn read_site(site: &Section<'_>, server: &CompressionSettings) -> CompressionSettings {
-    read_from(site, server.clone())
-}
+pub(super) static SITE_COMPRESSION: Section<CompressionSettings> = Section {
+    title: "[site.compression]",
+    text: "The same for one site. Keys that are absent are taken from `[compression]`.",
+    keys: &[
+        encodings(AS_SERVER),
+        types(AS_SERVER),
+        least_size(AS_SERVER),
+        files(AS_SERVER),
+    ],
+};
 
-/// Reads `compress` of a route that does this, in a site with these settings.
-pub(crate) fn read_route(route: &Section<'_>, action: Option<&Action>, settings: &CompressionSettings) -> Option<bool> {
-    let compress = route.flag("compress")?.value;
-    if matches!(action, Some(Action::Redirect { .. } | Action::Refuse(_))) {
-        let what = if route.has("redirect") {
-            "a redirect"
-        } else {
-            "a refusal"
-        };
-        route.refuse("compress", &format!("{what} has nothing to compress: remove it"));
-    } else if compress && settings.encodings.is_empty() {
-        route.refuse(
-            "compress",
-            "no encoding may be used here: take compression = false away, or name some encodings",
-        );
+const AS_SERVER: Fallback = Words("as in `[compression]`");
+
+const fn encodings(default: Fallback) -> Key<CompressionSettings> {
+    Key {
+        name: "encodings",
+        kind: Kind::Texts(|settings, names, written| {
+            settings.encodings = read_encodings(&names, written)?;
+            Ok(())
+        }),
+        default,
+        text: "The content codings that are used: `br`, `zstd`, `gzip`. If a client prefers several of them equally, the first in this \
+               list is used.",
+        example: "[\"zstd\", \"gzip\"]",
     }
-    Some(compress)
 }
 
-fn read_from(section: &Section<'_>, mut settings: CompressionSettings) -> CompressionSettings {
-    if section.is_off("compression") {
-        settings.encodings.clear();
-        return settings;
+const fn types(default: Fallback) -> Key<CompressionSettings> {
+    Key {
+        name: "types",
+        kind: Kind::Texts(|settings, types, written| {
+            settings.types = read_types(types, written);
+            Ok(())
+        }),
+        default,
+        text: "The media types that are compressed, without parameters; `*` matches any characters. The list replaces the default, \
+               which is in the guide.",
+        example: "[\"text/*\", \"application/*+json\"]",
     }
-    let Some(section) = section.table("compression") else {
-        return settings;
-    };
+}
+
+const fn least_size(default: Fallback) -> Key<CompressionSettings> {
+    Key {
+        name: "least_size",
+        kind: Kind::Size(ANY, |settings, size| settings.least_bytes = size),
+        default,
+        text: "Smallest size that is compressed, if the size is known: less fits into one packet either way.",
+        example: "256",
+    }
+}
+
+const fn files(default: Fallback) -> Key<CompressionSettings> {
+    Key {
+        name: "files",
+        kind: Kind::Choice(&[
+            ("on", |settings| settings.files = Precompressed::OnDemand),
+            ("stored", |settings| settings.files = Precompressed::Static),
+            ("off", |settings| settings.files = Precompressed::Off),
+        ]),
+        default,
+        text: "Compression of files. `on`: `NAME.br`, `NAME.zst` or `NAME.gz` next to `NAME` is sent if it exists, or else the file is \
+               compressed and the result kept in the file cache. `stored`: only such existing files are used. `off`: every file is \
+               sent uncompressed.",
+        example: "\"stored\"",
+    }
+}
+
+/// Compresses nothing.
+pub(super) fn switch_off(settings: &mut CompressionSettings) {
+    settings.encodings.clear();
+}
+
+/// The settings that `[site.compression]` starts from. If compression is off for the server, the section switches it on again.
+pub(super) fn for_site(server: &CompressionSettings) -> CompressionSettings {
+    let mut settings = server.clone();
     if settings.encodings.is_empty() {
-        // Off for the server, but this site says how it wants it.
         settings.encodings = Encoding::ALL.to_vec();
     }
-    if let Some(names) = section.texts("encodings") {
-        settings.encodings = read_encodings(&section, &names);
-    }
-    if let Some(types) = section.texts("types") {
-        for kind in types.iter().filter(|kind| !is_pattern(&kind.value)) {
-            let message = format!(
-                "types: \"{}\": is no media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
-                kind.value.escape_debug()
-            );
-            section.document.complain(kind.line, message);
-        }
-        settings.types = types.into_iter().map(|kind| kind.value.to_ascii_lowercase()).collect();
-    }
-    put(&mut settings.least_bytes, section.size("least_size"));
-    settings.files = match section.choice("files").map(|files| files.value) {
-        Some("on") => Precompressed::OnDemand,
-        Some("stored") => Precompressed::Static,
-        Some(_) => Precompressed::Off,
-        None => settings.files,
-    };
     settings
 }
 
-fn read_encodings(section: &Section<'_>, names: &[At<String>]) -> Vec<Encoding> {
+fn read_encodings(names: &[At<String>], written: &Written<'_>) -> Result<Vec<Encoding>, String> {
     if names.is_empty() {
-        section.refuse(
-            "encodings",
-            "an empty list compresses nothing: write compression = false for that",
-        );
+        return Err("an empty list compresses nothing: write compression = false for that".to_owned());
     }
     let mut encodings = Vec::new();
     for name in names {
-        let complain = |message: &str| {
+        let report = |message: &str| {
             let message = format!("encodings: \"{}\": {message}", name.value.escape_debug());
-            section.document.complain(name.line, message);
+            written.document().report(name.line, message);
         };
         match name.value.parse() {
-            Ok(encoding) if encodings.contains(&encoding) => complain("stands there twice: remove one"),
+            Ok(encoding) if encodings.contains(&encoding) => report("is listed twice: remove one"),
             Ok(encoding) => encodings.push(encoding),
-            Err(message) => complain(message),
+            Err(message) => report(message),
         }
     }
-    encodings
+    Ok(encodings)
 }
 
+fn read_types(types: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
+    for kind in types.iter().filter(|kind| !is_pattern(&kind.value)) {
+        let message = format!(
+            "types: \"{}\": is not a media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
+            kind.value.escape_debug()
+        );
+        written.document().report(kind.line, message);
+    }
+    types.into_iter().map(|kind| kind.value.to_ascii_lowercase()).collect()
+}
 /// `type/subtype`, with one `*` at most, or all types.
 fn is_pattern(text: &str) -> bool {
     if text == "*/*" {
@@ -167,7 +203,7 @@ mod tests {
             ),
             (
                 "compression = { encodings = ['br', 'br'] }",
-                "encodings: \"br\": stands there twice: remove one",
+                "encodings: \"br\": is listed twice: remove one",
             ),
             (
                 "compression = { encodings = [] }",
@@ -175,11 +211,11 @@ mod tests {
             ),
             (
                 "compression = { types = ['text'] }",
-                "types: \"text\": is no media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
+                "types: \"text\": is not a media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
             ),
             (
                 "compression = { types = ['a/*b*'] }",
-                "types: \"a/*b*\": is no media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
+                "types: \"a/*b*\": is not a media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
             ),
             (
                 "compression = { files = true }",
@@ -191,7 +227,7 @@ mod tests {
             ),
             (
                 "route = [{ path = '/a', redirect = { to = '/b' }, compress = true }]",
-                "compress = true: a redirect has nothing to compress: remove it",
+                "compress = true: a redirect is not compressed: remove this",
             ),
         ] {
             assert_eq!(mistake(&format!("{site}{keys}")), format!("sluice.toml:3: {message}"));
@@ -199,7 +235,7 @@ mod tests {
         let told = mistake(&format!(
             "compression = false\n{site}route = [{{ path = '/a/*', files = {{ directory = 'a' }}, compress = true }}]"
         ));
-        let message = "no encoding may be used here: take compression = false away, or name some encodings";
+        let message = "compression is off here: remove compression = false, or list some encodings";
         assert_eq!(told, format!("sluice.toml:4: compress = true: {message}"));
     }
 }

@@ -4,10 +4,11 @@ use std::fmt::Write;
 use std::path::Path;
 
 use sluice_settings::{
-    AccessLog, Action, CacheUse, Convert, ListenAddress, LogTarget, Mode, RecordSettings, RouteSettings,
-    ScriptSettings, ScriptSource, Settings, SiteSettings,
+    AccessLog, Action, CacheUse, Convert, ListenAddress, LogTarget, RecordSettings, RouteSettings, ScriptSettings,
+    ScriptSource, Settings, SiteSettings,
 };
 
+use super::mode;
 use super::value::{format_duration, format_size};
 
 /// Tells what is served where: addresses, sites and their routes, one a line, in columns. Ends with a newline.
@@ -127,7 +128,7 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
         ),
         Action::Rewrite(to) => ("rewrite".to_owned(), to.to_string()),
         Action::Pass => ("set".to_owned(), String::new()),
-        Action::Script(script) => (describe_mode(script.mode).to_owned(), describe_script(script, site)),
+        Action::Script(script) => (mode::entry(script.mode).name.to_owned(), describe_script(script, site)),
     };
     let more = route.changes.lines().into_iter();
     let when = (!route.when.is_empty()).then(|| format!("when {}", route.when));
@@ -145,7 +146,7 @@ fn describe_cache(cache: CacheUse) -> &'static str {
     match cache {
         CacheUse::On => "",
         CacheUse::Off => ", not cached",
-        CacheUse::Permanent => ", cached for good",
+        CacheUse::Permanent => ", cached permanently",
     }
 }
 
@@ -155,21 +156,14 @@ fn describe_records(records: Option<&RecordSettings>) -> String {
     };
     let converted = match convert {
         Convert::Off => "",
-        Convert::Cache => ", as lines in the cache",
-        Convert::Rewrite => ", written anew as stream-LF",
+        Convert::Cache => ", lines kept in the cache",
+        Convert::Rewrite => ", rewritten as stream-LF",
     };
     format!(" ({format} records{converted})")
 }
 
 fn describe_files(is_listed: bool) -> &'static str {
     if is_listed { "files, listed" } else { "files" }
-}
-
-fn describe_mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Cgi => "cgi",
-        Mode::Cgiplus => "cgiplus",
-    }
 }
 
 fn describe_script(script: &ScriptSettings, site: &SiteSettings) -> String {
@@ -186,9 +180,10 @@ fn describe_script(script: &ScriptSettings, site: &SiteSettings) -> String {
         (min, max) if min == max => format!("{max} processes"),
         (min, max) => format!("{min} to {max} processes"),
     };
-    match script.mode {
-        Mode::Cgi => format!("{source} ({processes} a script)"),
-        Mode::Cgiplus => format!("{source} ({processes} a script, idle {})", format_duration(pool.idle)),
+    if mode::entry(script.mode).keeps_process {
+        format!("{source} ({processes} per script, idle {})", format_duration(pool.idle))
+    } else {
+        format!("{source} ({processes} per script)")
     }
 }
 
@@ -234,11 +229,11 @@ workers       2
 proxies       10.0.0.0/8 unix:
 access log    standard output, combined
 site          example.org *.example.org
-  /cgi-bin/*  cgi           /etc/sluice/cgi-bin (up to 64 processes a script), compressed
-  /wiki/*     cgiplus       /etc/sluice/wiki (1 to 8 processes a script, idle 10m)
+  /cgi-bin/*  cgi           /etc/sluice/cgi-bin (up to 64 processes per script), compressed
+  /wiki/*     cgiplus       /etc/sluice/wiki (1 to 8 processes per script, idle 10m)
   /old/*      redirect 301  /new/*
-  *.cgi       cgi           /etc/sluice/htdocs (up to 64 processes a script)
-  /vms/*      files         /etc/sluice/vms (vfc records, written anew as stream-LF)
+  *.cgi       cgi           /etc/sluice/htdocs (up to 64 processes per script)
+  /vms/*      files         /etc/sluice/vms (vfc records, rewritten as stream-LF)
   /*          files         /etc/sluice/htdocs
 site          any host
   access log  /etc/sluice/other.log, %h %r, rotated at 1GiB, rotated daily, 7 kept

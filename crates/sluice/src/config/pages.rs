@@ -1,72 +1,62 @@
-//! The keys of a site about what the server itself shows: types of files, listings, pages of errors.
+//! What the server itself shows for a site: media types of files, templates of directory listings and of error pages.
 //!
-//! Templates are read and tried here, so that a mistake in one is told before anything is served by it. Not here: what a
-//! template may say (`sluice_server`, docs/guides/pages.md).
+//! Templates are parsed here, so that a mistake in one is reported before the site serves anything. Not here: the keys (`site`), and
+//! what a template may contain (`sluice_server`, docs/guides/pages.md).
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use sluice_files::listing::page::listing_template;
 use sluice_server::error_template;
+use sluice_settings::Statuses;
 use sluice_settings::template::{Template, TemplateError};
-use sluice_settings::{CacheUse, ErrorSettings, FileSettings, Statuses};
 
-use super::mistake::At;
-use super::section::Section;
+use super::document::{At, Document};
+use super::media_type::{is_media_type, is_token};
+use super::table::Written;
 
-/// Reads a template of one kind.
+/// Parses a template of one kind.
 type Parse = fn(&Path, &str) -> Result<Template, TemplateError>;
 
-pub(super) fn read_files(section: &Section<'_>) -> FileSettings {
-    let default = FileSettings::default();
-    FileSettings {
-        types: read_types(section),
-        charset: read_charset(section).unwrap_or(default.charset),
-        cache: read_cache_use(section).unwrap_or(default.cache),
-        listing: section.flag("listing").map_or(default.listing, |flag| flag.value),
-        listing_template: section
-            .text("listing_template")
-            .and_then(|name| read_template(section, "listing_template", &name, listing_template)),
-    }
+/// A key and its line, for messages about the template that it names.
+type Origin<'a> = At<&'a str>;
+
+/// The template of directory listings. `None` if it is wrong; that has been reported.
+pub(super) fn read_listing_template(path: &Path, written: &Written<'_>) -> Option<Template> {
+    read_template(written.document(), &written.at(written.name), path, listing_template)
 }
 
-/// How files are kept in the cache, of a site or of a route.
-pub(super) fn read_cache_use(section: &Section<'_>) -> Option<CacheUse> {
-    Some(match section.choice("cache")?.value {
-        "off" => CacheUse::Off,
-        "permanent" => CacheUse::Permanent,
-        _ => CacheUse::On,
-    })
-}
-
-pub(super) fn read_errors(section: &Section<'_>) -> ErrorSettings {
+/// The templates of error pages.
+pub(super) fn read_error_templates(
+    pairs: &[(String, At<String>)],
+    written: &Written<'_>,
+) -> BTreeMap<Statuses, Template> {
+    let document = written.document();
     let mut templates = BTreeMap::new();
-    for (statuses, name) in section.pairs("errors").unwrap_or_default() {
-        match parse_statuses(&statuses) {
-            Some(key) => {
-                let template = read_template(section, &format!("errors: {statuses}"), &name, error_template);
-                templates.extend(template.map(|template| (key, template)));
-            }
-            None => section.document.complain(
-                name.line,
-                format!(
-                    "errors: \"{}\": is no status of an error: write one from 400 to 599, \"4xx\" or \"5xx\"",
-                    statuses.escape_debug()
-                ),
-            ),
-        }
+    for (statuses, name) in pairs {
+        let Some(key) = parse_statuses(statuses) else {
+            let message = format!(
+                "errors: \"{}\": is not the status of an error: write one from 400 to 599, \"4xx\" or \"5xx\"",
+                statuses.escape_debug()
+            );
+            document.report(name.line, message);
+            continue;
+        };
+        let origin = At {
+            value: &*format!("errors: {statuses}"),
+            line: name.line,
+        };
+        let template = read_template(document, &origin, &document.resolve(&name.value), error_template);
+        templates.extend(template.map(|template| (key, template)));
     }
-    ErrorSettings {
-        detail: section.flag("error_detail").is_some_and(|flag| flag.value),
-        templates,
-    }
+    templates
 }
 
 fn parse_statuses(text: &str) -> Option<Statuses> {
     match text {
         "4xx" => Some(Statuses::Class(4)),
         "5xx" => Some(Statuses::Class(5)),
-        // No sign, no zero in front: the same status cannot stand there twice.
+        // Three digits without a sign, so that the same status cannot be written in two ways.
         text if text.len() == 3 => text
             .parse()
             .ok()
@@ -76,69 +66,45 @@ fn parse_statuses(text: &str) -> Option<Statuses> {
     }
 }
 
-fn read_template(section: &Section<'_>, key: &str, name: &At<String>, parse: Parse) -> Option<Template> {
-    let document = section.document;
-    let path = document.resolve(&name.value);
-    let refuse = |message: String| document.complain(name.line, format!("{key}: {message}"));
+fn read_template(document: &Document<'_>, origin: &Origin<'_>, path: &Path, parse: Parse) -> Option<Template> {
+    let refuse = |message: String| document.report(origin.line, format!("{}: {message}", origin.value));
     let shown = path.display();
-    let text = (document.read)(&path)
+    let text = (document.read_template)(path)
         .map_err(|reason| refuse(format!("{shown} {reason}")))
         .ok()?;
-    let parsed = parse(&path, &text).map_err(|error| match error.line {
+    let parsed = parse(path, &text).map_err(|error| match error.line {
         Some(line) => refuse(format!("{shown}:{line}: {}", error.text)),
         None => refuse(format!("{shown}: {}", error.text)),
     });
     parsed.ok()
 }
 
-fn read_types(section: &Section<'_>) -> BTreeMap<String, String> {
+/// Media types by suffix; wrong ones are reported.
+pub(super) fn read_types(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, String> {
     let mut types = BTreeMap::new();
-    for (ending, kind) in section.pairs("types").unwrap_or_default() {
-        let complain = |message: String| section.document.complain(kind.line, format!("types: {message}"));
-        if ending.len() < 2 || !ending.starts_with('.') || ending.contains('/') {
-            complain(format!(
-                "\"{}\": an ending is written with its dot, as in \".foo\"",
-                ending.escape_debug()
+    for (suffix, kind) in pairs {
+        let report = |message: String| written.document().report(kind.line, format!("types: {message}"));
+        if suffix.len() < 2 || !suffix.starts_with('.') || suffix.contains('/') {
+            report(format!(
+                "\"{}\": a suffix is written with its dot, as in \".foo\"",
+                suffix.escape_debug()
             ));
         } else if !is_media_type(&kind.value) {
-            complain(format!(
-                "\"{}\": is no media type: write it as in \"text/x-foo\" or \"text/html; charset=iso-8859-1\"",
+            report(format!(
+                "\"{}\": is not a media type: write it as in \"text/x-foo\" or \"text/html; charset=iso-8859-1\"",
                 kind.value.escape_debug()
             ));
         }
-        types.insert(ending, kind.value);
+        types.insert(suffix, kind.value);
     }
     types
 }
 
-fn read_charset(section: &Section<'_>) -> Option<String> {
-    let charset = section.text("charset")?.value;
-    if !charset.is_empty() && !is_token(&charset) {
-        section.refuse("charset", "is no name of a charset, as in \"utf-8\"");
+pub(super) fn check_charset(charset: &str) -> Result<(), String> {
+    if !charset.is_empty() && !is_token(charset) {
+        return Err("is not the name of a charset, as in \"utf-8\"".to_owned());
     }
-    Some(charset)
-}
-
-/// `type/subtype`, and parameters (RFC 9110 §8.3.1).
-fn is_media_type(text: &str) -> bool {
-    let mut parts = text.split(';').map(str::trim);
-    let is_type = |name: &str| {
-        name.split_once('/')
-            .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
-    };
-    let is_parameter = |parameter: &str| {
-        let is_value = |value: &str| is_token(value.trim_matches('"'));
-        parameter
-            .split_once('=')
-            .is_some_and(|(name, value)| is_token(name) && is_value(value))
-    };
-    parts.next().is_some_and(is_type) && parts.all(is_parameter)
-}
-
-/// RFC 9110 §5.6.2.
-pub(super) fn is_token(text: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(is_letter)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -147,33 +113,33 @@ mod tests {
     use super::*;
 
     fn mistake(keys: &str) -> String {
-        let told = read(&format!("[[site]]\nroot = 'a'\n{keys}")).expect_err("a mistake");
-        told.to_string()
+        let shown = read(&format!("[[site]]\nroot = 'a'\n{keys}")).expect_err("a mistake");
+        shown.to_string()
     }
 
     #[test]
-    fn templates_are_read_and_tried() {
-        let told = mistake("listing_template = 'pages/missing.html'");
+    fn templates_are_parsed() {
+        let shown = mistake("listing_template = 'pages/missing.html'");
         let gone = "/etc/sluice/pages/missing.html cannot be read: No such file or directory";
-        assert_eq!(told, format!("sluice.toml:3: listing_template: {gone}"));
-        let told = mistake("[site.errors]\n404 = 'broken.html'\n5xx = 'page.html'");
+        assert_eq!(shown, format!("sluice.toml:3: listing_template: {gone}"));
+        let shown = mistake("[site.errors]\n404 = 'broken.html'\n5xx = 'page.html'");
         assert!(
-            told.starts_with("sluice.toml:4: errors: 404: /etc/sluice/broken.html:2: undefined value"),
-            "{told}"
+            shown.starts_with("sluice.toml:4: errors: 404: /etc/sluice/broken.html:2: undefined value"),
+            "{shown}"
         );
-        let told = mistake("listing_template = 'broken.html'");
+        let shown = mistake("listing_template = 'broken.html'");
         assert!(
-            told.starts_with("sluice.toml:3: listing_template: /etc/sluice/broken.html:2: "),
-            "{told}"
+            shown.starts_with("sluice.toml:3: listing_template: /etc/sluice/broken.html:2: "),
+            "{shown}"
         );
     }
 
     #[test]
-    fn pages_are_for_statuses_of_errors() {
+    fn error_pages_need_the_status_of_an_error() {
         for wrong in ["200", "600", "4XX", "040", "+404", "04", "four"] {
-            let told = mistake(&format!("errors = {{ '{wrong}' = 'page.html' }}"));
-            let message = "is no status of an error: write one from 400 to 599, \"4xx\" or \"5xx\"";
-            assert_eq!(told, format!("sluice.toml:3: errors: \"{wrong}\": {message}"));
+            let shown = mistake(&format!("errors = {{ '{wrong}' = 'page.html' }}"));
+            let message = "is not the status of an error: write one from 400 to 599, \"4xx\" or \"5xx\"";
+            assert_eq!(shown, format!("sluice.toml:3: errors: \"{wrong}\": {message}"));
         }
         let settings =
             read("[[site]]\nroot = 'a'\nerrors = { 404 = 'page.html', 599 = 'page.html', 4xx = 'page.html' }");
@@ -183,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn types_and_charsets_that_cannot_be_sent_are_refused() {
-        let ending = "an ending is written with its dot, as in \".foo\"";
-        let kind = "is no media type: write it as in \"text/x-foo\" or \"text/html; charset=iso-8859-1\"";
+    fn invalid_types_and_charsets_are_refused() {
+        let suffix = "a suffix is written with its dot, as in \".foo\"";
+        let kind = "is not a media type: write it as in \"text/x-foo\" or \"text/html; charset=iso-8859-1\"";
         for (keys, message) in [
-            ("types = { foo = 'text/x-foo' }", format!("types: \"foo\": {ending}")),
-            ("types = { '.' = 'text/x-foo' }", format!("types: \".\": {ending}")),
+            ("types = { foo = 'text/x-foo' }", format!("types: \"foo\": {suffix}")),
+            ("types = { '.' = 'text/x-foo' }", format!("types: \".\": {suffix}")),
             ("types = { '.foo' = 'text' }", format!("types: \"text\": {kind}")),
             ("types = { '.foo' = 'text/' }", format!("types: \"text/\": {kind}")),
             (
@@ -201,7 +167,7 @@ mod tests {
             ),
             (
                 "charset = 'utf 8'",
-                "charset = 'utf 8': is no name of a charset, as in \"utf-8\"".to_owned(),
+                "charset = 'utf 8': is not the name of a charset, as in \"utf-8\"".to_owned(),
             ),
             (
                 "listing = 'yes'",

@@ -1,8 +1,8 @@
-//! What a route's pattern may be.
+//! The syntax of a route's pattern.
 //!
-//! Matching requests, and comparing one pattern with another, is the server's (`rule::pattern`).
+//! Not here: matching requests and comparing patterns (the server's `rule::pattern`).
 
-/// Checks the form of a pattern; the refusal holds the mend.
+/// Checks the syntax of a pattern. The error says what to write instead.
 pub(crate) fn check(pattern: &str) -> Result<(), String> {
     if pattern.is_empty() {
         return Err("the pattern is empty; \"/*\" matches every path".into());
@@ -15,7 +15,7 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
         .find(|letter| matches!(letter, '?' | '#') || letter.is_control())
     {
         return Err(format!(
-            "a path never holds {wrong:?}: a pattern is compared with the path alone, without its query"
+            "a path never contains {wrong:?}: a pattern is compared with the path only, without the query"
         ));
     }
     if pattern.contains("**") {
@@ -27,26 +27,26 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
     check_segments(pattern)
 }
 
-/// Checks that a path can have what stands between slashes: those that are sent are resolved before they are compared.
+/// Checks that a path can have these segments: paths of requests are normalized before they are compared.
 fn check_segments(pattern: &str) -> Result<(), String> {
-    let pieces: Vec<&str> = pattern.split('/').collect();
-    if let Some(wrong) = pieces.iter().find(|piece| matches!(**piece, "." | "..")) {
+    let segments: Vec<&str> = pattern.split('/').collect();
+    if let Some(wrong) = segments.iter().find(|segment| matches!(**segment, "." | "..")) {
         return Err(format!(
-            "a path never holds \"/{wrong}\" as a folder, because it is resolved before it is compared: write what it leads to"
+            "a path never contains the segment \"{wrong}\", because it is normalized before it is compared: write the normalized path"
         ));
     }
-    // Empty pieces at both ends are the slashes there.
-    let between = pieces.get(1..pieces.len().saturating_sub(1)).unwrap_or_default();
+    // Empty segments at both ends are the leading and the trailing slash.
+    let between = segments.get(1..segments.len().saturating_sub(1)).unwrap_or_default();
     if between.contains(&"") {
         return Err(format!(
-            "a path never holds two slashes in a row, because they are made one before it is compared: write \"{}\"",
+            "a path never contains two slashes in a row, because they are merged before it is compared: write \"{}\"",
             collapse(pattern, "//", "/")
         ));
     }
     Ok(())
 }
 
-/// The text with each run of what `twice` begins as one.
+/// The text with each run of `once` merged; `twice` is `once` repeated.
 fn collapse(pattern: &str, twice: &str, once: &str) -> String {
     let mut shorter = pattern.to_owned();
     while shorter.contains(twice) {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn malformed_patterns_are_refused_with_the_mend() {
+    fn malformed_patterns_are_refused_with_a_hint() {
         let cases = [
             ("", "the pattern is empty; \"/*\" matches every path"),
             (
@@ -70,20 +70,23 @@ mod tests {
             ("/a/**", "\"*\" matches slashes too: write \"/a/*\""),
             (
                 "/a?b=*",
-                "a path never holds '?': a pattern is compared with the path alone, without its query",
+                "a path never contains '?': a pattern is compared with the path only, without the query",
             ),
         ];
         for (pattern, message) in cases {
             assert_eq!(check(pattern), Err(message.into()), "{pattern}");
         }
         for pattern in ["/c//d", "///c/d", "/c/d//"] {
-            let told = check(pattern).unwrap_err();
-            assert!(told.contains("two slashes in a row"), "{pattern}: {told}");
+            let message = check(pattern).unwrap_err();
+            assert!(message.contains("two slashes in a row"), "{pattern}: {message}");
         }
         assert!(check("//c//d").unwrap_err().ends_with("write \"/c/d\""));
         for pattern in ["/a/../b", "/a/./b", "/..", "/a/.", "*/..", "/*/../*"] {
-            let told = check(pattern).unwrap_err();
-            assert!(told.contains("is resolved before it is compared"), "{pattern}: {told}");
+            let message = check(pattern).unwrap_err();
+            assert!(
+                message.contains("is normalized before it is compared"),
+                "{pattern}: {message}"
+            );
         }
         for pattern in [
             "/",

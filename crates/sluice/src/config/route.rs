@@ -1,262 +1,367 @@
-//! `[[site.route]]`: from sections of the file to the server's settings of what paths mean.
+//! `[[site.route]]`: which requests a route matches and what is done with them.
 //!
-//! Here: which route is for which path, and what it does. Not here: the form of patterns (`pattern`), conditions and what a
-//! route changes (`rule`), scripts (`script`), what routes mean together (`reach`).
+//! Here: the keys of a route, and how they go together. Not here: the sections below it (`conditions`, `files`, `script`, `redirect`,
+//! `changes`), the syntax of patterns (`pattern`), and how the routes of a site go together (`route_lint`).
 
-use sluice_settings::rule::{Pattern, Replacement};
-use sluice_settings::{Action, CacheUse, CompressionSettings, Convert, RecordSettings, RefusalSettings, RouteSettings};
+use sluice_settings::rule::{Changes, Conditions, Pattern, Replacement};
+use sluice_settings::{Action, CacheUse, CompressionSettings, RouteSettings};
 
-use super::mistake::{At, Document};
-use super::reach::{self, Placed};
-use super::section::Section;
-use super::site::require_folder;
-use super::{compression, pages, pattern, rule, script};
+use super::changes::{self, BODY_LIMITS, Fields, HEADERS};
+use super::conditions::{self, CONDITIONS};
+use super::description::Fallback::Words;
+use super::document::At;
+use super::files::{self, FILES};
+use super::key::{Key, Kind, Nested, Section};
+use super::pattern;
+use super::redirect::{self, REDIRECT, REFUSE};
+use super::route_lint::ParsedRoute;
+use super::script::{self, SCRIPT};
+use super::table::Table;
 
-/// The keys that say what a route does; it does one of it.
+/// The keys of actions; a route has one of them at most.
 const ACTIONS: [&str; 5] = ["files", "script", "redirect", "refuse", "rewrite"];
 
-/// The keys that change something for whatever answers.
-const SETTERS: [&str; 6] = ["headers", "expires", "limits", "compress", "cache", "log"];
+/// The keys that change something in whatever answers.
+const CHANGES: [&str; 6] = ["headers", "expires", "limits", "compress", "cache", "log"];
 
-/// Reads the routes of a site in their order, and finds the mistakes that they are together.
-pub(crate) fn read_all(
-    document: &Document<'_>,
-    sections: &[Section<'_>],
+/// A route while it is read.
+pub(super) struct Draft {
     has_root: bool,
-    compression: &CompressionSettings,
-) -> Vec<RouteSettings> {
-    let mut placed = Vec::new();
-    let mut routes = Vec::new();
-    for section in sections {
-        let when = rule::read_when(section);
-        let pattern = read_pattern(section);
-        let action = read_action(section, pattern.as_ref(), has_root);
-        let compress = compression::read_route(section, action.as_ref(), compression);
-        let changes = rule::read_changes(section, compress, read_cache_use(section, action.as_ref()));
-        rule::check_refusal(section, action.as_ref(), &changes);
-        let line = pattern.as_ref().map_or(section.line, |pattern| pattern.line);
-        let path = pattern.map(|pattern| pattern.value);
-        if let (Some(path), Some(action)) = (&path, &action) {
-            routes.push(RouteSettings {
-                origin: document.origin(section.line),
-                path: path.clone(),
-                when: when.clone(),
-                action: action.clone(),
-                changes,
-            });
-        }
-        placed.push(Placed {
-            line,
-            action_line: action_line(section),
-            action,
-            path,
-            when,
-        });
-    }
-    reach::check(document, &placed, has_root);
-    routes
+    /// `None` if it is absent or wrong.
+    pattern: Option<At<Pattern>>,
+    when: Conditions,
+    /// The action that was read last; `None` if it is absent or wrong.
+    action: Option<Action>,
+    changes: Changes,
 }
 
-/// How files are kept in the cache, be they of this route or of a later one.
-fn read_cache_use(section: &Section<'_>, action: Option<&Action>) -> Option<CacheUse> {
-    let cache = pages::read_cache_use(section);
-    if matches!(
-        action,
-        Some(Action::Script(_) | Action::Redirect { .. } | Action::Refuse(_))
-    ) {
-        section.refuse(
-            "cache",
-            "only files are kept in the cache: a route with files = { … } has this key, or one that leads on to files",
-        );
-    }
-    cache
-}
-
-/// The line of what a route does.
-fn action_line(section: &Section<'_>) -> usize {
-    let done = ACTIONS.into_iter().find(|name| section.has(name));
-    done.map_or(section.line, |name| section.line_of(name))
-}
-
-/// Which paths a route is for.
-fn read_pattern(section: &Section<'_>) -> Option<At<Pattern>> {
-    if section.has("regex") {
-        if section.has("path") {
-            section.refuse("regex", "the route has a path already: keep one of them");
-        }
-        let regex = section.text("regex")?;
-        return match Pattern::regex(&regex.value) {
-            Ok(value) => Some(At {
-                value,
-                line: regex.line,
+impl Draft {
+    pub(super) fn new(has_root: bool, table: &Table<'_>) -> Draft {
+        let matches_any_path = table.has("when") && !table.has("path") && !table.has("regex");
+        Draft {
+            has_root,
+            pattern: matches_any_path.then(|| At {
+                value: Pattern::any(),
+                line: table.line,
             }),
-            Err(message) => {
-                section.refuse("regex", &message);
-                None
-            }
-        };
-    }
-    if !section.has("path") && section.has("when") {
-        return Some(At {
-            value: Pattern::any(),
-            line: section.line,
-        });
-    }
-    let path = section.required_text("path")?;
-    match pattern::check(&path.value) {
-        Ok(()) => Some(At {
-            value: Pattern::from(path.value.as_str()),
-            line: path.line,
-        }),
-        Err(message) => {
-            section.refuse("path", &message);
-            None
+            when: Conditions::default(),
+            action: None,
+            changes: Changes::default(),
         }
     }
-}
 
-fn read_action(section: &Section<'_>, pattern: Option<&At<Pattern>>, has_root: bool) -> Option<Action> {
-    let named: Vec<&str> = ACTIONS.into_iter().filter(|name| section.has(name)).collect();
-    match named.as_slice() {
-        [] if SETTERS.into_iter().any(|name| section.has(name)) => Some(Action::Pass),
-        [] => {
-            let message = "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, \
-                           refuse = { status = 403 } or rewrite = \"/…\", or something to set: headers, expires, limits, compress, cache, log";
-            section.document.complain(section.line, message);
-            None
-        }
-        [one] => read_one(section, one, pattern, has_root),
-        several => {
-            let message = format!(
-                "[[site.route]] has {}: a route does one thing, so make two routes of it",
-                several.join(" and ")
-            );
-            section.document.complain(section.line, message);
-            // Read all the same, for the mistakes within.
-            for name in several {
-                read_one(section, name, pattern, has_root);
-            }
-            None
-        }
-    }
-}
-
-fn read_one(section: &Section<'_>, name: &str, pattern: Option<&At<Pattern>>, has_root: bool) -> Option<Action> {
-    match name {
-        "redirect" => read_redirect(&section.table("redirect")?, pattern),
-        "refuse" => Some(read_refusal(&section.table("refuse")?)),
-        "rewrite" => read_rewrite(section, pattern),
-        _ => {
-            let path = pattern.map(|pattern| At {
+    /// The pattern by which files and scripts are found. `None` if it is absent, wrong or a regular expression.
+    fn wildcard(&self) -> Option<At<String>> {
+        let pattern = self.pattern.as_ref()?;
+        match &pattern.value {
+            Pattern::Wildcard(_) => Some(At {
                 value: pattern.value.to_string(),
                 line: pattern.line,
-            });
-            if let Some(At {
-                value: Pattern::Regex(_),
-                line,
-            }) = pattern
-            {
-                let message = format!(
-                    "regex: {name} needs a path, by whose \"*\" something is found: rewrite = \"/…\" to such a path, and write a route for it below"
-                );
-                section.document.complain(*line, message);
-                return None;
-            }
-            match name {
-                "files" => read_files(&section.table("files")?, path.as_ref()),
-                _ => {
-                    let script = script::read(&section.table("script")?, path.as_ref(), has_root)?;
-                    Some(Action::Script(Box::new(script)))
+            }),
+            Pattern::Regex(_) => None,
+        }
+    }
+
+    /// Completes the route: checks its keys together. The settings are `None` if the pattern or the action is wrong.
+    pub(super) fn finish(
+        mut self,
+        compression: &CompressionSettings,
+        table: &Table<'_>,
+    ) -> (Option<RouteSettings>, ParsedRoute) {
+        if !table.has("path") && !table.has("regex") && !table.has("when") {
+            PATH.report_missing(table);
+        }
+        self.finish_action(table);
+        self.check_changes(compression, table);
+        redirect::check_refusal(self.action.as_ref(), &self.changes, table);
+        let line = self.pattern.as_ref().map_or(table.line, |pattern| pattern.line);
+        let path = self.pattern.map(|pattern| pattern.value);
+        let settings = match (&path, &self.action) {
+            (Some(path), Some(action)) => Some(RouteSettings {
+                origin: table.document.origin(table.line),
+                path: path.clone(),
+                when: self.when.clone(),
+                action: action.clone(),
+                changes: self.changes,
+            }),
+            _ => None,
+        };
+        let action_key = ACTIONS.into_iter().find(|name| table.has(name));
+        let parsed = ParsedRoute {
+            line,
+            action_line: action_key.map_or(table.line, |name| table.line_of(name)),
+            action: self.action,
+            path,
+            when: self.when,
+        };
+        (settings, parsed)
+    }
+
+    /// Checks that there is one action, and that it goes with the pattern.
+    fn finish_action(&mut self, table: &Table<'_>) {
+        let named: Vec<&str> = ACTIONS.into_iter().filter(|name| table.has(name)).collect();
+        match named.as_slice() {
+            [] if CHANGES.into_iter().any(|name| table.has(name)) => self.action = Some(Action::Pass),
+            [] => table.report(
+                "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, \
+                 refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, log",
+            ),
+            [one @ ("files" | "script")] => {
+                if let Some(At {
+                    value: Pattern::Regex(_),
+                    line,
+                }) = self.pattern
+                {
+                    let message = format!(
+                        "regex: {one} needs a path with a \"*\", which says what to look up: use rewrite = \"/…\" here, and a route with such a path below"
+                    );
+                    table.document.report(line, message);
+                    self.action = None;
                 }
             }
+            [_] => {}
+            several => {
+                table.report(&format!(
+                    "[[site.route]] has {}: a route has one action, so make two routes of it",
+                    several.join(" and ")
+                ));
+                self.action = None;
+            }
+        }
+    }
+
+    /// Reports changes that have no effect on the action.
+    fn check_changes(&self, compression: &CompressionSettings, table: &Table<'_>) {
+        let without_content = match self.action {
+            Some(Action::Redirect { .. }) => Some("a redirect"),
+            Some(Action::Refuse(_)) => Some("an error"),
+            _ => None,
+        };
+        if let Some(answer) = without_content {
+            table.refuse("compress", &format!("{answer} is not compressed: remove this"));
+        } else if self.changes.compress == Some(true) && compression.encodings.is_empty() {
+            table.refuse(
+                "compress",
+                "compression is off here: remove compression = false, or list some encodings",
+            );
+        }
+        if without_content.is_some() || matches!(self.action, Some(Action::Script(_))) {
+            table.refuse(
+                "cache",
+                "only files are cached: set this in a route with files = { … }, or in one that other routes follow",
+            );
         }
     }
 }
 
-fn read_files(section: &Section<'_>, path: Option<&At<String>>) -> Option<Action> {
-    let records = read_records(section);
-    section.required_text("directory")?;
-    let directory = section.path("directory")?;
-    require_folder(section.document, "directory", &directory);
-    if let Some(path) = path {
-        require_star(section, path, "a folder");
-    }
-    Some(Action::Files {
-        directory: directory.value,
-        records,
-        listing: section.flag("listing").map(|flag| flag.value),
-    })
-}
+pub(super) static ROUTE: Section<Draft> = Section {
+    title: "[[site.route]]",
+    text: "What is done with the requests for some paths. Routes are tried once, in the order of the file. The first matching one that \
+           has an answer decides: `files`, `script`, `redirect` or `refuse`. Matching routes that only `rewrite` the path or change \
+           something (`headers`, `expires`, `limits`, `compress`, `cache`, `log`) take effect, and the next routes are tried; a later \
+           change overrides an earlier one. [Routes](../guides/routes.md) has examples; `sluice check --explain URL` shows what \
+           happens to a request.",
+    keys: &[
+        PATH,
+        REGEX,
+        WHEN,
+        FILES_KEY,
+        SCRIPT_KEY,
+        REDIRECT_KEY,
+        REFUSE_KEY,
+        REWRITE,
+        HEADERS_KEY,
+        EXPIRES,
+        LIMITS,
+        LOG,
+        COMPRESS,
+        CACHE,
+    ],
+};
 
-/// How the files of a folder are stored; None where they are sent as they are.
-fn read_records(section: &Section<'_>) -> Option<RecordSettings> {
-    let convert = match section.choice("convert").map(|convert| convert.value) {
-        Some("cache") => Convert::Cache,
-        Some("rewrite") => Convert::Rewrite,
-        _ => Convert::Off,
-    };
-    let format = section.text("record_format").map(|format| format.value);
-    match format.as_deref() {
-        None if section.has("record_format") => None,
-        None | Some("stream" | "stream_lf" | "stream_cr" | "undefined") => {
-            if convert != Convert::Off {
-                let message = "there are no records to convert: say what they are, record_format = \"variable\", \"vfc\" or \"fixed:80\"";
-                section.refuse("convert", message);
-            }
-            None
+const PATH: Key<Draft> = Key {
+    name: "path",
+    kind: Kind::Text(|route, path, written| {
+        pattern::check(&path)?;
+        route.pattern = Some(written.at(Pattern::from(path.as_str())));
+        Ok(())
+    }),
+    default: Words("any path if there is a `when`, or else required"),
+    text: "The pattern that the path must match: `/exact`, `/prefix/*` or, for scripts among the files under `root`, `*.cgi`. \
+           `*` matches any characters, slashes included; there may be several. `/prefix/*` also matches `/prefix`.",
+    example: "\"/cgi-bin/*\"",
+};
+
+const REGEX: Key<Draft> = Key {
+    name: "regex",
+    kind: Kind::Text(|route, regex, written| {
+        if written.table.has("path") {
+            return Err("the route has a path already: keep one of them".to_owned());
         }
-        Some(text) => match text.parse() {
-            Ok(format) => Some(RecordSettings { format, convert }),
-            Err(message) => {
-                let message = format!(
-                    "{message}; \"stream\", \"stream_lf\", \"stream_cr\" and \"undefined\" are bytes as they are"
-                );
-                section.refuse("record_format", &message);
-                None
-            }
+        route.pattern = Some(written.at(Pattern::regex(&regex)?));
+        Ok(())
+    }),
+    default: Words("none: `path` is matched"),
+    text: "A regular expression instead of `path`, in the [syntax](https://docs.rs/regex/latest/regex/#syntax) of Rust's regex crate. \
+           It is searched for in the decoded path; `^` and `$` match the ends. Matching takes time linear in the path length. Not for \
+           `files` and `script`: rewrite to a path for which there is such a route.",
+    example: "'^/user/(\\d+)$'",
+};
+
+const WHEN: Key<Draft> = Key {
+    name: "when",
+    kind: Kind::Table(&Nested {
+        section: &CONDITIONS,
+        off: None,
+        begin: |_: &Draft, _| Conditions::default(),
+        end: |route, when, table| {
+            conditions::check(&when, table);
+            route.when = when;
         },
-    }
-}
+    }),
+    default: Words("none"),
+    text: "Further conditions on the request.",
+    example: "{ method = \"POST\", client = [\"10.0.0.0/8\", \"::1\"] }",
+};
 
-fn read_redirect(section: &Section<'_>, pattern: Option<&At<Pattern>>) -> Option<Action> {
-    let status = section.code("status").map_or(302, |status| status.value);
-    let to = section.required_text("to")?.value;
-    match Replacement::redirect(&to, &pattern?.value) {
-        Ok(to) => Some(Action::Redirect { to, status }),
-        Err(message) => {
-            section.refuse("to", &message);
-            None
+const FILES_KEY: Key<Draft> = Key {
+    name: "files",
+    kind: Kind::Table(&Nested {
+        section: &FILES,
+        off: None,
+        begin: |_: &Draft, _| files::Draft::default(),
+        end: |route, files, table| route.action = files.finish(route.wildcard().as_ref(), table),
+    }),
+    default: Words("none"),
+    text: "Serves files from a directory.",
+    example: "{ directory = \"pictures\" }",
+};
+
+const SCRIPT_KEY: Key<Draft> = Key {
+    name: "script",
+    kind: Kind::Table(&Nested {
+        section: &SCRIPT,
+        off: None,
+        begin: |_: &Draft, _| script::Draft::new(),
+        end: |route, script, table| {
+            let script = script.finish(route.wildcard().as_ref(), route.has_root, table);
+            route.action = script.map(|script| Action::Script(Box::new(script)));
+        },
+    }),
+    default: Words("none"),
+    text: "Runs a script.",
+    example: "{ directory = \"cgi-bin\", mode = \"cgi\" }",
+};
+
+const REDIRECT_KEY: Key<Draft> = Key {
+    name: "redirect",
+    kind: Kind::Table(&Nested {
+        section: &REDIRECT,
+        off: None,
+        begin: |_: &Draft, _| redirect::Draft::default(),
+        end: |route, redirect, table| {
+            let pattern = route.pattern.as_ref().map(|pattern| &pattern.value);
+            route.action = redirect.finish(pattern, table);
+        },
+    }),
+    default: Words("none"),
+    text: "Redirects the client.",
+    example: "{ to = \"/new\", status = 301 }",
+};
+
+const REFUSE_KEY: Key<Draft> = Key {
+    name: "refuse",
+    kind: Kind::Table(&Nested {
+        section: &REFUSE,
+        off: None,
+        begin: |_: &Draft, _| redirect::default_refusal(),
+        end: |route, refusal, _| route.action = Some(Action::Refuse(refusal)),
+    }),
+    default: Words("none"),
+    text: "Answers with an error. Paths below a matching one are refused too: a route for `/a.cgi` also refuses `/a.cgi/more`, and a \
+           `regex` refuses a path if it matches one of the first 32 leading parts of it.",
+    example: "{ status = 410, text = \"This page is gone for good.\" }",
+};
+
+const REWRITE: Key<Draft> = Key {
+    name: "rewrite",
+    kind: Kind::Text(|route, to, _| {
+        if let Some(pattern) = &route.pattern {
+            route.action = Some(Action::Rewrite(Replacement::rewrite(&to, &pattern.value)?));
         }
-    }
-}
+        Ok(())
+    }),
+    default: Words("none"),
+    text: "Replaces the path, and the query if the new path has one; then the next routes are tried. `$1`, `${name}` and `*` \
+           are replaced as in a redirect. Scripts get the new path; REQUEST_URI remains the requested one.",
+    example: "\"/app/$1?full=1\"",
+};
 
-fn read_rewrite(section: &Section<'_>, pattern: Option<&At<Pattern>>) -> Option<Action> {
-    let to = section.text("rewrite")?.value;
-    match Replacement::rewrite(&to, &pattern?.value) {
-        Ok(to) => Some(Action::Rewrite(to)),
-        Err(message) => {
-            section.refuse("rewrite", &message);
-            None
-        }
-    }
-}
+const HEADERS_KEY: Key<Draft> = Key {
+    name: "headers",
+    kind: Kind::Table(&Nested {
+        section: &HEADERS,
+        off: None,
+        begin: |_: &Draft, _| Fields::default(),
+        end: |route, fields, _| route.changes.fields = fields.finish(),
+    }),
+    default: Words("none"),
+    text: "Changes the head of every response to matching requests, whatever answers, error pages included (except Content-Type and \
+           Content-Disposition, which are changed only if the status is 2xx).",
+    example: "{ set = { X-Frame-Options = \"DENY\" }, remove = [\"Server\"] }",
+};
 
-fn read_refusal(section: &Section<'_>) -> Action {
-    Action::Refuse(RefusalSettings {
-        status: section.number("status").map_or(403, |status| status.value),
-        text: section.text("text").map(|text| text.value),
-        retry_after: section.duration("retry_after").map(|after| after.value),
-    })
-}
+const EXPIRES: Key<Draft> = Key {
+    name: "expires",
+    kind: Kind::Text(|route, text, _| {
+        route.changes.expiry = Some(changes::parse_expiry(&text)?);
+        Ok(())
+    }),
+    default: Words("none"),
+    text: "How long browsers and caches may keep a response (`Cache-Control`): a duration; `no-cache` (kept, but revalidated each \
+           time); `no-store`; `immutable` (a year, for names that change with their content); `off`, which cancels an earlier route. \
+           Sent with statuses 2xx and 304, unless a script or a listing sends its own; `headers` can remove that.",
+    example: "\"1h\"",
+};
 
-/// Notes a pattern that leaves no part of the path to find something in a folder by.
-pub(crate) fn require_star(section: &Section<'_>, path: &At<String>, whose: &str) {
-    if !path.value.contains('*') {
-        let mend = format!("{}/*", path.value.trim_end_matches('/'));
-        let message = format!(
-            "path = \"{}\": {whose} needs a \"*\" for the path within it: write \"{mend}\"",
-            path.value
-        );
-        section.document.complain(path.line, message);
-    }
-}
+const LIMITS: Key<Draft> = Key {
+    name: "limits",
+    kind: Kind::Table(&Nested {
+        section: &BODY_LIMITS,
+        off: None,
+        begin: |route: &Draft, _| route.changes.body,
+        end: |route, limits, _| route.changes.body = limits,
+    }),
+    default: Words("those of `[limits]`"),
+    text: "Other limits for such requests.",
+    example: "{ body_size = \"4GiB\" }",
+};
+
+const LOG: Key<Draft> = Key {
+    name: "log",
+    kind: Kind::Flag(|route, is_logged| route.changes.is_logged = Some(is_logged)),
+    default: Words("`true`, or as an earlier route says"),
+    text: "Whether matching requests are written to the access log. Errors are reported on standard error in any case.",
+    example: "false",
+};
+
+const COMPRESS: Key<Draft> = Key {
+    name: "compress",
+    kind: Kind::Flag(|route, compress| route.changes.compress = Some(compress)),
+    default: Words("as `compression` says for files, `false` for scripts"),
+    text: "Whether the content of responses is compressed. Read the [guide](../guides/compression.md) before you set it for a script: the \
+           size of a compressed page that contains both a secret and input of the visitor reveals the secret.",
+    example: "true",
+};
+
+const CACHE: Key<Draft> = Key {
+    name: "cache",
+    kind: Kind::Choice(&[
+        ("on", |route| route.changes.cache = Some(CacheUse::On)),
+        ("off", |route| route.changes.cache = Some(CacheUse::Off)),
+        ("permanent", |route| route.changes.cache = Some(CacheUse::Permanent)),
+    ]),
+    default: Words("as the site says"),
+    text: "Use of the file cache for such requests: `on`, `off` or `permanent`, as for a site.",
+    example: "\"permanent\"",
+};

@@ -1,116 +1,84 @@
-//! `[[site.route]].script`: from its section to the server's settings of a script.
+//! `[[site.route]].script`: which program runs, and how.
 //!
-//! Here: which program, and what the keys mean together. Single values were checked against the table (`section`).
+//! Here: the keys of a script, and how they go together. Not here: how the modes differ (`mode`), the names of variables
+//! (`variables`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sluice_settings::{Mailbox, Mode, RequestBody, ScriptSettings, ScriptSource};
+use sluice_settings::{Mailbox, PoolSettings, RequestBody, ScriptSettings, ScriptSource};
 
-use super::mistake::{At, Document, Found};
-use super::route::require_star;
-use super::section::Section;
-use super::site::require_folder;
+use super::description::Fallback::{Value, Words};
+use super::document::{At, Document, FileKind};
+use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
+use super::mode::{self, CGI, CGIPLUS, ModeEntry};
+use super::section::to_usize;
+use super::table::{Table, Written, require_directory, require_star};
+use super::variables::{check_prefix, check_variable};
 
-/// Variables that belong to a request (RFC 3875 §4.1, and those that Apache adds): nobody else may set them.
-const REQUEST_VARIABLES: [&str; 32] = [
-    "AUTH_TYPE",
-    "CONTENT_LENGTH",
-    "CONTENT_TYPE",
-    "CONTEXT_DOCUMENT_ROOT",
-    "CONTEXT_PREFIX",
-    "DOCUMENT_ROOT",
-    "GATEWAY_INTERFACE",
-    "HTTPS",
-    "PATH_INFO",
-    "PATH_TRANSLATED",
-    "QUERY_STRING",
-    "REMOTE_ADDR",
-    "REMOTE_HOST",
-    "REMOTE_IDENT",
-    "REMOTE_PORT",
-    "REMOTE_USER",
-    "REQUEST_METHOD",
-    "REQUEST_SCHEME",
-    "REQUEST_TIME",
-    "REQUEST_TIME_FLOAT",
-    "REQUEST_URI",
-    "SCRIPT_FILENAME",
-    "SCRIPT_NAME",
-    "SCRIPT_RTE",
-    "SERVER_ADDR",
-    "SERVER_ADMIN",
-    "SERVER_NAME",
-    "SERVER_PORT",
-    "SERVER_PROTOCOL",
-    "SERVER_SIGNATURE",
-    "SERVER_SOFTWARE",
-    "UNIQUE_ID",
-];
-/// Beginnings of names that belong to requests (fields, WASD's additions) and to the mailbox and the memory buffer.
-const REQUEST_PREFIXES: [&str; 3] = ["HTTP_", "WWW_", "CGIPLUS"];
-
-/// Reads the section. None when it does not say which program runs, or its pattern fits none.
-pub(crate) fn read(section: &Section<'_>, path: Option<&At<String>>, has_root: bool) -> Option<ScriptSettings> {
-    let written_mode = section.choice("mode").map(|mode| mode.value);
-    let mode = match written_mode {
-        Some("cgiplus") => Mode::Cgiplus,
-        _ => Mode::Cgi,
-    };
-    let interpreters = read_interpreters(section);
-    let source = read_source(section, path, has_root, &interpreters);
-    // The rest is read whatever the source is, for the mistakes in it.
-    let mut script = ScriptSettings::new(source.clone().unwrap_or(ScriptSource::Root), mode);
-    script.interpreters = interpreters;
-    script.send_files = read_send_files(section);
-    read_channel(section, &mut script);
-    read_environment(section, &mut script);
-    read_times(section, &mut script);
-    read_pool(section, &mut script);
-    put(&mut script.head_bytes_max, section.size("head_size"));
-    put(&mut script.memory_buffer_max, section.size("memory_buffer_max"));
-    script.memory_max = section.size("memory_max").map(|size| size.value);
-    // What a mode forbids cannot be said of one that nobody knows.
-    if written_mode.is_some() || !section.has("mode") {
-        check_mode(section, &script);
-    }
-    source.map(|_| script)
+/// `[[site.route]].script` while it is read.
+pub(super) struct Draft {
+    /// The source is not final before the end.
+    settings: ScriptSettings,
+    directory: Option<PathBuf>,
+    file: Option<At<PathBuf>>,
+    is_mode_known: bool,
 }
 
-/// Which program a path names.
-fn read_source(
-    section: &Section<'_>,
-    path: Option<&At<String>>,
-    has_root: bool,
-    interpreters: &BTreeMap<String, String>,
-) -> Option<ScriptSource> {
-    if section.has("directory") && section.has("file") {
-        section.refuse(
-            "file",
-            "the script has a directory already; keep directory for many programs, file for one",
-        );
-        return None;
-    }
-    if section.has("directory") {
-        let directory = section.path("directory")?;
-        require_folder(section.document, "directory", &directory);
-        if let Some(path) = path {
-            require_star(section, path, "a folder of scripts");
+impl Draft {
+    pub(super) fn new() -> Draft {
+        Draft {
+            settings: ScriptSettings::new(ScriptSource::Root, CGI.mode),
+            directory: None,
+            file: None,
+            is_mode_known: false,
         }
-        return Some(ScriptSource::Directory(directory.value));
     }
-    if section.has("file") {
-        let file = section.path("file")?;
-        require_program(section.document, "file", &file, interpreters);
-        return Some(ScriptSource::File(file.value));
+
+    fn set_mode(&mut self, entry: &ModeEntry) {
+        self.is_mode_known = true;
+        self.settings.mode = entry.mode;
+        // The keys of the pool come later in the list, and change these defaults.
+        self.settings.pool = PoolSettings::new(entry.mode);
     }
-    let path = path?;
+
+    /// `None` if it is not clear which program runs; that has been reported.
+    pub(super) fn finish(self, path: Option<&At<String>>, has_root: bool, table: &Table<'_>) -> Option<ScriptSettings> {
+        // What an unknown mode would forbid is not known.
+        if self.is_mode_known || !table.has("mode") {
+            check_mode(&self.settings, table);
+        }
+        let mut settings = self.settings;
+        settings.source = match (self.directory, self.file) {
+            _ if table.has("directory") && table.has("file") => {
+                let message = "the script has a directory already; keep directory for many programs, file for one";
+                table.refuse("file", message);
+                return None;
+            }
+            (Some(directory), _) => {
+                if let Some(path) = path {
+                    require_star(table.document, path, "scripts");
+                }
+                ScriptSource::Directory(directory)
+            }
+            (_, Some(file)) => {
+                require_program(table.document, "file", &file, &settings.interpreters);
+                ScriptSource::File(file.value)
+            }
+            _ if table.has("directory") || table.has("file") => return None,
+            _ => source_in_root(path?, has_root, table)?,
+        };
+        Some(settings)
+    }
+}
+
+/// A script without `directory` and `file` is a file of the site, such as `*.cgi`.
+fn source_in_root(path: &At<String>, has_root: bool, table: &Table<'_>) -> Option<ScriptSource> {
     if path.value.starts_with('/') {
-        let message = format!(
+        table.report(&format!(
             "[[site.route]].script does not say which program runs for \"{}\": give it directory = \"cgi-bin\" or file = \"…\"",
             path.value
-        );
-        section.document.complain(section.line, message);
+        ));
         return None;
     }
     if !has_root {
@@ -118,51 +86,379 @@ fn read_source(
             "path = \"{}\": means scripts among the site's files, but the site has no root: give it root = \"htdocs\"",
             path.value
         );
-        section.document.complain(path.line, message);
+        table.document.report(path.line, message);
     }
     Some(ScriptSource::Root)
 }
 
-/// Notes a program that is not there or cannot be run.
-fn require_program(document: &Document<'_>, name: &str, path: &At<PathBuf>, interpreters: &BTreeMap<String, String>) {
-    let shown = path.value.display();
-    match (document.look)(&path.value) {
-        Found::Program => {}
-        Found::File if is_interpreted(&path.value, interpreters) => {}
-        Found::File => document.complain(
-            path.line,
-            format!("{name}: {shown} has no run bit: chmod +x it, or name its interpreter in interpreters"),
-        ),
-        Found::Folder => document.complain(
-            path.line,
-            format!("{name}: {shown} is a folder: write directory = instead"),
-        ),
-        Found::Other => document.complain(path.line, format!("{name}: {shown} is no regular file")),
-        Found::Nothing(reason) => {
-            document.complain(
-                path.line,
-                format!("{name}: no program {shown} ({reason}): put it there or mend the path"),
-            );
-        }
+/// Reports values that do not go with the mode, or with each other.
+fn check_mode(script: &ScriptSettings, table: &Table<'_>) {
+    let entry = mode::entry(script.mode);
+    if entry.keeps_process && script.request_body == RequestBody::Stream {
+        let message = "only a cgi script can do without CONTENT_LENGTH, because a process that serves further requests sees no end of its input: write \"spool\"";
+        table.refuse("request_body", message);
+    }
+    let pool = &script.pool;
+    if !entry.keeps_process && pool.min > 0 {
+        table.refuse(
+            "min",
+            "a cgi process serves one request and cannot be kept ready: remove it, or write mode = \"cgiplus\"",
+        );
+    } else if pool.min > pool.max {
+        table.refuse(
+            "min",
+            &format!("is more than max = {}: raise max or lower min", pool.max),
+        );
     }
 }
 
-fn is_interpreted(path: &Path, interpreters: &BTreeMap<String, String>) -> bool {
+pub(super) static SCRIPT: Section<Draft> = Section {
+    title: "[[site.route]].script",
+    text: "Runs a script. `directory` or `file` names it; a pattern such as `*.cgi` needs neither. Each script of a route has a process \
+           pool and a queue of its own.",
+    keys: &[
+        DIRECTORY,
+        FILE,
+        MODE,
+        INTERPRETERS,
+        SEND_FILES,
+        MAILBOX,
+        RECORD_SIZE,
+        REQUEST_BODY,
+        VARIABLE_PREFIX,
+        ENVIRONMENT,
+        INHERIT,
+        REPLY_TIMEOUT,
+        OUTPUT_TIMEOUT,
+        DEADLINE,
+        CLIENT_GRACE,
+        KILL_GRACE,
+        MAX,
+        MIN,
+        IDLE,
+        REQUESTS,
+        QUEUE,
+        QUEUE_TIMEOUT,
+        HEAD_SIZE,
+        MEMORY_BUFFER_MAX,
+        MEMORY_MAX,
+    ],
+};
+
+const DIRECTORY: Key<Draft> = Key {
+    name: "directory",
+    kind: Kind::Path(|script, path, written| {
+        require_directory(written.document(), written.name, &written.at(path.clone()));
+        script.directory = Some(path);
+        Ok(())
+    }),
+    default: Words("none"),
+    text: "The directory of the scripts: the path names a file below it, and the rest of the path is PATH_INFO.",
+    example: "\"cgi-bin\"",
+};
+
+const FILE: Key<Draft> = Key {
+    name: "file",
+    kind: Kind::Path(|script, path, written| {
+        script.file = Some(written.at(path));
+        Ok(())
+    }),
+    default: Words("none"),
+    text: "One program for every path that matches. If the pattern ends with its only `*`, the path is split: PATH_INFO begins at the first \
+           slash after the text before the `*` (with `/app/*`, the path `/app/x` is split into `/app` and `/x`). With any other pattern \
+           the whole path is SCRIPT_NAME.",
+    example: "\"bin/wiki\"",
+};
+
+/// The one place that lists the modes by name.
+const MODE: Key<Draft> = Key {
+    name: "mode",
+    kind: Kind::Choice(&[
+        (CGI.name, |script| script.set_mode(&CGI)),
+        (CGIPLUS.name, |script| script.set_mode(&CGIPLUS)),
+    ]),
+    default: Value("\"cgi\""),
+    text: "`cgi` starts a process for each request; `cgiplus` keeps the process and gives it one request after the other.",
+    example: "\"cgiplus\"",
+};
+
+const INTERPRETERS: Key<Draft> = Key {
+    name: "interpreters",
+    kind: Kind::Pairs(|script, pairs, written| {
+        script.settings.interpreters = read_interpreters(pairs, written);
+        Ok(())
+    }),
+    default: Words("none: files are executed themselves"),
+    text: "Interpreters by file name suffix. A name without a slash is looked up in PATH. A file with an interpreter needs no execute bit \
+           and no `#!` line.",
+    example: "{ \".pl\" = \"perl\", \".py\" = \"python3\" }",
+};
+
+const SEND_FILES: Key<Draft> = Key {
+    name: "send_files",
+    kind: Kind::Pairs(|script, pairs, written| {
+        script.settings.send_files = read_send_files(pairs, written);
+        Ok(())
+    }),
+    default: Words("none: a reply with `X-Sendfile` or `X-Accel-Redirect` is an error (502)"),
+    text: "Directories of files that a script may have the server send instead of a body, each with a path of its own: the script's reply has \
+           `X-Accel-Redirect: /protected/a.pdf` or `X-Sendfile: /srv/private/a.pdf` in its head. Clients cannot request these paths.",
+    example: "{ \"/protected/\" = \"/srv/private\" }",
+};
+
+const MAILBOX: Key<Draft> = Key {
+    name: "mailbox",
+    kind: Kind::Choice(&[
+        ("stream", |script| script.settings.mailbox = Mailbox::Stream),
+        ("record", |script| script.settings.mailbox = Mailbox::Record),
+    ]),
+    default: Value("\"stream\""),
+    text: "The channel for output. `stream` passes bytes unchanged. With `record` each write is a record, and records of text get a newline \
+           if they have none.",
+    example: "\"record\"",
+};
+
+const RECORD_SIZE: Key<Draft> = Key {
+    name: "record_size",
+    kind: Kind::Size(
+        Bounds {
+            least: 512,
+            most: 128 << 10,
+            hint: "for more at once use a stream or the memory buffer",
+        },
+        |script, size| script.settings.record_bytes_max = to_usize(size),
+    ),
+    default: Value("\"64KiB\""),
+    text: "Largest record of a record mailbox; scripts get it as WWW_GATEWAY_MRS.",
+    example: "\"16KiB\"",
+};
+
+const REQUEST_BODY: Key<Draft> = Key {
+    name: "request_body",
+    kind: Kind::Choice(&[
+        ("spool", |script| script.settings.request_body = RequestBody::Spool),
+        ("stream", |script| script.settings.request_body = RequestBody::Stream),
+    ]),
+    default: Value("\"spool\""),
+    text: "How a script gets a request body without a length: `spool` stores it first, so that CONTENT_LENGTH is exact; `stream` passes it on \
+           as it arrives, without CONTENT_LENGTH (`cgi` only).",
+    example: "\"stream\"",
+};
+
+const VARIABLE_PREFIX: Key<Draft> = Key {
+    name: "variable_prefix",
+    kind: Kind::Text(|script, prefix, _| {
+        check_prefix(&prefix)?;
+        script.settings.variable_prefix = prefix;
+        Ok(())
+    }),
+    default: Value("\"\""),
+    text: "Prefix of the names of all CGI variables. Scripts written for WASD expect `WWW_`.",
+    example: "\"WWW_\"",
+};
+
+const ENVIRONMENT: Key<Draft> = Key {
+    name: "environment",
+    kind: Kind::Pairs(|script, pairs, written| {
+        script.settings.environment = read_environment(pairs, written);
+        Ok(())
+    }),
+    default: Words("none"),
+    text: "Variables added to the environment of every process.",
+    example: "{ WIKI_DATA = \"/var/lib/wiki\" }",
+};
+
+const INHERIT: Key<Draft> = Key {
+    name: "inherit",
+    kind: Kind::Texts(|script, names, written| {
+        script.settings.inherit = read_inherit(names, written);
+        Ok(())
+    }),
+    default: Words("none: only PATH, LANG and TZ"),
+    text: "Further variables that processes inherit from the server's environment.",
+    example: "[\"PERL5LIB\"]",
+};
+
+const REPLY_TIMEOUT: Key<Draft> = Key {
+    name: "reply_timeout",
+    kind: Kind::Duration(at_least(1, "no script is that fast"), |script, timeout| {
+        script.settings.reply_timeout = timeout;
+    }),
+    default: Value("\"1m\""),
+    text: "Longest wait for the head of a reply. After it: 504, and the process is killed with all its children.",
+    example: "\"10s\"",
+};
+
+const OUTPUT_TIMEOUT: Key<Draft> = Key {
+    name: "output_timeout",
+    kind: Kind::Duration(at_least(1, "no script is that fast"), |script, timeout| {
+        script.settings.output_timeout = timeout;
+    }),
+    default: Value("\"5m\""),
+    text: "Longest time without output in the body of a reply. After it the response is aborted and the process is killed.",
+    example: "\"1h\"",
+};
+
+const DEADLINE: Key<Draft> = Key {
+    name: "deadline",
+    kind: Kind::Duration(at_least(1, "leave it out for no deadline"), |script, deadline| {
+        script.settings.deadline = Some(deadline);
+    }),
+    default: Words("none"),
+    text: "Longest time for a whole exchange. After it: 504, or the response is aborted if it has begun; the process is killed.",
+    example: "\"10m\"",
+};
+
+const CLIENT_GRACE: Key<Draft> = Key {
+    name: "client_grace",
+    kind: Kind::Duration(ANY, |script, grace| script.settings.client_grace = grace),
+    default: Value("\"5s\""),
+    text: "How long a CGIplus script may continue after its client has disconnected, so that its process can be kept.",
+    example: "\"30s\"",
+};
+
+const KILL_GRACE: Key<Draft> = Key {
+    name: "kill_grace",
+    kind: Kind::Duration(ANY, |script, grace| script.settings.kill_grace = grace),
+    default: Value("\"2s\""),
+    text: "Time between SIGTERM and SIGKILL.",
+    example: "\"10s\"",
+};
+
+const MAX: Key<Draft> = Key {
+    name: "max",
+    kind: Kind::Number {
+        unit: "processes",
+        bounds: at_least(1, "to switch the script off, remove its route"),
+        set: |script, max| script.settings.pool.max = to_usize(max),
+    },
+    default: Words("64 in mode `cgi`, 16 in mode `cgiplus`"),
+    text: "Greatest number of processes of a script at once.",
+    example: "8",
+};
+
+const MIN: Key<Draft> = Key {
+    name: "min",
+    kind: Kind::Number {
+        unit: "processes",
+        bounds: ANY,
+        set: |script, min| script.settings.pool.min = to_usize(min),
+    },
+    default: Value("0"),
+    text: "Idle processes that are kept when others are ended by `idle`; none is started in advance (`cgiplus` only).",
+    example: "2",
+};
+
+const IDLE: Key<Draft> = Key {
+    name: "idle",
+    kind: Kind::Duration(
+        at_least(1, "for a process that ends after its request write mode = \"cgi\""),
+        |script, idle| script.settings.pool.idle = idle,
+    ),
+    default: Value("\"10m\""),
+    text: "A process that has had no request for this long is ended (`cgiplus` only).",
+    example: "\"1h\"",
+};
+
+const REQUESTS: Key<Draft> = Key {
+    name: "requests",
+    kind: Kind::Number {
+        unit: "requests",
+        bounds: at_least(1, "leave it out for no limit"),
+        set: |script, requests| script.settings.pool.requests_max = Some(requests),
+    },
+    default: Words("no limit"),
+    text: "Requests after which a process is replaced, to bound the effect of memory leaks.",
+    example: "10000",
+};
+
+const QUEUE: Key<Draft> = Key {
+    name: "queue",
+    kind: Kind::Number {
+        unit: "requests",
+        bounds: ANY,
+        set: |script, requests| script.settings.pool.queue_max = to_usize(requests),
+    },
+    default: Value("1000"),
+    text: "Greatest number of requests that wait for a process of the script. More get 503 with Retry-After.",
+    example: "50",
+};
+
+const QUEUE_TIMEOUT: Key<Draft> = Key {
+    name: "queue_timeout",
+    kind: Kind::Duration(at_least(1, "for no queue write queue = 0"), |script, timeout| {
+        script.settings.pool.queue_timeout = timeout;
+    }),
+    default: Value("\"30s\""),
+    text: "Longest wait in that queue. After it: 503 with Retry-After.",
+    example: "\"5s\"",
+};
+
+const HEAD_SIZE: Key<Draft> = Key {
+    name: "head_size",
+    kind: Kind::Size(
+        Bounds {
+            least: 1 << 10,
+            most: 16 << 20,
+            hint: "a head is a few lines, and it is held in memory",
+        },
+        |script, size| script.settings.head_bytes_max = to_usize(size),
+    ),
+    default: Value("\"64KiB\""),
+    text: "Largest head of a reply. A larger one is an error (502).",
+    example: "\"16KiB\"",
+};
+
+const MEMORY_BUFFER_MAX: Key<Draft> = Key {
+    name: "memory_buffer_max",
+    kind: Kind::Size(ANY, |script, size| script.settings.memory_buffer_max = size),
+    default: Value("\"256MiB\""),
+    text: "Largest memory buffer that a script may request; 0 for none.",
+    example: "\"1GiB\"",
+};
+
+const MEMORY_MAX: Key<Draft> = Key {
+    name: "memory_max",
+    kind: Kind::Size(
+        at_least(1 << 20, "no program starts with less; leave it out for no limit"),
+        |script, size| script.settings.memory_max = Some(size),
+    ),
+    default: Words("no limit"),
+    text: "Address space of a process (RLIMIT_AS). It includes libraries and reserved memory, so be generous.",
+    example: "\"2GiB\"",
+};
+
+/// Reports a program that does not exist or cannot be executed.
+fn require_program(document: &Document<'_>, name: &str, path: &At<PathBuf>, interpreters: &BTreeMap<String, String>) {
+    let shown = path.value.display();
+    let message = match (document.inspect)(&path.value) {
+        FileKind::Program => return,
+        FileKind::File if has_interpreter(&path.value, interpreters) => return,
+        FileKind::File => {
+            format!("{name}: {shown} has no execute bit: chmod +x it, or name its interpreter in interpreters")
+        }
+        FileKind::Directory => format!("{name}: {shown} is a directory: write directory = instead"),
+        FileKind::Other => format!("{name}: {shown} is not a regular file"),
+        FileKind::Missing(reason) => format!("{name}: no program {shown} ({reason}): put it there or fix the path"),
+    };
+    document.report(path.line, message);
+}
+
+fn has_interpreter(path: &Path, interpreters: &BTreeMap<String, String>) -> bool {
     let name = path.to_string_lossy();
     interpreters.keys().any(|suffix| name.ends_with(suffix.as_str()))
 }
 
-/// Programs by suffix; those with a slash are paths.
-fn read_interpreters(section: &Section<'_>) -> BTreeMap<String, String> {
-    let document = section.document;
+/// Interpreters by suffix; a name with a slash is a path.
+fn read_interpreters(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, String> {
+    let document = written.document();
     let mut interpreters = BTreeMap::new();
-    for (suffix, program) in section.pairs("interpreters").unwrap_or_default() {
-        let complain =
-            |message: &str| document.complain(program.line, format!("interpreters: \"{suffix}\": {message}"));
+    for (suffix, program) in pairs {
+        let report = |message: &str| document.report(program.line, format!("interpreters: \"{suffix}\": {message}"));
         if suffix.len() < 2 || !suffix.starts_with('.') || suffix.contains(['/', '\0']) {
-            complain("a suffix is written with its dot, as in \".pl\"");
+            report("a suffix is written with its dot, as in \".pl\"");
         } else if program.value.is_empty() || program.value.contains('\0') {
-            complain("needs the name of a program, as in \"perl\"");
+            report("needs the name of a program, as in \"perl\"");
         } else if program.value.contains('/') {
             let path = At {
                 value: document.resolve(&program.value),
@@ -171,9 +467,8 @@ fn read_interpreters(section: &Section<'_>) -> BTreeMap<String, String> {
             require_program(document, "interpreters", &path, &BTreeMap::new());
             interpreters.insert(suffix, path.value.to_string_lossy().into_owned());
         } else {
-            // A name without a folder is looked up in PATH.
-            if let Found::Nothing(_) = (document.look)(Path::new(&program.value)) {
-                complain(&format!(
+            if let FileKind::Missing(_) = (document.inspect)(Path::new(&program.value)) {
+                report(&format!(
                     "no program {} in PATH: install it, or write its path",
                     program.value
                 ));
@@ -184,151 +479,63 @@ fn read_interpreters(section: &Section<'_>) -> BTreeMap<String, String> {
     interpreters
 }
 
-/// Folders by the paths that scripts call them.
-fn read_send_files(section: &Section<'_>) -> BTreeMap<String, PathBuf> {
-    let document = section.document;
-    let mut folders = BTreeMap::new();
-    for (prefix, folder) in section.pairs("send_files").unwrap_or_default() {
+/// Directories by the path prefix under which scripts name their files.
+fn read_send_files(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, PathBuf> {
+    let document = written.document();
+    let mut directories = BTreeMap::new();
+    for (prefix, directory) in pairs {
         let key = format!("send_files: \"{}\"", prefix.escape_debug());
+        let report = |message: &str| document.report(directory.line, format!("{key}: {message}"));
         if !prefix.starts_with('/') || !prefix.ends_with('/') {
-            let message = "a path begins and ends with a slash, as in \"/protected/\"";
-            document.complain(folder.line, format!("{key}: {message}"));
+            report("a path begins and ends with a slash, as in \"/protected/\"");
         } else if !is_plain(&prefix) {
-            let message = "a path has no empty part, \".\", \"..\" or NUL";
-            document.complain(folder.line, format!("{key}: {message}"));
-        } else if folder.value.is_empty() || folder.value.contains('\0') {
-            document.complain(folder.line, format!("{key}: needs the path of a folder"));
+            report("a path has no empty segment, \".\", \"..\" or NUL");
+        } else if directory.value.is_empty() || directory.value.contains('\0') {
+            report("needs the path of a directory");
         } else {
             let path = At {
-                value: document.resolve(&folder.value),
-                line: folder.line,
+                value: document.resolve(&directory.value),
+                line: directory.line,
             };
-            require_folder(document, &key, &path);
-            folders.insert(prefix, path.value);
+            require_directory(document, &key, &path);
+            directories.insert(prefix, path.value);
         }
     }
-    folders
+    directories
 }
 
-/// Whether a decoded path can begin like this, which begins and ends with a slash.
+/// Whether a decoded path can begin with this prefix, which begins and ends with a slash.
 fn is_plain(prefix: &str) -> bool {
-    let names = prefix.trim_start_matches('/').split_terminator('/');
+    let segments = prefix.trim_start_matches('/').split_terminator('/');
     !prefix.starts_with("//")
         && !prefix.contains('\0')
-        && names.into_iter().all(|name| !matches!(name, "" | "." | ".."))
+        && segments.into_iter().all(|segment| !matches!(segment, "" | "." | ".."))
 }
 
-/// Mailbox and request body.
-fn read_channel(section: &Section<'_>, script: &mut ScriptSettings) {
-    if section
-        .choice("mailbox")
-        .is_some_and(|mailbox| mailbox.value == "record")
-    {
-        script.mailbox = Mailbox::Record;
-    }
-    put(&mut script.record_bytes_max, section.size("record_size"));
-    if section
-        .choice("request_body")
-        .is_some_and(|body| body.value == "stream")
-    {
-        script.request_body = RequestBody::Stream;
-    }
-}
-
-/// What holds only in one of the modes, and what does not hold together.
-fn check_mode(section: &Section<'_>, script: &ScriptSettings) {
-    let pool = &script.pool;
-    if script.request_body == RequestBody::Stream && script.mode == Mode::Cgiplus {
-        let message = "only a cgi script can do without CONTENT_LENGTH, for a process that lives on sees no end of its input: write \"spool\"";
-        section.refuse("request_body", message);
-    }
-    if pool.min > 0 && script.mode == Mode::Cgi {
-        section.refuse(
-            "min",
-            "a cgi process serves one request and cannot be kept ready: remove it, or write mode = \"cgiplus\"",
-        );
-    } else if pool.min > pool.max {
-        section.refuse(
-            "min",
-            &format!("is more than max = {}: raise max or lower min", pool.max),
-        );
-    }
-}
-
-/// What stands in the environment, and under which names.
-fn read_environment(section: &Section<'_>, script: &mut ScriptSettings) {
-    if let Some(prefix) = section.text("variable_prefix") {
-        let is_name = prefix
-            .value
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if !is_name || prefix.value.starts_with(|first: char| first.is_ascii_digit()) {
-            section.refuse(
-                "variable_prefix",
-                "must be letters, digits and \"_\", and begin with no digit, as in \"WWW_\"",
-            );
+fn read_environment(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, String> {
+    let mut environment = BTreeMap::new();
+    for (name, text) in pairs {
+        let report = |message: &str| {
+            let message = format!("environment: {name:?}: {message}");
+            written.document().report(text.line, message);
+        };
+        if let Err(message) = check_variable(&name) {
+            report(message);
+        } else if text.value.contains(['\0', '\n']) {
+            // A CGIplus record ends at a newline, an entry of the environment at a NUL.
+            report("its value must not contain a newline or NUL");
         }
-        script.variable_prefix = prefix.value;
+        environment.insert(name, text.value);
     }
-    for (name, text) in section.pairs("environment").unwrap_or_default() {
-        let refusal = check_variable(&name).err().or_else(|| {
-            // A record of CGIplus ends at a newline, an entry of the environment at a NUL.
-            text.value
-                .contains(['\0', '\n'])
-                .then(|| "its value cannot hold a newline or NUL".to_owned())
-        });
-        if let Some(message) = refusal {
-            section
-                .document
-                .complain(text.line, format!("environment: {name:?}: {message}"));
-        }
-        script.environment.insert(name, text.value);
-    }
-    for name in section.texts("inherit").unwrap_or_default() {
+    environment
+}
+
+fn read_inherit(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
+    for name in &names {
         if let Err(message) = check_variable(&name.value) {
-            section
-                .document
-                .complain(name.line, format!("inherit: {:?}: {message}", name.value));
+            let message = format!("inherit: {:?}: {message}", name.value);
+            written.document().report(name.line, message);
         }
-        script.inherit.push(name.value);
     }
-}
-
-/// Checks the name of a variable that is to be set for all requests.
-fn check_variable(name: &str) -> Result<(), String> {
-    if name.is_empty() || name.contains(['=', '\0', '\n']) {
-        return Err("the name of a variable is not empty and holds no \"=\", newline or NUL".into());
-    }
-    let upper = name.to_ascii_uppercase();
-    let is_taken =
-        REQUEST_VARIABLES.contains(&upper.as_str()) || REQUEST_PREFIXES.iter().any(|prefix| upper.starts_with(prefix));
-    if is_taken {
-        return Err("the server sets this variable itself for each request: choose another name".into());
-    }
-    Ok(())
-}
-
-fn read_times(section: &Section<'_>, script: &mut ScriptSettings) {
-    put(&mut script.reply_timeout, section.duration("reply_timeout"));
-    put(&mut script.output_timeout, section.duration("output_timeout"));
-    script.deadline = section.duration("deadline").map(|deadline| deadline.value);
-    put(&mut script.client_grace, section.duration("client_grace"));
-    put(&mut script.kill_grace, section.duration("kill_grace"));
-}
-
-fn read_pool(section: &Section<'_>, script: &mut ScriptSettings) {
-    let pool = &mut script.pool;
-    put(&mut pool.max, section.number("max"));
-    put(&mut pool.min, section.number("min"));
-    put(&mut pool.idle, section.duration("idle"));
-    pool.requests_max = section.number("requests").map(|requests| requests.value);
-    put(&mut pool.queue_max, section.number("queue"));
-    put(&mut pool.queue_timeout, section.duration("queue_timeout"));
-}
-
-/// Puts what was read, if anything was, in the place of a default.
-pub(crate) fn put<T>(slot: &mut T, read: Option<At<T>>) {
-    if let Some(read) = read {
-        *slot = read.value;
-    }
+    names.into_iter().map(|name| name.value).collect()
 }

@@ -1,184 +1,213 @@
-//! One section of a configuration being read: its values by name, each checked against the table of keys.
+//! Reads a section of the file with its list of keys: reports unknown and missing keys, checks each value's type and bounds, and
+//! calls its setter.
 //!
-//! Here: unknown keys, wrong types, bounds, and their messages. Not here: what values mean together (`site`, `script`).
-//! A value that is wrong is noted in the document and then treated as absent, so that reading goes on to the next mistake.
+//! Not here: what values mean, and what they mean together (the file of each section). A wrong value is reported and then treated
+//! as absent, so that all mistakes of a file are found at once.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sluice_settings::ListenAddress;
-use toml::de::{DeInteger, DeTable, DeValue};
+use toml::de::{DeInteger, DeValue};
 
-use super::keys::{Bounds, Key, Kind, Section as Shape};
-use super::mistake::{At, Document};
+use super::description::{Described, Fallback};
+use super::document::At;
+use super::key::{Below, Bounds, Key, Kind, Nested, Section, Word};
 use super::suggest;
+use super::table::{Table, Written};
 use super::value;
 
-/// A section as it stands in the file.
-pub(crate) struct Section<'a> {
-    /// The document it belongs to.
-    pub(crate) document: &'a Document<'a>,
-    /// The line of its header.
-    pub(crate) line: usize,
-    shape: &'static Shape,
-    table: &'a DeTable<'a>,
-}
-
-/// A value as it stands in the file, with what the table says of its key.
-struct Written<'a> {
-    key: &'static Key,
-    value: &'a DeValue<'a>,
-    span: Range<usize>,
-    line: usize,
-}
-
-impl<'a> Section<'a> {
-    /// Opens a section and notes the keys in it that do not exist.
-    pub(crate) fn open(
-        document: &'a Document<'a>,
-        shape: &'static Shape,
-        table: &'a DeTable<'a>,
-        line: usize,
-    ) -> Section<'a> {
-        for key in table.keys() {
-            if !shape.keys.iter().any(|known| known.name == key.get_ref()) {
-                document.complain(
-                    document.line(key.span().start),
-                    suggest::unknown_key(key.get_ref(), shape),
-                );
+impl<S> Section<S> {
+    /// Reads a table into `settings`, key by key in the order of the section's list: a setter can rely on the keys above its own.
+    pub(crate) fn read(&'static self, table: &Table<'_>, settings: &mut S) {
+        let document = table.document;
+        for key in table.values.keys() {
+            if !self.keys.iter().any(|known| known.name == key.get_ref()) {
+                let message = suggest::unknown_key(key.get_ref(), self, document.keys);
+                document.report(document.line(key.span().start), message);
             }
         }
-        Section {
-            document,
-            line,
-            shape,
-            table,
+        for key in self.keys {
+            match table.written(key.name) {
+                Some(written) => {
+                    if let Err(message) = key.set(settings, &written) {
+                        written.refuse(&message);
+                    }
+                }
+                None => {
+                    if let Fallback::Required = key.default {
+                        key.report_missing(table);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<S, T> Below<S> for Nested<S, T> {
+    fn description(&self) -> &'static dyn Described {
+        self.section
+    }
+
+    fn read(&self, parent: &mut S, table: &Table<'_>) {
+        let mut settings = (self.begin)(parent, table);
+        self.section.read(table, &mut settings);
+        (self.end)(parent, settings, table);
+    }
+
+    fn off(&self) -> Option<fn(&mut S)> {
+        self.off
+    }
+}
+
+impl<S> Key<S> {
+    /// Reports that a section lacks this key, with an example of it.
+    pub(crate) fn report_missing(&self, table: &Table<'_>) {
+        table.report(&format!(
+            "{} lacks {name}: write, for instance, {name} = {}",
+            table.title,
+            self.example,
+            name = self.name
+        ));
+    }
+
+    /// Checks a value and calls the setter. The error is a message about the value.
+    fn set(&self, settings: &mut S, written: &Written<'_>) -> Result<(), String> {
+        match &self.kind {
+            Kind::Text(set) => set(settings, self.text(written)?, written),
+            Kind::Path(set) => set(settings, self.path(written)?, written),
+            Kind::WordOrPath(words, set) => match find(words, &self.text(written)?) {
+                Some(set_word) => {
+                    set_word(settings);
+                    Ok(())
+                }
+                None => set(settings, self.path(written)?, written),
+            },
+            Kind::Address(set) => set(settings, self.address(written)?, written),
+            Kind::Flag(set) => {
+                set(settings, self.expect(written.value.as_bool())?);
+                Ok(())
+            }
+            Kind::Texts(set) => set(settings, self.texts(written)?, written),
+            Kind::Words(set) => {
+                let words = match written.value.as_str() {
+                    Some(_) => vec![self.text(written)?],
+                    None => self.texts(written)?.into_iter().map(|text| text.value).collect(),
+                };
+                set(settings, words, written)
+            }
+            Kind::Pairs(set) => set(settings, self.pairs(written)?, written),
+            Kind::Number { bounds, set, .. } => {
+                set(settings, self.number(bounds, written)?);
+                Ok(())
+            }
+            Kind::Duration(bounds, set) => {
+                set(settings, duration(bounds, written)?);
+                Ok(())
+            }
+            Kind::Size(bounds, set) => {
+                set(settings, size(bounds, written)?);
+                Ok(())
+            }
+            Kind::Choice(words) => {
+                let set_word = choice(words, written)?;
+                set_word(settings);
+                Ok(())
+            }
+            Kind::Code(codes, set) => {
+                set(settings, self.code(codes, written)?);
+                Ok(())
+            }
+            Kind::Table(below) => self.set_table(settings, *below, written),
+            Kind::Tables(below) => self.set_tables(settings, *below, written),
         }
     }
 
-    /// Whether the key is there, rightly or wrongly.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.table.contains_key(name)
-    }
-
-    /// Whether any key is there.
-    pub(crate) fn has_any(&self) -> bool {
-        !self.table.is_empty()
-    }
-
-    /// The line of a key, or of the section without it.
-    pub(crate) fn line_of(&self, name: &str) -> usize {
-        match self.table.get_key_value(name) {
-            Some((key, _)) => self.document.line(key.span().start),
-            None => self.line,
+    fn set_table(&self, settings: &mut S, below: &'static dyn Below<S>, written: &Written<'_>) -> Result<(), String> {
+        match (below.off(), written.value.as_bool()) {
+            (Some(off), Some(false)) => off(settings),
+            _ => {
+                let values = self.expect(written.value.as_table())?;
+                let table = Table {
+                    document: written.document(),
+                    title: below.description().title(),
+                    line: written.line,
+                    values,
+                };
+                below.read(settings, &table);
+            }
         }
+        Ok(())
     }
 
-    /// Notes a mistake about a value: `name = what stands there: message`.
-    pub(crate) fn refuse(&self, name: &'static str, message: &str) {
-        if let Some(written) = self.written(name) {
-            self.complain::<()>(&written, message);
+    fn set_tables(&self, settings: &mut S, below: &'static dyn Below<S>, written: &Written<'_>) -> Result<(), String> {
+        let document = written.document();
+        for item in self.expect(written.value.as_array())? {
+            let line = document.line(item.span().start);
+            match item.get_ref().as_table() {
+                Some(values) => {
+                    let table = Table {
+                        document,
+                        title: below.description().title(),
+                        line,
+                        values,
+                    };
+                    below.read(settings, &table);
+                }
+                None => document.report(
+                    line,
+                    format!("{}: {}", document.excerpt(item.span()), self.wrong_type()),
+                ),
+            }
         }
+        Ok(())
     }
 
-    /// A text that must be there; its absence is noted with the mend.
-    pub(crate) fn required_text(&self, name: &'static str) -> Option<At<String>> {
-        if !self.has(name) {
-            let key = self.key(name);
-            let message = format!(
-                "{} lacks {name}: write, for instance, {name} = {}",
-                self.shape.title, key.example
-            );
-            self.document.complain(self.line, message);
-        }
-        self.text(name)
-    }
-
-    /// A text.
-    pub(crate) fn text(&self, name: &'static str) -> Option<At<String>> {
-        let written = self.written(name)?;
-        let text = self.expect(&written, written.value.as_str())?;
+    fn text(&self, written: &Written<'_>) -> Result<String, String> {
+        let text = self.expect(written.value.as_str())?;
         if text.contains('\0') {
-            return self.complain(&written, "a NUL cannot be part of it");
+            return Err("must not contain a NUL character".to_owned());
         }
-        Some(written.at(text.to_owned()))
+        Ok(text.to_owned())
     }
 
-    /// true or false.
-    pub(crate) fn flag(&self, name: &'static str) -> Option<At<bool>> {
-        let written = self.written(name)?;
-        let flag = self.expect(&written, written.value.as_bool())?;
-        Some(written.at(flag))
-    }
-
-    /// Whether `false` stands there in the place of a section: a part that is switched off.
-    pub(crate) fn is_off(&self, name: &'static str) -> bool {
-        self.written(name)
-            .is_some_and(|written| written.value.as_bool() == Some(false))
-    }
-
-    /// A path, made absolute.
-    pub(crate) fn path(&self, name: &'static str) -> Option<At<PathBuf>> {
-        let text = self.text(name)?;
-        if text.value.is_empty() {
-            self.refuse(name, "the path is empty; \".\" is the folder of this file");
-            return None;
+    fn path(&self, written: &Written<'_>) -> Result<PathBuf, String> {
+        match self.text(written)?.as_str() {
+            "" => Err("the path is empty; \".\" is the directory of this file".to_owned()),
+            path => Ok(written.document().resolve(path)),
         }
-        Some(At {
-            value: self.document.resolve(&text.value),
-            line: text.line,
-        })
     }
 
     /// An address to listen on; the path of a unix socket is made absolute.
-    pub(crate) fn address(&self, name: &'static str) -> Option<At<ListenAddress>> {
-        let text = self.required_text(name)?;
-        let address = value::parse_address(&text.value).map(|address| match address.path().and_then(Path::to_str) {
-            Some(path) => ListenAddress::Unix(self.document.resolve(path)),
-            None => address,
-        });
-        let address = address
-            .and_then(|address| value::check_socket_path(&address).map(|()| address))
-            .map_err(|message| self.refuse(name, &message))
-            .ok()?;
-        Some(At {
-            value: address,
-            line: text.line,
-        })
+    fn address(&self, written: &Written<'_>) -> Result<ListenAddress, String> {
+        let address = match value::parse_address(&self.text(written)?)? {
+            ListenAddress::Unix(path) => match Path::to_str(&path) {
+                Some(path) => ListenAddress::Unix(written.document().resolve(path)),
+                None => ListenAddress::Unix(path),
+            },
+            inet => inet,
+        };
+        value::check_socket_path(&address).map(|()| address)
     }
 
-    /// A list of texts, each with its line.
-    pub(crate) fn texts(&self, name: &'static str) -> Option<Vec<At<String>>> {
-        let written = self.written(name)?;
-        let list = self.expect(&written, written.value.as_array())?;
+    fn texts(&self, written: &Written<'_>) -> Result<Vec<At<String>>, String> {
+        let list = self.expect(written.value.as_array())?;
         let texts = list.iter().map(|item| {
             let text = item.get_ref().as_str().filter(|text| !text.contains('\0'))?;
             Some(At {
                 value: text.to_owned(),
-                line: self.document.line(item.span().start),
+                line: written.document().line(item.span().start),
             })
         });
-        let texts: Option<Vec<_>> = texts.collect();
-        self.expect(&written, texts)
+        self.expect(texts.collect())
     }
 
-    /// A text, or a list of texts.
-    pub(crate) fn words(&self, name: &'static str) -> Option<Vec<String>> {
-        let written = self.written(name)?;
-        match written.value.as_str() {
-            Some(_) => Some(vec![self.text(name)?.value]),
-            None => Some(self.texts(name)?.into_iter().map(|text| text.value).collect()),
-        }
-    }
-
-    /// Names and their texts, each with its line.
-    pub(crate) fn pairs(&self, name: &'static str) -> Option<Vec<(String, At<String>)>> {
-        let written = self.written(name)?;
-        let table = self.expect(&written, written.value.as_table())?;
+    /// Names and their texts; a value that is not a text is reported and left out.
+    fn pairs(&self, written: &Written<'_>) -> Result<Vec<(String, At<String>)>, String> {
+        let document = written.document();
         let mut pairs = Vec::new();
-        for (key, value) in table {
-            let line = self.document.line(key.span().start);
+        for (key, value) in self.expect(written.value.as_table())? {
+            let line = document.line(key.span().start);
             match value.get_ref().as_str() {
                 Some(text) => pairs.push((
                     key.get_ref().to_string(),
@@ -188,224 +217,100 @@ impl<'a> Section<'a> {
                     },
                 )),
                 None => {
-                    let shown = self.document.excerpt(value.span());
-                    let mend = shown.trim_matches('"');
-                    let message = format!("{} = {shown}: must be a text: write \"{mend}\"", key.get_ref());
-                    self.document.complain(line, message);
+                    let shown = document.excerpt(value.span());
+                    let text = shown.trim_matches('"');
+                    let message = format!("{} = {shown}: must be a text: write \"{text}\"", key.get_ref());
+                    document.report(line, message);
                 }
             }
         }
-        Some(pairs)
+        Ok(pairs)
     }
 
-    /// A number within the bounds of its key.
-    pub(crate) fn number<T: TryFrom<u64>>(&self, name: &'static str) -> Option<At<T>> {
-        let written = self.written(name)?;
-        let Kind::Number { bounds, .. } = &written.key.kind else {
-            mismatch(name)
-        };
-        let number = self.integer(&written)?;
-        self.within(&written, bounds, number, |bound| bound.to_string())
+    fn integer(&self, written: &Written<'_>) -> Result<u64, String> {
+        let number = self.expect(written.value.as_integer())?;
+        // A negative number is below every lower bound, and one beyond 64 bits above every upper bound.
+        Ok(to_number(number).unwrap_or(if number.as_str().starts_with('-') { 0 } else { u64::MAX }))
     }
 
-    /// One of the numbers that its key lists.
-    pub(crate) fn code(&self, name: &'static str) -> Option<At<u16>> {
-        let written = self.written(name)?;
-        let Kind::Code(codes) = &written.key.kind else {
-            mismatch(name)
-        };
-        let number = self.integer(&written)?;
-        match codes.iter().find(|code| u64::from(**code) == number) {
-            Some(code) => Some(written.at(*code)),
-            None => self.complain(&written, &format!("must be {}", suggest::alternatives(codes))),
+    fn number(&self, bounds: &Bounds, written: &Written<'_>) -> Result<u64, String> {
+        let number = self.integer(written)?;
+        check_bounds(bounds, number, |bound| bound.to_string())?;
+        Ok(number)
+    }
+
+    fn code(&self, codes: &[u16], written: &Written<'_>) -> Result<u16, String> {
+        let number = self.integer(written)?;
+        let code = codes.iter().find(|code| u64::from(**code) == number).copied();
+        code.ok_or_else(|| format!("must be {}", suggest::alternatives(codes)))
+    }
+
+    fn expect<T>(&self, read: Option<T>) -> Result<T, String> {
+        read.ok_or_else(|| self.wrong_type())
+    }
+
+    /// The message about a value of another type.
+    fn wrong_type(&self) -> String {
+        match &self.kind {
+            Kind::Tables(below) => format!(
+                "must be a list of tables: write {} (two brackets) above each",
+                below.description().title()
+            ),
+            kind => format!("must be {}, as in {} = {}", kind.form(), self.name, self.example),
         }
-    }
-
-    /// A size in bytes within the bounds of its key.
-    pub(crate) fn size<T: TryFrom<u64>>(&self, name: &'static str) -> Option<At<T>> {
-        let written = self.written(name)?;
-        let Kind::Size(bounds) = &written.key.kind else {
-            mismatch(name)
-        };
-        let bytes = match written.value {
-            DeValue::String(text) => value::parse_size(text),
-            DeValue::Integer(number) => to_number(number).ok_or_else(|| "is no size".to_owned()),
-            _ => value::parse_size(""),
-        };
-        match bytes {
-            Ok(bytes) => self.within(&written, bounds, bytes, value::format_size),
-            Err(message) => self.complain(&written, &message),
-        }
-    }
-
-    /// A duration within the bounds of its key.
-    pub(crate) fn duration(&self, name: &'static str) -> Option<At<Duration>> {
-        let written = self.written(name)?;
-        let Kind::Duration(bounds) = &written.key.kind else {
-            mismatch(name)
-        };
-        match value::parse_duration(written.value.as_str().unwrap_or_default()) {
-            Ok(duration) => {
-                let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-                let show = |bound| value::format_duration(Duration::from_millis(bound));
-                self.within::<u64>(&written, bounds, millis, show)?;
-                Some(written.at(duration))
-            }
-            Err(message) => self.complain(&written, &message),
-        }
-    }
-
-    /// One of the words that its key lists.
-    pub(crate) fn choice(&self, name: &'static str) -> Option<At<&'static str>> {
-        let written = self.written(name)?;
-        let Kind::Choice(words) = written.key.kind else {
-            mismatch(name)
-        };
-        match words.iter().find(|word| written.value.as_str() == Some(**word)) {
-            Some(word) => Some(written.at(*word)),
-            None => {
-                let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-                self.complain(&written, &format!("must be {}", suggest::alternatives(&quoted)))
-            }
-        }
-    }
-
-    /// A section below this one.
-    pub(crate) fn table(&self, name: &'static str) -> Option<Section<'a>> {
-        let written = self.written(name)?;
-        let Kind::Table(shape) = written.key.kind else {
-            mismatch(name)
-        };
-        let table = self.expect(&written, written.value.as_table())?;
-        Some(Section::open(self.document, shape, table, written.line))
-    }
-
-    /// The sections of a name below this one, in the order of the file.
-    pub(crate) fn tables(&self, name: &'static str) -> Vec<Section<'a>> {
-        let Some(written) = self.written(name) else {
-            return Vec::new();
-        };
-        let Kind::Tables(shape) = written.key.kind else {
-            mismatch(name)
-        };
-        let Some(items) = self.expect(&written, written.value.as_array()) else {
-            return Vec::new();
-        };
-        let mut sections = Vec::new();
-        for item in items {
-            let line = self.document.line(item.span().start);
-            if let Some(table) = item.get_ref().as_table() {
-                sections.push(Section::open(self.document, shape, table, line));
-            } else {
-                let shown = self.document.excerpt(item.span());
-                self.document
-                    .complain(line, format!("{shown}: must be {}", form(written.key)));
-            }
-        }
-        sections
-    }
-
-    /// The table's line about a key.
-    fn key(&self, name: &'static str) -> &'static Key {
-        let found = self.shape.keys.iter().find(|key| key.name == name);
-        found.unwrap_or_else(|| panic!("the reader asks for {name}, which is not in the table of keys"))
-    }
-
-    /// A key's value, if the file has it.
-    fn written(&self, name: &'static str) -> Option<Written<'a>> {
-        let key = self.key(name);
-        let (at, value) = self.table.get_key_value(name)?;
-        Some(Written {
-            key,
-            value: value.get_ref(),
-            span: value.span(),
-            line: self.document.line(at.span().start),
-        })
-    }
-
-    /// What was read of a value, or a note about what it should have been.
-    fn expect<T>(&self, written: &Written<'_>, read: Option<T>) -> Option<T> {
-        if read.is_none() {
-            self.complain::<()>(written, &format!("must be {}", form(written.key)));
-        }
-        read
-    }
-
-    fn integer(&self, written: &Written<'_>) -> Option<u64> {
-        let number = self.expect(written, written.value.as_integer())?;
-        // Below zero is below every least; so is what 64 bits cannot hold above every most that is not all of them.
-        Some(to_number(number).unwrap_or(if number.as_str().starts_with('-') { 0 } else { u64::MAX }))
-    }
-
-    fn within<T: TryFrom<u64>>(
-        &self,
-        written: &Written<'_>,
-        bounds: &Bounds,
-        number: u64,
-        show: impl Fn(u64) -> String,
-    ) -> Option<At<T>> {
-        let refusal = if number < bounds.least {
-            format!("must be at least {}", show(bounds.least))
-        } else if number > bounds.most {
-            format!("must be at most {}", show(bounds.most))
-        } else if let Ok(value) = T::try_from(number) {
-            return Some(written.at(value));
-        } else {
-            "is more than this machine can count".to_owned()
-        };
-        match bounds.mend {
-            "" => self.complain(written, &refusal),
-            mend => self.complain(written, &format!("{refusal}; {mend}")),
-        }
-    }
-
-    /// Notes a mistake about a value, and makes it absent.
-    fn complain<T>(&self, written: &Written<'_>, message: &str) -> Option<T> {
-        let shown = self.document.excerpt(written.span.clone());
-        // A section's header stands for its value: it names the key itself.
-        let is_header = shown.starts_with('[') && !written.value.is_array() || shown.starts_with("[[");
-        let shown = if is_header {
-            shown
-        } else {
-            format!("{} = {shown}", written.key.name)
-        };
-        self.document.complain(written.line, format!("{shown}: {message}"));
-        None
     }
 }
 
-impl Written<'_> {
-    fn at<T>(&self, value: T) -> At<T> {
-        At { value, line: self.line }
-    }
+fn duration(bounds: &Bounds, written: &Written<'_>) -> Result<Duration, String> {
+    let duration = value::parse_duration(written.value.as_str().unwrap_or_default())?;
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let show = |bound| value::format_duration(Duration::from_millis(bound));
+    check_bounds(bounds, millis, show)?;
+    Ok(duration)
 }
 
-/// What must stand at a key, for messages.
-fn form(key: &Key) -> String {
-    let form = match &key.kind {
-        Kind::Tables(shape) => {
-            return format!("a list of tables: write {} (two brackets) above each", shape.title);
-        }
-        Kind::Number { unit, .. } => format!("a number of {unit}"),
-        Kind::Code(_) => "a number".to_owned(),
-        Kind::Flag => "true or false".to_owned(),
-        Kind::Texts => "a list of texts".to_owned(),
-        Kind::Words => "a text or a list of texts".to_owned(),
-        Kind::Pairs => "a table of names and texts".to_owned(),
-        Kind::Table(_) => "one table".to_owned(),
-        Kind::Text | Kind::Path | Kind::Address | Kind::Duration(_) | Kind::Size(_) | Kind::Choice(_) => {
-            "a text".to_owned()
-        }
+fn size(bounds: &Bounds, written: &Written<'_>) -> Result<u64, String> {
+    let bytes = match written.value {
+        DeValue::String(text) => value::parse_size(text),
+        DeValue::Integer(number) => to_number(number).ok_or_else(|| "is not a size".to_owned()),
+        _ => value::parse_size(""),
+    }?;
+    check_bounds(bounds, bytes, value::format_size)?;
+    Ok(bytes)
+}
+
+fn choice<S>(words: &[Word<S>], written: &Written<'_>) -> Result<fn(&mut S), String> {
+    let found = written.value.as_str().and_then(|word| find(words, word));
+    found.ok_or_else(|| {
+        let quoted: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        format!("must be {}", suggest::alternatives(&quoted))
+    })
+}
+
+fn find<S>(words: &[Word<S>], text: &str) -> Option<fn(&mut S)> {
+    words.iter().find(|(word, _)| *word == text).map(|(_, set)| *set)
+}
+
+fn check_bounds(bounds: &Bounds, number: u64, show: impl Fn(u64) -> String) -> Result<(), String> {
+    let refusal = if number < bounds.least {
+        format!("must be at least {}", show(bounds.least))
+    } else if number > bounds.most {
+        format!("must be at most {}", show(bounds.most))
+    } else {
+        return Ok(());
     };
-    format!("{form}, as in {} = {}", key.name, key.example)
+    Err(match bounds.hint {
+        "" => refusal,
+        hint => format!("{refusal}; {hint}"),
+    })
 }
 
-/// A whole number that 64 bits hold; None also for a negative one.
+/// A whole number that 64 bits hold; `None` also for a negative one.
 fn to_number(number: &DeInteger<'_>) -> Option<u64> {
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-/// The reader asked for another kind than the table has: a mistake of this program, which its tests find.
-fn mismatch(name: &str) -> ! {
-    panic!("the table of keys has another kind for {name}")
+/// A number as a `usize`. A bound beyond what the machine can count is never reached, so it is cut down to that.
+pub(crate) fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -1,99 +1,171 @@
-//! `[server]`: from the section of the file to the server's settings.
+//! `[server]`: threads, trusted proxies and reverse DNS.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 
 use sluice_settings::{DnsSettings, ForwardedField, Peers, ProxySettings};
 
-use super::default_workers;
-use super::script::put;
-use super::section::Section;
+use super::description::Fallback::{Value, Words};
+use super::document::At;
+use super::key::{Bounds, Key, Kind, Section};
+use super::section::to_usize;
+use super::table::{Table, Written};
 
-/// Where name servers listen.
+/// The port of name servers.
 const DNS_PORT: u16 = 53;
 
-/// What stands in `[server]`.
+/// `[server]` while it is read.
 pub(super) struct Server {
     pub(super) workers: NonZeroUsize,
     pub(super) proxies: ProxySettings,
-    pub(super) dns: Option<DnsSettings>,
+    dns: DnsSettings,
+    is_dns_on: bool,
 }
 
-pub(super) fn read(root: &Section<'_>) -> Server {
-    let mut server = Server {
-        workers: default_workers(),
-        proxies: ProxySettings::default(),
-        dns: None,
-    };
-    let Some(section) = root.table("server") else {
-        return server;
-    };
-    if let Some(workers) = section.number("workers").and_then(|read| NonZeroUsize::new(read.value)) {
-        server.workers = workers;
-    }
-    if let Some(trusted) = read_peers(&section, "trusted_proxies") {
-        server.proxies.trusted = trusted;
-    }
-    if let Some(forwarded) = section.choice("forwarded") {
-        server.proxies.forwarded = match forwarded.value {
-            "forwarded" => ForwardedField::Forwarded,
-            _ => ForwardedField::XForwardedFor,
-        };
-        if !section.has("trusted_proxies") {
-            section.refuse(
-                "forwarded",
-                "nobody's word is taken: add trusted_proxies, or remove this",
-            );
+impl Server {
+    pub(super) fn new() -> Server {
+        Server {
+            workers: default_workers(),
+            proxies: ProxySettings::default(),
+            dns: DnsSettings {
+                timeout: DnsSettings::TIMEOUT,
+                server: None,
+            },
+            is_dns_on: false,
         }
     }
-    server.dns = read_dns(&section);
-    server
-}
 
-fn read_dns(section: &Section<'_>) -> Option<DnsSettings> {
-    let mut dns = DnsSettings {
-        timeout: DnsSettings::TIMEOUT,
-        server: None,
-    };
-    put(&mut dns.timeout, section.duration("dns_timeout"));
-    if let Some(server) = section.text("dns_server") {
-        dns.server = parse_server(&server.value);
-        if dns.server.is_none() {
+    /// Reports keys that have no effect, because another key is absent or the program cannot do what they say.
+    pub(super) fn check(&self, table: &Table<'_>) {
+        if !table.has("trusted_proxies") {
+            table.refuse("forwarded", "no proxy is trusted: add trusted_proxies, or remove this");
+        }
+        if !table.has("dns_lookup") {
+            for name in ["dns_timeout", "dns_server"] {
+                table.refuse(name, "needs dns_lookup = true: add it, or remove this");
+            }
+        }
+        if self.is_dns_on && !cfg!(feature = "reverse-dns") {
             let message =
-                "must be an address, as in \"192.0.2.53\", or one with its port, \"192.0.2.53:5353\" or \"[::1]:5353\"";
-            section.refuse("dns_server", message);
+                "this program was built without the cargo feature reverse-dns: build it with that, or remove this";
+            table.refuse("dns_lookup", message);
         }
     }
-    let is_on = section.flag("dns_lookup").is_some_and(|flag| flag.value);
-    for name in ["dns_timeout", "dns_server"] {
-        if section.has(name) && !section.has("dns_lookup") {
-            section.refuse(name, "is for dns_lookup = true: add that, or remove this");
-        }
+
+    /// How clients' names are looked up; `None` if they are not.
+    pub(super) fn dns(&self) -> Option<DnsSettings> {
+        self.is_dns_on.then(|| self.dns.clone())
     }
-    if is_on && !cfg!(feature = "reverse-dns") {
-        let message =
-            "this program was built without the cargo feature reverse-dns: build it with that, or remove this";
-        section.refuse("dns_lookup", message);
-    }
-    is_on.then_some(dns)
 }
 
-fn parse_server(text: &str) -> Option<SocketAddr> {
+/// One thread for each processor that this process may use.
+pub(crate) fn default_workers() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+pub(super) static SERVER: Section<Server> = Section {
+    title: "[server]",
+    text: "The server as a whole.",
+    keys: &[
+        Key {
+            name: "workers",
+            kind: Kind::Number {
+                unit: "threads",
+                bounds: Bounds {
+                    least: 1,
+                    most: 1024,
+                    hint: "the server is designed for one per processor",
+                },
+                set: |server, workers| {
+                    server.workers = NonZeroUsize::new(to_usize(workers)).unwrap_or(NonZeroUsize::MIN);
+                },
+            },
+            default: Words("one for each processor"),
+            text: "Event-loop threads. Scripts run in processes of their own, so more threads than processors gain nothing. A change \
+                   takes effect when the server is restarted.",
+            example: "4",
+        },
+        Key {
+            name: "trusted_proxies",
+            kind: Kind::Texts(|server, texts, written| {
+                server.proxies.trusted = read_peers(&texts, written);
+                Ok(())
+            }),
+            default: Words("none"),
+            text: "Proxies in front of this server whose information about their clients is trusted: addresses, networks, and `unix:` \
+                   for every connection to a unix socket. Logs, scripts and routes then see the client instead of the proxy. See \
+                   [Addresses](../guides/addresses.md#behind-a-proxy).",
+            example: "[\"10.0.0.0/8\", \"::1\", \"unix:\"]",
+        },
+        Key {
+            name: "forwarded",
+            kind: Kind::Choice(&[
+                ("x-forwarded-for", |server| {
+                    server.proxies.forwarded = ForwardedField::XForwardedFor;
+                }),
+                ("forwarded", |server| {
+                    server.proxies.forwarded = ForwardedField::Forwarded;
+                }),
+            ]),
+            default: Value("\"x-forwarded-for\""),
+            text: "The field in which trusted proxies name their clients: `X-Forwarded-For` (with `X-Forwarded-Proto`), or `Forwarded`. \
+                   Choose the one that the proxy itself sets; the other is ignored.",
+            example: "\"forwarded\"",
+        },
+        Key {
+            name: "dns_lookup",
+            kind: Kind::Flag(|server, is_on| server.is_dns_on = is_on),
+            default: Value("false"),
+            text: "Whether the host names of clients are looked up, for `REMOTE_HOST` and for `%h` in logs. Only scripts wait for them, \
+                   at most `dns_timeout`. See [Addresses](../guides/addresses.md#names-of-clients). A change of this key and of the \
+                   two below takes effect when the server is restarted.",
+            example: "true",
+        },
+        Key {
+            name: "dns_timeout",
+            kind: Kind::Duration(
+                Bounds {
+                    least: 0,
+                    most: 5000,
+                    hint: "a lookup ends after that time",
+                },
+                |server, timeout| server.dns.timeout = timeout,
+            ),
+            default: Value("\"500ms\""),
+            text: "How long a script may wait for the name of its client, counted from the client's first request. After that the \
+                   script gets the address.",
+            example: "\"100ms\"",
+        },
+        Key {
+            name: "dns_server",
+            kind: Kind::Text(|server, text, _| {
+                server.dns.server = Some(parse_dns_server(&text)?);
+                Ok(())
+            }),
+            default: Words("those of `/etc/resolv.conf`"),
+            text: "The name server to ask: an address, or an address and port.",
+            example: "\"192.0.2.53\"",
+        },
+    ],
+};
+
+fn parse_dns_server(text: &str) -> Result<SocketAddr, String> {
     let address = text.parse().map(|address: IpAddr| SocketAddr::new(address, DNS_PORT));
-    address
-        .ok()
-        .or_else(|| text.parse().ok())
-        .filter(|server| server.port() != 0)
+    let server = address.ok().or_else(|| text.parse().ok());
+    server.filter(|server| server.port() != 0).ok_or_else(|| {
+        "must be an address, as in \"192.0.2.53\", or one with its port, \"192.0.2.53:5353\" or \"[::1]:5353\""
+            .to_owned()
+    })
 }
 
-/// Addresses, networks and `unix:`; those that are none are noted and left out.
-pub(super) fn read_peers(section: &Section<'_>, name: &'static str) -> Option<Peers> {
+/// Addresses, networks and `unix:`; those that are wrong are reported and left out.
+pub(super) fn read_peers(texts: &[At<String>], written: &Written<'_>) -> Peers {
     let mut peers = Peers::default();
-    for text in section.texts(name)? {
-        if let Err(mend) = peers.add(&text.value) {
-            let message = format!("{name}: \"{}\": {mend}", text.value.escape_debug());
-            section.document.complain(text.line, message);
+    for text in texts {
+        if let Err(message) = peers.add(&text.value) {
+            let message = format!("{}: \"{}\": {message}", written.name, text.value.escape_debug());
+            written.document().report(text.line, message);
         }
     }
-    Some(peers)
+    peers
 }

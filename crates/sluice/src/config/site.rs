@@ -1,139 +1,373 @@
-//! `[[site]]`: from sections of the file to the server's settings of virtual hosts.
+//! `[[site]]`: virtual hosts.
 //!
-//! Here: hosts, root and index. Not here: what paths mean (`route`), what the server itself shows (`pages`), the site's log
-//! (`log`).
+//! Here: the keys of a site, and which of several sites a host belongs to. Not here: what paths mean (`route`).
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sluice_settings::rule::{check_bracketed, covers};
-use sluice_settings::{AccessLog, CompressionSettings, SiteSettings};
+use sluice_settings::{
+    AccessLog, CacheUse, CompressionSettings, ErrorSettings, FileSettings, IdentitySettings, LogTarget, RouteSettings,
+    SiteSettings,
+};
 
-use super::listen;
-use super::mistake::{At, Document, Found};
-use super::section::Section;
-use super::{compression, log, pages, route};
+use super::compression::{self, SITE_COMPRESSION};
+use super::description::Fallback::{Value, Words};
+use super::document::{At, Document};
+use super::key::{ANY, Key, Kind, Nested, Section};
+use super::listen::{Identity, SITE_TLS};
+use super::log::{self, SITE_LOG, SharedLogs};
+use super::pages;
+use super::route::{self, ROUTE};
+use super::route_lint::{self, ParsedRoute};
+use super::table::{Table, Written, require_directory};
 
-/// Names of files that are tried for a folder when a site does not say.
+/// The index page of a site that names none.
 pub(crate) const INDEX: &str = "index.html";
 
-/// Reads all sites and finds hosts that two of them claim.
-pub(crate) fn read_all(
-    document: &Document<'_>,
-    sections: &[Section<'_>],
-    log: &AccessLog,
-    compression: &CompressionSettings,
-) -> Vec<SiteSettings> {
-    let mut claimed: Vec<At<String>> = Vec::new();
-    let mut open_to_all: Option<usize> = None;
-    let mut shared_logs = log::Shared::default();
-    let mut sites = Vec::new();
-    for section in sections {
-        let hosts = read_hosts(section);
-        if hosts.is_empty() && !section.has("hosts") {
-            match open_to_all {
-                Some(line) => document.complain(
-                    section.line,
-                    format!("[[site]] without hosts stands for any host, as the one on line {line} does: give it hosts = [\"example.org\"]"),
-                ),
-                None => open_to_all = Some(section.line),
-            }
+/// A site while it is read.
+pub(super) struct Draft {
+    /// `None` for any host.
+    hosts: Option<Vec<At<String>>>,
+    root: Option<PathBuf>,
+    has_root: bool,
+    identity: Option<IdentitySettings>,
+    hsts: Option<Duration>,
+    index: Vec<String>,
+    files: FileSettings,
+    compression: CompressionSettings,
+    errors: ErrorSettings,
+    log: Option<AccessLog>,
+    server_log: AccessLog,
+    routes: Vec<RouteSettings>,
+    parsed_routes: Vec<ParsedRoute>,
+}
+
+impl Draft {
+    pub(super) fn new(server_log: &AccessLog, compression: &CompressionSettings, table: &Table<'_>) -> Draft {
+        Draft {
+            hosts: None,
+            root: None,
+            has_root: table.has("root"),
+            identity: None,
+            hsts: None,
+            index: vec![INDEX.to_owned()],
+            files: FileSettings::default(),
+            compression: compression.clone(),
+            errors: ErrorSettings::default(),
+            log: None,
+            server_log: server_log.clone(),
+            routes: Vec::new(),
+            parsed_routes: Vec::new(),
         }
-        refuse_swallowed(document, &claimed, &hosts);
-        for host in &hosts {
-            match claimed.iter().find(|earlier| earlier.value == host.value) {
+    }
+}
+
+pub(super) static SITE: Section<Draft> = Section {
+    title: "[[site]]",
+    text: "A virtual host; at least one. Requests for a host that no site names go to the site without `hosts`, or else to the first \
+           site.",
+    keys: &[
+        HOSTS,
+        Key {
+            name: "root",
+            kind: Kind::Path(|site, path, written| {
+                require_directory(written.document(), written.name, &written.at(path.clone()));
+                site.root = Some(path);
+                Ok(())
+            }),
+            default: Words("none: only routes are served"),
+            text: "Directory of the site's files; a path that no route matches is looked up there. Scripts get it as DOCUMENT_ROOT.",
+            example: "\"htdocs\"",
+        },
+        Key {
+            name: "tls",
+            kind: Kind::Table(&Nested {
+                section: &SITE_TLS,
+                off: None,
+                begin: |_: &Draft, _| Identity::default(),
+                end: |site, identity, table| site.identity = identity.finish(table),
+            }),
+            default: Words("the certificate of the address"),
+            text: "The site's own certificate.",
+            example: "{ certificate = \"cert.pem\" }",
+        },
+        Key {
+            name: "hsts",
+            kind: Kind::Duration(ANY, |site, hsts| site.hsts = Some(hsts)),
+            default: Words("none"),
+            text: "For how long browsers must use only https for this host; sent over TLS as `Strict-Transport-Security`. It cannot be \
+                   taken back before it expires, so begin with minutes.",
+            example: "\"5m\"",
+        },
+        INDEX_KEY,
+        CACHE,
+        LISTING,
+        LISTING_TEMPLATE,
+        TYPES,
+        CHARSET,
+        Key {
+            name: "compression",
+            kind: Kind::Table(&Nested {
+                section: &SITE_COMPRESSION,
+                off: Some(|site: &mut Draft| compression::switch_off(&mut site.compression)),
+                begin: |site: &Draft, _| compression::for_site(&site.compression),
+                end: |site, compression, _| site.compression = compression,
+            }),
+            default: Words("as `[compression]`"),
+            text: "Compression for this site; `false` for none.",
+            example: "{ files = \"stored\" }",
+        },
+        ERRORS,
+        ERROR_DETAIL,
+        Key {
+            name: "log",
+            kind: Kind::Table(&Nested {
+                section: &SITE_LOG,
+                off: Some(|site: &mut Draft| {
+                    site.log = Some(AccessLog {
+                        target: LogTarget::Off,
+                        ..site.server_log.clone()
+                    });
+                }),
+                begin: |site: &Draft, _| site.server_log.clone(),
+                end: |site, log, table| {
+                    log::check_site_log(&log, &site.server_log, table);
+                    site.log = Some(log);
+                },
+            }),
+            default: Words("as `[log]`"),
+            text: "The site's own access log; `false` for none.",
+            example: "{ access = \"example.org.log\" }",
+        },
+        Key {
+            name: "route",
+            kind: Kind::Tables(&Nested {
+                section: &ROUTE,
+                off: None,
+                begin: |site: &Draft, table| route::Draft::new(site.has_root, table),
+                end: |site, route, table| {
+                    let (settings, parsed) = route.finish(&site.compression, table);
+                    site.routes.extend(settings);
+                    site.parsed_routes.push(parsed);
+                },
+            }),
+            default: Words("none: files under `root`"),
+            text: "What is done with the requests for some paths.",
+            example: "{ path = \"/old\", redirect = { to = \"/new\" } }",
+        },
+    ],
+};
+
+const HOSTS: Key<Draft> = Key {
+    name: "hosts",
+    kind: Kind::Texts(|site, names, written| {
+        let is_empty = names.is_empty();
+        site.hosts = Some(read_hosts(names, written.document()));
+        if is_empty {
+            return Err("an empty list names no host; leave hosts out for any host".to_owned());
+        }
+        Ok(())
+    }),
+    default: Words("any host"),
+    text: "Host names of the site, without port. `*.example.org` matches every name below example.org.",
+    example: "[\"example.org\", \"*.example.org\"]",
+};
+
+const INDEX_KEY: Key<Draft> = Key {
+    name: "index",
+    kind: Kind::Texts(|site, names, written| {
+        site.index = read_index(names, written);
+        Ok(())
+    }),
+    default: Value("[\"index.html\"]"),
+    text: "Names of index pages, tried in order when a directory is requested.",
+    example: "[\"index.html\", \"index.cgi\"]",
+};
+
+const CACHE: Key<Draft> = Key {
+    name: "cache",
+    kind: Kind::Choice(&[
+        ("on", |site| site.files.cache = CacheUse::On),
+        ("off", |site| site.files.cache = CacheUse::Off),
+        ("permanent", |site| site.files.cache = CacheUse::Permanent),
+    ]),
+    default: Value("\"on\""),
+    text: "Use of the [file cache](../guides/files.md#the-cache). `on`: files are cached and revalidated as `[cache]` says. `off`: every \
+           request reads its file. `permanent`: files are cached and never revalidated before the cache is purged (SIGUSR2), \
+           for files that never change.",
+    example: "\"off\"",
+};
+
+const LISTING: Key<Draft> = Key {
+    name: "listing",
+    kind: Kind::Flag(|site, is_listed| site.files.listing = is_listed),
+    default: Value("false"),
+    text: "Whether a directory without an index page is answered with a listing: a page for browsers, JSON for clients that ask \
+           for it (`Accept`).",
+    example: "true",
+};
+
+const LISTING_TEMPLATE: Key<Draft> = Key {
+    name: "listing_template",
+    kind: Kind::Path(|site, path, written| {
+        site.files.listing_template = pages::read_listing_template(&path, written);
+        Ok(())
+    }),
+    default: Words("the built-in page"),
+    text: "The page of directory listings: a [template](../guides/pages.md).",
+    example: "\"pages/listing.html\"",
+};
+
+const TYPES: Key<Draft> = Key {
+    name: "types",
+    kind: Kind::Pairs(|site, pairs, written| {
+        site.files.types = pages::read_types(pairs, written);
+        Ok(())
+    }),
+    default: Words("none: the built-in table of about a thousand types"),
+    text: "Media types by file name suffix, in addition to the built-in ones. The longest matching suffix is used; case does not matter.",
+    example: "{ \".foo\" = \"text/x-foo\", \".tar.gz\" = \"application/gzip\" }",
+};
+
+const CHARSET: Key<Draft> = Key {
+    name: "charset",
+    kind: Kind::Text(|site, charset, _| {
+        pages::check_charset(&charset)?;
+        site.files.charset = charset;
+        Ok(())
+    }),
+    default: Value("\"utf-8\""),
+    text: "The `charset` parameter of text files' media types; none if empty.",
+    example: "\"iso-8859-1\"",
+};
+
+const ERRORS: Key<Draft> = Key {
+    name: "errors",
+    kind: Kind::Pairs(|site, pairs, written| {
+        site.errors.templates = pages::read_error_templates(&pairs, written);
+        Ok(())
+    }),
+    default: Words("the built-in pages"),
+    text: "Error pages by status: [templates](../guides/pages.md). `4xx` and `5xx` are used for statuses that have no page of their own.",
+    example: "{ 404 = \"pages/404.html\", 5xx = \"pages/failed.html\" }",
+};
+
+const ERROR_DETAIL: Key<Draft> = Key {
+    name: "error_detail",
+    kind: Kind::Flag(|site, detail| site.errors.detail = detail),
+    default: Value("false"),
+    text: "Whether error pages show what is logged about the error. That names files and programs, so use it only while developing a \
+           site.",
+    example: "true",
+};
+
+/// The sites so far, and what two of them must not share.
+#[derive(Default)]
+pub(super) struct Sites {
+    sites: Vec<SiteSettings>,
+    claimed: Vec<At<String>>,
+    /// The line of the site for any host.
+    any_host: Option<usize>,
+    logs: SharedLogs,
+}
+
+impl Sites {
+    /// Completes a site, and reports what it claims of an earlier one.
+    pub(super) fn add(&mut self, site: Draft, table: &Table<'_>) {
+        let document = table.document;
+        match &site.hosts {
+            Some(hosts) => self.claim(hosts, document),
+            None if table.has("hosts") => {}
+            None => match self.any_host {
+                Some(line) => table.report(&format!(
+                    "[[site]] without hosts matches any host, as the one on line {line} does: give it hosts = [\"example.org\"]"
+                )),
+                None => self.any_host = Some(table.line),
+            },
+        }
+        let has_routes = !site.parsed_routes.is_empty();
+        route_lint::check(document, &site.parsed_routes, site.has_root);
+        if !site.has_root && !has_routes {
+            table.report("[[site]] serves nothing: add files, root = \"htdocs\", or a [[site.route]]");
+        }
+        self.logs.check(site.log.as_ref(), table);
+        let hosts = site.hosts.unwrap_or_default();
+        self.sites.push(SiteSettings {
+            origin: document.origin(table.line),
+            hosts: hosts.into_iter().map(|host| host.value).collect(),
+            root: site.root,
+            identity: site.identity,
+            hsts: site.hsts,
+            index: site.index,
+            routes: site.routes,
+            files: site.files,
+            compression: site.compression,
+            errors: site.errors,
+            log: site.log,
+        });
+    }
+
+    pub(super) fn finish(self) -> Vec<SiteSettings> {
+        self.sites
+    }
+
+    fn claim(&mut self, hosts: &[At<String>], document: &Document<'_>) {
+        report_unreachable(document, &self.claimed, hosts);
+        for host in hosts {
+            match self.claimed.iter().find(|earlier| earlier.value == host.value) {
                 Some(earlier) if earlier.line == host.line => {
-                    document.complain(host.line, format!("host \"{}\" is named twice: remove one", host.value));
+                    document.report(
+                        host.line,
+                        format!("host \"{}\" is listed twice: remove one", host.value),
+                    );
                 }
-                Some(earlier) => document.complain(
+                Some(earlier) => document.report(
                     host.line,
                     format!(
-                        "host \"{}\" is already named on line {}: a host belongs to one site",
+                        "host \"{}\" is already listed on line {}: a host belongs to one site",
                         host.value, earlier.line
                     ),
                 ),
-                None => claimed.push(host.clone()),
+                None => self.claimed.push(host.clone()),
             }
         }
-        let site = read(section, hosts, log, compression);
-        shared_logs.check(section, site.log.as_ref());
-        sites.push(site);
     }
-    sites
 }
 
-/// Notes names with a star that a star of an earlier site stands for already: the first that fits decides.
-fn refuse_swallowed(document: &Document<'_>, claimed: &[At<String>], hosts: &[At<String>]) {
+/// Reports names with a star that a star of an earlier site covers: the first match decides.
+fn report_unreachable(document: &Document<'_>, claimed: &[At<String>], hosts: &[At<String>]) {
     for host in hosts.iter().filter(|host| host.value.starts_with('*')) {
-        let swallows = |earlier: &&At<String>| earlier.value != host.value && covers(&earlier.value, &host.value);
-        if let Some(earlier) = claimed.iter().find(swallows) {
+        let is_covering = |earlier: &&At<String>| earlier.value != host.value && covers(&earlier.value, &host.value);
+        if let Some(earlier) = claimed.iter().find(is_covering) {
             let message = format!(
                 "host \"{}\": is never reached, because \"{}\" on line {} comes first: put this site above that one",
                 host.value, earlier.value, earlier.line
             );
-            document.complain(host.line, message);
+            document.report(host.line, message);
         }
     }
 }
 
-fn read(
-    section: &Section<'_>,
-    hosts: Vec<At<String>>,
-    log: &AccessLog,
-    compression: &CompressionSettings,
-) -> SiteSettings {
-    let document = section.document;
-    let compression = compression::read_site(section, compression);
-    let root = section.path("root");
-    if let Some(root) = &root {
-        require_folder(document, "root", root);
-    }
-    let has_root = section.has("root");
-    let sections = section.tables("route");
-    let routes = route::read_all(document, &sections, has_root, &compression);
-    if !has_root && sections.is_empty() {
-        let message = "[[site]] serves nothing: give it files, root = \"htdocs\", or a [[site.route]]";
-        document.complain(section.line, message);
-    }
-    SiteSettings {
-        origin: document.origin(section.line),
-        hosts: hosts.into_iter().map(|host| host.value).collect(),
-        root: root.map(|root| root.value),
-        identity: section.table("tls").and_then(|tls| listen::read_identity(&tls)),
-        hsts: section.duration("hsts").map(|hsts| hsts.value),
-        index: read_index(section),
-        routes,
-        files: pages::read_files(section),
-        compression,
-        errors: pages::read_errors(section),
-        log: log::read_site(section, log),
-    }
-}
-
-/// The host names, in lower case; those that cannot be one are noted and left out.
-fn read_hosts(section: &Section<'_>) -> Vec<At<String>> {
-    let hosts = section.texts("hosts");
-    if hosts.as_ref().is_some_and(Vec::is_empty) {
-        section.refuse("hosts", "an empty list names no host; leave hosts out for any host");
-    }
-    let mut good = Vec::new();
-    for host in hosts.unwrap_or_default() {
+/// The host names, in lower case; invalid ones are reported and left out.
+fn read_hosts(names: Vec<At<String>>, document: &Document<'_>) -> Vec<At<String>> {
+    let mut hosts = Vec::new();
+    for host in names {
         match check_host(&host.value) {
-            Ok(()) => good.push(At {
+            Ok(()) => hosts.push(At {
                 value: host.value.to_lowercase(),
                 line: host.line,
             }),
-            Err(message) => section
-                .document
-                .complain(host.line, format!("host \"{}\": {message}", host.value)),
+            Err(message) => document.report(host.line, format!("host \"{}\": {message}", host.value)),
         }
     }
-    good
+    hosts
 }
 
 fn check_host(host: &str) -> Result<(), String> {
     if let Some((_, after)) = host.split_once("://") {
         let name = after.split('/').next().unwrap_or_default();
-        return Err(format!("a host is a name alone: write \"{name}\""));
+        return Err(format!("must be a host name, not a URL: write \"{name}\""));
     }
     if host.starts_with('[') {
         return check_bracketed("", host);
@@ -146,7 +380,7 @@ fn check_host(host: &str) -> Result<(), String> {
     }
     if let Some(name) = host.strip_suffix('.').filter(|name| !name.is_empty()) {
         return Err(format!(
-            "a host is compared without the dot at its end: write \"{name}\""
+            "a host is written without the dot at its end: write \"{name}\""
         ));
     }
     let name = host.strip_prefix("*.").unwrap_or(host);
@@ -158,38 +392,17 @@ fn check_host(host: &str) -> Result<(), String> {
     }
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_letter) {
-        return Err("a host name has letters, digits, \"-\" and \".\"".into());
+        return Err("a host name consists of letters, digits, \"-\" and \".\"".into());
     }
     Ok(())
 }
 
-fn read_index(section: &Section<'_>) -> Vec<String> {
-    let Some(names) = section.texts("index") else {
-        return vec![INDEX.to_owned()];
-    };
+fn read_index(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
     for name in &names {
         if name.value.is_empty() || name.value.contains('/') || [".", ".."].contains(&name.value.as_str()) {
-            let message = format!("index \"{}\": must be the name of a file within the folder", name.value);
-            section.document.complain(name.line, message);
+            let message = format!("index \"{}\": must be the name of a file in the directory", name.value);
+            written.document().report(name.line, message);
         }
     }
     names.into_iter().map(|name| name.value).collect()
-}
-
-/// Notes a folder that is not there.
-pub(crate) fn require_folder(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
-    let shown = path.value.display();
-    match (document.look)(&path.value) {
-        Found::Folder => {}
-        Found::Nothing(reason) => {
-            document.complain(
-                path.line,
-                format!("{name}: no folder {shown} ({reason}): make it or mend the path"),
-            );
-        }
-        _ => document.complain(
-            path.line,
-            format!("{name}: {shown} is no folder: name the folder that holds it"),
-        ),
-    }
 }

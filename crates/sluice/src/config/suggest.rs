@@ -1,30 +1,30 @@
-//! What to write instead of a key that does not exist.
+//! The message about an unknown key: what to write instead.
 //!
-//! Three answers, the first that fits: the section in which a key of that name does exist, a key of the same section that
-//! looks like it, the keys that the section has.
+//! One of three answers, the first that applies: the section that has a key of that name, a similar key of the same section, the
+//! list of the section's keys.
 
 use std::fmt::Display;
 
-use super::keys::{Kind, ROOT, Section};
+use super::description::Described;
 
-/// Two words at least so much alike (Jaro-Winkler, 0 to 1) are taken for one word and its slip.
-const ALIKE: f64 = 0.8;
+/// The similarity (Jaro-Winkler, 0 to 1) from which an unknown key counts as a misspelling of a known one.
+const SIMILAR: f64 = 0.8;
 
-/// The message about a key that a section does not have.
-pub(crate) fn unknown_key(name: &str, section: &Section) -> String {
-    let place = match section.title {
+/// The message about a key that a section does not have. `root` is the top of the file.
+pub(crate) fn unknown_key(name: &str, section: &dyn Described, root: &dyn Described) -> String {
+    let place = match section.title() {
         "" => String::new(),
         title => format!(" in {title}"),
     };
-    let mend = if let Some(home) = home(name, &ROOT) {
+    let hint = if let Some(home) = home(name, root) {
         format!("it belongs {home}")
-    } else if let Some(near) = nearest(name, section) {
-        format!("did you mean \"{near}\"?")
+    } else if let Some(similar) = most_similar(name, section) {
+        format!("did you mean \"{similar}\"?")
     } else {
-        let names: Vec<&str> = section.keys.iter().map(|key| key.name).collect();
-        format!("what may stand there: {}", names.join(", "))
+        let names: Vec<&str> = section.keys().iter().map(|key| key.name).collect();
+        format!("possible keys: {}", names.join(", "))
     };
-    format!("unknown key \"{}\"{place}; {mend}", name.escape_debug())
+    format!("unknown key \"{}\"{place}; {hint}", name.escape_debug())
 }
 
 /// `a, b or c`.
@@ -37,65 +37,61 @@ pub(crate) fn alternatives<T: Display>(items: &[T]) -> String {
     }
 }
 
-/// The key most like `name`: as a whole, in its last word (`timout` is like `reply_timeout`) or as a word of it (`max` of
-/// `max_processes`). Of equals the first.
-fn nearest(name: &str, section: &Section) -> Option<&'static str> {
+/// The key most similar to `name`: as a whole, in its last word (`timout` and `reply_timeout`), or equal to a word of `name`
+/// (`max` in `max_processes`). Of equally similar keys the first.
+fn most_similar(name: &str, section: &dyn Described) -> Option<&'static str> {
     let name = name.to_lowercase().replace('-', "_");
-    let likeness = |known: &'static str| {
+    let similarity = |known: &'static str| {
         let whole = strsim::jaro_winkler(&name, known);
         let last = known.rsplit('_').next().unwrap_or(known);
-        let of_part = if name.split('_').any(|word| word == known) {
+        let part = if name.split('_').any(|word| word == known) {
             1.0
         } else {
             strsim::jaro_winkler(&name, last)
         };
-        // A hair less than the same likeness of the whole name.
-        whole.max(of_part - 0.01)
+        // Slightly less than the same similarity of the whole name.
+        whole.max(part - 0.01)
     };
     let mut best: Option<(&str, f64)> = None;
-    for key in section.keys {
-        let like = likeness(key.name);
-        if like >= best.map_or(ALIKE, |(_, most)| most + f64::EPSILON) {
-            best = Some((key.name, like));
+    for key in section.keys() {
+        let similar = similarity(key.name);
+        if similar >= best.map_or(SIMILAR, |(_, most)| most + f64::EPSILON) {
+            best = Some((key.name, similar));
         }
     }
     best.map(|(known, _)| known)
 }
 
-/// Where a key of this very name exists: `in [limits]`.
-fn home(name: &str, section: &'static Section) -> Option<String> {
-    if section.keys.iter().any(|key| key.name == name) {
-        return Some(match section.title {
+/// Where a key of exactly this name exists: `in [limits]`.
+fn home(name: &str, section: &dyn Described) -> Option<String> {
+    let keys = section.keys();
+    if keys.iter().any(|key| key.name == name) {
+        return Some(match section.title() {
             "" => "at the top of the file, above the first section".to_owned(),
             title => format!("in {title}"),
         });
     }
-    section.keys.iter().find_map(|key| match key.kind {
-        Kind::Table(below) | Kind::Tables(below) => home(name, below),
-        _ => None,
-    })
+    keys.iter().find_map(|key| home(name, key.below?))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::root::ROOT;
     use super::*;
 
     /// The section with a title.
-    fn section(title: &str) -> &'static Section {
-        fn seek(title: &str, section: &'static Section) -> Option<&'static Section> {
-            if section.title == title {
+    fn section(title: &str) -> &'static dyn Described {
+        fn find(title: &str, section: &'static dyn Described) -> Option<&'static dyn Described> {
+            if section.title() == title {
                 return Some(section);
             }
-            section.keys.iter().find_map(|key| match key.kind {
-                Kind::Table(below) | Kind::Tables(below) => seek(title, below),
-                _ => None,
-            })
+            section.keys().iter().find_map(|key| find(title, key.below?))
         }
-        seek(title, &ROOT).expect("a section of the table")
+        find(title, &ROOT).expect("a section of the file")
     }
 
     #[test]
-    fn a_slip_is_answered_with_the_key_that_was_meant() {
+    fn a_misspelling_is_answered_with_the_similar_key() {
         let cases = [
             ("timout", "[[site.route]].script", "reply_timeout"),
             ("reply-timeout", "[[site.route]].script", "reply_timeout"),
@@ -111,24 +107,24 @@ mod tests {
             ("env", "[[site.route]].script", "environment"),
         ];
         for (name, title, meant) in cases {
-            assert_eq!(nearest(name, section(title)), Some(meant), "{name}");
+            assert_eq!(most_similar(name, section(title)), Some(meant), "{name}");
         }
     }
 
     #[test]
-    fn a_key_of_another_section_is_sent_home() {
-        let told = unknown_key("idle", section("[[site.route]]"));
+    fn a_key_of_another_section_is_answered_with_that_section() {
+        let message = unknown_key("idle", section("[[site.route]]"), &ROOT);
         assert_eq!(
-            told,
+            message,
             "unknown key \"idle\" in [[site.route]]; it belongs in [[site.route]].script"
         );
     }
 
     #[test]
-    fn a_key_like_nothing_is_answered_with_what_there_is() {
+    fn a_key_similar_to_none_is_answered_with_the_list_of_keys() {
         assert_eq!(
-            unknown_key("colour", section("[[listen]]")),
-            "unknown key \"colour\" in [[listen]]; what may stand there: address, mode, proxy_protocol, tls, http2, redirect"
+            unknown_key("colour", section("[[listen]]"), &ROOT),
+            "unknown key \"colour\" in [[listen]]; possible keys: address, mode, proxy_protocol, tls, http2, redirect"
         );
     }
 

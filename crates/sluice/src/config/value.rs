@@ -1,6 +1,6 @@
-//! Values as people write them: durations (`10s`), sizes (`4MiB`) and addresses (`:8080`), to numbers and back.
+//! The notation of durations (`10s`), sizes (`4MiB`) and addresses (`:8080`), for the configuration and the command line.
 //!
-//! Shared by the configuration and the command line. What a key allows (least, most) stands in the table, `keys`.
+//! Not here: the bounds that a key sets (`key::Bounds`).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use sluice_settings::ListenAddress;
 use sluice_settings::address::{UNIX, UNIX_PATH_BYTES_MAX};
 
-/// The longest duration that may be written: it keeps every sum of clock and duration within what a clock can hold.
+/// The longest duration that is accepted, so that the sum of a clock and a duration never overflows.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
 
-/// How a duration is written, for messages.
+/// The message about a text that is not a duration.
 const DURATION_FORM: &str = r#"a duration is written as a number and a unit: "10s", "5m", "2h""#;
-/// How a size is written, for messages.
+/// The message about a text that is not a size.
 const SIZE_FORM: &str = r#"a size is written in bytes or with a unit: 65536, "512k", "4MiB""#;
-/// How an address is written, for messages.
+/// The message about a text that is not an address.
 const ADDRESS_FORM: &str = r#"an address is written "8080", ":8080", "0.0.0.0:8080", "[::]:8080", "localhost:8080" or "unix:/run/sluice.sock""#;
 
-/// Units of durations with their milliseconds, largest first.
+/// Units of durations in milliseconds, largest first.
 const DURATION_UNITS: [(&str, u64); 5] = [
     ("d", 86_400_000),
     ("h", 3_600_000),
@@ -27,10 +27,10 @@ const DURATION_UNITS: [(&str, u64); 5] = [
     ("s", 1000),
     ("ms", 1),
 ];
-/// Units of sizes as they are shown, with the power of two, largest first.
+/// Units of sizes as powers of two, largest first.
 const SIZE_UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
-/// Reads a duration: a whole number and `ms`, `s`, `m`, `h` or `d`.
+/// Parses a duration: a whole number and `ms`, `s`, `m`, `h` or `d`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text).ok_or(DURATION_FORM)?;
     let (_, scale) = DURATION_UNITS
@@ -44,7 +44,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("the longest duration is {}", format_duration(LONGEST)))
 }
 
-/// Writes a duration so that `parse_duration` reads it back; parts of a millisecond are dropped.
+/// Formats a duration so that `parse_duration` reads it back; fractions of a millisecond are dropped.
 pub(crate) fn format_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     if millis == 0 {
@@ -57,7 +57,7 @@ pub(crate) fn format_duration(duration: Duration) -> String {
     format!("{}{unit}", millis / u128::from(*scale))
 }
 
-/// Reads a size: bytes, or a whole number and `k`, `M`, `G`, `T` (or `KiB` …), in powers of 1024.
+/// Parses a size: bytes, or a whole number and `k`, `M`, `G`, `T` (or `KiB` …), in powers of 1024.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split_unit(text).ok_or(SIZE_FORM)?;
     let shift = match unit.to_ascii_lowercase().as_str() {
@@ -73,7 +73,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("the largest size is {}", format_size(u64::MAX)))
 }
 
-/// Writes a size so that `parse_size` reads it back: `4MiB`, `1000`.
+/// Formats a size so that `parse_size` reads it back: `4MiB`, `1000`.
 pub(crate) fn format_size(bytes: u64) -> String {
     let whole = SIZE_UNITS
         .iter()
@@ -84,21 +84,21 @@ pub(crate) fn format_size(bytes: u64) -> String {
     }
 }
 
-/// Reads an address to listen on. Only a port means this machine alone (127.0.0.1), a colon before it every IPv4
-/// address; the only name is `localhost`, because a listener must not depend on a name server. After `unix:` comes a file.
+/// Parses an address to listen on. A port alone means this machine only (127.0.0.1); with a colon before it, every IPv4 address.
+/// The only host name is `localhost`, because a listener must not depend on a name server. `unix:` is followed by a path.
 pub(crate) fn parse_address(text: &str) -> Result<ListenAddress, String> {
     match text.strip_prefix(UNIX) {
-        Some("") => Err("after unix: comes a file, as in \"unix:/run/sluice.sock\"".into()),
+        Some("") => Err("unix: needs the path of the socket, as in \"unix:/run/sluice.sock\"".into()),
         Some(path) => Ok(ListenAddress::Unix(PathBuf::from(path))),
         None => parse_inet(text).map(ListenAddress::Inet),
     }
 }
 
-/// The limit of the system; without it the error would come at the start of the server alone.
+/// Checks the system's limit, so that the error is reported here and not when the server starts.
 pub(crate) fn check_socket_path(address: &ListenAddress) -> Result<(), String> {
     match address.path().map(|path| path.as_os_str().len()) {
         Some(bytes) if bytes > UNIX_PATH_BYTES_MAX => Err(format!(
-            "the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one {bytes}: choose a shorter one"
+            "the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one has {bytes}: choose a shorter one"
         )),
         _ => Ok(()),
     }
@@ -123,18 +123,18 @@ fn parse_inet(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// What the system would refuse as an "invalid argument".
+/// Refuses addresses about which the system would only say "invalid argument".
 fn check_inet(address: SocketAddr) -> Result<(), String> {
     let SocketAddr::V6(six) = address else {
         return Ok(());
     };
     if let Some(four) = six.ip().to_ipv4_mapped() {
-        // Sockets for IPv6 are for IPv6 alone.
-        return Err(format!("is an address of IPv4: write \"{four}:{}\"", six.port()));
+        // The server's IPv6 sockets accept IPv6 only.
+        return Err(format!("is an IPv4 address: write \"{four}:{}\"", six.port()));
     }
     if six.ip().is_unicast_link_local() && six.scope_id() == 0 {
         return Err(format!(
-            "an address of one link (fe80::/10) needs the number of its interface, which \"ip link\" tells: write \"[{}%2]:{}\" for the second one",
+            "a link-local address (fe80::/10) needs the number of its interface, which \"ip link\" shows: write \"[{}%2]:{}\" for interface 2",
             six.ip(),
             six.port()
         ));
@@ -142,7 +142,7 @@ fn check_inet(address: SocketAddr) -> Result<(), String> {
     Ok(())
 }
 
-/// Parts `10s` into 10 and `s`. None without digits; the number is None when it is too large for 64 bits.
+/// Splits `10s` into 10 and `s`. `None` without digits; the number is `None` if it needs more than 64 bits.
 fn split_unit(text: &str) -> Option<(Option<u64>, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_told_the_form() {
+    fn other_texts_than_durations_are_refused_with_an_example() {
         for text in ["", "10", "s", "10 s", "-1s", "1.5s", "1h30m", "10S", "٣s"] {
             assert_eq!(parse_duration(text), Err(DURATION_FORM.into()), "{text}");
         }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_told_the_form() {
+    fn other_texts_than_sizes_are_refused_with_an_example() {
         for text in ["", "k", "4MB", "4 M", "-1", "1.5M"] {
             assert_eq!(parse_size(text), Err(SIZE_FORM.into()), "{text}");
         }
@@ -224,7 +224,7 @@ mod tests {
                 "{text}"
             );
         }
-        assert!(parse_address("unix:").is_err_and(|message| message.starts_with("after unix: comes a file")));
+        assert!(parse_address("unix:").is_err_and(|message| message.starts_with("unix: needs the path")));
         for text in [
             "",
             ":",
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(parse_address("65536"), Err("the largest port is 65535".into()));
         assert_eq!(
             parse_address("[::ffff:127.0.0.1]:80"),
-            Err("is an address of IPv4: write \"127.0.0.1:80\"".into())
+            Err("is an IPv4 address: write \"127.0.0.1:80\"".into())
         );
         assert!(parse_address("[fe80::1]:80").is_err_and(|message| message.contains("write \"[fe80::1%2]:80\"")));
         assert!(parse_address("[fe80::1%2]:80").is_ok());

@@ -184,7 +184,7 @@ fn check_reports_unusable_templates() {
             Some("x".repeat(300 << 10).into_bytes()),
             "404.html is larger than 256 KiB",
         ),
-        (Some(b"\xff".to_vec()), "404.html is no UTF-8 text"),
+        (Some(b"\xff".to_vec()), "404.html is not UTF-8 text"),
         (Some(b"a\n{{ pth }}".to_vec()), "404.html:2: undefined value"),
         (Some(b"a\n\n{% if %}".to_vec()), "404.html:3: syntax error"),
         (None, "404.html cannot be read: No such file or directory"),

@@ -33,16 +33,16 @@ fn bad_addresses_of_unix_sockets_are_told_with_their_mend() {
     let long = format!("[[listen]]\naddress = 'unix:/run/{}'", "x".repeat(103));
     assert!(
         mistake(&long)
-            .ends_with("the path of a unix socket has at most 107 bytes, and this one 108: choose a shorter one")
+            .ends_with("the path of a unix socket has at most 107 bytes, and this one has 108: choose a shorter one")
     );
     for (lines, message) in [
         (
             "[[listen]]\naddress = 'unix:'",
-            "2: address = 'unix:': after unix: comes a file, as in \"unix:/run/sluice.sock\"",
+            "2: address = 'unix:': unix: needs the path of the socket, as in \"unix:/run/sluice.sock\"",
         ),
         (
             "[[listen]]\naddress = 'unix:missing/s'",
-            "2: address: no folder /etc/sluice/missing (No such file or directory): make it or mend the path",
+            "2: address: no directory /etc/sluice/missing (No such file or directory): create it or fix the path",
         ),
         (
             "[[listen]]\naddress = 'unix:run/s'\n[[listen]]\naddress = 'unix:/etc/sluice/run/s'",
@@ -90,7 +90,7 @@ fn proxies_and_name_servers_are_named_by_their_addresses() {
         ),
         (
             "[server]\ndns_server = '::1'",
-            "2: dns_server = '::1': is for dns_lookup = true: add that, or remove this",
+            "2: dns_server = '::1': needs dns_lookup = true: add it, or remove this",
         ),
         (
             "[server]\ndns_lookup = true\ndns_server = 'ns.example'",
@@ -98,15 +98,15 @@ fn proxies_and_name_servers_are_named_by_their_addresses() {
         ),
         (
             "[server]\ndns_lookup = true\ndns_timeout = '1m'",
-            "3: dns_timeout = '1m': must be at most 5s; a lookup is given up after that",
+            "3: dns_timeout = '1m': must be at most 5s; a lookup ends after that time",
         ),
         (
             "[[listen]]\naddress = ':80'\nproxy_protocol = []",
-            "3: proxy_protocol = []: names no proxy, and nobody else could connect: add some, or remove this",
+            "3: proxy_protocol = []: names no proxy, and no other client may connect: add some, or remove this",
         ),
         (
             "[[listen]]\naddress = 'unix:s'\nproxy_protocol = ['::1']",
-            "3: proxy_protocol = ['::1']: nobody could connect: add \"unix:\", which is who comes by a unix socket",
+            "3: proxy_protocol = ['::1']: no client could connect: add \"unix:\", which means every connection to a unix socket",
         ),
         (
             "[[listen]]\naddress = ':80'\nproxy_protocol = true",
@@ -114,7 +114,7 @@ fn proxies_and_name_servers_are_named_by_their_addresses() {
         ),
         (
             "[server]\nforwarded = 'forwarded'",
-            "2: forwarded = 'forwarded': nobody's word is taken: add trusted_proxies, or remove this",
+            "2: forwarded = 'forwarded': no proxy is trusted: add trusted_proxies, or remove this",
         ),
     ] {
         assert_eq!(mistake(lines), message, "{lines}");

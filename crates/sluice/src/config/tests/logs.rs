@@ -20,7 +20,7 @@ fn logs_that_cannot_be_written_as_they_are_told_to_are_refused() {
         ),
         (
             "[log]\naccess = 'a.log'\nkeep = 3\n[[site]]\nroot = 'a'",
-            "3: keep = 3: no file is put aside: add rotate = \"daily\" or rotate_size = \"100MiB\"",
+            "3: keep = 3: the file is never rotated: add rotate = \"daily\" or rotate_size = \"100MiB\"",
         ),
         (
             "[log]\nrotate = 'daily'\n[[site]]\nroot = 'a'",
@@ -36,15 +36,15 @@ fn logs_that_cannot_be_written_as_they_are_told_to_are_refused() {
         ),
         (
             "[log]\naccess = 'a.log'\n[[site]]\nroot = 'a'\n[site.log]\nformat = 'json'\nrotate = 'daily'",
-            "7: rotate = 'daily': the file is that of [log], where it is rotated otherwise: remove it here",
+            "7: rotate = 'daily': the file is that of [log], which rotates it differently: remove this here",
         ),
         (
             "[[site]]\nroot = 'a'\nlog = { access = 'a.log', rotate = 'daily' }\n[[site]]\nhosts = ['b']\nroot = 'b'\nlog = { access = 'a.log' }",
-            "7: log: the file is that of the site on line 3, where it is rotated otherwise: write the same there",
+            "7: log: the file is that of the site on line 3, which rotates it differently: write the same there",
         ),
         (
             "[[site]]\nroot = 'a'\n[site.log]\naccess = 'missing/a.log'",
-            "4: access: no folder /etc/sluice/missing (No such file or directory): make it or mend the path",
+            "4: access: no directory /etc/sluice/missing (No such file or directory): create it or fix the path",
         ),
         (
             "[[site]]\nroot = 'a'\nlog = true",

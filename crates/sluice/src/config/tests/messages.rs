@@ -125,7 +125,7 @@ fn numbers_out_of_bounds_are_told_the_bound_and_the_mend() {
         ),
         (
             "requests = 0",
-            "requests = 0: must be at least 1; leave it out for no bound",
+            "requests = 0: must be at least 1; leave it out for no limit",
         ),
         (
             "reply_timeout = '0s'",
@@ -145,7 +145,7 @@ fn numbers_out_of_bounds_are_told_the_bound_and_the_mend() {
         ),
         (
             "memory_max = 0",
-            "memory_max = 0: must be at least 1MiB; no program starts with less; leave it out for no bound",
+            "memory_max = 0: must be at least 1MiB; no program starts with less; leave it out for no limit",
         ),
     ];
     for (keys, message) in cases {
@@ -158,7 +158,7 @@ fn numbers_out_of_bounds_are_told_the_bound_and_the_mend() {
     );
     assert_mistake(
         &format!("server = {{ workers = 0 }}\n{site}"),
-        "1: workers = 0: must be at least 1; one for each processor is what it is made for",
+        "1: workers = 0: must be at least 1; the server is designed for one per processor",
     );
 }
 
@@ -193,7 +193,7 @@ fn a_file_that_is_no_toml_is_told_line_by_line() {
     assert_eq!(mistakes(text)[0], "2: htdocs: a text is written in quotes: \"htdocs\"");
     assert_mistake(
         "[[site]]\nroot = 'a'\nroot = 'b'",
-        "3: root stands there twice: remove one",
+        "3: root is written twice: remove one",
     );
     assert_mistake(
         "[[site\nroot = 'a'",
@@ -214,23 +214,23 @@ fn a_server_without_sites_or_with_twice_the_same_is_refused() {
         ),
         (
             "[[site]]\nroute = []",
-            "1: [[site]] serves nothing: give it files, root = \"htdocs\", or a [[site.route]]",
+            "1: [[site]] serves nothing: add files, root = \"htdocs\", or a [[site.route]]",
         ),
         (
             "[[site]]",
-            "1: [[site]] serves nothing: give it files, root = \"htdocs\", or a [[site.route]]",
+            "1: [[site]] serves nothing: add files, root = \"htdocs\", or a [[site.route]]",
         ),
         (
             "[[site]]\nhosts = ['a.org']\nroot = 'a'\n[[site]]\nhosts = ['b.org', 'A.org']\nroot = 'b'",
-            "5: host \"a.org\" is already named on line 2: a host belongs to one site",
+            "5: host \"a.org\" is already listed on line 2: a host belongs to one site",
         ),
         (
             "[[site]]\nhosts = ['a.org', 'a.org']\nroot = 'a'",
-            "2: host \"a.org\" is named twice: remove one",
+            "2: host \"a.org\" is listed twice: remove one",
         ),
         (
             "[[site]]\nroot = 'a'\n[[site]]\nroot = 'b'",
-            "3: [[site]] without hosts stands for any host, as the one on line 1 does: give it hosts = [\"example.org\"]",
+            "3: [[site]] without hosts matches any host, as the one on line 1 does: give it hosts = [\"example.org\"]",
         ),
         (
             "[[site]]\nhosts = ['*.org']\nroot = 'a'\n[[site]]\nhosts = ['b.org', '*.b.org']\nroot = 'b'",
@@ -262,9 +262,9 @@ fn hosts_that_no_request_can_name_are_refused() {
         ("a.org:80", "a host is written without port: write \"a.org\""),
         (
             "a.org.",
-            "a host is compared without the dot at its end: write \"a.org\"",
+            "a host is written without the dot at its end: write \"a.org\"",
         ),
-        ("https://a.org/b", "a host is a name alone: write \"a.org\""),
+        ("https://a.org/b", "must be a host name, not a URL: write \"a.org\""),
         ("*", "leave hosts out for any host"),
         (
             "a.*.org",
@@ -274,7 +274,7 @@ fn hosts_that_no_request_can_name_are_refused() {
             "bücher.de",
             "browsers send such a name in its ASCII form: write that, \"xn--…\"",
         ),
-        ("a b", "a host name has letters, digits, \"-\" and \".\""),
+        ("a b", "a host name consists of letters, digits, \"-\" and \".\""),
         ("[::1]:80", "a host is written without port: write \"[::1]\""),
         (
             "[0:0::1]",
@@ -303,11 +303,11 @@ fn routes_that_do_nothing_or_two_things_are_refused() {
     let cases = [
         (
             "path = '/a'",
-            "3: [[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, refuse = { status = 403 } or rewrite = \"/…\", or something to set: headers, expires, limits, compress, cache, log",
+            "3: [[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, log",
         ),
         (
             "path = '/a/*'\nfiles = { directory = 'a' }\nredirect = { to = '/b' }",
-            "3: [[site.route]] has files and redirect: a route does one thing, so make two routes of it",
+            "3: [[site.route]] has files and redirect: a route has one action, so make two routes of it",
         ),
         (
             "redirect = { to = '/b' }",
@@ -319,7 +319,7 @@ fn routes_that_do_nothing_or_two_things_are_refused() {
         ),
         (
             "path = '/a'\nfiles = { directory = 'a' }",
-            "4: path = \"/a\": a folder needs a \"*\" for the path within it: write \"/a/*\"",
+            "4: path = \"/a\": files in a directory need a \"*\" for the rest of the path: write \"/a/*\"",
         ),
         (
             "path = '/a'\nfiles = {}",
@@ -347,7 +347,7 @@ fn routes_that_do_nothing_or_two_things_are_refused() {
         ),
         (
             "path = '/*'\nredirect = { to = '/new/*' }",
-            "5: redirect to \"/new/*\" is matched by path = \"/*\" again and never ends: put a route for the target above it",
+            "5: redirect to \"/new/*\" is matched by path = \"/*\" again, an endless loop: put a route for the target above it",
         ),
     ];
     for (route, message) in cases {
@@ -368,7 +368,7 @@ fn scripts_whose_keys_contradict_each_other_are_refused() {
         ),
         (
             "mode = 'cgiplus', request_body = 'stream'",
-            "request_body = 'stream': only a cgi script can do without CONTENT_LENGTH, for a process that lives on sees no end of its input: write \"spool\"",
+            "request_body = 'stream': only a cgi script can do without CONTENT_LENGTH, because a process that serves further requests sees no end of its input: write \"spool\"",
         ),
         (
             "file = 'wiki'",
@@ -376,27 +376,27 @@ fn scripts_whose_keys_contradict_each_other_are_refused() {
         ),
         (
             "variable_prefix = 'W-'",
-            "variable_prefix = 'W-': must be letters, digits and \"_\", and begin with no digit, as in \"WWW_\"",
+            "variable_prefix = 'W-': must consist of letters, digits and \"_\", and not begin with a digit, as in \"WWW_\"",
         ),
         (
             "environment = { QUERY_STRING = 'a' }",
-            "environment: \"QUERY_STRING\": the server sets this variable itself for each request: choose another name",
+            "environment: \"QUERY_STRING\": the server itself sets this variable for each request: choose another name",
         ),
         (
             "environment = { http_proxy = 'a' }",
-            "environment: \"http_proxy\": the server sets this variable itself for each request: choose another name",
+            "environment: \"http_proxy\": the server itself sets this variable for each request: choose another name",
         ),
         (
             "environment = { 'A=B' = 'a' }",
-            "environment: \"A=B\": the name of a variable is not empty and holds no \"=\", newline or NUL",
+            "environment: \"A=B\": the name of a variable is not empty and contains no \"=\", newline or NUL",
         ),
         (
             "environment = { A = \"a\\u0000\" }",
-            "environment: \"A\": its value cannot hold a newline or NUL",
+            "environment: \"A\": its value must not contain a newline or NUL",
         ),
         (
             "inherit = ['']",
-            "inherit: \"\": the name of a variable is not empty and holds no \"=\", newline or NUL",
+            "inherit: \"\": the name of a variable is not empty and contains no \"=\", newline or NUL",
         ),
         (
             "interpreters = { pl = 'perl' }",
@@ -425,15 +425,15 @@ fn folders_of_files_that_scripts_hand_over_are_there_and_have_a_path() {
         ),
         (
             "send_files = { '/a/../' = 'b' }",
-            "send_files: \"/a/../\": a path has no empty part, \".\", \"..\" or NUL",
+            "send_files: \"/a/../\": a path has no empty segment, \".\", \"..\" or NUL",
         ),
         (
             "send_files = { '/a/' = '' }",
-            "send_files: \"/a/\": needs the path of a folder",
+            "send_files: \"/a/\": needs the path of a directory",
         ),
         (
             "send_files = { '/a/' = 'plain' }",
-            "send_files: \"/a/\": /etc/sluice/plain is no folder: name the folder that holds it",
+            "send_files: \"/a/\": /etc/sluice/plain is not a directory: name the directory that holds it",
         ),
     ];
     for (keys, message) in cases {
@@ -453,15 +453,15 @@ fn a_script_must_say_which_program_runs() {
     );
     assert_mistake(
         &with_route("path = '/a'\nscript = { directory = 'cgi-bin' }"),
-        "4: path = \"/a\": a folder of scripts needs a \"*\" for the path within it: write \"/a/*\"",
+        "4: path = \"/a\": scripts in a directory need a \"*\" for the rest of the path: write \"/a/*\"",
     );
 }
 
 #[test]
 fn record_formats_that_there_are_not_and_conversions_of_nothing_are_refused() {
-    let bytes = "\"stream\", \"stream_lf\", \"stream_cr\" and \"undefined\" are bytes as they are";
+    let bytes = "\"stream\", \"stream_lf\", \"stream_cr\" and \"undefined\" are sent unchanged";
     let nothing =
-        "there are no records to convert: say what they are, record_format = \"variable\", \"vfc\" or \"fixed:80\"";
+        "there are no records to convert: add record_format = \"variable\", \"vfc\" or \"fixed:80\", or remove this";
     let cases = [
         (
             "record_format = 'varible'",
@@ -513,39 +513,40 @@ fn folders_and_files_that_are_not_there_are_named() {
     let cases = [
         (
             "root = 'missing'".to_owned(),
-            format!("2: root: no folder /etc/sluice/missing {gone}: make it or mend the path"),
+            format!("2: root: no directory /etc/sluice/missing {gone}: create it or fix the path"),
         ),
         (
             "root = '/plain'".into(),
-            "2: root: /plain is no folder: name the folder that holds it".into(),
+            "2: root: /plain is not a directory: name the directory that holds it".into(),
         ),
         (
             "route = [{ path = '/*', script = { file = '../missing' } }]".into(),
-            format!("2: file: no program /etc/sluice/../missing {gone}: put it there or mend the path"),
+            format!("2: file: no program /etc/sluice/../missing {gone}: put it there or fix the path"),
         ),
         (
             "route = [{ path = '/*', script = { file = 'plain' } }]".into(),
-            "2: file: /etc/sluice/plain has no run bit: chmod +x it, or name its interpreter in interpreters".into(),
+            "2: file: /etc/sluice/plain has no execute bit: chmod +x it, or name its interpreter in interpreters"
+                .into(),
         ),
         (
             "route = [{ path = '/*', script = { file = 'bin' } }]".into(),
-            "2: file: /etc/sluice/bin is a folder: write directory = instead".into(),
+            "2: file: /etc/sluice/bin is a directory: write directory = instead".into(),
         ),
         (
             "route = [{ path = '/*', script = { directory = 'bin', interpreters = { '.pl' = './missing' } } }]".into(),
-            format!("2: interpreters: no program /etc/sluice/missing {gone}: put it there or mend the path"),
+            format!("2: interpreters: no program /etc/sluice/missing {gone}: put it there or fix the path"),
         ),
         (
             "root = 'a'\n[log]\naccess = 'missing/access.log'".into(),
-            format!("4: access: no folder /etc/sluice/missing {gone}: make it or mend the path"),
+            format!("4: access: no directory /etc/sluice/missing {gone}: create it or fix the path"),
         ),
         (
             "root = 'a'\n[log]\naccess = 'logs'".into(),
-            "4: access = 'logs': is a folder: name a file in it".into(),
+            "4: access = 'logs': is a directory: name a file in it".into(),
         ),
         (
             "root = ''".into(),
-            "2: root = '': the path is empty; \".\" is the folder of this file".into(),
+            "2: root = '': the path is empty; \".\" is the directory of this file".into(),
         ),
     ];
     for (keys, message) in cases {
@@ -570,7 +571,7 @@ fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
 fn what_is_no_file_is_not_kept_in_the_cache() {
     assert_mistake(
         &with_route("path = '/a'\nredirect = { to = '/b' }\ncache = 'off'"),
-        "6: cache = 'off': only files are kept in the cache: a route with files = { … } has this key, or one that leads on to files",
+        "6: cache = 'off': only files are cached: set this in a route with files = { … }, or in one that other routes follow",
     );
     assert_mistake(
         &with_route("path = '/a/*'\nfiles = { directory = 'a' }\ncache = 'forever'"),

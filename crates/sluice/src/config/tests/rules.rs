@@ -22,7 +22,7 @@ fn rules_that_cannot_be_what_they_say_are_refused() {
         ),
         (
             "regex = '^/a'\nfiles = { directory = 'a' }",
-            "4: regex: files needs a path, by whose \"*\" something is found: rewrite = \"/…\" to such a path, and write a route for it below",
+            "4: regex: files needs a path with a \"*\", which says what to look up: use rewrite = \"/…\" here, and a route with such a path below",
         ),
         (
             "regex = '^/a/(.*)'\nrewrite = '/b/$2'",
@@ -46,11 +46,11 @@ fn rules_that_cannot_be_what_they_say_are_refused() {
         ),
         (
             "path = '/a'\nrefuse = { status = 302 }",
-            "5: status = 302: must be at least 400; those are the statuses of errors; redirect answers with others",
+            "5: status = 302: must be at least 400; those are the statuses of errors; redirect has others",
         ),
         (
             "path = '/a'\nrefuse = { retry_after = '10ms' }",
-            "5: retry_after = '10ms': must be at least 1s; it is told in seconds",
+            "5: retry_after = '10ms': must be at least 1s; it is sent in whole seconds",
         ),
         (
             "path = '/a/*'\nexpires = 'soon'",
@@ -82,19 +82,19 @@ fn rules_that_cannot_be_what_they_say_are_refused() {
         ),
         (
             "path = '/a/*'\nheaders = { set = { X-A = '1', x-a = '2' } }",
-            "5: set: \"x-a\" stands there twice, in other letters: remove one",
+            "5: set: \"x-a\" is set twice, differing only in case: remove one",
         ),
         (
             "path = '/a'\nrefuse = { status = 405 }",
-            "5: a 405 must tell Allow, or clients cannot make anything of it: write headers = { set = { Allow = \"GET, HEAD\" } } beside it, or another status",
+            "5: a 405 response must have the field Allow: write headers = { set = { Allow = \"GET, HEAD\" } } beside it, or another status",
         ),
         (
             "path = '/a'\nrefuse = { status = 401 }\nheaders = { set = { Allow = 'GET' } }",
-            "5: a 401 must tell WWW-Authenticate, or clients cannot make anything of it: write headers = { set = { WWW-Authenticate = \"Basic\" } } beside it, or another status",
+            "5: a 401 response must have the field WWW-Authenticate: write headers = { set = { WWW-Authenticate = \"Basic\" } } beside it, or another status",
         ),
         (
             "path = '/a/../b'\nrefuse = {}",
-            "4: path = '/a/../b': a path never holds \"/..\" as a folder, because it is resolved before it is compared: write what it leads to",
+            "4: path = '/a/../b': a path never contains the segment \"..\", because it is normalized before it is compared: write the normalized path",
         ),
         (
             "path = '/a'\nredirect = { to = 'https://example.org${query}' }",
@@ -149,7 +149,7 @@ fn conditions_that_cannot_hold_are_refused() {
         ("header = { Cookie = 1 }", "Cookie = 1: must be a text: write \"1\""),
         (
             "",
-            "when = {}: holds always: remove it, or say what must hold, as in when = { method = \"POST\" }",
+            "when = {}: always holds: remove it, or add a condition, as in when = { method = \"POST\" }",
         ),
     ];
     for (when, message) in cases {
@@ -276,7 +276,7 @@ fn rules_that_go_on_to_nothing_are_refused() {
         |last: &str| format!("[[site]]\nroute = [\n{{ path = '/a', refuse = {{}} }},\n{{ path = '/b', {last} }},\n]");
     assert_mistake(
         &without_root("rewrite = '/a'"),
-        "4: this route only rewrites the path and goes on, but nothing follows that could answer: put it above the routes that it is for, or give the site root = \"htdocs\"",
+        "4: this route only rewrites the path, and no route follows that could answer: put it above the routes that it leads to, or give the site root = \"htdocs\"",
     );
     let quiet = read(&without_root("log = false"));
     assert!(quiet.is_ok(), "what is not there is answered all the same");
@@ -298,7 +298,7 @@ fn redirects_in_a_circle_are_refused() {
     let (there, back) = (to("/a", "/b"), to("/b", "/a?x"));
     let leads = |line: usize, to: &str, next: usize| {
         format!(
-            "{line}: redirect to \"{to}\" leads to the one on line {next}, and in the end back here: it never ends; let one of them lead elsewhere"
+            "{line}: redirect to \"{to}\" leads to the one on line {next}, and finally back here, an endless loop: change one of them"
         )
     };
     circle(&[&there, &back], &[&leads(4, "/b", 5), &leads(5, "/a?x", 4)]);

@@ -1,36 +1,36 @@
-//! The table of keys against the reader: every key's effect and default, and the example file.
+//! The lists of keys against the settings that they make: every key's effect and default, and the example file.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_settings::{Action, Mode, ScriptSource};
 
-use super::super::keys::{Fallback, Key, Kind, ROOT, Section};
+use super::super::description::{Described, Entry, Fallback};
+use super::super::root::ROOT;
 use super::read;
 
 /// The example of the manual.
 const EXAMPLE: &str = include_str!("../../../../../examples/sluice.toml");
 
-/// Sections and keys of the table, every one.
-fn all_keys(section: &'static Section) -> Vec<(&'static Section, &'static Key)> {
-    let below = |key: &'static Key| match key.kind {
-        Kind::Table(below) | Kind::Tables(below) => all_keys(below),
-        _ => Vec::new(),
-    };
-    section
-        .keys
-        .iter()
-        .flat_map(|key| [(section, key)].into_iter().chain(below(key)))
-        .collect()
+/// Every key, with its section.
+fn all_keys(section: &'static dyn Described) -> Vec<(&'static dyn Described, Entry)> {
+    let mut keys = Vec::new();
+    for key in section.keys() {
+        let below = key.below;
+        keys.push((section, key));
+        keys.extend(below.into_iter().flat_map(all_keys));
+    }
+    keys
 }
 
-/// A file on one line in which a section has what it must have, and this key this value (None: as if it were not there).
-fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
-    let value = value.map(|value| match key.kind {
-        Kind::Tables(_) => format!("[{value}]"),
-        _ => value.to_owned(),
+/// A file on one line with a section that has its required keys, and this key with this value (`None`: without the key).
+fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String {
+    let is_list = key.below.is_some_and(|below| below.title().ends_with("]]"));
+    let value = value.map(|value| match is_list {
+        true => format!("[{value}]"),
+        false => value.to_owned(),
     });
-    let needed: &[(&str, &str)] = match section.title {
+    let needed: &[(&str, &str)] = match section.title() {
         "" => &[("site", "[{ root = 'base' }]")],
         "[[listen]]" => match key.name {
             "mode" => &[("address", "'unix:run/s'")],
@@ -47,7 +47,7 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         "[site.tls]" => &[("certificate", "'other.pem'")],
         "[[site]]" => &[("root", "'base'"), ("hosts", "['base']")],
         "[[site.route]]" => match key.name {
-            // A redirect is for regular expressions too.
+            // `files` does not go with a regular expression; a redirect does.
             "regex" => &[("path", "'/base/*'"), ("redirect", "{ to = '/other' }")],
             _ => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
         },
@@ -78,7 +78,7 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
         ("regex", true) => name == "path",
         ("file", true) => name == "directory",
         (own, true) => name == own,
-        // What must be there stays, so that the file without the key is a good one.
+        // Required keys stay, so that the file without the key is valid.
         (_, false) => false,
     };
     let mut pairs: Vec<String> = needed
@@ -89,7 +89,7 @@ fn with_key(section: &Section, key: &Key, value: Option<&str>) -> String {
     pairs.extend(value.map(|value| format!("{} = {value}", key.name)));
     let inner = format!("{{ {} }}", pairs.join(", "));
     let route = |route: String| format!("site = [{{ root = 'base', route = [{route}] }}]");
-    match section.title {
+    match section.title() {
         "" => format!("{}\n", pairs.join("\n")),
         "[[listen]]" => format!(
             "listen = [{inner}, {{ address = '127.0.0.1:2', tls = {{ certificate = 'cert.pem' }} }}]\nsite = [{{ root = 'base' }}]"
@@ -130,44 +130,47 @@ fn settings_of(text: &str) -> String {
 }
 
 #[test]
-fn every_key_of_the_table_is_read_and_its_example_changes_the_settings() {
-    for (section, key) in all_keys(&ROOT) {
+fn every_key_is_read_and_its_example_changes_the_settings() {
+    for (section, key) in &all_keys(&ROOT) {
         // The number of processors is the default, whatever it is here.
         let other = match key.name {
             "workers" => Some("1"),
             "server" => Some("{ workers = 1 }"),
             _ => None,
         };
-        let (with, without) = (with_key(section, key, Some(key.example)), with_key(section, key, other));
+        let (with, without) = (
+            with_key(*section, key, Some(key.example)),
+            with_key(*section, key, other),
+        );
         assert_ne!(
             settings_of(&with),
             settings_of(&without),
             "{} {}\n{with}\n{without}",
-            section.title,
+            section.title(),
             key.name
         );
     }
 }
 
 #[test]
-fn every_default_of_the_table_is_what_holds_without_the_key() {
-    for (section, key) in all_keys(&ROOT) {
+fn every_default_is_what_holds_without_the_key() {
+    for (section, key) in &all_keys(&ROOT) {
         let Fallback::Value(default) = key.default else {
             continue;
         };
-        let (with, without) = (with_key(section, key, Some(default)), with_key(section, key, None));
+        let (with, without) = (with_key(*section, key, Some(default)), with_key(*section, key, None));
         assert_eq!(
             settings_of(&with),
             settings_of(&without),
             "{} {}",
-            section.title,
+            section.title(),
             key.name
         );
     }
 }
 
 #[test]
-fn every_key_of_the_table_is_described_once_in_sentences() {
+fn every_key_is_described_once_in_sentences() {
     let keys = all_keys(&ROOT);
     for (index, (section, key)) in keys.iter().enumerate() {
         assert!(
@@ -178,8 +181,8 @@ fn every_key_of_the_table_is_described_once_in_sentences() {
         );
         let twice = keys[..index]
             .iter()
-            .any(|(other, earlier)| other.title == section.title && earlier.name == key.name);
-        assert!(!twice, "{} stands twice in {}", key.name, section.title);
+            .any(|(other, earlier)| other.title() == section.title() && earlier.name == key.name);
+        assert!(!twice, "{} is listed twice in {}", key.name, section.title());
     }
 }
 
@@ -190,7 +193,7 @@ fn scripts_get_the_defaults_of_their_mode() {
     };
     let max = |keys: &str| match &read(&with_script(keys)).expect("a good script").sites[0].routes[0].action {
         Action::Script(script) => (script.mode, script.pool.max),
-        other => panic!("{other:?} is no script"),
+        other => panic!("{other:?} is not a script"),
     };
     assert_eq!(max(""), (Mode::Cgi, 64));
     assert_eq!(max("mode = 'cgiplus'"), (Mode::Cgiplus, 16));
@@ -211,7 +214,7 @@ fn the_example_of_the_manual_is_a_good_configuration() {
         scripts.contains(&ScriptSource::Root) && scripts.iter().any(|source| matches!(source, ScriptSource::File(_)))
     );
     assert!(settings.limits.drain_timeout > Duration::ZERO);
-    // What is commented out is right as well: a reader takes the sign away and goes on.
+    // Lines that are commented out with `#:` are valid as well.
     let all = text
         .lines()
         .map(|line| line.strip_prefix("#: ").unwrap_or(line))

@@ -1,60 +1,60 @@
-//! What routes mean together: those that can never match, those after which nothing comes, redirects that lead in a circle.
+//! Checks of a site's routes together: routes that can never match, a last route that only rewrites, redirect loops.
 //!
-//! Only what is certain is a mistake. What a rewriting makes of a path, a regular expression matches or a condition lets through
-//! is not known here, so behind such a route there is nothing that is certain.
+//! Only certain mistakes are reported. The result of a rewrite, the paths that a regular expression matches and the requests that
+//! fulfil a condition are unknown here, so nothing is certain after a route with one of these.
 
 use sluice_settings::rule::{Conditions, Pattern, Replacement, covers};
 use sluice_settings::{Action, ScriptSource};
 
-use super::mistake::Document;
+use super::document::Document;
 
-/// A route that was read, and where.
-pub(super) struct Placed {
-    /// The line of what it matches by.
+/// A route as read from the file, with its lines.
+pub(super) struct ParsedRoute {
+    /// The line of its pattern.
     pub(super) line: usize,
-    /// The line of what it does.
+    /// The line of its action.
     pub(super) action_line: usize,
-    /// None where that could not be read.
+    /// `None` if it is wrong.
     pub(super) action: Option<Action>,
-    /// Which paths it is for; none where that could not be read.
+    /// Its pattern; `None` if it is wrong.
     pub(super) path: Option<Pattern>,
     pub(super) when: Conditions,
 }
 
-/// Notes the mistakes of a site's routes.
-pub(super) fn check(document: &Document<'_>, routes: &[Placed], has_root: bool) {
-    let mut swallowed = vec![false; routes.len()];
+/// Reports the mistakes of a site's routes.
+pub(super) fn check(document: &Document<'_>, routes: &[ParsedRoute], has_root: bool) {
+    let mut unreachable = vec![false; routes.len()];
     for (number, route) in routes.iter().enumerate() {
-        if let Some(first) = route.is_swallowed_by(&routes[..number]) {
-            swallowed[number] = true;
+        if let Some(first) = route.is_hidden_by(&routes[..number]) {
+            unreachable[number] = true;
             let message = format!(
                 "{}: never matches, because {} on line {} comes first: put this route above it",
                 route.shown(),
                 first.shown_alone(),
                 first.line
             );
-            document.complain(route.line, message);
+            document.report(route.line, message);
         }
     }
-    let redirects = (0..routes.len()).filter(|number| !swallowed[*number]);
-    redirects.for_each(|number| check_circle(document, routes, number));
-    // One that only sets things may stand there: it does so for what is answered 404.
+    let redirects = (0..routes.len()).filter(|number| !unreachable[*number]);
+    redirects.for_each(|number| check_loop(document, routes, number));
+    // A last route that only changes something is no mistake: the change applies to the 404 response.
     if let Some(last) = routes.last().filter(|_| !has_root)
         && matches!(last.action, Some(Action::Rewrite(_)))
     {
-        let message = "this route only rewrites the path and goes on, but nothing follows that could answer: put it above the routes that it is for, or give the site root = \"htdocs\"";
-        document.complain(last.action_line, message);
+        let message = "this route only rewrites the path, and no route follows that could answer: put it above the routes that it leads to, or give the site root = \"htdocs\"";
+        document.report(last.action_line, message);
     }
 }
 
-impl Placed {
-    /// Whether the next route has the request after it.
-    fn goes_on(&self) -> bool {
+impl ParsedRoute {
+    /// Whether the next routes are tried after it.
+    fn continues(&self) -> bool {
         matches!(self.action, Some(Action::Rewrite(_) | Action::Pass))
     }
 
-    /// Whether both have the same regular expression; it is not known of others what they leave.
-    fn has_regex_of(&self, other: &Placed) -> bool {
+    /// Whether both have the same regular expression. Nothing is known about how different ones overlap.
+    fn has_same_regex_as(&self, other: &ParsedRoute) -> bool {
         match (&self.path, &other.path) {
             (Some(Pattern::Regex(own)), Some(Pattern::Regex(other))) => own.as_str() == other.as_str(),
             _ => false,
@@ -77,59 +77,59 @@ impl Placed {
         }
     }
 
-    /// The patterns of all paths for which the server takes it (`dispatch::route`); a regular expression may be for any.
-    fn reach(&self) -> Vec<String> {
+    /// The patterns of all paths that the server lets it match (`dispatch::route`); a regular expression may match any path.
+    fn matched_patterns(&self) -> Vec<String> {
         let path = match &self.path {
             Some(Pattern::Wildcard(path)) => path.to_string(),
             Some(Pattern::Regex(_)) => "/*".to_owned(),
             None => return Vec::new(),
         };
         let below = match &self.action {
-            // `*.cgi` with PATH_INFO behind it.
+            // `*.cgi` followed by PATH_INFO.
             Some(Action::Script(script)) if script.source == ScriptSource::Root => Some(format!("{path}/*")),
-            // What is refused is so with all below it.
+            // Everything below a refused path is refused.
             Some(Action::Refuse(_)) => Some(format!("{path}/*")),
             _ => None,
         };
-        // `/a/*` is also for `/a`.
+        // `/a/*` also matches `/a`.
         let bare = self.path.as_ref().and_then(Pattern::bare).map(str::to_owned);
         [path].into_iter().chain(below).chain(bare).collect()
     }
 
-    /// Whether it is for everything that this pattern is for; none where that is not known.
+    /// Whether it matches everything that the pattern `later` matches; `None` if that is unknown.
     fn covers(&self, later: &str) -> Option<bool> {
         match &self.path {
             Some(Pattern::Regex(_)) if later.contains('*') => None,
             Some(Pattern::Regex(regex)) => Some(regex.is_match(later)),
-            _ => Some(self.reach().iter().any(|own| covers(own, later))),
+            _ => Some(self.matched_patterns().iter().any(|own| covers(own, later))),
         }
     }
 
-    /// The route that leaves nothing for this one.
-    fn is_swallowed_by<'r>(&self, earlier: &'r [Placed]) -> Option<&'r Placed> {
-        let reach = self.reach();
-        // Above a rewriting a path is another one.
-        let rewrites = |route: &Placed| matches!(route.action, Some(Action::Rewrite(_)));
+    /// The earlier route that leaves no request for this one.
+    fn is_hidden_by<'r>(&self, earlier: &'r [ParsedRoute]) -> Option<&'r ParsedRoute> {
+        let patterns = self.matched_patterns();
+        // Routes before a rewrite see another path.
+        let rewrites = |route: &ParsedRoute| matches!(route.action, Some(Action::Rewrite(_)));
         let since = earlier.iter().rposition(rewrites).map_or(0, |at| at + 1);
-        let swallows = |first: &&Placed| {
-            !first.goes_on()
+        let hides = |first: &&ParsedRoute| {
+            !first.continues()
                 && (first.when.is_empty() || first.when == self.when)
-                && (first.has_regex_of(self) || reach.iter().all(|path| first.covers(path) == Some(true)))
+                && (first.has_same_regex_as(self) || patterns.iter().all(|path| first.covers(path) == Some(true)))
         };
         earlier[since..]
             .iter()
-            .find(|first| !reach.is_empty() && swallows(first))
+            .find(|first| !patterns.is_empty() && hides(first))
     }
 }
 
-/// Notes a redirect whose target leads back to it: clients go round for ever.
-fn check_circle(document: &Document<'_>, routes: &[Placed], number: usize) {
+/// Reports a redirect whose target leads back to it.
+fn check_loop(document: &Document<'_>, routes: &[ParsedRoute], number: usize) {
     let start = &routes[number];
     let (Some(Action::Redirect { to, .. }), Some(pattern)) = (&start.action, &start.path) else {
         return;
     };
     let captures = match pattern {
-        Pattern::Wildcard(path) => pattern.captures(&path.to_string()).map(own),
+        Pattern::Wildcard(path) => pattern.captures(&path.to_string()).map(owned),
         Pattern::Regex(_) => to.is_fixed().then(Vec::new),
     };
     let Some(mut target) = captures
@@ -146,18 +146,18 @@ fn check_circle(document: &Document<'_>, routes: &[Placed], number: usize) {
         if next == number {
             let message = match visited.get(1) {
                 None => format!(
-                    "redirect to \"{to}\" is matched by {} again and never ends: put a route for the target above it",
+                    "redirect to \"{to}\" is matched by {} again, an endless loop: put a route for the target above it",
                     start.shown()
                 ),
                 Some(second) => format!(
-                    "redirect to \"{to}\" leads to the one on line {}, and in the end back here: it never ends; let one of them lead elsewhere",
+                    "redirect to \"{to}\" leads to the one on line {}, and finally back here, an endless loop: change one of them",
                     routes[*second].action_line
                 ),
             };
-            document.complain(start.action_line, message);
+            document.report(start.action_line, message);
             return;
         }
-        // A circle that does not come back here is told where it does.
+        // A loop without the start is reported where one of its routes is the start.
         if visited.contains(&next) {
             return;
         }
@@ -165,7 +165,7 @@ fn check_circle(document: &Document<'_>, routes: &[Placed], number: usize) {
         let captures = routes[next]
             .path
             .as_ref()
-            .and_then(|pattern| pattern.captures(&path).map(own));
+            .and_then(|pattern| pattern.captures(&path).map(owned));
         match captures.and_then(|captures| path_of(onward, &captures)) {
             Some(path) => target = path,
             None => return,
@@ -173,8 +173,8 @@ fn check_circle(document: &Document<'_>, routes: &[Placed], number: usize) {
     }
 }
 
-/// What answers for certain for a path in which stars stand for any run of characters, and the path that has led there.
-fn answer(routes: &[Placed], path: &str) -> Option<(usize, String)> {
+/// The route that is certain to answer for a path, in which stars match any characters, and the path after rewrites.
+fn answer(routes: &[ParsedRoute], path: &str) -> Option<(usize, String)> {
     let mut path = path.to_owned();
     for (number, route) in routes.iter().enumerate() {
         match route.covers(&path) {
@@ -185,7 +185,7 @@ fn answer(routes: &[Placed], path: &str) -> Option<(usize, String)> {
         match &route.action {
             Some(Action::Pass) => {}
             Some(Action::Rewrite(to)) => {
-                let captures = route.path.as_ref()?.captures(&path).map(own)?;
+                let captures = route.path.as_ref()?.captures(&path).map(owned)?;
                 path = path_of(to, &captures)?;
             }
             _ => return Some((number, path)),
@@ -199,6 +199,6 @@ fn path_of(to: &Replacement, captures: &[String]) -> Option<String> {
     to.path(&captures)
 }
 
-fn own(captures: Vec<&str>) -> Vec<String> {
+fn owned(captures: Vec<&str>) -> Vec<String> {
     captures.into_iter().map(str::to_owned).collect()
 }

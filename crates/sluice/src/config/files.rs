@@ -1,0 +1,116 @@
+//! `[[site.route]].files`: files of a directory.
+
+use std::path::PathBuf;
+
+use sluice_settings::record_format::RecordFormat;
+use sluice_settings::{Action, Convert, RecordSettings};
+
+use super::description::Fallback::{Required, Value, Words};
+use super::document::At;
+use super::key::{Key, Kind, Section};
+use super::table::{Table, require_directory, require_star};
+
+/// The values of `record_format` with which files are sent as they are.
+const BYTE_FORMATS: [&str; 4] = ["stream", "stream_lf", "stream_cr", "undefined"];
+
+/// `[[site.route]].files` while it is read.
+pub(super) struct Draft {
+    directory: Option<PathBuf>,
+    format: Option<RecordFormat>,
+    /// Whether `record_format` is one of `BYTE_FORMATS`.
+    is_bytes: bool,
+    convert: Convert,
+    listing: Option<bool>,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Draft {
+            directory: None,
+            format: None,
+            is_bytes: false,
+            convert: Convert::Off,
+            listing: None,
+        }
+    }
+}
+
+impl Draft {
+    /// `None` without a directory; that has been reported.
+    pub(super) fn finish(self, path: Option<&At<String>>, table: &Table<'_>) -> Option<Action> {
+        let is_bytes = self.is_bytes || !table.has("record_format");
+        if is_bytes && self.convert != Convert::Off {
+            let message = "there are no records to convert: add record_format = \"variable\", \"vfc\" or \"fixed:80\", or remove this";
+            table.refuse("convert", message);
+        }
+        let directory = self.directory?;
+        if let Some(path) = path {
+            require_star(table.document, path, "files");
+        }
+        let convert = self.convert;
+        Some(Action::Files {
+            directory,
+            records: self.format.map(|format| RecordSettings { format, convert }),
+            listing: self.listing,
+        })
+    }
+}
+
+pub(super) static FILES: Section<Draft> = Section {
+    title: "[[site.route]].files",
+    text: "Serves files from a directory. The part of the path that the pattern has before its `*` is removed first.",
+    keys: &[
+        Key {
+            name: "directory",
+            kind: Kind::Path(|files, path, written| {
+                require_directory(written.document(), written.name, &written.at(path.clone()));
+                files.directory = Some(path);
+                Ok(())
+            }),
+            default: Required,
+            text: "The directory.",
+            example: "\"pictures\"",
+        },
+        Key {
+            name: "record_format",
+            kind: Kind::Text(|files, text, _| {
+                files.is_bytes = BYTE_FORMATS.contains(&text.as_str());
+                if !files.is_bytes {
+                    files.format = Some(parse_format(&text)?);
+                }
+                Ok(())
+            }),
+            default: Value("\"undefined\""),
+            text: "The record format, if the files are raw images of OpenVMS files. `variable`, `vfc` (`vfc:4` with a control area of 4 \
+                   bytes) and `fixed:80` (records of 80 bytes) are sent as lines; `stream`, `stream_lf`, `stream_cr` and `undefined` are \
+                   sent unchanged.",
+            example: "\"variable\"",
+        },
+        Key {
+            name: "convert",
+            kind: Kind::Choice(&[
+                ("off", |files| files.convert = Convert::Off),
+                ("cache", |files| files.convert = Convert::Cache),
+                ("rewrite", |files| files.convert = Convert::Rewrite),
+            ]),
+            default: Value("\"off\""),
+            text: "How records become lines: `off` converts them for each request; `cache` keeps the lines in the file cache; \
+                   `rewrite` also replaces the file by a stream-LF one and keeps the original as `NAME.orig`, for which the server needs \
+                   write permission in the directory.",
+            example: "\"cache\"",
+        },
+        Key {
+            name: "listing",
+            kind: Kind::Flag(|files, is_listed| files.listing = Some(is_listed)),
+            default: Words("as the site says"),
+            text: "Whether directories without an index page are listed.",
+            example: "true",
+        },
+    ],
+};
+
+fn parse_format(text: &str) -> Result<RecordFormat, String> {
+    text.parse().map_err(|message| {
+        format!("{message}; \"stream\", \"stream_lf\", \"stream_cr\" and \"undefined\" are sent unchanged")
+    })
+}

@@ -1,0 +1,106 @@
+//! `[limits]`: bounds on connections, request heads and request bodies.
+
+use sluice_settings::limits::Limits;
+
+use super::description::Fallback::Value;
+use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
+use super::section::to_usize;
+
+pub(super) static LIMITS: Section<Limits> = Section {
+    title: "[limits]",
+    text: "Bounds on connections, request heads and request bodies, for the whole server. The bounds on a script are keys of \
+           [`[[site.route]].script`](#siteroutescript).",
+    keys: &[
+        Key {
+            name: "connections",
+            kind: Kind::Number {
+                unit: "connections",
+                bounds: at_least(1, "a server without connections serves nothing"),
+                set: |limits, connections| limits.connections_max = to_usize(connections),
+            },
+            default: Value("10000"),
+            text: "Connections open at once. At the limit no more are accepted until one ends; the kernel queues those that \
+                   wait.",
+            example: "50000",
+        },
+        Key {
+            name: "head_size",
+            kind: Kind::Size(
+                Bounds {
+                    least: 8 << 10,
+                    most: 16 << 20,
+                    hint: "browsers send several KiB of cookies",
+                },
+                |limits, size| limits.head_bytes_max = to_usize(size),
+            ),
+            default: Value("\"64KiB\""),
+            text: "Largest head of a request. A larger one gets 431; a target of more than 64 KiB in a head within the limit \
+                   gets 414.",
+            example: "\"16KiB\"",
+        },
+        Key {
+            name: "head_fields",
+            kind: Kind::Number {
+                unit: "fields",
+                bounds: at_least(1, "every request has a Host field"),
+                set: |limits, fields| limits.head_fields_max = to_usize(fields),
+            },
+            default: Value("100"),
+            text: "Greatest number of fields in the head of a request. More get 431.",
+            example: "200",
+        },
+        Key {
+            name: "body_size",
+            kind: Kind::Size(ANY, |limits, size| limits.body_bytes_max = size),
+            default: Value("\"1GiB\""),
+            text: "Largest body of a request, as announced (`Content-Length`) or as received. A larger one gets 413.",
+            example: "\"100MiB\"",
+        },
+        Key {
+            name: "head_timeout",
+            kind: Kind::Duration(at_least(1, "no client is that fast"), |limits, timeout| {
+                limits.head_timeout = timeout;
+            }),
+            default: Value("\"30s\""),
+            text: "Longest wait for a complete request head, or for a TLS handshake. After it an incomplete head gets 408; a \
+                   connection on which nothing was sent is closed. Checked once a second.",
+            example: "\"10s\"",
+        },
+        Key {
+            name: "body_timeout",
+            kind: Kind::Duration(at_least(1, "no client is that fast"), |limits, timeout| {
+                limits.body_timeout = timeout;
+            }),
+            default: Value("\"30s\""),
+            text: "Longest time without a byte of a request body. After it: 408.",
+            example: "\"1m\"",
+        },
+        Key {
+            name: "body_rate",
+            kind: Kind::Size(ANY, |limits, rate| limits.body_bytes_per_second_min = rate),
+            default: Value("500"),
+            text: "Lowest average rate of a request body, in bytes per second; 0 for no limit. The body may take `body_timeout` plus one \
+                   second for each so many bytes; after that: 408. Time that the server waits for the script to read does not count; \
+                   time that the client waits for output before it sends more (`request_body = \"stream\"`) does.",
+            example: "\"4KiB\"",
+        },
+        Key {
+            name: "send_timeout",
+            kind: Kind::Duration(at_least(1, "no client is that fast"), |limits, timeout| {
+                limits.send_timeout = timeout;
+            }),
+            default: Value("\"1m\""),
+            text: "Longest time in which a client accepts no more of its response; then its connection is closed. The kernel buffers up \
+                   to a few MB per client and reports free space in large steps, so a client that reads only a byte now and then \
+                   still times out.",
+            example: "\"5m\"",
+        },
+        Key {
+            name: "drain_timeout",
+            kind: Kind::Duration(ANY, |limits, timeout| limits.drain_timeout = timeout),
+            default: Value("\"30s\""),
+            text: "Longest time that exchanges in progress may take after SIGTERM; then they are aborted.",
+            example: "\"2m\"",
+        },
+    ],
+};

@@ -1,0 +1,185 @@
+//! The top of the file: its sections, in the order in which they are read, and the server's settings made of them.
+
+use sluice_settings::limits::Limits;
+use sluice_settings::{AccessLog, CacheSettings, CompressionSettings, LogTarget, Settings, SiteSettings};
+
+use super::cache::CACHE;
+use super::compression::{self, COMPRESSION};
+use super::description::Fallback::{self, Words};
+use super::document::{At, Document};
+use super::key::{Key, Kind, Nested, Section};
+use super::limits::LIMITS;
+use super::listen::{self, LISTEN, Listen};
+use super::log::{self, LOG};
+use super::server::{SERVER, Server};
+use super::site::{self, SITE, Sites};
+use super::table::Table;
+
+/// The file while it is read.
+pub(super) struct Root {
+    listen: Vec<Listen>,
+    server: Server,
+    limits: Limits,
+    /// `None` if the cache is switched off.
+    cache: Option<CacheSettings>,
+    compression: CompressionSettings,
+    access_log: AccessLog,
+    /// A key of `[log]` about rotation, though that log is not a file.
+    stray_rotation: Option<At<String>>,
+    sites: Sites,
+}
+
+impl Root {
+    pub(super) fn new() -> Root {
+        Root {
+            listen: Vec::new(),
+            server: Server::new(),
+            limits: Limits::default(),
+            cache: Some(CacheSettings::default()),
+            compression: CompressionSettings::default(),
+            access_log: AccessLog::new(LogTarget::Stdout),
+            stray_rotation: None,
+            sites: Sites::default(),
+        }
+    }
+
+    /// The settings, and the checks of several sections together.
+    pub(super) fn finish(self, document: &Document<'_>) -> Settings {
+        let sites: Vec<SiteSettings> = self.sites.finish();
+        if let Some(key) = self.stray_rotation
+            && sites.iter().all(|site| site.log.is_none())
+        {
+            let message = "only a file can be rotated: add access = \"access.log\"";
+            document.report(key.line, format!("{}: {message}", key.value));
+        }
+        Settings {
+            listen: listen::finish(self.listen, document),
+            workers: self.server.workers,
+            dns: self.server.dns(),
+            proxies: self.server.proxies,
+            sites,
+            limits: self.limits,
+            cache: self.cache,
+            access_log: self.access_log,
+        }
+    }
+}
+
+/// What holds for a section that is absent.
+const DEFAULTS: Fallback = Words("the defaults of its keys");
+
+pub(super) static ROOT: Section<Root> = Section {
+    title: "",
+    text: "A configuration is a TOML file. Relative paths in it start from the directory that contains it.",
+    keys: &[
+        Key {
+            name: "listen",
+            kind: Kind::Tables(&Nested {
+                section: &LISTEN,
+                off: None,
+                begin: |_: &Root, _| listen::Draft::default(),
+                end: |root, listen, table| root.listen.extend(listen.finish(table, &root.listen)),
+            }),
+            default: Words("`127.0.0.1:8080`"),
+            text: "An address to listen on.",
+            example: "{ address = \"0.0.0.0:80\" }",
+        },
+        Key {
+            name: "server",
+            kind: Kind::Table(&Nested {
+                section: &SERVER,
+                off: None,
+                begin: |_: &Root, _| Server::new(),
+                end: |root, server, table| {
+                    server.check(table);
+                    root.server = server;
+                },
+            }),
+            default: DEFAULTS,
+            text: "The server as a whole.",
+            example: "{ workers = 4 }",
+        },
+        Key {
+            name: "limits",
+            kind: Kind::Table(&Nested {
+                section: &LIMITS,
+                off: None,
+                begin: |_: &Root, _| Limits::default(),
+                end: |root, limits, _| root.limits = limits,
+            }),
+            default: DEFAULTS,
+            text: "Bounds on connections, request heads and request bodies.",
+            example: "{ body_size = \"100MiB\" }",
+        },
+        Key {
+            name: "cache",
+            kind: Kind::Table(&Nested {
+                section: &CACHE,
+                off: None,
+                begin: |_: &Root, _| CacheSettings::default(),
+                end: |root, cache, _| root.cache = (cache.bytes_max > 0).then_some(cache),
+            }),
+            default: DEFAULTS,
+            text: "Files kept in memory.",
+            example: "{ size = \"1GiB\" }",
+        },
+        Key {
+            name: "compression",
+            kind: Kind::Table(&Nested {
+                section: &COMPRESSION,
+                off: Some(|root: &mut Root| compression::switch_off(&mut root.compression)),
+                begin: |root: &Root, _| root.compression.clone(),
+                end: |root, compression, _| root.compression = compression,
+            }),
+            default: DEFAULTS,
+            text: "What is compressed, for clients that accept it; `false` for nothing.",
+            example: "{ encodings = [\"gzip\"] }",
+        },
+        Key {
+            name: "log",
+            kind: Kind::Table(&Nested {
+                section: &LOG,
+                off: Some(|root: &mut Root| root.access_log.target = LogTarget::Off),
+                begin: |root: &Root, _| root.access_log.clone(),
+                end: |root, log, table| {
+                    log::check_keep(&log, table);
+                    root.stray_rotation = log::stray_rotation(&log, table);
+                    root.access_log = log;
+                },
+            }),
+            default: DEFAULTS,
+            text: "The access log; `false` for none.",
+            example: "{ access = \"access.log\" }",
+        },
+        Key {
+            name: "site",
+            kind: Kind::Tables(&Nested {
+                section: &SITE,
+                off: None,
+                begin: |root: &Root, table| site::Draft::new(&root.access_log, &root.compression, table),
+                end: |root, site, table| root.sites.add(site, table),
+            }),
+            // Not `Required`: an empty list is as wrong, and `read` has a better message for both.
+            default: Words("required"),
+            text: "A virtual host.",
+            example: "{ root = \"htdocs\" }",
+        },
+    ],
+};
+
+/// Reads the whole file.
+pub(super) fn read(document: &Document<'_>, values: &toml::de::DeTable<'_>) -> Settings {
+    let table = Table {
+        document,
+        title: ROOT.title,
+        line: 0,
+        values,
+    };
+    let sites = values.get("site").map(|list| list.get_ref().as_array());
+    if sites.is_none_or(|sites| sites.is_some_and(|sites| sites.is_empty())) {
+        table.report("has no [[site]], so nothing would be served: add [[site]] and root = \"htdocs\" below it");
+    }
+    let mut root = Root::new();
+    ROOT.read(&table, &mut root);
+    root.finish(document)
+}

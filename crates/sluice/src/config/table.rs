@@ -1,0 +1,156 @@
+//! One section of the file as TOML has it: its values by name, their lines, and mistakes about them.
+//!
+//! Not here: which keys a section may have and what their values mean (`key`, `section`).
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::document::{At, Document, FileKind};
+
+/// A section of the file.
+pub(crate) struct Table<'a> {
+    /// The document that it belongs to.
+    pub(crate) document: &'a Document<'a>,
+    /// Its name in messages, such as `[[site.route]].script`; empty for the top of the file.
+    pub(crate) title: &'static str,
+    /// The line of its header; 0 for the top of the file.
+    pub(crate) line: usize,
+    pub(super) values: &'a DeTable<'a>,
+}
+
+/// A value of a section.
+pub(crate) struct Written<'a> {
+    /// The section that it belongs to.
+    pub(crate) table: &'a Table<'a>,
+    /// Its key.
+    pub(crate) name: &'static str,
+    /// Its line.
+    pub(crate) line: usize,
+    pub(super) value: &'a DeValue<'a>,
+    pub(super) span: Range<usize>,
+}
+
+impl Table<'_> {
+    /// Whether the key is present, even with a wrong value.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// Whether no key is present.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The line of a key, or of the section's header if the key is absent.
+    pub(crate) fn line_of(&self, name: &str) -> usize {
+        match self.values.get_key_value(name) {
+            Some((key, _)) => self.document.line(key.span().start),
+            None => self.line,
+        }
+    }
+
+    /// Reports a mistake on the line of the section's header.
+    pub(crate) fn report(&self, message: &str) {
+        self.document.report(self.line, message);
+    }
+
+    /// Reports a mistake about the value of a key: `name = value: message`. Does nothing if the key is absent.
+    pub(crate) fn refuse(&self, name: &'static str, message: &str) {
+        if let Some(written) = self.written(name) {
+            written.refuse(message);
+        }
+    }
+
+    /// The value of a key.
+    pub(crate) fn written(&self, name: &'static str) -> Option<Written<'_>> {
+        let (key, value) = self.values.get_key_value(name)?;
+        Some(Written {
+            table: self,
+            name,
+            line: self.document.line(key.span().start),
+            value: value.get_ref(),
+            span: value.span(),
+        })
+    }
+}
+
+impl Written<'_> {
+    /// Reports a mistake about the value: `name = value: message`.
+    pub(crate) fn refuse(&self, message: &str) {
+        let shown = self.shown();
+        self.document()
+            .report(shown.line, format!("{}: {message}", shown.value));
+    }
+
+    /// The key and its value as in the file, for a message about it that can only be written later.
+    pub(crate) fn shown(&self) -> At<String> {
+        let excerpt = self.document().excerpt(self.span.clone());
+        // The value of a section is its header, which names the key itself.
+        let is_header = excerpt.starts_with('[') && !self.value.is_array() || excerpt.starts_with("[[");
+        self.at(if is_header {
+            excerpt
+        } else {
+            format!("{} = {excerpt}", self.name)
+        })
+    }
+
+    /// A value with this line.
+    pub(crate) fn at<T>(&self, value: T) -> At<T> {
+        At { value, line: self.line }
+    }
+
+    /// The document that the value belongs to.
+    pub(crate) fn document(&self) -> &Document<'_> {
+        self.table.document
+    }
+}
+
+/// Reports a directory that does not exist. `name` is the key, or the part of its value, that names the directory.
+pub(crate) fn require_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
+    let shown = path.value.display();
+    match (document.inspect)(&path.value) {
+        FileKind::Directory => {}
+        FileKind::Missing(reason) => {
+            let message = format!("{name}: no directory {shown} ({reason}): create it or fix the path");
+            document.report(path.line, message);
+        }
+        _ => {
+            let message = format!("{name}: {shown} is not a directory: name the directory that holds it");
+            document.report(path.line, message);
+        }
+    }
+}
+
+/// Reports that the directory in which a file is to be created does not exist.
+pub(crate) fn require_parent(document: &Document<'_>, name: &str, file: &At<PathBuf>) {
+    if let Some(parent) = file.value.parent().map(Path::to_owned) {
+        let parent = At {
+            value: parent,
+            line: file.line,
+        };
+        require_directory(document, name, &parent);
+    }
+}
+
+/// Checks that a file exists and is a regular one.
+pub(crate) fn require_file(written: &Written<'_>, file: &Path) -> Result<(), String> {
+    match (written.document().inspect)(file) {
+        FileKind::File | FileKind::Program => Ok(()),
+        FileKind::Missing(reason) => Err(format!("cannot be read: {reason}")),
+        FileKind::Directory | FileKind::Other => Err("is not a regular file".to_owned()),
+    }
+}
+
+/// Reports a pattern without a `*`. The rest of the path, by which something is looked up in a directory, is what the `*` matches.
+pub(crate) fn require_star(document: &Document<'_>, path: &At<String>, what: &str) {
+    if !path.value.contains('*') {
+        let better = format!("{}/*", path.value.trim_end_matches('/'));
+        let message = format!(
+            "path = \"{}\": {what} in a directory need a \"*\" for the rest of the path: write \"{better}\"",
+            path.value
+        );
+        document.report(path.line, message);
+    }
+}
