@@ -1,7 +1,7 @@
-//! The command line: what was typed, and the settings that `serve` makes of a folder.
+//! The command line, and the settings that `serve` makes of a directory.
 //!
-//! Not here: doing it (`main`, `supervisor`) and configuration files (`config`). Wrong usage is clap's: it prints what is
-//! wrong and ends with status 2. Everything that fails after this ends with status 1.
+//! Not here: running the commands (`main`, `supervisor`) and configuration files (`config`). clap reports wrong usage and exits
+//! with status 2; every later failure exits with status 1.
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -19,27 +19,27 @@ use crate::{certificates, config};
 
 const EXAMPLES: &str = "\
 Examples:
-  sluice serve                        this folder, at http://127.0.0.1:8080/
-  sluice serve htdocs --listen :80    another folder, for every IPv4 address
-  sluice check -c sluice.toml         what is wrong with a configuration, where, and the mend
-  sluice run -c sluice.toml           the real thing
-  sluice demo                         a built-in site that shows every way to run a script";
+  sluice serve                        serve this directory at http://127.0.0.1:8080/
+  sluice serve htdocs --listen :80    serve another directory on every IPv4 address
+  sluice check -c sluice.toml         report what is wrong in a configuration, and where
+  sluice run -c sluice.toml           serve what the configuration says
+  sluice demo                         serve a built-in site that shows every way to run a script";
 
 const SERVE_HELP: &str = "\
-Every file of the folder is served as it is, but for what lies in cgi-bin: a program DIR/cgi-bin/x is run for each request \
-to /cgi-bin/x, as CGI, and is kept running for requests to /cgiplus-bin/x, as CGIplus. Programs need a run bit (chmod +x).
+Every file of the directory is served unchanged, except those in cgi-bin: the program DIR/cgi-bin/x is run for each request \
+to /cgi-bin/x (CGI), and is kept running for requests to /cgiplus-bin/x (CGIplus). Programs need an execute bit (chmod +x).
 
 Examples:
-  sluice serve                                this folder, at http://127.0.0.1:8080/
-  sluice serve htdocs --listen :8080          for every IPv4 address of this machine
-  sluice serve --listing /srv/files           folders without an index page are listed
+  sluice serve                                serve this directory at http://127.0.0.1:8080/
+  sluice serve htdocs --listen :8080          listen on every IPv4 address of this machine
+  sluice serve --listing /srv/files           list directories that have no index page
   sluice serve --listen 8080 --listen [::1]:8080
-  sluice serve --tls                          https, with a certificate for local use
+  sluice serve --tls                          serve https, with a certificate for local use
   sluice serve --access-log access.log --log-format json";
 
 const CHECK_HELP: &str = "\
-Ends with status 0 if the configuration is good. With --explain: if the request would be answered, by a file, a listing, a \
-script or a redirect; and with 1 if it would be an error. No script is run.
+The exit status is 0 if the configuration is valid, and 1 otherwise. With --explain it is 0 if the answer would be a file, a \
+listing, a script or a redirect, and 1 if it would be an error. No script is run.
 
 Examples:
   sluice check -c sluice.toml
@@ -47,41 +47,41 @@ Examples:
   sluice check -c sluice.toml --explain /admin/ --method POST --header 'User-Agent: bot' --client 192.0.2.7";
 
 const LISTEN_HELP: &str = "\
-Address to listen on; may be repeated. 8080 and localhost:8080 mean this machine alone, :8080 every IPv4 address, \
-[::]:8080 every IPv6 address; port 0 lets the system choose; unix:/run/x.sock is a unix socket";
+Address to listen on; may be repeated. 8080 and localhost:8080 mean this machine only, :8080 every IPv4 address, \
+[::]:8080 every IPv6 address; with port 0 the system chooses the port; unix:/run/x.sock is a unix socket";
 
 const STREAM_LF_HELP: &str = "\
-For files that came from VMS as they lay on its disk (copied as images, not as text): each record becomes a line. The new file \
-takes the place of the old one at one moment; a file that is not of the format stays as it is, and FILE.orig is never written \
-over. A route with a record_format serves files of both kinds: one beside FILE.orig holds lines.
+For raw images of OpenVMS files (copied byte by byte, not as text): each record becomes a line. The new file atomically replaces \
+the old one; a file that does not have the format is not changed, and FILE.orig is never overwritten. A route with a \
+record_format serves both kinds of files: it takes a file next to FILE.orig for lines.
 
 Examples:
-  sluice stream-lf site/*.txt                    records after their lengths, as editors write them
+  sluice stream-lf site/*.txt                    variable-length records, as editors write them
   sluice stream-lf --format vfc login.com        with a control area of 2 bytes, as DCL writes them
-  sluice stream-lf --format vfc:4 print.log      with one of 4 bytes
-  sluice stream-lf --format fixed:80 cards.dat   records of 80 bytes, without lengths";
+  sluice stream-lf --format vfc:4 print.log      with a control area of 4 bytes
+  sluice stream-lf --format fixed:80 cards.dat   fixed-length records of 80 bytes";
 
 /// A web server whose core is running other people's programs: CGI, CGIplus and bulk output through shared memory.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// A command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve a folder, and run the programs in its cgi-bin; no configuration needed.
+    /// Serve a directory and run the programs in its cgi-bin; needs no configuration.
     Serve(Serve),
     /// Serve what a configuration says.
     Run(ConfigFile),
-    /// Read a configuration and tell what is wrong, where, and what to write instead.
+    /// Check a configuration: report what is wrong, where, and what to write instead.
     Check(Check),
-    /// Serve the built-in site: an example of every way to run a script.
+    /// Serve the built-in site, which shows every way to run a script.
     Demo(Demo),
-    /// Write files of VMS records anew as lines (stream-LF), each original kept as FILE.orig.
+    /// Convert files of OpenVMS records to lines (stream-LF); each original is kept as FILE.orig.
     StreamLf(StreamLf),
     /// Print the reference page of the configuration.
     #[command(hide = true)]
@@ -92,24 +92,24 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 #[command(after_help = SERVE_HELP)]
 pub(crate) struct Serve {
-    /// The folder.
+    /// The directory to serve.
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
     #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     listen: Vec<ListenAddress>,
-    /// Serve https, with a certificate that is made now and signed by itself: for local use.
+    /// Serve https with a new self-signed certificate, for local use.
     #[arg(long)]
     tls: bool,
-    /// List folders that have no index page.
+    /// List directories that have no index page.
     #[arg(long)]
     listing: bool,
     /// Event-loop threads [default: one for each processor].
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
-    /// Where finished requests are written down: a file, - for the standard output, or off.
+    /// The access log: a file, - for standard output, or off.
     #[arg(long, value_name = "PATH|-|off", default_value = "-")]
     access_log: PathBuf,
-    /// The form of a line of that log: common, combined, vhost-combined, json, or a string in the notation of Apache's
+    /// The format of the access log: common, combined, vhost-combined, json, or a format string in the notation of Apache's
     /// mod_log_config.
     #[arg(long, value_name = "FORMAT", value_parser = LogFormat::parse, default_value = "combined")]
     log_format: LogFormat,
@@ -125,19 +125,19 @@ pub(crate) struct Check {
     pub(crate) explain: Explain,
 }
 
-/// The request that `sluice check` is to explain.
+/// The request that `sluice check` explains.
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
-    /// Step this URL, or path, through the rules and tell what would happen, and why.
+    /// Show how the routes would handle a request for this URL or path, and why.
     #[arg(long = "explain", value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// The method of that request.
+    /// The method of the request.
     #[arg(long, default_value = "GET", requires = "url")]
     pub(crate) method: String,
-    /// A field of its head; may be repeated.
+    /// A field of the request; may be repeated.
     #[arg(long, value_name = "NAME: VALUE", value_parser = parse_field, requires = "url")]
     pub(crate) header: Vec<(String, String)>,
-    /// The address that it comes from.
+    /// The address of the client.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", requires = "url")]
     pub(crate) client: IpAddr,
 }
@@ -145,7 +145,7 @@ pub(crate) struct Explain {
 /// `sluice run` and `sluice check`.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigFile {
-    /// The configuration.
+    /// The configuration file.
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
@@ -161,7 +161,7 @@ pub(crate) struct Demo {
 #[derive(Args, Debug)]
 #[command(after_help = STREAM_LF_HELP)]
 pub(crate) struct StreamLf {
-    /// How their records are stored: variable, vfc, vfc:N or fixed:N.
+    /// The record format of the files: variable, vfc, vfc:N or fixed:N.
     #[arg(long, value_name = "FORMAT", default_value = "variable")]
     pub(crate) format: RecordFormat,
     /// The files.
@@ -169,12 +169,12 @@ pub(crate) struct StreamLf {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// Reads the command line. Ends the process when it asks for help (status 0) or is wrong (status 2).
+/// Parses the command line. Exits if it asks for help (status 0) or is wrong (status 2).
 pub(crate) fn parse() -> Arguments {
     Arguments::parse()
 }
 
-/// `User-Agent: curl` as name and value.
+/// Splits `User-Agent: curl` into name and value.
 fn parse_field(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
@@ -183,10 +183,10 @@ fn parse_field(text: &str) -> Result<(String, String), String> {
 }
 
 impl Serve {
-    /// The settings that serve the folder.
+    /// The settings that serve the directory.
     ///
     /// # Errors
-    /// One line about a folder that is not there; the user's to mend.
+    /// One line about a directory that does not exist; the user's to fix.
     pub(crate) fn settings(&self) -> Result<Settings, String> {
         let shown = self.directory.display();
         let about = std::fs::metadata(&self.directory)
@@ -201,7 +201,7 @@ impl Serve {
         Ok(Settings {
             listen: self.listen()?,
             workers: self.workers.unwrap_or_else(config::default_workers),
-            sites: vec![folder_site(root, self.files())],
+            sites: vec![directory_site(root, self.files())],
             limits: Limits::default(),
             proxies: ProxySettings::default(),
             dns: None,
@@ -243,8 +243,8 @@ impl Serve {
     }
 }
 
-/// The site of a folder: its files and, if it has a `cgi-bin`, the programs in there, once as CGI and once as CGIplus.
-fn folder_site(root: PathBuf, files: FileSettings) -> SiteSettings {
+/// The site of a directory: its files and, if it has a `cgi-bin`, the programs in it, both as CGI and as CGIplus.
+fn directory_site(root: PathBuf, files: FileSettings) -> SiteSettings {
     let origin = "the command line";
     let programs = root.join("cgi-bin");
     let route = |path: &str, mode: Mode| {
@@ -274,7 +274,7 @@ fn folder_site(root: PathBuf, files: FileSettings) -> SiteSettings {
     }
 }
 
-/// The absolute path, without resolving links: a folder that is a link may be pointed elsewhere while it is served.
+/// The absolute path. Links are not resolved, because a link may be changed while its directory is served.
 fn absolute(path: &Path) -> std::io::Result<PathBuf> {
     Ok(std::path::absolute(path)?.components().collect())
 }
@@ -285,8 +285,8 @@ mod tests {
     use clap::CommandFactory;
 
     fn serve(arguments: &[&str]) -> Result<Settings, String> {
-        let typed = ["sluice", "serve"].iter().chain(arguments);
-        match Arguments::try_parse_from(typed).expect("right usage").command {
+        let line = ["sluice", "serve"].iter().chain(arguments);
+        match Arguments::try_parse_from(line).expect("correct usage").command {
             Command::Serve(serve) => serve.settings(),
             other => panic!("{other:?} is not serve"),
         }
@@ -297,32 +297,32 @@ mod tests {
     }
 
     #[test]
-    fn the_description_of_the_command_line_is_sound() {
+    fn the_definition_of_the_command_line_is_consistent() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn a_folder_without_cgi_bin_serves_only_files() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let settings = serve(&[folder.path().to_str().expect("UTF-8")]).expect("a folder");
+    fn a_directory_without_cgi_bin_serves_only_files() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let settings = serve(&[directory.path().to_str().expect("UTF-8")]).expect("a directory");
         assert_eq!(settings.listen, [ListenSettings::clear(config::LISTEN)]);
-        assert_eq!(settings.sites[0].root.as_deref(), Some(folder.path()));
+        assert_eq!(settings.sites[0].root.as_deref(), Some(directory.path()));
         assert!(settings.sites[0].routes.is_empty() && !settings.sites[0].files.listing);
         assert_eq!(settings.access_log, AccessLog::new(LogTarget::Stdout));
     }
 
     #[test]
-    fn a_folder_with_cgi_bin_runs_its_programs_in_both_modes() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::create_dir(folder.path().join("cgi-bin")).expect("room for a folder");
-        let settings = serve(&[folder.path().to_str().expect("UTF-8")]).expect("a folder");
+    fn a_directory_with_cgi_bin_runs_its_programs_in_both_modes() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(directory.path().join("cgi-bin")).expect("room for a directory");
+        let settings = serve(&[directory.path().to_str().expect("UTF-8")]).expect("a directory");
         let expected = [("/cgi-bin/*", Mode::Cgi), ("/cgiplus-bin/*", Mode::Cgiplus)];
         for (route, (path, mode)) in settings.sites[0].routes.iter().zip(expected) {
             let Action::Script(script) = &route.action else {
-                panic!("{path} runs no script")
+                panic!("{path} does not run a script")
             };
             assert_eq!((route.path.to_string().as_str(), script.mode), (path, mode));
-            assert_eq!(script.source, ScriptSource::Directory(folder.path().join("cgi-bin")));
+            assert_eq!(script.source, ScriptSource::Directory(directory.path().join("cgi-bin")));
         }
         assert_eq!(settings.sites[0].routes.len(), 2);
     }
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn every_option_of_serve_reaches_the_settings() {
         let options = "--listen 8081 --listen [::1]:0 --workers 3 --access-log /var/log/sluice.log --log-format json .";
-        let settings = serve(&options.split(' ').collect::<Vec<_>>()).expect("this folder");
+        let settings = serve(&options.split(' ').collect::<Vec<_>>()).expect("this directory");
         let addresses: Vec<String> = settings
             .listen
             .iter()
@@ -355,19 +355,19 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_one_clear_line() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let missing = folder.path().join("htdocs");
-        let told = serve(&[missing.to_str().expect("UTF-8")]).expect_err("no such folder");
+    fn a_missing_directory_is_reported_in_one_line() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let missing = directory.path().join("htdocs");
+        let message = serve(&[missing.to_str().expect("UTF-8")]).expect_err("no such directory");
         assert_eq!(
-            told,
+            message,
             format!("cannot serve {}: No such file or directory", missing.display())
         );
-        let file = folder.path().join("index.html");
+        let file = directory.path().join("index.html");
         std::fs::write(&file, "").expect("room for a file");
-        let told = serve(&[file.to_str().expect("UTF-8")]).expect_err("no folder");
+        let message = serve(&[file.to_str().expect("UTF-8")]).expect_err("not a directory");
         assert_eq!(
-            told,
+            message,
             format!(
                 "cannot serve {}: it is not a directory; name the directory that holds it",
                 file.display()
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_usage_ends_with_status_2_and_says_what_is_right() {
+    fn wrong_usage_exits_with_status_2_and_a_hint() {
         let cases: [(&[&str], &str); 9] = [
             (
                 &["sluice", "serve", "--log-format", "%h %y"],
@@ -400,15 +400,15 @@ mod tests {
                 "records are \"variable\", \"vfc\"",
             ),
         ];
-        for (arguments, told) in cases {
+        for (arguments, message) in cases {
             let error = refusal(arguments);
             assert_eq!(error.exit_code(), 2, "{arguments:?}");
-            assert!(error.to_string().contains(told), "{arguments:?}: {error}");
+            assert!(error.to_string().contains(message), "{arguments:?}: {error}");
         }
     }
 
     #[test]
-    fn help_tells_of_examples_and_cgi_bin() {
+    fn help_shows_examples_and_explains_cgi_bin() {
         let help = refusal(&["sluice", "--help"]).to_string();
         assert!(
             help.contains("Examples:\n  sluice serve  ") && !help.contains("reference page"),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn run_and_check_name_their_configuration_with_c() {
+    fn run_and_check_take_their_configuration_from_option_c() {
         for (name, option) in [("run", "-c"), ("check", "-c"), ("check", "--config")] {
             match Arguments::parse_from(["sluice", name, option, "a.toml"]).command {
                 Command::Run(file) | Command::Check(Check { config: file, .. }) => {
@@ -435,17 +435,18 @@ mod tests {
     }
 
     #[test]
-    fn stream_lf_takes_files_of_variable_records_or_those_of_another_format() {
-        let read = |typed: &[&str]| match Arguments::parse_from(["sluice", "stream-lf"].iter().chain(typed)).command {
-            Command::StreamLf(read) => (read.format.to_string(), read.files),
-            other => panic!("{other:?} is not stream-lf"),
-        };
+    fn stream_lf_takes_files_of_variable_records_or_of_another_format() {
+        let read =
+            |arguments: &[&str]| match Arguments::parse_from(["sluice", "stream-lf"].iter().chain(arguments)).command {
+                Command::StreamLf(read) => (read.format.to_string(), read.files),
+                other => panic!("{other:?} is not stream-lf"),
+            };
         assert_eq!(read(&["a", "b"]), ("variable".to_owned(), vec!["a".into(), "b".into()]));
         assert_eq!(read(&["--format", "fixed:80", "a"]).0, "fixed:80");
     }
 
     #[test]
-    fn demo_listens_on_this_machine_alone() {
+    fn demo_listens_on_this_machine_only() {
         let Command::Demo(demo) = Arguments::parse_from(["sluice", "demo"]).command else {
             panic!("not demo")
         };

@@ -1,4 +1,4 @@
-//! The files of certificates and keys: noticing that they have changed, and making a pair for local use.
+//! Certificate and key files: noticing changes, and making a self-signed pair for local use.
 
 use std::fs;
 use std::net::IpAddr;
@@ -9,24 +9,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use sluice_settings::{ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings};
 
-/// How often the files are looked at. Renewing programs put new files in place of the old ones, or turn a symbolic link:
-/// looking sees both, wherever the files lie, and costs a few system calls.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How often the files are checked. Renewal programs replace files or change a symbolic link: a check notices both, on every file
+/// system, for a few system calls.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A certificate made here is valid from so much earlier on, since clocks differ.
-const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// A self-signed certificate is valid from a day ago, because clocks differ.
+const BACKDATED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long it is valid: some clients refuse those of servers that are for much more than a year.
+/// How long it is valid. Some clients refuse server certificates that are valid for much more than a year.
 const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Two files are the same content when these are (stat(2)); none for a file that is not there.
+/// Device, inode, modification time and size (stat(2)), which change when the content does. `None` for a missing file.
 type Stamp = Option<(u64, u64, i64, i64, u64)>;
 
-/// The files of certificates and keys of a server, as they were when last looked at.
+/// The certificate and key files of a server, as of the last check.
 pub(crate) struct Certificates {
     files: Vec<PathBuf>,
     seen: Vec<Stamp>,
-    /// Changed, but perhaps not all of them yet: the next look decides.
+    /// Some have changed, perhaps not all of them yet: the next check decides.
     is_settling: bool,
 }
 
@@ -49,14 +49,14 @@ impl Certificates {
         }
     }
 
-    /// Ready when files have changed, and then stayed as they are for a moment: a certificate and its key change one after
-    /// the other.
+    /// Waits until files have changed and then stayed unchanged for one interval, because a certificate and its key are replaced one
+    /// after the other.
     pub(crate) async fn changed(&mut self) {
         if self.files.is_empty() {
             return std::future::pending().await;
         }
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             let now: Vec<Stamp> = self.files.iter().map(stamp).collect();
             let is_new = now != self.seen;
             self.seen = now;
@@ -87,11 +87,11 @@ fn stamp(file: &PathBuf) -> Stamp {
     ))
 }
 
-/// TLS with a certificate that is made now and signed by itself, for the names by which this machine reaches itself and for
-/// the addresses listened on. Browsers ask before they believe it.
+/// TLS with a new self-signed certificate for the names of the local machine and the addresses listened on. Browsers show a warning
+/// before they accept it.
 ///
 /// # Errors
-/// One line; the system has no random bytes, say.
+/// One line, for instance if the system has no random bytes.
 pub(crate) fn self_signed(listen: &[ListenSettings]) -> Result<TlsSettings, String> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     for address in listen.iter().filter_map(|listen| listen.address.ip()) {
@@ -110,7 +110,7 @@ pub(crate) fn self_signed(listen: &[ListenSettings]) -> Result<TlsSettings, Stri
     })
 }
 
-/// A certificate for a server of these names, and its key, in PEM form.
+/// A self-signed certificate for these names, and its key, in PEM form.
 fn make(names: Vec<String>, now: SystemTime) -> Result<(String, String), rcgen::Error> {
     let key = KeyPair::generate()?;
     let certificate = params(names, now)?.self_signed(&key)?;
@@ -124,7 +124,7 @@ fn params(names: Vec<String>, now: SystemTime) -> Result<CertificateParams, rcge
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let now = rcgen::date_time_ymd(1970, 1, 1) + now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    params.not_before = now - A_DAY;
+    params.not_before = now - BACKDATED;
     params.not_after = params.not_before + VALID_FOR;
     Ok(params)
 }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_certificate_made_now_is_valid_now_and_for_no_more_than_a_year() {
         let now = UNIX_EPOCH + Duration::from_secs(1_795_000_000);
-        let params = params(vec!["localhost".to_owned()], now).expect("a good name");
+        let params = params(vec!["localhost".to_owned()], now).expect("a valid name");
         let at = rcgen::date_time_ymd(2026, 11, 18);
         assert!(params.not_before < at && at < params.not_after);
         assert!((params.not_after - params.not_before).whole_days() <= 366);

@@ -1,6 +1,6 @@
-//! `sluice check --explain URL`: a question made of what was typed, and the explanation as text.
+//! `sluice check --explain URL`: the request that the command line describes, and the explanation as text.
 //!
-//! What would happen is found out by the server (`sluice_server::explain`), by the code that serves.
+//! Not here: what would happen. The server decides that (`sluice_server::explain`), with the code that serves requests.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use sluice_settings::rule::Scheme;
 use crate::arguments::Explain;
 use crate::config;
 
-/// The question about a URL, or about a path alone.
+/// The question about a URL, or about a path.
 ///
 /// # Errors
-/// One line about what was typed.
+/// One line about the command line.
 pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
     let (scheme, rest) = match url.split_once("://") {
         None => (None, url),
@@ -41,7 +41,7 @@ pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
             "--explain {url}: a URL begins with http:// or https://, a path with /"
         ));
     }
-    // A URL that names no host leaves it to the field.
+    // Without a host in the URL, the Host field is used.
     let named = asked.header.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
     let authority = match named {
         Some((_, host)) if authority.is_empty() => host,
@@ -66,7 +66,7 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// Tells what would happen, step by step. Ends with a newline.
+/// The explanation as text, step by step. Ends with a newline.
 pub(crate) fn render(question: &Question, explanation: &Explanation) -> String {
     let mut out = String::new();
     let mut line = |label: &str, text: &str| writeln!(out, "{label:<9}{text}").expect("a String takes every text");
@@ -83,7 +83,7 @@ pub(crate) fn render(question: &Question, explanation: &Explanation) -> String {
         &format!("{method} {}://{host}{target} from {client}", explanation.scheme),
     );
     match &explanation.site {
-        None => line("site", "none: every address in clear text sends its requests to https"),
+        None => line("site", "none: every clear-text address redirects to https"),
         Some(site) => {
             let names = match site.hosts.as_slice() {
                 [] => "any host".to_owned(),
@@ -119,12 +119,12 @@ fn render_round(round: &Round, line: &mut dyn FnMut(&str, &str)) {
         };
         let outcome = match &step.outcome {
             StepOutcome::Passed(why) => format!("no, {why}"),
-            StepOutcome::Set => format!("yes{changes}; goes on"),
-            StepOutcome::Rewritten(to) => format!("yes, rewritten to {to}{changes}; goes on"),
+            StepOutcome::Set => format!("yes{changes}; continues"),
+            StepOutcome::Rewritten(to) => format!("yes, rewritten to {to}{changes}; continues"),
             StepOutcome::Answers => format!("yes{changes}; answers"),
         };
         line(
-            "  rule",
+            "  route",
             &format!(
                 "{:<origin_width$}  {:<pattern_width$}  {outcome}",
                 step.origin, step.pattern
@@ -132,10 +132,7 @@ fn render_round(round: &Round, line: &mut dyn FnMut(&str, &str)) {
         );
     }
     if !matches!(round.steps.last().map(|step| &step.outcome), Some(StepOutcome::Answers)) {
-        line(
-            "  rule",
-            "none is left: a file below the root of the site, if it has one",
-        );
+        line("  route", "none left: a file under the root of the site, if it has one");
     }
 }
 
@@ -149,7 +146,7 @@ fn answer(answer: &Answer) -> String {
             let kind = content_type.as_ref().map(|kind| format!(", {kind}"));
             format!("{status}, file {}{}", file.display(), kind.unwrap_or_default())
         }
-        Answer::Listing(folder) => format!("200, listing of {}", folder.display()),
+        Answer::Listing(directory) => format!("200, listing of {}", directory.display()),
         Answer::Script {
             file,
             mode,
@@ -159,7 +156,7 @@ fn answer(answer: &Answer) -> String {
             let mode = config::mode_entry(*mode).name;
             let info = path_info.as_ref().map(|info| format!(", PATH_INFO {info}"));
             let info = info.unwrap_or_default();
-            format!("what script {} ({mode}) says, SCRIPT_NAME {name}{info}", file.display())
+            format!("reply of script {} ({mode}), SCRIPT_NAME {name}{info}", file.display())
         }
         Answer::Redirect { status, location } => format!("{status}, redirect to {location}"),
         Answer::Error { status, text } => format!("{status}, {text}"),
@@ -181,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_and_paths_are_taken_apart() {
+    fn urls_and_paths_are_split() {
         for (url, scheme, host, target) in [
             ("/a?b#c", None, "", "/a?b"),
             ("http://Example.org", Some(Scheme::Http), "example.org", "/"),
@@ -191,7 +188,10 @@ mod tests {
             assert_eq!(asked(url), Ok((scheme, host.to_owned(), target.to_owned())), "{url}");
         }
         for url in ["ftp://example.org/", "example.org/a", "*"] {
-            assert!(asked(url).expect_err("no URL").contains("begins with http://"), "{url}");
+            assert!(
+                asked(url).expect_err("not a URL").contains("begins with http://"),
+                "{url}"
+            );
         }
     }
 }

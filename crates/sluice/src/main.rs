@@ -1,7 +1,7 @@
 //! The program: from the command line to a running server and an exit status.
 //!
-//! Here: which command does what, and the diagnostics log. Not here: what was typed (`arguments`), what a configuration
-//! means (`config`), what would happen to a request (`explain`), signals (`supervisor`).
+//! Here: the commands, and diagnostics on standard error. Not here: the command line (`arguments`), configuration files (`config`),
+//! `check --explain` (`explain`), signals (`supervisor`).
 
 mod arguments;
 mod certificates;
@@ -20,14 +20,14 @@ use tracing_subscriber::EnvFilter;
 use crate::arguments::{Arguments, Check, Command};
 use crate::supervisor::Origin;
 
-/// Scripts' variables and responses are many short-lived pieces; this allocator takes them better than the system's.
+/// Variables of scripts and responses are many short-lived allocations, for which this allocator is faster than the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let diagnostics = log_to_stderr();
     let result = run(arguments::parse());
-    // Diagnostics are written by a thread; what it still holds comes before the last word.
+    // A thread writes the diagnostics: its pending lines come before the last message.
     drop(diagnostics);
     match result {
         Ok(code) => code,
@@ -56,7 +56,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Tells whether a configuration is good; or, if asked, whether a request would be answered.
+/// Checks a configuration, or explains what would happen to a request.
 fn run_check(check: &Check) -> Result<ExitCode, String> {
     let file = &check.config.file;
     let settings = config::load(file).map_err(|errors| errors.to_string())?;
@@ -74,7 +74,7 @@ fn run_check(check: &Check) -> Result<ExitCode, String> {
     })
 }
 
-/// Prints to standard output; a reader that has gone (`| head`) is no failure.
+/// Prints to standard output. A closed pipe (`| head`) is not an error.
 fn print(text: &str) -> Result<(), String> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
@@ -82,11 +82,11 @@ fn print(text: &str) -> Result<(), String> {
     }
 }
 
-/// Diagnostics that wait for a slow terminal; further ones are dropped. Room for all of them is taken at the start.
+/// Lines of diagnostics that wait for a slow terminal; more are dropped. The queue is allocated at the start.
 const PENDING_LINES_MAX: usize = 8192;
 
-/// Sends diagnostics to standard error by a thread of their own, so that a slow terminal never holds a worker. RUST_LOG
-/// chooses what is told; without it everything but details is.
+/// Writes diagnostics to standard error in a thread of their own, so that a slow terminal never blocks a worker. RUST_LOG
+/// selects the level; the default is `info`.
 fn log_to_stderr() -> WorkerGuard {
     let (writer, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(PENDING_LINES_MAX)

@@ -1,6 +1,6 @@
-//! `sluice stream-lf`: files of VMS records written anew as lines, one after the other, whatever becomes of the one before.
+//! `sluice stream-lf`: converts files of OpenVMS records to lines. A file that fails does not stop the next ones.
 //!
-//! Not here: how a file is written anew (`sluice_server::record_format`).
+//! Not here: how a file is converted (`sluice_files::records`).
 
 use std::path::Path;
 
@@ -10,26 +10,26 @@ use sluice_settings::record_format::RecordFormat;
 use crate::arguments::StreamLf;
 use crate::{config, print};
 
-/// Writes the files anew, and tells of each that was.
+/// Converts the files, and prints a line about each.
 ///
 /// # Errors
-/// A line about each file that stays as it is; the user's to mend.
+/// A line about each file that was not converted; the user's to fix.
 pub(crate) fn run(arguments: &StreamLf) -> Result<(), String> {
-    let mut complaints = Vec::new();
+    let mut errors = Vec::new();
     for file in &arguments.files {
-        match write_anew(file, arguments.format) {
-            Ok(told) => print(&told)?,
-            Err(complaint) => complaints.push(complaint),
+        match convert(file, arguments.format) {
+            Ok(line) => print(&line)?,
+            Err(error) => errors.push(error),
         }
     }
-    if complaints.is_empty() {
+    if errors.is_empty() {
         Ok(())
     } else {
-        Err(complaints.join("\n"))
+        Err(errors.join("\n"))
     }
 }
 
-fn write_anew(file: &Path, format: RecordFormat) -> Result<String, String> {
+fn convert(file: &Path, format: RecordFormat) -> Result<String, String> {
     let shown = file.display();
     match rewrite_path(file, format) {
         Ok(rewritten) => {

@@ -1,11 +1,11 @@
-//! The supervisor: starts the server, and does what signals say until it has ended.
+//! The supervisor: starts the server and handles signals until the server has ended.
 //!
-//! | signal | what happens |
+//! | signal | effect |
 //! |---|---|
-//! | SIGHUP | the configuration is read again; a bad one changes nothing and says why |
-//! | SIGUSR1 | the access logs are opened anew under their names |
-//! | SIGUSR2 | the file cache is emptied, and what it has done is logged |
-//! | SIGTERM, SIGINT | no new connections; what is under way may end within `drain_timeout`; a second one ends it at once |
+//! | SIGHUP | the configuration is read again; an invalid one is reported and changes nothing |
+//! | SIGUSR1 | the access logs are reopened |
+//! | SIGUSR2 | the file cache is emptied, and its counters are logged |
+//! | SIGTERM, SIGINT | no new connections; exchanges in progress may end within `drain_timeout`; a second signal aborts them |
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::certificates::Certificates;
 use crate::config;
 
-/// Where the settings came from: what SIGHUP reads again.
+/// The origin of the settings, which SIGHUP reads again.
 pub(crate) enum Origin {
     Arguments,
     File(PathBuf),
 }
 
-/// Runs a server by these settings until a signal ends it. The error is one line for the administrator.
+/// Runs a server with these settings until a signal ends it. The error is one line for the administrator.
 pub(crate) fn run(settings: &Settings, origin: Origin) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -35,7 +35,7 @@ pub(crate) fn run(settings: &Settings, origin: Origin) -> Result<(), String> {
 
 async fn supervise(started: &Settings, origin: Origin) -> Result<(), String> {
     let mut settings = started.clone();
-    // Before the server, so that a signal that comes during its start is not lost.
+    // Before the server, so that no signal is lost while it starts.
     let mut signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
     let mut certificates = Certificates::of(&settings);
     let server = Server::start(&settings).map_err(|error| error.to_string())?;
@@ -45,8 +45,8 @@ async fn supervise(started: &Settings, origin: Origin) -> Result<(), String> {
             event = signals.next() => match event {
                 Event::Reload => {
                     if let Some(read) = reload(&server, &origin) {
-                        for what in waiting_for_a_start(started, &read) {
-                            tracing::warn!("SIGHUP: {what}: that takes a new start of the server");
+                        for pending in needing_restart(started, &read) {
+                            tracing::warn!("SIGHUP: {pending}: this change takes effect when the server is restarted");
                         }
                         certificates = Certificates::of(&read);
                         settings = read;
@@ -58,11 +58,11 @@ async fn supervise(started: &Settings, origin: Origin) -> Result<(), String> {
             },
             () = certificates.changed() => match server.reload_certificates(&settings) {
                 Ok(()) => tracing::info!("certificates have changed: the new ones are in force"),
-                Err(error) => tracing::error!("certificates have changed: {error}; the old ones stay"),
+                Err(error) => tracing::error!("certificates have changed: {error}; the old ones stay in effect"),
             }
         }
     }
-    tracing::info!("draining: no new connections; a second signal ends at once");
+    tracing::info!("draining: no new connections; a second signal ends the server at once");
     if let Some(counters) = server.cache_counters() {
         tracing::info!("cache: {counters}");
     }
@@ -79,7 +79,7 @@ async fn supervise(started: &Settings, origin: Origin) -> Result<(), String> {
     }
 }
 
-/// Prints the addresses and what is served where.
+/// Logs the addresses and the routes.
 fn announce(settings: &Settings, server: &Server) {
     let mut settings = settings.clone();
     for (listen, address) in settings.listen.iter_mut().zip(server.addresses()) {
@@ -88,10 +88,10 @@ fn announce(settings: &Settings, server: &Server) {
     for line in config::describe(&settings).lines() {
         tracing::info!("{line}");
     }
-    // proc(5): a process's folder belongs to its effective user.
+    // proc(5): the effective user of a process owns its directory.
     if fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
         tracing::warn!(
-            "running as root: scripts run as root, too; start as an ordinary user where others can reach it"
+            "running as root, so scripts run as root too: use an ordinary user if others can reach this server"
         );
     }
 }
@@ -103,7 +103,7 @@ fn purge_cache(server: &Server) {
     }
 }
 
-/// The settings that are in force now, if they are others.
+/// Reads the configuration again. `None` if nothing has changed.
 fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
     let Origin::File(file) = origin else {
         tracing::warn!("SIGHUP: there is no configuration file to read again");
@@ -115,7 +115,7 @@ fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
             for line in errors.to_string().lines() {
                 tracing::error!("{line}");
             }
-            tracing::error!("SIGHUP: the configuration is bad, nothing has changed");
+            tracing::error!("SIGHUP: the configuration is invalid, nothing has changed");
             return None;
         }
     };
@@ -135,30 +135,30 @@ fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
     }
 }
 
-/// What the configuration says now and the server cannot do before it is started anew, whose sockets and threads are there.
-fn waiting_for_a_start(started: &Settings, read: &Settings) -> Vec<String> {
-    let mut waiting = Vec::new();
+/// The changes that need a restart, because sockets and threads are made at the start.
+fn needing_restart(started: &Settings, read: &Settings) -> Vec<String> {
+    let mut pending = Vec::new();
     for wanted in &read.listen {
         match started.listen.iter().find(|had| had.address == wanted.address) {
-            None => waiting.push(format!("{} is not listened on yet", wanted.address)),
+            None => pending.push(format!("{} is not listened on yet", wanted.address)),
             Some(had) if had.socket_mode != wanted.socket_mode => {
-                waiting.push(format!("{} keeps its mode", wanted.address));
+                pending.push(format!("{} keeps its mode", wanted.address));
             }
             Some(_) => {}
         }
     }
     for had in &started.listen {
         if read.listen.iter().all(|wanted| wanted.address != had.address) {
-            waiting.push(format!("{} is still listened on", had.address));
+            pending.push(format!("{} is still listened on", had.address));
         }
     }
     if started.workers != read.workers {
-        waiting.push(format!("there are still {} workers", started.workers));
+        pending.push(format!("there are still {} workers", started.workers));
     }
     if started.dns != read.dns {
-        waiting.push("dns_lookup, dns_timeout and dns_server are as before".to_owned());
+        pending.push("dns_lookup, dns_timeout and dns_server are unchanged".to_owned());
     }
-    waiting
+    pending
 }
 
 enum Event {

@@ -132,12 +132,12 @@ fn read_types(types: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
     }
     types.into_iter().map(|kind| kind.value.to_ascii_lowercase()).collect()
 }
-/// `type/subtype`, with one `*` at most, or all types.
+/// Whether a text is `type/subtype` with one `*` at most, or `*/*`.
 fn is_pattern(text: &str) -> bool {
     if text == "*/*" {
         return true;
     }
-    // A star is a letter of a token, too (RFC 9110 §5.6.2).
+    // A star is a token character (RFC 9110 §5.6.2).
     let has_parts = text
         .split_once('/')
         .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
@@ -150,18 +150,18 @@ mod tests {
     use super::*;
 
     fn mistake(text: &str) -> String {
-        let told = read(text).expect_err("a mistake");
-        told.to_string()
+        let errors = read(text).expect_err("a mistake");
+        errors.to_string()
     }
 
     #[test]
-    fn a_site_says_what_is_other_than_for_all() {
+    fn a_site_overrides_the_server() {
         let settings = read(
             "[compression]\nencodings = ['zstd', 'br']\nleast_size = 100\n[[site]]\nhosts = ['a']\nroot = 'a'\n\
              [site.compression]\nfiles = 'off'\n[[site]]\nhosts = ['b']\nroot = 'b'\ncompression = false\n\
              [[site]]\nroot = 'c'\ncompression = { types = ['TEXT/*'], encodings = ['gzip'] }",
         )
-        .expect("a good configuration");
+        .expect("a valid configuration");
         let [a, b, c] = [0, 1, 2].map(|index: usize| &settings.sites[index].compression);
         assert_eq!(a.encodings, [Encoding::Zstd, Encoding::Brotli]);
         assert_eq!((a.least_bytes, a.files), (100, Precompressed::Off));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guide_names_every_type_that_is_compressed() {
+    fn the_guide_lists_every_type_that_is_compressed() {
         let guide = include_str!("../../../../docs/guides/compression.md");
         for kind in CompressionSettings::default().types {
             assert!(guide.contains(&format!("`{kind}`")), "{kind}");
@@ -182,19 +182,19 @@ mod tests {
     }
 
     #[test]
-    fn a_site_with_a_section_is_compressed_though_the_server_is_not() {
+    fn a_site_can_switch_compression_on_again() {
         let settings = read(
             "compression = false\n[[site]]\nhosts = ['a']\nroot = 'a'\n\
              [[site]]\nroot = 'b'\ncompression = { files = 'stored' }",
         )
-        .expect("a good configuration");
+        .expect("a valid configuration");
         let [a, b] = [0, 1].map(|index: usize| &settings.sites[index].compression);
         assert_eq!((&a.encodings[..], &b.encodings[..]), (&[][..], &Encoding::ALL[..]));
         assert_eq!(b.files, Precompressed::Static);
     }
 
     #[test]
-    fn mistakes_are_told_with_their_mend() {
+    fn mistakes_are_reported_with_a_hint() {
         let site = "[[site]]\nroot = 'a'\n";
         for (keys, message) in [
             (
@@ -232,10 +232,10 @@ mod tests {
         ] {
             assert_eq!(mistake(&format!("{site}{keys}")), format!("sluice.toml:3: {message}"));
         }
-        let told = mistake(&format!(
+        let shown = mistake(&format!(
             "compression = false\n{site}route = [{{ path = '/a/*', files = {{ directory = 'a' }}, compress = true }}]"
         ));
         let message = "compression is off here: remove compression = false, or list some encodings";
-        assert_eq!(told, format!("sluice.toml:4: compress = true: {message}"));
+        assert_eq!(shown, format!("sluice.toml:4: compress = true: {message}"));
     }
 }

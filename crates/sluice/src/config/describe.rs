@@ -1,4 +1,4 @@
-//! What settings mean, for people: shown by `check` and when a server starts.
+//! A summary of settings in words, shown by `check` and when a server starts.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use sluice_settings::{
 use super::mode;
 use super::value::{format_duration, format_size};
 
-/// Tells what is served where: addresses, sites and their routes, one a line, in columns. Ends with a newline.
+/// Describes what is served where: addresses, sites and their routes, one per line, in columns. Ends with a newline.
 pub(crate) fn describe(settings: &Settings) -> String {
     let mut out = String::new();
     let addresses: Vec<String> = settings
@@ -89,7 +89,7 @@ fn describe_log(log: &AccessLog) -> String {
     parts.join(", ")
 }
 
-/// The routes and, last, what no route matches: pattern, what is done, with what.
+/// The routes and, last, the files for paths that no route matches: pattern, action, details.
 fn describe_site(site: &SiteSettings) -> String {
     let mut rows: Vec<[String; 3]> = site.routes.iter().map(|route| describe_route(route, site)).collect();
     if let Some(root) = &site.root {
@@ -116,7 +116,7 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
             let records = describe_records(records.as_ref());
             let kept = match route.changes.cache {
                 None => describe_cache(site.files.cache),
-                // Told with what else the route changes.
+                // Described with the other changes of the route.
                 Some(_) => "",
             };
             (files.to_owned(), format!("{}{records}{kept}", directory.display()))
@@ -141,7 +141,7 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
     [route.path.to_string(), action, parts.join(", ")]
 }
 
-/// What is not usual about how files are kept.
+/// How the use of the cache differs from the default.
 fn describe_cache(cache: CacheUse) -> &'static str {
     match cache {
         CacheUse::On => "",
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_served_where_is_told_in_columns() {
+    fn sites_and_routes_are_described_in_columns() {
         let settings = read(
             r#"
             [[listen]]
@@ -222,7 +222,7 @@ mod tests {
             log = { access = "other.log", format = "%h %r", rotate = "daily", rotate_size = "1GiB", keep = 7 }
             "#,
         )
-        .expect("a good configuration");
+        .expect("a valid configuration");
         let expected = "\
 listening on  http://0.0.0.0:80/  unix:/etc/sluice/run/sluice.sock (http) (PROXY protocol)
 workers       2

@@ -143,7 +143,7 @@ mod tests {
         }
         let settings =
             read("[[site]]\nroot = 'a'\nerrors = { 404 = 'page.html', 599 = 'page.html', 4xx = 'page.html' }");
-        let templates = settings.expect("good pages").sites.swap_remove(0).errors.templates;
+        let templates = settings.expect("valid pages").sites.swap_remove(0).errors.templates;
         let keys: Vec<_> = templates.into_keys().collect();
         assert_eq!(keys, [Statuses::One(404), Statuses::One(599), Statuses::Class(4)]);
     }

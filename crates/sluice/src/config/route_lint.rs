@@ -38,7 +38,7 @@ pub(super) fn check(document: &Document<'_>, routes: &[ParsedRoute], has_root: b
     }
     let redirects = (0..routes.len()).filter(|number| !unreachable[*number]);
     redirects.for_each(|number| check_loop(document, routes, number));
-    // A last route that only changes something is no mistake: the change applies to the 404 response.
+    // A last route that only changes something is not a mistake: the change applies to the 404 response.
     if let Some(last) = routes.last().filter(|_| !has_root)
         && matches!(last.action, Some(Action::Rewrite(_)))
     {

@@ -310,7 +310,7 @@ fn to_number(number: &DeInteger<'_>) -> Option<u64> {
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-/// A number as a `usize`. A bound beyond what the machine can count is never reached, so it is cut down to that.
+/// A number as a `usize`. A limit beyond `usize::MAX` could never be reached, so it becomes `usize::MAX`.
 pub(crate) fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

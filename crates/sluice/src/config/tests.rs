@@ -1,10 +1,10 @@
 //! The configuration as a whole: an invented file system to read it on, and files that are really read.
 
 mod addresses;
+mod keys;
 mod logs;
 mod messages;
-mod rules;
-mod table;
+mod routes;
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ fn relative_paths_start_from_the_directory_of_the_file() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("sluice.toml");
     std::fs::write(&file, "[[site]]\nroot = '.'\n").expect("room for a file");
-    let settings = load(&file).expect("a good configuration");
+    let settings = load(&file).expect("a valid configuration");
     assert_eq!(settings.sites[0].root.as_deref(), Some(directory.path()));
     assert_eq!(settings.sites[0].origin, format!("{}:1", file.display()));
     assert_eq!(settings.listen, [ListenSettings::clear(super::LISTEN)]);

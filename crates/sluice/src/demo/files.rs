@@ -1,6 +1,6 @@
-//! The files of the demo, embedded: one copy, which readers find in `examples/` and `sdk/c/programs`.
+//! The files of the demo, embedded from `examples/` and `sdk/c/programs`, so that there is one copy.
 //!
-//! Here: what there is, and what each script needs. A test compares it with the folders.
+//! Here: the list of files, and what each script needs. A test compares the list with the directories.
 
 /// A script.
 pub(crate) struct Script {
@@ -14,7 +14,7 @@ pub(crate) struct Script {
 pub(crate) struct Program {
     /// Its name on the demo's pages.
     pub name: &'static str,
-    /// Its name where it is built.
+    /// Its name in the build directory.
     pub built: &'static str,
     pub text: &'static str,
 }
@@ -39,10 +39,10 @@ macro_rules! program {
     };
 }
 
-/// The page of links, before it is completed.
+/// The index page, before it is completed.
 pub(crate) const INDEX: &str = include_str!("../../../../examples/htdocs/index.html");
 
-/// The other files of the site, as they are.
+/// The other files of the site.
 pub(crate) const PAGES: [(&str, &str); 2] = [
     ("icon.svg", include_str!("../../../../examples/htdocs/icon.svg")),
     ("style.css", include_str!("../../../../examples/htdocs/style.css")),
@@ -76,10 +76,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    /// The names in a folder of this source tree, sorted.
-    fn names(folder: &str) -> Vec<String> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
-        let entries = std::fs::read_dir(folder).expect("a folder of this tree");
+    /// The names in a directory of this source tree, sorted.
+    fn names(directory: &str) -> Vec<String> {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(directory);
+        let entries = std::fs::read_dir(directory).expect("a directory of this tree");
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name().into_string();
         let mut names: Vec<String> = entries.map(|entry| name(entry).expect("UTF-8")).collect();
         names.sort();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_name_their_interpreter_and_have_their_run_bit() {
+    fn scripts_name_their_interpreter_and_are_executable() {
         for script in &SCRIPTS {
             let first = script.text.lines().next().unwrap_or_default();
             let named = ["#!", "#!/usr/bin/env "].map(|way| format!("{way}{}", script.interpreter));

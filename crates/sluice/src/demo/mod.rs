@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! examples/ and sdk/c (embedded: `files`) ──┐
-//! programs in C, built (`programs`) ────────┼──▶ a private temporary folder ──▶ settings
+//! programs in C, built (`programs`) ────────┼──▶ a private temporary directory ──▶ settings
 //! index.html, completed (`page`) ───────────┘        removed when Site is dropped
 //! ```
 //! Not here: serving it (`supervisor`).
@@ -28,39 +28,42 @@ use crate::config;
 use files::{PAGES, PROGRAMS, SCRIPTS};
 use page::Missing;
 
-/// Where a folder of the site comes from, for messages.
+/// The origin of the site, for messages.
 const ORIGIN: &str = "the demo";
 
-/// The unpacked site; its folder lives as long as this.
+/// The unpacked site; its directory is removed when this is dropped.
 pub(crate) struct Site {
     /// Held to be dropped.
-    _folder: TempDir,
-    /// The same folder without links in its path, so that what the server maps is what it serves.
+    _directory: TempDir,
+    /// The same directory without links in its path, so that the server's path names are the real ones.
     path: PathBuf,
 }
 
 impl Site {
-    /// Writes the site to a fresh folder that only this user can enter, and tells what will be missing.
+    /// Writes the site to a new directory that only this user can enter, and logs what is missing.
     ///
     /// # Errors
-    /// One line about a folder for temporary files that takes none; the user's to mend.
+    /// One line about a temporary directory that cannot be written to; the user's to fix.
     pub(crate) fn unpack() -> Result<Site, String> {
         let refuse = |error: io::Error| {
             format!(
-                "cannot unpack the demo into {}: {}; set TMPDIR to a folder that takes files",
+                "cannot unpack the demo into {}: {}; set TMPDIR to a writable directory",
                 std::env::temp_dir().display(),
                 config::reason(&error)
             )
         };
-        let folder = tempfile::Builder::new()
+        let directory = tempfile::Builder::new()
             .prefix("sluice-demo-")
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir()
             .map_err(refuse)?;
-        let path = folder.path().canonicalize().map_err(refuse)?;
+        let path = directory.path().canonicalize().map_err(refuse)?;
         let missing = write(&path, programs::built().as_deref(), &programs::is_interpreter).map_err(refuse)?;
-        tell(&missing, &path);
-        Ok(Site { _folder: folder, path })
+        log_result(&missing, &path);
+        Ok(Site {
+            _directory: directory,
+            path,
+        })
     }
 
     /// The settings that serve it.
@@ -106,7 +109,8 @@ impl Site {
     }
 }
 
-/// Browsers ask for this on pages that name no icon; without it the log that the visitor is to look at would fill with 404.
+/// Browsers request `/favicon.ico` for pages that name no icon (listings, output of scripts). Without this route each request would put a
+/// 404 into the log that the visitor watches.
 fn icon() -> RouteSettings {
     let redirect = Action::Redirect {
         to: Replacement::literal("/icon.svg"),
@@ -118,13 +122,13 @@ fn icon() -> RouteSettings {
     }
 }
 
-/// Writes pages, scripts and sources below `folder` and links the programs in C from `built`; tells which cannot run.
+/// Writes pages, scripts and sources below `directory`, and links the C programs from `built`. Returns those that cannot run.
 fn write(
-    folder: &Path,
+    directory: &Path,
     built: Option<&Path>,
     is_interpreter: &dyn Fn(&str) -> bool,
 ) -> io::Result<Vec<(&'static str, Missing)>> {
-    let (htdocs, cgi_bin) = (folder.join("htdocs"), folder.join("cgi-bin"));
+    let (htdocs, cgi_bin) = (directory.join("htdocs"), directory.join("cgi-bin"));
     let sources = htdocs.join("source");
     fs::create_dir(&htdocs)?;
     fs::create_dir(&sources)?;
@@ -154,16 +158,16 @@ fn write(
     Ok(missing)
 }
 
-/// Says what to do next, and why the page will show less than it could.
-fn tell(missing: &[(&str, Missing)], folder: &Path) {
+/// Logs what to do next, and which programs are missing from the page.
+fn log_result(missing: &[(&str, Missing)], directory: &Path) {
     let mut reasons: Vec<Missing> = missing.iter().map(|(_, reason)| *reason).collect();
     reasons.dedup();
     for reason in reasons {
         let of_reason = missing.iter().filter(|(_, other)| *other == reason);
         let names: Vec<&str> = of_reason.map(|(name, _)| *name).collect();
-        tracing::warn!("the demo goes without {}: {reason}", names.join(", "));
+        tracing::warn!("the demo lacks {}: {reason}", names.join(", "));
     }
-    tracing::info!("the demo is in {} until it ends (Ctrl-C)", folder.display());
+    tracing::info!("the demo is in {} until it ends (Ctrl-C)", directory.display());
     tracing::info!("open the first address below in a browser");
 }
 
@@ -172,18 +176,18 @@ mod tests {
     use super::*;
 
     fn unpack(built: Option<&Path>, interpreters: &[&str]) -> (TempDir, Vec<(&'static str, Missing)>) {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let missing = write(folder.path(), built, &|name| interpreters.contains(&name)).expect("room for the site");
-        (folder, missing)
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let missing = write(directory.path(), built, &|name| interpreters.contains(&name)).expect("room for the site");
+        (directory, missing)
     }
 
     #[test]
     fn scripts_can_be_run_and_their_sources_read() {
-        let (folder, missing) = unpack(None, &["/bin/sh", "python3", "perl"]);
+        let (directory, missing) = unpack(None, &["/bin/sh", "python3", "perl"]);
         for script in &SCRIPTS {
-            let file = folder.path().join("cgi-bin").join(script.name);
+            let file = directory.path().join("cgi-bin").join(script.name);
             assert!(programs::is_program(&file), "{}", script.name);
-            let source = folder.path().join(format!("htdocs/source/{}.txt", script.name));
+            let source = directory.path().join(format!("htdocs/source/{}.txt", script.name));
             assert_eq!(fs::read_to_string(source).expect("a source"), script.text);
         }
         assert!(missing.iter().all(|(_, reason)| *reason == Missing::Build));
@@ -191,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_is_no_link_on_the_page() {
-        let (folder, missing) = unpack(None, &["/bin/sh"]);
-        let page = fs::read_to_string(folder.path().join("htdocs/index.html")).expect("the page");
+    fn programs_that_cannot_run_have_no_link_on_the_page() {
+        let (directory, missing) = unpack(None, &["/bin/sh"]);
+        let page = fs::read_to_string(directory.path().join("htdocs/index.html")).expect("the page");
         for (name, reason) in &missing {
             for attribute in ["href", "action"] {
                 assert!(!page.contains(&format!("{attribute}=\"/cgi-bin/{name}")), "{name}");
@@ -210,27 +214,27 @@ mod tests {
 
     #[test]
     fn programs_are_linked_from_where_they_were_built() {
-        let built = tempfile::tempdir().expect("a temporary folder");
+        let built = tempfile::tempdir().expect("a temporary directory");
         let program = built.path().join("printenv");
         fs::write(&program, "").expect("room for a file");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a file of ours");
-        let (folder, missing) = unpack(Some(built.path()), &[]);
-        let link = fs::read_link(folder.path().join("cgi-bin/printenv-c"));
+        let (directory, missing) = unpack(Some(built.path()), &[]);
+        let link = fs::read_link(directory.path().join("cgi-bin/printenv-c"));
         assert_eq!(link.expect("a link"), program);
         assert!(missing.contains(&("membufdemo", Missing::Build)));
         assert!(!missing.iter().any(|(name, _)| *name == "printenv-c"));
     }
 
     #[test]
-    fn one_folder_is_served_in_three_ways_and_goes_with_the_site() {
-        let site = Site::unpack().expect("a temporary folder");
+    fn one_directory_is_served_in_three_ways_and_removed_with_the_site() {
+        let site = Site::unpack().expect("a temporary directory");
         let settings = site.settings(vec![config::LISTEN]);
         let routes = &settings.sites[0].routes;
         let paths: Vec<String> = routes.iter().map(|route| route.path.to_string()).collect();
         assert_eq!(paths, ["/cgi-bin/*", "/cgiplus-bin/*", "/record-bin/*", "/favicon.ico"]);
         let root = settings.sites[0].root.clone().expect("a root");
         assert!(root.join("index.html").is_file());
-        let mode = fs::metadata(&site.path).expect("the folder").permissions().mode();
+        let mode = fs::metadata(&site.path).expect("the directory").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         drop(site);
         assert!(!root.exists());

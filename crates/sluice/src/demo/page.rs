@@ -1,4 +1,4 @@
-//! The page of links, completed for this machine: sources are put in, and what cannot run here is replaced by why.
+//! The index page, completed for this machine: sources are inserted, and links to programs that cannot run are replaced by the reason.
 //!
 //! The page is plain HTML with three kinds of marks, each a comment: `source: NAME`, `sources`, and `needs: NAME` …
 //! `end: NAME`.
@@ -7,10 +7,10 @@ use std::fmt;
 
 use super::files::{PROGRAMS, SCRIPTS};
 
-/// Why a script of the demo cannot run here.
+/// The reason why a script of the demo cannot run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// A program in C has not been built.
+    /// The C program has not been built.
     Build,
     /// The interpreter is not in PATH.
     Interpreter(&'static str),
@@ -25,7 +25,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// The page with every mark replaced.
+/// Replaces every mark of the page.
 pub(crate) fn complete(page: &str, missing: &[(&str, Missing)]) -> String {
     let mut page = page.replace("<!-- sources -->\n", &list_of_sources());
     for script in &SCRIPTS {
@@ -66,7 +66,7 @@ fn replace_block<'a>(page: &'a str, name: &str, replacement: impl Fn(&'a str) ->
     out
 }
 
-/// An item for each source under `/source/`.
+/// A list item for each source under `/source/`.
 fn list_of_sources() -> String {
     let scripts = SCRIPTS.iter().map(|script| script.name.to_owned());
     let programs = PROGRAMS.iter().map(|program| format!("{}.c", program.built));
@@ -109,11 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn only_blocks_of_what_is_missing_become_notices() {
+    fn only_blocks_of_missing_programs_become_notices() {
         let page = "a\n<!-- needs: counter.pl -->\nb\n<!-- end: counter.pl -->\nc\n<!-- needs: counter.py -->\nd\n<!-- end: counter.py -->\n";
-        let told = complete(page, &[("counter.pl", Missing::Interpreter("perl"))]);
+        let completed = complete(page, &[("counter.pl", Missing::Interpreter("perl"))]);
         assert_eq!(
-            told,
+            completed,
             "a\n<dt class=\"missing\">counter.pl</dt>\n<dd class=\"missing\">perl is not installed (or not in PATH)</dd>\nc\nd\n"
         );
     }

@@ -210,7 +210,7 @@ fn sighup_names_settings_that_need_a_restart() {
     server.log_line(&format!("{} keeps its mode", unix("web.sock")));
     server.log_line(&format!("{} is not listened on yet", unix("new.sock")));
     server.log_line("127.0.0.1:0 is still listened on");
-    server.log_line("workers: that takes a new start");
+    server.log_line("workers: this change takes effect");
     server.log_line("dns_server are as before");
     assert_eq!(server.get("/a.txt").text(), "a");
 }

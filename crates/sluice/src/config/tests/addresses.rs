@@ -1,4 +1,4 @@
-//! Addresses: unix sockets, and whose word is taken about them.
+//! Addresses: unix sockets, trusted proxies, name servers.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use super::read;
 /// The one mistake of a file whose first section is this.
 #[track_caller]
 fn mistake(lines: &str) -> String {
-    let told = read(&format!("{lines}\n[[site]]\nroot = 'a'\n"))
+    let message = read(&format!("{lines}\n[[site]]\nroot = 'a'\n"))
         .expect_err("a mistake")
         .to_string();
-    assert_eq!(told.lines().count(), 1, "{told}");
-    told.trim_start_matches("sluice.toml:").to_owned()
+    assert_eq!(message.lines().count(), 1, "{message}");
+    message.trim_start_matches("sluice.toml:").to_owned()
 }
 
 #[test]
-fn the_file_of_a_unix_socket_lies_where_the_configuration_says() {
+fn the_path_of_a_unix_socket_starts_from_the_directory_of_the_file() {
     let read = |address: &str, more: &str| {
         let text = format!("[[listen]]\naddress = '{address}'\n{more}\n[[site]]\nroot = 'a'\n");
-        read(&text).expect("a good configuration").listen.remove(0)
+        read(&text).expect("a valid configuration").listen.remove(0)
     };
     let socket = |path: &str| ListenAddress::Unix(PathBuf::from(path));
     assert_eq!(read("unix:run/s", "").address, socket("/etc/sluice/run/s"));
@@ -29,7 +29,7 @@ fn the_file_of_a_unix_socket_lies_where_the_configuration_says() {
 }
 
 #[test]
-fn bad_addresses_of_unix_sockets_are_told_with_their_mend() {
+fn invalid_unix_sockets_are_refused_with_a_hint() {
     let long = format!("[[listen]]\naddress = 'unix:/run/{}'", "x".repeat(103));
     assert!(
         mistake(&long)
@@ -74,7 +74,7 @@ fn bad_addresses_of_unix_sockets_are_told_with_their_mend() {
 }
 
 #[test]
-fn proxies_and_name_servers_are_named_by_their_addresses() {
+fn proxies_and_name_servers_need_addresses() {
     for (lines, message) in [
         (
             "[server]\ntrusted_proxies = ['10.0.0.0/8',\n'10.0.0.1/8']",
@@ -133,7 +133,7 @@ fn without_reverse_dns_the_key_is_refused() {
 
 #[cfg(feature = "reverse-dns")]
 #[test]
-fn a_name_server_has_a_port_or_the_usual_one() {
+fn the_port_of_a_name_server_defaults_to_53() {
     for (text, address) in [
         ("192.0.2.53", "192.0.2.53:53"),
         ("192.0.2.53:5353", "192.0.2.53:5353"),
@@ -142,7 +142,7 @@ fn a_name_server_has_a_port_or_the_usual_one() {
     ] {
         let text = format!("[server]\ndns_lookup = true\ndns_server = '{text}'\n[[site]]\nroot = 'a'\n");
         let dns = read(&text)
-            .expect("a good configuration")
+            .expect("a valid configuration")
             .dns
             .expect("names are looked up");
         assert_eq!(dns.server.map(|server| server.to_string()).as_deref(), Some(address));

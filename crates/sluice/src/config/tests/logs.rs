@@ -1,10 +1,10 @@
-//! Access logs: mistakes word for word, and what a site's log has from the server's.
+//! Access logs: messages about mistakes, and what a site's log takes from the server's.
 
 use super::messages::{assert_mistake, with_route};
 use super::read;
 
 #[test]
-fn logs_that_cannot_be_written_as_they_are_told_to_are_refused() {
+fn invalid_logs_are_refused() {
     let cases = [
         (
             "[log]\nformat = '%h %y'\n[[site]]\nroot = 'a'",
@@ -61,11 +61,11 @@ fn logs_that_cannot_be_written_as_they_are_told_to_are_refused() {
 }
 
 #[test]
-fn a_site_has_what_it_leaves_out_from_the_log_of_the_server() {
+fn absent_keys_of_a_sites_log_are_taken_from_the_servers() {
     let text = "[log]\naccess = 'a.log'\nformat = 'json'\nrotate = 'daily'\nkeep = 3\n[[site]]\nhosts = ['a']\nroot = 'a'\n\
                 [site.log]\naccess = 'b.log'\nkeep = 4\n[[site]]\nhosts = ['b']\nroot = 'b'\nlog = { format = '%h' }\n\
                 [[site]]\nhosts = ['c']\nroot = 'c'\nlog = false\n[[site]]\nhosts = ['d']\nroot = 'd'";
-    let settings = read(text).expect("good logs");
+    let settings = read(text).expect("valid logs");
     let shown: Vec<_> = settings
         .sites
         .iter()

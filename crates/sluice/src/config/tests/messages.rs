@@ -1,11 +1,12 @@
-//! Every mistake's message, word for word: users act on them.
+//! The messages about mistakes, word for word, because users act on them.
 
 use super::read;
 
 /// The mistakes of a file, without its name: `line: message`.
 fn mistakes(text: &str) -> Vec<String> {
-    let told = read(text).expect_err("mistakes").to_string();
-    told.lines()
+    let message = read(text).expect_err("mistakes").to_string();
+    message
+        .lines()
         .map(|line| line.strip_prefix("sluice.toml:").unwrap_or(line).to_owned())
         .collect()
 }
@@ -28,7 +29,7 @@ pub(super) fn assert_mistake(text: &str, message: &str) {
 }
 
 #[test]
-fn unknown_keys_are_told_with_what_was_meant() {
+fn unknown_keys_are_reported_with_a_suggestion() {
     let cases = [
         (
             with_script("timout = '10s'"),
@@ -62,7 +63,7 @@ fn unknown_keys_are_told_with_what_was_meant() {
 }
 
 #[test]
-fn values_of_a_wrong_type_are_told_the_right_form() {
+fn values_of_a_wrong_type_are_reported_with_an_example() {
     let cases = [
         (
             "idle = 10",
@@ -109,7 +110,7 @@ fn values_of_a_wrong_type_are_told_the_right_form() {
 }
 
 #[test]
-fn numbers_out_of_bounds_are_told_the_bound_and_the_mend() {
+fn numbers_out_of_bounds_are_reported_with_the_bound_and_a_hint() {
     let cases = [
         (
             "max = 0",
@@ -163,7 +164,7 @@ fn numbers_out_of_bounds_are_told_the_bound_and_the_mend() {
 }
 
 #[test]
-fn sections_of_a_wrong_shape_are_told_the_right_one() {
+fn sections_of_a_wrong_type_are_reported_with_the_right_one() {
     let cases = [
         (
             "[site]\nroot = 'a'",
@@ -188,7 +189,7 @@ fn sections_of_a_wrong_shape_are_told_the_right_one() {
 }
 
 #[test]
-fn a_file_that_is_no_toml_is_told_line_by_line() {
+fn syntax_errors_are_reported_line_by_line() {
     let text = "[[site]]\nroot = htdocs\nindex = ['a'\nroot = 'b'\n";
     assert_eq!(mistakes(text)[0], "2: htdocs: a text is written in quotes: \"htdocs\"");
     assert_mistake(
@@ -202,7 +203,7 @@ fn a_file_that_is_no_toml_is_told_line_by_line() {
 }
 
 #[test]
-fn a_server_without_sites_or_with_twice_the_same_is_refused() {
+fn missing_sites_and_duplicate_hosts_and_addresses_are_refused() {
     let cases = [
         (
             "",
@@ -250,14 +251,14 @@ fn a_server_without_sites_or_with_twice_the_same_is_refused() {
         ),
     ];
     for (text, message) in cases {
-        let told = mistakes(text);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(told[0].trim_start(), message.trim_start(), "\n{text}");
+        let found = mistakes(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].trim_start(), message.trim_start(), "\n{text}");
     }
 }
 
 #[test]
-fn hosts_that_no_request_can_name_are_refused() {
+fn invalid_hosts_are_refused() {
     let cases = [
         ("a.org:80", "a host is written without port: write \"a.org\""),
         (
@@ -293,13 +294,13 @@ fn hosts_that_no_request_can_name_are_refused() {
         "3: hosts = []: an empty list names no host; leave hosts out for any host",
     );
     let site = &read("[[site]]\nroot = 'a'\nhosts = ['A.org', '*.A.org', '[::1]']")
-        .expect("good hosts")
+        .expect("valid hosts")
         .sites[0];
     assert_eq!(site.hosts, ["a.org", "*.a.org", "[::1]"]);
 }
 
 #[test]
-fn routes_that_do_nothing_or_two_things_are_refused() {
+fn routes_without_an_action_or_with_two_are_refused() {
     let cases = [
         (
             "path = '/a'",
@@ -356,7 +357,7 @@ fn routes_that_do_nothing_or_two_things_are_refused() {
 }
 
 #[test]
-fn scripts_whose_keys_contradict_each_other_are_refused() {
+fn contradictory_keys_of_a_script_are_refused() {
     let cases = [
         (
             "min = 1",
@@ -417,7 +418,7 @@ fn scripts_whose_keys_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn folders_of_files_that_scripts_hand_over_are_there_and_have_a_path() {
+fn invalid_send_files_are_refused() {
     let cases = [
         (
             "send_files = { '/a' = 'b' }",
@@ -458,7 +459,7 @@ fn a_script_must_say_which_program_runs() {
 }
 
 #[test]
-fn record_formats_that_there_are_not_and_conversions_of_nothing_are_refused() {
+fn unknown_record_formats_and_conversions_without_records_are_refused() {
     let bytes = "\"stream\", \"stream_lf\", \"stream_cr\" and \"undefined\" are sent unchanged";
     let nothing =
         "there are no records to convert: add record_format = \"variable\", \"vfc\" or \"fixed:80\", or remove this";
@@ -508,7 +509,7 @@ fn record_formats_that_there_are_not_and_conversions_of_nothing_are_refused() {
 }
 
 #[test]
-fn folders_and_files_that_are_not_there_are_named() {
+fn missing_directories_and_files_are_named() {
     let gone = "(No such file or directory)";
     let cases = [
         (
@@ -558,17 +559,17 @@ fn folders_and_files_that_are_not_there_are_named() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
     let text = "[[site]]\nrot = 'a'\n[[site.route]]\npath = 'a'\nscript = { max = 0, idle = 1 }\n[limits]\nbody_size = 'big'\n";
     let lines: Vec<String> = mistakes(text)
         .iter()
-        .map(|told| told.split(':').next().unwrap_or_default().into())
+        .map(|mistake| mistake.split(':').next().unwrap_or_default().into())
         .collect();
     assert_eq!(lines, ["2", "4", "5", "5", "7"]);
 }
 
 #[test]
-fn what_is_no_file_is_not_kept_in_the_cache() {
+fn cache_is_refused_in_routes_without_files() {
     assert_mistake(
         &with_route("path = '/a'\nredirect = { to = '/b' }\ncache = 'off'"),
         "6: cache = 'off': only files are cached: set this in a route with files = { … }, or in one that other routes follow",

@@ -69,19 +69,19 @@ fn every_route_is_listed_with_the_reason() {
         explained(&lines, "site").ends_with("): the host is one of its names"),
         "{lines:#?}"
     );
-    let rules: Vec<&str> = lines
+    let routes: Vec<&str> = lines
         .iter()
-        .filter_map(|line| line.strip_prefix("rule sluice.toml:"))
+        .filter_map(|line| line.strip_prefix("route sluice.toml:"))
         .collect();
-    let rules: Vec<&str> = rules.iter().filter_map(|line| Some(line.split_once(' ')?.1)).collect();
+    let routes: Vec<&str> = routes.iter().filter_map(|line| Some(line.split_once(' ')?.1)).collect();
     assert_eq!(
-        rules,
+        routes,
         [
-            "/* yes; x-a: 1; goes on",
+            "/* yes; x-a: 1; continues",
             "/quiet/* no, the path does not match",
             "/admin/* no, the path does not match",
             "/api/* no, the path does not match",
-            "regex ^/user/(\\d+)$ yes, rewritten to /cgi-bin/show/42?full=1; goes on",
+            "regex ^/user/(\\d+)$ yes, rewritten to /cgi-bin/show/42?full=1; continues",
             "/old/* no, the path does not match",
             "/noslash no, the path does not match",
             "/listed/* no, the path does not match",
@@ -92,7 +92,7 @@ fn every_route_is_listed_with_the_reason() {
     let program = setup.path("htdocs/cgi-bin/show").display().to_string();
     assert_eq!(
         explained(&lines, "answer"),
-        format!("what script {program} (cgi) says, SCRIPT_NAME /cgi-bin/show, PATH_INFO /42")
+        format!("reply of script {program} (cgi), SCRIPT_NAME /cgi-bin/show, PATH_INFO /42")
     );
     assert_eq!(explained(&lines, "log"), "as the site says");
 }
@@ -122,7 +122,7 @@ fn every_answer_is_explained_and_only_errors_fail() {
         (
             &["/app/"],
             format!(
-                "what script {} (cgi) says, SCRIPT_NAME /app/index.cgi",
+                "reply of script {} (cgi), SCRIPT_NAME /app/index.cgi",
                 file("app/index.cgi")
             ),
             true,

@@ -191,7 +191,7 @@ fn scripts_get_the_defaults_of_their_mode() {
     let with_script = |keys: &str| {
         format!("site = [{{ route = [{{ path = '/*', script = {{ directory = 'cgi-bin', {keys} }} }}] }}]")
     };
-    let max = |keys: &str| match &read(&with_script(keys)).expect("a good script").sites[0].routes[0].action {
+    let max = |keys: &str| match &read(&with_script(keys)).expect("a valid script").sites[0].routes[0].action {
         Action::Script(script) => (script.mode, script.pool.max),
         other => panic!("{other:?} is not a script"),
     };
@@ -200,7 +200,7 @@ fn scripts_get_the_defaults_of_their_mode() {
 }
 
 #[test]
-fn the_example_of_the_manual_is_a_good_configuration() {
+fn the_example_of_the_manual_is_a_valid_configuration() {
     let text = EXAMPLE;
     let settings = read(text).unwrap_or_else(|errors| panic!("{errors}"));
     assert!(settings.sites.len() > 1 && settings.listen.len() > 1, "{settings:?}");

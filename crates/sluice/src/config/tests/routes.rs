@@ -1,4 +1,4 @@
-//! Rules: mistakes word for word, in what each says and in what they are together; what is told of good ones.
+//! Routes: messages about mistakes, in each route and in several together; the description of valid ones.
 
 use super::super::describe;
 use super::messages::{assert_mistake, with_route};
@@ -10,7 +10,7 @@ fn with_routes(routes: &[&str]) -> String {
 }
 
 #[test]
-fn rules_that_cannot_be_what_they_say_are_refused() {
+fn invalid_values_of_a_route_are_refused() {
     let cases = [
         (
             "regex = '^/a(b'\nredirect = { to = '/b' }",
@@ -159,8 +159,8 @@ fn conditions_that_cannot_hold_are_refused() {
 }
 
 #[test]
-fn routes_that_an_earlier_one_swallows_are_refused() {
-    let swallowed = |first: &str, second: &str| {
+fn routes_hidden_by_an_earlier_one_are_refused() {
+    let hidden = |first: &str, second: &str| {
         let text = format!("[[site]]\nroot = 'a'\nroute = [\n{first},\n{second},\n]");
         read(&text).map(drop).map_err(|errors| errors.to_string())
     };
@@ -169,50 +169,50 @@ fn routes_that_an_earlier_one_swallows_are_refused() {
     let script = |path: &str| format!("{{ path = '{path}', script = {{}} }}");
     let redirect = |path: &str| format!("{{ path = '{path}', redirect = {{ to = '/z' }} }}");
     assert_eq!(
-        swallowed(&files("/a/*"), &files("/a/b/*")),
+        hidden(&files("/a/*"), &files("/a/b/*")),
         Err("sluice.toml:5: path = \"/a/b/*\": never matches, because \"/a/*\" on line 4 comes first: put this route above it".into())
     );
     assert!(
-        swallowed(&script("*.cgi"), &redirect("/x.cgi/more")).is_err(),
+        hidden(&script("*.cgi"), &redirect("/x.cgi/more")).is_err(),
         "PATH_INFO belongs to the script"
     );
-    assert_eq!(swallowed(&files("/a/b/*"), &files("/a/*")), Ok(()));
+    assert_eq!(hidden(&files("/a/b/*"), &files("/a/*")), Ok(()));
     assert!(
-        swallowed(&files("/a/*"), &redirect("/a")).is_err(),
-        "a folder answers for its path without slash"
+        hidden(&files("/a/*"), &redirect("/a")).is_err(),
+        "a directory answers for its path without slash"
     );
     assert!(
-        swallowed(&redirect("/a/*"), &files("/a/*")).is_err(),
-        "and so does any other route"
+        hidden(&redirect("/a/*"), &files("/a/*")).is_err(),
+        "and so does every other route"
     );
     assert_eq!(
-        swallowed(&files("/a/*.do"), &redirect("/a")),
+        hidden(&files("/a/*.do"), &redirect("/a")),
         Ok(()),
-        "which is no folder's pattern"
+        "this pattern has no path without slash"
     );
     let refuse = |path: &str| format!("{{ path = '{path}', refuse = {{}} }}");
     assert!(
-        swallowed(&refuse("/a.cgi"), &script("/a.cgi")).is_err(),
-        "nothing below what is refused is left"
+        hidden(&refuse("/a.cgi"), &script("/a.cgi")).is_err(),
+        "everything below a refused path is refused"
     );
     assert!(
-        swallowed(&script("*.cgi"), &refuse("/a.cgi/info")).is_err(),
+        hidden(&script("*.cgi"), &refuse("/a.cgi/info")).is_err(),
         "PATH_INFO belongs to the script"
     );
     assert_eq!(
-        swallowed(&redirect("*.cgi"), &script("*.cgi")),
+        hidden(&redirect("*.cgi"), &script("*.cgi")),
         Ok(()),
         "the redirect leaves paths with PATH_INFO"
     );
     assert_eq!(
-        swallowed(&program("/z"), &redirect("/*")),
+        hidden(&program("/z"), &redirect("/*")),
         Ok(()),
-        "the circle is broken by the first route"
+        "the first route breaks the loop"
     );
 }
 
 #[test]
-fn rules_that_nothing_ever_reaches_are_refused() {
+fn unreachable_routes_are_refused() {
     let refuse = "path = '/a/*', refuse = {}";
     let never = |shown: &str, first: &str| {
         format!("5: {shown}: never matches, because \"{first}\" on line 4 comes first: put this route above it")
@@ -224,7 +224,7 @@ fn rules_that_nothing_ever_reaches_are_refused() {
             "path = \"/a/b\"",
             "/a/*",
         ),
-        // Rules that only set something come too late as well.
+        // Routes that only change something as well.
         (refuse, "path = '/a/b', expires = '1h'", "path = \"/a/b\"", "/a/*"),
         (
             "path = '/*', refuse = {}",
@@ -248,9 +248,9 @@ fn rules_that_nothing_ever_reaches_are_refused() {
         assert_mistake(&with_routes(&[first, second]), &never(shown, by));
     }
     for (first, second) in [
-        // What has a condition leaves the others.
+        // A route with a condition leaves other requests.
         ("path = '/*', when = { method = 'PUT' }, refuse = {}", refuse),
-        // What goes on leaves everything.
+        // A route that continues leaves every request.
         ("path = '/*', expires = '1h'", refuse),
         ("path = '/*', rewrite = '/b/*'", refuse),
         ("regex = '^/', refuse = {}", refuse),
@@ -267,11 +267,11 @@ fn rules_that_nothing_ever_reaches_are_refused() {
         "path = '/b', rewrite = '/a/b'",
         "path = '/a/b', script = { file = 'wiki' }",
     ];
-    assert!(read(&with_routes(&rewritten)).is_ok(), "the rewriting leads there");
+    assert!(read(&with_routes(&rewritten)).is_ok(), "the rewrite leads there");
 }
 
 #[test]
-fn rules_that_go_on_to_nothing_are_refused() {
+fn a_last_route_that_only_rewrites_is_refused() {
     let without_root =
         |last: &str| format!("[[site]]\nroute = [\n{{ path = '/a', refuse = {{}} }},\n{{ path = '/b', {last} }},\n]");
     assert_mistake(
@@ -279,21 +279,21 @@ fn rules_that_go_on_to_nothing_are_refused() {
         "4: this route only rewrites the path, and no route follows that could answer: put it above the routes that it leads to, or give the site root = \"htdocs\"",
     );
     let quiet = read(&without_root("log = false"));
-    assert!(quiet.is_ok(), "what is not there is answered all the same");
+    assert!(quiet.is_ok(), "it applies to the 404 response");
 }
 
 #[test]
-fn redirects_in_a_circle_are_refused() {
+fn redirect_loops_are_refused() {
     let to = |path: &str, to: &str| format!("path = '{path}', redirect = {{ to = '{to}' }}");
-    let circle = |routes: &[&str], messages: &[&str]| {
-        let told = read(&with_routes(routes))
+    let is_loop = |routes: &[&str], messages: &[&str]| {
+        let result = read(&with_routes(routes))
             .map(drop)
             .map_err(|errors| errors.to_string());
         let expected: Vec<String> = messages
             .iter()
             .map(|message| format!("sluice.toml:{message}"))
             .collect();
-        assert_eq!(told, Err(expected.join("\n")), "{routes:?}");
+        assert_eq!(result, Err(expected.join("\n")), "{routes:?}");
     };
     let (there, back) = (to("/a", "/b"), to("/b", "/a?x"));
     let leads = |line: usize, to: &str, next: usize| {
@@ -301,23 +301,23 @@ fn redirects_in_a_circle_are_refused() {
             "{line}: redirect to \"{to}\" leads to the one on line {next}, and finally back here, an endless loop: change one of them"
         )
     };
-    circle(&[&there, &back], &[&leads(4, "/b", 5), &leads(5, "/a?x", 4)]);
+    is_loop(&[&there, &back], &[&leads(4, "/b", 5), &leads(5, "/a?x", 4)]);
     let (old, new) = (to("/old/*", "/new/$1"), to("/new/*", "/old/*"));
-    circle(&[&old, &new], &[&leads(4, "/new/$1", 5), &leads(5, "/old/*", 4)]);
-    // By way of a rewriting, and of a regular expression where there is no star.
+    is_loop(&[&old, &new], &[&leads(4, "/new/$1", 5), &leads(5, "/old/*", 4)]);
+    // Through a rewrite and a regular expression, without a star.
     let (first, second) = (to("/a", "/r"), "regex = '^/c$', redirect = { to = '/a' }");
-    circle(
+    is_loop(
         &[&first, "path = '/r', rewrite = '/c'", second],
         &[&leads(4, "/r", 6), &leads(6, "/a", 4)],
     );
     for routes in [
-        // A condition may let clients out.
+        // A condition may end the loop.
         [
             there.as_str(),
             "path = '/b', when = { method = 'GET' }, redirect = { to = '/a' }",
         ],
         [there.as_str(), "path = '/b', refuse = {}"],
-        // The query leads out.
+        // The query leads to another path.
         [
             "path = '/', redirect = { to = '/go?start' }",
             "path = '/go', redirect = { to = '/${query}' }",
@@ -337,7 +337,7 @@ fn redirects_in_a_circle_are_refused() {
 }
 
 #[test]
-fn what_rules_do_is_told_in_columns() {
+fn routes_are_described_in_columns() {
     let text = with_routes(&[
         "path = '/*', headers = { set = { X-A = '1' }, remove = 'Server' }, expires = '1h', log = false",
         "when = { method = ['PUT', 'DELETE'], client = '!10.0.0.0/8', header = { Cookie = '!*' }, query = { a = 'b*' } }, refuse = { status = 409, text = 'no' }",
@@ -345,8 +345,8 @@ fn what_rules_do_is_told_in_columns() {
         "path = '/up/*', limits = { body_size = '4MiB', body_timeout = '1m' }, expires = 'off'",
     ]);
     let settings = read(&text).unwrap_or_else(|errors| panic!("{errors}"));
-    let told = describe(&settings);
-    let (_, routes) = told.split_once("any host\n").expect("a site");
+    let description = describe(&settings);
+    let (_, routes) = description.split_once("any host\n").expect("a site");
     assert_eq!(
         routes,
         "  /*                set         server removed, x-a: 1, expires max-age=3600, not logged
