@@ -50,7 +50,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             let site = demo::Site::unpack()?;
             supervisor::run(&site.settings(demo.listen), Origin::Arguments)
         }
-        Command::StreamLf(files) => stream_lf::run(&files),
+        Command::StreamLf(files) => stream_lf::run(&files, print),
         Command::Reference => print(&config::reference()),
     };
     done.map(|()| ExitCode::SUCCESS)

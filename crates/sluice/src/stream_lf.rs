@@ -8,13 +8,13 @@ use sluice_files::records::stream_lf::{ORIGINAL_SUFFIX, RewriteError, rewrite_pa
 use sluice_settings::record_format::RecordFormat;
 
 use crate::arguments::StreamLf;
-use crate::{config, print};
+use crate::config;
 
-/// Converts the files, and prints a line about each.
+/// Converts the files, and prints a line about each with `print`.
 ///
 /// # Errors
 /// A line about each file that was not converted; the user's to fix.
-pub(crate) fn run(arguments: &StreamLf) -> Result<(), String> {
+pub(crate) fn run(arguments: &StreamLf, print: fn(&str) -> Result<(), String>) -> Result<(), String> {
     let mut errors = Vec::new();
     for file in &arguments.files {
         match convert(file, arguments.format) {

@@ -165,7 +165,7 @@ impl<S> Kind<S> {
         match self {
             Kind::Text(_) => "text".into(),
             Kind::Path(_) => "path".into(),
-            Kind::WordOrPath(words, _) => format!("path, {}", listed(words.iter().map(quoted))),
+            Kind::WordOrPath(words, _) => format!("path, {}", listed(words.iter().map(|(word, _)| quoted(word)))),
             Kind::Address(_) => "address".into(),
             Kind::Flag(_) => "`true`, `false`".into(),
             Kind::Texts(_) => "list of texts".into(),
@@ -174,7 +174,7 @@ impl<S> Kind<S> {
             Kind::Number { unit, bounds, .. } => format!("number of {unit}{}", bounds.shown(|bound| bound.to_string())),
             Kind::Duration(bounds, _) => format!("duration{}", bounds.shown(millis)),
             Kind::Size(bounds, _) => format!("size{}", bounds.shown(format_size)),
-            Kind::Choice(words) => listed(words.iter().map(quoted)),
+            Kind::Choice(words) => listed(words.iter().map(|(word, _)| quoted(word))),
             Kind::Code(codes, _) => listed(codes.iter().map(ToString::to_string)),
             Kind::Table(below) => {
                 let off = if below.off().is_some() { ", `false`" } else { "" };
@@ -217,8 +217,8 @@ impl Bounds {
     }
 }
 
-fn quoted<S>(word: &Word<S>) -> String {
-    format!("\"{}\"", word.0)
+fn quoted(word: &str) -> String {
+    format!("\"{word}\"")
 }
 
 fn listed(words: impl Iterator<Item = String>) -> String {

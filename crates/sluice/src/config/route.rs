@@ -14,7 +14,7 @@ use super::files::{self, FILES};
 use super::key::{Key, Kind, Nested, Section};
 use super::pattern;
 use super::redirect::{self, REDIRECT, REFUSE};
-use super::route_lint::ParsedRoute;
+use super::route_lint::{ParsedRoute, SiteRoot};
 use super::script::{self, SCRIPT};
 use super::table::Table;
 
@@ -26,7 +26,7 @@ const CHANGES: [&str; 6] = ["headers", "expires", "limits", "compress", "cache",
 
 /// A route while it is read.
 pub(super) struct Draft {
-    has_root: bool,
+    root: SiteRoot,
     /// `None` if it is absent or wrong.
     pattern: Option<At<Pattern>>,
     when: Conditions,
@@ -36,10 +36,10 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn new(has_root: bool, table: &Table<'_>) -> Draft {
+    pub(super) fn new(root: SiteRoot, table: &Table<'_>) -> Draft {
         let matches_any_path = table.has("when") && !table.has("path") && !table.has("regex");
         Draft {
-            has_root,
+            root,
             pattern: matches_any_path.then(|| At {
                 value: Pattern::any(),
                 line: table.line,
@@ -244,7 +244,7 @@ const SCRIPT_KEY: Key<Draft> = Key {
         off: None,
         begin: |_: &Draft, _| script::Draft::new(),
         end: |route, script, table| {
-            let script = script.finish(route.wildcard().as_ref(), route.has_root, table);
+            let script = script.finish(route.wildcard().as_ref(), route.root, table);
             route.action = script.map(|script| Action::Script(Box::new(script)));
         },
     }),

@@ -21,8 +21,15 @@ pub(super) struct ParsedRoute {
     pub(super) when: Conditions,
 }
 
+/// Whether a site has files of its own, for the paths that no route matches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SiteRoot {
+    Present,
+    Absent,
+}
+
 /// Reports the mistakes of a site's routes.
-pub(super) fn check(document: &Document<'_>, routes: &[ParsedRoute], has_root: bool) {
+pub(super) fn check(document: &Document<'_>, routes: &[ParsedRoute], root: SiteRoot) {
     let mut unreachable = vec![false; routes.len()];
     for (number, route) in routes.iter().enumerate() {
         if let Some(first) = route.is_hidden_by(&routes[..number]) {
@@ -39,7 +46,7 @@ pub(super) fn check(document: &Document<'_>, routes: &[ParsedRoute], has_root: b
     let redirects = (0..routes.len()).filter(|number| !unreachable[*number]);
     redirects.for_each(|number| check_loop(document, routes, number));
     // A last route that only changes something is not a mistake: the change applies to the 404 response.
-    if let Some(last) = routes.last().filter(|_| !has_root)
+    if let Some(last) = routes.last().filter(|_| root == SiteRoot::Absent)
         && matches!(last.action, Some(Action::Rewrite(_)))
     {
         let message = "this route only rewrites the path, and no route follows that could answer: put it above the routes that it leads to, or give the site root = \"htdocs\"";

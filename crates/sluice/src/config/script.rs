@@ -12,6 +12,7 @@ use super::description::Fallback::{Value, Words};
 use super::document::{At, Document, FileKind};
 use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
 use super::mode::{self, CGI, CGIPLUS, ModeEntry};
+use super::route_lint::SiteRoot;
 use super::section::to_usize;
 use super::table::{Table, Written, require_directory, require_star};
 use super::variables::{check_prefix, check_variable};
@@ -43,7 +44,7 @@ impl Draft {
     }
 
     /// `None` if it is not clear which program runs; that has been reported.
-    pub(super) fn finish(self, path: Option<&At<String>>, has_root: bool, table: &Table<'_>) -> Option<ScriptSettings> {
+    pub(super) fn finish(self, path: Option<&At<String>>, root: SiteRoot, table: &Table<'_>) -> Option<ScriptSettings> {
         // What an unknown mode would forbid is not known.
         if self.is_mode_known || !table.has("mode") {
             check_mode(&self.settings, table);
@@ -66,14 +67,14 @@ impl Draft {
                 ScriptSource::File(file.value)
             }
             _ if table.has("directory") || table.has("file") => return None,
-            _ => source_in_root(path?, has_root, table)?,
+            _ => source_in_root(path?, root, table)?,
         };
         Some(settings)
     }
 }
 
 /// A script without `directory` and `file` is a file of the site, such as `*.cgi`.
-fn source_in_root(path: &At<String>, has_root: bool, table: &Table<'_>) -> Option<ScriptSource> {
+fn source_in_root(path: &At<String>, root: SiteRoot, table: &Table<'_>) -> Option<ScriptSource> {
     if path.value.starts_with('/') {
         table.report(&format!(
             "[[site.route]].script does not say which program runs for \"{}\": give it directory = \"cgi-bin\" or file = \"…\"",
@@ -81,7 +82,7 @@ fn source_in_root(path: &At<String>, has_root: bool, table: &Table<'_>) -> Optio
         ));
         return None;
     }
-    if !has_root {
+    if root == SiteRoot::Absent {
         let message = format!(
             "path = \"{}\": means scripts among the site's files, but the site has no root: give it root = \"htdocs\"",
             path.value

@@ -2,14 +2,8 @@
 //!
 //! Here: the keys of a site, and which of several sites a host belongs to. Not here: what paths mean (`route`).
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use sluice_settings::rule::{check_bracketed, covers};
-use sluice_settings::{
-    AccessLog, CacheUse, CompressionSettings, ErrorSettings, FileSettings, IdentitySettings, LogTarget, RouteSettings,
-    SiteSettings,
-};
+use sluice_settings::{AccessLog, CacheUse, CompressionSettings, ErrorSettings, FileSettings, LogTarget, SiteSettings};
 
 use super::compression::{self, SITE_COMPRESSION};
 use super::description::Fallback::{Value, Words};
@@ -19,7 +13,7 @@ use super::listen::{Identity, SITE_TLS};
 use super::log::{self, SITE_LOG, SharedLogs};
 use super::pages;
 use super::route::{self, ROUTE};
-use super::route_lint::{self, ParsedRoute};
+use super::route_lint::{self, ParsedRoute, SiteRoot};
 use super::table::{Table, Written, require_directory};
 
 /// The index page of a site that names none.
@@ -27,37 +21,38 @@ pub(crate) const INDEX: &str = "index.html";
 
 /// A site while it is read.
 pub(super) struct Draft {
+    /// Its hosts are filled in at the end.
+    settings: SiteSettings,
     /// `None` for any host.
     hosts: Option<Vec<At<String>>>,
-    root: Option<PathBuf>,
-    has_root: bool,
-    identity: Option<IdentitySettings>,
-    hsts: Option<Duration>,
-    index: Vec<String>,
-    files: FileSettings,
-    compression: CompressionSettings,
-    errors: ErrorSettings,
-    log: Option<AccessLog>,
+    root: SiteRoot,
     server_log: AccessLog,
-    routes: Vec<RouteSettings>,
     parsed_routes: Vec<ParsedRoute>,
 }
 
 impl Draft {
     pub(super) fn new(server_log: &AccessLog, compression: &CompressionSettings, table: &Table<'_>) -> Draft {
         Draft {
+            settings: SiteSettings {
+                origin: table.document.origin(table.line),
+                hosts: Vec::new(),
+                root: None,
+                identity: None,
+                hsts: None,
+                index: vec![INDEX.to_owned()],
+                routes: Vec::new(),
+                files: FileSettings::default(),
+                compression: compression.clone(),
+                errors: ErrorSettings::default(),
+                log: None,
+            },
             hosts: None,
-            root: None,
-            has_root: table.has("root"),
-            identity: None,
-            hsts: None,
-            index: vec![INDEX.to_owned()],
-            files: FileSettings::default(),
-            compression: compression.clone(),
-            errors: ErrorSettings::default(),
-            log: None,
+            root: if table.has("root") {
+                SiteRoot::Present
+            } else {
+                SiteRoot::Absent
+            },
             server_log: server_log.clone(),
-            routes: Vec::new(),
             parsed_routes: Vec::new(),
         }
     }
@@ -73,7 +68,7 @@ pub(super) static SITE: Section<Draft> = Section {
             name: "root",
             kind: Kind::Path(|site, path, written| {
                 require_directory(written.document(), written.name, &written.at(path.clone()));
-                site.root = Some(path);
+                site.settings.root = Some(path);
                 Ok(())
             }),
             default: Words("none: only routes are served"),
@@ -86,7 +81,7 @@ pub(super) static SITE: Section<Draft> = Section {
                 section: &SITE_TLS,
                 off: None,
                 begin: |_: &Draft, _| Identity::default(),
-                end: |site, identity, table| site.identity = identity.finish(table),
+                end: |site, identity, table| site.settings.identity = identity.finish(table),
             }),
             default: Words("the certificate of the address"),
             text: "The site's own certificate.",
@@ -94,7 +89,7 @@ pub(super) static SITE: Section<Draft> = Section {
         },
         Key {
             name: "hsts",
-            kind: Kind::Duration(ANY, |site, hsts| site.hsts = Some(hsts)),
+            kind: Kind::Duration(ANY, |site, hsts| site.settings.hsts = Some(hsts)),
             default: Words("none"),
             text: "For how long browsers must use only https for this host; sent over TLS as `Strict-Transport-Security`. It cannot be \
                    taken back before it expires, so begin with minutes.",
@@ -110,9 +105,9 @@ pub(super) static SITE: Section<Draft> = Section {
             name: "compression",
             kind: Kind::Table(&Nested {
                 section: &SITE_COMPRESSION,
-                off: Some(|site: &mut Draft| compression::switch_off(&mut site.compression)),
-                begin: |site: &Draft, _| compression::for_site(&site.compression),
-                end: |site, compression, _| site.compression = compression,
+                off: Some(|site: &mut Draft| compression::switch_off(&mut site.settings.compression)),
+                begin: |site: &Draft, _| compression::for_site(&site.settings.compression),
+                end: |site, compression, _| site.settings.compression = compression,
             }),
             default: Words("as `[compression]`"),
             text: "Compression for this site; `false` for none.",
@@ -125,7 +120,7 @@ pub(super) static SITE: Section<Draft> = Section {
             kind: Kind::Table(&Nested {
                 section: &SITE_LOG,
                 off: Some(|site: &mut Draft| {
-                    site.log = Some(AccessLog {
+                    site.settings.log = Some(AccessLog {
                         target: LogTarget::Off,
                         ..site.server_log.clone()
                     });
@@ -133,7 +128,7 @@ pub(super) static SITE: Section<Draft> = Section {
                 begin: |site: &Draft, _| site.server_log.clone(),
                 end: |site, log, table| {
                     log::check_site_log(&log, &site.server_log, table);
-                    site.log = Some(log);
+                    site.settings.log = Some(log);
                 },
             }),
             default: Words("as `[log]`"),
@@ -145,10 +140,10 @@ pub(super) static SITE: Section<Draft> = Section {
             kind: Kind::Tables(&Nested {
                 section: &ROUTE,
                 off: None,
-                begin: |site: &Draft, table| route::Draft::new(site.has_root, table),
+                begin: |site: &Draft, table| route::Draft::new(site.root, table),
                 end: |site, route, table| {
-                    let (settings, parsed) = route.finish(&site.compression, table);
-                    site.routes.extend(settings);
+                    let (settings, parsed) = route.finish(&site.settings.compression, table);
+                    site.settings.routes.extend(settings);
                     site.parsed_routes.push(parsed);
                 },
             }),
@@ -177,7 +172,7 @@ const HOSTS: Key<Draft> = Key {
 const INDEX_KEY: Key<Draft> = Key {
     name: "index",
     kind: Kind::Texts(|site, names, written| {
-        site.index = read_index(names, written);
+        site.settings.index = read_index(names, written);
         Ok(())
     }),
     default: Value("[\"index.html\"]"),
@@ -188,9 +183,9 @@ const INDEX_KEY: Key<Draft> = Key {
 const CACHE: Key<Draft> = Key {
     name: "cache",
     kind: Kind::Choice(&[
-        ("on", |site| site.files.cache = CacheUse::On),
-        ("off", |site| site.files.cache = CacheUse::Off),
-        ("permanent", |site| site.files.cache = CacheUse::Permanent),
+        ("on", |site| site.settings.files.cache = CacheUse::On),
+        ("off", |site| site.settings.files.cache = CacheUse::Off),
+        ("permanent", |site| site.settings.files.cache = CacheUse::Permanent),
     ]),
     default: Value("\"on\""),
     text: "Use of the [file cache](../guides/files.md#the-cache). `on`: files are cached and revalidated as `[cache]` says. `off`: every \
@@ -201,7 +196,7 @@ const CACHE: Key<Draft> = Key {
 
 const LISTING: Key<Draft> = Key {
     name: "listing",
-    kind: Kind::Flag(|site, is_listed| site.files.listing = is_listed),
+    kind: Kind::Flag(|site, is_listed| site.settings.files.listing = is_listed),
     default: Value("false"),
     text: "Whether a directory without an index page is answered with a listing: a page for browsers, JSON for clients that ask \
            for it (`Accept`).",
@@ -211,7 +206,7 @@ const LISTING: Key<Draft> = Key {
 const LISTING_TEMPLATE: Key<Draft> = Key {
     name: "listing_template",
     kind: Kind::Path(|site, path, written| {
-        site.files.listing_template = pages::read_listing_template(&path, written);
+        site.settings.files.listing_template = pages::read_listing_template(&path, written);
         Ok(())
     }),
     default: Words("the built-in page"),
@@ -222,7 +217,7 @@ const LISTING_TEMPLATE: Key<Draft> = Key {
 const TYPES: Key<Draft> = Key {
     name: "types",
     kind: Kind::Pairs(|site, pairs, written| {
-        site.files.types = pages::read_types(pairs, written);
+        site.settings.files.types = pages::read_types(pairs, written);
         Ok(())
     }),
     default: Words("none: the built-in table of about a thousand types"),
@@ -234,7 +229,7 @@ const CHARSET: Key<Draft> = Key {
     name: "charset",
     kind: Kind::Text(|site, charset, _| {
         pages::check_charset(&charset)?;
-        site.files.charset = charset;
+        site.settings.files.charset = charset;
         Ok(())
     }),
     default: Value("\"utf-8\""),
@@ -245,7 +240,7 @@ const CHARSET: Key<Draft> = Key {
 const ERRORS: Key<Draft> = Key {
     name: "errors",
     kind: Kind::Pairs(|site, pairs, written| {
-        site.errors.templates = pages::read_error_templates(&pairs, written);
+        site.settings.errors.templates = pages::read_error_templates(&pairs, written);
         Ok(())
     }),
     default: Words("the built-in pages"),
@@ -255,7 +250,7 @@ const ERRORS: Key<Draft> = Key {
 
 const ERROR_DETAIL: Key<Draft> = Key {
     name: "error_detail",
-    kind: Kind::Flag(|site, detail| site.errors.detail = detail),
+    kind: Kind::Flag(|site, detail| site.settings.errors.detail = detail),
     default: Value("false"),
     text: "Whether error pages show what is logged about the error. That names files and programs, so use it only while developing a \
            site.",
@@ -286,25 +281,15 @@ impl Sites {
                 None => self.any_host = Some(table.line),
             },
         }
-        let has_routes = !site.parsed_routes.is_empty();
-        route_lint::check(document, &site.parsed_routes, site.has_root);
-        if !site.has_root && !has_routes {
+        route_lint::check(document, &site.parsed_routes, site.root);
+        if site.root == SiteRoot::Absent && site.parsed_routes.is_empty() {
             table.report("[[site]] serves nothing: add files, root = \"htdocs\", or a [[site.route]]");
         }
-        self.logs.check(site.log.as_ref(), table);
+        self.logs.check(site.settings.log.as_ref(), table);
         let hosts = site.hosts.unwrap_or_default();
         self.sites.push(SiteSettings {
-            origin: document.origin(table.line),
             hosts: hosts.into_iter().map(|host| host.value).collect(),
-            root: site.root,
-            identity: site.identity,
-            hsts: site.hsts,
-            index: site.index,
-            routes: site.routes,
-            files: site.files,
-            compression: site.compression,
-            errors: site.errors,
-            log: site.log,
+            ..site.settings
         });
     }
 
