@@ -78,7 +78,7 @@ fn unreachable_routes_and_sites_are_reported_with_their_lines() {
         ),
         (
             "[[site.route]]\npath = \"/a/*\"\nredirect = { to = \"/b/*\" }\n[[site.route]]\npath = \"/b/*\"\nredirect = { to = \"/a/*\" }",
-            &["bad.toml:5", "/b/*", "line 8", "never ends"],
+            &["bad.toml:5", "/b/*", "line 8", "endless loop"],
         ),
         (
             "hosts = [\"*.org\"]\n[[site]]\nroot = \"htdocs\"\nhosts = [\"*.b.org\"]",
@@ -211,7 +211,7 @@ fn sighup_names_settings_that_need_a_restart() {
     server.log_line(&format!("{} is not listened on yet", unix("new.sock")));
     server.log_line("127.0.0.1:0 is still listened on");
     server.log_line("workers: this change takes effect");
-    server.log_line("dns_server are as before");
+    server.log_line("dns_server are unchanged");
     assert_eq!(server.get("/a.txt").text(), "a");
 }
 

@@ -440,7 +440,7 @@ fn ipv6_wildcard_does_not_listen_on_ipv4() {
 #[test]
 fn unusable_ipv6_address_is_reported_with_the_fix() {
     for (event_fifo, fix) in [
-        ("[::ffff:127.0.0.1]:0", "is an address of IPv4: write \"127.0.0.1:0\""),
+        ("[::ffff:127.0.0.1]:0", "is an IPv4 address: write \"127.0.0.1:0\""),
         ("[fe80::1]:0", "write \"[fe80::1%2]:0\""),
     ] {
         let setup = Setup::new().listeners(&format!("[[listen]]\naddress = \"{event_fifo}\""));

@@ -247,7 +247,7 @@ fn explanation_matches_the_response() {
         assert_eq!(is_served, status < 400, "{path} {status} {lines:#?}");
         let answer = explained(&lines, "answer");
         assert!(
-            answer.starts_with(&status.to_string()) || answer.starts_with("what script"),
+            answer.starts_with(&status.to_string()) || answer.starts_with("reply of script"),
             "{status} {answer}"
         );
     }
