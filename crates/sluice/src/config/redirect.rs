@@ -75,7 +75,7 @@ pub(super) fn default_refusal() -> RefusalSettings {
 
 pub(super) static REFUSE: Section<RefusalSettings> = Section {
     title: "[[site.route]].refuse",
-    text: "Answers with an error: a page, JSON or text, as for every [request that fails](../guides/pages.md#errors).",
+    text: "Answers with an error: a page, JSON or text, as for every [request that fails](../guides/listings-and-error-pages.md#error-pages).",
     keys: &[
         Key {
             name: "status",

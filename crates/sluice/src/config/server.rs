@@ -117,7 +117,7 @@ pub(super) static SERVER: Section<Server> = Section {
             kind: Kind::Flag(|server, is_on| server.is_dns_on = is_on),
             default: Value("false"),
             text: "Whether the host names of clients are looked up, for `REMOTE_HOST` and for `%h` in logs. Only scripts wait for them, \
-                   at most `dns_timeout`. See [Addresses](../guides/addresses.md#names-of-clients). A change of this key and of the \
+                   at most `dns_timeout`. See [Addresses](../guides/addresses.md#reverse-dns). A change of this key and of the \
                    two below takes effect when the server is restarted.",
             example: "true",
         },

@@ -210,7 +210,7 @@ const LISTING_TEMPLATE: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("the built-in page"),
-    text: "The page of directory listings: a [template](../guides/pages.md).",
+    text: "The page of directory listings: a [template](../guides/listings-and-error-pages.md#templates).",
     example: "\"pages/listing.html\"",
 };
 
@@ -244,7 +244,7 @@ const ERRORS: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("the built-in pages"),
-    text: "Error pages by status: [templates](../guides/pages.md). `4xx` and `5xx` are used for statuses that have no page of their own.",
+    text: "Error pages by status: [templates](../guides/listings-and-error-pages.md#templates). `4xx` and `5xx` are used for statuses that have no page of their own.",
     example: "{ 404 = \"pages/404.html\", 5xx = \"pages/failed.html\" }",
 };
 
