@@ -1,7 +1,7 @@
 //! `[log]` and `[site.log]`: access logs.
 //!
 //! Here: what a site takes from the server's log, files that cannot be a log, and rotation of logs that are not files. Not here:
-//! the notation of formats (the server's `log_format`).
+//! the notation of formats (`sluice_settings::log_format`).
 
 use std::path::Path;
 
