@@ -165,7 +165,7 @@ fn programs_that_cannot_run_are_listed_without_a_link() {
     assert_eq!(demo.get("/cgiplus-bin/counter.sh").status, 200);
     demo.end();
     for message in [
-        "without cgipluscallout, cgiplustest, membufdemo, printenv-c: not built",
+        "lacks cgipluscallout, cgiplustest, membufdemo, printenv-c: not built",
         "perl is not installed",
     ] {
         assert_eq!(demo.log.matches(message).count(), 1, "{}", demo.log);
