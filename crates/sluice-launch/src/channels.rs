@@ -1,17 +1,17 @@
-//! The channels between the server and one script process: pipes and sockets, made before the process is.
+//! The channels between the server and one script process: pipes and sockets, created before the process.
 //!
-//! Every descriptor is close-on-exec from its creation, so that a process started at the same moment by another thread
-//! takes none along; the child's duplicates in places 0 to 4 are the only ones that survive (`slots`, `child`). All of
-//! them are owned: a failure half-way closes what was made. The server's ends do not block, the script's do.
+//! Every descriptor is close-on-exec from its creation, so that a process started at the same moment by another thread does not
+//! inherit it; only the child's duplicates, numbered 0 to 4, survive the exec (`reserved_fds`, `child`). All of them are owned,
+//! so an error half-way closes what was created. The server's ends are non-blocking, the script's are blocking.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::message::{Mailbox, Stdin};
+use crate::program::{Mailbox, Stdin};
 
-/// Bytes of a socket's send buffer that the kernel keeps for itself: `unix_dgram_sendmsg` refuses a record larger than
-/// the buffer less this.
+/// Bytes of a socket's send buffer that a record cannot use: `unix_dgram_sendmsg` in the kernel refuses a record larger than the
+/// buffer less 32.
 const SEND_BUFFER_OVERHEAD_BYTES: usize = 32;
 
 /// Both sides of the channels of one script process.
@@ -21,7 +21,7 @@ pub(crate) struct Channels {
     pub(crate) server: ServerEnds,
 }
 
-/// The script's ends, in the order of their numbers; 4 is the memory buffer.
+/// The script's ends, in the order of their descriptor numbers; 4 is the memory buffer.
 #[derive(Debug)]
 pub(crate) struct ScriptEnds {
     pub(crate) stdin: ScriptStdin,
@@ -31,7 +31,7 @@ pub(crate) struct ScriptEnds {
     pub(crate) memory: OwnedFd,
 }
 
-/// What becomes descriptor 0: made for this process, or the `/dev/null` of all of them.
+/// The script's descriptor 0: the shared `/dev/null`, or one of its own.
 #[derive(Debug)]
 pub(crate) enum ScriptStdin {
     Null(Arc<OwnedFd>),
@@ -48,7 +48,7 @@ pub(crate) struct ServerEnds {
 }
 
 impl Channels {
-    /// Makes the channels that a program asked for. `null` is `/dev/null`, open for reading.
+    /// Creates the channels that a program needs. `null` is `/dev/null`, open for reading.
     pub(crate) fn open(stdin: Stdin, mailbox: Mailbox, memory: OwnedFd, null: &Arc<OwnedFd>) -> io::Result<Channels> {
         let (script_stdin, server_stdin) = match stdin {
             Stdin::Null => (ScriptStdin::Null(Arc::clone(null)), None),
@@ -87,7 +87,7 @@ impl Channels {
 }
 
 impl ScriptEnds {
-    /// What becomes descriptor 0, 1, 2, 3 and 4.
+    /// The descriptors that become 0, 1, 2, 3 and 4.
     pub(crate) fn in_order(&self) -> [&OwnedFd; 5] {
         let stdin = match &self.stdin {
             ScriptStdin::Null(null) => null,
@@ -97,13 +97,13 @@ impl ScriptEnds {
     }
 }
 
-/// Opens `/dev/null` for reading, once for all scripts without a body: it has no position that they could share.
+/// Opens `/dev/null` for reading. One open file serves all scripts without a body, because it has no position.
 pub(crate) fn open_null() -> io::Result<OwnedFd> {
     // The standard library opens close-on-exec.
     Ok(std::fs::File::open("/dev/null")?.into())
 }
 
-/// A pipe: read end, write end; both blocking.
+/// Creates a pipe: read end, write end; both blocking.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [-1; 2];
     // SAFETY: the array has room for the two descriptors that pipe2 writes.
@@ -111,9 +111,10 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(owned(ends))
 }
 
-/// A pair of record sockets: the server's end, then the script's, which takes records of `record_bytes_max` bytes.
+/// Creates a pair of `SOCK_SEQPACKET` sockets: the server's end, then the script's, which can send records of
+/// `record_bytes_max` bytes.
 ///
-/// The script's end may be wider than asked for: the system's default is usually enough and is then left alone.
+/// The send buffer is changed only if the system's default is too small; usually it is larger than needed.
 fn record_pair(record_bytes_max: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     let mut ends = [-1; 2];
@@ -123,7 +124,7 @@ fn record_pair(record_bytes_max: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let needed = record_bytes_max.saturating_add(SEND_BUFFER_OVERHEAD_BYTES);
     if send_buffer_bytes(&script)? < needed {
         set_send_buffer_bytes(&script, needed)?;
-        // The kernel cuts what it is asked for down to net.core.wmem_max without a word (socket(7)).
+        // The kernel silently limits the size to net.core.wmem_max (socket(7)).
         if send_buffer_bytes(&script)? < needed {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
@@ -132,11 +133,11 @@ fn record_pair(record_bytes_max: usize) -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 fn owned(ends: [libc::c_int; 2]) -> (OwnedFd, OwnedFd) {
-    // SAFETY: the kernel has just made both descriptors, and nobody else knows them.
+    // SAFETY: the kernel has just created both descriptors; nothing else owns them.
     unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
 }
 
-/// Only for descriptors that were made here: they have no other status flag that would be lost.
+/// Sets O_NONBLOCK and clears all other status flags. The descriptors created here have no other.
 fn set_nonblocking(end: &OwnedFd) -> io::Result<()> {
     // SAFETY: takes an open descriptor and numbers.
     checked(unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })
@@ -158,7 +159,7 @@ fn send_buffer_bytes(socket: &OwnedFd) -> io::Result<usize> {
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
-/// The kernel doubles the number, for its own bookkeeping (socket(7)), so that at least two records fit.
+/// Sets SO_SNDBUF. The kernel doubles the value for its own overhead (socket(7)), so at least two records fit.
 fn set_send_buffer_bytes(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EMSGSIZE))?;
     // SAFETY: the value is valid to read, and the length is its.

@@ -1,15 +1,15 @@
-//! What the child does until its program runs.
+//! The code that the child runs between the clone and its exec.
 //!
-//! The child has the server's memory (CLONE_VM), so nothing is copied however large the server is, and the launcher
-//! thread that made it stands still until the child has executed its program or is gone (CLONE_VFORK). The server's
-//! other threads run on meanwhile. What follows for the code of the child:
-//! - a lock may be held by any of those threads: no allocation, no lock, nothing of the C library but `syscall`;
-//! - `syscall` sets errno, which the child shares with its launcher thread: that thread stands still, and looks at
-//!   errno only when there is no child;
-//! - no panic: no index, no arithmetic, no formatting;
-//! - a handler of the server must not run in the child: signals are blocked (launcher threads block them all) until
-//!   every disposition is the default;
-//! - what it changes in memory stays: it writes nothing but the reason of a failure.
+//! The child shares the server's memory (CLONE_VM), so nothing is copied however large the server is. The launcher thread
+//! that cloned it is suspended until the child has executed its program or exited (CLONE_VFORK); the server's other threads
+//! keep running. Rules that follow for the code of the child:
+//! - Any of those threads may hold a lock: no allocation, no lock, nothing of the C library but `syscall`.
+//! - `syscall` sets errno, which the child shares with its launcher thread. That is safe because the thread is suspended, and
+//!   reads errno only when there is no child.
+//! - No panic: no indexing, no arithmetic, no formatting.
+//! - A signal handler of the server must not run in the child: signals stay blocked (launcher threads block them all) until
+//!   every disposition is the default.
+//! - Changes to memory persist in the server: the child writes nothing but the reason of a failure.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -18,41 +18,42 @@ use std::ptr;
 
 use crate::clone::{Cloner, SIGNAL_MAX, SignalSet};
 use crate::credentials::Credentials;
+use crate::launch_error::{LaunchError, Stage};
 use crate::limits::Limit;
-use crate::message::{LaunchError, Stage};
 use crate::pidfd;
-use crate::slots::SCRIPT_DESCRIPTORS;
+use crate::reserved_fds::SCRIPT_DESCRIPTORS;
+use crate::syscall::checked;
 
-/// The mask for files that a script creates.
+/// The umask of every script: files that it creates are writable by their owner only.
 const UMASK: c_int = 0o022;
 
-/// All that the child needs, laid out before there is one.
+/// Everything that the child needs, prepared before the clone.
 pub(crate) struct Plan<'a> {
-    /// NUL-terminated, as are the texts behind the two lists, which end in a null pointer.
+    /// NUL-terminated, as are the texts in the two lists; each list ends in a null pointer.
     pub(crate) path: *const c_char,
     pub(crate) arguments: &'a [*const c_char],
     pub(crate) environment: &'a [*const c_char],
     pub(crate) directory: *const c_char,
-    /// What becomes descriptor 0, 1, 2, 3 and 4: numbers above 4.
-    pub(crate) slots: [RawFd; 5],
-    /// The least number above all slots.
-    pub(crate) beyond_slots: c_int,
+    /// The descriptors that become 0, 1, 2, 3 and 4; their numbers are above 4.
+    pub(crate) fds: [RawFd; 5],
+    /// The lowest number above all of them.
+    pub(crate) fds_end: c_int,
     pub(crate) limits: &'a [Limit],
     pub(crate) credentials: Option<&'a Credentials>,
-    /// Those whose disposition may not be the default; known when the child is cloned.
+    /// Signals whose disposition may not be the default; set when the child is cloned.
     pub(crate) signals_to_reset: Cell<SignalSet>,
-    /// The process that the launcher runs in.
+    /// The server's process id.
     pub(crate) server: libc::pid_t,
-    /// Written by the child, read by the parent once the child has let go of its memory.
+    /// Written by the child; read by the parent after the child has left this memory.
     pub(crate) failure: UnsafeCell<Option<LaunchError>>,
 }
 
-/// Starts a process; when this returns, its program runs.
+/// Starts a process; returns its pid and pidfd when its program runs.
 ///
-/// The caller is a launcher thread with all signals blocked, and the pointers in `plan` are good.
+/// The caller must be a launcher thread with all signals blocked, and the pointers in `plan` must be valid.
 pub(crate) fn start(plan: &Plan<'_>, cloner: &mut Cloner) -> Result<(i32, OwnedFd), LaunchError> {
-    // SAFETY: `child` takes a plan, and never returns. This thread stands still until it has left this memory, so that
-    // `plan` and all it points to outlive its use.
+    // SAFETY: `child` takes a plan, and never returns. This thread is suspended until the child has left this memory, so
+    // `plan` and everything it points to outlive their use.
     let cloned = unsafe {
         cloner.clone(child, |signals_to_reset| {
             plan.signals_to_reset.set(signals_to_reset);
@@ -73,13 +74,13 @@ pub(crate) fn start(plan: &Plan<'_>, cloner: &mut Cloner) -> Result<(i32, OwnedF
     }
 }
 
-/// The child's first function. Becomes the program, or says why not and exits.
+/// The child's first function: executes the program, or stores the error and exits.
 extern "C" fn child(plan: *mut c_void) -> c_int {
     const EXIT_CODE: c_int = 127;
-    // SAFETY: `start` passes its plan, and stands still while this runs.
+    // SAFETY: `start` passes its plan, and is suspended while this runs.
     let plan = unsafe { &*plan.cast_const().cast::<Plan<'_>>() };
     let failure = become_program(plan);
-    // SAFETY: the parent reads it only once this process is gone.
+    // SAFETY: the parent reads it only after this process has exited.
     unsafe { plan.failure.get().write_volatile(Some(failure)) };
     loop {
         // SAFETY: takes a number, and does not return. The C library's `exit` would run the server's exit handlers.
@@ -87,15 +88,15 @@ extern "C" fn child(plan: *mut c_void) -> c_int {
     }
 }
 
-/// Comes back only with a failure.
+/// Prepares the process and executes the program; returns only with an error.
 fn become_program(plan: &Plan<'_>) -> LaunchError {
     let failed = |stage| move |errno| LaunchError { stage, errno };
     let prepare = || {
         leave_descriptor_table(plan).map_err(failed(Stage::Descriptors))?;
         reset_dispositions(plan.signals_to_reset.get());
         unblock_signals();
-        lead_group().map_err(failed(Stage::Group))?;
-        place_descriptors(plan).map_err(failed(Stage::Descriptors))?;
+        create_process_group().map_err(failed(Stage::Group))?;
+        move_descriptors(plan).map_err(failed(Stage::Descriptors))?;
         enter_directory(plan).map_err(failed(Stage::Directory))?;
         for limit in plan.limits {
             limit.set().map_err(failed(Stage::Limits))?;
@@ -103,7 +104,7 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
         if let Some(credentials) = plan.credentials {
             credentials.assume().map_err(failed(Stage::Credentials))?;
         }
-        tether(plan).map_err(failed(Stage::ParentDeathSignal))?;
+        set_parent_death_signal(plan).map_err(failed(Stage::ParentDeathSignal))?;
         execute(plan).map_err(failed(Stage::Exec))
     };
     match prepare() {
@@ -113,15 +114,15 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
     }
 }
 
-/// Gets a descriptor table of its own, with the numbers up to the last slot only: see `slots`.
+/// Creates a descriptor table for the child, without the numbers above the reserved ones (`reserved_fds` says why).
 ///
-/// Before that, to close anything would close it in the server.
+/// Before that, closing a descriptor would close it in the server.
 fn leave_descriptor_table(plan: &Plan<'_>) -> Result<(), i32> {
-    // SAFETY: takes numbers only; with UNSHARE it is not the server's table that loses the numbers.
+    // SAFETY: takes numbers only; with UNSHARE it does not close them in the server's table.
     let done = unsafe {
         libc::syscall(
             libc::SYS_close_range,
-            plan.beyond_slots,
+            plan.fds_end,
             c_int::MAX,
             libc::CLOSE_RANGE_UNSHARE,
         )
@@ -129,10 +130,10 @@ fn leave_descriptor_table(plan: &Plan<'_>) -> Result<(), i32> {
     checked(done).map(drop)
 }
 
-/// Every disposition the default, as a program expects to find them.
+/// Sets the disposition of every signal to the default, as programs expect.
 ///
-/// An ignored signal would stay ignored in the program (execve(2)), and Rust's runtime ignores SIGPIPE: a script would
-/// never notice that its reader is gone. A handler would run here, in the server's memory.
+/// An ignored signal would stay ignored in the program (execve(2)). Rust's runtime ignores SIGPIPE, so a script would never
+/// notice that its reader is gone. A handler would run here, in the server's memory.
 fn reset_dispositions(signals: SignalSet) {
     // struct kernel_sigaction: the handler first (SIG_DFL is 0), then flags, restorer and mask, at most 4 words.
     const DEFAULT: [u64; 4] = [0; 4];
@@ -141,17 +142,17 @@ fn reset_dispositions(signals: SignalSet) {
         if !signals.has(signal) {
             continue;
         }
-        // It refuses SIGKILL and SIGSTOP, whose disposition is always the default; nothing else can go wrong.
-        // SAFETY: the kernel reads a sigaction of its own layout, and writes none to a null pointer.
+        // It fails only for SIGKILL and SIGSTOP, whose disposition is always the default.
+        // SAFETY: the kernel reads a sigaction of its own layout, and writes nothing to a null pointer.
         unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT.as_ptr(), OLD, size_of::<u64>()) };
     }
 }
 
-/// No signal blocked, now that none has a handler.
+/// Unblocks all signals, after `reset_dispositions` has removed the handlers.
 fn unblock_signals() {
     const NONE: [u64; 1] = [0];
     const OLD: usize = 0;
-    // SAFETY: the kernel reads a signal set of the size given, and writes none to a null pointer.
+    // SAFETY: the kernel reads a signal set of the given size, and writes nothing to a null pointer.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -163,19 +164,20 @@ fn unblock_signals() {
     };
 }
 
-fn lead_group() -> Result<(), i32> {
+/// Makes the child the leader of a new process group, so that the server can signal it together with its own children.
+fn create_process_group() -> Result<(), i32> {
     const MYSELF: libc::pid_t = 0;
     // SAFETY: takes numbers only.
     checked(unsafe { libc::syscall(libc::SYS_setpgid, MYSELF, MYSELF) }).map(drop)
 }
 
-/// The slots to their places 0 to 4, where they survive the exec; everything else closed.
-fn place_descriptors(plan: &Plan<'_>) -> Result<(), i32> {
+/// Duplicates the descriptors to 0 to 4, without close-on-exec, and closes all others.
+fn move_descriptors(plan: &Plan<'_>) -> Result<(), i32> {
     const FLAGS: c_int = 0;
-    for (place, slot) in (0..).zip(plan.slots) {
-        let place: c_int = place;
+    for (number, fd) in (0..).zip(plan.fds) {
+        let number: c_int = number;
         // SAFETY: takes numbers only; the table is the child's own.
-        checked(unsafe { libc::syscall(libc::SYS_dup3, slot, place, FLAGS) })?;
+        checked(unsafe { libc::syscall(libc::SYS_dup3, fd, number, FLAGS) })?;
     }
     let first = c_int::from(SCRIPT_DESCRIPTORS);
     // SAFETY: takes numbers only; the table is the child's own.
@@ -184,20 +186,20 @@ fn place_descriptors(plan: &Plan<'_>) -> Result<(), i32> {
 }
 
 fn enter_directory(plan: &Plan<'_>) -> Result<(), i32> {
-    // SAFETY: a NUL-terminated text. The working directory is the child's own (no CLONE_FS).
+    // SAFETY: the path is NUL-terminated. The working directory is the child's own (no CLONE_FS).
     checked(unsafe { libc::syscall(libc::SYS_chdir, plan.directory) })?;
-    // SAFETY: takes a number, and cannot fail. The mask too is the child's own.
+    // SAFETY: takes a number, and cannot fail. The umask is the child's own, too.
     unsafe { libc::syscall(libc::SYS_umask, UMASK) };
     Ok(())
 }
 
-/// SIGKILL for the script when the launcher thread that made it ends, which is when the server does.
+/// Requests SIGKILL for the script when its launcher thread ends, which is when the server ends (PR_SET_PDEATHSIG, prctl(2)).
 ///
-/// After the change of user, which would undo it (prctl(2)); so does executing a set-id program.
-fn tether(plan: &Plan<'_>) -> Result<(), i32> {
+/// Called after the change of user, which would clear the setting. Executing a set-user-ID program also clears it.
+fn set_parent_death_signal(plan: &Plan<'_>) -> Result<(), i32> {
     // SAFETY: takes numbers only.
     checked(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
-    // A server that was gone before that sends no signal: another process is the parent by now.
+    // If the server was gone before the call, no signal comes; then another process is the parent by now.
     // SAFETY: takes nothing.
     let parent = unsafe { libc::syscall(libc::SYS_getppid) };
     if parent != c_long::from(plan.server) {
@@ -207,7 +209,7 @@ fn tether(plan: &Plan<'_>) -> Result<(), i32> {
 }
 
 fn execute(plan: &Plan<'_>) -> Result<(), i32> {
-    // SAFETY: NUL-terminated texts, and lists of such that end in a null pointer.
+    // SAFETY: the path is NUL-terminated; the lists hold pointers to NUL-terminated texts and end in a null pointer.
     let done = unsafe {
         libc::syscall(
             libc::SYS_execve,
@@ -217,13 +219,4 @@ fn execute(plan: &Plan<'_>) -> Result<(), i32> {
         )
     };
     checked(done).map(drop)
-}
-
-/// The error number of a raw system call that failed. Safe in the child.
-pub(crate) fn checked(done: c_long) -> Result<c_long, i32> {
-    if done < 0 {
-        // SAFETY: the address of this thread's errno; in the child, of the launcher thread's, which stands still.
-        return Err(unsafe { *libc::__errno_location() });
-    }
-    Ok(done)
 }

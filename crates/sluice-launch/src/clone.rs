@@ -1,9 +1,10 @@
-//! The system call that makes a child: `clone3` where the kernel has it and lets it pass, else the C library's `clone`.
+//! The system call that creates a child: `clone3` where the kernel supports and permits it, otherwise the C library's `clone`.
 //!
-//! `clone3` can take the parent's signal handlers from the child (CLONE_CLEAR_SIGHAND, Linux 5.5), which would else set the
-//! disposition of each signal by a call of its own; those that are ignored stay so and are left to it. The C library has no wrapper for it, and a child on a stack of its own cannot return through
-//! a function call of its parent's: hence a few lines of assembler, for `x86_64`. Containers' filters may refuse `clone3`,
-//! as they cannot look into its arguments: then, and elsewhere, it is `clone`.
+//! `clone3` can reset the parent's signal handlers in the child (CLONE_CLEAR_SIGHAND, Linux 5.5); without it the child needs a
+//! system call for each signal. Ignored signals stay ignored, so the child resets those. The C library has no wrapper for
+//! `clone3`, and a child on a stack of its own cannot return through its parent's call frame; hence a few lines of assembler, for
+//! `x86_64`. A container's seccomp filter may refuse `clone3`, because it cannot inspect its arguments. In that case, and on
+//! other architectures, `clone` is used.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -13,27 +14,27 @@ use std::ptr;
 /// The child's first function. It must not return.
 pub(crate) type Entry = extern "C" fn(*mut c_void) -> c_int;
 
-/// The child shares the memory and the table of descriptors, and its parent stands still until it has left the memory.
+/// The child shares memory and descriptor table; its parent is suspended until it has left the memory.
 const FLAGS: c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::CLONE_PIDFD;
 
-/// Numbers of signals end here (signal(7)); the kernel's signal set is 64 bits.
+/// The highest signal number (signal(7)): the kernel's signal set has 64 bits.
 pub(crate) const SIGNAL_MAX: c_int = 64;
 
-/// Signals by their numbers.
+/// A set of signal numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SignalSet(u64);
 
 impl SignalSet {
     pub(crate) const ALL: SignalSet = SignalSet(u64::MAX);
 
-    /// Those that this process ignores now.
+    /// The signals that this process ignores now.
     fn ignored() -> SignalSet {
         const NEW: usize = 0;
         let mut set = 0;
         for signal in 1..=SIGNAL_MAX {
             // struct kernel_sigaction: the handler first, then flags, restorer and mask, at most 4 words.
             let mut action = [0_usize; 4];
-            // The C library's wrapper would refuse the signals that it uses itself.
+            // A raw system call, because the C library's wrapper refuses the signals that it uses itself.
             // SAFETY: the kernel reads nothing from a null pointer, and writes a sigaction of its own layout.
             unsafe {
                 libc::syscall(
@@ -57,7 +58,7 @@ impl SignalSet {
     }
 }
 
-/// Makes the children of one launcher thread, one after the other.
+/// Creates the children of one launcher thread, one after the other.
 #[derive(Debug)]
 pub(crate) struct Cloner {
     stack: Stack,
@@ -66,7 +67,7 @@ pub(crate) struct Cloner {
 }
 
 impl Cloner {
-    /// For as long as this process ignores the signals that it ignores now.
+    /// Maps the stack and records which signals the process ignores; that must not change while the cloner is in use.
     pub(crate) fn prepare() -> io::Result<Cloner> {
         Ok(Cloner {
             stack: Stack::map()?,
@@ -75,20 +76,20 @@ impl Cloner {
         })
     }
 
-    /// Makes a child, which calls `entry` with what `argument` gives; when this returns, it has left this memory. `argument`
-    /// is told the signals whose disposition the child has to set.
+    /// Creates a child, which calls `entry` with the result of `argument`; returns its pid and pidfd after the child has left
+    /// this memory. `argument` receives the signals whose disposition the child must reset.
     ///
     /// # Safety
-    /// `entry` is sound for that argument, in a child that shares this memory, and never returns.
+    /// `entry` must be sound for that argument in a child that shares this memory, and must never return.
     pub(crate) unsafe fn clone(
         &mut self,
         entry: Entry,
         argument: impl Fn(SignalSet) -> *mut c_void,
     ) -> io::Result<(libc::pid_t, OwnedFd)> {
         if self.has_clone3 {
-            // SAFETY: as this function.
+            // SAFETY: the caller guarantees what `clone3` requires, which is the same.
             match unsafe { self.clone3(entry, argument(self.ignored)) } {
-                // Unknown to the kernel, or to it but not its flag, or refused by a filter: for good.
+                // The kernel lacks the call or the flag, or a filter refuses it; that does not change.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL | libc::EPERM)) => {
                     self.has_clone3 = false;
                 }
@@ -97,19 +98,23 @@ impl Cloner {
         }
         let mut pidfd: c_int = -1;
         let argument = argument(SignalSet::ALL);
-        // SAFETY: the child runs on the stack of its own, and this thread stands still meanwhile. CLONE_PIDFD writes the one
-        // number. For the rest the caller answers.
+        // SAFETY: the child runs on a stack of its own, and this thread is suspended meanwhile. CLONE_PIDFD writes one
+        // number, to `pidfd`. The caller guarantees the rest.
         let pid = unsafe { libc::clone(entry, self.stack.top(), FLAGS | libc::SIGCHLD, argument, &raw mut pidfd) };
         if pid < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made it, and nobody else knows it.
+        // SAFETY: the kernel has just created it; nothing else owns it.
         Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))
     }
 
+    /// As [`Cloner::clone`], by the system call `clone3`.
+    ///
+    /// # Safety
+    /// As [`Cloner::clone`].
     #[cfg(target_arch = "x86_64")]
     unsafe fn clone3(&mut self, entry: Entry, argument: *mut c_void) -> io::Result<(libc::pid_t, OwnedFd)> {
-        /// Also by its number, which is the same on every 64-bit machine.
+        /// `CLONE_CLEAR_SIGHAND` (clone(2)); the value is the same on every 64-bit architecture.
         const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
         let mut pidfd: c_int = -1;
         // struct clone_args (clone(2)), in its first version.
@@ -124,9 +129,9 @@ impl Cloner {
             0, // tls
         ];
         let done: i64;
-        // SAFETY: the kernel reads the arguments and writes the one number. In the parent the call changes rax, rcx and r11.
-        // The child goes on at the same place with the same registers, but with the top of its own empty stack, which is
-        // aligned as the call wants; it calls `entry`, which does not return. For that the caller answers.
+        // SAFETY: the kernel reads the arguments and writes one number, to `pidfd`. In the parent the call changes rax, rcx and
+        // r11. The child continues at the same instruction with the same registers, but with the top of its own empty stack,
+        // which is aligned as the call requires; it calls `entry`, which does not return: the caller guarantees that.
         unsafe {
             std::arch::asm!(
                 "syscall",
@@ -148,7 +153,7 @@ impl Cloner {
         }
         match i32::try_from(done) {
             Ok(pid @ 1..) => {
-                // SAFETY: the kernel has just made it, and nobody else knows it.
+                // SAFETY: the kernel has just created it; nothing else owns it.
                 Ok((pid, unsafe {
                     OwnedFd::from_raw_fd(ptr::from_ref(&pidfd).read_volatile())
                 }))
@@ -159,7 +164,7 @@ impl Cloner {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    #[expect(clippy::unused_self, reason = "elsewhere it is used")]
+    #[expect(clippy::unused_self, reason = "the x86_64 version uses it")]
     unsafe fn clone3(&mut self, _: Entry, _: *mut c_void) -> io::Result<(libc::pid_t, OwnedFd)> {
         Err(io::Error::from_raw_os_error(libc::ENOSYS))
     }
@@ -171,18 +176,19 @@ struct Stack {
     base: *mut c_void,
 }
 
-// SAFETY: memory that this value alone owns.
+// SAFETY: this value alone owns the memory.
 unsafe impl Send for Stack {}
 
 impl Stack {
-    /// The child's functions need about 1 KiB, unoptimised a few.
+    /// Size of the stack. The child's functions need about 1 KiB, unoptimised a few KiB.
     const BYTES: usize = 64 * 1024;
-    /// Below the stack, inaccessible: an overflow must not reach the server's memory. A whole page everywhere.
+    /// Size of the inaccessible guard below the stack, so that an overflow cannot reach the server's memory. At least one page on
+    /// every architecture.
     const GUARD_BYTES: usize = 64 * 1024;
 
     /// Maps a stack with its guard.
     fn map() -> io::Result<Stack> {
-        // SAFETY: a fresh private mapping.
+        // SAFETY: a new private mapping touches no existing memory.
         let base = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -197,14 +203,14 @@ impl Stack {
             return Err(io::Error::last_os_error());
         }
         let stack = Stack { base };
-        // SAFETY: the lower part of the mapping just made, which nothing refers to.
+        // SAFETY: the lower part of the mapping just created, which nothing refers to.
         if unsafe { libc::mprotect(base, Stack::GUARD_BYTES, libc::PROT_NONE) } < 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(stack)
     }
 
-    /// Where a child's stack begins: it grows down. Aligned to pages, so to whatever the machine asks for.
+    /// The initial stack pointer of a child: the stack grows down. It is page-aligned, which every architecture accepts.
     fn top(&mut self) -> *mut c_void {
         // SAFETY: one past the end of the mapping.
         unsafe { self.base.byte_add(Stack::GUARD_BYTES + Stack::BYTES) }
@@ -213,7 +219,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`; no child is on it, since `start` returns after the child has left.
+        // SAFETY: the mapping created in `map`; no child uses it, because `clone` returns after the child has left.
         unsafe { libc::munmap(self.base, Stack::GUARD_BYTES + Stack::BYTES) };
     }
 }
@@ -233,19 +239,19 @@ mod tests {
     }
 
     #[test]
-    fn both_calls_make_a_child_and_say_which_signals_it_must_reset() {
+    fn both_calls_create_a_child_and_pass_the_signals_to_reset() {
         let mut cloner = Cloner::prepare().unwrap();
         for has_clone3 in [cloner.has_clone3, false] {
             cloner.has_clone3 = has_clone3;
             let argument = |signals: SignalSet| {
-                // Rust's runtime ignores the one, and nobody the other.
+                // Rust's runtime ignores SIGPIPE; nothing ignores SIGWINCH.
                 assert!(signals.has(libc::SIGPIPE));
                 assert_eq!(signals.has(libc::SIGWINCH), !has_clone3);
                 ptr::without_provenance_mut(7)
             };
             // SAFETY: `leave` takes any number, and never returns.
             let (_, pidfd) = unsafe { cloner.clone(leave, argument) }.unwrap();
-            // It is gone: its parent stood still until then.
+            // It has exited: its parent was suspended until then.
             let exit = std::iter::repeat_with(|| reap(pidfd.as_fd()).unwrap()).flatten().next();
             assert_eq!(exit, Some(Exit::Code(7)));
         }

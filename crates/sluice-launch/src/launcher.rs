@@ -1,7 +1,7 @@
 //! The threads that start script processes, fed by one queue.
 //!
-//! A start holds its thread until the program runs (`child`): an event loop must not stand still for that, so it hands
-//! the program over and is called back.
+//! A start blocks its thread until the program runs (`child`). An event loop must not block for that, so it queues the program
+//! and gets a callback.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
@@ -17,31 +17,32 @@ use std::thread::{self, JoinHandle};
 use crate::channels::{self, Channels};
 use crate::child::{self, Plan};
 use crate::clone::{Cloner, SignalSet};
-use crate::message::{LaunchError, Program, Stage, Started};
-use crate::slots::Slots;
+use crate::launch_error::{LaunchError, Stage};
+use crate::program::{Program, Started};
+use crate::reserved_fds::ReservedFds;
 
 type Done = Box<dyn FnOnce(Result<Started, LaunchError>) + Send>;
 
-/// Starts script processes on threads of its own.
+/// Starts script processes on its own threads.
 ///
-/// Dropped, it finishes what it was given and joins its threads. Its script processes are tied to those threads: they
-/// get SIGKILL when the threads end, be it here, or because the server died. So drop it last.
+/// Dropping it finishes the queued starts and joins its threads. The script processes get SIGKILL when the thread that started
+/// them ends (PR_SET_PDEATHSIG), here or because the server died. So drop it last.
 pub struct Launcher {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Launcher {
-    /// Starts the threads. Half as many as there are cores is good, and at least two.
+    /// Starts the threads. Recommended: half as many as there are cores, and at least two.
     ///
-    /// One thread makes most of the starts that a machine can make, two nearly all (the programs themselves need the
-    /// rest); the second is also there so that one slow disk does not hold up every script.
+    /// One thread reaches most of the start rate of a machine, two nearly all of it, because the programs themselves need the
+    /// processor too. The second thread also keeps one slow disk from delaying every script.
     ///
-    /// To be called early: each thread takes five descriptor numbers for good, and low ones are what makes a start cost
-    /// the same however many connections are open.
+    /// Call it early: each thread reserves five descriptor numbers permanently, and only if they are low does a start cost the
+    /// same however many connections are open.
     ///
     /// # Errors
-    /// No threads asked for (`InvalidInput`), or the system has no more threads, memory or descriptors.
+    /// `InvalidInput`: `threads` is 0, the caller's fault. Otherwise the system has no more threads, memory or descriptors.
     pub fn start(threads: usize) -> io::Result<Launcher> {
         if threads == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -67,11 +68,11 @@ impl Launcher {
         Ok(launcher)
     }
 
-    /// Starts a program and calls `done`, on a launcher thread, with the process or the reason that there is none.
+    /// Queues a program. A launcher thread starts it, then calls `done` with the process or the error.
     ///
-    /// Never blocks. The queue has no bound of its own: every start is for a place in a pool, and those are counted.
-    /// `done` should only pass the result on. Signals are blocked while it runs, so it must start neither threads nor
-    /// processes; if it panics, the launcher goes on.
+    /// Never blocks. The queue has no limit of its own, because every start is for a slot of a process pool and those are
+    /// limited. `done` should only pass the result on. Signals are blocked while it runs, so it must start neither threads nor
+    /// processes. If it panics, the launcher continues.
     pub fn launch(&self, program: Program, done: impl FnOnce(Result<Started, LaunchError>) + Send + 'static) {
         let job = Job {
             program,
@@ -86,11 +87,11 @@ impl Drop for Launcher {
     fn drop(&mut self) {
         self.queue.lock().is_closed = true;
         self.queue.changed.notify_all();
-        let me = thread::current().id();
+        let current = thread::current().id();
         for thread in self.threads.drain(..) {
-            // Dropped inside `done`: a thread cannot wait for itself, and ends by itself.
-            if thread.thread().id() != me {
-                // It catches the panics of `done`, and has none of its own.
+            // If dropped inside `done`: a thread cannot join itself; it ends when the queue is empty.
+            if thread.thread().id() != current {
+                // The thread catches the panics of `done`, and does not panic otherwise.
                 let _ = thread.join();
             }
         }
@@ -106,27 +107,27 @@ impl fmt::Debug for Launcher {
     }
 }
 
-/// What one launcher thread keeps from start to start.
+/// The resources of one launcher thread, reused for every start.
 #[derive(Debug)]
 struct Starter {
-    slots: Slots,
+    reserved: ReservedFds,
     cloner: Cloner,
     null: Arc<OwnedFd>,
-    /// The process that this is.
+    /// The server's process id.
     server: libc::pid_t,
 }
 
 impl Starter {
     fn prepare(null: &Arc<OwnedFd>) -> io::Result<Starter> {
         Ok(Starter {
-            slots: Slots::reserve(Arc::clone(null))?,
+            reserved: ReservedFds::reserve(Arc::clone(null))?,
             cloner: Cloner::prepare()?,
             null: Arc::clone(null),
             server: std::process::id().cast_signed(),
         })
     }
 
-    /// One start, from the request to the running program.
+    /// Starts one program; returns when it runs or has failed to start.
     fn start(&mut self, program: Program) -> Result<Started, LaunchError> {
         let environment = environment_pointers(&program.environment)?;
         let arguments: Vec<*const c_char> = program
@@ -139,17 +140,16 @@ impl Starter {
         let Channels { script, server } = Channels::open(program.stdin, program.mailbox, program.memory, &self.null)
             .map_err(|error| failed(Stage::Channels, &error))?;
         let filled = self
-            .slots
+            .reserved
             .fill(script.in_order())
             .map_err(|error| failed(Stage::Channels, &error))?;
-        let slots = filled.numbers();
         let plan = Plan {
             path: program.path.as_ptr(),
             arguments: &arguments,
             environment: &environment,
             directory: program.directory.as_ptr(),
-            slots,
-            beyond_slots: filled.beyond(),
+            fds: filled.numbers(),
+            fds_end: filled.end(),
             limits: &limits,
             credentials: program.credentials.as_ref(),
             signals_to_reset: Cell::new(SignalSet::ALL),
@@ -168,7 +168,7 @@ impl Starter {
     }
 }
 
-/// A program and whom to tell.
+/// A queued start: the program, and the callback for its result.
 struct Job {
     program: Program,
     done: Done,
@@ -178,13 +178,13 @@ impl Job {
     fn perform(self, starter: &mut Starter) {
         let result = starter.start(self.program);
         let done = self.done;
-        // This thread may not end before the server does: its script processes would end with it. The panic has been
-        // reported by the hook; it is the caller's.
+        // This thread must outlive the panic, because its script processes get SIGKILL when it ends. The panic hook has reported
+        // it; it is the caller's fault.
         let _ = panic::catch_unwind(AssertUnwindSafe(|| done(result)));
     }
 }
 
-/// What waits for a launcher thread.
+/// The starts that wait for a launcher thread.
 #[derive(Default)]
 struct Queue {
     state: Mutex<QueueState>,
@@ -198,7 +198,7 @@ struct QueueState {
 }
 
 impl Queue {
-    /// The next job, waited for; `None` when the queue is closed and empty.
+    /// Waits for the next job; `None` when the queue is closed and empty.
     fn take(&self) -> Option<Job> {
         let mut state = self
             .changed
@@ -207,32 +207,33 @@ impl Queue {
         state.jobs.pop_front()
     }
 
-    /// No panic can happen under this lock and leave the queue half-changed.
+    /// Locks the state. Poisoning is ignored, because no holder can panic with the queue half-changed.
     fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the children of this thread must not inherit from it.
+/// Blocks signals and drops ambient capabilities on this thread, because its children must not inherit them.
 fn isolate_thread() {
-    // Signals: one that is handled between the clone and the child's own dispositions would run the server's handler in
-    // the child. Blocked here for good, not around each clone: other threads take the process's signals. The C library
-    // leaves out the two that it needs itself.
+    // A signal that arrives between the clone and the child's reset of dispositions would run the server's handler in the child.
+    // They are blocked permanently, not around each clone: other threads receive the process's signals. The C library leaves
+    // out the two that it needs itself.
     // SAFETY: a signal set is plain data; both calls write and read this one only.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
     }
-    // Ambient capabilities, such as the right to bind port 80 that a service manager gave the server: they pass to
-    // every program that is executed (capabilities(7)). A kernel without them refuses, which is as good.
+    // Ambient capabilities, such as the right to bind port 80 that a service manager gave the server, pass to every executed
+    // program (capabilities(7)). A kernel without them returns an error, which needs no handling.
     // SAFETY: takes numbers only, and concerns this thread only.
     unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
 }
 
-/// The list that execve(2) takes: a pointer to each entry, and a null pointer.
+/// The list that execve(2) takes: a pointer to each entry, then a null pointer.
 ///
-/// Refuses (`EINVAL`) what is not made of `NAME=value` and a NUL each: an empty entry is a NUL inside another.
+/// An entry that is not `NAME=value` and a NUL is refused with `EINVAL`. That includes an empty entry, the sign of a NUL inside
+/// a value.
 fn environment_pointers(environment: &[u8]) -> Result<Vec<*const c_char>, LaunchError> {
     let mut pointers = Vec::with_capacity(64);
     for entry in environment.split_inclusive(|&byte| byte == 0) {

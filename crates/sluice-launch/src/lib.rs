@@ -1,15 +1,15 @@
-//! Starting script processes from a server of many threads: vfork-class, never fork.
+//! Starting script processes from a multi-threaded server: as vfork(2) does, never with fork(2).
 //!
-//! What lives here: the program to start and what comes back (`message`), the threads that start (`launcher`), the
-//! channels between server and script (`channels`), the clone (`clone`) and what the child does before its program runs
-//! (`child`), and how an end is noticed (`pidfd`). What does not: what is said on those channels (sluice-gateway), the
-//! memory behind descriptor 4 (sluice-membuf), and when to start or end a process (the pools of sluice-server).
+//! Here: the program to start and the process that it becomes (`program`), the threads that start processes (`launcher`), the
+//! channels between server and script (`channels`), the clone (`clone`), the code that the child runs before its program
+//! (`child`), and the end of a process (`pidfd`). Not here: the protocol on those channels (sluice-gateway), the memory behind
+//! descriptor 4 (sluice-membuf), and the decision when to start or end a process (the process pools).
 //!
 //! Floor 1. Linux 5.9 or later: `close_range(2)`, pidfds.
 
-// Cloning with shared memory, system calls without a safe wrapper (`setresuid` of one process instead of every thread
-// is one), and a child that may not touch what a lock of the parent protects cannot be written in safe Rust. Every
-// block says why it is sound; the interface of the crate is safe.
+// Safe Rust cannot clone with shared memory, make system calls without a safe wrapper (such as `setresuid` for one thread
+// instead of the process), or run a child that must not touch what a lock of the parent protects. Every unsafe block says why
+// it is sound; the public interface is safe.
 #![allow(unsafe_code)]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
@@ -19,14 +19,17 @@ mod channels;
 mod child;
 mod clone;
 mod credentials;
+mod launch_error;
 mod launcher;
 mod limits;
-mod message;
 mod pidfd;
-mod slots;
+mod program;
+mod reserved_fds;
+mod syscall;
 
 pub use credentials::Credentials;
+pub use launch_error::{LaunchError, Stage};
 pub use launcher::Launcher;
 pub use limits::ProcessLimits;
-pub use message::{LaunchError, Mailbox, Program, Stage, Started, Stdin};
 pub use pidfd::{Exit, Signal, has_exited, kill_group, reap};
+pub use program::{Mailbox, Program, Started, Stdin};

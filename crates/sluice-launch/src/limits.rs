@@ -1,29 +1,31 @@
-//! Bounds on what one script process may use: setrlimit(2).
+//! Resource limits of one script process: setrlimit(2).
 //!
-//! They hold for each process by itself, except for `processes_max`. The limits of a pool live in sluice-server.
+//! Each applies to one process, except `processes_max`. Not here: the limits of a process pool.
 
-/// Bounds of one script process; `None` leaves the server's own. Soft and hard limit are the same.
+use crate::syscall::checked;
+
+/// Resource limits of one script process; `None` keeps the server's limit. Soft and hard limit are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessLimits {
-    /// Bytes of address space (RLIMIT_AS). Mapped memory counts, the memory buffer too, whether touched or not.
+    /// Bytes of address space (RLIMIT_AS). All mapped memory counts, used or not, the memory buffer included.
     pub memory_bytes_max: Option<u64>,
-    /// Seconds of processor time (RLIMIT_CPU): SIGXCPU then, SIGKILL a second later.
+    /// Seconds of processor time (RLIMIT_CPU); the process gets SIGXCPU then, and SIGKILL a second later.
     pub cpu_seconds_max: Option<u64>,
-    /// Open descriptors (RLIMIT_NOFILE); five are taken at the start.
+    /// Open descriptors (RLIMIT_NOFILE); a script starts with five.
     pub open_files_max: Option<u64>,
     /// Processes and threads of the process's *user* (RLIMIT_NPROC); root is exempt.
     pub processes_max: Option<u64>,
-    /// Bytes in the largest file it may write (RLIMIT_FSIZE); a `write` to the memory buffer counts, a mapping not.
+    /// Bytes in the largest file that it may write (RLIMIT_FSIZE). `write` to the memory buffer counts, stores to its mapping do not.
     pub file_bytes_max: Option<u64>,
-    /// Bytes in a core dump (RLIMIT_CORE); 0 for none.
+    /// Bytes in a core dump (RLIMIT_CORE); 0: no core dumps.
     pub core_bytes_max: Option<u64>,
 }
 
-/// One limit as the kernel takes it.
+/// One limit in the format of prlimit(2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     resource: libc::__rlimit_resource_t,
-    /// The layout of `struct rlimit64`: soft, hard.
+    /// Soft and hard limit, in the layout of `struct rlimit64`.
     bounds: [u64; 2],
 }
 
@@ -46,8 +48,8 @@ impl ProcessLimits {
 
 impl Limit {
     fn new(resource: libc::__rlimit_resource_t, bound: u64) -> Limit {
-        // At the soft limit of processor time the kernel sends SIGXCPU, at the hard one SIGKILL (setrlimit(2)): one
-        // second lets a program say what it was doing.
+        // At the soft limit of processor time the kernel sends SIGXCPU, at the hard limit SIGKILL (setrlimit(2)). The second
+        // between them lets a program log what it was doing.
         let grace = u64::from(resource == libc::RLIMIT_CPU);
         Limit {
             resource,
@@ -61,6 +63,6 @@ impl Limit {
         const OLD: usize = 0;
         // SAFETY: `bounds` has the layout of struct rlimit64, which the kernel reads; a null old limit is not written.
         let done = unsafe { libc::syscall(libc::SYS_prlimit64, SELF, self.resource, self.bounds.as_ptr(), OLD) };
-        crate::child::checked(done).map(drop)
+        checked(done).map(drop)
     }
 }

@@ -1,44 +1,44 @@
-//! How the end of a process is noticed, collected and forced.
+//! Detecting, reaping and forcing the end of a process.
 //!
-//! A pidfd becomes readable when its process has exited: an event loop waits for that, then calls [`reap`]. Nothing
-//! here blocks.
+//! A pidfd becomes readable when its process has exited: an event loop waits for that, then calls [`reap`]. The public functions
+//! never block.
 
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// How a process ended.
+/// How a process ended (wait(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It exited with this code, 0 to 255.
     Code(i32),
-    /// This signal ended it.
+    /// It was killed by this signal.
     Signal(i32),
 }
 
 /// A signal that ends a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM: a request, which the program may heed, delay or ignore.
+    /// SIGTERM: a request, which the program may delay or ignore.
     Terminate,
-    /// SIGKILL: the end.
+    /// SIGKILL, which the program cannot catch.
     Kill,
 }
 
-/// Collects the exit of a child of this process; `None` while it runs.
+/// Reaps a child of this process (waitid(2)); `None` while it runs.
 ///
-/// After that its pid may belong to another process: see [`kill_group`] for what has to come before.
+/// After that its pid may belong to another process: [`kill_group`] says what must be done before.
 ///
 /// # Errors
-/// `ECHILD` when it has been collected already, or when the server ignores SIGCHLD (wait(2)): the server's fault.
+/// `ECHILD` if it has been reaped already, or if the server ignores SIGCHLD (wait(2)): the server's fault.
 pub fn reap(pidfd: BorrowedFd<'_>) -> io::Result<Option<Exit>> {
     wait(pidfd, libc::WEXITED | libc::WNOHANG)
 }
 
-/// Whether the process has exited, collected or not. Collects nothing.
+/// Whether the process has exited, reaped or not. Does not reap it.
 ///
 /// # Errors
-/// `pidfd` is not one: the server's fault.
+/// `pidfd` is not a valid descriptor: the server's fault.
 pub fn has_exited(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
     let mut request = libc::pollfd {
         fd: pidfd.as_raw_fd(),
@@ -58,17 +58,17 @@ pub fn has_exited(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// Sends a signal to every process of the group that `pid` leads (`Started::pid`): the script and its own children.
 ///
-/// The order matters. Signal the group *before* the leader is reaped, then [`reap`]: as long as the leader is running
-/// or an uncollected zombie the kernel gives its number to nobody else, neither as a process nor as a group, so that
-/// the signal can hit only this script. Once it is reaped and the group empty, the number may name a stranger. So at
-/// the end of every script process, also of one that exited by itself (its children may live on): wait until the
-/// pidfd is readable, `kill_group(pid, Signal::Kill)`, `reap(pidfd)`.
+/// The order matters: signal the group *before* the leader is reaped, then [`reap`]. While the leader runs or is an unreaped
+/// zombie, the kernel does not reuse its number, neither for a process nor for a group, so the signal can reach only this
+/// script. Once the leader is reaped and the group is empty, the number may belong to an unrelated process. So at the end of
+/// every script process, even one that exited by itself (its children may still run): wait until the pidfd is readable,
+/// `kill_group(pid, Signal::Kill)`, `reap(pidfd)`.
 ///
-/// A process that has left the group (setsid(2)) is not reached; a cgroup would.
+/// A process that has left the group (setsid(2)) is not reached; a cgroup would reach it.
 ///
 /// # Errors
-/// `ESRCH`: no such group (reaped too early). `EPERM`: every member runs as a user whom the server may not signal.
-/// `EINVAL`: `pid` is not a process that a launcher could have started (0 and 1 would mean other things to kill(2)).
+/// `ESRCH`: no such group (reaped too early), the caller's fault. `EPERM`: every member runs as a user whom the server may not
+/// signal. `EINVAL`: `pid` is 1 or less, the caller's fault: these values have other meanings in kill(2).
 pub fn kill_group(pid: i32, signal: Signal) -> io::Result<()> {
     if pid <= 1 {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -80,9 +80,9 @@ pub fn kill_group(pid: i32, signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the exit of a child that is sure to come, and at once: one whose start failed.
+/// Reaps a child whose start failed. Waits for its exit, which follows at once.
 pub(crate) fn reap_failed(pidfd: BorrowedFd<'_>) {
-    // Other errors mean that there is nothing to collect.
+    // Other errors mean that there is nothing to reap.
     while let Err(error) = wait(pidfd, libc::WEXITED) {
         if error.kind() != io::ErrorKind::Interrupted {
             return;
@@ -91,15 +91,15 @@ pub(crate) fn reap_failed(pidfd: BorrowedFd<'_>) {
 }
 
 fn wait(pidfd: BorrowedFd<'_>, options: libc::c_int) -> io::Result<Option<Exit>> {
-    // A descriptor that is open is not negative.
+    // An open descriptor is not negative.
     let id = pidfd.as_raw_fd().cast_unsigned();
-    // SAFETY: siginfo_t is plain data for which all zeros is a value.
+    // SAFETY: siginfo_t is plain data for which all zeros is a valid value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: `info` is valid for the kernel to write.
     if unsafe { libc::waitid(libc::P_PIDFD, id, &raw mut info, options) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: waitid has filled in the fields of a SIGCHLD, or left the zeros (WNOHANG and nothing to collect).
+    // SAFETY: waitid has filled in the fields of a SIGCHLD, or left the zeros (WNOHANG and nothing to reap).
     let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
     Ok(match (pid, info.si_code) {
         (0, _) => None,
@@ -129,7 +129,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// The names of the signals that end programs in practice.
+/// The name of a signal; `None` for those that end no programs in practice.
 fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {
         libc::SIGHUP => "SIGHUP",
@@ -157,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exit_reads_as_a_sentence() {
+    fn an_exit_is_displayed_with_code_or_signal() {
         assert_eq!(Exit::Code(3).to_string(), "exit code 3");
         assert_eq!(Exit::Signal(9).to_string(), "ended by signal 9 (SIGKILL)");
         assert_eq!(Exit::Signal(40).to_string(), "ended by signal 40");
     }
 
     #[test]
-    fn numbers_that_mean_everybody_are_refused() {
+    fn pids_with_a_special_meaning_are_refused() {
         for pid in [i32::MIN, -1, 0, 1] {
             let error = kill_group(pid, Signal::Terminate).expect_err("refused");
             assert_eq!(error.raw_os_error(), Some(libc::EINVAL));

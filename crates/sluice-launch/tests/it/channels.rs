@@ -7,35 +7,35 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{FdFlags, fcntl_getfd};
 use sluice_launch::{Exit, Mailbox, Stdin};
 
-use crate::scene::{exit_of, output_of, program, read_some, read_to_end, shell, start};
+use crate::harness::{exit_of, output_of, program, read_some, read_to_end, shell, start};
 
 #[test]
-fn a_body_goes_in_and_output_errors_and_orders_have_channels_of_their_own() {
-    let mut program = shell("cat; read order <&3; echo \"got $order\"; echo oops >&2");
+fn stdin_mailbox_stderr_and_cgiplusin_are_separate_channels() {
+    let mut program = shell("cat; read line <&3; echo \"got $line\"; echo oops >&2");
     program.stdin = Stdin::Pipe;
     let mut started = start(program).unwrap();
     let input = started.stdin.take().expect("a pipe was asked for");
     rustix::io::write(&input, b"body\n").unwrap();
     drop(input);
-    rustix::io::write(&started.cgiplusin, b"order\n").unwrap();
-    assert_eq!(read_to_end(&started.mailbox), "body\ngot order\n");
+    rustix::io::write(&started.cgiplusin, b"line\n").unwrap();
+    assert_eq!(read_to_end(&started.mailbox), "body\ngot line\n");
     assert_eq!(read_to_end(&started.stderr), "oops\n");
     assert_eq!(exit_of(&started), Exit::Code(0));
 }
 
 #[test]
-fn closing_the_orders_is_end_of_file_for_the_script() {
+fn closing_cgiplusin_is_end_of_file_for_the_script() {
     let started = start(program("/bin/cat", &["cat", "/dev/fd/3"])).unwrap();
     let sluice_launch::Started { cgiplusin, .. } = started;
     drop(cgiplusin);
     assert_eq!(read_to_end(&started.mailbox), "");
-    crate::scene::wait_readable(std::os::fd::AsFd::as_fd(&started.pidfd));
+    crate::harness::wait_readable(std::os::fd::AsFd::as_fd(&started.pidfd));
     let exit = sluice_launch::reap(std::os::fd::AsFd::as_fd(&started.pidfd)).unwrap();
     assert_eq!(exit, Some(Exit::Code(0)));
 }
 
 #[test]
-fn a_file_is_read_from_where_it_stands() {
+fn a_file_is_read_from_its_current_offset() {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(b"skipped, then the body").unwrap();
     std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(14)).unwrap();
@@ -45,7 +45,7 @@ fn a_file_is_read_from_where_it_stands() {
 }
 
 #[test]
-fn the_memory_buffer_is_the_one_that_was_handed_over() {
+fn descriptor_4_is_the_given_memory_buffer() {
     let mut program = shell("printf shared >/dev/fd/4");
     let ours: OwnedFd = program.memory.try_clone().unwrap();
     program.mailbox = Mailbox::Stream;
@@ -69,7 +69,7 @@ fn each_write_to_a_record_mailbox_is_a_record() {
 }
 
 #[test]
-fn the_largest_record_fits_also_above_the_systems_default() {
+fn records_above_the_systems_default_size_fit() {
     for bytes in [65_536, 300_000] {
         let size = format!("bs={bytes}");
         let mut program = program("/bin/dd", &["dd", "if=/dev/zero", &size, "count=1"]);
@@ -83,7 +83,7 @@ fn the_largest_record_fits_also_above_the_systems_default() {
 }
 
 #[test]
-fn the_servers_ends_do_not_block_and_do_not_survive_an_exec() {
+fn the_servers_ends_are_nonblocking_and_close_on_exec() {
     for mailbox in [Mailbox::Stream, Mailbox::Record { record_bytes_max: 1024 }] {
         let mut program = program("/bin/cat", &["cat"]);
         program.stdin = Stdin::Pipe;
@@ -102,7 +102,7 @@ fn the_servers_ends_do_not_block_and_do_not_survive_an_exec() {
 }
 
 #[test]
-fn the_scripts_ends_block() {
+fn the_scripts_ends_are_blocking() {
     for mailbox in [Mailbox::Stream, Mailbox::Record { record_bytes_max: 1024 }] {
         let mut program = shell("cd /proc/self/fdinfo && exec cat 0 1 2 3");
         program.stdin = Stdin::Pipe;

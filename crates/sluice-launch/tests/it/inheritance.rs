@@ -1,13 +1,13 @@
-//! What a program finds when it begins, and what it must not find.
+//! What a program inherits from the server, and what it must not.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use rustix::io::{FdFlags, fcntl_getfd};
 use sluice_launch::{Credentials, LaunchError, ProcessLimits, Stage};
 
-use crate::scene::{exit_of, output_of, program, read_to_end, shell, start};
+use crate::harness::{exit_of, output_of, program, read_to_end, shell, start};
 
-/// Descriptors that any program could find: number and what it is.
+/// The descriptors in the output of `ls -l /proc/self/fd`: number and target.
 fn listed_descriptors(listing: &str) -> Vec<(u32, String)> {
     listing
         .lines()
@@ -21,11 +21,11 @@ fn listed_descriptors(listing: &str) -> Vec<(u32, String)> {
 
 #[test]
 fn a_program_has_its_five_descriptors_and_no_other() {
-    // As a careless library would leave them.
+    // Descriptors without close-on-exec, as a careless library leaves them.
     let careless: Vec<OwnedFd> = (0..50)
         .map(|_| {
             let file = std::fs::File::open("/dev/zero").unwrap();
-            // SAFETY: takes an open descriptor; the answer is new and nobody else's.
+            // SAFETY: takes an open descriptor; the result is new and has no other owner.
             unsafe { OwnedFd::from_raw_fd(libc::dup(std::os::fd::AsRawFd::as_raw_fd(&file))) }
         })
         .collect();
@@ -48,7 +48,7 @@ fn a_program_has_its_five_descriptors_and_no_other() {
 }
 
 #[test]
-fn signals_are_neither_ignored_nor_blocked() {
+fn no_signal_is_ignored_or_blocked() {
     let mask = |status: &str, name: &str| {
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
         u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap()
@@ -72,12 +72,12 @@ fn a_script_leads_its_own_process_group() {
 }
 
 #[test]
-fn the_environment_is_exactly_what_was_given() {
+fn the_environment_is_exactly_the_given_one() {
     let mut program = program("/usr/bin/env", &["env"]);
     program.environment = b"QUERY_STRING=\0A=1\0A_B=two words = \xc3\xa9\0".to_vec();
     let expected = "QUERY_STRING=\nA=1\nA_B=two words = \u{e9}\n";
     assert_eq!(output_of(program), expected);
-    let empty = super::scene::program("/usr/bin/env", &["env"]);
+    let empty = super::harness::program("/usr/bin/env", &["env"]);
     assert_eq!(output_of(empty), "");
 }
 
@@ -89,18 +89,18 @@ fn arguments_arrive_unchanged() {
 }
 
 #[test]
-fn the_working_directory_is_entered_and_relative_programs_are_found_in_it() {
-    let place = tempfile::tempdir().unwrap();
+fn relative_programs_are_resolved_in_the_working_directory() {
+    let directory = tempfile::tempdir().unwrap();
     let text = "#!/bin/sh\npwd -P\numask\n";
-    super::scene::write_script(place.path(), "where", text, 0o755);
+    super::harness::write_script(directory.path(), "where", text, 0o755);
     let mut program = program("./where", &["where"]);
-    program.directory = std::ffi::CString::new(place.path().to_str().unwrap()).unwrap();
-    let expected = place.path().canonicalize().unwrap();
+    program.directory = std::ffi::CString::new(directory.path().to_str().unwrap()).unwrap();
+    let expected = directory.path().canonicalize().unwrap();
     assert_eq!(output_of(program), format!("{}\n0022\n", expected.display()));
 }
 
 #[test]
-fn limits_bind_the_script_and_not_the_server() {
+fn limits_apply_to_the_script_and_not_to_the_server() {
     let own = std::fs::read_to_string("/proc/self/limits").unwrap();
     let mut program = program("/bin/cat", &["cat", "/proc/self/limits"]);
     program.limits = ProcessLimits {
@@ -132,7 +132,7 @@ fn limits_bind_the_script_and_not_the_server() {
 }
 
 #[test]
-fn a_privileged_server_starts_as_another_user_and_another_is_refused() {
+fn root_can_start_as_another_user_and_others_cannot() {
     let mut program = shell("id -u; id -g; id -G");
     program.credentials = Some(Credentials {
         uid: 64_001,
@@ -141,10 +141,10 @@ fn a_privileged_server_starts_as_another_user_and_another_is_refused() {
     });
     if rustix::process::geteuid().is_root() {
         assert_eq!(output_of(program), "64001\n64002\n64002 64003\n");
-        // The change was the child's: no thread of this process took part.
+        // Only the child changed its user, no thread of this process.
         for task in std::fs::read_dir("/proc/self/task").unwrap() {
             let status = task.unwrap().path().join("status");
-            // A thread may end while it is looked at.
+            // A thread may end between listing and reading.
             if let Ok(status) = std::fs::read_to_string(status) {
                 assert!(status.contains("Uid:\t0\t0\t0\t0\n"), "{status}");
             }

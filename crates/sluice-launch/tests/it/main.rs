@@ -1,16 +1,16 @@
 //! Real processes, started through the public interface.
 //!
-//! What a program finds (`inheritance`), its channels (`channels`), starts that fail (`failures`), how processes end
-//! (`ends`), and what needs a process of its own to be told apart from the other tests (`alone`).
+//! What a program inherits (`inheritance`), its channels (`channels`), starts that fail (`failures`), how processes end
+//! (`exits`), and tests that inspect the whole process and so need one of their own (`isolated`).
 
-// Descriptors that are left without close-on-exec, or put in a certain place, are made by raw calls.
+// Raw calls create descriptors without close-on-exec, or with a certain number.
 #![allow(unsafe_code)]
-// A test's own helpers are tests too.
+// The helpers of tests are tests, too.
 #![allow(clippy::unwrap_used)]
 
-mod alone;
 mod channels;
-mod ends;
+mod exits;
 mod failures;
+mod harness;
 mod inheritance;
-mod scene;
+mod isolated;

@@ -1,4 +1,4 @@
-//! What the tests start and how they listen to it. Every wait has a deadline.
+//! Helpers: programs to start, and reading from them. Every wait has a deadline.
 
 use std::ffi::CString;
 use std::fs::{self, Permissions};
@@ -14,11 +14,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use sluice_launch::{Exit, LaunchError, Launcher, Mailbox, ProcessLimits, Program, Started, Stdin, reap};
 
-/// Far longer than anything here takes.
+/// The time limit of every wait, far longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A child that is being started holds, for a moment, copies of the descriptors of all tests; a file that one of them
-/// writes cannot be executed meanwhile (ETXTBSY). Held shared to start, exclusively to write.
+/// While a child is being started, it briefly holds copies of the descriptors of all tests, so a file that one of them writes
+/// cannot be executed (ETXTBSY). Locked shared to start, exclusively to write.
 static STARTING: RwLock<()> = RwLock::new(());
 
 /// A program without a body, in `/`, with an empty environment.
@@ -37,19 +37,19 @@ pub(crate) fn program(path: &str, arguments: &[&str]) -> Program {
     }
 }
 
-/// A program that the shell reads from its command line.
+/// A shell script, passed on the command line.
 pub(crate) fn shell(script: &str) -> Program {
     let mut program = program("/bin/sh", &["sh", "-c", script]);
     program.environment = b"PATH=/usr/bin:/bin\0".to_vec();
     program
 }
 
-/// What becomes descriptor 4.
+/// A memfd for descriptor 4.
 pub(crate) fn memory() -> OwnedFd {
     memfd_create("sluice-test", MemfdFlags::CLOEXEC).unwrap()
 }
 
-/// Starts with a launcher that lives on until the test process ends, as its processes need.
+/// Starts a program with a launcher that lives until the test process ends, because its processes end with it.
 pub(crate) fn start(program: Program) -> Result<Started, LaunchError> {
     static LAUNCHER: std::sync::LazyLock<Launcher> = std::sync::LazyLock::new(|| Launcher::start(2).unwrap());
     start_with(&LAUNCHER, program)
@@ -62,7 +62,7 @@ pub(crate) fn start_with(launcher: &Launcher, program: Program) -> Result<Starte
     receiver.recv_timeout(DEADLINE).unwrap()
 }
 
-/// Starts, reads all of the mailbox, and demands exit code 0.
+/// Starts a program, reads all of its mailbox, and asserts exit code 0.
 pub(crate) fn output_of(program: Program) -> String {
     let started = start(program).unwrap();
     let output = read_to_end(&started.mailbox);
@@ -71,36 +71,36 @@ pub(crate) fn output_of(program: Program) -> String {
     output
 }
 
-/// Waits for the end of the process and collects it.
+/// Waits for the end of the process and reaps it.
 pub(crate) fn exit_of(started: &Started) -> Exit {
     wait_readable(started.pidfd.as_fd());
     reap(started.pidfd.as_fd()).unwrap().expect("it has exited")
 }
 
-/// Everything up to end-of-file, from an end that does not block.
+/// Reads from a non-blocking descriptor up to end-of-file.
 pub(crate) fn read_to_end(end: &OwnedFd) -> String {
     let mut text = Vec::new();
     loop {
-        let piece = read_some(end);
-        if piece.is_empty() {
+        let chunk = read_some(end);
+        if chunk.is_empty() {
             return String::from_utf8(text).unwrap();
         }
-        text.extend_from_slice(&piece);
+        text.extend_from_slice(&chunk);
     }
 }
 
-/// One line without its LF; what follows it must not have been written yet.
+/// Reads one line, without its LF; the script must not have written anything after it.
 pub(crate) fn read_line(end: &OwnedFd) -> String {
     let mut text = Vec::new();
     while !text.ends_with(b"\n") {
-        let piece = read_some(end);
-        assert!(!piece.is_empty(), "end of file inside a line");
-        text.extend_from_slice(&piece);
+        let chunk = read_some(end);
+        assert!(!chunk.is_empty(), "end of file inside a line");
+        text.extend_from_slice(&chunk);
     }
     String::from_utf8(text).unwrap().trim_end().to_owned()
 }
 
-/// What one read gives (one record of a record mailbox); empty at end-of-file.
+/// The result of one read (one record of a record mailbox); empty at end-of-file.
 pub(crate) fn read_some(end: &OwnedFd) -> Vec<u8> {
     wait_readable(end.as_fd());
     let mut buffer = vec![0; 512 * 1024];
@@ -110,7 +110,7 @@ pub(crate) fn read_some(end: &OwnedFd) -> Vec<u8> {
 }
 
 pub(crate) fn wait_readable(end: BorrowedFd<'_>) {
-    assert!(is_readable_within(end, DEADLINE), "nothing came");
+    assert!(is_readable_within(end, DEADLINE), "nothing to read before the deadline");
 }
 
 pub(crate) fn is_readable_within(end: BorrowedFd<'_>, wait: Duration) -> bool {
@@ -125,7 +125,7 @@ pub(crate) fn is_readable_within(end: BorrowedFd<'_>, wait: Duration) -> bool {
     }
 }
 
-/// Writes a file that may be executed, unless `mode` says otherwise.
+/// Writes a file with this mode, such as an executable script.
 pub(crate) fn write_script(directory: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
     let _writing = STARTING.write().unwrap();
     let path = directory.join(name);
@@ -134,9 +134,9 @@ pub(crate) fn write_script(directory: &Path, name: &str, text: &str, mode: u32) 
     path
 }
 
-/// Runs a test again in a process where it is the only one, and fails if it fails there.
-pub(crate) fn alone(name: &str, test: impl FnOnce()) {
-    const VARIABLE: &str = "SLUICE_LAUNCH_TEST_ALONE";
+/// Runs a test in a process of its own, and fails if it fails there.
+pub(crate) fn run_isolated(name: &str, test: impl FnOnce()) {
+    const VARIABLE: &str = "SLUICE_LAUNCH_TEST_ISOLATED";
     if std::env::var_os(VARIABLE).is_some() {
         return test();
     }
@@ -149,14 +149,14 @@ pub(crate) fn alone(name: &str, test: impl FnOnce()) {
     );
 }
 
-/// This test program with only one of its tests.
+/// A command that runs one test of this test program.
 pub(crate) fn command_for(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
     command
 }
 
-/// The numbers under which this process has something open.
+/// The numbers of this process's open descriptors.
 pub(crate) fn open_descriptors() -> io::Result<Vec<String>> {
     let mut numbers: Vec<String> = fs::read_dir("/proc/self/fd")?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))

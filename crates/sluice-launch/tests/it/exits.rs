@@ -1,4 +1,4 @@
-//! How processes end, and what ends with the launcher.
+//! How processes end, and which end with the launcher.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, mpsc};
@@ -6,18 +6,18 @@ use std::sync::{Arc, mpsc};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sluice_launch::{Credentials, Exit, Launcher, Signal, Started, has_exited, kill_group, reap};
 
-use crate::scene::{
+use crate::harness::{
     DEADLINE, exit_of, output_of, program, read_line, read_to_end, shell, start, start_with, wait_readable,
 };
 
-/// A process that the script has told the number of.
+/// A pidfd for the process whose pid the script has printed.
 fn pidfd_of(line: &str) -> std::os::fd::OwnedFd {
     let pid = Pid::from_raw(line.parse().unwrap()).unwrap();
     pidfd_open(pid, PidfdFlags::empty()).unwrap()
 }
 
 #[test]
-fn an_exit_code_is_collected_once() {
+fn an_exit_code_is_reaped_once() {
     let started = start(shell("exit 42")).unwrap();
     assert_eq!(exit_of(&started), Exit::Code(42));
     let error = reap(started.pidfd.as_fd()).unwrap_err();
@@ -26,13 +26,13 @@ fn an_exit_code_is_collected_once() {
 }
 
 #[test]
-fn a_signal_that_ended_a_script_is_told() {
+fn a_signal_that_killed_a_script_is_reported() {
     let started = start(shell("kill -SEGV $$")).unwrap();
     assert_eq!(exit_of(&started), Exit::Signal(libc::SIGSEGV));
 }
 
 #[test]
-fn a_running_process_has_no_exit_and_asking_collects_nothing() {
+fn a_running_process_has_no_exit_and_has_exited_does_not_reap() {
     let mut started = start(shell("read line <&3; exit 3")).unwrap();
     let pidfd = started.pidfd.try_clone().unwrap();
     assert!(!has_exited(pidfd.as_fd()).unwrap());
@@ -45,7 +45,7 @@ fn a_running_process_has_no_exit_and_asking_collects_nothing() {
 }
 
 #[test]
-fn a_polite_signal_can_be_handled() {
+fn sigterm_can_be_handled() {
     let started = start(shell("trap 'exit 7' TERM; echo ready; read line <&3")).unwrap();
     assert_eq!(read_line(&started.mailbox), "ready");
     kill_group(started.pid, Signal::Terminate).unwrap();
@@ -53,7 +53,7 @@ fn a_polite_signal_can_be_handled() {
 }
 
 #[test]
-fn a_group_kill_takes_the_scripts_children_along() {
+fn kill_group_reaches_the_scripts_children() {
     let started = start(shell("sleep 100 & echo $!; wait")).unwrap();
     let child = pidfd_of(&read_line(&started.mailbox));
     kill_group(started.pid, Signal::Kill).unwrap();
@@ -62,7 +62,7 @@ fn a_group_kill_takes_the_scripts_children_along() {
 }
 
 #[test]
-fn children_that_outlive_the_script_are_reached_before_it_is_reaped() {
+fn kill_group_reaches_children_that_outlive_an_unreaped_script() {
     let started = start(shell("sleep 100 & echo $!")).unwrap();
     let child = pidfd_of(&read_line(&started.mailbox));
     wait_readable(started.pidfd.as_fd());
@@ -72,7 +72,7 @@ fn children_that_outlive_the_script_are_reached_before_it_is_reaped() {
 }
 
 #[test]
-fn a_script_ends_with_the_launcher_also_one_of_another_user() {
+fn a_script_is_killed_with_the_launcher_even_as_another_user() {
     let other = Credentials {
         uid: 64_001,
         gid: 64_001,
@@ -90,7 +90,7 @@ fn a_script_ends_with_the_launcher_also_one_of_another_user() {
 }
 
 #[test]
-fn a_launcher_finishes_what_it_was_given_before_it_ends() {
+fn dropping_a_launcher_finishes_queued_starts() {
     let launcher = Launcher::start(2).unwrap();
     let (sender, receiver) = mpsc::channel();
     for _ in 0..20 {
@@ -106,7 +106,7 @@ fn a_launcher_finishes_what_it_was_given_before_it_ends() {
 }
 
 #[test]
-fn several_launchers_threads_start_at_once_and_mix_nothing_up() {
+fn concurrent_starts_do_not_mix_their_channels() {
     let launcher = Launcher::start(4).unwrap();
     let (sender, receiver) = mpsc::channel();
     for number in 0..200_u32 {
@@ -126,9 +126,9 @@ fn several_launchers_threads_start_at_once_and_mix_nothing_up() {
 }
 
 #[test]
-fn the_launcher_survives_a_callers_panic() {
+fn the_launcher_survives_a_panic_in_the_callback() {
     let launcher = Launcher::start(1).unwrap();
-    // Without the hook's message.
+    // Not panic!, so that the hook prints nothing.
     launcher.launch(program("/nowhere", &["nowhere"]), |_| {
         std::panic::resume_unwind(Box::new("the caller's"))
     });
@@ -137,7 +137,7 @@ fn the_launcher_survives_a_callers_panic() {
 }
 
 #[test]
-fn the_last_holder_may_let_the_launcher_go_on_its_own_thread() {
+fn the_launcher_may_be_dropped_on_its_own_thread() {
     let launcher = Arc::new(Launcher::start(1).unwrap());
     let (sender, receiver) = mpsc::channel();
     let (go, gone) = mpsc::channel::<()>();
@@ -153,13 +153,13 @@ fn the_last_holder_may_let_the_launcher_go_on_its_own_thread() {
 }
 
 #[test]
-fn a_launcher_needs_a_thread() {
+fn a_launcher_needs_at_least_one_thread() {
     let error = Launcher::start(0).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
 }
 
 #[test]
-fn many_scripts_may_use_the_one_null_device() {
+fn scripts_share_one_null_device() {
     for _ in 0..20 {
         assert_eq!(output_of(shell("cat; echo end")), "end\n");
     }

@@ -1,0 +1,88 @@
+//! Five low descriptor numbers that a launcher thread reserves, to pass a child its descriptors.
+//!
+//! Reason: a child starts with the server's descriptor table. With thousands of connections, copying the table and closing
+//! the copies costs more than the rest of a start. So the child shares the table, and its first system call leaves it with a
+//! copy of the numbers below [`FilledFds::end`] only. The numbers are reserved when the launcher starts, so that they are low
+//! whatever the server opens later. They are above 4, so that none of them collides with 0 to 4, where the child moves them.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+/// Number of descriptors of a script process (0 to 4), so also the lowest number that it must not have.
+pub(crate) const SCRIPT_DESCRIPTORS: u8 = 5;
+
+/// The reserved numbers. Between two starts each is a duplicate of `/dev/null`.
+#[derive(Debug)]
+pub(crate) struct ReservedFds {
+    numbers: [OwnedFd; SCRIPT_DESCRIPTORS as usize],
+    null: Arc<OwnedFd>,
+}
+
+/// The reserved numbers as duplicates of one script's descriptors. Dropping it makes them duplicates of `/dev/null` again.
+#[derive(Debug)]
+pub(crate) struct FilledFds<'a>(&'a ReservedFds);
+
+impl ReservedFds {
+    /// Reserves the five lowest free numbers above 4.
+    pub(crate) fn reserve(null: Arc<OwnedFd>) -> io::Result<ReservedFds> {
+        let reserve_one = || {
+            let lowest = libc::c_int::from(SCRIPT_DESCRIPTORS);
+            // SAFETY: takes an open descriptor and numbers.
+            let number = unsafe { libc::fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
+            if number < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: the kernel has just created it; nothing else owns it.
+            Ok(unsafe { OwnedFd::from_raw_fd(number) })
+        };
+        let numbers = [
+            reserve_one()?,
+            reserve_one()?,
+            reserve_one()?,
+            reserve_one()?,
+            reserve_one()?,
+        ];
+        Ok(ReservedFds { numbers, null })
+    }
+
+    /// Makes the reserved numbers duplicates of these descriptors until the result is dropped.
+    pub(crate) fn fill(&mut self, ends: [&OwnedFd; 5]) -> io::Result<FilledFds<'_>> {
+        // Created first, so that dropping it after an error resets the duplicates made so far.
+        let filled = FilledFds(self);
+        for (number, end) in self.numbers.iter().zip(ends) {
+            duplicate(end, number)?;
+        }
+        Ok(filled)
+    }
+}
+
+impl FilledFds<'_> {
+    /// The numbers, in the order of the script's descriptors 0 to 4.
+    pub(crate) fn numbers(&self) -> [RawFd; 5] {
+        self.0.numbers.each_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// The lowest number above all of them.
+    pub(crate) fn end(&self) -> RawFd {
+        self.numbers().into_iter().fold(0, |most, number| most.max(number + 1))
+    }
+}
+
+impl Drop for FilledFds<'_> {
+    fn drop(&mut self) {
+        for number in &self.0.numbers {
+            // Cannot fail: both are open, and the number was below the limit when it was reserved.
+            let _ = duplicate(&self.0.null, number);
+        }
+    }
+}
+
+/// Makes the number `to` a duplicate of `from`; its previous file is closed (dup(2)).
+fn duplicate(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    // SAFETY: both are open and owned by us; nothing uses the previous file of `to` under this number any more.
+    if unsafe { libc::dup3(from.as_raw_fd(), to.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

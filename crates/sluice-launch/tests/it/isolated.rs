@@ -1,0 +1,163 @@
+//! Tests that inspect the whole process, or kill it, and so run in a process of their own.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::iter::from_fn;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::process::Stdio;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Resource, WaitId, WaitIdOptions, getrlimit, pidfd_open, setrlimit, waitid};
+use sluice_launch::{Exit, Launcher, Mailbox, Stage, Stdin};
+
+use crate::harness::{
+    DEADLINE, command_for, exit_of, is_readable_within, memory, open_descriptors, program, read_to_end, run_isolated,
+    shell, start_with, wait_readable,
+};
+
+#[test]
+fn two_hundred_starts_leak_neither_descriptors_nor_zombies() {
+    run_isolated(
+        "isolated::two_hundred_starts_leak_neither_descriptors_nor_zombies",
+        || {
+            let launcher = Launcher::start(2).unwrap();
+            let before = open_descriptors().unwrap();
+            for number in 0..200 {
+                let mut program = match number % 4 {
+                    0 => program("/nowhere", &["nowhere"]),
+                    _ => shell("exit 0"),
+                };
+                if number % 3 == 0 {
+                    program.stdin = Stdin::Pipe;
+                }
+                if number % 2 == 0 {
+                    let record_bytes_max = if number % 10 == 0 { 1 << 30 } else { 1024 };
+                    program.mailbox = Mailbox::Record { record_bytes_max };
+                }
+                if let Ok(started) = start_with(&launcher, program) {
+                    assert_eq!(exit_of(&started), Exit::Code(0));
+                }
+            }
+            assert_eq!(open_descriptors().unwrap(), before);
+            let children = waitid(
+                WaitId::All,
+                WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT,
+            );
+            assert_eq!(children.unwrap_err(), Errno::CHILD);
+            drop(launcher);
+            let launchers_own = before.len() - open_descriptors().unwrap().len();
+            assert_eq!(launchers_own, 11, "five per thread and /dev/null");
+        },
+    );
+}
+
+#[test]
+fn a_start_without_free_descriptors_fails_and_leaks_none() {
+    run_isolated(
+        "isolated::a_start_without_free_descriptors_fails_and_leaks_none",
+        || {
+            let launcher = Launcher::start(1).unwrap();
+            let programs: Vec<_> = (0..12).map(|_| shell("exit 0")).collect();
+            let mut limit = getrlimit(Resource::Nofile);
+            limit.current = Some(64);
+            setrlimit(Resource::Nofile, limit).unwrap();
+            let open_all = || -> Vec<File> { from_fn(|| File::open("/dev/null").ok()).collect() };
+            let _held = open_all();
+            let mut stages = Vec::new();
+            for (free, mut program) in programs.into_iter().enumerate() {
+                program.stdin = Stdin::Pipe;
+                let started = start_with(&launcher, program);
+                stages.push(started.as_ref().err().map(|error| error.stage));
+                if let Ok(started) = &started {
+                    assert_eq!(exit_of(started), Exit::Code(0));
+                }
+                drop(started);
+                // The memory buffer was moved into the program, so it is closed as well.
+                assert_eq!(open_all().len(), free + 1, "free descriptors");
+            }
+            // Four pipes, then a pidfd.
+            assert_eq!(stages[..8], [Some(Stage::Channels); 8]);
+            assert_eq!(stages[8], Some(Stage::Clone));
+            assert_eq!(stages[9..], [None; 3]);
+        },
+    );
+}
+
+#[test]
+fn descriptors_numbered_0_to_4_do_not_collide() {
+    run_isolated("isolated::descriptors_numbered_0_to_4_do_not_collide", || {
+        // Close what this test has open itself.
+        let spacers: Vec<File> = (0..5).map(|_| File::open("/dev/null").unwrap()).collect();
+        let launcher = Launcher::start(1).unwrap();
+        let streams =
+            [std::io::stdout().as_fd(), std::io::stderr().as_fd()].map(|stream| stream.try_clone_to_owned().unwrap());
+        let body = tempfile::tempfile().unwrap();
+        let memory = memory();
+        drop(spacers);
+        // The script's descriptor 4 is 0 here and vice versa; the pipes of the start get the free numbers 1, 2, 3.
+        // SAFETY: nothing in this process uses the standard streams from here on.
+        let mut program = unsafe {
+            libc::dup2(memory.as_raw_fd(), 0);
+            libc::dup2(body.as_raw_fd(), 4);
+            for number in 1..=3 {
+                libc::close(number);
+            }
+            let mut program = program("/bin/ls", &["ls", "-l", "/proc/self/fd"]);
+            program.memory = OwnedFd::from_raw_fd(0);
+            program.stdin = Stdin::File(OwnedFd::from_raw_fd(4));
+            program
+        };
+        program.mailbox = Mailbox::Stream;
+        let started = start_with(&launcher, program).unwrap();
+        let listing = read_to_end(&started.mailbox);
+        let exit = exit_of(&started);
+        drop((started, launcher));
+        for (stream, number) in streams.iter().zip(1..) {
+            // SAFETY: whatever had these numbers has been closed.
+            unsafe { libc::dup2(stream.as_raw_fd(), number) };
+        }
+        assert_eq!(exit, Exit::Code(0));
+        let targets: Vec<&str> = listing
+            .lines()
+            .filter_map(|line| line.split_once(" -> "))
+            .map(|(_, target)| target)
+            .collect();
+        assert_eq!(targets.len(), 6, "{listing}");
+        assert!(targets[0].contains("(deleted)") && !targets[0].contains("memfd"));
+        for pipe in &targets[1..4] {
+            assert!(pipe.starts_with("pipe:["), "{listing}");
+        }
+        assert!(targets[4].contains("memfd"), "{listing}");
+    });
+}
+
+/// The server process of the next test: starts a script, prints its pid, and waits to be killed.
+#[test]
+fn server_that_will_be_killed() {
+    if std::env::var_os("SLUICE_LAUNCH_TEST_VICTIM").is_none() {
+        return;
+    }
+    let launcher = Launcher::start(1).unwrap();
+    let started = start_with(&launcher, program("/bin/sleep", &["sleep", "100"])).unwrap();
+    // Not print!, because the test harness may capture it.
+    rustix::io::write(std::io::stderr(), format!("{}\n", started.pid).as_bytes()).unwrap();
+    wait_readable(started.pidfd.as_fd());
+}
+
+#[test]
+fn a_script_does_not_outlive_a_server_that_is_killed() {
+    let mut server = command_for("isolated::server_that_will_be_killed")
+        .env("SLUICE_LAUNCH_TEST_VICTIM", "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stderr = server.stderr.take().unwrap();
+    BufReader::new(stderr).read_line(&mut line).unwrap();
+    let script = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+    let pidfd = pidfd_open(script, PidfdFlags::empty()).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(is_readable_within(pidfd.as_fd(), DEADLINE), "the script still runs");
+}
