@@ -1,27 +1,26 @@
-//! The arithmetic of the ring: where the next piece lies, how much room there is, and whether the peer's counter can
-//! be true.
+//! The arithmetic of the ring: the position of the next chunk, the free room, and the validation of the peer's counter.
 //!
-//! Pure: counters in, positions out. Counters are bytes since BEGIN, free-running; a position is a counter modulo the
-//! capacity. A 64-bit counter does not overflow: at 100 GB/s that takes five years of one response.
+//! Pure functions of counters. A counter is the number of bytes since BUFFER-BEGIN and never wraps; a position is a counter
+//! modulo the capacity. A 64-bit counter does not overflow: at 100 GB/s that takes five years of one response.
 
 use std::fmt;
 
-/// A lie in the control page, told by the script: its fault, the exchange is over.
+/// An impossible counter in the control page: the script's fault. The exchange must be aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RingFault {
-    /// The counter of committed bytes went back.
+    /// The counter of committed bytes decreased.
     HeadWentBack {
-        /// What the page says, in bytes.
+        /// The counter's value, bytes.
         head: u64,
-        /// What it said before, in bytes.
+        /// Its value before, bytes.
         seen: u64,
     },
-    /// More bytes are said to be committed than there was room for.
-    HeadPastRoom {
-        /// What the page says, in bytes.
+    /// The counter of committed bytes exceeds the room that the script had.
+    HeadBeyondRoom {
+        /// The counter's value, bytes.
         head: u64,
-        /// Bytes that had been freed.
+        /// Bytes freed by the server.
         tail: u64,
         /// Bytes in the data area.
         capacity: u64,
@@ -37,7 +36,7 @@ impl fmt::Display for RingFault {
                     "the script's head counter in the memory buffer went back from {seen} to {head}"
                 )
             }
-            RingFault::HeadPastRoom { head, tail, capacity } => write!(
+            RingFault::HeadBeyondRoom { head, tail, capacity } => write!(
                 f,
                 "the script's head counter in the memory buffer is {head}, which is more than {capacity} bytes \
                  (the size of the buffer) past the {tail} bytes freed"
@@ -53,11 +52,11 @@ impl std::error::Error for RingFault {}
 pub(crate) struct Span {
     /// Offset in the data area, less than the capacity.
     pub(crate) position: u64,
-    /// Bytes; `position + bytes` does not pass the capacity.
+    /// Length in bytes; `position + bytes` is at most the capacity.
     pub(crate) bytes: u64,
 }
 
-/// The server's place in the ring. Private to it: the script cannot reach these numbers.
+/// The server's position in the ring, in its private memory: the script cannot change it.
 #[derive(Debug)]
 pub(crate) struct ReadCursor {
     capacity: u64,
@@ -85,15 +84,18 @@ impl ReadCursor {
         self.taken
     }
 
-    /// Believes `head` if it can be true, given that `tail` bytes have been freed. The first lie stands for good.
+    /// Accepts the script's counter `head` if it is possible, given that `tail` bytes have been freed.
+    ///
+    /// # Errors
+    /// The counter is impossible: the script's fault. Every later call returns the first error.
     pub(crate) fn observe(&mut self, head: u64, tail: u64) -> Result<(), RingFault> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let verdict = if head < self.seen {
+        let result = if head < self.seen {
             Err(RingFault::HeadWentBack { head, seen: self.seen })
         } else if head - tail > self.capacity {
-            Err(RingFault::HeadPastRoom {
+            Err(RingFault::HeadBeyondRoom {
                 head,
                 tail,
                 capacity: self.capacity,
@@ -102,11 +104,11 @@ impl ReadCursor {
             self.seen = head;
             Ok(())
         };
-        self.fault = verdict.err();
-        verdict
+        self.fault = result.err();
+        result
     }
 
-    /// The next piece of at most `bytes_max` bytes (0 counts as 1), up to the end of the data area.
+    /// Moves over the next chunk and returns it: at most `bytes_max` bytes (0 counts as 1), up to the end of the data area.
     pub(crate) fn advance(&mut self, bytes_max: u64) -> Option<Span> {
         let position = self.taken % self.capacity;
         let contiguous = (self.seen - self.taken).min(self.capacity - position);
@@ -116,7 +118,7 @@ impl ReadCursor {
     }
 }
 
-/// The script's place in the ring.
+/// The script's position in the ring.
 #[derive(Debug)]
 pub(crate) struct WriteCursor {
     capacity: u64,
@@ -137,7 +139,7 @@ impl WriteCursor {
         self.head
     }
 
-    /// The contiguous room behind head when `tail` bytes have been freed; `None` when that cannot be true.
+    /// The contiguous room after head when `tail` bytes have been freed; `None` if that value of tail is impossible.
     pub(crate) fn room(&self, tail: u64) -> Option<Span> {
         let held = self.head.checked_sub(tail)?;
         let free = self.capacity.checked_sub(held)?;
@@ -148,12 +150,12 @@ impl WriteCursor {
         })
     }
 
-    /// The value of tail to wait for when the ring is full: a quarter free, so that one wake-up serves many writes.
+    /// The value of tail to wait for when the ring is full: a quarter is free then, so that one wake-up serves many writes.
     pub(crate) fn wake_at(&self) -> u64 {
         (self.head + (self.capacity / 4).max(1)).saturating_sub(self.capacity)
     }
 
-    /// Moves head over `bytes` that were written and returns it.
+    /// Moves head over `bytes` written bytes and returns it.
     pub(crate) fn advance(&mut self, bytes: u64) -> u64 {
         self.head += bytes;
         self.head
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn piece_ends_with_the_data_area_and_the_next_begins_at_its_start() {
+    fn chunk_ends_at_the_end_of_the_data_area() {
         let mut cursor = ReadCursor::new(100);
         cursor.observe(90, 0).unwrap();
         assert_eq!(cursor.advance(1000), Some(Span { position: 0, bytes: 90 }));
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(
             cursor.advance(0),
             Some(Span { position: 30, bytes: 1 }),
-            "a piece is never empty"
+            "a chunk is never empty"
         );
         assert_eq!(
             cursor.advance(1000),
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_what_is_freed_up_to_the_end_of_the_data_area() {
+    fn room_is_the_freed_bytes_up_to_the_end_of_the_data_area() {
         let mut cursor = WriteCursor::new(100);
         assert_eq!(
             cursor.room(0),
@@ -219,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn tail_that_cannot_be_true_leaves_no_room() {
+    fn impossible_tail_is_rejected() {
         let mut cursor = WriteCursor::new(100);
         cursor.advance(100);
         cursor.advance(50);
         assert_eq!(cursor.room(151), None, "more freed than written");
-        assert_eq!(cursor.room(49), None, "more held than there is");
+        assert_eq!(cursor.room(49), None, "more in flight than the capacity");
     }
 }

@@ -1,12 +1,11 @@
-//! Who tells whom what through the control page, and when the other side has to be woken. No system call is made here.
+//! The handshakes through the control page: publishing counters, and deciding when the other side must be woken.
 //!
-//! Each step that may have to wake the other side answers `true` when it has to; the caller then makes the call (a
-//! futex wake for the script, a byte on the mailbox for the server). That keeps the protocol pure, so that loom can
-//! explore it.
+//! No system calls are made here. Each step that may have to wake the other side returns `true` if it must; the caller then makes
+//! the call (a futex wake for the script, a byte on the mailbox for the server). So loom can explore the protocol.
 //!
-//! Both directions are the same handshake (Dekker's): one side publishes a counter and then looks whether the other
-//! sleeps; the other says that it sleeps and then looks at the counter again. A sequentially consistent fence stands
-//! between the two steps on either side, so at least one of them sees the other's write, and no wake-up is lost.
+//! Both directions use the same handshake (Dekker's): one side publishes a counter and then checks whether the other sleeps; the
+//! other announces that it sleeps and then checks the counter again. A sequentially consistent fence separates the two steps on
+//! either side, so at least one of them sees the other's write, and no wake-up is lost.
 //!
 //! ```text
 //!   script                                   server
@@ -19,31 +18,31 @@
 //!                  tail or closed? -> go on                  waits and tail >= wake_at? -> wake
 //! ```
 //!
-//! The two words that say who sleeps are written by both sides, and here only by swaps. Plain stores would do as well
-//! (a swap reads the value directly before its own in the modification order), but loom does not know that rule, and
-//! a swap a sleep costs nothing.
+//! Both sides write the two words that announce a sleep, here only by swaps. Plain stores would also be correct (a swap reads the
+//! value directly before its own in the modification order), but loom does not implement that rule, and one swap per sleep costs
+//! nothing.
 //!
-//! A peer that uses sequentially consistent loads and stores in place of the fences takes part on equal terms: such
-//! operations and the fences stand in one total order (C++20 `[atomics.order]`).
+//! A peer may use sequentially consistent loads and stores instead of the fences, because such operations and the fences are in
+//! one total order (C++20 `[atomics.order]`).
 
 use crate::layout::ControlPage;
 use crate::sync::{Ordering, fence};
 
 /// The server's steps.
 impl ControlPage {
-    /// The script's counter of committed bytes, as it claims it.
+    /// The script's counter of committed bytes, not validated.
     pub(crate) fn committed(&self) -> u64 {
-        // Acquire: pairs with the Release store in `commit`; the data up to head was written before it.
+        // Acquire: pairs with the Release store in `commit`; the data up to head was written before that.
         self.head.load(Ordering::Acquire)
     }
 
-    /// Says that the server is about to wait for the doorbell. `false`: head is no longer `seen`, do not wait.
+    /// Announces that the server is about to wait for the doorbell. `false`: head is no longer `seen`, do not wait.
     ///
-    /// After `false` a doorbell may still come: the script can have seen the announcement before it was taken back.
+    /// After `false` a doorbell may still arrive, because the script may have seen the announcement before it was withdrawn.
     pub(crate) fn announce_sleep(&self, seen: u64) -> bool {
-        // AcqRel: pairs with the other swaps of this word; see the head of this file.
+        // AcqRel: pairs with the other swaps of this word (see the head of this file).
         self.reader_sleeps.swap(1, Ordering::AcqRel);
-        // Pairs with the fence in `commit`: either this load sees the new head or that one sees the announcement.
+        // Pairs with the fence in `commit`: either the load below sees the new head, or `commit` sees the announcement.
         fence(Ordering::SeqCst);
         if self.head.load(Ordering::Acquire) == seen {
             return true;
@@ -52,39 +51,37 @@ impl ControlPage {
         false
     }
 
-    /// Takes the announcement back: the server looks at the ring by itself again, a doorbell would be a wasted one.
+    /// Withdraws the announcement: the server reads the ring again without a doorbell.
     pub(crate) fn announce_awake(&self) {
-        // AcqRel: as in `announce_sleep`. When the script sees it does not matter; the worst is one doorbell too many.
+        // AcqRel: as in `announce_sleep`. If the script sees it late, it rings the doorbell once too often.
         self.reader_sleeps.swap(0, Ordering::AcqRel);
     }
 
-    /// Frees everything up to `tail`. `true`: the script waits for that and has to be woken.
+    /// Frees everything up to `tail`. `true`: the script waits for that and must be woken.
     #[must_use]
     pub(crate) fn publish_tail(&self, tail: u64) -> bool {
-        // Release: pairs with the Acquire load in `freed`; what was read from there was read before the script
-        // overwrites it.
+        // Release: pairs with the Acquire load in `freed`; the server's reads happen before the script overwrites the data.
         self.tail.store(tail, Ordering::Release);
         // Pairs with the fence in `announce_wait`.
         fence(Ordering::SeqCst);
-        // Acquire: pairs with the Release store of writer_waits, so that wake_at is that wait's or a later one's.
+        // Acquire: pairs with the Release store of writer_waits, so that wake_at is that of this wait or a later one.
         self.writer_waits.load(Ordering::Acquire) != 0
             && tail >= self.wake_at.load(Ordering::Relaxed)
             && self.take_waiter()
     }
 
-    /// Makes every further write of the script fail. `true`: the script waits for room and has to be woken.
+    /// Makes every further write of the script fail. `true`: the script waits for room and must be woken.
     #[must_use]
     pub(crate) fn close(&self) -> bool {
         // Release: pairs with the Acquire load in `is_closed`.
         self.closed.store(1, Ordering::Release);
-        // Pairs with the fence in `announce_wait`. Two swaps of writer_waits would do without; a script that stores
-        // would not.
+        // Pairs with the fence in `announce_wait`. It is needed for a script that sets writer_waits by a store, not a swap.
         fence(Ordering::SeqCst);
         self.take_waiter()
     }
 
     fn take_waiter(&self) -> bool {
-        // AcqRel: pairs with the other swaps of this word. Of several threads that free at once, one makes the call.
+        // AcqRel: pairs with the other swaps of this word. Of several threads that free at the same time, one makes the call.
         self.writer_waits.swap(0, Ordering::AcqRel) != 0
     }
 }
@@ -103,20 +100,20 @@ impl ControlPage {
         self.closed.load(Ordering::Acquire) != 0
     }
 
-    /// Hands over everything up to `head`. `true`: the server sleeps and its doorbell has to be rung.
+    /// Commits everything up to `head`. `true`: the server sleeps, so the doorbell must be rung.
     #[must_use]
     pub(crate) fn commit(&self, head: u64) -> bool {
         // Release: pairs with the Acquire loads of head on the server's side.
         self.head.store(head, Ordering::Release);
         // Pairs with the fence in `announce_sleep`.
         fence(Ordering::SeqCst);
-        // The load first: a swap would take the cache line from the server on every commit.
+        // The load comes first because a swap would take the cache line from the server on every commit.
         // AcqRel: pairs with the other swaps of this word.
         self.reader_sleeps.load(Ordering::Relaxed) != 0 && self.reader_sleeps.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Says that the script is about to wait until tail reaches `wake_at`. `false`: it has, or the ring is closed; do
-    /// not wait.
+    /// Announces that the script is about to wait until tail reaches `wake_at`. `false`: tail has reached it or the ring is
+    /// closed, do not wait.
     pub(crate) fn announce_wait(&self, wake_at: u64) -> bool {
         self.wake_at.store(wake_at, Ordering::Relaxed);
         // AcqRel: pairs with the Acquire load of writer_waits in `publish_tail`, and with the other swaps of this word.
@@ -130,9 +127,9 @@ impl ControlPage {
         false
     }
 
-    /// Takes the announcement back: woken, or tired of waiting.
+    /// Withdraws the announcement, after the wait or its time-out.
     pub(crate) fn withdraw_wait(&self) {
-        // AcqRel: as in `announce_wait`. When the server sees it does not matter; the worst is one futex wake too many.
+        // AcqRel: as in `announce_wait`. If the server sees it late, it makes one futex call too many.
         self.writer_waits.swap(0, Ordering::AcqRel);
     }
 }

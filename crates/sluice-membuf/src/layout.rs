@@ -1,43 +1,43 @@
-//! What lies where in the shared memory: the sizes, and the ring's control page.
+//! The layout of the shared memory: the sizes, and the ring's control page.
 //!
-//! Not here: who may write which field when (doorbell.rs). A library in another language follows this table; the same
-//! one is drawn in `docs/internals/memory-buffer.md`.
+//! Not here: when each side writes which field (doorbell.rs). Libraries in other languages follow this layout, which
+//! `docs/internals/memory-buffer.md` also shows.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of the control page at the start of a ring; the data area follows it. The same on every machine, whatever
-/// its page size.
+/// Bytes of the control page at the start of a ring; the data area follows it. The same on every machine, whatever its page
+/// size.
 pub const CONTROL_BYTES: usize = 4096;
 
-/// Buffers are rounded up to a multiple of this many bytes.
+/// Buffer sizes are rounded up to a multiple of this, bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Fewest bytes in a ring's data area: with one page, writer and reader would take turns instead of overlapping.
+/// Fewest bytes in a ring's data area. With one page, writer and reader would take turns instead of overlapping.
 pub const RING_BYTES_MIN: u64 = 2 * PAGE_BYTES;
 
-/// The first eight bytes of a ring: its layout and version.
+/// The first eight bytes of a ring, which identify the layout and its version.
 pub const MAGIC: [u8; 8] = *b"SLUICER1";
 
-/// Words that mean nothing yet; the model checker does without them.
+/// Reserved words; left out for the model checker.
 #[cfg(not(loom))]
 type Reserved<const WORDS: usize> = [AtomicU64; WORDS];
 #[cfg(loom)]
 type Reserved<const WORDS: usize> = [AtomicU64; 0];
 
-/// The first page of a ring, native-endian, every field atomic because two processes use it at once.
+/// The first page of a ring, native-endian. Every field is atomic because two processes use it at the same time.
 ///
-/// Fields are grouped by who writes them, a group to a pair of cache lines: one at 0 (server, at BEGIN only), one at
-/// 64 (script), one at 128 (server).
+/// Fields are grouped by their writer, each group in cache lines of its own: at 0 (server, at BUFFER-BEGIN only), at 64 (script), at
+/// 128 (server).
 #[repr(C)]
 #[cfg_attr(loom, derive(Default))]
 pub(crate) struct ControlPage {
-    /// [`MAGIC`]. Written by the server at BEGIN, last.
+    /// [`MAGIC`]. Written by the server at BUFFER-BEGIN, last.
     pub(crate) magic: AtomicU64,
-    /// Bytes in the data area. Written by the server at BEGIN, never read back by it.
+    /// Bytes in the data area. Written by the server at BUFFER-BEGIN, never read back by it.
     pub(crate) capacity: AtomicU64,
     reserved_begin: Reserved<6>,
 
-    /// Bytes that the script has committed since BEGIN, free-running.
+    /// Bytes that the script has committed since BUFFER-BEGIN; never wraps.
     pub(crate) head: AtomicU64,
     /// The value of `tail` at which the waiting script wants to be woken.
     pub(crate) wake_at: AtomicU64,
@@ -46,11 +46,11 @@ pub(crate) struct ControlPage {
     reserved_word: AtomicU32,
     reserved_script: Reserved<5>,
 
-    /// Bytes that the server has freed (sent) since BEGIN, free-running.
+    /// Bytes that the server has sent and freed since BUFFER-BEGIN; never wraps.
     pub(crate) tail: AtomicU64,
     /// 1 while the server waits for the doorbell. Server stores 1, script swaps 0.
     pub(crate) reader_sleeps: AtomicU32,
-    /// 1: the client is gone or the exchange was ended; every further write fails.
+    /// 1: the client is gone or the exchange has ended; every further write fails.
     pub(crate) closed: AtomicU32,
     reserved_end: Reserved<494>,
 }
@@ -70,10 +70,10 @@ const _: () = {
 };
 
 impl ControlPage {
-    /// Makes the page that of a fresh ring of `capacity` bytes: everything zero, then capacity, then the magic.
+    /// Initialises the page for a ring of `capacity` bytes: everything zero, then the capacity, then the magic.
     ///
-    /// The script learns of it by the answer to BUFFER-BEGIN, so nothing here needs an order but the magic, which comes
-    /// last for a script that looks too early.
+    /// The answer to BUFFER-BEGIN orders these stores before the script's loads. The magic is stored last for a script that reads
+    /// the page before the answer.
     pub(crate) fn reset(&self, capacity: u64) {
         self.magic.store(0, Ordering::Relaxed);
         for counter in [&self.head, &self.wake_at, &self.tail] {

@@ -1,13 +1,18 @@
-//! The memory buffer: memory shared by a script process and the server, for bulk output. Both sides of it.
+//! Memory that needs unsafe code: the memory buffer, sealed memfds, and reads from the page cache.
 //!
-//! Here: the memfd ([`Segment`]), the two shapes it can take ([`PlainBuffer`], [`RingReader`]) and the script's side of
-//! the ring ([`RingWriter`]); by the same means, content of the server's own that never changes ([`SealedMemfd`]), and what the
-//! kernel has in memory of a file ([`read_cached`]). Not here: the callouts that ask for a buffer (sluice-gateway), waiting
-//! for the mailbox and sending the bytes (sluice-server). Floor 1: imports nothing of the workspace.
+//! Three independent parts:
+//! - **The memory buffer**, which a script process and the server share for bulk output: its memfd ([`Segment`]), its two kinds
+//!   ([`PlainBuffer`], [`RingReader`]), and the script's side of the ring ([`RingWriter`]).
+//! - **Sealed memfds** ([`SealedMemfd`]): immutable content of the server, such as cached files, from which the kernel sends without
+//!   a copy. No script has access.
+//! - **Reads from the page cache** ([`read_cached`]): the part of a file that the kernel has in memory, without waiting for a disk.
 //!
-//! The peer is hostile: it may write anything into the shared pages at any moment, and punch holes into them. Every
-//! number read from there is checked before use, nothing the server needs is kept there, and no promise is made about
-//! the values of the data bytes. `docs/internals/memory-buffer.md` has the layout and the protocol.
+//! Not here: the callouts that ask for a buffer (sluice-gateway), waiting for the mailbox and sending the bytes (sluice-script).
+//! Floor 1: imports nothing of the workspace.
+//!
+//! The script is treated as hostile: it may write anything into the shared pages at any time, and punch holes into them. Every
+//! number read from there is validated before use, the server stores nothing there that it needs, and the values of the data
+//! bytes are arbitrary. `docs/internals/memory-buffer.md` describes the layout and the protocol.
 //!
 //! ```
 //! use sluice_membuf::{RingWriter, Segment};
@@ -17,19 +22,18 @@
 //! let mut reader = segment.begin_ring(64 * 1024)?;
 //! let mut writer = RingWriter::open(segment.fd(), doorbell.into())?; // in the script process
 //! writer.write(b"hello")?;
-//! let piece = reader.take(16 * 1024)?.expect("five bytes were committed");
-//! assert_eq!(&piece[..], b"hello");
-//! drop(piece); // sent: the script may use that room again
+//! let chunk = reader.take(16 * 1024)?.expect("five bytes were committed");
+//! assert_eq!(&chunk[..], b"hello");
+//! drop(chunk); // sent: the script may overwrite it
 //! assert!(reader.is_drained());
 //! # Ok(()) }
 //! ```
 //
-// Unsafe is allowed here because sharing memory with another process cannot be said in safe Rust: the memfd
-// (segment.rs, sealed_memfd.rs), its mappings and the views of them (mapping.rs), the futex call (futex.rs), two questions to the
-// system (ring_writer.rs); and because no library reads a file's cached part into memory that was not cleared first
-// (page_cache.rs). Nothing else in the crate uses it.
+// Unsafe is allowed here because safe Rust cannot share memory with another process: the memfd (mem_file.rs, sealed_memfd.rs), its
+// mappings and the views of them (mapping.rs), the futex call (futex.rs), poll and getppid (ring_writer.rs); and because no
+// library reads the cached part of a file into uninitialised memory (page_cache.rs). No other file uses it.
 #![allow(unsafe_code)]
-// The model checker sees the protocol, not the mappings that use it.
+// The model checker compiles the protocol without the mappings that use it.
 #![cfg_attr(loom, allow(dead_code, unused_imports, rustdoc::broken_intra_doc_links))]
 
 mod cursor;
@@ -42,6 +46,8 @@ mod sync;
 mod futex;
 #[cfg(not(loom))]
 mod mapping;
+#[cfg(not(loom))]
+mod mem_file;
 #[cfg(not(loom))]
 mod page_cache;
 #[cfg(not(loom))]

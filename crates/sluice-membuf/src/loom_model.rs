@@ -1,13 +1,12 @@
-//! The ring's protocol under loom: every interleaving of two or three threads, and every value a load may see.
+//! The ring's protocol under loom: every interleaving of two or three threads, and every value that a load may return.
 //!
-//! Run by `RUSTFLAGS="--cfg loom" cargo test -p sluice-membuf --release loom`. The page, the books and the cursors
-//! are the real ones; the kernel's parts (futex, mailbox) are played by a lock and a condition variable, without
-//! time-outs, so that a lost wake-up is a deadlock, which loom reports. The data are loom's cells, one a byte: a byte
-//! that is overwritten before it was freed, or read before it was committed, is a conflict, which loom reports too.
+//! Run by `make test-models`. The page, the ledger and the cursors are the real ones. A lock and a condition variable stand in for the
+//! kernel (futex, mailbox), without time-outs, so that a lost wake-up is a deadlock, which loom reports. The data are loom's cells,
+//! one per byte: a byte that is overwritten before it was freed, or read before it was committed, is a data race, which loom
+//! reports, too.
 //!
-//! loom takes a sequentially consistent operation for an acquire-release one, and models only the fences in full:
-//! that is why the protocol is written with fences. A peer that uses such operations instead is covered by the
-//! standard's text.
+//! loom treats a sequentially consistent operation as acquire-release and models only fences fully; that is why the protocol uses
+//! fences. A peer that uses such operations instead is correct by the C++ standard (see doorbell.rs).
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -20,7 +19,7 @@ use crate::sync::{AtomicU32, Ordering, lock};
 
 const CAPACITY: u64 = 2;
 
-/// futex(2): the comparison and going to sleep are one step for the waker, because both hold the bucket's lock.
+/// futex(2): for the waker, comparing and going to sleep are one step, because both hold the bucket's lock.
 #[derive(Default)]
 struct Futex {
     bucket: Mutex<()>,
@@ -57,7 +56,7 @@ impl Mailbox {
     fn wait(&self) {
         let mut bytes = lock(&self.bytes);
         while *bytes == 0 {
-            bytes = self.readable.wait(bytes).expect("nobody panics with the lock");
+            bytes = self.readable.wait(bytes).expect("no thread panics with the lock");
         }
         *bytes -= 1;
     }
@@ -71,7 +70,7 @@ struct World {
     data: Vec<UnsafeCell<u64>>,
 }
 
-// SAFETY: loom checks every access to the cells; that they are shared rightly is what is being tested.
+// SAFETY: loom checks every access to the cells; correct sharing is what this model tests.
 unsafe impl Sync for World {}
 // SAFETY: as above.
 unsafe impl Send for World {}
@@ -89,15 +88,15 @@ impl World {
         })
     }
 
-    /// The script: writes the bytes 0, 1, … one at a time; sleeps until `room_wanted` bytes are free. Answers how
-    /// many it wrote.
+    /// The script: writes the bytes 0, 1, … one at a time; sleeps until `room_wanted` bytes are free. Returns the number of bytes
+    /// written.
     fn write(&self, bytes: u64, room_wanted: u64) -> u64 {
         let mut cursor = WriteCursor::new(CAPACITY);
         while cursor.head() < bytes {
             if self.page.is_closed() {
                 break;
             }
-            let room = cursor.room(self.page.freed()).expect("tail is true");
+            let room = cursor.room(self.page.freed()).expect("tail is valid");
             if room.bytes == 0 {
                 if self.page.announce_wait(cursor.head() + room_wanted - CAPACITY) {
                     self.futex.wait(&self.page.writer_waits);
@@ -106,7 +105,7 @@ impl World {
                 continue;
             }
             self.cell(room.position).with_mut(|cell| {
-                // SAFETY: loom reports any access at the same time.
+                // SAFETY: loom reports any concurrent access.
                 unsafe { *cell = cursor.head() }
             });
             if self.page.commit(cursor.advance(1)) {
@@ -116,12 +115,12 @@ impl World {
         cursor.head()
     }
 
-    /// The server: the next piece, one byte; sleeps until there is one.
+    /// The server: takes the next chunk, one byte; sleeps until there is one.
     fn take(&self, cursor: &mut ReadCursor) -> Taken {
         loop {
             let expected = cursor.taken();
-            if let Some(taken) = self.ledger.take(&self.page, cursor, 1).expect("head is true") {
-                assert_eq!(self.read(taken), expected, "bytes come in order");
+            if let Some(taken) = self.ledger.take(&self.page, cursor, 1).expect("head is valid") {
+                assert_eq!(self.read(taken), expected, "bytes arrive in order");
                 return taken;
             }
             if self.page.announce_sleep(cursor.taken()) {
@@ -132,13 +131,17 @@ impl World {
     }
 
     fn read(&self, taken: Taken) -> u64 {
-        // SAFETY: loom reports any write at the same time.
+        // SAFETY: loom reports any concurrent write.
         self.cell(taken.span.position).with(|cell| unsafe { *cell })
     }
 
     fn free(&self, taken: Taken) {
-        // Read once more at the last moment: whoever sends it does.
-        assert_eq!(self.read(taken), taken.number, "bytes stay until they are freed");
+        // Read again at the last moment, as a sender may.
+        assert_eq!(
+            self.read(taken),
+            taken.number,
+            "bytes do not change until they are freed"
+        );
         if self.ledger.free(&self.page, taken.number) {
             self.futex.wake();
         }
@@ -149,8 +152,7 @@ impl World {
     }
 }
 
-/// Explores with a bound on pre-emptions, which keeps three threads finite in minutes; the bugs of such protocols
-/// need two.
+/// Explores with a limit on pre-emptions, so that three threads take minutes; bugs in such protocols need two.
 fn explore(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions_max);
@@ -172,7 +174,7 @@ fn write_and_take(bytes: u64, room_wanted: u64) {
 }
 
 #[test]
-fn loom_no_wake_up_is_lost_and_no_byte_overwritten() {
+fn loom_no_wake_up_is_lost_and_no_byte_is_overwritten() {
     explore(4, || write_and_take(4, 1));
 }
 
@@ -182,7 +184,7 @@ fn loom_no_wake_up_is_lost_when_the_script_waits_for_more_room() {
 }
 
 #[test]
-fn loom_pieces_freed_by_two_threads_at_once_wake_the_script() {
+fn loom_chunks_freed_by_two_threads_concurrently_wake_the_script() {
     explore(3, || {
         let world = World::new();
         let script = Arc::clone(&world);
@@ -204,7 +206,7 @@ fn loom_pieces_freed_by_two_threads_at_once_wake_the_script() {
 }
 
 #[test]
-fn loom_close_wakes_a_script_that_waits() {
+fn loom_close_wakes_a_waiting_script() {
     explore(4, || {
         let world = World::new();
         let script = Arc::clone(&world);

@@ -1,18 +1,18 @@
-//! Mappings of a memory buffer, and what may be done through each: read the data, fill it, use the control page.
+//! Mappings of a memfd, each with its permitted use: read the data, fill it, use the control page.
 //!
-//! Not here: how the memory comes to be (segment.rs). A mapping is unmapped when it is dropped.
+//! Not here: creating and allocating the memory (mem_file.rs, segment.rs). Dropping a mapping unmaps it.
 //!
-//! # What the views rely on
+//! # Soundness of the views
 //!
-//! A page of a mapping can be touched without a fault signal because the memfd is at least as long as the mapping and
-//! is sealed against shrinking (segment.rs does both before it maps; ring_writer.rs checks the length). A hole that the
-//! script punches is filled with a zero page when it is touched.
+//! A page of a mapping can be accessed without SIGBUS because the memfd is at least as long as the mapping and sealed against
+//! shrinking (segment.rs does both before it maps; ring_writer.rs checks the length). If the script punches a hole, the kernel
+//! supplies a zero page on the next access.
 //!
-//! The bytes behind a view of the data can change while it is held: the other process can write at any time. No Rust
-//! type says that of a `&[u8]`, which `bytes::Bytes` needs. What is relied on: nothing in this crate reads through the
-//! slice, and whoever gets it hands it to the kernel or copies it (a TLS record is filled by a copy, then encrypted in
-//! place). No bound, no branch and no type's invariant may depend on the values, nor on two reads agreeing; a byte that
-//! changes under the reader comes out as the one value or the other, in the body of that script's own response.
+//! The bytes behind a view of the data can change while it is held, because the other process can write at any time. Rust has no
+//! type for that, and `bytes::Bytes` needs a `&[u8]`. So these rules apply: no code in this crate reads through the slice, and its
+//! users pass it to the kernel or copy it (a TLS record is filled by a copy, then encrypted in place). No bound, branch or
+//! invariant may depend on the values, nor on two reads being equal. If a byte changes during a read, the old or the new
+//! value is sent, in the response of that script.
 
 use std::io;
 use std::ops::Deref;
@@ -21,7 +21,7 @@ use std::ptr::{self, NonNull};
 
 use crate::layout::{CONTROL_BYTES, ControlPage};
 
-/// The server's view of data: read-only by the page tables, not only by the type.
+/// The server's view of the data: read-only in the page tables, not only in the type.
 #[derive(Debug)]
 pub(crate) struct DataView(Mapping);
 
@@ -30,7 +30,7 @@ impl DataView {
         Mapping::map(memory, bytes, libc::PROT_READ, libc::MAP_SHARED).map(DataView)
     }
 
-    /// The same, of a memfd that is sealed against writing: before Linux 6.7 it cannot be mapped shared.
+    /// A view of a memfd that is sealed against writing. Private, because Linux before 6.7 refuses a shared mapping.
     pub(crate) fn map_private(memory: BorrowedFd<'_>, bytes: usize) -> io::Result<DataView> {
         Mapping::map(memory, bytes, libc::PROT_READ, libc::MAP_PRIVATE).map(DataView)
     }
@@ -39,29 +39,29 @@ impl DataView {
         self.0.bytes
     }
 
-    /// The part at `offset`. Panics outside of the mapping, which the cursors' arithmetic excludes.
+    /// The part at `offset`. Panics if it is outside of the mapping, which the cursors' arithmetic excludes.
     pub(crate) fn slice(&self, offset: usize, bytes: usize) -> &[u8] {
         let start = self.0.start_of(offset, bytes);
-        // SAFETY: `start_of` checked the range against the mapping, which lives as long as `self`; any byte is a valid
-        // u8. That the values may change meanwhile: see the head of this file.
+        // SAFETY: `start_of` checked the range against the mapping, which lives as long as `self`; every bit pattern is a valid
+        // u8. The values may change meanwhile: see the head of this file.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) }
     }
 }
 
-/// The script's view of the data, to be filled.
+/// The script's view of the data, writable.
 #[derive(Debug)]
-pub(crate) struct DataRoom(Mapping);
+pub(crate) struct WritableData(Mapping);
 
-impl DataRoom {
-    pub(crate) fn map(memory: BorrowedFd<'_>, bytes: usize) -> io::Result<DataRoom> {
-        Mapping::map(memory, bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED).map(DataRoom)
+impl WritableData {
+    pub(crate) fn map(memory: BorrowedFd<'_>, bytes: usize) -> io::Result<WritableData> {
+        Mapping::map(memory, bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED).map(WritableData)
     }
 
-    /// The part at `offset`, to be filled. Panics outside of the mapping, which the cursors' arithmetic excludes.
+    /// The part at `offset`, writable. Panics if it is outside of the mapping, which the cursors' arithmetic excludes.
     pub(crate) fn slice_mut(&mut self, offset: usize, bytes: usize) -> &mut [u8] {
         let start = self.0.start_of(offset, bytes);
-        // SAFETY: `start_of` checked the range; `&mut self` makes this the only slice of this mapping. The caller
-        // asks for room that the server has freed: it does not look there before the next commit.
+        // SAFETY: `start_of` checked the range; `&mut self` makes this the only slice of this mapping. The caller passes room that
+        // the server has freed, which the server does not read before the next commit.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) }
     }
 }
@@ -87,39 +87,39 @@ impl Deref for Control {
 
     fn deref(&self) -> &ControlPage {
         let start = self.0.start_of(0, CONTROL_BYTES);
-        // SAFETY: mmap gives page alignment, more than a ControlPage needs; the length was checked; every field is an
-        // atomic integer, for which any bits are valid and which another process may change at any time.
+        // SAFETY: mmap returns page-aligned addresses, more than a ControlPage needs; the length was checked; every field is an
+        // atomic integer, for which every bit pattern is valid and which another process may change at any time.
         unsafe { start.cast::<ControlPage>().as_ref() }
     }
 }
 
-/// Pages of a memfd in this process, from its start.
+/// A mapping of the first pages of a memfd.
 #[derive(Debug)]
 struct Mapping {
     address: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: an address of shared memory means the same on every thread; what is done through it is up to the views above.
+// SAFETY: the address is valid on every thread; the views above define the access.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; through a shared reference the views give slices that nobody here writes to, or atomics.
+// SAFETY: as above; through a shared reference the views give atomics, or slices that this process does not write to.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn map(memory: BorrowedFd<'_>, bytes: usize, protection: libc::c_int, sharing: libc::c_int) -> io::Result<Mapping> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
         let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, sharing, memory.as_raw_fd(), 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let address = NonNull::new(address.cast()).expect("mmap gives the zero address only for MAP_FIXED");
+        let address = NonNull::new(address.cast()).expect("mmap returns the zero address only for MAP_FIXED");
         Ok(Mapping { address, bytes })
     }
 
     fn start_of(&self, offset: usize, bytes: usize) -> NonNull<u8> {
         assert!(
             offset <= self.bytes && bytes <= self.bytes - offset,
-            "a view lies within its mapping"
+            "a view must be within its mapping"
         );
         // SAFETY: `offset` is within the mapping, checked above, and a mapping is smaller than isize::MAX.
         unsafe { self.address.add(offset) }
@@ -128,7 +128,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped, once; every view borrows from `self`, so none is left.
+        // SAFETY: unmaps exactly what `map` mapped, once; every view borrows from `self`, so none is left.
         unsafe {
             libc::munmap(self.address.as_ptr().cast(), self.bytes);
         }

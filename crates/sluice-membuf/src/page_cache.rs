@@ -1,32 +1,34 @@
-//! Reading what of a file is in memory already, and never waiting for a disk.
+//! Reading the part of a file that is in the page cache, without waiting for a disk.
 //!
-//! Not here: what to do about the rest (sluice-server has threads that may wait).
+//! Not here: reading the rest (sluice-files has threads that may block).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Up to `bytes` bytes of a file from `at` on, as many as lie there one after the other in the page cache (preadv2(2) with
-/// RWF_NOWAIT). None where the first of them does not, or where the file has ended: Linux 5.9 and 5.10 cannot tell one from
-/// the other. The file's position stays.
+/// Reads up to `bytes` bytes of a file at offset `at`, as many as are contiguous in the page cache (preadv2(2) with RWF_NOWAIT).
+///
+/// `None` if the first byte is not in the page cache, or at the end of the file: Linux 5.9 and 5.10 do not distinguish the two. The
+/// file's position does not change.
 ///
 /// # Errors
-/// What the system says. `Unsupported`: files of this file system cannot be read without waiting.
+/// `Unsupported`: the file system does not support RWF_NOWAIT. `InvalidInput`: `at` is not a valid offset, the caller's fault.
+/// Otherwise what preadv2(2) says.
 pub fn read_cached(file: impl AsFd, bytes: usize, at: u64) -> io::Result<Option<Vec<u8>>> {
     let offset = libc::off_t::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let mut piece: Vec<u8> = Vec::with_capacity(bytes);
+    let mut buffer: Vec<u8> = Vec::with_capacity(bytes);
     let target = libc::iovec {
-        iov_base: piece.as_mut_ptr().cast(),
+        iov_base: buffer.as_mut_ptr().cast(),
         iov_len: bytes,
     };
     let descriptor = file.as_fd().as_raw_fd();
-    // SAFETY: one buffer, whose `bytes` bytes were just allocated and are nobody else's; the kernel only writes to it.
+    // SAFETY: one buffer of `bytes` bytes, just allocated and not shared; the kernel only writes to it.
     let read = unsafe { libc::preadv2(descriptor, &raw const target, 1, offset, libc::RWF_NOWAIT) };
     match usize::try_from(read) {
         Ok(0) => Ok(None),
         Ok(read) => {
-            // SAFETY: the kernel has written so many bytes, and never more than the buffer holds.
-            unsafe { piece.set_len(read) };
-            Ok(Some(piece))
+            // SAFETY: the kernel has written this many bytes, never more than the buffer holds.
+            unsafe { buffer.set_len(read) };
+            Ok(Some(buffer))
         }
         Err(_) => match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -43,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// A file without a name, where temporary files lie.
+    /// An unlinked file in the directory for temporary files.
     fn file(bytes: &[u8]) -> File {
         static FILES: AtomicU32 = AtomicU32::new(0);
         let number = FILES.fetch_add(1, Ordering::Relaxed);
@@ -56,10 +58,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_written_is_read_from_its_place_up_to_the_end() {
+    fn bytes_just_written_are_read_from_the_page_cache() {
         let file = file(b"0123456789");
         let read = |bytes, at| match read_cached(&file, bytes, at) {
-            // Temporary files may lie where the kernel cannot tell.
+            // The file system of the temporary directory may not support it.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
             read => Some(read.unwrap()),
         };
@@ -70,13 +72,13 @@ mod tests {
             (100, 11, None),
             (0, 0, None),
         ] {
-            let Some(piece) = read(bytes, at) else { return };
-            assert_eq!(piece.as_deref(), expected.map(str::as_bytes), "{bytes} at {at}");
+            let Some(buffer) = read(bytes, at) else { return };
+            assert_eq!(buffer.as_deref(), expected.map(str::as_bytes), "{bytes} at {at}");
         }
     }
 
     #[test]
-    fn an_impossible_place_is_an_error() {
+    fn an_invalid_offset_is_an_error() {
         let error = read_cached(file(b""), 1, u64::MAX).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }

@@ -1,7 +1,7 @@
-//! The plain memory buffer: the script fills a part of it and says which; that part is sent, then it may be refilled.
+//! The plain memory buffer: the script fills a part and names it in a callout; the server sends that part, then the script may
+//! refill it.
 //!
-//! Not here: the callouts that say which part (sluice-gateway), the answers (sluice-server). Data from offset 0 of
-//! the memfd.
+//! The data begins at offset 0 of the memfd. Not here: the callouts (sluice-gateway), and the answers to them (sluice-script).
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::mapping::DataView;
-use crate::segment::MemFile;
+use crate::mem_file::MemFile;
 
-/// A part was named that the buffer does not have: the script's fault.
+/// A part outside of the buffer: the script's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferFault {
-    /// Where the part was said to begin, bytes.
+    /// Start of the part, bytes.
     pub offset: u64,
-    /// How long it was said to be, bytes.
+    /// Length of the part, bytes.
     pub bytes: u64,
-    /// What the buffer has, bytes.
+    /// Size of the buffer, bytes.
     pub capacity: u64,
 }
 
@@ -38,14 +38,14 @@ impl fmt::Display for BufferFault {
 
 impl std::error::Error for BufferFault {}
 
-/// A plain memory buffer. Clones are the same buffer.
+/// A plain memory buffer. Clones refer to the same buffer.
 #[derive(Clone, Debug)]
 pub struct PlainBuffer {
     memory: Arc<Memory>,
     capacity: u64,
 }
 
-/// The mapped memory; holding the file is what tells the segment that the buffer is in use.
+/// The mapped memory. Holding the file marks the segment as in use.
 #[derive(Debug)]
 struct Memory {
     view: Arc<DataView>,
@@ -66,14 +66,14 @@ impl PlainBuffer {
         self.capacity
     }
 
-    /// The part of `bytes` bytes at `offset`, without a copy. `on_free` is called when its last clone is dropped, by
-    /// whichever thread does that; by then the part no longer keeps the segment in use.
+    /// The part of `bytes` bytes at `offset`, without a copy. `on_free` is called when its last clone is dropped, on the thread
+    /// that drops it; by then the part no longer keeps the segment in use.
     ///
-    /// The script can change the bytes at any time. Hand them to the kernel or to a cipher; copy them before anything
-    /// that looks at them, such as a compressor.
+    /// The script can change the bytes at any time. Pass them to the kernel or to a cipher; copy them first for anything that
+    /// depends on their values, such as a compressor.
     ///
     /// # Errors
-    /// The part does not lie within the buffer: the script's fault. `on_free` is dropped without a call.
+    /// The part is not within the buffer: the script's fault. `on_free` is dropped without a call.
     pub fn slice(
         &self,
         offset: u64,
@@ -102,7 +102,7 @@ impl PlainBuffer {
     }
 }
 
-/// A part that is being sent. Fields drop in this order: the memory is let go before the caller hears of it.
+/// A part that is being sent. Fields drop in this order: the memory is released before `on_free` is called.
 struct Part<F: FnOnce()> {
     memory: Arc<Memory>,
     offset: usize,

@@ -1,16 +1,16 @@
-//! The server's side of the ring: takes what the script has committed, piece by piece, and frees it when it was sent.
+//! The server's side of the ring: takes what the script has committed, chunk by chunk, and frees it when it has been sent.
 //!
-//! Not here: the order of loads and stores (doorbell.rs), the arithmetic (cursor.rs), which pieces are freed
-//! (ledger.rs), the script's side (ring_writer.rs). No call here blocks or fails for want of anything but a truthful script.
+//! Not here: the order of loads and stores (doorbell.rs), the arithmetic (cursor.rs), the ledger of freed chunks (ledger.rs), the
+//! script's side (ring_writer.rs). No call here blocks, and only an invalid counter in the control page makes one fail.
 //!
 //! ```text
-//!              take() -> piece         prepare_sleep() -> true
+//!              take() -> chunk         prepare_sleep() -> true
 //!            +-----------------+     +------------------------+
 //!            v                 |     |                        v
-//!         reading -------------+-----+                     sleeping     (doorbell, or any other reason to look)
+//!         reading -------------+-----+                     sleeping     (doorbell, or any other wake-up)
 //!            ^                                                |
 //!            +------------------ take() ----------------------+
-//!   any state: a lie in the page -> take() is RingFault for good;  close() -> the script's writes fail
+//!   any state: an invalid counter -> every take() is RingFault;  close() -> the script's writes fail
 //! ```
 
 use std::fmt;
@@ -23,10 +23,10 @@ use crate::futex;
 use crate::layout::CONTROL_BYTES;
 use crate::ledger::Ledger;
 use crate::mapping::{Control, DataView};
-use crate::segment::MemFile;
+use crate::mem_file::MemFile;
 use crate::sync::lock;
 
-/// The server's side of a ring. Dropping it closes the ring; pieces in flight stay valid.
+/// The server's side of a ring. Dropping it closes the ring; chunks in flight stay valid.
 pub struct RingReader {
     memory: Arc<Memory>,
     cursor: ReadCursor,
@@ -49,17 +49,16 @@ impl RingReader {
         }
     }
 
-    /// The next piece of what the script has committed, without a copy; `None` when there is nothing new.
+    /// The next chunk that the script has committed, without a copy; `None` if there is nothing new.
     ///
-    /// At most `bytes_max` bytes (0 counts as 1), and not past the end of the data area: the next take goes on at its
-    /// start. The piece's room is the script's again when the last clone of the piece, and of all pieces before it,
-    /// is dropped.
+    /// At most `bytes_max` bytes (0 counts as 1), and not past the end of the data area: the next call continues at its start. The
+    /// script gets the room back when the last clone of this chunk, and of all chunks before it, is dropped.
     ///
-    /// The script can change the bytes at any time. Hand them to the kernel or to a cipher; copy them before anything
-    /// that looks at them, such as a compressor.
+    /// The script can change the bytes at any time. Pass them to the kernel or to a cipher; copy them first for anything that
+    /// depends on their values, such as a compressor.
     ///
     /// # Errors
-    /// The script lied in the control page: its fault. Every later take says the same.
+    /// A counter in the control page is impossible: the script's fault. Every later call returns the same error.
     pub fn take(&mut self, bytes_max: usize) -> Result<Option<Bytes>, RingFault> {
         if self.has_announced_sleep {
             self.memory.control.announce_awake();
@@ -75,38 +74,38 @@ impl RingReader {
                 span: taken.span,
                 number: taken.number,
             };
-            Bytes::from_owner(Piece {
+            Bytes::from_owner(Chunk {
                 room,
                 _notify: Notify(Arc::clone(&self.on_free)),
             })
         }))
     }
 
-    /// Asks the script for a doorbell. `true`: nothing is there, and a NUL byte will come on the mailbox when
-    /// something is. `false`: there is something (or a lie) to take now.
+    /// Asks the script for a doorbell. `true`: the ring is empty, and a NUL byte will arrive on the mailbox when it is not.
+    /// `false`: call [`RingReader::take`] now, for a chunk or an error.
     ///
-    /// Doorbells may also come without need: take again, then ask again. Taking withdraws the request.
+    /// Spurious doorbells are possible: take again, then ask again. `take` withdraws the request.
     pub fn prepare_sleep(&mut self) -> bool {
         self.has_announced_sleep = self.memory.control.announce_sleep(self.cursor.taken());
         self.has_announced_sleep
     }
 
-    /// Makes every further write of the script fail, and wakes it if it waits: the client is gone, or the exchange
-    /// was ended.
+    /// Makes every further write of the script fail, and wakes it if it waits. For when the client is gone or the exchange has
+    /// ended.
     ///
-    /// What was committed before can still be taken.
+    /// Bytes committed before can still be taken.
     pub fn close(&mut self) {
         self.memory.close();
     }
 
-    /// Whether everything that the script has committed was taken, sent and dropped.
+    /// Whether all committed bytes have been taken and freed.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let taken = self.cursor.taken();
         self.memory.control.committed() == taken && self.memory.ledger.tail() == taken
     }
 
-    /// Bytes freed since the beginning: the longest prefix of the body whose pieces were all dropped.
+    /// Bytes freed since BUFFER-BEGIN: the longest prefix of the body whose chunks were all dropped.
     #[must_use]
     pub fn sent_bytes(&self) -> u64 {
         self.memory.ledger.tail()
@@ -124,9 +123,10 @@ impl RingReader {
         self.cursor.capacity()
     }
 
-    /// Sets what is called after each piece was freed, by whichever thread dropped it; replaces the one before.
+    /// Sets the callback that runs after each chunk was freed, on the thread that dropped it. It replaces the previous one, also for
+    /// chunks in flight.
     ///
-    /// By then the piece no longer keeps the segment in use. Pieces in flight follow the change too.
+    /// When it runs, the chunk no longer keeps the segment in use.
     pub fn set_on_free(&mut self, call: Box<dyn Fn() + Send + Sync>) {
         *lock(&self.on_free.0) = Some(call.into());
     }
@@ -147,7 +147,7 @@ impl Drop for RingReader {
     }
 }
 
-/// The mapped ring and the books on it; holding the file is what tells the segment that the ring is in use.
+/// The mapped ring and its ledger. Holding the file marks the segment as in use.
 struct Memory {
     ledger: Ledger,
     view: Arc<DataView>,
@@ -163,15 +163,15 @@ impl Memory {
     }
 }
 
-/// A piece in flight. Fields drop in this order: the memory is let go before the caller hears of it.
-struct Piece {
+/// A chunk in flight. Fields drop in this order: the memory is released before `on_free` is called.
+struct Chunk {
     room: Room,
     _notify: Notify,
 }
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for Chunk {
     fn as_ref(&self) -> &[u8] {
-        let narrow = |bytes: u64| usize::try_from(bytes).expect("a span lies within the mapping");
+        let narrow = |bytes: u64| usize::try_from(bytes).expect("a span is within the mapping");
         self.room.memory.view.slice(
             CONTROL_BYTES + narrow(self.room.span.position),
             narrow(self.room.span.bytes),
@@ -179,7 +179,7 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-/// The part of the data area that a piece occupies.
+/// The part of the data area that a chunk occupies.
 struct Room {
     memory: Arc<Memory>,
     span: Span,
@@ -201,7 +201,7 @@ struct Notify(Arc<OnFree>);
 
 impl Drop for Notify {
     fn drop(&mut self) {
-        // Called without the lock, so that the call may set another.
+        // Called without the lock, so that the callback may set another one.
         let call = lock(&self.0.0).clone();
         if let Some(call) = call {
             call();

@@ -1,7 +1,7 @@
-//! The script's side of the ring, for scripts in Rust, and for the tests of the server's side.
+//! The script's side of the ring, for scripts in Rust and for the tests of the server's side.
 //!
-//! Not here: the callouts BUFFER-BEGIN and BUFFER-END, which the script makes on its mailbox before and after. The
-//! libraries in sdk/ do the same in their languages; `docs/internals/memory-buffer.md` is what they follow.
+//! Not here: the callouts BUFFER-BEGIN and BUFFER-END, which the script makes on its mailbox before and after. The libraries in sdk/
+//! do the same in other languages, by the specification in `docs/internals/memory-buffer.md`.
 
 use std::fmt;
 use std::fs::File;
@@ -12,25 +12,25 @@ use std::time::Duration;
 use crate::cursor::WriteCursor;
 use crate::futex;
 use crate::layout::{CONTROL_BYTES, MAGIC, PAGE_BYTES, RING_BYTES_MIN};
-use crate::mapping::{Control, DataRoom};
+use crate::mapping::{Control, WritableData};
 use crate::sync::Ordering;
 
-/// Longest sleep without a look whether the server still lives.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest sleep before the writer checks whether the server still runs.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// Why the script cannot write any more.
+/// Why a write failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The client is gone or the server has ended the exchange. Nobody's fault: stop producing.
+    /// The client is gone or the server has ended the exchange. Not an error of the script: it should stop writing.
     Closed,
     /// The server is gone.
     ServerGone,
-    /// The control page holds numbers that cannot be: somebody else in this script writes there.
+    /// The control page contains impossible counters: something else in this script wrote to it.
     Corrupt,
-    /// More was committed than was reserved.
+    /// More bytes were committed than were reserved: the caller's fault.
     NotReserved,
-    /// The doorbell could not be rung.
+    /// The doorbell could not be written to the mailbox.
     Doorbell(io::Error),
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for WriteError {
             WriteError::Corrupt => f.write_str("the control page of the memory buffer was overwritten"),
             WriteError::NotReserved => f.write_str("more bytes were committed than were reserved"),
             WriteError::Doorbell(error) => {
-                write!(f, "the server cannot be told of the data: {error}")
+                write!(f, "the server cannot be notified: {error}")
             }
         }
     }
@@ -57,24 +57,24 @@ impl std::error::Error for WriteError {
     }
 }
 
-/// The script's side of a ring. Open a new one after each BUFFER-BEGIN: the size may be another.
+/// The script's side of a ring. Open a new one after each BUFFER-BEGIN, because the size may have changed.
 #[derive(Debug)]
 pub struct RingWriter {
     control: Control,
-    data: DataRoom,
+    data: WritableData,
     cursor: WriteCursor,
     reserved_bytes: usize,
     mailbox: File,
     parent: libc::pid_t,
-    patience: Duration,
+    sleep_max: Duration,
 }
 
 impl RingWriter {
-    /// Opens the ring in `memory` (descriptor 4), after the answer to BUFFER-BEGIN. Doorbells go to `mailbox` (a
-    /// duplicate of descriptor 1).
+    /// Opens the ring in `memory` (descriptor 4), after the answer to BUFFER-BEGIN. Doorbells are written to `mailbox` (a duplicate of
+    /// descriptor 1).
     ///
     /// # Errors
-    /// `InvalidData`: no ring has begun there. Otherwise what fstat(2) or mmap(2) says.
+    /// `InvalidData`: the memory contains no ring. Otherwise what fstat(2) or mmap(2) says.
     pub fn open(memory: BorrowedFd<'_>, mailbox: OwnedFd) -> io::Result<RingWriter> {
         let file_bytes = File::from(memory.try_clone_to_owned()?).metadata()?.len();
         let data_bytes = file_bytes.checked_sub(CONTROL_BYTES as u64).ok_or_else(no_ring)?;
@@ -90,35 +90,35 @@ impl RingWriter {
         let total_bytes = usize::try_from(capacity).map_err(|_| no_ring())? + CONTROL_BYTES;
         Ok(RingWriter {
             control,
-            data: DataRoom::map(memory, total_bytes)?,
+            data: WritableData::map(memory, total_bytes)?,
             cursor: WriteCursor::new(capacity),
             reserved_bytes: 0,
             mailbox: File::from(mailbox),
             parent: parent_id(),
-            patience: PATIENCE,
+            sleep_max: SLEEP_MAX,
         })
     }
 
-    /// Copies all of `bytes` into the ring; waits for room as long as the server lives.
+    /// Copies all of `bytes` into the ring; waits for room while the server runs.
     ///
-    /// A large write is committed a quarter of the ring at a time, so that the server sends while the script copies.
+    /// A large write is committed in quarters of the ring, so that the server sends while the script copies.
     ///
     /// # Errors
-    /// See [`WriteError`]; a part may have been committed.
+    /// See [`WriteError`]; some of the bytes may have been committed.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        let portion_bytes = usize::try_from(self.cursor.capacity() / 4).unwrap_or(usize::MAX);
+        let chunk_bytes_max = usize::try_from(self.cursor.capacity() / 4).unwrap_or(usize::MAX);
         let mut rest = bytes;
         while !rest.is_empty() {
-            let room = self.reserve(rest.len().min(portion_bytes))?;
-            let (portion, after) = rest.split_at(room.len());
-            room.copy_from_slice(portion);
-            self.commit(portion.len())?;
+            let room = self.reserve(rest.len().min(chunk_bytes_max))?;
+            let (chunk, after) = rest.split_at(room.len());
+            room.copy_from_slice(chunk);
+            self.commit(chunk.len())?;
             rest = after;
         }
         Ok(())
     }
 
-    /// Contiguous room to fill in place: at least one byte, at most `bytes_max` (0 counts as 1). Waits for it.
+    /// Contiguous room to fill in place: at least one byte, at most `bytes_max` (0 counts as 1). Waits until there is room.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -140,10 +140,10 @@ impl RingWriter {
             .slice_mut(CONTROL_BYTES + narrow(span.position), self.reserved_bytes))
     }
 
-    /// Hands over the first `bytes` bytes of what was reserved.
+    /// Commits the first `bytes` bytes of the reserved room; the server can send them. The rest of the room is given back.
     ///
     /// # Errors
-    /// [`WriteError::NotReserved`], or the doorbell could not be rung.
+    /// [`WriteError::NotReserved`], [`WriteError::ServerGone`] or [`WriteError::Doorbell`].
     pub fn commit(&mut self, bytes: usize) -> Result<(), WriteError> {
         if bytes > self.reserved_bytes {
             return Err(WriteError::NotReserved);
@@ -155,13 +155,13 @@ impl RingWriter {
         Ok(())
     }
 
-    /// Whether the client is gone or the exchange was ended, so that writing is in vain.
+    /// Whether the client is gone or the exchange has ended, so that further writes will fail.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.control.is_closed()
     }
 
-    /// Bytes committed since the beginning.
+    /// Bytes committed since BUFFER-BEGIN.
     #[must_use]
     pub fn committed_bytes(&self) -> u64 {
         self.cursor.head()
@@ -175,7 +175,7 @@ impl RingWriter {
 
     fn wait_for_room(&self) -> Result<(), WriteError> {
         if self.control.announce_wait(self.cursor.wake_at()) {
-            futex::wait(&self.control.writer_waits, 1, self.patience);
+            futex::wait(&self.control.writer_waits, 1, self.sleep_max);
             self.control.withdraw_wait();
             if self.is_server_gone() {
                 return Err(WriteError::ServerGone);
@@ -189,28 +189,28 @@ impl RingWriter {
             Ok(()) => Ok(()),
             Err(error) => match error.kind() {
                 io::ErrorKind::BrokenPipe => Err(WriteError::ServerGone),
-                // A mailbox that is full is one that the server will read.
+                // The mailbox is full, so the server will read it anyway.
                 io::ErrorKind::WouldBlock => Ok(()),
                 _ => Err(WriteError::Doorbell(error)),
             },
         }
     }
 
-    /// The parent is another one, or nobody reads the mailbox. The second also holds for a script that a shell started.
+    /// Whether the parent process has changed, or the mailbox has no reader. The second test also works if a shell started the script.
     fn is_server_gone(&self) -> bool {
         let mut mailbox = libc::pollfd {
             fd: self.mailbox.as_fd().as_raw_fd(),
             events: 0,
             revents: 0,
         };
-        // SAFETY: one pollfd, alive over the call; with a zero time out it does not block.
+        // SAFETY: one pollfd that outlives the call; with a time-out of zero it does not block.
         let ready = unsafe { libc::poll(&raw mut mailbox, 1, 0) };
         parent_id() != self.parent || (ready > 0 && mailbox.revents & (libc::POLLERR | libc::POLLHUP) != 0)
     }
 }
 
 fn parent_id() -> libc::pid_t {
-    // SAFETY: getppid takes nothing and cannot fail.
+    // SAFETY: getppid takes no arguments and cannot fail.
     unsafe { libc::getppid() }
 }
 
@@ -227,7 +227,7 @@ mod tests {
     use crate::ring_reader::RingReader;
     use crate::segment::Segment;
 
-    /// So long that a wake-up by patience is a test that fails.
+    /// So long that a wake-up by time-out fails the test.
     const FOREVER: Duration = Duration::from_secs(3600);
     const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -236,12 +236,12 @@ mod tests {
         let reader = segment.begin_ring(8192).unwrap();
         let (mailbox, doorbell) = io::pipe().unwrap();
         let mut writer = RingWriter::open(segment.fd(), doorbell.into()).unwrap();
-        writer.patience = FOREVER;
+        writer.sleep_max = FOREVER;
         writer.write(&[1; 8192]).unwrap();
         (segment, reader, writer, mailbox)
     }
 
-    /// Writes one byte more on another thread; answers when that thread says that it waits for room.
+    /// Writes one more byte on another thread; returns when that thread has announced that it waits for room.
     fn write_when_full(segment: &Segment, mut writer: RingWriter) -> mpsc::Receiver<Result<(), WriteError>> {
         let control = Control::map(segment.fd()).unwrap();
         let (done, result) = mpsc::channel();
@@ -249,7 +249,7 @@ mod tests {
         while control.writer_waits.load(Ordering::Relaxed) == 0 {
             assert!(
                 matches!(result.try_recv(), Err(mpsc::TryRecvError::Empty)),
-                "it has to wait"
+                "the writer must wait"
             );
             thread::yield_now();
         }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn script_that_waits_is_woken_when_a_quarter_is_free() {
+    fn waiting_script_is_woken_when_a_quarter_is_free() {
         let (segment, mut reader, writer, _mailbox) = full_ring();
         let result = write_when_full(&segment, writer);
         let control = Control::map(segment.fd()).unwrap();
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(
             control.writer_waits.load(Ordering::Relaxed),
             1,
-            "not worth a wake-up yet"
+            "less than a quarter is free"
         );
         drop(reader.take(1).unwrap());
         result.recv_timeout(DEADLINE).unwrap().unwrap();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn script_that_waits_is_woken_when_the_ring_is_closed() {
+    fn waiting_script_is_woken_when_the_ring_is_closed() {
         let (segment, mut reader, writer, _mailbox) = full_ring();
         let result = write_when_full(&segment, writer);
         reader.close();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn script_that_waits_is_woken_when_the_reader_is_dropped() {
+    fn waiting_script_is_woken_when_the_reader_is_dropped() {
         let (segment, reader, writer, _mailbox) = full_ring();
         let result = write_when_full(&segment, writer);
         drop(reader);
@@ -295,15 +295,15 @@ mod tests {
     }
 
     #[test]
-    fn script_notices_that_nobody_reads_its_mailbox() {
+    fn waiting_script_detects_a_mailbox_without_reader() {
         let (_segment, _reader, mut writer, mailbox) = full_ring();
-        writer.patience = Duration::from_millis(1);
+        writer.sleep_max = Duration::from_millis(1);
         drop(mailbox);
         assert!(matches!(writer.write(&[2]), Err(WriteError::ServerGone)));
     }
 
     #[test]
-    fn no_write_succeeds_after_close_and_what_was_committed_stays() {
+    fn after_close_writes_fail_and_committed_bytes_remain() {
         let (_segment, mut reader, mut writer, _mailbox) = full_ring();
         drop(reader.take(4000).unwrap());
         reader.close();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn commit_is_held_to_what_was_reserved() {
+    fn commit_is_limited_to_the_reserved_bytes() {
         let (_segment, mut reader, mut writer, _mailbox) = full_ring();
         drop(reader.take(8192).unwrap());
         assert_eq!(writer.reserve(10).unwrap().len(), 10);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_are_not_written_by() {
+    fn writes_fail_after_an_impossible_tail() {
         let (_segment, _reader, mut writer, _mailbox) = full_ring();
         for tail in [8193, u64::MAX] {
             writer.control.tail.store(tail, Ordering::Relaxed);

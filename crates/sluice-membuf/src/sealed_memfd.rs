@@ -1,8 +1,7 @@
-//! Content that stays as it is, in memory that the kernel can send from without a copy: a memfd, filled once and sealed.
+//! Immutable content in a memfd that is filled once and sealed, from which the kernel can send without a copy (sendfile(2)).
 //!
-//! Not here: buffers that a script fills (segment.rs). Nobody else ever has this descriptor, and no write through it is
-//! possible once it is sealed, so that what is on its way to a client cannot change any more, also where the kernel holds
-//! on to the pages (sendfile(2)) after the memory was let go here.
+//! Not here: buffers that a script fills (segment.rs); no other process ever gets this descriptor. The seals forbid every write,
+//! so content that is being sent cannot change, even if the kernel still uses the pages after the memory was released here.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,9 +9,9 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::mapping::DataView;
-use crate::segment::{create_memfd, file_bytes_max};
+use crate::mem_file::{create_memfd, file_bytes_max};
 
-/// Content in sealed memory, at least one byte.
+/// Immutable content of at least one byte, in a sealed memfd.
 #[derive(Debug)]
 pub struct SealedMemfd {
     file: OwnedFd,
@@ -20,12 +19,11 @@ pub struct SealedMemfd {
 }
 
 impl SealedMemfd {
-    /// The first `bytes` bytes of a file, moved there by the kernel. The file's position stays.
+    /// A copy of the first `bytes` bytes of a file, made by the kernel (sendfile(2)). The file's position does not change.
     ///
     /// # Errors
-    /// `UnexpectedEof`: the file has fewer. `InvalidInput`: no bytes at all, or more than the system lets a file have
-    /// (RLIMIT_FSIZE). Else what the system says: no descriptors left, no memory; or that it cannot read this file, or not
-    /// in this way (sendfile(2)).
+    /// `UnexpectedEof`: the file is shorter. `InvalidInput`: `bytes` is 0 or larger than a file of this process may be
+    /// (RLIMIT_FSIZE). Otherwise what the system says: no descriptors left, no memory, or the file cannot be read by sendfile(2).
     pub fn read(source: impl AsFd, bytes: u64) -> io::Result<SealedMemfd> {
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         SealedMemfd::fill(length, |file| copy(source.as_fd(), file.as_fd(), length))
@@ -34,7 +32,7 @@ impl SealedMemfd {
     /// A copy of these bytes.
     ///
     /// # Errors
-    /// As there, but for what concerns a file.
+    /// As [`SealedMemfd::read`], except those about the file.
     pub fn copy_of(content: &[u8]) -> io::Result<SealedMemfd> {
         SealedMemfd::fill(content.len(), |mut file| file.write_all(content))
     }
@@ -47,11 +45,11 @@ impl SealedMemfd {
         let file = File::from(create_memfd(c"sluice-content")?);
         fill(&file)?;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
-        // SAFETY: F_ADD_SEALS takes an integer and touches no memory of ours.
+        // SAFETY: F_ADD_SEALS takes an integer and accesses no memory of this process.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } == -1 {
             return Err(io::Error::last_os_error());
         }
-        // The seals come first: what is mapped from here on neither shrinks nor changes.
+        // Mapped after sealing, so the mapping neither shrinks nor changes.
         let view = DataView::map_private(file.as_fd(), length)?;
         Ok(SealedMemfd {
             file: file.into(),
@@ -59,7 +57,7 @@ impl SealedMemfd {
         })
     }
 
-    /// Where a part of the content lies in it, if `part` is one: told by its address.
+    /// The offset of `part` in the content; `None` if it is not a slice of this memory. Decided by its address.
     #[must_use]
     pub fn offset_of(&self, part: &[u8]) -> Option<u64> {
         let offset = part.as_ptr().addr().checked_sub(self.as_ptr().addr())?;
@@ -71,7 +69,7 @@ impl SealedMemfd {
 fn copy(source: BorrowedFd<'_>, target: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let (mut offset, mut left) = (0, bytes);
     while left > 0 {
-        // SAFETY: takes two open descriptors, and moves on the one number, which is ours.
+        // SAFETY: takes two open descriptors; the kernel writes only `offset`, which is ours.
         let copied = unsafe { libc::sendfile(target.as_raw_fd(), source.as_raw_fd(), &raw mut offset, left) };
         match usize::try_from(copied) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -99,7 +97,7 @@ impl AsRef<[u8]> for SealedMemfd {
     }
 }
 
-/// To send from, by offset; reading and writing through it is not meant.
+/// The memfd, for sending from it by offset (sendfile(2)); not for reading or writing.
 impl AsFd for SealedMemfd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_copied_and_sealed_alike() {
+    fn copied_bytes_are_sealed_too() {
         let sealed = SealedMemfd::copy_of(b"0123456789").unwrap();
         assert_eq!(&sealed[..], b"0123456789");
         let mut memory = File::from(sealed.as_fd().try_clone_to_owned().unwrap());
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_known_by_their_address() {
+    fn parts_are_identified_by_their_address() {
         let [sealed, other] = [0, 1].map(|_| SealedMemfd::read(file(b"abcdef"), 6).unwrap());
         assert_eq!(sealed.offset_of(&sealed[2..4]), Some(2));
         assert_eq!(sealed.offset_of(&sealed[6..]), Some(6));

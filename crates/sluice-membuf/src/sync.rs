@@ -1,5 +1,4 @@
-//! The synchronisation primitives that the protocol is written with: the standard library's, or loom's when it is
-//! modelled.
+//! The synchronisation primitives of the protocol: the standard library's, or loom's under `cfg(loom)`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -13,7 +12,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
-/// Locks `mutex`, also after a holder panicked: what these locks guard is whole at every step.
+/// Locks `mutex`. Poisoning is ignored, because the protected data is consistent at every step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

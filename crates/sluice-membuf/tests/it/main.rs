@@ -1,12 +1,12 @@
-//! The memory buffer from outside: what its users may rely on, and what a hostile script cannot do.
+//! The memory buffer through its public interface: its guarantees, also against a hostile script.
 #![cfg(not(loom))]
-// A helper of a test may fail the test.
+// Helpers of tests may fail the test.
 #![allow(clippy::unwrap_used)]
 
-mod hostile;
+mod hostile_script;
 mod memory;
 mod model;
-mod plain;
+mod plain_buffer;
 mod stress;
 
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use sluice_membuf::{RingReader, RingWriter, Segment};
 
-/// Longest wait for something that must happen. A test that gets here has failed.
+/// The time limit of every wait; a test that reaches it fails.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The server's end of a mailbox that carries doorbells.
@@ -29,7 +29,7 @@ impl Mailbox {
         (Mailbox(server), script.into())
     }
 
-    /// The next byte; `None` when the script has closed its end.
+    /// Waits for the next byte; `None` if the script has closed its end.
     fn wait(&mut self) -> Option<u8> {
         let mut byte = [0xff];
         match self.0.read(&mut byte) {
@@ -39,7 +39,7 @@ impl Mailbox {
         }
     }
 
-    /// How many bytes are there now.
+    /// Reads all available bytes and returns their number.
     fn drain(&mut self) -> usize {
         self.0.set_nonblocking(true).unwrap();
         let mut bytes = Vec::new();
@@ -51,7 +51,7 @@ impl Mailbox {
     }
 }
 
-/// A ring of at least `bytes` and both of its ends.
+/// A ring of at least `bytes` bytes with both of its sides.
 fn ring(bytes: u64) -> (Segment, RingReader, RingWriter, Mailbox) {
     let mut segment = Segment::create().unwrap();
     let reader = segment.begin_ring(bytes).unwrap();
@@ -60,7 +60,7 @@ fn ring(bytes: u64) -> (Segment, RingReader, RingWriter, Mailbox) {
     (segment, reader, writer, mailbox)
 }
 
-/// The byte that stands at `counter` in every test's body: a pattern whose period no capacity is a multiple of.
+/// The byte at `counter` in the body of every test: a pattern whose period divides no capacity.
 fn byte_at(counter: u64) -> u8 {
     u8::try_from(counter % 251).expect("less than 251")
 }
@@ -70,7 +70,7 @@ fn pattern(counter: u64, bytes: usize) -> Vec<u8> {
     (counter..).map(byte_at).take(bytes).collect()
 }
 
-/// A small generator of numbers, the same for the same seed.
+/// A small deterministic random number generator.
 struct Numbers(u64);
 
 impl Numbers {

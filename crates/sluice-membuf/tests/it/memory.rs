@@ -1,4 +1,4 @@
-//! The memory itself: it is really there, one buffer at a time uses it, and it is given back.
+//! The memory itself: it is allocated at begin, one buffer at a time uses it, and it is released.
 
 #![allow(unsafe_code)] // setrlimit(2)
 
@@ -11,17 +11,17 @@ use sluice_membuf::{BeginError, RingWriter, Segment};
 
 use crate::{Mailbox, pattern, ring};
 
-/// The memfd as a process that the script left behind still has it.
+/// A duplicate of the memfd, as a process that the script left behind holds it.
 fn left_behind(segment: &Segment) -> File {
     File::from(segment.fd().try_clone_to_owned().unwrap())
 }
 
-/// Bytes of memory behind the file.
+/// Bytes of memory allocated to the file.
 fn resident_bytes(file: &File) -> u64 {
     file.metadata().unwrap().blocks() * 512
 }
 
-/// How many descriptors and mappings of this process belong to the file with `inode`.
+/// Numbers of descriptors and mappings of this process that belong to the file with `inode`.
 fn descriptors_and_mappings(inode: u64) -> (usize, usize) {
     let descriptors = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| {
         let link = entry.ok()?.path();
@@ -42,7 +42,7 @@ fn descriptors_and_mappings(inode: u64) -> (usize, usize) {
 }
 
 #[test]
-fn nothing_is_allocated_before_begin_and_all_of_it_after() {
+fn all_memory_is_allocated_at_begin() {
     let mut segment = Segment::create().unwrap();
     let file = left_behind(&segment);
     assert_eq!((file.metadata().unwrap().len(), resident_bytes(&file)), (0, 0));
@@ -53,22 +53,22 @@ fn nothing_is_allocated_before_begin_and_all_of_it_after() {
 }
 
 #[test]
-fn descriptor_and_mappings_go_with_the_last_piece() {
+fn descriptor_and_mappings_are_released_with_the_last_chunk() {
     let (segment, mut reader, mut writer, _mailbox) = ring(8192);
     let inode = left_behind(&segment).metadata().unwrap().ino();
-    assert_eq!(descriptors_and_mappings(inode), (1, 4), "two mappings a side");
+    assert_eq!(descriptors_and_mappings(inode), (1, 4), "two mappings per side");
     writer.write(b"last").unwrap();
     drop(writer);
-    let piece = reader.take(100).unwrap().unwrap();
+    let chunk = reader.take(100).unwrap().unwrap();
     drop((segment, reader));
-    assert_eq!(descriptors_and_mappings(inode), (1, 2), "the piece holds them");
-    assert_eq!(piece, "last");
-    drop(piece);
+    assert_eq!(descriptors_and_mappings(inode), (1, 2), "the chunk holds them");
+    assert_eq!(chunk, "last");
+    drop(chunk);
     assert_eq!(descriptors_and_mappings(inode), (0, 0));
 }
 
 #[test]
-fn memory_is_given_back_though_a_process_left_behind_holds_the_descriptor() {
+fn memory_is_released_even_if_another_process_holds_the_descriptor() {
     let mut segment = Segment::create().unwrap();
     let file = left_behind(&segment);
     drop(segment.begin_ring(1 << 20).unwrap());
@@ -76,12 +76,12 @@ fn memory_is_given_back_though_a_process_left_behind_holds_the_descriptor() {
     assert_eq!(
         resident_bytes(&file),
         4096,
-        "only the page that says that the ring is closed"
+        "only the control page, which says that the ring is closed"
     );
 }
 
 #[test]
-fn trim_gives_back_what_an_idle_process_need_not_hold() {
+fn trim_releases_memory_only_when_not_in_use() {
     let mut segment = Segment::create().unwrap();
     let file = left_behind(&segment);
     let reader = segment.begin_ring(1 << 20).unwrap();
@@ -98,12 +98,12 @@ fn trim_gives_back_what_an_idle_process_need_not_hold() {
     let _reader = segment.begin_ring(1 << 20).unwrap();
     assert!(
         resident_bytes(&file) >= (1 << 20) + 4096,
-        "and the next begin has it again"
+        "the next begin allocates it again"
     );
 }
 
 #[test]
-fn next_exchange_may_have_another_size_and_starts_afresh() {
+fn next_exchange_may_use_another_size_and_starts_at_zero() {
     let mut segment = Segment::create().unwrap();
     for (asked, given) in [
         (0, 8192),
@@ -127,22 +127,22 @@ fn next_exchange_may_have_another_size_and_starts_afresh() {
 }
 
 #[test]
-fn ring_does_not_begin_while_a_piece_of_the_one_before_is_held() {
+fn ring_does_not_begin_while_a_chunk_of_the_previous_one_is_held() {
     let (mut segment, mut reader, mut writer, _mailbox) = ring(8192);
     writer.write(b"on its way").unwrap();
-    let piece = reader.take(100).unwrap().unwrap();
+    let chunk = reader.take(100).unwrap().unwrap();
     assert!(matches!(segment.begin_ring(8192), Err(BeginError::InUse)));
     drop(reader);
     assert!(segment.is_in_use());
     assert!(matches!(segment.begin_plain(8192), Err(BeginError::InUse)));
-    assert_eq!(piece, "on its way");
-    drop(piece);
+    assert_eq!(chunk, "on its way");
+    drop(chunk);
     assert!(!segment.is_in_use());
     assert!(segment.begin_plain(8192).is_ok());
 }
 
 #[test]
-fn segment_is_free_when_the_last_free_is_reported() {
+fn segment_is_not_in_use_when_the_last_on_free_is_called() {
     let (segment, mut reader, mut writer, _mailbox) = ring(8192);
     let segment = Arc::new(Mutex::new(segment));
     let (report, reports) = mpsc::channel();
@@ -150,10 +150,10 @@ fn segment_is_free_when_the_last_free_is_reported() {
     reader.set_on_free(Box::new(move || {
         report.send(asked.lock().unwrap().is_in_use()).unwrap();
     }));
-    writer.write(b"two pieces").unwrap();
-    let pieces = [reader.take(5).unwrap(), reader.take(5).unwrap()];
+    writer.write(b"two chunks").unwrap();
+    let chunks = [reader.take(5).unwrap(), reader.take(5).unwrap()];
     drop(reader);
-    drop(pieces);
+    drop(chunks);
     assert_eq!(reports.iter().take(2).collect::<Vec<_>>(), [true, false]);
     let part = segment.lock().unwrap().begin_plain(1).unwrap();
     let (report, reports) = mpsc::channel();
@@ -169,7 +169,7 @@ fn segment_is_free_when_the_last_free_is_reported() {
 }
 
 #[test]
-fn absurd_size_is_refused_before_the_kernel_kills_for_it() {
+fn excessive_size_is_refused_before_the_oom_killer_acts() {
     let mut segment = Segment::create().unwrap();
     for bytes in [1 << 46, 1 << 62] {
         assert!(matches!(segment.begin_ring(bytes), Err(BeginError::NoMemory)));
@@ -179,14 +179,11 @@ fn absurd_size_is_refused_before_the_kernel_kills_for_it() {
     assert!(matches!(segment.begin_ring(u64::MAX - 4095), Err(BeginError::TooLarge)));
     assert!(matches!(segment.begin_plain(u64::MAX), Err(BeginError::TooLarge)));
     assert_eq!(resident_bytes(&left_behind(&segment)), 0);
-    assert!(
-        segment.begin_ring(8192).is_ok(),
-        "after a refusal it can be asked again"
-    );
+    assert!(segment.begin_ring(8192).is_ok(), "usable after an error");
 }
 
 #[test]
-fn writer_does_not_open_what_is_not_a_ring() {
+fn writer_refuses_memory_without_a_ring() {
     let mut segment = Segment::create().unwrap();
     let open = |segment: &Segment| RingWriter::open(segment.fd(), Mailbox::open().1).map(|_| ());
     assert_eq!(
@@ -203,7 +200,7 @@ fn writer_does_not_open_what_is_not_a_ring() {
 }
 
 #[test]
-fn size_beyond_the_file_limit_is_refused_and_kills_nobody() {
+fn size_above_the_file_limit_is_refused_without_sigxfsz() {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "memory::begin_under_a_file_limit"])
         .output()
@@ -214,7 +211,7 @@ fn size_beyond_the_file_limit_is_refused_and_kills_nobody() {
 }
 
 #[test]
-#[ignore = "lowers a limit of its process; the test above runs it in one of its own"]
+#[ignore = "lowers a limit of its process; the test above runs it in a process of its own"]
 fn begin_under_a_file_limit() {
     let limit = libc::rlimit {
         rlim_cur: 64 << 10,
@@ -226,7 +223,7 @@ fn begin_under_a_file_limit() {
     let mut segment = Segment::create().unwrap();
     assert!(
         matches!(segment.begin_ring(64 << 10), Err(BeginError::TooLarge)),
-        "a page over it"
+        "one page above the limit"
     );
     assert!(segment.begin_ring(60 << 10).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Any sequence of writes, takes and drops against a model made of plain queues.
+//! Any sequence of writes, takes and drops, compared with a model of plain queues.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use crate::{Mailbox, pattern, ring};
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Fill at most so many bytes of the room there is.
+    /// Writes at most this many bytes into the free room.
     Write(usize),
-    /// Take a piece of at most so many bytes.
+    /// Takes a chunk of at most this many bytes.
     Take(usize),
-    /// Drop the piece in flight with this number, modulo their count.
+    /// Drops the chunk in flight with this number, modulo their count.
     Drop(usize),
-    /// Ask for a doorbell.
+    /// Asks for a doorbell.
     Sleep,
 }
 
@@ -29,16 +29,16 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the ring must look like.
+/// The expected state of the ring.
 #[derive(Default)]
 struct Model {
     capacity: u64,
-    /// Committed and not yet taken.
+    /// Bytes committed and not yet taken.
     committed: VecDeque<u8>,
     head: u64,
     taken: u64,
-    /// Taken and not yet passed by tail: end, and whether it was dropped.
-    books: VecDeque<(u64, bool)>,
+    /// Chunks taken and not yet freed: end, and whether it was dropped.
+    in_flight: VecDeque<(u64, bool)>,
     tail: u64,
     is_asleep: bool,
 }
@@ -48,24 +48,24 @@ impl Model {
         (self.capacity - (self.head - self.tail)).min(self.capacity - self.head % self.capacity)
     }
 
-    fn drop_piece(&mut self, end: u64) {
-        let entry = self.books.iter_mut().find(|entry| entry.0 == end).unwrap();
+    fn drop_chunk(&mut self, end: u64) {
+        let entry = self.in_flight.iter_mut().find(|entry| entry.0 == end).unwrap();
         entry.1 = true;
-        while let Some((end, true)) = self.books.front() {
+        while let Some((end, true)) = self.in_flight.front() {
             self.tail = *end;
-            self.books.pop_front();
+            self.in_flight.pop_front();
         }
     }
 }
 
-struct Ends {
+struct Sides {
     reader: RingReader,
     writer: RingWriter,
     mailbox: Mailbox,
-    pieces: Vec<(u64, Bytes)>,
+    chunks: Vec<(u64, Bytes)>,
 }
 
-impl Ends {
+impl Sides {
     fn write(&mut self, model: &mut Model, bytes_max: usize) {
         if model.room() == 0 {
             return;
@@ -74,7 +74,7 @@ impl Ends {
         assert_eq!(
             room.len() as u64,
             model.room().min(bytes_max as u64),
-            "all that was freed is room"
+            "all freed bytes are room"
         );
         let bytes = pattern(model.head, room.len());
         room.copy_from_slice(&bytes);
@@ -84,43 +84,43 @@ impl Ends {
         assert_eq!(
             self.mailbox.drain(),
             usize::from(model.is_asleep),
-            "the doorbell is rung once, when asked for"
+            "one doorbell per request"
         );
         model.is_asleep = false;
     }
 
     fn take(&mut self, model: &mut Model, bytes_max: usize) {
         model.is_asleep = false;
-        let piece = self.reader.take(bytes_max).unwrap();
+        let chunk = self.reader.take(bytes_max).unwrap();
         let contiguous = model.capacity - model.taken % model.capacity;
         let expected = (model.committed.len() as u64)
             .min(contiguous)
             .min(bytes_max.max(1) as u64);
-        assert_eq!(piece.as_ref().map_or(0, Bytes::len) as u64, expected);
-        let Some(piece) = piece else { return };
+        assert_eq!(chunk.as_ref().map_or(0, Bytes::len) as u64, expected);
+        let Some(chunk) = chunk else { return };
         assert!(
-            piece
+            chunk
                 .iter()
-                .eq(model.committed.drain(..piece.len()).collect::<Vec<_>>().iter())
+                .eq(model.committed.drain(..chunk.len()).collect::<Vec<_>>().iter())
         );
         model.taken += expected;
-        model.books.push_back((model.taken, false));
-        self.pieces.push((model.taken, piece));
+        model.in_flight.push_back((model.taken, false));
+        self.chunks.push((model.taken, chunk));
     }
 
-    fn drop_piece(&mut self, model: &mut Model, number: usize) {
-        if self.pieces.is_empty() {
+    fn drop_chunk(&mut self, model: &mut Model, number: usize) {
+        if self.chunks.is_empty() {
             return;
         }
-        let (end, piece) = self.pieces.swap_remove(number % self.pieces.len());
-        let start = end - piece.len() as u64;
+        let (end, chunk) = self.chunks.swap_remove(number % self.chunks.len());
+        let start = end - chunk.len() as u64;
         assert_eq!(
-            &piece[..],
-            &pattern(start, piece.len())[..],
-            "what is in flight is not overwritten"
+            &chunk[..],
+            &pattern(start, chunk.len())[..],
+            "chunks in flight are not overwritten"
         );
-        drop(piece);
-        model.drop_piece(end);
+        drop(chunk);
+        model.drop_chunk(end);
     }
 }
 
@@ -128,23 +128,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn ring_does_what_plain_queues_do(steps in prop::collection::vec(step(), 1..120), pages in 1..4_u64) {
+    fn ring_behaves_like_plain_queues(steps in prop::collection::vec(step(), 1..120), pages in 1..4_u64) {
         let (_segment, reader, writer, mailbox) = ring(pages * 4096);
         let mut model = Model { capacity: reader.capacity(), ..Model::default() };
-        let mut ends = Ends { reader, writer, mailbox, pieces: Vec::new() };
+        let mut sides = Sides { reader, writer, mailbox, chunks: Vec::new() };
         for step in steps {
             match step {
-                Step::Write(bytes_max) => ends.write(&mut model, bytes_max),
-                Step::Take(bytes_max) => ends.take(&mut model, bytes_max),
-                Step::Drop(number) => ends.drop_piece(&mut model, number),
+                Step::Write(bytes_max) => sides.write(&mut model, bytes_max),
+                Step::Take(bytes_max) => sides.take(&mut model, bytes_max),
+                Step::Drop(number) => sides.drop_chunk(&mut model, number),
                 Step::Sleep => {
-                    model.is_asleep = ends.reader.prepare_sleep();
+                    model.is_asleep = sides.reader.prepare_sleep();
                     prop_assert_eq!(model.is_asleep, model.committed.is_empty());
                 }
             }
-            prop_assert_eq!(ends.reader.sent_bytes(), model.tail);
-            prop_assert_eq!(ends.reader.in_flight_bytes(), model.taken - model.tail);
-            prop_assert_eq!(ends.reader.is_drained(), model.tail == model.head);
+            prop_assert_eq!(sides.reader.sent_bytes(), model.tail);
+            prop_assert_eq!(sides.reader.in_flight_bytes(), model.taken - model.tail);
+            prop_assert_eq!(sides.reader.is_drained(), model.tail == model.head);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Script and server at full speed on two or three threads, over a real memfd, futex and mailbox.
+//! Script and server at full speed on two to four threads, with a real memfd, futex and mailbox.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -20,15 +20,15 @@ fn write_body(mut writer: RingWriter) {
     }
 }
 
-/// Takes the whole body and gives each piece, with its place in the body, to `send`; `None` before it sleeps.
-fn read_body(reader: &mut RingReader, mailbox: &mut Mailbox, mut send: impl FnMut(Option<(u64, Bytes)>)) {
+/// Takes the whole body and passes each chunk, with its offset in the body, to `send`; passes `None` before it sleeps.
+fn read_body(reader: &mut RingReader, mailbox: &mut Mailbox, mut send: impl FnMut(Option<BodyChunk>)) {
     let mut numbers = Numbers(2);
     let mut taken = 0;
     while taken < BODY_BYTES {
-        if let Some(piece) = reader.take(1 + numbers.below(7000)).unwrap() {
+        if let Some(chunk) = reader.take(1 + numbers.below(7000)).unwrap() {
             let start = taken;
-            taken += piece.len() as u64;
-            send(Some((start, piece)));
+            taken += chunk.len() as u64;
+            send(Some(BodyChunk { start, bytes: chunk }));
         } else if reader.prepare_sleep() {
             send(None);
             mailbox.wait();
@@ -37,27 +37,37 @@ fn read_body(reader: &mut RingReader, mailbox: &mut Mailbox, mut send: impl FnMu
     assert!(reader.take(1).unwrap().is_none());
 }
 
-fn assert_intact((start, piece): (u64, Bytes)) {
-    let is_intact = (start..).zip(&piece).all(|(counter, byte)| byte_at(counter) == *byte);
-    assert!(is_intact, "the piece at {start} was overwritten or never written");
+/// A chunk and its offset in the body.
+struct BodyChunk {
+    start: u64,
+    bytes: Bytes,
+}
+
+impl BodyChunk {
+    /// Asserts that the bytes are those of the body, then drops the chunk.
+    fn check(self) {
+        let mut expected = (self.start..).map(byte_at);
+        let is_intact = self.bytes.iter().all(|byte| expected.next() == Some(*byte));
+        assert!(is_intact, "the chunk at {} has wrong bytes", self.start);
+    }
 }
 
 #[test]
-fn body_arrives_whole_when_pieces_are_dropped_out_of_order() {
+fn body_is_intact_when_chunks_are_dropped_out_of_order() {
     for capacity in [8 << 10, 12 << 10, 1 << 20] {
         let (_segment, mut reader, writer, mut mailbox) = ring(capacity);
         let script = thread::spawn(move || write_body(writer));
         let mut in_flight = Vec::new();
         let mut numbers = Numbers(3);
-        read_body(&mut reader, &mut mailbox, |piece| match piece {
-            Some(piece) => {
-                in_flight.push(piece);
+        read_body(&mut reader, &mut mailbox, |chunk| match chunk {
+            Some(chunk) => {
+                in_flight.push(chunk);
                 if in_flight.len() > 3 {
-                    assert_intact(in_flight.swap_remove(numbers.below(4)));
+                    in_flight.swap_remove(numbers.below(4)).check();
                 }
             }
-            // The script may be waiting for the room of what is held here: two that wait for each other.
-            None => in_flight.drain(..).for_each(assert_intact),
+            // The script may be waiting for room held here, so drop everything: otherwise both sides would wait forever.
+            None => in_flight.drain(..).for_each(BodyChunk::check),
         });
         drop(in_flight);
         script.join().unwrap();
@@ -67,7 +77,7 @@ fn body_arrives_whole_when_pieces_are_dropped_out_of_order() {
 }
 
 #[test]
-fn body_arrives_whole_when_two_other_threads_drop_the_pieces() {
+fn body_is_intact_when_two_other_threads_drop_the_chunks() {
     let (_segment, mut reader, writer, mut mailbox) = ring(16 << 10);
     let script = thread::spawn(move || write_body(writer));
     let freed = Arc::new(AtomicU64::new(0));
@@ -76,15 +86,15 @@ fn body_arrives_whole_when_two_other_threads_drop_the_pieces() {
         _ = counter.fetch_add(1, Ordering::Relaxed);
     }));
     let senders = [(); 2].map(|()| {
-        let (pieces, queue) = mpsc::channel::<(u64, Bytes)>();
-        let sender = thread::spawn(move || queue.into_iter().for_each(assert_intact));
-        (pieces, sender)
+        let (chunks, queue) = mpsc::channel::<BodyChunk>();
+        let sender = thread::spawn(move || queue.into_iter().for_each(BodyChunk::check));
+        (chunks, sender)
     });
-    let mut pieces = 0;
-    read_body(&mut reader, &mut mailbox, |piece| {
-        if let Some(piece) = piece {
-            senders[pieces % 2].0.send(piece).unwrap();
-            pieces += 1;
+    let mut chunks = 0;
+    read_body(&mut reader, &mut mailbox, |chunk| {
+        if let Some(chunk) = chunk {
+            senders[chunks % 2].0.send(chunk).unwrap();
+            chunks += 1;
         }
     });
     for (queue, sender) in senders {
@@ -93,5 +103,9 @@ fn body_arrives_whole_when_two_other_threads_drop_the_pieces() {
     }
     script.join().unwrap();
     assert!(reader.is_drained());
-    assert_eq!(freed.load(Ordering::Relaxed), pieces as u64, "each free was reported");
+    assert_eq!(
+        freed.load(Ordering::Relaxed),
+        chunks as u64,
+        "on_free is called for each chunk"
+    );
 }

@@ -1,4 +1,4 @@
-//! What a script that lies can do: nothing but end its own exchange.
+//! A hostile script can only end its own exchange.
 //!
 //! The hostile script writes to the memfd with pwrite(2), which needs no mapping, and punches holes with fallocate(2).
 #![allow(unsafe_code)] // fallocate(2)
@@ -21,7 +21,7 @@ const WRITER_WAITS: u64 = 80;
 const TAIL: u64 = 128;
 const CAPACITY: u64 = 8192;
 
-/// The script's descriptor 4.
+/// The memfd as the script has it: descriptor 4.
 fn script_file(segment: &Segment) -> File {
     File::from(segment.fd().try_clone_to_owned().unwrap())
 }
@@ -32,14 +32,14 @@ fn poke(file: &File, offset: u64, value: u64) {
 
 fn punch(file: &File, offset: i64, bytes: i64) {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: an operation on a file; the memory that maps it reads as zeros afterwards.
+    // SAFETY: changes the file only; mappings of it read as zeros afterwards.
     let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, bytes) };
     assert_eq!(result, 0);
 }
 
 #[test]
-fn each_lie_about_head_is_named_and_stands() {
-    // After 5000 bytes committed, 3000 taken and 1000 of those freed, head says:
+fn impossible_head_is_a_lasting_fault() {
+    // Values of head after 5000 bytes were committed, 3000 taken and 1000 of those freed.
     let table = [
         (4999, "went back from 5000 to 4999"),
         (3000, "went back from 5000 to 3000"),
@@ -51,7 +51,7 @@ fn each_lie_about_head_is_named_and_stands() {
         (u64::MAX, "is 18446744073709551615, which is more than 8192"),
         (u64::MAX / 2 + 1, "is 9223372036854775808, which is more than 8192"),
     ];
-    for (head, lie) in table {
+    for (head, message) in table {
         let (segment, mut reader, mut writer, _mailbox) = ring(CAPACITY);
         writer.write(&pattern(0, 5000)).unwrap();
         drop(reader.take(1000).unwrap());
@@ -59,17 +59,17 @@ fn each_lie_about_head_is_named_and_stands() {
         assert!(reader.take(1).unwrap().is_some());
         let script = script_file(&segment);
         poke(&script, HEAD, head);
-        assert!(!reader.prepare_sleep(), "a lie is something to look at");
+        assert!(!reader.prepare_sleep(), "the fault must be taken first");
         let fault = reader.take(100).unwrap_err();
-        assert!(fault.to_string().contains(lie), "{fault} does not say {lie:?}");
+        assert!(fault.to_string().contains(message), "{fault} does not say {message:?}");
         poke(&script, HEAD, 5000);
-        assert_eq!(reader.take(100).unwrap_err(), fault, "the truth does not come back");
-        assert_eq!(in_flight, pattern(1000, 2000), "what was in flight still is");
+        assert_eq!(reader.take(100).unwrap_err(), fault, "the fault is permanent");
+        assert_eq!(in_flight, pattern(1000, 2000), "chunks in flight remain valid");
     }
 }
 
 #[test]
-fn largest_head_that_can_be_true_is_believed() {
+fn largest_possible_head_is_accepted() {
     let (segment, mut reader, mut writer, _mailbox) = ring(CAPACITY);
     writer.write(&pattern(0, 1000)).unwrap();
     drop(reader.take(1000).unwrap());
@@ -85,34 +85,30 @@ fn largest_head_that_can_be_true_is_believed() {
 }
 
 #[test]
-fn server_ignores_what_the_script_writes_to_the_servers_fields() {
+fn server_ignores_writes_to_its_own_fields() {
     let (segment, mut reader, mut writer, _mailbox) = ring(CAPACITY);
     let script = script_file(&segment);
     writer.write(&pattern(0, 8192)).unwrap();
     for offset in [0, 8, 16, WAKE_AT, WRITER_WAITS, TAIL, 136, 4088] {
         poke(&script, offset, u64::MAX);
     }
-    let piece = reader.take(usize::MAX).unwrap().unwrap();
-    assert_eq!(piece, pattern(0, 8192));
-    drop(piece);
+    let chunk = reader.take(usize::MAX).unwrap().unwrap();
+    assert_eq!(chunk, pattern(0, 8192));
+    drop(chunk);
     assert!(reader.is_drained());
     assert_eq!(reader.sent_bytes(), 8192);
     let mut tail = [0; 8];
     script.read_exact_at(&mut tail, TAIL).unwrap();
-    assert_eq!(
-        u64::from_ne_bytes(tail),
-        8192,
-        "the true tail is written over the false one"
-    );
+    assert_eq!(u64::from_ne_bytes(tail), 8192, "the server overwrites the false tail");
 }
 
 #[test]
 fn holes_read_as_zeros() {
     let (segment, mut reader, mut writer, _mailbox) = ring(CAPACITY);
     writer.write(&[7; 8192]).unwrap();
-    let piece = reader.take(usize::MAX).unwrap().unwrap();
+    let chunk = reader.take(usize::MAX).unwrap().unwrap();
     punch(&script_file(&segment), 0, 4096 + 8192);
-    assert!(piece.iter().all(|byte| *byte == 0));
+    assert!(chunk.iter().all(|byte| *byte == 0));
     assert_eq!(
         reader.take(1).unwrap_err(),
         RingFault::HeadWentBack { head: 0, seen: 8192 }
@@ -120,7 +116,7 @@ fn holes_read_as_zeros() {
 }
 
 #[test]
-fn script_can_neither_shrink_the_memory_nor_seal_it() {
+fn script_can_neither_shrink_nor_seal_the_memory() {
     let mut segment = Segment::create().unwrap();
     let _reader = segment.begin_ring(CAPACITY).unwrap();
     let script = script_file(&segment);
@@ -133,7 +129,7 @@ fn script_can_neither_shrink_the_memory_nor_seal_it() {
 }
 
 #[test]
-fn script_that_grows_the_memory_changes_nothing() {
+fn growing_the_memory_has_no_effect() {
     let mut segment = Segment::create().unwrap();
     script_file(&segment).set_len(1 << 30).unwrap();
     let mut reader = segment.begin_ring(CAPACITY).unwrap();
@@ -145,7 +141,7 @@ fn script_that_grows_the_memory_changes_nothing() {
 }
 
 #[test]
-fn scribbling_script_gets_a_fault_and_nothing_else() {
+fn random_writes_cause_only_faults() {
     let mut segment = Segment::create().unwrap();
     drop(segment.begin_ring(CAPACITY).unwrap());
     let is_over = Arc::new(AtomicBool::new(false));
@@ -156,7 +152,7 @@ fn scribbling_script_gets_a_fault_and_nothing_else() {
     let deadline = Instant::now() + DEADLINE;
     let mut faults = 0;
     while faults < 200 {
-        assert!(Instant::now() < deadline, "the scribbler never gets its turn");
+        assert!(Instant::now() < deadline, "the scribbler thread does not run");
         let reader = segment.begin_ring(CAPACITY).unwrap();
         faults += usize::from(takes_until_fault(reader));
     }
@@ -164,12 +160,12 @@ fn scribbling_script_gets_a_fault_and_nothing_else() {
     scribbler.join().unwrap();
 }
 
-/// Takes and drops pieces for a while, touching each byte; whether it came to a fault.
+/// Takes and drops chunks for a while and reads each byte; returns whether it got a fault.
 fn takes_until_fault(mut reader: RingReader) -> bool {
     let mut in_flight = Vec::new();
     for step in 0..200 {
         match reader.take(step * 61) {
-            Ok(Some(piece)) => in_flight.push(piece),
+            Ok(Some(chunk)) => in_flight.push(chunk),
             Ok(None) => {
                 reader.prepare_sleep();
                 thread::yield_now();
@@ -185,7 +181,7 @@ fn takes_until_fault(mut reader: RingReader) -> bool {
     false
 }
 
-/// Writes everywhere until told to stop: likely heads, absurd ones, other fields, data, holes.
+/// Writes everywhere until `is_over`: plausible heads, impossible ones, other fields, data, holes.
 fn scribble(script: &File, is_over: &AtomicBool) {
     let mut numbers = Numbers(4);
     while !is_over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The plain buffer.
+//! The plain buffer through its public interface.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ fn filled() -> (Segment, PlainBuffer) {
 }
 
 #[test]
-fn slice_is_what_the_script_wrote_there() {
+fn slice_has_the_bytes_that_the_script_wrote() {
     let (_segment, buffer) = filled();
     assert_eq!(buffer.slice(0, 8192, || ()).unwrap(), pattern(0, 8192));
     assert_eq!(buffer.slice(5000, 300, || ()).unwrap(), pattern(5000, 300));
@@ -26,7 +26,7 @@ fn slice_is_what_the_script_wrote_there() {
 }
 
 #[test]
-fn slice_outside_is_the_scripts_fault() {
+fn slice_outside_the_buffer_is_a_fault() {
     let (_segment, buffer) = filled();
     for (offset, bytes) in [
         (0, 8193),
@@ -66,7 +66,7 @@ fn on_free_is_called_once_when_the_last_clone_is_dropped() {
     assert_eq!(
         frees.try_recv(),
         Err(mpsc::TryRecvError::Disconnected),
-        "once, and nothing keeps the callback"
+        "called once, then dropped"
     );
 }
 
