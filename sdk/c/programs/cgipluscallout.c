@@ -1,4 +1,4 @@
-/* cgipluscallout: a page that stops now and then to ask the server something, and shows what it answered. */
+/* cgipluscallout: a page that makes callouts while it is being written, and shows the answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static void print_escaped(const char *text)
     }
 }
 
-/* Asks, and prints question and answer as a row. The row is begun before and ended after, so output and callout alternate. */
+/* Makes a callout and prints question and answer. The first half is printed before the callout, so output and callouts alternate. */
 static void ask(const char *why, const char *request)
 {
     char answer[512];

@@ -1,7 +1,7 @@
-/* cgiplustest: the cost of a request. ?N sends N bytes of text in lines of 80 characters; 0, the default, only the head.
+/* cgiplustest: measures the cost of a request. ?N sends N bytes of text in lines of 80 characters; 0, the default, only the head.
 
-   X-usage says how often this process has been used: 1 each time as CGI, counting up as CGIplus. A response of up to 64 KiB
-   leaves in one write, sentinel included. */
+   X-usage is the number of requests of this process: always 1 as CGI, counting up as CGIplus. A response of up to 64 KiB is sent in
+   one write, sentinel included. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "query.h"
 #include "sluice.h"
 
-/* Made when it is first wanted: ?0 is to cost what a process costs, and nothing else. */
+/* Generated at the first use, so that ?0 measures the process alone. */
 static const char *body_text(void)
 {
     static char text[TEXT_BYTES];
@@ -22,9 +22,9 @@ static void respond(uint64_t bytes)
 {
     printf("Content-Type: text/plain\r\nContent-Length: %" PRIu64 "\r\nX-usage: %lu\r\n\r\n", bytes, sluice_uses());
     for (uint64_t left = bytes; left > 0;) {
-        size_t piece = left < TEXT_BYTES ? left : TEXT_BYTES;
-        if (fwrite(body_text(), 1, piece, stdout) != piece) return; /* sluice_finish() reports it */
-        left -= piece;
+        size_t chunk = left < TEXT_BYTES ? left : TEXT_BYTES;
+        if (fwrite(body_text(), 1, chunk, stdout) != chunk) return; /* sluice_finish() reports it */
+        left -= chunk;
     }
 }
 

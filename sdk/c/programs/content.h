@@ -1,5 +1,5 @@
-/* content.h: what cgiplustest and membufdemo send, and how much of it may be asked for. Nothing but libc, no input and no
-   output: the peers of the benchmark (bench/programs) send the very same bytes from here. */
+/* content.h: the content that cgiplustest and membufdemo send, and the limits on its size. Depends on libc only and does no input or
+   output, because the programs of the benchmark (bench/programs) use it to send the same bytes. */
 #ifndef CONTENT_H
 #define CONTENT_H
 
@@ -11,7 +11,7 @@
 
 #define TEXT_MAX ((uint64_t)1 << 30)
 #define LINE 80
-/* The text repeats after so many lines: each begins one character later in the printable ones than the line before. */
+/* The text repeats after this many lines: each line starts one printable character later than the line before. */
 #define PRINTABLE ('~' - '!' + 1)
 #define TEXT_BYTES (PRINTABLE * LINE * 9)
 
@@ -29,11 +29,11 @@ static inline void make_text(char text[TEXT_BYTES])
 /* ---- membufdemo: block n is the byte n & 0xff, record size times ---- */
 
 #define MEGABYTES_DEFAULT 100
-#define MEGABYTES_MAX ((uint64_t)1 << 24) /* 16 TiB: more is a slip of the finger */
+#define MEGABYTES_MAX ((uint64_t)1 << 24) /* 16 TiB: a larger number is a typing error */
 #define RECORD_DEFAULT 8192
-#define RECORD_MAX ((uint64_t)64 << 20) /* of the mailbox, where nobody says */
+#define RECORD_MAX ((uint64_t)64 << 20) /* of the mailbox, if WWW_GATEWAY_MRS is missing */
 
-/* Where in the repeating pattern the body has got to: begin with {.record = n, .left_in_block = n}. */
+/* The current position in the pattern; initialise with {.record = n, .left_in_block = n}. */
 struct pattern {
     uint64_t record, left_in_block;
     unsigned value;

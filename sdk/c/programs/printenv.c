@@ -1,4 +1,4 @@
-/* printenv: every variable of the request, sorted, one NAME=value a line. Nothing is left out or masked. */
+/* printenv: every variable of the request, sorted, one NAME=value per line. Nothing is omitted or masked. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* query.h: the keywords of a query, ?one+two+three, and the numbers in them, for the programs here. */
+/* query.h: parsing the keywords of a query, ?one+two+three, and numbers in them. For the programs in this directory. */
 #ifndef QUERY_H
 #define QUERY_H
 
@@ -12,10 +12,10 @@
 
 #include "sluice.h"
 
-/* Longest keyword that is looked at, bytes; a longer one is cut, and no number is that long. */
+/* Bytes in the longest keyword, NUL included; a longer one is truncated, and no number is that long. */
 #define KEYWORD_BYTES 32
 
-/* Keyword `n`, from 1, into `text`; "" when it is missing. Sluice and WASD give WWW_KEY_n; any other server only QUERY_STRING. */
+/* Copies keyword `n`, from 1, to `text`; "" if it is missing. Sluice and WASD set WWW_KEY_n, other servers only QUERY_STRING. */
 static inline void query_keyword(unsigned n, char text[KEYWORD_BYTES])
 {
     char name[24];
@@ -33,8 +33,8 @@ static inline void query_keyword(unsigned n, char text[KEYWORD_BYTES])
 
 enum number { NUMBER_MISSING, NUMBER_GOOD, NUMBER_BAD };
 
-/* A number from 0 to `most`, with k, M or G behind it where `units`. Missing is what is no number at all; bad is a negative
-   one, one that is too large, and one with other text behind it. */
+/* Parses a number from 0 to `most`, with k, M or G after it if `units`. NUMBER_MISSING: not a number; NUMBER_BAD: negative, too
+   large, or followed by other text. */
 static inline enum number query_number(const char *text, int units, uint64_t most, uint64_t *value)
 {
     if (*text == '-' && isdigit((unsigned char)text[1])) return NUMBER_BAD;
@@ -54,7 +54,7 @@ static inline enum number query_number(const char *text, int units, uint64_t mos
     return NUMBER_GOOD;
 }
 
-/* The response to a query that cannot be served: which key, and what it may be. */
+/* Answers 400 for an invalid keyword, with its name and the valid values. */
 static inline void query_refuse(unsigned n, const char *text, const char *what, const char *may_be)
 {
     printf("Status: 400\r\nContent-Type: text/plain\r\n\r\nKey %u (%s) may not be \"", n, what);

@@ -1,12 +1,12 @@
 /* buffer.c: the memory buffer: a ring in memory shared with the server, which sends from it to the client.
 
-   Lives here: the writer's side. One writer (this process), one reader (the server).
+   Here: the writer's side. One writer (this process), one reader (the server).
 
        reserve -> the script fills -> commit: head moves -> the server sends -> tail moves -> room again
 
-   The data area is mapped twice, back to back, so a piece that runs over its end is still one piece of memory.
-   Sleep and wake, both sides: say that you sleep, then look once more, then sleep; the other side moves its counter, then
-   looks whether you sleep. All four accesses are sequentially consistent: one of the two always sees the other. */
+   The data area is mapped twice, one mapping directly after the other, so a chunk that wraps around its end is still contiguous.
+   Sleep and wake-up, on both sides: announce the sleep, check the counter again, then sleep; the other side moves its counter, then
+   checks for the announcement. All four accesses are sequentially consistent, so one side always sees the other's store. */
 #include "internal.h"
 #include "sluice.h"
 
@@ -26,18 +26,18 @@
 
 #define CONTROL_BYTES 4096
 
-/* The first page. Three cache lines: what never changes, what the script writes, what the server writes. */
+/* The first page. Three groups in cache lines of their own: constants, the script's fields, the server's fields. */
 struct control {
     char magic[8]; /* "SLUICER1" */
     uint64_t capacity;
     char pad0[48];
-    _Atomic uint64_t head;         /* bytes committed since the beginning */
-    _Atomic uint64_t wake_at;      /* the tail for which the script wants to be woken */
+    _Atomic uint64_t head;         /* bytes committed since BUFFER-BEGIN */
+    _Atomic uint64_t wake_at;      /* the value of tail at which the script wants to be woken */
     _Atomic uint32_t writer_waits; /* futex: 1 before the script sleeps, 0 when it is woken */
     char pad1[44];
-    _Atomic uint64_t tail;          /* bytes sent since the beginning */
+    _Atomic uint64_t tail;          /* bytes sent since BUFFER-BEGIN */
     _Atomic uint32_t reader_sleeps; /* 1: the server waits for a doorbell, one NUL on the mailbox */
-    _Atomic uint32_t closed;        /* 1: nobody reads any more */
+    _Atomic uint32_t closed;        /* 1: the client is gone or the exchange has ended */
 };
 _Static_assert(offsetof(struct control, capacity) == 8 && offsetof(struct control, head) == 64, "layout");
 _Static_assert(offsetof(struct control, wake_at) == 72 && offsetof(struct control, writer_waits) == 80, "layout");
@@ -45,16 +45,16 @@ _Static_assert(offsetof(struct control, tail) == 128 && offsetof(struct control,
 _Static_assert(offsetof(struct control, closed) == 140, "layout");
 
 static struct {
-    struct control *control; /* the mapping: control page, data, data again; kept for the next request */
+    struct control *control; /* the mapping: control page, data, data again; reused for the next request */
     char *data;
     uint64_t capacity;
     int active;
-    int failed;        /* errno of every further write; 0 while all is well */
-    int flushed;       /* the head of the response went out before the first byte of the ring */
+    int failed;        /* errno of every further write; 0 without error */
+    int flushed;       /* the head of the response was flushed before the first byte of the ring */
     pid_t parent;
-    uint64_t head;     /* our own copy: nothing that is written there can lead us astray */
-    uint64_t tail;     /* the last we saw; the true one is never smaller */
-    uint64_t position; /* head mod capacity */
+    uint64_t head;     /* private copy, because other code in this process could overwrite the shared one */
+    uint64_t tail;     /* the last value read; the current one is never smaller */
+    uint64_t position; /* head modulo capacity */
 } ring;
 
 static int fail(int error)
@@ -63,7 +63,8 @@ static int fail(int error)
     return -1;
 }
 
-static int fail_for_good(int error)
+/* Fails, and makes every further write fail with the same error. */
+static int fail_permanently(int error)
 {
     ring.failed = error;
     return fail(error);
@@ -78,7 +79,7 @@ static void unmap(void)
     ring.capacity = 0;
 }
 
-/* Control page and data twice, in one reserved stretch of addresses. */
+/* Maps the control page and the data twice, in one reserved range of addresses. */
 static int map(int memory, uint64_t capacity)
 {
     size_t data = (size_t)capacity;
@@ -100,7 +101,7 @@ static int map(int memory, uint64_t capacity)
     return 0;
 }
 
-/* The file only grows, so a mapping of the same capacity is still the right one. */
+/* Maps the buffer. The file only grows, so a mapping of the same capacity is still valid. */
 static int open_memory(const char *name, uint64_t capacity)
 {
     if (ring.control && ring.capacity == capacity) return 0;
@@ -113,6 +114,7 @@ static int open_memory(const char *name, uint64_t capacity)
     return status;
 }
 
+/* The error for the answer to a callout that is not 200. */
 static int refused(int code)
 {
     switch (code) {
@@ -166,12 +168,12 @@ int sluice_buffer_end(void)
 
 /* ---- Waiting for room ---- */
 
-/* Looks at the reader again. 0, or -1 when there is nobody to write for. */
-static int look(void)
+/* Reads tail and closed again. 0, or -1 if further writes are useless. */
+static int update_tail(void)
 {
     uint64_t tail = atomic_load_explicit(&ring.control->tail, memory_order_seq_cst); /* pairs with the server's tail store */
-    if (atomic_load_explicit(&ring.control->closed, memory_order_seq_cst)) return fail_for_good(EPIPE);
-    if (tail < ring.tail || tail > ring.head) return fail_for_good(EPROTO);
+    if (atomic_load_explicit(&ring.control->closed, memory_order_seq_cst)) return fail_permanently(EPIPE);
+    if (tail < ring.tail || tail > ring.head) return fail_permanently(EPROTO);
     ring.tail = tail;
     return 0;
 }
@@ -181,32 +183,32 @@ static uint64_t room(void)
     return ring.capacity - (ring.head - ring.tail);
 }
 
-/* The server died: its end of the mailbox is closed, or we have another parent. */
-static int is_deserted(void)
+/* 1 if the server has died: its end of the mailbox is closed, or the parent process has changed. */
+static int is_server_gone(void)
 {
     struct pollfd mailbox = {.fd = STDOUT_FILENO, .events = 0};
     return getppid() != ring.parent || (poll(&mailbox, 1, 0) > 0 && (mailbox.revents & (POLLERR | POLLHUP | POLLNVAL)));
 }
 
-/* Sleeps until `wanted` bytes are free; asks to be woken only when a quarter is, so as not to wake for crumbs. */
+/* Waits until `wanted` bytes are free. Asks to be woken when at least a quarter is, so that one wake-up serves many writes. */
 static int wait_for_room(uint64_t wanted)
 {
-    /* Belt and braces: a server that dies cannot wake us. */
-    static const struct timespec patience = {.tv_sec = 1};
+    /* A limit, because a server that died cannot wake this process. */
+    static const struct timespec sleep_max = {.tv_sec = 1};
     struct control *control = ring.control;
-    uint64_t comfortable = wanted > ring.capacity / 4 ? wanted : ring.capacity / 4;
-    if (look()) return -1;
+    uint64_t wake_bytes = wanted > ring.capacity / 4 ? wanted : ring.capacity / 4;
+    if (update_tail()) return -1;
     while (room() < wanted) {
-        if (sluice_mailbox_flush()) return fail_for_good(errno); /* without the head the server would never read the ring */
-        atomic_store_explicit(&control->wake_at, ring.head + comfortable - ring.capacity, memory_order_seq_cst);
+        if (sluice_mailbox_flush()) return fail_permanently(errno); /* without the head the server would never read the ring */
+        atomic_store_explicit(&control->wake_at, ring.head + wake_bytes - ring.capacity, memory_order_seq_cst);
         atomic_store_explicit(&control->writer_waits, 1, memory_order_seq_cst); /* pairs with the server's swap after its tail store */
-        if (look()) return -1;
+        if (update_tail()) return -1;
         if (room() >= wanted) break;
-        long status = syscall(SYS_futex, &control->writer_waits, FUTEX_WAIT, 1, &patience, NULL, 0);
-        if (status < 0 && errno != EAGAIN && is_deserted()) return fail_for_good(EPIPE);
-        if (look()) return -1;
+        long status = syscall(SYS_futex, &control->writer_waits, FUTEX_WAIT, 1, &sleep_max, NULL, 0);
+        if (status < 0 && errno != EAGAIN && is_server_gone()) return fail_permanently(EPIPE);
+        if (update_tail()) return -1;
     }
-    atomic_store_explicit(&control->writer_waits, 0, memory_order_seq_cst); /* spares the server a wake that nobody needs */
+    atomic_store_explicit(&control->writer_waits, 0, memory_order_seq_cst); /* saves the server a needless futex call */
     return 0;
 }
 
@@ -233,7 +235,7 @@ void *sluice_buffer_reserve(size_t wanted, size_t *granted)
 static int ring_doorbell(void)
 {
     if (atomic_exchange_explicit(&ring.control->reader_sleeps, 0, memory_order_seq_cst) == 0) return 0;
-    return sluice_mailbox_flush() || sluice_mailbox_write("", 1) ? fail_for_good(errno) : 0;
+    return sluice_mailbox_flush() || sluice_mailbox_write("", 1) ? fail_permanently(errno) : 0;
 }
 
 int sluice_buffer_commit(size_t bytes)
@@ -241,7 +243,7 @@ int sluice_buffer_commit(size_t bytes)
     if (may_write()) return -1;
     if (bytes > room()) return fail(EINVAL);
     if (!ring.flushed) {
-        if (sluice_mailbox_flush()) return fail_for_good(errno);
+        if (sluice_mailbox_flush()) return fail_permanently(errno);
         ring.flushed = 1;
     }
     ring.head += bytes;
@@ -250,23 +252,23 @@ int sluice_buffer_commit(size_t bytes)
     struct control *control = ring.control;
     /* Publishes the bytes; pairs with the server's head load after it stored reader_sleeps. */
     atomic_store_explicit(&control->head, ring.head, memory_order_seq_cst);
-    if (atomic_load_explicit(&control->closed, memory_order_seq_cst)) return fail_for_good(EPIPE);
+    if (atomic_load_explicit(&control->closed, memory_order_seq_cst)) return fail_permanently(EPIPE);
     return atomic_load_explicit(&control->reader_sleeps, memory_order_seq_cst) ? ring_doorbell() : 0;
 }
 
 int sluice_buffer_write(const void *from, size_t bytes)
 {
     if (may_write()) return -1;
-    /* Pieces, so that the server sends the first while we copy the next. */
-    size_t piece_max = (size_t)ring.capacity / 4;
+    /* In chunks, so that the server sends the first while this process copies the next. */
+    size_t chunk_max = (size_t)ring.capacity / 4;
     for (const char *at = from; bytes > 0;) {
-        size_t piece = bytes < piece_max ? bytes : piece_max;
-        void *to = sluice_buffer_reserve(piece, NULL);
+        size_t chunk = bytes < chunk_max ? bytes : chunk_max;
+        void *to = sluice_buffer_reserve(chunk, NULL);
         if (!to) return -1;
-        memcpy(to, at, piece);
-        if (sluice_buffer_commit(piece)) return -1;
-        at += piece;
-        bytes -= piece;
+        memcpy(to, at, chunk);
+        if (sluice_buffer_commit(chunk)) return -1;
+        at += chunk;
+        bytes -= chunk;
     }
     return 0;
 }

@@ -1,6 +1,6 @@
-/* callout.c: asking the server something in the middle of a response, and reading what it answers.
+/* callout.c: a request to the server in the middle of a response, and its answer.
 
-   One callout, one request line, one answer: so an answer is never left behind for the next reader of CGIPLUSIN. */
+   Each callout has one request line and reads one answer, so no answer is left for the next reader of CGIPLUSIN. */
 #include "internal.h"
 #include "sluice.h"
 
@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The server takes lines up to 8 KiB; one byte is the LF. */
+/* The server accepts lines up to 8 KiB, LF included. */
 #define LINE_BYTES_MAX 8191
 
-/* A line break inside would be a second request, whose answer nobody reads. */
+/* A line break would start a second request, whose answer nothing would read. */
 static int is_one_line(const char *line)
 {
     if (!*line) return 0;
@@ -22,7 +22,7 @@ static int is_one_line(const char *line)
     return 1;
 }
 
-/* The answer to the request that is out: its code, and its text cut to `size`; or -1 errno. */
+/* Reads the answer to the pending request: returns its code and copies its text, truncated to `size`; or -1: errno. */
 static int read_answer(char *answer, size_t size)
 {
     static struct sluice_bytes line;

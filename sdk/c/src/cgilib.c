@@ -1,4 +1,4 @@
-/* cgilib.c: a handful of CGILIB's calls, on sluice.h. */
+/* cgilib.c: some of CGILIB's calls, implemented with sluice.h. */
 #include "internal.h"
 #include "sluice.h"
 
@@ -43,7 +43,7 @@ int CgiLibEnvironmentRecordOut(void)
 char *CgiLibVarNull(char *name)
 {
     if (*name) return (char *)sluice_variable(name);
-    if (sluice_is_persistent() && !sluice_accept()) exit(EXIT_SUCCESS); /* the order to stop, as CGILIB takes it */
+    if (sluice_is_persistent() && !sluice_accept()) exit(EXIT_SUCCESS); /* no more requests: CGILIB exits */
     return NULL;
 }
 

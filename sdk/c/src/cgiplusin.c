@@ -1,8 +1,8 @@
-/* cgiplusin.c: reading CGIPLUSIN, what the server sends: requests and the answers to callouts.
+/* cgiplusin.c: reading CGIPLUSIN, on which the server sends requests and the answers to callouts.
 
-   Lives here: one buffered reader of lines and counted blocks. Not here: what they mean (request.c, callout.c).
-   The server sends nothing unasked between a request and the end of its response, so buffering here never takes a byte
-   that a script reading CGIPLUSIN by itself would miss. */
+   Here: a buffered reader of lines and of blocks with a given length. Not here: their meaning (request.c, callout.c).
+   Between a request and the end of its response the server sends only answers, so the buffer here never holds a byte that a script
+   that reads CGIPLUSIN itself would miss. */
 #include "internal.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static struct {
-    int descriptor; /* 0: not looked for yet; -1: there is none */
+    int descriptor; /* 0: not opened yet; -1: there is none */
     size_t start, end;
     char bytes[32 * 1024];
 } cgiplusin;
@@ -39,7 +39,7 @@ int sluice_cgiplusin_exists(void)
     return cgiplusin.descriptor > 0;
 }
 
-/* 1 when there are bytes, 0 at end-of-file, -1 errno. */
+/* Fills the buffer if it is empty. 1 if there are bytes, 0 at end-of-file, -1: errno. */
 static int fill(void)
 {
     if (cgiplusin.start < cgiplusin.end) return 1;
@@ -56,7 +56,7 @@ static int fill(void)
     return got > 0;
 }
 
-/* Makes room for `more` bytes behind what is there. */
+/* Makes room for `more` bytes at the end. */
 static int grow(struct sluice_bytes *bytes, size_t more)
 {
     if (more > SLUICE_REQUEST_BYTES_MAX - bytes->length) {
@@ -84,7 +84,8 @@ static int take(struct sluice_bytes *into, size_t count)
     return 0;
 }
 
-static int cut_off(int status)
+/* The error for a line or block that ends early: EPROTO at end-of-file, otherwise errno of read(2). */
+static int truncated(int status)
 {
     if (status == 0) errno = EPROTO;
     return -1;
@@ -94,7 +95,7 @@ int sluice_cgiplusin_read_line(struct sluice_bytes *into)
 {
     for (int first = 1;; first = 0) {
         int status = fill();
-        if (status <= 0) return first ? status : cut_off(status);
+        if (status <= 0) return first ? status : truncated(status);
         char *from = cgiplusin.bytes + cgiplusin.start;
         char *newline = memchr(from, '\n', cgiplusin.end - cgiplusin.start);
         if (take(into, newline ? (size_t)(newline - from) + 1 : cgiplusin.end - cgiplusin.start)) return -1;
@@ -108,10 +109,10 @@ int sluice_cgiplusin_read_block(struct sluice_bytes *into, size_t count)
 {
     while (count > 0) {
         int status = fill();
-        if (status <= 0) return cut_off(status);
-        size_t here = cgiplusin.end - cgiplusin.start < count ? cgiplusin.end - cgiplusin.start : count;
-        if (take(into, here)) return -1;
-        count -= here;
+        if (status <= 0) return truncated(status);
+        size_t buffered = cgiplusin.end - cgiplusin.start < count ? cgiplusin.end - cgiplusin.start : count;
+        if (take(into, buffered)) return -1;
+        count -= buffered;
     }
     return 0;
 }

@@ -1,7 +1,7 @@
-/* mailbox.c: writing to the mailbox: stdout, and what must not get mixed up in it: sentinels and callouts.
+/* mailbox.c: writing to the mailbox: stdout, sentinels and callouts, in the right order.
 
-   In a stream mailbox one LF after a sentinel belongs to it. The end of a callout is therefore always written with one:
-   otherwise the first LF of the script's own output would vanish. In a record mailbox every sentinel is a record of its own. */
+   In a stream mailbox one LF after a sentinel belongs to the sentinel. So the end of a callout is always written with one; otherwise
+   the server would drop the first LF of the script's output. In a record mailbox every sentinel is a record of its own. */
 #include "internal.h"
 
 #include <errno.h>
@@ -11,14 +11,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* In a stream: a 64 KiB body, its head and the sentinel leave in one write. */
+/* For a stream: a 64 KiB body, its head and the sentinel fit in one write. */
 #define STREAM_BUFFER_BYTES (128 * 1024)
-/* In records: below any configured record size. */
+/* For records: below any configured record size. */
 #define RECORD_BUFFER_BYTES 4096
+
 const char *sluice_mailbox_sentinel(enum sluice_sentinel which)
 {
     static const char *const names[][2] = {
-        [SLUICE_END] = {"CGIPLUSEOF", NULL}, /* in plain CGI end-of-file is the end */
+        [SLUICE_END] = {"CGIPLUSEOF", NULL}, /* in plain CGI, end-of-file ends the response */
         [SLUICE_ESCAPE] = {"CGIPLUSESC", "WWW_GATEWAY_ESC"},
         [SLUICE_CLOSE] = {"CGIPLUSEOT", "WWW_GATEWAY_EOT"},
     };
@@ -49,7 +50,7 @@ void sluice_mailbox_open(void)
     open = 1;
     fflush(stdout);
     if (sluice_mailbox_keeps_records())
-        setvbuf(stdout, buffer, _IOLBF, RECORD_BUFFER_BYTES); /* a line, a record: else the server ends a line where the buffer did */
+        setvbuf(stdout, buffer, _IOLBF, RECORD_BUFFER_BYTES); /* one record per line: otherwise the server would end a line where the buffer ended */
     else
         setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
 }
@@ -58,7 +59,7 @@ int sluice_mailbox_flush(void)
 {
     if (fflush(stdout) != 0) return -1;
     if (!ferror(stdout)) return 0;
-    errno = EIO; /* an earlier write failed and its bytes are lost */
+    errno = EIO; /* an earlier write failed and its data is lost */
     return -1;
 }
 

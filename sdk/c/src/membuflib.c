@@ -1,4 +1,4 @@
-/* membuflib.c: MemBufLibBegin, MemBufLibWrite and MemBufLibEnd on the memory buffer of sluice.h. */
+/* membuflib.c: MemBufLibBegin, MemBufLibWrite and MemBufLibEnd, implemented with the memory buffer of sluice.h. */
 #include "internal.h"
 #include "sluice.h"
 
@@ -33,7 +33,7 @@ static void store_size(void *size, unsigned long width, uint64_t bytes)
 int sluice_membuflib_begin(int megabytes, char **name, void *size, unsigned long size_width)
 {
     static struct sluice_buffer buffer;
-    sluice_buffer_abandon(); /* a script with a request loop of its own may have ended the last response without End */
+    sluice_buffer_abandon(); /* a script with its own request loop may have ended the previous response without End */
     if (megabytes < 0) return SS$_BADPARAM;
     if (sluice_buffer_begin((uint64_t)megabytes << 20, &buffer)) return status_of(errno);
     if (name) *name = buffer.name;

@@ -1,7 +1,7 @@
-/* request.c: the loop: a request arrives, its variables and its body are read, its response is ended.
+/* request.c: the request loop: accept a request, read its variables and its body, end its response.
 
-   Lives here: record mode and struct mode of the variables (the library asks for struct mode after the first request,
-   as WASD's does, unless CGIPLUS_VAR_RECORD is set). In plain CGI the variables are the environment. */
+   Here: record mode and struct mode of the variables. The library asks for struct mode after the first request, as WASD's does,
+   unless CGIPLUS_VAR_RECORD is set. In plain CGI the variables are the environment. */
 #include "internal.h"
 #include "sluice.h"
 
@@ -18,7 +18,7 @@ extern char **environ;
 
 static struct {
     unsigned long uses;
-    int open;            /* a response is under way */
+    int open;            /* 1 between sluice_accept() and sluice_finish() */
     struct sluice_bytes bytes;
     const char **names;  /* the "NAME=value" entries in `bytes`, NULL after the last; CGI: not used */
     size_t count, names_max;
@@ -42,7 +42,7 @@ static const char *without_prefix(const char *name)
     return strncasecmp(name, "WWW_", 4) == 0 ? name + 4 : name;
 }
 
-/* The value in an entry, when the names match with and without WWW_; NULL otherwise. */
+/* The value of an entry if its name matches, WWW_ prefixes ignored; otherwise NULL. */
 static const char *value_in(const char *entry, const char *name)
 {
     entry = without_prefix(entry);
@@ -67,7 +67,7 @@ const char *sluice_variable(const char *name)
     for (; entries && *entries; entries++) {
         const char *value = value_in(*entries, name);
         if (!value) continue;
-        if (value == *entries + length + 1) return value; /* the very name goes before the same with or without WWW_ */
+        if (value == *entries + length + 1) return value; /* an exact match takes precedence over one that differs in WWW_ */
         if (!other_prefix) other_prefix = value;
     }
     return other_prefix;
@@ -87,20 +87,20 @@ static int add_entry(const char *entry)
     return 0;
 }
 
-static int not_understood(void)
+static int protocol_error(void)
 {
     errno = EPROTO;
     return -1;
 }
 
-/* Record mode: a line a variable, an empty line after the last. */
+/* Record mode: one line per variable, an empty line after the last. */
 static int read_records(void)
 {
     size_t start;
     do {
         start = request.bytes.length;
         int status = sluice_cgiplusin_read_line(&request.bytes);
-        if (status <= 0) return status == 0 ? not_understood() : -1;
+        if (status <= 0) return status == 0 ? protocol_error() : -1;
     } while (request.bytes.at[start] != '\0');
     for (size_t at = 0; at < start; at += strlen(request.bytes.at + at) + 1)
         if (add_entry(request.bytes.at + at)) return -1;
@@ -110,15 +110,15 @@ static int read_records(void)
 /* Struct mode: `count` bytes of {16-bit little-endian length including the NUL, NAME=value, NUL} …, 0. */
 static int read_struct(size_t count)
 {
-    if (count < 2) return not_understood();
+    if (count < 2) return protocol_error();
     if (sluice_cgiplusin_read_block(&request.bytes, count)) return -1;
     const unsigned char *at = (unsigned char *)request.bytes.at, *end = at + count;
     for (;;) {
-        if (end - at < 2) return not_understood();
+        if (end - at < 2) return protocol_error();
         size_t length = at[0] | (size_t)at[1] << 8;
         at += 2;
-        if (length == 0) return at == end ? 0 : not_understood();
-        if ((size_t)(end - at) < length || memchr(at, '\0', length) != at + length - 1) return not_understood();
+        if (length == 0) return at == end ? 0 : protocol_error();
+        if ((size_t)(end - at) < length || memchr(at, '\0', length) != at + length - 1) return protocol_error();
         if (add_entry((const char *)at)) return -1;
         at += length;
     }
@@ -126,7 +126,7 @@ static int read_struct(size_t count)
 
 #define NOT_A_STRUCT SIZE_MAX
 
-/* The bytes of a struct-mode request, from its start record `!!n`; NOT_A_STRUCT when it is no such record. */
+/* The length of a struct-mode request from its start record `!!n`, bytes; NOT_A_STRUCT for any other line, 0 if it is too large. */
 static size_t struct_bytes(const char *line)
 {
     if (strncmp(line, "!!", 2) != 0 || !isdigit((unsigned char)line[2])) return NOT_A_STRUCT;
@@ -136,8 +136,8 @@ static size_t struct_bytes(const char *line)
     return bytes <= SLUICE_REQUEST_BYTES_MAX ? (size_t)bytes : 0;
 }
 
-/* Throws records away until one starts a request (answers that nobody read), then reads its variables.
-   1; 0 at end-of-file; -1 errno. */
+/* Skips lines up to the start record of a request (they are unread answers), then reads its variables.
+   1; 0 at end-of-file; -1: errno. */
 static int read_request(void)
 {
     request.count = 0;
@@ -159,7 +159,7 @@ static void ask_for_struct_mode(void)
 {
     const char *unwanted = getenv("CGIPLUS_VAR_RECORD");
     if (unwanted && *unwanted) return;
-    sluice_callout(NULL, 0, "!CGIPLUS: struct"); /* without it the records go on as they are */
+    sluice_callout(NULL, 0, "!CGIPLUS: struct"); /* if it fails, record mode continues */
 }
 
 /* ---- The loop ---- */

@@ -1,6 +1,6 @@
-/* wasd.c: what the shadow headers in wasd/ stand on: OpenVMS file names, exit statuses and vaxc$errno.
+/* wasd.c: the functions behind the headers in wasd/: OpenVMS file names, exit statuses and vaxc$errno.
 
-   Compiled against the system's own headers, not against the shadows. */
+   Compiled with the system's headers, not with those in wasd/. */
 #define API __attribute__((visibility("default")))
 
 #include <errno.h>
@@ -21,7 +21,7 @@ API int *sluice_wasd_vaxc_errno(void);
 
 enum { NOT_A_DESCRIPTOR = -1 };
 
-/* Upper or lower case, with or without the colon of a device. */
+/* Whether `name` is this device: case-insensitive, with or without the colon. */
 static int is_named(const char *name, const char *device)
 {
     size_t length = strlen(device);
@@ -36,7 +36,7 @@ static int descriptor_named(const char *name)
     return NOT_A_DESCRIPTOR;
 }
 
-/* The Linux name of what is not a descriptor. */
+/* The Linux path for a name that is not a standard stream. */
 static const char *path_named(const char *name)
 {
     if (is_named(name, "NL") || is_named(name, "NLA0")) return "/dev/null";
@@ -48,14 +48,14 @@ FILE *sluice_wasd_fopen(const char *name, const char *mode, ...)
 {
     int descriptor = descriptor_named(name);
     if (descriptor == NOT_A_DESCRIPTOR) return fopen(path_named(name), mode);
-    int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 3); /* so that fclose() leaves the script its own */
+    int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 3); /* so that fclose() does not close the standard stream */
     FILE *stream = copy < 0 ? NULL : fdopen(copy, mode);
     if (!stream && copy >= 0) close(copy);
     return stream;
 }
 
-/* The number of the standard stream that `stream` is, NOT_A_DESCRIPTOR for any other. */
-static int standard(FILE *stream)
+/* The descriptor of a standard stream, NOT_A_DESCRIPTOR for any other stream. */
+static int standard_descriptor(FILE *stream)
 {
     return stream == stdin ? STDIN_FILENO : stream == stdout ? STDOUT_FILENO : stream == stderr ? STDERR_FILENO : NOT_A_DESCRIPTOR;
 }
@@ -65,11 +65,11 @@ FILE *sluice_wasd_freopen(const char *name, const char *mode, FILE *stream, ...)
     int descriptor = descriptor_named(name);
     if (descriptor == NOT_A_DESCRIPTOR) return freopen(path_named(name), mode, stream);
     if (fflush(stream) != 0) return NULL;
-    if (descriptor == standard(stream)) return stream; /* only its attributes would change, and bytes are bytes here */
+    if (descriptor == standard_descriptor(stream)) return stream; /* only its attributes would change, which Linux does not have */
     return dup2(descriptor, fileno(stream)) < 0 ? NULL : stream;
 }
 
-/* Linux hands eight bits of an exit status on, and 0 is success. A failure must not become 0, and is said in the log. */
+/* The exit code for an OpenVMS status. Linux keeps eight bits, and 0 is success, so a failure must not become 0. */
 static int exit_code(int status)
 {
     if (status == 0 || (status & 1)) return 0;

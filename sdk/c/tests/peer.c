@@ -1,10 +1,11 @@
-/* peer: a server for one membufdemo (or wasd_membuf) at a time, in C: the reader's side of the ring with real atomics, as fast as it can be.
+/* peer: a minimal server in C for one membufdemo (or wasd_membuf) at a time: the reader's side of the ring with real atomics, at full
+   speed.
 
        peer [--check] [--copy] [--ring <bytes>] <program> <query>...
 
-   Prints how fast the body came. It is read as a server would that had nothing to do with it: from the mailbox into a 1 MiB
-   buffer; in the ring not at all. --copy copies it out of the ring, which is what a send(2) costs at least; --check looks at
-   every byte. Exit 1: a byte was wrong or missing. */
+   Prints the throughput of the body. The body is read without being used: from the mailbox into a 1 MiB buffer; from the ring not at
+   all. --copy copies it out of the ring, the minimal cost of send(2); --check compares every byte. Exit 1: a byte was wrong or
+   missing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -40,7 +41,7 @@ struct control {
 
 static struct {
     int check, copy;
-    uint64_t ring_bytes; /* 0: what the script asks for */
+    uint64_t ring_bytes; /* 0: the size that the script requests */
     int memory, mailbox, cgiplusin;
     pid_t script;
     struct control *control;
@@ -59,25 +60,25 @@ static _Noreturn void give_up(const char *why)
 
 /* ---- The body ---- */
 
-static void look_at(const char *bytes, size_t count)
+static void check_bytes(const char *bytes, size_t count)
 {
     for (size_t at = 0, run; at < count; at += run) {
-        uint64_t place = peer.seen + at, left_in_block = peer.record - place % peer.record;
+        uint64_t position = peer.seen + at, left_in_block = peer.record - position % peer.record;
         run = count - at < left_in_block ? count - at : left_in_block;
-        unsigned char value = (unsigned char)(place / peer.record & 0xff);
+        unsigned char value = (unsigned char)(position / peer.record & 0xff);
         if ((unsigned char)bytes[at] != value || memcmp(bytes + at, bytes + at + 1, run - 1) != 0) give_up("a wrong byte");
     }
 }
 
-static void take_in(const char *bytes, size_t count)
+static void receive(const char *bytes, size_t count)
 {
-    static char elsewhere[256 * 1024];
+    static char target[256 * 1024];
     if (peer.check) {
-        look_at(bytes, count);
+        check_bytes(bytes, count);
     } else if (peer.copy) {
-        for (size_t at = 0; at < count; at += sizeof elsewhere)
-            memcpy(elsewhere, bytes + at, count - at < sizeof elsewhere ? count - at : sizeof elsewhere);
-        __asm__ volatile("" ::"r"(elsewhere) : "memory");
+        for (size_t at = 0; at < count; at += sizeof target)
+            memcpy(target, bytes + at, count - at < sizeof target ? count - at : sizeof target);
+        __asm__ volatile("" ::"r"(target) : "memory");
     }
     peer.seen += count;
 }
@@ -98,16 +99,16 @@ static void begin_ring(uint64_t kilobytes)
     memcpy(peer.control->magic, "SLUICER1", 8);
 }
 
-/* Takes what is there, in contiguous pieces; 0 when there was nothing. */
+/* Takes one contiguous chunk; 0 if the ring is empty. */
 static int read_ring(void)
 {
     uint64_t tail = peer.control->tail, head = peer.control->head;
-    if (head < tail || head - tail > peer.capacity) give_up("head is a lie");
+    if (head < tail || head - tail > peer.capacity) give_up("invalid head counter");
     if (head == tail) return 0;
     uint64_t at = tail % peer.capacity, count = head - tail;
     if (count > peer.capacity - at) count = peer.capacity - at;
     if (count > 256 * 1024) count = 256 * 1024;
-    take_in(peer.data + at, count);
+    receive(peer.data + at, count);
     peer.control->tail = tail + count;
     if (peer.control->writer_waits && tail + count >= peer.control->wake_at && atomic_exchange(&peer.control->writer_waits, 0)) {
         peer.wakes++;
@@ -116,7 +117,7 @@ static int read_ring(void)
     return 1;
 }
 
-/* Reads until the ring is empty and the script has been told that we sleep. */
+/* Reads until the ring is empty and the sleep is announced to the script. */
 static void drain_ring(void)
 {
     for (;;) {
@@ -143,13 +144,13 @@ static int read_mailbox(void)
     return got > 0;
 }
 
-static void cut(size_t count)
+static void discard(size_t count)
 {
     memmove(mailbox, mailbox + count, mailbox_length - count + 1);
     mailbox_length -= count;
 }
 
-/* Answers a callout at the beginning of the mailbox; 0 when it is not all there. */
+/* Answers a callout at the start of the mailbox; 0 if it is incomplete. */
 static int answer_callout(void)
 {
     char *close = strstr(mailbox, CLOSE "\n"), answer[80];
@@ -164,11 +165,11 @@ static int answer_callout(void)
         snprintf(answer, sizeof answer, "200 %" PRIu64 "\n", peer.seen);
     }
     if (write(peer.cgiplusin, answer, strlen(answer)) < 0) give_up("answer");
-    cut((size_t)(close - mailbox) + strlen(CLOSE "\n"));
+    discard((size_t)(close - mailbox) + strlen(CLOSE "\n"));
     return 1;
 }
 
-/* Everything before the body. */
+/* Reads everything before the body. */
 static void read_head(void)
 {
     char *end, *field;
@@ -185,14 +186,14 @@ static void read_head(void)
     peer.total = strtoull(field + 16, NULL, 10);
     if (!(field = strstr(mailbox, "X-mrs: "))) give_up("no X-mrs");
     peer.record = strtoull(field + 7, NULL, 10);
-    cut((size_t)(end + 4 - mailbox));
+    discard((size_t)(end + 4 - mailbox));
 }
 
 static void read_body_from_ring(void)
 {
     for (;;) {
         drain_ring();
-        while (mailbox_length > 0 && *mailbox == '\0') cut(1); /* doorbells */
+        while (mailbox_length > 0 && *mailbox == '\0') discard(1); /* doorbells */
         if (mailbox_length > 0 && !answer_callout() && strncmp(mailbox, ESCAPE, 3) != 0) give_up("neither doorbell nor callout");
         if (!read_mailbox()) break;
     }
@@ -202,7 +203,7 @@ static void read_body_from_ring(void)
 static void read_body_from_mailbox(void)
 {
     do {
-        take_in(mailbox, mailbox_length);
+        receive(mailbox, mailbox_length);
         mailbox_length = 0;
     } while (read_mailbox());
 }
@@ -232,7 +233,7 @@ static pid_t start(char *program, const char *query, int input, int output)
     return script;
 }
 
-/* Out of the way of the numbers that the script gets. */
+/* Moves a descriptor above the numbers that the script gets. */
 static int high(int descriptor)
 {
     int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, 20);
@@ -272,7 +273,7 @@ static void run(char *program, const char *query)
     double seconds = (double)(ended.tv_sec - began.tv_sec) + (double)(ended.tv_nsec - began.tv_nsec) / 1e9;
     printf("%-20s %6.2f GB/s   %.3f s, record %" PRIu64 ", ring %" PRIu64 ", reader slept %" PRIu64 ", woke the writer %" PRIu64 "\n", query,
            (double)peer.seen / seconds / 1e9, seconds, peer.record, peer.control ? peer.capacity : 0, peer.sleeps, peer.wakes);
-    if (status != 0 || peer.seen != peer.total) give_up("the body is not whole");
+    if (status != 0 || peer.seen != peer.total) give_up("the body is incomplete");
 }
 
 int main(int count, char **arguments)

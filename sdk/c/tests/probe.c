@@ -1,4 +1,4 @@
-/* probe: a script for the tests: does what PROBE says, in as many words, so that a test can see how the library behaves. */
+/* probe: a script for the tests. The variable PROBE selects an action; the response shows how the library behaved. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,10 +45,10 @@ static void show_uses(void)
 
 static void echo_body(void)
 {
-    char piece[64];
+    char chunk[64];
     ssize_t got;
     head();
-    while ((got = sluice_body_read(piece, strtoul(argument("PIECE", "64"), NULL, 10))) > 0) fwrite(piece, 1, (size_t)got, stdout);
+    while ((got = sluice_body_read(chunk, strtoul(argument("CHUNK", "64"), NULL, 10))) > 0) fwrite(chunk, 1, (size_t)got, stdout);
     printf("|%zd", got);
 }
 
@@ -63,13 +63,13 @@ static void make_callouts(void)
     head();
     for (char *at = lines, *line; (line = strsep(&at, "\n")) && at;) {
         for (char *mark = line; *mark; mark++)
-            if (*mark == '\\') *mark = '\n'; /* a test's way to put a line break into a request */
+            if (*mark == '\\') *mark = '\n'; /* how a test puts a line break into a request */
         int code = sluice_callout(answer, strtoul(argument("ANSWER_SIZE", "300"), NULL, 10), "%s", line);
         printf("%d %s\n", code, code < 0 ? error_name(errno) : answer);
     }
 }
 
-/* Output that begins with a line feed right behind a callout, by stdio and by write(2). */
+/* Output that begins with a line feed directly after a callout, by stdio and by write(2). */
 static void mix_output(void)
 {
     head();
@@ -82,10 +82,11 @@ static void mix_output(void)
     printf("\nfour");
 }
 
-/* ---- The memory buffer: the body is the 32-bit numbers 0, 1, 2 …, so that a test can tell every byte from every other ---- */
+/* ---- The memory buffer: the body is the 32-bit numbers 0, 1, 2 …, so that a test detects every misplaced byte ---- */
 
 static unsigned seed;
 
+/* A pseudo-random number from 1 to `most`. */
 static size_t some(size_t most)
 {
     seed = seed * 1103515245u + 12345u;
@@ -114,14 +115,14 @@ static int put(uint64_t at, size_t count, uint64_t capacity)
     unsigned char *room = sluice_buffer_reserve(count, &granted);
     if (!room) return -1;
     if (granted < count || granted > capacity) exit(7);
-    number(room, at, granted); /* all that was granted may be written to */
+    number(room, at, granted); /* all granted bytes are writable */
     return sluice_buffer_commit(count);
 }
 
 static void use_buffer(void)
 {
     uint64_t total = strtoull(argument("TOTAL", "0"), NULL, 10);
-    size_t piece_max = strtoul(argument("PIECE", "1000"), NULL, 10);
+    size_t chunk_max = strtoul(argument("CHUNK", "1000"), NULL, 10);
     seed = (unsigned)strtoul(argument("SEED", "1"), NULL, 10);
     struct sluice_buffer buffer;
     if (sluice_buffer_begin(strtoull(argument("BUFFER", "0"), NULL, 10), &buffer)) {
@@ -131,11 +132,11 @@ static void use_buffer(void)
     }
     printf("Content-Type: application/octet-stream\nX-Buffer: %s %llu\n\n", buffer.name, (unsigned long long)buffer.bytes);
     for (uint64_t at = 0; at < total;) {
-        size_t count = some(piece_max);
+        size_t count = some(chunk_max);
         if (count > total - at) count = (size_t)(total - at);
         if (put(at, count, buffer.bytes)) {
             fprintf(stderr, "write %s\n", error_name(errno));
-            /* the failure lasts */
+            /* further writes fail, too */
             fprintf(stderr, "again %s\n", sluice_buffer_write("x", 1) ? error_name(errno) : "written");
             fprintf(stderr, "end %s\n", sluice_buffer_end() ? error_name(errno) : "ended");
             return;
@@ -172,7 +173,7 @@ static void misuse_buffer(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} acts[] = {
+} actions[] = {
     {"variable", show_variable}, {"uses", show_uses},     {"body", echo_body},      {"callouts", make_callouts},
     {"mix", mix_output},         {"buffer", use_buffer}, {"misuse", misuse_buffer},
 };
@@ -181,9 +182,9 @@ int main(void)
 {
     if (getenv("PROBE_IGNORES_SIGPIPE")) signal(SIGPIPE, SIG_IGN);
     while (sluice_accept()) {
-        for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
-            if (strcmp(acts[i].name, argument("PROBE", "")) == 0) acts[i].run();
-        /* every second response leaves its end to sluice_accept() */
+        for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+            if (strcmp(actions[i].name, argument("PROBE", "")) == 0) actions[i].run();
+        /* every second response is ended by sluice_accept() */
         if (sluice_uses() % 2 && sluice_finish()) fprintf(stderr, "finish %s\n", error_name(errno));
     }
     fprintf(stderr, "left %s\n", error_name(errno));

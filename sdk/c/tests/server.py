@@ -1,6 +1,6 @@
-"""Plays the server for one script process: descriptors 0 to 4, requests, callouts, and the reader's side of the memory buffer.
+"""A test server for one script process: descriptors 0 to 4, requests, callouts, and the reader's side of the memory buffer.
 
-Nothing here sleeps: every wait is for an event, with a deadline that fails the test.
+It never sleeps: every wait is for an event, with a deadline that fails the test.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
-DEADLINE = 60.0  # seconds; only a failing test waits so long
+DEADLINE = 60.0  # seconds; only a failing test waits that long
 DIGITS = "0123456789abcdef01234567"
 END, ESCAPE, CLOSE = (f"${letter}-{DIGITS}-".encode() for letter in "ZED")
 CONTROL_BYTES = 4096
@@ -27,8 +27,8 @@ FUTEX_WAKE = 1
 
 
 class Ring:
-    """The reader's side of a ring. CPython runs thousands of instructions between two of these accesses, which is more
-    than a store buffer outlives; the strict version, with atomics, is peer.c."""
+    """The reader's side of a ring, without atomics: CPython runs thousands of instructions between two accesses, and no store
+    stays in a store buffer that long. The strict version, with atomics, is peer.c."""
 
     def __init__(self, memory, capacity):
         os.ftruncate(memory, max(os.fstat(memory).st_size, CONTROL_BYTES + capacity))
@@ -49,7 +49,7 @@ class Ring:
             setattr(self, name, kind.from_buffer(self.map, offset))
 
     def take(self, most):
-        """Up to `most` bytes, which are free again afterwards."""
+        """Takes and frees up to `most` bytes."""
         count = min(self.head.value - self.sent, most)
         if count < 0 or self.head.value - self.sent > self.capacity:
             raise AssertionError(f"head {self.head.value} with tail {self.sent} of {self.capacity}")
@@ -74,7 +74,7 @@ class Ring:
 
 
 class Response:
-    """What came for one request: `head` and `body` (all of it before and after the ring's bytes), `callouts` in order."""
+    """The response to one request: `head`, `body` (including the bytes of the ring), `callouts` in order."""
 
     def __init__(self):
         self.output = bytearray()
@@ -108,7 +108,7 @@ def split_head(output):
 
 
 class Script:
-    """A script process. `records`: the mailbox keeps records. `persistent`: CGIplus, else CGI with `variables`."""
+    """A script process. `records`: the mailbox keeps records. `persistent`: CGIplus, otherwise CGI with `variables`."""
 
     def __init__(self, program, *, persistent=True, variables=None, environment=None, records=False, wrapper=(), body=b"", plain=False):
         self.records = records
@@ -132,7 +132,7 @@ class Script:
             fcntl.fcntl(self.mailbox, fcntl.F_SETPIPE_SZ, 1 << 20)
         self.memory = os.memfd_create("ring")
         env = {"PATH": os.environ["PATH"]}
-        if not plain:  # plain: a CGI server that knows nothing of all this
+        if not plain:  # plain: an ordinary CGI server
             env |= {"CGIPLUSIN": "/dev/fd/3", "CGIPLUSBUF": "/dev/fd/4"}
             if persistent:
                 env |= {"CGIPLUSEOF": END.decode(), "CGIPLUSESC": ESCAPE.decode(), "CGIPLUSEOT": CLOSE.decode()}
@@ -156,22 +156,22 @@ class Script:
 
     # ---- requests
 
-    def request(self, variables, body=b"", form=None):
-        """Sends a request, in struct mode once the script has asked for it."""
+    def request(self, variables, body=b"", mode=None):
+        """Sends a request, in struct mode after the script has asked for it."""
         everything = gateway_variables() | variables
         if body:
             everything["CONTENT_LENGTH"] = str(len(body))
         entries = [f"{name}={value}".encode() for name, value in everything.items()]
-        os.write(self.cgiplusin, encode_struct(entries) if (form or ("struct" if self.struct else "record")) == "struct" else encode_records(entries))
+        os.write(self.cgiplusin, encode_struct(entries) if (mode or ("struct" if self.struct else "record")) == "struct" else encode_records(entries))
         if body:
             os.write(self.body_write, body)
 
     def send(self, data):
         os.write(self.cgiplusin, data)
 
-    def ask(self, variables, body=b"", form=None):
-        """A request and its whole response."""
-        self.request(variables, body, form)
+    def ask(self, variables, body=b"", mode=None):
+        """Sends a request and returns its whole response."""
+        self.request(variables, body, mode)
         return self.response()
 
     def end_body(self):
@@ -183,7 +183,7 @@ class Script:
 
     def wait_readable(self, descriptor):
         if not select.select([descriptor], [], [], DEADLINE)[0]:
-            raise AssertionError("nothing came from the script")
+            raise AssertionError("the script wrote nothing before the deadline")
 
     def response(self):
         """Reads until the end sentinel or end-of-file."""
@@ -215,7 +215,7 @@ class Script:
             response.output += data
 
     def tokens(self, response):
-        """What the next read brings, cut at sentinels."""
+        """The result of the next read, split at sentinels."""
         self.wait_readable(self.mailbox)
         chunk = os.read(self.mailbox, 1 << 20)
         if not chunk:
@@ -251,41 +251,42 @@ class Script:
         found = [(self.pending.find(mark), mark) for mark in (END, ESCAPE) if mark in self.pending]
         if found:
             at, mark = min(found)
-            if is_listed(self.pending, at):
-                return "bytes", self.cut(at + len(mark))
+            if is_in_dump(self.pending, at):
+                return "bytes", self.consume(at + len(mark))
             if at > 0:
-                return "bytes", self.cut(at)
+                return "bytes", self.consume(at)
             if mark == END:
-                self.cut(len(END))
+                self.consume(len(END))
                 return "end", b""
-            self.cut(len(ESCAPE))
+            self.consume(len(ESCAPE))
             self.swallow_line_feed()
             self.inside_callout = True
             return "bytes", b""
         whole = len(self.pending) - held_back(self.pending)
-        return ("bytes", self.cut(whole)) if whole else None
+        return ("bytes", self.consume(whole)) if whole else None
 
     def callout_token(self):
         close, line_end = self.pending.find(CLOSE), self.pending.find(b"\n")
         if close >= 0 and (line_end < 0 or close < line_end):
             if close > 0:
-                return "callout", self.cut(close)
-            self.cut(len(CLOSE))
+                return "callout", self.consume(close)
+            self.consume(len(CLOSE))
             self.swallow_line_feed()
             self.inside_callout = False
             return "bytes", b""
         if line_end >= 0:
-            return "callout", self.cut(line_end + 1)
-        # A WASD script writes no line end and waits: what a silent moment tells the server, a lone complete write tells us.
+            return "callout", self.consume(line_end + 1)
+        # A WASD script writes no line end and waits. The server detects that by a pause; here, one write without a line end is
+        # taken as complete.
         if self.pending and not CLOSE.startswith(self.pending[:1]):
-            return "callout", self.cut(len(self.pending))
+            return "callout", self.consume(len(self.pending))
         return None
 
     def swallow_line_feed(self):
         if self.pending[:1] == b"\n":
-            self.cut(1)
+            self.consume(1)
 
-    def cut(self, count):
+    def consume(self, count):
         data = bytes(self.pending[:count])
         del self.pending[:count]
         return data
@@ -328,8 +329,8 @@ class Script:
         return "200 OK"
 
     def callout_buffer_begin(self, response, parameters):
-        size, _, shape = parameters.partition(" ")
-        assert size.endswith("k") and shape == "ring", parameters
+        size, _, kind = parameters.partition(" ")
+        assert size.endswith("k") and kind == "ring", parameters
         capacity = self.ring_capacity or (int(size[:-1]) << 10) or 1 << 20
         capacity = max(8192, -(-capacity // 4096) * 4096)
         self.ring = Ring(self.memory, capacity)
@@ -346,7 +347,7 @@ class Script:
         return self.ring is not None and any(mark in response.output for mark in (b"\n\n", b"\n\r\n"))
 
     def read_ring(self, response):
-        """Takes what is there; then says that it sleeps and looks again, as the protocol asks."""
+        """Empties the ring; then announces that it sleeps and checks again, as the protocol requires."""
         ring = self.ring
         while True:
             data = ring.take(self.ring_take())
@@ -366,27 +367,27 @@ class Script:
                 response.ring_bytes += data
 
     def writes(self):
-        """How many write system calls the script has made; the last may be missing."""
+        """Number of write system calls that the script has made; the last one may be missing."""
         with open(f"/proc/{self.pid}/io", encoding="ascii") as file:
             return int(next(line for line in file if line.startswith("syscw:")).split()[1])
 
     # ---- the end
 
-    def order_to_leave(self):
+    def close_cgiplusin(self):
         if self.cgiplusin is not None:
             os.close(self.cgiplusin)
             self.cgiplusin = None
 
     def hang_up(self):
-        """The server is gone: it reads no mailbox and sends no cgiplusin."""
-        self.order_to_leave()
+        """Simulates a server that died: closes every channel."""
+        self.close_cgiplusin()
         self.end_body()
         os.close(self.mailbox)
         self.mailbox = None
 
     def leave(self):
-        """Orders the script to leave; its exit code (negative: the signal) and what it wrote to the log."""
-        self.order_to_leave()
+        """Closes CGIPLUSIN, which ends the script; returns its exit code (negative: the signal) and what it wrote to stderr."""
+        self.close_cgiplusin()
         return self.wait()
 
     def wait(self):
@@ -394,7 +395,7 @@ class Script:
         end = time.monotonic() + DEADLINE
         while True:
             if not select.select([self.errors], [], [], max(0, end - time.monotonic()))[0]:
-                raise AssertionError(f"the script does not end; so far it said {bytes(log)!r}")
+                raise AssertionError(f"the script does not end; stderr so far: {bytes(log)!r}")
             chunk = os.read(self.errors, 65536)
             if not chunk:
                 break
@@ -403,7 +404,7 @@ class Script:
         return self.status, log.decode()
 
     def discard(self):
-        """For clean-up: whatever is left of it."""
+        """Clean-up: kills the process if it still runs, closes all descriptors."""
         if self.status is None:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -414,14 +415,14 @@ class Script:
                 setattr(self, name, None)
 
 
-def is_listed(output, at):
-    """A sentinel behind the name of its variable is a line of somebody's listing. (All of it is one read in these tests.)"""
+def is_in_dump(output, at):
+    """Whether a sentinel follows the name of its variable, as in a dump of the environment. (All of it is one read in these tests.)"""
     before = output[max(0, at - 64) : at]
     return any(name + which in before for name in (b"GATEWAY_", b"CGIPLUS") for which in (b"EOF", b"ESC", b"EOT"))
 
 
 def held_back(data):
-    """How many of the last bytes may be the beginning of a sentinel."""
+    """Number of bytes at the end that may be the start of a sentinel."""
     for count in range(min(len(data), len(END) - 1), 0, -1):
         if any(mark.startswith(data[-count:]) for mark in (END, ESCAPE)):
             return count

@@ -21,7 +21,7 @@ class Callouts(Case):
                     self.assertEqual([a.strip() for a in answers], ["200 OK", "0", "200 /srv/x y", "0", "400 unknown callout", "200 /z"])
                     self.assertEqual(asked, ["NOOP:", "!NOOP:", "MAP-PATH: /x y", "#NOOP:", "FLY: to", "map-file: /srv/z"])
 
-    def test_requests_that_would_be_two_or_none_are_not_sent(self):
+    def test_requests_with_line_breaks_or_without_text_are_not_sent(self):
         answers, asked = self.call_out(["NOOP:\\NOOP:", "", "NOOP: \x01", "x" * 8192, "NOOP: tab\tis fine"])
         self.assertEqual(answers, ["-1 EINVAL", "-1 EINVAL", "-1 EINVAL", "-1 EMSGSIZE", "200 OK"])
         self.assertEqual(asked, ["NOOP: tab\tis fine"])
@@ -30,13 +30,13 @@ class Callouts(Case):
         longest = "NOOP:" + "x" * 8186
         self.assertEqual(self.call_out([longest]), (["200 OK"], [longest]))
 
-    def test_answers_are_cut_to_size(self):
+    def test_answers_are_truncated_to_size(self):
         script = self.start()
         script.answers["NOOP"] = "200 " + "y" * 1000
         self.assertEqual(self.call_out(["NOOP:", "MAP-PATH: /a"], script)[0], ["200 " + "y" * 299, "200 /srv/a"])
         self.assertEqual(self.call_out(["NOOP:", "MAP-PATH: /a"], script, ANSWER_SIZE="3")[0], ["200 yy", "200 /s"])
 
-    def test_answers_that_are_none_are_refused(self):
+    def test_malformed_answers_are_EPROTO(self):
         for answer in ("OK", "20 x", "2000", "", "!"):
             with self.subTest(answer):
                 script = self.start()
@@ -46,18 +46,18 @@ class Callouts(Case):
         script.answers["NOOP"] = "204"
         self.assertEqual(self.call_out(["NOOP:"], script)[0], ["204 "])
 
-    def test_a_server_that_is_gone_is_EPIPE(self):
+    def test_a_dead_server_is_EPIPE(self):
         script = self.start()
         script.answers["NOOP"] = None
         script.request({"PROBE": "callouts"}, b"NOOP:\n")
-        script.order_to_leave()
+        script.close_cgiplusin()
         self.assertEqual(script.response().body, b"-1 EPIPE\n")
 
     def test_callouts_work_in_plain_cgi(self):
         script = self.start(persistent=False, variables={"PROBE": "callouts", "CONTENT_LENGTH": "6"}, body=b"NOOP:\n")
         self.assertEqual(script.response().body, b"200 OK\n")
 
-    def test_output_that_begins_with_a_line_feed_survives_a_callout(self):
+    def test_a_line_feed_after_a_callout_is_output(self):
         script = self.start()
         for _ in range(2):
             self.assertEqual(script.ask({"PROBE": "mix"}).body, b"one\ntwo\nthree\nfour")

@@ -35,7 +35,7 @@ class MemBufDemo(Case):
         for self.capacity, record in sizes:
             with self.subTest(ring=self.capacity, record=record):
                 expected = pattern(1 << 20, record)
-                if record > 100:  # a write for every 32 bytes is the mailbox's own affair
+                if record > 100:  # one write per 32 bytes would take too long on the mailbox
                     mailbox, ended = self.once(f"1+m+{record}")
                     self.assertEqual(ended, (0, ""))
                     self.assertTrue(mailbox.body == expected)
@@ -74,7 +74,7 @@ class MemBufDemo(Case):
         self.assertEqual(response.field("Content-Length"), str(1 << 44))
         self.assertIn("BUFFER-BEGIN: 3072k ring", self.once("1+b+0+3", method="HEAD")[0].callouts)
 
-    def test_what_it_cannot_do_is_400_and_names_the_key(self):
+    def test_an_invalid_keyword_is_400_and_named(self):
         for keys, key in (("-1", 1), ("16777217", 1), ("99999999999999999999999", 1), ("5x", 1), ("1+m+-5", 3), ("1+m+65537", 3), ("1+m+1M", 3),
                           ("1+m+3q", 3), ("1+b+2G", 3), ("1+b+9999999999999999999k", 3), ("1+b+0+-2", 4), ("1+b+0+1048577", 4), ("1+b+0+1k", 4)):
             with self.subTest(keys):
@@ -100,7 +100,7 @@ class MemBufDemo(Case):
             self.assertTrue(response.body == pattern(1 << 20, int(keys.get("WWW_KEY_3", 65536))))
         self.assertEqual(script.leave(), (0, ""))
 
-    def test_a_client_that_leaves_is_exit_44(self):
+    def test_a_disconnect_is_exit_44(self):
         script = self.start("membufdemo", persistent=False, variables={"WWW_KEY_1": "1000", "WWW_KEY_2": "b"})
         script.on_ring = lambda response: script.ring.close()
         script.response()
@@ -119,14 +119,14 @@ class MemBufDemo(Case):
 
 
 class CgiPlusTest(Case):
-    def test_the_body_has_as_many_bytes_as_asked_for(self):
+    def test_the_body_has_the_requested_length(self):
         script = self.start("cgiplustest")
         for use, count in enumerate((0, 1, 79, 80, 81, 16384, 65536, 70000, 1_000_000), 1):
             response = script.ask({"WWW_KEY_1": str(count)})
             self.assertEqual(response.head, f"Content-Type: text/plain\r\nContent-Length: {count}\r\nX-usage: {use}".encode())
             self.assertTrue(response.body == lines(count))
 
-    def test_head_body_and_sentinel_leave_in_one_write(self):
+    def test_head_body_and_sentinel_are_sent_in_one_write(self):
         script = self.start("cgiplustest")
         script.ask({})  # and the callout for struct mode
         before = script.writes()
@@ -134,7 +134,7 @@ class CgiPlusTest(Case):
             script.ask({"WWW_KEY_1": count})
         self.assertLessEqual(script.writes() - before, 8 + 1)
 
-    def test_it_is_cgi_too(self):
+    def test_it_runs_as_cgi(self):
         script = self.start("cgiplustest", persistent=False, plain=True, variables={"QUERY_STRING": "200"})
         response = script.response()
         self.assertEqual((response.body, response.field("X-usage")), (lines(200), "1"))
@@ -161,7 +161,7 @@ class CgiPlusCallout(Case):
                 self.assertIn('<b class="bad">400</b> unknown callout', page)
                 self.assertTrue(page.endswith("</html>\n"))
 
-    def test_under_another_server_it_says_that_there_are_no_callouts(self):
+    def test_under_another_server_it_reports_missing_callouts(self):
         script = self.start("cgipluscallout", persistent=False, plain=True)
         self.assertIn(b"no answer: this server makes no callouts", script.response().body)
 

@@ -1,4 +1,4 @@
-"""The request loop: variables in both modes, bodies, ends, what a broken server leads to."""
+"""The request loop: variables in both modes, bodies, ends, and malformed requests."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ class Requests(Case):
             self.assertEqual(response.body, f"{use} persistent".encode())
         self.assertEqual(script.leave(), (0, "left none\n"))
 
-    def test_struct_mode_is_asked_for_once_and_used_from_the_second_request(self):
+    def test_struct_mode_is_requested_once_and_used_from_the_second_request(self):
         script = self.start()
         first = script.ask({"PROBE": "variable", "WANTED": "X", "X": "one"})
         self.assertEqual(first.callouts, ["!CGIPLUS: struct"])
@@ -37,11 +37,11 @@ class Requests(Case):
         self.assertEqual(script.ask({"PROBE": "uses"}).callouts, [])
         self.assertEqual(script.ask({"PROBE": "uses"}).body, b"2 persistent")
 
-    def test_either_mode_may_come_at_any_time(self):
+    def test_either_mode_is_accepted_at_any_time(self):
         script = self.start()
-        for form in ("struct", "record", "struct", "struct", "record"):
-            response = script.ask({"PROBE": "variable", "WANTED": "FORM", "FORM": form}, form=form)
-            self.assertEqual(response.body, form.encode())
+        for mode in ("struct", "record", "struct", "struct", "record"):
+            response = script.ask({"PROBE": "variable", "WANTED": "MODE", "MODE": mode}, mode=mode)
+            self.assertEqual(response.body, mode.encode())
 
     def test_variables_of_an_earlier_request_are_gone(self):
         script = self.start()
@@ -55,7 +55,7 @@ class Requests(Case):
             self.assertEqual(script.ask({"PROBE": "variable", "WANTED": wanted, "HTTP_HOST": "b"}).body, b"b")
         self.assertEqual(script.ask({"PROBE": "variable", "WANTED": "HTTP_HOS", "HTTP_HOST": "b"}).body, b"(none)")
 
-    def test_the_very_name_goes_before_the_same_with_a_prefix(self):
+    def test_an_exact_name_takes_precedence(self):
         script = self.start()
         both = {"WWW_X": "prefixed", "X": "bare"}
         self.assertEqual(script.ask({"PROBE": "variable", "WANTED": "X"} | both).body, b"bare")
@@ -65,19 +65,19 @@ class Requests(Case):
         script = self.start()
         for length in (0, 1, 4095, 4096, 40000, 65000):
             value = "v" * length
-            for form in ("record", "struct"):
-                response = script.ask({"PROBE": "variable", "WANTED": "X", "X": value, "Y": "="}, form=form)
-                self.assertEqual(response.body, value.encode(), (length, form))
+            for mode in ("record", "struct"):
+                response = script.ask({"PROBE": "variable", "WANTED": "X", "X": value, "Y": "="}, mode=mode)
+                self.assertEqual(response.body, value.encode(), (length, mode))
 
-    def test_left_over_answers_before_a_request_are_thrown_away(self):
+    def test_unread_answers_before_a_request_are_skipped(self):
         script = self.start()
         script.send(b"200 nobody asked\n\n!!\n!no\n400 nor this\n")
         self.assertEqual(script.ask({"PROBE": "uses"}).body, b"1 persistent")
 
     def test_a_request_that_arrives_byte_by_byte_is_read(self):
         script = self.start()
-        for form in (server.encode_records, server.encode_struct):
-            for byte in form([b"PROBE=variable", b"WANTED=X", b"X=bytes"]):
+        for encode in (server.encode_records, server.encode_struct):
+            for byte in encode([b"PROBE=variable", b"WANTED=X", b"X=bytes"]):
                 script.send(bytes([byte]))
             self.assertEqual(script.response().body, b"bytes")
 
@@ -86,12 +86,12 @@ class Requests(Case):
             b"!!0\n",
             b"!!1\n\0",
             b"!!99999999999999999999\n",
-            b"!!4\n\x00\x00\x00\x00",  # bytes behind the end
+            b"!!4\n\x00\x00\x00\x00",  # bytes after the end
             b"!!6\n\x04\x00ab\x00\x00",  # longer than the block
             b"!!8\n\x04\x00a\x00b\x00\x00\x00",  # a NUL inside
             b"!!7\n\x03\x00abc\x00\x00",  # no NUL
-            b"!!100\n\x02\x00a\x00",  # cut off
-            b"!\nA=1\n",  # cut off
+            b"!!100\n\x02\x00a\x00",  # truncated
+            b"!\nA=1\n",  # truncated
             b"!\nA=1",
         ):
             with self.subTest(broken):
@@ -99,7 +99,7 @@ class Requests(Case):
                 script.send(broken)
                 self.assertEqual(script.leave(), (0, "left EPROTO\n"))
 
-    def test_endless_variables_are_not_gathered_for_ever(self):
+    def test_endless_variables_are_EPROTO(self):
         script = self.start()
         line = b"A=" + b"x" * 60000 + b"\n"
         script.send(b"!\n")
@@ -112,9 +112,9 @@ class Requests(Case):
 class Bodies(Case):
     def test_body_is_read_to_content_length_and_not_beyond(self):
         script = self.start()
-        for piece in ("1", "7", "64"):
+        for chunk in ("1", "7", "64"):
             # the second body is in the pipe before the first is read
-            script.request({"PROBE": "body", "PIECE": piece}, b"first body")
+            script.request({"PROBE": "body", "CHUNK": chunk}, b"first body")
             os.write(script.body_write, b"second")
             self.assertEqual(script.response().body, b"first body|0")
             script.request({"PROBE": "body", "CONTENT_LENGTH": "6"})
@@ -128,7 +128,7 @@ class Bodies(Case):
         script = self.start(persistent=False, variables={"PROBE": "body"}, body=b"x" * 1000)
         self.assertEqual(script.response().body, b"x" * 1000 + b"|0")
 
-    def test_body_that_is_cut_off_ends(self):
+    def test_a_truncated_body_ends(self):
         script = self.start(persistent=False, variables={"PROBE": "body", "CONTENT_LENGTH": "50"}, body=b"short")
         self.assertEqual(script.response().body, b"short|0")
 
@@ -140,7 +140,7 @@ class PlainCgi(Case):
         self.assertEqual((response.body, response.is_ended, response.callouts), (b"1 once", False, []))
         self.assertEqual(script.wait(), (0, "left none\n"))
 
-    def test_under_another_server_callouts_and_buffer_say_that_there_are_none(self):
+    def test_under_another_server_callouts_and_buffer_are_ENOTSUP(self):
         script = self.start(persistent=False, plain=True, variables={"PROBE": "callouts", "CONTENT_LENGTH": "6"}, body=b"NOOP:\n")
         self.assertEqual(script.response().body, b"-1 ENOTSUP\n")
         script = self.start(persistent=False, plain=True, variables={"PROBE": "buffer"})

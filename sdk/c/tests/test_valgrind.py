@@ -1,4 +1,4 @@
-"""The library under valgrind: no byte out of bounds, none used before it was written, none lost. Needs valgrind."""
+"""The library under valgrind: no invalid access, no use of uninitialised bytes, no leak. Needs valgrind."""
 
 import os
 import shutil
@@ -18,10 +18,10 @@ class Valgrind(Case):
 
     def test_requests_bodies_and_callouts(self):
         script = self.start()
-        for form in ("record", "struct", "record"):
+        for mode in ("record", "struct", "record"):
             for length in (0, 5000, 60000):
-                self.assertEqual(script.ask({"PROBE": "variable", "WANTED": "X", "X": "x" * length}, form=form).body, b"x" * length)
-        self.assertEqual(script.ask({"PROBE": "body", "PIECE": "7"}, b"y" * 500).body, b"y" * 500 + b"|0")
+                self.assertEqual(script.ask({"PROBE": "variable", "WANTED": "X", "X": "x" * length}, mode=mode).body, b"x" * length)
+        self.assertEqual(script.ask({"PROBE": "body", "CHUNK": "7"}, b"y" * 500).body, b"y" * 500 + b"|0")
         self.assertEqual(script.ask({"PROBE": "callouts"}, b"NOOP:\n!NOOP:\n" + b"x" * 8191 + b"\n\nNOOP:\n").body.count(b"200 OK"), 2)
         self.assertEqual(script.ask({"PROBE": "mix"}).body, b"one\ntwo\nthree\nfour")
         self.assertEqual(script.leave(), (0, "left none\n"))
@@ -36,7 +36,7 @@ class Valgrind(Case):
         script = self.start()
         for capacity in (8192, 8192, 20480):
             script.ring_capacity = capacity
-            response = script.ask({"PROBE": "buffer", "TOTAL": "100000", "PIECE": "9000", "SEED": str(capacity)})
+            response = script.ask({"PROBE": "buffer", "TOTAL": "100000", "CHUNK": "9000", "SEED": str(capacity)})
             self.assertTrue(response.body == numbers(100_000))
         script.ask({"PROBE": "misuse"})
         self.assertEqual(script.leave(), (0, "left none\n"))

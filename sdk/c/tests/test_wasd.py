@@ -1,4 +1,4 @@
-"""Sources in the manner of WASD's, compiled as the manual says, unmodified."""
+"""Sources in the style of WASD, compiled unmodified with the documented command."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ class MemBuf(Case):
             self.assertEqual(response.body, f"MemBufLibBegin() %X{status:08X}\n".encode())
             self.assertEqual(script.wait(), (status & 0xFF, f"exit with status %X{status:08X}\n"))
 
-    def test_a_client_that_leaves_is_exit_44(self):
+    def test_a_disconnect_is_exit_44(self):
         script = self.start("tests/wasd_membuf", persistent=False, variables={"WWW_KEY_1": "100", "WWW_KEY_2": "b"})
         script.on_ring = lambda response: script.ring.close()
         script.response()
@@ -61,7 +61,7 @@ class Stdio(Case):
         variables = {f"WWW_KEY_{n}": key for n, key in enumerate(keys, 1)}
         return script.ask(variables | {"WWW_CONTENT_LENGTH": str(len(body))}, body)
 
-    def test_a_protocol_by_hand_works_in_both_kinds_of_mailbox(self):
+    def test_a_script_with_its_own_protocol_code_works_in_both_mailboxes(self):
         for options in ({}, {"records": True}):
             with self.subTest(options):
                 script = self.start("tests/wasd_stdio", **options)
@@ -71,7 +71,7 @@ class Stdio(Case):
                 self.assertEqual(self.request(script).body, b"Usage: 3")
                 self.assertEqual(script.leave(), (0, ""))
 
-    def test_the_memory_buffer_works_beside_it(self):
+    def test_it_may_use_the_memory_buffer(self):
         script = self.start("tests/wasd_stdio")
         expected = b"".join(bytes([n]) * 5000 for n in range(100))
         for _ in range(4):

@@ -1,5 +1,5 @@
 /*
-   A script in the manner of WASD's on the calls of CGILIB: the same source is CGI and CGIplus, with a callout.
+   A script in the style of WASD's that uses CGILIB: the same source is CGI and CGIplus, with a callout.
 */
 #include <stdio.h>
 #include <stdlib.h>

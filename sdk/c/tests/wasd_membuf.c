@@ -1,6 +1,6 @@
 /*
-   A throughput meter in the manner of a WASD script, written against the OpenVMS C library and WASD's membuflib.h, for the
-   test that such a source compiles and runs unmodified. Takes the query of membufdemo and sends the same bytes.
+   A throughput test in the style of a WASD script, written for the OpenVMS C library and WASD's membuflib.h, to test that such a
+   source compiles and runs unmodified. Takes the query of membufdemo and sends the same bytes.
 */
 #define SOFTWAREVN "1.0.0"
 #define SOFTWARENM "WASD_MEMBUF"

@@ -1,6 +1,6 @@
 /*
-   A CGIplus script in the manner of WASD's that speaks the protocol by itself, through stdio: requests read with fgets(),
-   sentinels and callouts written with fputs() and fflush(). KEY_1 says what to do.
+   A CGIplus script in the style of WASD's that implements the protocol itself with stdio: it reads requests with fgets(), and writes
+   sentinels and callouts with fputs() and fflush(). KEY_1 selects the action.
 */
 #include <ctype.h>
 #include <errno.h>

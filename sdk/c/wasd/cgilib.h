@@ -1,6 +1,6 @@
-/* cgilib.h: the calls of WASD's CGILIB that a small CGI or CGIplus script makes, on Sluice's library. Needs libsluice.a.
+/* cgilib.h: the calls of WASD's CGILIB that small CGI and CGIplus scripts use. Link with libsluice.a.
 
-   Not here: forms, uploads, the response builders. */
+   Not here: HTML forms, uploads, the response functions. */
 #ifndef SLUICE_WASD_CGILIB_H
 #define SLUICE_WASD_CGILIB_H
 
@@ -9,26 +9,26 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* Readies stdout. The arguments are accepted and not needed. Always 0. */
+/* Prepares stdout. The arguments are ignored. Always 0. */
 int CgiLibEnvironmentInit(int argc, char **argv, int response_mode);
-/* Non-zero when the process is kept for more requests. */
+/* Non-zero if the process serves several requests (CGIplus). */
 int CgiLibEnvironmentIsCgiPlus(void);
 char *CgiLibEnvironmentVersion(void);
 void CgiLibEnvironmentSetDebug(int debug);
-/* stdout as a stream of bytes, or as records: on Linux the mailbox decides, so these change nothing. */
+/* Output as a stream of bytes or as records. On Linux the mailbox decides, so these have no effect. */
 int CgiLibEnvironmentBinaryOut(void);
 int CgiLibEnvironmentRecordOut(void);
 
-/* The value of a variable, "" when there is none. CgiLibVar("") waits for the next request; at the order to stop it exits. */
+/* The value of a variable, "" if there is none. CgiLibVar("") waits for the next request, and exits if there is none. */
 char *CgiLibVar(char *name);
-/* The value of a variable, NULL when there is none. */
+/* The value of a variable, NULL if there is none. */
 char *CgiLibVarNull(char *name);
 
-/* Sentinels on the output: end of the response, begin and end of a callout. Nothing in plain CGI. */
+/* Write a sentinel: end of the response, begin and end of a callout. No effect in plain CGI. */
 void CgiLibCgiPlusEOF(void);
 void CgiLibCgiPlusESC(void);
 void CgiLibCgiPlusEOT(void);
-/* Reads the answer to a callout, without its line end. The number of bytes, -1 when there is none. */
+/* Reads the answer to a callout, without its line end. Returns the number of bytes, -1 if there is no answer. */
 int CgiLibCgiPlusInGets(char *into, int size);
 
 #pragma GCC visibility pop

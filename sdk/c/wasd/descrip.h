@@ -1,4 +1,4 @@
-/* descrip.h for WASD sources: string descriptors, for programs that carry strings in them. */
+/* descrip.h for WASD sources: OpenVMS string descriptors. */
 #ifndef SLUICE_WASD_DESCRIP_H
 #define SLUICE_WASD_DESCRIP_H
 #define DSC$K_DTYPE_T 14 /* text */

@@ -1,4 +1,4 @@
-/* errno.h for WASD sources: the system's, and vaxc$errno: errno as an OpenVMS status. See src/wasd.c. */
+/* errno.h for WASD sources: the system's header, and vaxc$errno, errno as an OpenVMS status. See src/wasd.c. */
 #ifndef SLUICE_WASD_ERRNO_H
 #define SLUICE_WASD_ERRNO_H
 #pragma GCC system_header

@@ -1,4 +1,4 @@
-/* ssdef.h for WASD sources: the system status codes that scripts commonly name, with their values on OpenVMS. */
+/* ssdef.h for WASD sources: the system status codes that scripts commonly use, with their values on OpenVMS. */
 #ifndef SLUICE_WASD_SSDEF_H
 #define SLUICE_WASD_SSDEF_H
 #define SS$_NORMAL 1

@@ -1,4 +1,4 @@
-/* starlet.h for WASD sources: the one system service that is an ordinary way out of a script. */
+/* starlet.h for WASD sources: sys$exit(), the one system service that scripts commonly use. */
 #ifndef SLUICE_WASD_STARLET_H
 #define SLUICE_WASD_STARLET_H
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* stdio.h for WASD sources: the system's, with fopen() and freopen() as on OpenVMS.
+/* stdio.h for WASD sources: the system's header, with fopen() and freopen() as on OpenVMS.
 
-   They take any number of further arguments ("ctx=bin", "mrs=…"), which mean nothing here, and know the names SYS$OUTPUT,
-   SYS$INPUT, SYS$ERROR, HTTP$INPUT, CGIPLUSIN and NL:. See src/wasd.c. */
+   They accept any number of further arguments ("ctx=bin", "mrs=…"), which are ignored, and the names SYS$OUTPUT, SYS$INPUT,
+   SYS$ERROR, HTTP$INPUT, CGIPLUSIN and NL:. See src/wasd.c. */
 #ifndef SLUICE_WASD_STDIO_H
 #define SLUICE_WASD_STDIO_H
 #pragma GCC system_header
@@ -18,7 +18,7 @@ FILE *sluice_wasd_freopen(const char *name, const char *mode, FILE *stream, ...)
 #define fopen sluice_wasd_fopen
 #define freopen sluice_wasd_freopen
 
-/* WASD sources make SOFTWAREID out of these for the processors that OpenVMS runs on, before their first #include. */
+/* WASD sources define SOFTWAREID from these for the processors of OpenVMS only, before their first #include. */
 #if defined(SOFTWARENM) && defined(SOFTWAREVN) && !defined(SOFTWAREID)
 #define SOFTWAREID SOFTWARENM " Linux-" SOFTWAREVN
 #endif

@@ -1,4 +1,4 @@
-/* stdlib.h for WASD sources: the system's, with exit() taking an OpenVMS status: odd is success. See src/wasd.c. */
+/* stdlib.h for WASD sources: the system's header, with an exit() that takes an OpenVMS status: odd is success. See src/wasd.c. */
 #ifndef SLUICE_WASD_STDLIB_H
 #define SLUICE_WASD_STDLIB_H
 #pragma GCC system_header
@@ -12,7 +12,7 @@ void sluice_wasd_exit(int status) __attribute__((noreturn, visibility("default")
 }
 #endif
 #define exit sluice_wasd_exit
-/* 1 would be success; this is its value in the C library of OpenVMS. */
+/* The value in the C library of OpenVMS; 1 would be success. */
 #undef EXIT_FAILURE
 #define EXIT_FAILURE 0x10000002
 #endif

@@ -1,4 +1,4 @@
-/* stsdef.h for WASD sources: the parts of an OpenVMS status. The lowest three bits are its severity; odd is success. */
+/* stsdef.h for WASD sources: the fields of an OpenVMS status. The lowest three bits are its severity; odd is success. */
 #ifndef SLUICE_WASD_STSDEF_H
 #define SLUICE_WASD_STSDEF_H
 #define STS$K_WARNING 0

@@ -1,4 +1,4 @@
-/* unixlib.h for WASD sources: what OpenVMS declares there comes from these. */
+/* unixlib.h for WASD sources: the system headers that declare the same functions. */
 #ifndef SLUICE_WASD_UNIXLIB_H
 #define SLUICE_WASD_UNIXLIB_H
 #include <errno.h>
