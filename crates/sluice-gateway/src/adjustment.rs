@@ -1,7 +1,7 @@
 //! The newline adjustment: whether the server adds a newline to a record from a record mailbox.
 //!
-//! Programs from VMS write text in records without newlines and expect the server to add them. The route decides whether a
-//! mailbox keeps records; a stream is never adjusted.
+//! Programs from VMS write text in records without newlines and expect the server to add them. The route decides
+//! whether a mailbox keeps records; a stream is never adjusted.
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
@@ -17,7 +17,8 @@ pub enum RecordAdjustment {
 }
 
 impl RecordAdjustment {
-    /// The adjustment for the body that follows `head`: `text/*` consists of lines, unless `Script-Control` says otherwise.
+    /// The adjustment for the body that follows `head`: `text/*` consists of lines, unless `Script-Control` says
+    /// otherwise.
     ///
     /// A body with a Content-Length or a Content-Encoding is never adjusted, because an added byte would corrupt it.
     #[must_use]
@@ -37,7 +38,8 @@ impl RecordAdjustment {
         by_type.with_control(head.control)
     }
 
-    /// The adjustment after the script has asked for a mode, by the `Script-Control` field or the callout SCRIPT-CONTROL.
+    /// The adjustment after the script has asked for a mode, by the `Script-Control` field or the callout
+    /// SCRIPT-CONTROL.
     #[must_use]
     pub fn with_control(self, control: ScriptControl) -> RecordAdjustment {
         match control.body_mode {

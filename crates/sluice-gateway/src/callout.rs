@@ -1,7 +1,7 @@
 //! Callouts: requests that a script makes to the server in the middle of its response, and the answer line.
 //!
-//! Here: parsing one line, and encoding one answer. `scanner` finds the lines; the server acts on them. The keywords are
-//! WASD's; BUFFER-BEGIN also offers a ring besides WASD's plain buffer.
+//! Here: parsing one line, and encoding one answer. `scanner` finds the lines; the server acts on them. The keywords
+//! are WASD's; BUFFER-BEGIN also offers a ring besides WASD's plain buffer.
 
 use std::time::Duration;
 
@@ -57,7 +57,8 @@ pub enum Callout {
     },
     /// Ends the memory buffer; the server answers when all of it has been sent (`BUFFER-END`).
     BufferEnd,
-    /// The line is not a valid callout: the script's fault. The server answers `code` and `reason`; the response goes on.
+    /// The line is not a valid callout: the script's fault. The server answers `code` and `reason`; the response goes
+    /// on.
     Invalid {
         /// The answer's code: 400.
         code: u16,
@@ -165,8 +166,8 @@ fn request_encoding(text: &str) -> Result<RequestEncoding, String> {
     }
 }
 
-/// A callout without a known directive is answered 400. The reply field of the same name ignores unknown directives, because
-/// they may be meant for another server.
+/// A callout without a known directive is answered 400. The reply field of the same name ignores unknown directives,
+/// because they may be meant for another server.
 fn script_control(text: &str) -> Result<ScriptControl, String> {
     let control = ScriptControl::parse(text);
     if control == ScriptControl::default() {
@@ -209,7 +210,8 @@ fn buffer_write(text: &str) -> Result<Callout, String> {
     }
 }
 
-/// Parses a size in mebibytes, or in the unit that follows (`k`, `M`, `G`, also `KiB`, `MB` …; always powers of 1024), to bytes.
+/// Parses a size in mebibytes, or in the unit that follows (`k`, `M`, `G`, also `KiB`, `MB` …; always powers of 1024),
+/// to bytes.
 fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit_bytes: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -267,7 +269,8 @@ impl Answer {
         Answer::new(200, text)
     }
 
-    /// The line for CGIPLUSIN, newline included. Control characters in the text become spaces, so it is always one line.
+    /// The line for CGIPLUSIN, newline included. Control characters in the text become spaces, so it is always one
+    /// line.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         format!("{:03} {}\n", self.code, without_controls(&self.text)).into_bytes()

@@ -1,8 +1,9 @@
 //! The environment of a script process.
 //!
-//! In CGI it includes the request's variables; a persistent process gets them with each request instead (`request_record`).
-//! The configuration chooses which variables of the server's own environment are inherited. For equal names the order of
-//! precedence is: the gateway's variables (CGIPLUSIN …), the request, the route, the inherited ones.
+//! In CGI it includes the request's variables; a persistent process gets them with each request instead
+//! (`request_record`). The configuration chooses which variables of the server's own environment are inherited. For
+//! equal names the order of precedence is: the gateway's variables (CGIPLUSIN …), the request, the route, the inherited
+//! ones.
 
 use crate::names::{is_name, is_of_rfc, is_reserved};
 use crate::sentinel::Sentinels;
@@ -36,8 +37,8 @@ impl Environment {
 
     /// The environment of a CGIplus script or an RTE engine: the sentinels, and no request.
     ///
-    /// `route` is the route's environment. Names of request variables are left out of both lists, because their values come
-    /// with each request and a value here would outlive it.
+    /// `route` is the route's environment. Names of request variables are left out of both lists, because their values
+    /// come with each request and a value here would outlive it.
     #[must_use]
     pub fn for_cgiplus<N: AsRef<str>, V: AsRef<[u8]>>(
         sentinels: &Sentinels,

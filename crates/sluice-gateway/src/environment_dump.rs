@@ -1,14 +1,15 @@
 //! Telling a sentinel from its text in a dump of the environment.
 //!
 //! Programs print their environment: `env`, a debugging page. The value of `CGIPLUSEOF` in such a dump must not end the
-//! response. In every dump the variable's name stands shortly before its value, so this file keeps the last output bytes
-//! and looks for that name. `scanner` uses it.
+//! response. In every dump the variable's name stands shortly before its value, so this file keeps the last output
+//! bytes and looks for that name. `scanner` uses it.
 
 use memchr::memmem;
 
 use crate::sentinel::Mark;
 
-/// Bytes before a sentinel text that are searched for its variable's name: room for `</td><td class="…">` between the two.
+/// Bytes before a sentinel text that are searched for its variable's name: room for `</td><td class="…">` between the
+/// two.
 pub(crate) const NAME_DISTANCE_BYTES_MAX: usize = 64;
 
 /// The last output bytes since the last sentinel text, at most [`NAME_DISTANCE_BYTES_MAX`] of them.
@@ -43,8 +44,8 @@ impl PrecedingOutput {
 
     /// Whether a sentinel text that comes next is a variable's value in a dump.
     ///
-    /// A text at the start of a line is always a sentinel, because that is how scripts write it, also right after a page
-    /// that mentions the variable's name in its last line.
+    /// A text at the start of a line is always a sentinel, because that is how scripts write it, also right after a
+    /// page that mentions the variable's name in its last line.
     pub(crate) fn has_name_of(&self, mark: Mark) -> bool {
         let preceding = &self.bytes[..self.length];
         if preceding.last() == Some(&b'\n') {

@@ -1,7 +1,7 @@
 //! The errors in the head of a script's reply, with messages for the script's author.
 //!
-//! `script_head` and `reply` detect them; the server writes them to its log and, where the configuration allows it, on the 502
-//! page.
+//! `script_head` and `reply` detect them; the server writes them to its log and, where the configuration allows it, on
+//! the 502 page.
 
 use std::fmt;
 
@@ -68,7 +68,8 @@ pub enum HeadFault {
     },
     /// `Location` is empty.
     EmptyLocation,
-    /// A reply with a status line of its own has a Transfer-Encoding. The server frames the body, so the field must be absent.
+    /// A reply with a status line of its own has a Transfer-Encoding. The server frames the body, so the field must be
+    /// absent.
     TransferEncoding,
 }
 

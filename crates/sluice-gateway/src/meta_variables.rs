@@ -1,7 +1,7 @@
 //! The meta-variables of a request: those of RFC 3875 §4.1, Apache's common additions, and WASD's.
 //!
-//! Not here: how variables are stored (`variables`), which names are valid (`names`), how a query is parsed (`query`). The
-//! server fills in the [`CgiRequest`].
+//! Not here: how variables are stored (`variables`), which names are valid (`names`), how a query is parsed (`query`).
+//! The server fills in the [`CgiRequest`].
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -89,8 +89,8 @@ pub struct CgiRequest<'a> {
 impl Variables {
     /// Builds the variables of a request.
     ///
-    /// It runs for each request, so it allocates one buffer of about the right size, and nothing per variable. Variables that
-    /// a script could not read are dropped (see [`Variables::dropped`]).
+    /// It runs for each request, so it allocates one buffer of about the right size, and nothing per variable.
+    /// Variables that a script could not read are dropped (see [`Variables::dropped`]).
     #[must_use]
     pub fn build(request: &CgiRequest<'_>) -> Variables {
         let count = VARIABLES + request.headers.keys_len() + request.environment.len();
@@ -266,7 +266,8 @@ impl Variables {
         }
     }
 
-    /// Adds a variable of the route's environment. It replaces a variable of the same name, unless RFC 3875 defines that one.
+    /// Adds a variable of the route's environment. It replaces a variable of the same name, unless RFC 3875 defines
+    /// that one.
     fn add_environment_entry(&mut self, prefix: &str, name: &str, value: &str) {
         if is_reserved(name) {
             return;

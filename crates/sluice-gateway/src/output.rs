@@ -37,8 +37,8 @@ pub enum EndMark {
 pub enum Output {
     /// Bytes of the reply, head or body; never empty. From a record mailbox: one record.
     Bytes(Bytes),
-    /// One callout line, reported as soon as it is complete, because the script may wait for the answer before it closes the
-    /// callout.
+    /// One callout line, reported as soon as it is complete, because the script may wait for the answer before it
+    /// closes the callout.
     Callout(CalloutRequest),
     /// The end of the callout; the following bytes belong to the reply.
     CalloutClosed,

@@ -7,14 +7,14 @@ use percent_encoding::percent_decode_str;
 /// Keywords in the longest query that is parsed as ISINDEX; with more, the script has `QUERY_STRING` only.
 const KEYWORDS_MAX: usize = 128;
 
-/// Form fields that become variables; limited because each is compared with those before it. Further ones are ignored: the
-/// script has `QUERY_STRING`.
+/// Form fields that become variables; limited because each is compared with those before it. Further ones are ignored:
+/// the script has `QUERY_STRING`.
 const FORM_FIELDS_MAX: usize = 128;
 
 /// The command line arguments that an ISINDEX query gives to a CGI script (RFC 3875 §4.4): its keywords, decoded.
 ///
-/// Empty if the query has an unencoded `=` (then it is a form), if a keyword holds a NUL, or if one begins with `-`: a program
-/// would parse it as an option, and a request must not choose a program's options (CVE-2012-1823).
+/// Empty if the query has an unencoded `=` (then it is a form), if a keyword holds a NUL, or if one begins with `-`: a
+/// program would parse it as an option, and a request must not choose a program's options (CVE-2012-1823).
 #[must_use]
 pub fn isindex_arguments(query: &str) -> Vec<Vec<u8>> {
     let words: Vec<Vec<u8>> = keywords(query).map(|word| percent_decode_str(word).collect()).collect();

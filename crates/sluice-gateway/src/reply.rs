@@ -1,7 +1,7 @@
 //! A script's reply: which of the four kinds of RFC 3875 §6.2 it is, decided from the fields of its head.
 //!
-//! `script_head` parses the fields; this file interprets them and removes those that must not reach the client. Not here:
-//! what the server sends to the client.
+//! `script_head` parses the fields; this file interprets them and removes those that must not reach the client. Not
+//! here: what the server sends to the client.
 
 use http::header::{
     CONNECTION, CONTENT_TYPE, LOCATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
@@ -104,8 +104,8 @@ pub(crate) fn parsed(mut fields: HeaderMap) -> Result<Reply, HeadFault> {
     if location.is_empty() {
         return Err(HeadFault::EmptyLocation);
     }
-    // A reply with a status is for the client, whatever Location names (§6.2.4, and what Apache does): 201 with Location is
-    // a document, 303 with a path is a client redirect.
+    // A reply with a status is for the client, whatever Location names (§6.2.4, and what Apache does): 201 with
+    // Location is a document, 303 with a path is a client redirect.
     if let Some(status) = status {
         return Ok(if status.is_redirection() {
             Reply::ClientRedirect(head)
@@ -134,7 +134,8 @@ pub(crate) fn non_parsed(status: StatusCode, mut fields: HeaderMap) -> Result<Re
     Ok(Reply::NonParsed(head))
 }
 
-/// The status in `404` or `404 Not Found`: 200 to 599, or 101. Other 1xx are interim responses, which only the server sends.
+/// The status in `404` or `404 Not Found`: 200 to 599, or 101. Other 1xx are interim responses, which only the server
+/// sends.
 pub(crate) fn status_code(text: &[u8]) -> Option<StatusCode> {
     let (digits, rest) = text.split_at_checked(3)?;
     if !digits.iter().all(u8::is_ascii_digit) || rest.first().is_some_and(|byte| !matches!(byte, b' ' | b'\t')) {
@@ -177,7 +178,8 @@ fn head_of(status: StatusCode, mut fields: HeaderMap) -> Result<ReplyHead, HeadF
     })
 }
 
-/// Removes the fields about the connection between client and server (RFC 9110 §7.6.1), which the script is not part of.
+/// Removes the fields about the connection between client and server (RFC 9110 §7.6.1), which the script is not part
+/// of.
 fn drop_hop_by_hop(head: &mut ReplyHead) {
     let keep_alive = HeaderName::from_static("keep-alive");
     let proxy_connection = HeaderName::from_static("proxy-connection");
@@ -251,8 +253,8 @@ fn local_path(location: &HeaderValue) -> Option<String> {
 
 /// Whether there is no field that a local redirect would lose.
 ///
-/// RFC 3875 §6.2.2 forbids all other fields. Many programs add a Content-Type regardless, so it is accepted; but a program that
-/// sets a cookie wants the client to get it, so that reply becomes a client redirect.
+/// RFC 3875 §6.2.2 forbids all other fields. Many programs add a Content-Type regardless, so it is accepted; but a
+/// program that sets a cookie wants the client to get it, so that reply becomes a client redirect.
 fn has_only_redirect_fields(fields: &HeaderMap) -> bool {
     fields.keys().all(|name| *name == LOCATION || *name == CONTENT_TYPE)
 }

@@ -1,8 +1,8 @@
 //! The mailbox scanner: splits a script's output into reply bytes, callouts and the end of the response.
 //!
-//! It does not read the mailbox (the server pushes what it has read), does not parse the reply's head (`script_head` does, from
-//! the scanner's output) and does not answer callouts. Bytes are returned as slices of the input, without a copy; at most 27
-//! of them are held back while they may be the start of a sentinel.
+//! It does not read the mailbox (the server pushes what it has read), does not parse the reply's head (`script_head`
+//! does, from the scanner's output) and does not answer callouts. Bytes are returned as slices of the input, without a
+//! copy; at most 27 of them are held back while they may be the start of a sentinel.
 //!
 //! ```text
 //!             escape                     end
@@ -106,7 +106,8 @@ impl Scanner {
 
     /// Treats a callout line without newline as complete, because the script has paused.
     ///
-    /// `true` if [`Scanner::next`] has output now. This supports programs written for WASD, whose records need no newline.
+    /// `true` if [`Scanner::next`] has output now. This supports programs written for WASD, whose records need no
+    /// newline.
     pub fn complete_paused_line(&mut self) -> bool {
         if self.awaits_line_end() {
             self.queued = self.callout.complete();
@@ -114,7 +115,8 @@ impl Scanner {
         self.queued.is_some()
     }
 
-    /// Whether [`Scanner::complete_paused_line`] would complete a callout line, so that the caller should time the pause.
+    /// Whether [`Scanner::complete_paused_line`] would complete a callout line, so that the caller should time the
+    /// pause.
     #[must_use]
     pub fn awaits_line_end(&self) -> bool {
         // A partial sentinel is most likely the close sentinel still arriving: its bytes are not part of the line.
@@ -301,7 +303,8 @@ impl Scanner {
         }
     }
 
-    /// Adds to the callout line what looked like the start of a sentinel: `partial`, or the `$` at the start of the input.
+    /// Adds to the callout line what looked like the start of a sentinel: `partial`, or the `$` at the start of the
+    /// input.
     fn add_text_to_line(&mut self, partial: Option<PartialMatch>) {
         if let Some(partial) = partial {
             let text = &self.sentinels.text(partial.mark).as_bytes()[..partial.length];
@@ -335,7 +338,8 @@ impl Scanner {
         let Some(mark) = self.mark_of(&record, self.wanted_in_body()) else {
             return Some(Step::Emit(Output::Bytes(record)));
         };
-        // Only after an end sentinel: after a close sentinel, a record of one newline may be the empty line that ends a head.
+        // Only after an end sentinel: after a close sentinel, a record of one newline may be the empty line that ends a
+        // head.
         self.skips_newline = mark == Mark::End && record.len() == SENTINEL_BYTES;
         Some(self.leave_body(mark))
     }

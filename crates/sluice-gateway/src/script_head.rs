@@ -1,7 +1,7 @@
 //! The incremental parser for the head of a script's reply: header fields up to an empty line (RFC 3875 §6.3).
 //!
-//! Here: lines and fields. Not here: what the fields mean (`reply`), and the messages about invalid ones (`head_fault`). The
-//! bytes come from `scanner`, without callouts.
+//! Here: lines and fields. Not here: what the fields mean (`reply`), and the messages about invalid ones
+//! (`head_fault`). The bytes come from `scanner`, without callouts.
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -21,8 +21,8 @@ pub struct HeadLimits {
 
 /// The parser for the head of one reply; each reply needs a new one.
 ///
-/// Lines end with LF or CRLF. Each line is validated as soon as it is complete, so the first line of a script that writes no
-/// head is already an error.
+/// Lines end with LF or CRLF. Each line is validated as soon as it is complete, so the first line of a script that
+/// writes no head is already an error.
 #[derive(Debug)]
 pub struct HeadParser {
     limits: HeadLimits,
@@ -49,8 +49,8 @@ impl HeadParser {
         }
     }
 
-    /// Parses the next chunk of a stream; when the head is complete, returns the reply and the body bytes that follow it in
-    /// the chunk.
+    /// Parses the next chunk of a stream; when the head is complete, returns the reply and the body bytes that follow
+    /// it in the chunk.
     ///
     /// # Errors
     /// The head is invalid or too large: the script's fault.

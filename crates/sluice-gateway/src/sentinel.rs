@@ -1,7 +1,7 @@
 //! The three sentinels of one script process, and the search for them in its output.
 //!
-//! The random bytes come from the server, because this crate draws none. Not here: which sentinels count at which point of the
-//! output (`scanner`), and how the script learns them (`environment`, `meta_variables`).
+//! The random bytes come from the server, because this crate draws none. Not here: which sentinels count at which point
+//! of the output (`scanner`), and how the script learns them (`environment`, `meta_variables`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub(crate) enum Mark {
 
 /// A prefix of a sentinel at the end of the output received so far.
 ///
-/// `$` is the first byte of a sentinel and occurs nowhere else in one. So a prefix that turns out to be text cannot contain the
-/// start of another sentinel, and a mark and a length are enough to remember.
+/// `$` is the first byte of a sentinel and occurs nowhere else in one. So a prefix that turns out to be text cannot
+/// contain the start of another sentinel, and a mark and a length are enough to remember.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartialMatch {
     /// The sentinel; while `length` is 1 it may be any other.

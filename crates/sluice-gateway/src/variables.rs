@@ -1,7 +1,7 @@
 //! The container for CGI variables: names and values, in the format in which a script gets them.
 //!
-//! It accepts only variables that every script can read. `meta_variables` decides which ones a request has; `environment`
-//! (CGI) and `request_record` (CGIplus, RTE) hand them to the script.
+//! It accepts only variables that every script can read. `meta_variables` decides which ones a request has;
+//! `environment` (CGI) and `request_record` (CGIplus, RTE) hand them to the script.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,8 +10,8 @@ use memchr::memchr2;
 
 use crate::names::is_name;
 
-/// Bytes in the longest `NAME=value`: the largest 16-bit length of struct mode, less the NUL. The environment of a process
-/// allows twice that (`MAX_ARG_STRLEN`, execve(2)).
+/// Bytes in the longest `NAME=value`: the largest 16-bit length of struct mode, less the NUL. The environment of a
+/// process allows twice that (`MAX_ARG_STRLEN`, execve(2)).
 const VARIABLE_BYTES_MAX: usize = 0xffff - 1;
 
 /// The variables of one request, in one buffer. No name occurs twice, no value contains a NUL or a newline.
@@ -77,15 +77,15 @@ impl Variables {
         self.entries.is_empty()
     }
 
-    /// Number of variables dropped because they contained a NUL or a newline, were too long, or had an invalid name. Usually
-    /// the client's fault: most values come from the request.
+    /// Number of variables dropped because they contained a NUL or a newline, were too long, or had an invalid name.
+    /// Usually the client's fault: most values come from the request.
     #[must_use]
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// Sets a variable by its full name; it replaces one of the same name. A variable that no script could read is dropped
-    /// (see [`Variables::dropped`]), together with the one it replaces.
+    /// Sets a variable by its full name; it replaces one of the same name. A variable that no script could read is
+    /// dropped (see [`Variables::dropped`]), together with the one it replaces.
     pub fn set(&mut self, name: &str, value: &[u8]) {
         if let Some(index) = self.position(name) {
             self.remove(index);

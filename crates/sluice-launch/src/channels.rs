@@ -1,8 +1,9 @@
 //! The channels between the server and one script process: pipes and sockets, created before the process.
 //!
-//! Every descriptor is close-on-exec from its creation, so that a process started at the same moment by another thread does not
-//! inherit it; only the child's duplicates, numbered 0 to 4, survive the exec (`reserved_fds`, `child`). All of them are owned,
-//! so an error half-way closes what was created. The server's ends are non-blocking, the script's are blocking.
+//! Every descriptor is close-on-exec from its creation, so that a process started at the same moment by another thread
+//! does not inherit it; only the child's duplicates, numbered 0 to 4, survive the exec (`reserved_fds`, `child`). All
+//! of them are owned, so an error half-way closes what was created. The server's ends are non-blocking, the script's
+//! are blocking.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -10,8 +11,8 @@ use std::sync::Arc;
 
 use crate::program::{Mailbox, Stdin};
 
-/// Bytes of a socket's send buffer that a record cannot use: `unix_dgram_sendmsg` in the kernel refuses a record larger than the
-/// buffer less 32.
+/// Bytes of a socket's send buffer that a record cannot use: `unix_dgram_sendmsg` in the kernel refuses a record larger
+/// than the buffer less 32.
 const SEND_BUFFER_OVERHEAD_BYTES: usize = 32;
 
 /// Both sides of the channels of one script process.

@@ -1,14 +1,14 @@
 //! The code that the child runs between the clone and its exec.
 //!
-//! The child shares the server's memory (CLONE_VM), so nothing is copied however large the server is. The launcher thread
-//! that cloned it is suspended until the child has executed its program or exited (CLONE_VFORK); the server's other threads
-//! keep running. Rules that follow for the code of the child:
+//! The child shares the server's memory (CLONE_VM), so nothing is copied however large the server is. The launcher
+//! thread that cloned it is suspended until the child has executed its program or exited (CLONE_VFORK); the server's
+//! other threads keep running. Rules that follow for the code of the child:
 //! - Any of those threads may hold a lock: no allocation, no lock, nothing of the C library but `syscall`.
-//! - `syscall` sets errno, which the child shares with its launcher thread. That is safe because the thread is suspended, and
-//!   reads errno only when there is no child.
+//! - `syscall` sets errno, which the child shares with its launcher thread. That is safe because the thread is
+//!   suspended, and reads errno only when there is no child.
 //! - No panic: no indexing, no arithmetic, no formatting.
-//! - A signal handler of the server must not run in the child: signals stay blocked (launcher threads block them all) until
-//!   every disposition is the default.
+//! - A signal handler of the server must not run in the child: signals stay blocked (launcher threads block them all)
+//!   until every disposition is the default.
 //! - Changes to memory persist in the server: the child writes nothing but the reason of a failure.
 
 use std::cell::{Cell, UnsafeCell};
@@ -52,8 +52,8 @@ pub(crate) struct Plan<'a> {
 ///
 /// The caller must be a launcher thread with all signals blocked, and the pointers in `plan` must be valid.
 pub(crate) fn start(plan: &Plan<'_>, cloner: &mut Cloner) -> Result<(i32, OwnedFd), LaunchError> {
-    // SAFETY: `child` takes a plan, and never returns. This thread is suspended until the child has left this memory, so
-    // `plan` and everything it points to outlive their use.
+    // SAFETY: `child` takes a plan, and never returns. This thread is suspended until the child has left this memory,
+    // so `plan` and everything it points to outlive their use.
     let cloned = unsafe {
         cloner.clone(child, |signals_to_reset| {
             plan.signals_to_reset.set(signals_to_reset);
@@ -132,8 +132,8 @@ fn leave_descriptor_table(plan: &Plan<'_>) -> Result<(), i32> {
 
 /// Sets the disposition of every signal to the default, as programs expect.
 ///
-/// An ignored signal would stay ignored in the program (execve(2)). Rust's runtime ignores SIGPIPE, so a script would never
-/// notice that its reader is gone. A handler would run here, in the server's memory.
+/// An ignored signal would stay ignored in the program (execve(2)). Rust's runtime ignores SIGPIPE, so a script would
+/// never notice that its reader is gone. A handler would run here, in the server's memory.
 fn reset_dispositions(signals: SignalSet) {
     // struct kernel_sigaction: the handler first (SIG_DFL is 0), then flags, restorer and mask, at most 4 words.
     const DEFAULT: [u64; 4] = [0; 4];
@@ -193,7 +193,8 @@ fn enter_directory(plan: &Plan<'_>) -> Result<(), i32> {
     Ok(())
 }
 
-/// Requests SIGKILL for the script when its launcher thread ends, which is when the server ends (PR_SET_PDEATHSIG, prctl(2)).
+/// Requests SIGKILL for the script when its launcher thread ends, which is when the server ends (PR_SET_PDEATHSIG,
+/// prctl(2)).
 ///
 /// Called after the change of user, which would clear the setting. Executing a set-user-ID program also clears it.
 fn set_parent_death_signal(plan: &Plan<'_>) -> Result<(), i32> {

@@ -1,7 +1,7 @@
 //! The user of a script process.
 //!
-//! The child makes raw system calls, because the C library's `setuid` changes every thread of the process (nptl(7)); from a
-//! child with shared memory it would change the server's threads.
+//! The child makes raw system calls, because the C library's `setuid` changes every thread of the process (nptl(7));
+//! from a child with shared memory it would change the server's threads.
 
 use libc::c_long;
 
@@ -9,9 +9,9 @@ use crate::syscall::checked;
 
 /// A user and its groups, as numbers of passwd(5) and group(5).
 ///
-/// The first change of user makes the *server* permanently undumpable (PR_SET_DUMPABLE in prctl(2)): no core dumps, and only
-/// root can attach a debugger. This is necessary: between the change and the exec, a process of the script's user shares the
-/// server's memory, and other processes of that user must not be able to read it.
+/// The first change of user makes the *server* permanently undumpable (PR_SET_DUMPABLE in prctl(2)): no core dumps, and
+/// only root can attach a debugger. This is necessary: between the change and the exec, a process of the script's user
+/// shares the server's memory, and other processes of that user must not be able to read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Real, effective and saved user.

@@ -1,7 +1,7 @@
 //! The threads that start script processes, fed by one queue.
 //!
-//! A start blocks its thread until the program runs (`child`). An event loop must not block for that, so it queues the program
-//! and gets a callback.
+//! A start blocks its thread until the program runs (`child`). An event loop must not block for that, so it queues the
+//! program and gets a callback.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
@@ -25,8 +25,8 @@ type Done = Box<dyn FnOnce(Result<Started, LaunchError>) + Send>;
 
 /// Starts script processes on its own threads.
 ///
-/// Dropping it finishes the queued starts and joins its threads. The script processes get SIGKILL when the thread that started
-/// them ends (PR_SET_PDEATHSIG), here or because the server died. So drop it last.
+/// Dropping it finishes the queued starts and joins its threads. The script processes get SIGKILL when the thread that
+/// started them ends (PR_SET_PDEATHSIG), here or because the server died. So drop it last.
 pub struct Launcher {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
@@ -35,14 +35,15 @@ pub struct Launcher {
 impl Launcher {
     /// Starts the threads. Recommended: half as many as there are cores, and at least two.
     ///
-    /// One thread reaches most of the start rate of a machine, two nearly all of it, because the programs themselves need the
-    /// processor too. The second thread also keeps one slow disk from delaying every script.
+    /// One thread reaches most of the start rate of a machine, two nearly all of it, because the programs themselves
+    /// need the processor too. The second thread also keeps one slow disk from delaying every script.
     ///
-    /// Call it early: each thread reserves five descriptor numbers permanently, and only if they are low does a start cost the
-    /// same however many connections are open.
+    /// Call it early: each thread reserves five descriptor numbers permanently, and only if they are low does a start
+    /// cost the same however many connections are open.
     ///
     /// # Errors
-    /// `InvalidInput`: `threads` is 0, the caller's fault. Otherwise the system has no more threads, memory or descriptors.
+    /// `InvalidInput`: `threads` is 0, the caller's fault. Otherwise the system has no more threads, memory or
+    /// descriptors.
     pub fn start(threads: usize) -> io::Result<Launcher> {
         if threads == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -70,9 +71,9 @@ impl Launcher {
 
     /// Queues a program. A launcher thread starts it, then calls `done` with the process or the error.
     ///
-    /// Never blocks. The queue has no limit of its own, because every start is for a slot of a process pool and those are
-    /// limited. `done` should only pass the result on. Signals are blocked while it runs, so it must start neither threads nor
-    /// processes. If it panics, the launcher continues.
+    /// Never blocks. The queue has no limit of its own, because every start is for a slot of a process pool and those
+    /// are limited. `done` should only pass the result on. Signals are blocked while it runs, so it must start neither
+    /// threads nor processes. If it panics, the launcher continues.
     pub fn launch(&self, program: Program, done: impl FnOnce(Result<Started, LaunchError>) + Send + 'static) {
         let job = Job {
             program,
@@ -178,8 +179,8 @@ impl Job {
     fn perform(self, starter: &mut Starter) {
         let result = starter.start(self.program);
         let done = self.done;
-        // This thread must outlive the panic, because its script processes get SIGKILL when it ends. The panic hook has reported
-        // it; it is the caller's fault.
+        // This thread must outlive the panic, because its script processes get SIGKILL when it ends. The panic hook has
+        // reported it; it is the caller's fault.
         let _ = panic::catch_unwind(AssertUnwindSafe(|| done(result)));
     }
 }
@@ -215,25 +216,25 @@ impl Queue {
 
 /// Blocks signals and drops ambient capabilities on this thread, because its children must not inherit them.
 fn isolate_thread() {
-    // A signal that arrives between the clone and the child's reset of dispositions would run the server's handler in the child.
-    // They are blocked permanently, not around each clone: other threads receive the process's signals. The C library leaves
-    // out the two that it needs itself.
+    // A signal that arrives between the clone and the child's reset of dispositions would run the server's handler in
+    // the child. They are blocked permanently, not around each clone: other threads receive the process's signals. The
+    // C library leaves out the two that it needs itself.
     // SAFETY: a signal set is plain data; both calls write and read this one only.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
     }
-    // Ambient capabilities, such as the right to bind port 80 that a service manager gave the server, pass to every executed
-    // program (capabilities(7)). A kernel without them returns an error, which needs no handling.
+    // Ambient capabilities, such as the right to bind port 80 that a service manager gave the server, pass to every
+    // executed program (capabilities(7)). A kernel without them returns an error, which needs no handling.
     // SAFETY: takes numbers only, and concerns this thread only.
     unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
 }
 
 /// The list that execve(2) takes: a pointer to each entry, then a null pointer.
 ///
-/// An entry that is not `NAME=value` and a NUL is refused with `EINVAL`. That includes an empty entry, the sign of a NUL inside
-/// a value.
+/// An entry that is not `NAME=value` and a NUL is refused with `EINVAL`. That includes an empty entry, the sign of a
+/// NUL inside a value.
 fn environment_pointers(environment: &[u8]) -> Result<Vec<*const c_char>, LaunchError> {
     let mut pointers = Vec::with_capacity(64);
     for entry in environment.split_inclusive(|&byte| byte == 0) {

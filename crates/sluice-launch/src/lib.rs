@@ -1,15 +1,16 @@
 //! Starting script processes from a multi-threaded server: as vfork(2) does, never with fork(2).
 //!
-//! Here: the program to start and the process that it becomes (`program`), the threads that start processes (`launcher`), the
-//! channels between server and script (`channels`), the clone (`clone`), the code that the child runs before its program
-//! (`child`), and the end of a process (`pidfd`). Not here: the protocol on those channels (sluice-gateway), the memory behind
-//! descriptor 4 (sluice-membuf), and the decision when to start or end a process (the process pools).
+//! Here: the program to start and the process that it becomes (`program`), the threads that start processes
+//! (`launcher`), the channels between server and script (`channels`), the clone (`clone`), the code that the child runs
+//! before its program (`child`), and the end of a process (`pidfd`). Not here: the protocol on those channels
+//! (sluice-gateway), the memory behind descriptor 4 (sluice-membuf), and the decision when to start or end a process
+//! (the process pools).
 //!
 //! Floor 1. Linux 5.9 or later: `close_range(2)`, pidfds.
 
-// Safe Rust cannot clone with shared memory, make system calls without a safe wrapper (such as `setresuid` for one thread
-// instead of the process), or run a child that must not touch what a lock of the parent protects. Every unsafe block says why
-// it is sound; the public interface is safe.
+// Safe Rust cannot clone with shared memory, make system calls without a safe wrapper (such as `setresuid` for one
+// thread instead of the process), or run a child that must not touch what a lock of the parent protects. Every unsafe
+// block says why it is sound; the public interface is safe.
 #![allow(unsafe_code)]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

@@ -15,7 +15,8 @@ pub struct ProcessLimits {
     pub open_files_max: Option<u64>,
     /// Processes and threads of the process's *user* (RLIMIT_NPROC); root is exempt.
     pub processes_max: Option<u64>,
-    /// Bytes in the largest file that it may write (RLIMIT_FSIZE). `write` to the memory buffer counts, stores to its mapping do not.
+    /// Bytes in the largest file that it may write (RLIMIT_FSIZE). `write` to the memory buffer counts, stores to its
+    /// mapping do not.
     pub file_bytes_max: Option<u64>,
     /// Bytes in a core dump (RLIMIT_CORE); 0: no core dumps.
     pub core_bytes_max: Option<u64>,
@@ -48,8 +49,8 @@ impl ProcessLimits {
 
 impl Limit {
     fn new(resource: libc::__rlimit_resource_t, bound: u64) -> Limit {
-        // At the soft limit of processor time the kernel sends SIGXCPU, at the hard limit SIGKILL (setrlimit(2)). The second
-        // between them lets a program log what it was doing.
+        // At the soft limit of processor time the kernel sends SIGXCPU, at the hard limit SIGKILL (setrlimit(2)). The
+        // second between them lets a program log what it was doing.
         let grace = u64::from(resource == libc::RLIMIT_CPU);
         Limit {
             resource,

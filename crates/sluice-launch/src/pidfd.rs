@@ -1,7 +1,7 @@
 //! Detecting, reaping and forcing the end of a process.
 //!
-//! A pidfd becomes readable when its process has exited: an event loop waits for that, then calls [`reap`]. The public functions
-//! never block.
+//! A pidfd becomes readable when its process has exited: an event loop waits for that, then calls [`reap`]. The public
+//! functions never block.
 
 use std::fmt;
 use std::io;
@@ -58,17 +58,17 @@ pub fn has_exited(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// Sends a signal to every process of the group that `pid` leads (`Started::pid`): the script and its own children.
 ///
-/// The order matters: signal the group *before* the leader is reaped, then [`reap`]. While the leader runs or is an unreaped
-/// zombie, the kernel does not reuse its number, neither for a process nor for a group, so the signal can reach only this
-/// script. Once the leader is reaped and the group is empty, the number may belong to an unrelated process. So at the end of
-/// every script process, even one that exited by itself (its children may still run): wait until the pidfd is readable,
-/// `kill_group(pid, Signal::Kill)`, `reap(pidfd)`.
+/// The order matters: signal the group *before* the leader is reaped, then [`reap`]. While the leader runs or is an
+/// unreaped zombie, the kernel does not reuse its number, neither for a process nor for a group, so the signal can
+/// reach only this script. Once the leader is reaped and the group is empty, the number may belong to an unrelated
+/// process. So at the end of every script process, even one that exited by itself (its children may still run): wait
+/// until the pidfd is readable, `kill_group(pid, Signal::Kill)`, `reap(pidfd)`.
 ///
 /// A process that has left the group (setsid(2)) is not reached; a cgroup would reach it.
 ///
 /// # Errors
-/// `ESRCH`: no such group (reaped too early), the caller's fault. `EPERM`: every member runs as a user whom the server may not
-/// signal. `EINVAL`: `pid` is 1 or less, the caller's fault: these values have other meanings in kill(2).
+/// `ESRCH`: no such group (reaped too early), the caller's fault. `EPERM`: every member runs as a user whom the server
+/// may not signal. `EINVAL`: `pid` is 1 or less, the caller's fault: these values have other meanings in kill(2).
 pub fn kill_group(pid: i32, signal: Signal) -> io::Result<()> {
     if pid <= 1 {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));

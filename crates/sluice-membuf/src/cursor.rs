@@ -1,7 +1,7 @@
 //! The arithmetic of the ring: the position of the next chunk, the free room, and the validation of the peer's counter.
 //!
-//! Pure functions of counters. A counter is the number of bytes since BUFFER-BEGIN and never wraps; a position is a counter
-//! modulo the capacity. A 64-bit counter does not overflow: at 100 GB/s that takes five years of one response.
+//! Pure functions of counters. A counter is the number of bytes since BUFFER-BEGIN and never wraps; a position is a
+//! counter modulo the capacity. A 64-bit counter does not overflow: at 100 GB/s that takes five years of one response.
 
 use std::fmt;
 
@@ -108,7 +108,8 @@ impl ReadCursor {
         result
     }
 
-    /// Moves over the next chunk and returns it: at most `bytes_max` bytes (0 counts as 1), up to the end of the data area.
+    /// Moves over the next chunk and returns it: at most `bytes_max` bytes (0 counts as 1), up to the end of the data
+    /// area.
     pub(crate) fn advance(&mut self, bytes_max: u64) -> Option<Span> {
         let position = self.taken % self.capacity;
         let contiguous = (self.seen - self.taken).min(self.capacity - position);
@@ -150,7 +151,8 @@ impl WriteCursor {
         })
     }
 
-    /// The value of tail to wait for when the ring is full: a quarter is free then, so that one wake-up serves many writes.
+    /// The value of tail to wait for when the ring is full: a quarter is free then, so that one wake-up serves many
+    /// writes.
     pub(crate) fn wake_at(&self) -> u64 {
         (self.head + (self.capacity / 4).max(1)).saturating_sub(self.capacity)
     }

@@ -1,18 +1,19 @@
 //! Memory that needs unsafe code: the memory buffer, sealed memfds, and reads from the page cache.
 //!
 //! Three independent parts:
-//! - **The memory buffer**, which a script process and the server share for bulk output: its memfd ([`Segment`]), its two kinds
-//!   ([`PlainBuffer`], [`RingReader`]), and the script's side of the ring ([`RingWriter`]).
-//! - **Sealed memfds** ([`SealedMemfd`]): immutable content of the server, such as cached files, from which the kernel sends without
-//!   a copy. No script has access.
-//! - **Reads from the page cache** ([`read_cached`]): the part of a file that the kernel has in memory, without waiting for a disk.
+//! - **The memory buffer**, which a script process and the server share for bulk output: its memfd ([`Segment`]), its
+//!   two kinds ([`PlainBuffer`], [`RingReader`]), and the script's side of the ring ([`RingWriter`]).
+//! - **Sealed memfds** ([`SealedMemfd`]): immutable content of the server, such as cached files, from which the kernel
+//!   sends without a copy. No script has access.
+//! - **Reads from the page cache** ([`read_cached`]): the part of a file that the kernel has in memory, without waiting
+//!   for a disk.
 //!
-//! Not here: the callouts that ask for a buffer (sluice-gateway), waiting for the mailbox and sending the bytes (sluice-script).
-//! Floor 1: imports nothing of the workspace.
+//! Not here: the callouts that ask for a buffer (sluice-gateway), waiting for the mailbox and sending the bytes
+//! (sluice-script). Floor 1: imports nothing of the workspace.
 //!
-//! The script is treated as hostile: it may write anything into the shared pages at any time, and punch holes into them. Every
-//! number read from there is validated before use, the server stores nothing there that it needs, and the values of the data
-//! bytes are arbitrary. `docs/internals/memory-buffer.md` describes the layout and the protocol.
+//! The script is treated as hostile: it may write anything into the shared pages at any time, and punch holes into
+//! them. Every number read from there is validated before use, the server stores nothing there that it needs, and the
+//! values of the data bytes are arbitrary. `docs/internals/memory-buffer.md` describes the layout and the protocol.
 //!
 //! ```
 //! use sluice_membuf::{RingWriter, Segment};
@@ -29,9 +30,10 @@
 //! # Ok(()) }
 //! ```
 //
-// Unsafe is allowed here because safe Rust cannot share memory with another process: the memfd (mem_file.rs, sealed_memfd.rs), its
-// mappings and the views of them (mapping.rs), the futex call (futex.rs), poll and getppid (ring_writer.rs); and because no
-// library reads the cached part of a file into uninitialised memory (page_cache.rs). No other file uses it.
+// Unsafe is allowed here because safe Rust cannot share memory with another process: the memfd (mem_file.rs,
+// sealed_memfd.rs), its mappings and the views of them (mapping.rs), the futex call (futex.rs), poll and getppid
+// (ring_writer.rs); and because no library reads the cached part of a file into uninitialised memory (page_cache.rs).
+// No other file uses it.
 #![allow(unsafe_code)]
 // The model checker compiles the protocol without the mappings that use it.
 #![cfg_attr(loom, allow(dead_code, unused_imports, rustdoc::broken_intra_doc_links))]

@@ -4,15 +4,15 @@
 //!
 //! # Soundness of the views
 //!
-//! A page of a mapping can be accessed without SIGBUS because the memfd is at least as long as the mapping and sealed against
-//! shrinking (segment.rs does both before it maps; ring_writer.rs checks the length). If the script punches a hole, the kernel
-//! supplies a zero page on the next access.
+//! A page of a mapping can be accessed without SIGBUS because the memfd is at least as long as the mapping and sealed
+//! against shrinking (segment.rs does both before it maps; ring_writer.rs checks the length). If the script punches a
+//! hole, the kernel supplies a zero page on the next access.
 //!
-//! The bytes behind a view of the data can change while it is held, because the other process can write at any time. Rust has no
-//! type for that, and `bytes::Bytes` needs a `&[u8]`. So these rules apply: no code in this crate reads through the slice, and its
-//! users pass it to the kernel or copy it (a TLS record is filled by a copy, then encrypted in place). No bound, branch or
-//! invariant may depend on the values, nor on two reads being equal. If a byte changes during a read, the old or the new
-//! value is sent, in the response of that script.
+//! The bytes behind a view of the data can change while it is held, because the other process can write at any time.
+//! Rust has no type for that, and `bytes::Bytes` needs a `&[u8]`. So these rules apply: no code in this crate reads
+//! through the slice, and its users pass it to the kernel or copy it (a TLS record is filled by a copy, then encrypted
+//! in place). No bound, branch or invariant may depend on the values, nor on two reads being equal. If a byte changes
+//! during a read, the old or the new value is sent, in the response of that script.
 
 use std::io;
 use std::ops::Deref;
@@ -42,8 +42,8 @@ impl DataView {
     /// The part at `offset`. Panics if it is outside of the mapping, which the cursors' arithmetic excludes.
     pub(crate) fn slice(&self, offset: usize, bytes: usize) -> &[u8] {
         let start = self.0.start_of(offset, bytes);
-        // SAFETY: `start_of` checked the range against the mapping, which lives as long as `self`; every bit pattern is a valid
-        // u8. The values may change meanwhile: see the head of this file.
+        // SAFETY: `start_of` checked the range against the mapping, which lives as long as `self`; every bit pattern is
+        // a valid u8. The values may change meanwhile: see the head of this file.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) }
     }
 }
@@ -60,8 +60,8 @@ impl WritableData {
     /// The part at `offset`, writable. Panics if it is outside of the mapping, which the cursors' arithmetic excludes.
     pub(crate) fn slice_mut(&mut self, offset: usize, bytes: usize) -> &mut [u8] {
         let start = self.0.start_of(offset, bytes);
-        // SAFETY: `start_of` checked the range; `&mut self` makes this the only slice of this mapping. The caller passes room that
-        // the server has freed, which the server does not read before the next commit.
+        // SAFETY: `start_of` checked the range; `&mut self` makes this the only slice of this mapping. The caller
+        // passes room that the server has freed, which the server does not read before the next commit.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) }
     }
 }
@@ -87,8 +87,9 @@ impl Deref for Control {
 
     fn deref(&self) -> &ControlPage {
         let start = self.0.start_of(0, CONTROL_BYTES);
-        // SAFETY: mmap returns page-aligned addresses, more than a ControlPage needs; the length was checked; every field is an
-        // atomic integer, for which every bit pattern is valid and which another process may change at any time.
+        // SAFETY: mmap returns page-aligned addresses, more than a ControlPage needs; the length was checked; every
+        // field is an atomic integer, for which every bit pattern is valid and which another process may change at any
+        // time.
         unsafe { start.cast::<ControlPage>().as_ref() }
     }
 }

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::layout::PAGE_BYTES;
 
-/// Most attempts at an allocation that signals interrupt. A signal undoes all of it (fallocate(2)); several in a row mean a timer
-/// that would interrupt every attempt.
+/// Most attempts at an allocation that signals interrupt. A signal undoes all of it (fallocate(2)); several in a row
+/// mean a timer that would interrupt every attempt.
 const ALLOCATE_TRIES_MAX: u32 = 8;
 
 /// A memfd. The segment and every buffer and chunk created from it hold it; the last holder's drop releases the memory.

@@ -1,7 +1,9 @@
-//! The server's side of the ring: takes what the script has committed, chunk by chunk, and frees it when it has been sent.
+//! The server's side of the ring: takes what the script has committed, chunk by chunk, and frees it when it has been
+//! sent.
 //!
-//! Not here: the order of loads and stores (doorbell.rs), the arithmetic (cursor.rs), the ledger of freed chunks (ledger.rs), the
-//! script's side (ring_writer.rs). No call here blocks, and only an invalid counter in the control page makes one fail.
+//! Not here: the order of loads and stores (doorbell.rs), the arithmetic (cursor.rs), the ledger of freed chunks
+//! (ledger.rs), the script's side (ring_writer.rs). No call here blocks, and only an invalid counter in the control
+//! page makes one fail.
 //!
 //! ```text
 //!              take() -> chunk         prepare_sleep() -> true
@@ -51,11 +53,11 @@ impl RingReader {
 
     /// The next chunk that the script has committed, without a copy; `None` if there is nothing new.
     ///
-    /// At most `bytes_max` bytes (0 counts as 1), and not past the end of the data area: the next call continues at its start. The
-    /// script gets the room back when the last clone of this chunk, and of all chunks before it, is dropped.
+    /// At most `bytes_max` bytes (0 counts as 1), and not past the end of the data area: the next call continues at its
+    /// start. The script gets the room back when the last clone of this chunk, and of all chunks before it, is dropped.
     ///
-    /// The script can change the bytes at any time. Pass them to the kernel or to a cipher; copy them first for anything that
-    /// depends on their values, such as a compressor.
+    /// The script can change the bytes at any time. Pass them to the kernel or to a cipher; copy them first for
+    /// anything that depends on their values, such as a compressor.
     ///
     /// # Errors
     /// A counter in the control page is impossible: the script's fault. Every later call returns the same error.
@@ -81,8 +83,8 @@ impl RingReader {
         }))
     }
 
-    /// Asks the script for a doorbell. `true`: the ring is empty, and a NUL byte will arrive on the mailbox when it is not.
-    /// `false`: call [`RingReader::take`] now, for a chunk or an error.
+    /// Asks the script for a doorbell. `true`: the ring is empty, and a NUL byte will arrive on the mailbox when it is
+    /// not. `false`: call [`RingReader::take`] now, for a chunk or an error.
     ///
     /// Spurious doorbells are possible: take again, then ask again. `take` withdraws the request.
     pub fn prepare_sleep(&mut self) -> bool {
@@ -90,8 +92,8 @@ impl RingReader {
         self.has_announced_sleep
     }
 
-    /// Makes every further write of the script fail, and wakes it if it waits. For when the client is gone or the exchange has
-    /// ended.
+    /// Makes every further write of the script fail, and wakes it if it waits. For when the client is gone or the
+    /// exchange has ended.
     ///
     /// Bytes committed before can still be taken.
     pub fn close(&mut self) {
@@ -123,8 +125,8 @@ impl RingReader {
         self.cursor.capacity()
     }
 
-    /// Sets the callback that runs after each chunk was freed, on the thread that dropped it. It replaces the previous one, also for
-    /// chunks in flight.
+    /// Sets the callback that runs after each chunk was freed, on the thread that dropped it. It replaces the previous
+    /// one, also for chunks in flight.
     ///
     /// When it runs, the chunk no longer keeps the segment in use.
     pub fn set_on_free(&mut self, call: Box<dyn Fn() + Send + Sync>) {

@@ -1,7 +1,7 @@
 //! The script's side of the ring, for scripts in Rust and for the tests of the server's side.
 //!
-//! Not here: the callouts BUFFER-BEGIN and BUFFER-END, which the script makes on its mailbox before and after. The libraries in sdk/
-//! do the same in other languages, by the specification in `docs/internals/memory-buffer.md`.
+//! Not here: the callouts BUFFER-BEGIN and BUFFER-END, which the script makes on its mailbox before and after. The
+//! libraries in sdk/ do the same in other languages, by the specification in `docs/internals/memory-buffer.md`.
 
 use std::fmt;
 use std::fs::File;
@@ -70,8 +70,8 @@ pub struct RingWriter {
 }
 
 impl RingWriter {
-    /// Opens the ring in `memory` (descriptor 4), after the answer to BUFFER-BEGIN. Doorbells are written to `mailbox` (a duplicate of
-    /// descriptor 1).
+    /// Opens the ring in `memory` (descriptor 4), after the answer to BUFFER-BEGIN. Doorbells are written to `mailbox`
+    /// (a duplicate of descriptor 1).
     ///
     /// # Errors
     /// `InvalidData`: the memory contains no ring. Otherwise what fstat(2) or mmap(2) says.
@@ -118,7 +118,8 @@ impl RingWriter {
         Ok(())
     }
 
-    /// Contiguous room to fill in place: at least one byte, at most `bytes_max` (0 counts as 1). Waits until there is room.
+    /// Contiguous room to fill in place: at least one byte, at most `bytes_max` (0 counts as 1). Waits until there is
+    /// room.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -140,7 +141,8 @@ impl RingWriter {
             .slice_mut(CONTROL_BYTES + narrow(span.position), self.reserved_bytes))
     }
 
-    /// Commits the first `bytes` bytes of the reserved room; the server can send them. The rest of the room is given back.
+    /// Commits the first `bytes` bytes of the reserved room; the server can send them. The rest of the room is given
+    /// back.
     ///
     /// # Errors
     /// [`WriteError::NotReserved`], [`WriteError::ServerGone`] or [`WriteError::Doorbell`].
@@ -196,7 +198,8 @@ impl RingWriter {
         }
     }
 
-    /// Whether the parent process has changed, or the mailbox has no reader. The second test also works if a shell started the script.
+    /// Whether the parent process has changed, or the mailbox has no reader. The second test also works if a shell
+    /// started the script.
     fn is_server_gone(&self) -> bool {
         let mut mailbox = libc::pollfd {
             fd: self.mailbox.as_fd().as_raw_fd(),

@@ -1,18 +1,19 @@
-//! The memory buffer of one script process: a memfd, created empty and sealed, with memory allocated at each BUFFER-BEGIN.
+//! The memory buffer of one script process: a memfd, created empty and sealed, with memory allocated at each
+//! BUFFER-BEGIN.
 //!
-//! Not here: the use of the memory (plain_buffer.rs, ring_reader.rs), the system calls (mem_file.rs), and the limit on the size
-//! (sluice-script).
+//! Not here: the use of the memory (plain_buffer.rs, ring_reader.rs), the system calls (mem_file.rs), and the limit on
+//! the size (sluice-script).
 //!
 //! # Seals
 //!
-//! - `F_SEAL_SHRINK`, set at creation: the file can never become shorter than a mapping of the server, where an access would
-//!   raise SIGBUS.
+//! - `F_SEAL_SHRINK`, set at creation: the file can never become shorter than a mapping of the server, where an access
+//!   would raise SIGBUS.
 //! - `F_SEAL_SEAL`, set: the script cannot add seals that would make the next begin fail.
-//! - `F_SEAL_GROW`, not set: a persistent process may need a larger buffer for its next request. A script gains nothing by growing
-//!   the file itself: the server maps only the length it allocated, and the script's limits apply to what the script
-//!   allocates (RLIMIT_FSIZE, its cgroup).
-//! - `F_SEAL_WRITE` and `F_SEAL_FUTURE_WRITE`, not set: only they would forbid punching holes, but they would also forbid the
-//!   script's writable mapping.
+//! - `F_SEAL_GROW`, not set: a persistent process may need a larger buffer for its next request. A script gains nothing
+//!   by growing the file itself: the server maps only the length it allocated, and the script's limits apply to what
+//!   the script allocates (RLIMIT_FSIZE, its cgroup).
+//! - `F_SEAL_WRITE` and `F_SEAL_FUTURE_WRITE`, not set: only they would forbid punching holes, but they would also
+//!   forbid the script's writable mapping.
 
 use std::fs;
 use std::io;
@@ -71,9 +72,9 @@ impl From<io::Error> for BeginError {
 
 /// The memory buffer of one script process, on the server's side.
 ///
-/// One buffer at a time: the next one begins only when no handle and no chunk of the previous one is held, because the script may
-/// overwrite the memory then. The memory is released when the segment and everything created from it are dropped, even if a
-/// process that the script left behind still has the descriptor.
+/// One buffer at a time: the next one begins only when no handle and no chunk of the previous one is held, because the
+/// script may overwrite the memory then. The memory is released when the segment and everything created from it are
+/// dropped, even if a process that the script left behind still has the descriptor.
 #[derive(Debug)]
 pub struct Segment {
     file: Arc<MemFile>,
@@ -103,8 +104,8 @@ impl Segment {
 
     /// Begins a plain buffer of at least `bytes` bytes, rounded up to a page; at least one page.
     ///
-    /// The memory is allocated at once, so the time grows with the size (about 0.1 s for 1 GiB); a script that grows the file at the
-    /// same time delays it. Allocate large buffers outside of the event loop.
+    /// The memory is allocated at once, so the time grows with the size (about 0.1 s for 1 GiB); a script that grows
+    /// the file at the same time delays it. Allocate large buffers outside of the event loop.
     ///
     /// # Errors
     /// See [`BeginError`]; the segment remains usable.
@@ -135,8 +136,8 @@ impl Segment {
         Arc::get_mut(&mut self.file).is_none()
     }
 
-    /// Releases the memory beyond the first `bytes_kept` bytes (at least one page), for a process that goes idle. Does nothing while
-    /// in use.
+    /// Releases the memory beyond the first `bytes_kept` bytes (at least one page), for a process that goes idle. Does
+    /// nothing while in use.
     ///
     /// The next begin allocates again what it needs.
     pub fn trim(&mut self, bytes_kept: u64) {
@@ -150,7 +151,8 @@ impl Segment {
         }
     }
 
-    /// Ensures that the first `total_bytes` of the file are allocated. They may not be, because the script can punch holes.
+    /// Ensures that the first `total_bytes` of the file are allocated. They may not be, because the script can punch
+    /// holes.
     fn allocate(&mut self, total_bytes: u64) -> Result<(), BeginError> {
         // get_mut, not strong_count, because it also orders the last holder's reads before the script's next writes.
         let file = Arc::get_mut(&mut self.file).ok_or(BeginError::InUse)?;
@@ -165,8 +167,8 @@ impl Segment {
         Ok(file.allocate(total_bytes)?)
     }
 
-    /// A view of at least `total_bytes`. The previous one is reused if it is large enough, because most scripts ask for the same size
-    /// every time.
+    /// A view of at least `total_bytes`. The previous one is reused if it is large enough, because most scripts ask for
+    /// the same size every time.
     fn map_view(&mut self, total_bytes: u64) -> Result<Arc<DataView>, BeginError> {
         let bytes = usize::try_from(total_bytes).map_err(|_| BeginError::TooLarge)?;
         if let Some(view) = self.view.as_ref().filter(|view| view.bytes() >= bytes) {
@@ -187,7 +189,8 @@ impl Segment {
     }
 }
 
-/// Growth up to this many bytes is allocated without checking the free memory. 16 MiB: the check costs 1 % of the allocation.
+/// Growth up to this many bytes is allocated without checking the free memory. 16 MiB: the check costs 1 % of the
+/// allocation.
 const UNCHECKED_BYTES_MAX: u64 = 16 << 20;
 
 fn round_up(bytes: u64) -> Result<u64, BeginError> {

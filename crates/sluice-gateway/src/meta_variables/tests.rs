@@ -212,7 +212,7 @@ fn an_invalid_host_is_replaced_by_the_servers_address() {
 #[test]
 fn an_ipv4_client_of_an_ipv6_socket_is_an_ipv4_client() {
     let variables = built(&[], |request| {
-        request.remote_addr = "::ffff:198.51.100.7".parse().unwrap()
+        request.remote_addr = "::ffff:198.51.100.7".parse().unwrap();
     });
     assert_value(&variables, "REMOTE_ADDR", "198.51.100.7");
     assert_value(&variables, "REMOTE_HOST", "198.51.100.7");
@@ -232,7 +232,7 @@ fn keywords_are_numbered() {
 #[test]
 fn form_fields_become_variables_and_the_first_of_a_name_is_kept() {
     let variables = built(&[], |request| {
-        request.query = Some("na-me=a+b%21&na.me=2&x=a%0Ab&=3&last")
+        request.query = Some("na-me=a+b%21&na.me=2&x=a%0Ab&=3&last");
     });
     assert_value(&variables, "WWW_FORM_NA_ME", "a b!");
     assert_value(&variables, "WWW_FORM_LAST", "");
@@ -286,7 +286,7 @@ fn times_that_http_cannot_represent_are_omitted() {
 }
 
 #[test]
-fn the_buffer_of_a_common_request_is_allocated_once() {
+fn the_buffer_of_a_browsers_request_is_allocated_once() {
     let long = "x".repeat(300);
     let headers = headers(&[
         ("host", "example.org"),

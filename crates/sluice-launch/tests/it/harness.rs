@@ -17,8 +17,8 @@ use sluice_launch::{Exit, LaunchError, Launcher, Mailbox, ProcessLimits, Program
 /// The time limit of every wait, far longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// While a child is being started, it briefly holds copies of the descriptors of all tests, so a file that one of them writes
-/// cannot be executed (ETXTBSY). Locked shared to start, exclusively to write.
+/// While a child is being started, it briefly holds copies of the descriptors of all tests, so a file that one of them
+/// writes cannot be executed (ETXTBSY). Locked shared to start, exclusively to write.
 static STARTING: RwLock<()> = RwLock::new(());
 
 /// A program without a body, in `/`, with an empty environment.

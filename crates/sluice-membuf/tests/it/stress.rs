@@ -66,7 +66,8 @@ fn body_is_intact_when_chunks_are_dropped_out_of_order() {
                     in_flight.swap_remove(numbers.below(4)).check();
                 }
             }
-            // The script may be waiting for room held here, so drop everything: otherwise both sides would wait forever.
+            // The script may be waiting for room held here, so drop everything: otherwise both sides would wait
+            // forever.
             None => in_flight.drain(..).for_each(BodyChunk::check),
         });
         drop(in_flight);
