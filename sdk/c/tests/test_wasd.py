@@ -14,9 +14,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(server.HERE)))
 class Compilation(unittest.TestCase):
     def test_the_documented_command_compiles_without_a_warning(self):
         for name in ("wasd_membuf", "wasd_stdio", "wasd_cgilib"):
-            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+            with self.subTest(name), tempfile.TemporaryDirectory() as directory:
                 done = subprocess.run(
-                    ["cc", "-std=gnu89", "-I", "sdk/c/wasd", "-I", "sdk/c/include", f"sdk/c/tests/{name}.c", "sdk/c/build/libsluice.a", "-o", f"{folder}/script"],
+                    ["cc", "-std=gnu89", "-I", "sdk/c/wasd", "-I", "sdk/c/include", f"sdk/c/tests/{name}.c", "sdk/c/build/libsluice.a", "-o", f"{directory}/script"],
                     cwd=ROOT, capture_output=True, text=True)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
 
