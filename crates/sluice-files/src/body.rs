@@ -20,7 +20,7 @@ use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, fadvise};
 use sluice_http::body::{CHUNK_BYTES, Source};
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Activity, Fault, ServerFault};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -70,7 +70,7 @@ impl Source for FileBody {
             return Poll::Ready(None);
         }
         let chunk = ready!(self.0.poll_read(context));
-        let chunk = chunk.map_err(|error| Fault::server(format!("file: {error}")));
+        let chunk = chunk.map_err(|error| ServerFault::io(Activity::FileBody, error).into());
         Poll::Ready(Some(chunk.map(Bytes::from)))
     }
 

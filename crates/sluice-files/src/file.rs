@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Absent, Activity, ClientFault, Fault, Forbidden, IoFailure, ServerFault};
 use sluice_http::head;
 use sluice_settings::compression::Compression;
 use sluice_settings::{CacheUse, Precompressed};
@@ -174,7 +174,7 @@ impl Files<'_> {
         fields: &HeaderMap,
     ) -> Result<Lookup, Fault> {
         if !METHODS.contains(method) {
-            return Err(Fault::method(method, METHODS));
+            return Err(ClientFault::method_not_allowed(method, METHODS).into());
         }
         let name = relative.trim_matches('/');
         match (self.find(name)?, form) {
@@ -195,7 +195,7 @@ impl Files<'_> {
         match self.find(name) {
             Ok(Found::Directory | Found::Other) => Ok(None),
             Ok(found) => Ok(Some(self.select(name, found, fields))),
-            Err(fault) if fault.status == StatusCode::NOT_FOUND => Ok(None),
+            Err(Fault::Client(ClientFault::NotFound(_))) => Ok(None),
             Err(fault) => Err(fault),
         }
     }
@@ -236,7 +236,7 @@ impl Files<'_> {
             Ok((file, metadata))
         });
         match opened {
-            Err(error) => Err(refused(name, &error)),
+            Err(error) => Err(refused(name, error)),
             Ok((_, metadata)) if metadata.is_dir() => Ok(Found::Directory),
             Ok((_, metadata)) if !metadata.is_file() => Ok(Found::Other),
             Ok((file, metadata)) => match (known, self.cache()) {
@@ -279,18 +279,21 @@ impl Files<'_> {
 }
 
 /// Why a file or directory is not opened.
-pub(crate) fn refused(name: &str, error: &io::Error) -> Fault {
+pub(crate) fn refused(name: &str, error: io::Error) -> Fault {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(name),
-        ErrorKind::PermissionDenied => Fault::client(StatusCode::FORBIDDEN, format!("file {name:?}: {error}")),
+        ErrorKind::PermissionDenied => {
+            let failure = IoFailure::shared(Activity::File(name.into()), error);
+            ClientFault::Forbidden(Forbidden::Unreadable(failure)).into()
+        }
         // ENXIO: a socket, or a FIFO without a writer.
         _ if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => not_found(name),
-        _ => Fault::server(format!("file {name:?}: {error}")),
+        _ => ServerFault::io(Activity::File(name.into()), error).into(),
     }
 }
 
 pub(crate) fn not_found(name: &str) -> Fault {
-    Fault::client(StatusCode::NOT_FOUND, format!("file {name:?}: not there"))
+    ClientFault::NotFound(Absent::File(name.into())).into()
 }
 
 #[cfg(test)]
@@ -328,10 +331,10 @@ mod tests {
             PathForm::Any
         };
         let looked_up = files.look_up(&path[1..], form, &Method::GET, fields);
-        match looked_up.map_err(|fault| fault.status)? {
+        match looked_up.map_err(|fault| fault.status())? {
             Lookup::File(selected) => selected
                 .respond(path, &Method::GET, fields)
-                .map_err(|fault| fault.status),
+                .map_err(|fault| fault.status()),
             Lookup::Directory => Err(StatusCode::FORBIDDEN),
             Lookup::Pending(_) | Lookup::Options => unreachable!("GET without compression"),
         }

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use sluice_http::body::{CHUNK_BYTES, Source};
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::{Convert, RecordSettings};
 use tokio::runtime::Handle;
@@ -117,7 +117,7 @@ impl Files<'_> {
     /// A file of records as lines: a small one at once, a larger one while it is sent.
     pub(crate) fn open_records(&self, name: &str, file: File, metadata: &Metadata) -> Result<Found, Fault> {
         let Some(records) = self.directory.records() else {
-            return Err(Fault::server(format!("file {name:?}: is not one of records")));
+            return Err(Fault::unexpected("a file that is not one of records is opened as one"));
         };
         records.rewrite_behind(self.directory, name, metadata);
         let RecordSettings { format, convert } = records.settings;
@@ -130,7 +130,8 @@ impl Files<'_> {
         if metadata.len() <= WHOLE_BYTES_MAX
             && let Some(content) = read_cached(&file, 0, metadata.len())
         {
-            let lines = lines_of(&content, format).map_err(|error| Fault::server(format!("file {name:?}: {error}")))?;
+            let lines =
+                lines_of(&content, format).map_err(|error| ServerFault::io(Activity::File(name.into()), error))?;
             let content = match cache {
                 Some(cache) => cache.hold(lines),
                 None => Bytes::from(lines).into(),
@@ -251,7 +252,7 @@ impl Source for RecordBody {
         if let Err(error) = chunk.and_then(|chunk| self.decode(&chunk, &mut lines)) {
             // Nothing is read behind it.
             self.reader.end();
-            let fault = Fault::server(format!("file {:?}: {error}", self.name));
+            let fault = Fault::from(ServerFault::io(Activity::File(self.name.clone()), error));
             if lines.is_empty() {
                 return Poll::Ready(Some(Err(fault)));
             }

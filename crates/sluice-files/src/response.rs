@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use sluice_http::body::{Content, ResponseBody};
 use sluice_http::conditions;
 use sluice_http::conditions::Verdict;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{ClientFault, Fault, RangeMismatch};
 use sluice_http::multipart::{Boundary, Multipart};
 use sluice_http::ranges;
 use sluice_http::ranges::Selection;
@@ -94,10 +94,7 @@ pub(crate) fn judge(
     match conditions::judge(fields, &representation.validators) {
         Verdict::Perform => Ok(None),
         Verdict::NotModified => Ok(Some(not_modified(representation))),
-        Verdict::Failed => Err(Fault::client(
-            StatusCode::PRECONDITION_FAILED,
-            format!("file {name:?}: not the version that the request is for"),
-        )),
+        Verdict::Failed => Err(ClientFault::PreconditionFailed(name.into()).into()),
     }
 }
 
@@ -136,10 +133,10 @@ fn send(
             let body = ResponseBody::Source(Box::new(body));
             Ok(respond_with(StatusCode::PARTIAL_CONTENT, representation, body))
         }
-        Selection::Nothing => Err(Fault::range(
-            length,
-            format!("file {name:?}: of its {length} bytes none is in the range asked for"),
-        )),
+        Selection::Nothing => {
+            let name = name.into();
+            Err(ClientFault::RangeNotSatisfiable(Box::new(RangeMismatch { name, length })).into())
+        }
     }
 }
 

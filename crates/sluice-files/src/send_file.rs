@@ -4,6 +4,7 @@
 //! script's route declares (`send_files`), and how the script's head and the file's become one. Not here: running the script
 //! (`script`), what may be opened below a directory (`directory`), conditions and ranges (`file`).
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,11 +12,11 @@ use http::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE,
     CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, VARY,
 };
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use sluice_gateway::{ReplyHead, SEND_FILE_FIELDS, X_SENDFILE};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::{Culprit, Fault};
+use sluice_http::fault::{ClientFault, Fault, ScriptFault, SentFile};
 use sluice_http::head::may_have_body;
 use sluice_http::target::Target;
 use sluice_settings::CacheUse;
@@ -47,7 +48,7 @@ pub struct SendFile {
     directories: Arc<SendDirectories>,
     place: Place,
     /// The field that names it, for messages.
-    named: String,
+    named: SendFileField,
     status: StatusCode,
     fields: HeaderMap,
 }
@@ -57,6 +58,68 @@ pub struct SendFile {
 struct Place {
     number: usize,
     name: String,
+}
+
+/// The field that names a file, with its value.
+#[derive(Clone, Debug)]
+struct SendFileField {
+    name: HeaderName,
+    value: String,
+}
+
+impl fmt::Display for SendFileField {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {:?}", self.name, self.value)
+    }
+}
+
+/// A field that names no file that may be sent.
+#[derive(Debug)]
+struct BadSendFile {
+    field: SendFileField,
+    problem: Problem,
+}
+
+impl fmt::Display for BadSendFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.field, self.problem)
+    }
+}
+
+/// What is wrong with such a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Problem {
+    NoDirectories,
+    Status(StatusCode),
+    NotAbsolute,
+    NotAPath,
+    NotAUrlPath,
+    Outside,
+    UnknownPrefix,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Problem::NoDirectories => "the route lets no file be sent: declare its directory in send_files",
+            Problem::Status(status) => return write!(out, "no file can be sent with status {}", status.as_u16()),
+            Problem::NotAbsolute => "must be an absolute path",
+            Problem::NotAPath => "is no path of a file",
+            Problem::NotAUrlPath => "is no path of URLs",
+            Problem::Outside => "is outside of the directories of send_files",
+            Problem::UnknownPrefix => "begins with none of the paths of send_files",
+        })
+    }
+}
+
+/// A head with several fields that name a file, or one twice.
+#[derive(Debug)]
+struct SeveralFiles;
+
+impl fmt::Display for SeveralFiles {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("its head names more than one file to send")
+    }
 }
 
 impl SendDirectories {
@@ -88,26 +151,24 @@ impl SendDirectories {
         let (name, value) = match <[_; 1]>::try_from(named) {
             Ok([only]) => only,
             Err(none) if none.is_empty() => return Ok(None),
-            Err(_) => return Err(Fault::script("its head names more than one file to send")),
+            Err(_) => return Err(ScriptFault::BadSendFile(Arc::new(SeveralFiles)).into()),
         };
-        let named = format!("{name}: {value:?}");
-        let refuse = |what: &str| Fault::script(format!("{named}: {what}"));
+        let named = SendFileField { name, value };
+        let refuse = |problem| {
+            let field = named.clone();
+            Fault::from(ScriptFault::BadSendFile(Arc::new(BadSendFile { field, problem })))
+        };
         if self.0.is_empty() {
-            return Err(refuse(
-                "the route lets no file be sent: declare its directory in send_files",
-            ));
+            return Err(refuse(Problem::NoDirectories));
         }
         // Which parts are sent is for the server to choose.
         if head.status == StatusCode::PARTIAL_CONTENT || !may_have_body(&Method::GET, head.status) {
-            return Err(refuse(&format!(
-                "no file can be sent with status {}",
-                head.status.as_u16()
-            )));
+            return Err(refuse(Problem::Status(head.status)));
         }
-        let place = if name == X_SENDFILE {
-            self.by_path(&value)
+        let place = if named.name == X_SENDFILE {
+            self.by_path(&named.value)
         } else {
-            self.by_prefix(&value)
+            self.by_prefix(&named.value)
         };
         let place = place.map_err(refuse)?;
         Ok(Some(SendFile {
@@ -120,12 +181,12 @@ impl SendDirectories {
     }
 
     /// X-Sendfile. Its value is percent-decoded, as Apache and lighttpd do it; it is no URL, so `?` and `#` are of the name.
-    fn by_path(&self, value: &str) -> Result<Place, &'static str> {
+    fn by_path(&self, value: &str) -> Result<Place, Problem> {
         if !value.starts_with('/') {
-            return Err("must be an absolute path");
+            return Err(Problem::NotAbsolute);
         }
         let raw = utf8_percent_encode(value, NOT_IN_NAMES).to_string();
-        let path = Target::parse(&raw).map_err(|_| "is no path of a file")?.path;
+        let path = Target::parse(&raw).map_err(|_| Problem::NotAPath)?.path;
         let below = |send: &SendDirectory| {
             let inside =
                 [&*send.path, send.directory.path()].map(|directory| Path::new(&path).strip_prefix(directory).ok());
@@ -134,16 +195,14 @@ impl SendDirectories {
             let is_directory = path.ends_with('/') && !name.is_empty();
             Some(if is_directory { name + "/" } else { name })
         };
-        self.innermost(below)
-            .ok_or("is outside of the directories of send_files")
+        self.innermost(below).ok_or(Problem::Outside)
     }
 
     /// X-Accel-Redirect: a path of URLs, percent-decoded.
-    fn by_prefix(&self, value: &str) -> Result<Place, &'static str> {
-        let path = Target::parse(value).map_err(|_| "is no path of URLs")?.path;
+    fn by_prefix(&self, value: &str) -> Result<Place, Problem> {
+        let path = Target::parse(value).map_err(|_| Problem::NotAUrlPath)?.path;
         let below = |send: &SendDirectory| path.strip_prefix(&send.prefix).map(str::to_owned);
-        self.innermost(below)
-            .ok_or("begins with none of the paths of send_files")
+        self.innermost(below).ok_or(Problem::UnknownPrefix)
     }
 
     /// Of the directories that hold the file, the one that leaves the shortest name.
@@ -195,11 +254,7 @@ impl SendFile {
         };
         let content_type = self.fields.get(CONTENT_TYPE).cloned();
         let served = file::serve_named(files, &self.place.name, content_type, method, fields);
-        let mut response = served.map_err(|fault| Fault {
-            culprit: culprit(&fault),
-            text: format!("{}: {fault}", self.named),
-            ..fault
-        })?;
+        let mut response = served.map_err(|fault| blame_script(&self.named, fault))?;
         if !is_plain {
             *response.status_mut() = self.status;
             for name in [ACCEPT_RANGES, ETAG, LAST_MODIFIED] {
@@ -237,10 +292,13 @@ fn join(response: &mut Response<ResponseBody>, mut fields: HeaderMap) {
 }
 
 /// A file that is not there or may not be read is what the script named, not what the client asked for.
-fn culprit(fault: &Fault) -> Culprit {
-    match fault.status {
-        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Culprit::Script,
-        _ => fault.culprit,
+fn blame_script(field: &SendFileField, fault: Fault) -> Fault {
+    match fault {
+        Fault::Client(fault @ (ClientFault::NotFound(_) | ClientFault::Forbidden(_))) => {
+            let field = field.to_string().into();
+            ScriptFault::SentFile(Box::new(SentFile { field, fault })).into()
+        }
+        other => other,
     }
 }
 
@@ -249,6 +307,7 @@ mod tests {
     use http::HeaderValue;
     use http::header::SET_COOKIE;
     use sluice_gateway::{HeadLimits, HeadParser, Reply};
+    use sluice_http::fault::Culprit;
 
     use http::HeaderName;
     use sluice_gateway::X_ACCEL_REDIRECT;
@@ -349,7 +408,11 @@ mod tests {
         ] {
             let mut head = head(text);
             let fault = directories.take_sendfile_field(&mut head).err().unwrap();
-            assert_eq!((fault.culprit, fault.status.as_u16()), (Culprit::Script, 502), "{text}");
+            assert_eq!(
+                (fault.culprit(), fault.status().as_u16()),
+                (Culprit::Script, 502),
+                "{text}"
+            );
             assert!(!head.fields.contains_key(X_SENDFILE) && !head.fields.contains_key(X_ACCEL_REDIRECT));
         }
         let none = Arc::new(SendDirectories::default());
@@ -357,7 +420,7 @@ mod tests {
             .take_sendfile_field(&mut head("X-Accel-Redirect: /files/a\n\n"))
             .err()
             .unwrap();
-        assert!(fault.text.contains("send_files"), "{fault}");
+        assert!(fault.to_string().contains("send_files"), "{fault}");
         assert!(
             none.take_sendfile_field(&mut head("Content-Type: text/plain\n\n"))
                 .unwrap()

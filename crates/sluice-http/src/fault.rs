@@ -1,109 +1,247 @@
-//! A fault: an error with a culprit. The kind decides status, log level and who is told.
+//! A fault: who is at fault and what happened. The kinds decide status, response fields and log level.
 //!
-//! Here: the value. Not here: the response made of it (`write::error_page`, the only place that makes one) and the
-//! lines logged (`accept::serve`). Stages return faults and write nothing themselves.
+//! A fault holds data, not text: `Display` makes the line for the log when it is written. Not here: the response made of a
+//! fault (the error page) and the level at which it is logged; both are the server's. Stages return faults and write
+//! nothing themselves.
+//!
+//! ```text
+//! Fault ─┬─ Client(ClientFault)   bad request, too large, too slow, nothing there, refused by a rule
+//!        ├─ Script(ScriptFault)   no valid reply, silent, not executable, no process free
+//!        └─ Server(ServerFault)   input or output failed, no memory, a mistake in the server
+//! ```
 
-use std::fmt;
-use std::sync::Arc;
+mod client;
+mod detail;
+mod script;
+mod server;
+
+use std::fmt::{self, Display};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-/// Who is to blame, and therefore who must act.
+pub use crate::fault::client::{
+    Absent, BodyFailure, ClientFault, Forbidden, MethodMismatch, RangeMismatch, RefusedByRule, RewriteMismatch,
+    SlowBody,
+};
+pub use crate::fault::detail::Detail;
+pub use crate::fault::script::{NotExecutable, ScriptFault, SentFile, Silence};
+pub use crate::fault::server::{Activity, IoFailure, ServerFault};
+use crate::host::HostError;
+use crate::target::TargetError;
+
+/// Who caused a fault, and therefore who must act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Culprit {
-    /// The client: bad bytes, too large, too slow, gone.
+    /// The client.
     Client,
-    /// The script: a bad reply or none, too slow, refused to start.
+    /// The script or its author.
     Script,
     /// The server or its machine: no memory, no descriptors, a bad configuration.
     Server,
 }
 
-/// An error with a culprit, as a stage returns it.
+/// Why a request gets no response of the kind that it asks for, or why a body ends early.
 #[derive(Clone, Debug)]
-pub struct Fault {
-    /// Who is to blame.
-    pub culprit: Culprit,
-    /// The status of the error page, as long as the head has not gone out.
-    pub status: StatusCode,
-    /// What happened, for the log: one line.
-    pub text: String,
-    /// Goes into Retry-After (RFC 9110 §10.2.3).
-    pub retry_after: Option<Duration>,
-    /// Goes into Allow (RFC 9110 §10.2.1); required with 405.
-    pub allow: Option<&'static [Method]>,
-    /// The length of what is there, for Content-Range (RFC 9110 §15.5.17); with 416.
-    pub length: Option<u64>,
-    /// What the visitor is told, where a site's author has words of their own.
-    pub told: Option<Arc<str>>,
+pub enum Fault {
+    /// The client is at fault.
+    Client(ClientFault),
+    /// The script is at fault.
+    Script(ScriptFault),
+    /// The server is at fault.
+    Server(ServerFault),
 }
 
 impl Fault {
-    /// The client's mistake.
-    pub fn client(status: StatusCode, text: impl Into<String>) -> Fault {
-        Fault::new(Culprit::Client, status, text)
-    }
-
-    /// The script's reply cannot be used: 502.
-    pub fn script(text: impl Into<String>) -> Fault {
-        Fault::new(Culprit::Script, StatusCode::BAD_GATEWAY, text)
-    }
-
-    /// The script took too long: 504.
-    pub fn too_slow(text: impl Into<String>) -> Fault {
-        Fault::new(Culprit::Script, StatusCode::GATEWAY_TIMEOUT, text)
-    }
-
-    /// There is no process for this request now: 503 with Retry-After.
-    pub fn busy(text: impl Into<String>, retry_after: Duration) -> Fault {
-        Fault {
-            retry_after: Some(retry_after),
-            ..Fault::new(Culprit::Script, StatusCode::SERVICE_UNAVAILABLE, text)
+    /// Who is at fault.
+    #[must_use]
+    pub fn culprit(&self) -> Culprit {
+        match self {
+            Fault::Client(_) => Culprit::Client,
+            Fault::Script(_) => Culprit::Script,
+            Fault::Server(_) => Culprit::Server,
         }
     }
 
-    /// The server's own failure: 500.
-    pub fn server(text: impl Into<String>) -> Fault {
-        Fault::new(Culprit::Server, StatusCode::INTERNAL_SERVER_ERROR, text)
-    }
-
-    /// The method is not one of `allow`: 405.
-    pub fn method(method: &Method, allow: &'static [Method]) -> Fault {
-        Fault {
-            allow: Some(allow),
-            ..Fault::client(
-                StatusCode::METHOD_NOT_ALLOWED,
-                format!("method {method} is not served here"),
-            )
+    /// The status of the error page, if the head of the response was not sent yet.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Fault::Client(fault) => fault.status(),
+            Fault::Script(fault) => fault.status(),
+            Fault::Server(fault) => fault.status(),
         }
     }
 
-    /// Nothing of the range that is asked for is within `length` bytes: 416.
-    pub fn range(length: u64, text: impl Into<String>) -> Fault {
-        Fault {
-            length: Some(length),
-            ..Fault::client(StatusCode::RANGE_NOT_SATISFIABLE, text)
+    /// The value of Retry-After (RFC 9110 §10.2.3).
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Fault::Client(ClientFault::Refused(refused)) => refused.retry_after,
+            Fault::Client(_) => None,
+            Fault::Script(fault) => fault.retry_after(),
+            Fault::Server(fault) => fault.retry_after(),
         }
     }
 
-    fn new(culprit: Culprit, status: StatusCode, text: impl Into<String>) -> Fault {
-        Fault {
-            culprit,
-            status,
-            text: text.into(),
-            retry_after: None,
-            allow: None,
-            length: None,
-            told: None,
+    /// The value of Allow (RFC 9110 §10.2.1), which a 405 must have.
+    #[must_use]
+    pub fn allow(&self) -> Option<&'static [Method]> {
+        match self {
+            Fault::Client(ClientFault::MethodNotAllowed(mismatch)) => Some(mismatch.allow),
+            _ => None,
         }
+    }
+
+    /// The length of the file for the Content-Range of a 416 (RFC 9110 §15.5.17).
+    #[must_use]
+    pub fn content_range_length(&self) -> Option<u64> {
+        match self {
+            Fault::Client(ClientFault::RangeNotSatisfiable(mismatch)) => Some(mismatch.length),
+            _ => None,
+        }
+    }
+
+    /// The text that a rule gives the visitor instead of the usual sentence of the error page.
+    #[must_use]
+    pub fn visitor_text(&self) -> Option<&str> {
+        match self {
+            Fault::Client(ClientFault::Refused(refused)) => refused.text.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether there is nothing at the path that the client requested, or a rule says so.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Fault::Client(ClientFault::NotFound(_)) => true,
+            Fault::Client(ClientFault::Refused(refused)) => refused.status == StatusCode::NOT_FOUND,
+            _ => false,
+        }
+    }
+
+    /// A mistake in the server itself: a state that its code excludes.
+    #[must_use]
+    pub fn unexpected(what: &'static str) -> Fault {
+        Fault::Server(ServerFault::Unexpected(what))
     }
 }
 
-impl fmt::Display for Fault {
+impl Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.text)
+        match self {
+            Fault::Client(fault) => Display::fmt(fault, out),
+            Fault::Script(fault) => Display::fmt(fault, out),
+            Fault::Server(fault) => Display::fmt(fault, out),
+        }
     }
 }
 
 impl std::error::Error for Fault {}
+
+impl From<ClientFault> for Fault {
+    fn from(fault: ClientFault) -> Fault {
+        Fault::Client(fault)
+    }
+}
+
+impl From<ScriptFault> for Fault {
+    fn from(fault: ScriptFault) -> Fault {
+        Fault::Script(fault)
+    }
+}
+
+impl From<ServerFault> for Fault {
+    fn from(fault: ServerFault) -> Fault {
+        Fault::Server(fault)
+    }
+}
+
+impl From<HostError> for Fault {
+    fn from(error: HostError) -> Fault {
+        Fault::Client(ClientFault::BadHost(error))
+    }
+}
+
+impl From<Box<TargetError>> for Fault {
+    fn from(error: Box<TargetError>) -> Fault {
+        Fault::Client(ClientFault::BadTarget(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_fault_is_small() {
+        assert!(size_of::<Fault>() <= 32, "{}", size_of::<Fault>());
+    }
+
+    #[test]
+    fn the_kind_decides_what_the_response_says() {
+        let refused = Fault::from(ClientFault::Refused(Box::new(RefusedByRule {
+            status: StatusCode::GONE,
+            origin: "sluice.toml:7".into(),
+            retry_after: Some(Duration::from_secs(9)),
+            text: Some("Moved out.".into()),
+        })));
+        assert_eq!(
+            (refused.culprit(), refused.status()),
+            (Culprit::Client, StatusCode::GONE)
+        );
+        assert_eq!(refused.retry_after(), Some(Duration::from_secs(9)));
+        assert_eq!(refused.visitor_text(), Some("Moved out."));
+        assert_eq!(refused.to_string(), "refused by the rule of sluice.toml:7");
+
+        let method = Fault::from(ClientFault::method_not_allowed(&Method::PUT, &[Method::GET]));
+        assert_eq!(method.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(method.allow(), Some(&[Method::GET][..]));
+
+        let name = "a".into();
+        let range = Fault::from(ClientFault::RangeNotSatisfiable(Box::new(RangeMismatch {
+            name,
+            length: 5,
+        })));
+        assert_eq!(range.status(), StatusCode::RANGE_NOT_SATISFIABLE);
+        assert_eq!(range.content_range_length(), Some(5));
+
+        let busy = Fault::from(ScriptFault::BackOff(Duration::from_secs(3)));
+        assert_eq!(
+            (busy.culprit(), busy.status()),
+            (Culprit::Script, StatusCode::SERVICE_UNAVAILABLE)
+        );
+        assert_eq!(busy.retry_after(), Some(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn a_file_that_a_script_names_and_that_is_absent_is_the_scripts_fault() {
+        let absent = || ClientFault::NotFound(Absent::File("a".into()));
+        assert!(Fault::from(absent()).is_not_found());
+        let sent = Fault::from(ScriptFault::SentFile(Box::new(SentFile {
+            field: "x-sendfile: \"/a\"".into(),
+            fault: absent(),
+        })));
+        assert_eq!(
+            (sent.culprit(), sent.status()),
+            (Culprit::Script, StatusCode::NOT_FOUND)
+        );
+        assert!(!sent.is_not_found());
+        assert_eq!(sent.to_string(), "x-sendfile: \"/a\": file \"a\": not there");
+    }
+
+    #[test]
+    fn text_is_made_of_the_data() {
+        let denied = IoFailure::shared(
+            Activity::Script(Path::new("/s/a b").into()),
+            std::io::ErrorKind::PermissionDenied.into(),
+        );
+        let fault = Fault::from(ClientFault::Forbidden(Forbidden::Unreadable(denied)));
+        assert_eq!(fault.status(), StatusCode::FORBIDDEN);
+        assert_eq!(fault.to_string(), "script /s/a b: permission denied");
+        assert_eq!(Fault::unexpected("no").to_string(), "no");
+    }
+}

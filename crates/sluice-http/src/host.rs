@@ -1,24 +1,51 @@
 //! The host that a request names: the target's authority or the field Host (RFC 9112 §3.2).
 
 use std::borrow::Cow;
+use std::fmt;
 use std::net::Ipv6Addr;
 
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Uri, Version, header};
 
-use crate::fault::Fault;
+/// Why a request names no valid host (400).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostError {
+    /// Several fields Host.
+    Several,
+    /// HTTP/1.1 without the field Host.
+    Missing,
+    /// HTTP/2 with neither an authority in the target nor the field Host.
+    MissingEverywhere,
+    /// The text is not a host with an optional port.
+    NotAHost,
+    /// Brackets around what is not an IPv6 address.
+    NotIpv6,
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            HostError::Several => "field Host: more than one",
+            HostError::Missing => "field Host: missing",
+            HostError::MissingEverywhere => "field Host: missing, and the target names no host",
+            HostError::NotAHost => "field Host: not a host",
+            HostError::NotIpv6 => "field Host: not an IPv6 address",
+        })
+    }
+}
+
+impl std::error::Error for HostError {}
 
 /// The host that is asked for, without its port: the target's own, or the field Host, which HTTP/1.1 demands exactly once
 /// (RFC 9112 §3.2).
-pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<String, Fault> {
-    let bad = |what: &str| Err(Fault::client(StatusCode::BAD_REQUEST, format!("field Host: {what}")));
+pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<String, HostError> {
     let mut hosts = fields.get_all(header::HOST).iter();
     let field = match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => return bad("more than one"),
+        (_, Some(_)) => return Err(HostError::Several),
         // In HTTP/2 it is a part of the target (RFC 9113 §8.3.1).
-        (None, None) if version == Version::HTTP_11 => return bad("missing"),
+        (None, None) if version == Version::HTTP_11 => return Err(HostError::Missing),
         (None, None) if version > Version::HTTP_11 && uri.authority().is_none() => {
-            return bad("missing, and the target names no host");
+            return Err(HostError::MissingEverywhere);
         }
         (field, None) => field,
     };
@@ -26,15 +53,13 @@ pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<Strin
         let host = match plain_host(authority.as_str().as_bytes()) {
             Some(host) => host,
             None if is_host_and_port(authority) => authority.host(),
-            None => return bad("not a host"),
+            None => return Err(HostError::NotAHost),
         };
         // The target's host takes the field's place, for scripts too (RFC 9112 §3.2.2).
         if let Ok(value) = HeaderValue::from_str(authority.as_str()) {
             fields.insert(header::HOST, value);
         }
-        return as_compared(host)
-            .map(Cow::into_owned)
-            .map_or_else(|| bad("not an IPv6 address"), Ok);
+        return as_compared(host).map(Cow::into_owned).ok_or(HostError::NotIpv6);
     }
     let text = field.map_or(&b""[..], HeaderValue::as_bytes);
     if text.is_empty() {
@@ -46,8 +71,8 @@ pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<Strin
     match Authority::try_from(text) {
         Ok(authority) if is_host_and_port(&authority) => as_compared(authority.host())
             .map(Cow::into_owned)
-            .map_or_else(|| bad("not an IPv6 address"), Ok),
-        _ => bad("not a host"),
+            .ok_or(HostError::NotIpv6),
+        _ => Err(HostError::NotAHost),
     }
 }
 

@@ -13,7 +13,7 @@ use http::HeaderValue;
 use sluice_membuf::SealedMemfd;
 
 use crate::body::{ResponseBody, Source};
-use crate::fault::Fault;
+use crate::fault::{Fault, ServerFault};
 use crate::ranges::content_range;
 
 /// A text that parts parts: 128 random bits, so that no file holds it, not even one whose author wants to.
@@ -23,7 +23,7 @@ impl Boundary {
     /// A new one, from the system's random source.
     pub fn draw() -> Result<Boundary, Fault> {
         let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|error| Fault::server(format!("no random bytes: {error}")))?;
+        getrandom::fill(&mut bytes).map_err(ServerFault::NoRandomBytes)?;
         Ok(Boundary::from_random(bytes))
     }
 

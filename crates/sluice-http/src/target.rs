@@ -3,10 +3,12 @@
 //! Here: the only place where a path is decoded, and the one where it is encoded again. Everything behind it works on the result: it begins with `/`, has no
 //! `.`, `..` or empty segments, no NUL, and is UTF-8. Not here: what the path means (`site`, `locate`).
 
-use http::{StatusCode, Uri};
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use std::fmt;
+use std::sync::Arc;
 
-use crate::fault::Fault;
+use http::Uri;
+use http::uri::InvalidUri;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 /// What may not stand bare in a path (RFC 3986 §3.3), and `%`, which would begin an escape.
 pub const PATH: &AsciiSet = &CONTROLS
@@ -37,16 +39,74 @@ pub struct Target {
     pub raw: String,
 }
 
+/// Why a request target is not a path; the client's fault (400), or the script's in a local redirect.
+#[derive(Clone, Debug)]
+pub struct TargetError {
+    /// The target, as sent.
+    pub target: Box<str>,
+    /// What is wrong with it.
+    pub problem: TargetProblem,
+}
+
+/// What is wrong with a request target.
+#[derive(Clone, Debug)]
+pub enum TargetProblem {
+    /// It does not begin with a slash.
+    NoSlash,
+    /// Its decoded path is not UTF-8.
+    NotUtf8,
+    /// Its decoded path holds a NUL or a newline, which no variable can hold.
+    NulOrNewline,
+    /// Its path climbs above the root.
+    AboveRoot,
+    /// It is `*` or an authority, with a method that needs a path (RFC 9112 §3.2).
+    NotAPath,
+    /// It is not a URI reference.
+    NotAUri(Arc<InvalidUri>),
+}
+
+impl TargetError {
+    /// For results: boxed, because it is rare and large.
+    #[must_use]
+    pub fn boxed(target: &str, problem: TargetProblem) -> Box<TargetError> {
+        Box::new(TargetError {
+            target: target.into(),
+            problem,
+        })
+    }
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "request target {:?}: {}", self.target, self.problem)
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+impl fmt::Display for TargetProblem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            TargetProblem::NoSlash => "does not begin with a slash",
+            TargetProblem::NotUtf8 => "is not UTF-8 when decoded",
+            TargetProblem::NulOrNewline => "holds a NUL or a newline, which no variable can hold",
+            TargetProblem::AboveRoot => "climbs above the root",
+            TargetProblem::NotAPath => "not a path",
+            TargetProblem::NotAUri(error) => return error.fmt(out),
+        })
+    }
+}
+
 impl Target {
     /// The target of a request; the client's fault (400) if it cannot be one.
-    pub fn from_uri(uri: &Uri) -> Result<Target, Fault> {
+    pub fn from_uri(uri: &Uri) -> Result<Target, Box<TargetError>> {
         let raw = uri.path_and_query().map_or("", |target| target.as_str());
         Target::parse(if raw.is_empty() { "/" } else { raw })
     }
 
     /// A path and query as they stand in a request line or in a script's local redirect.
-    pub fn parse(raw: &str) -> Result<Target, Fault> {
-        let bad = |what: &str| Fault::client(StatusCode::BAD_REQUEST, format!("request target {raw:?}: {what}"));
+    pub fn parse(raw: &str) -> Result<Target, Box<TargetError>> {
+        let bad = |problem| TargetError::boxed(raw, problem);
         // A fragment never belongs in a request (RFC 9112 §3.2); a local redirect may carry one.
         let whole = raw.split('#').next().unwrap_or_default();
         let (path, query) = match whole.split_once('?') {
@@ -54,15 +114,15 @@ impl Target {
             None => (whole, None),
         };
         if !path.starts_with('/') {
-            return Err(bad("does not begin with a slash"));
+            return Err(bad(TargetProblem::NoSlash));
         }
         let path = percent_decode_str(path)
             .decode_utf8()
-            .map_err(|_| bad("is not UTF-8 when decoded"))?;
+            .map_err(|_| bad(TargetProblem::NotUtf8))?;
         if path.contains(['\0', '\n']) {
-            return Err(bad("holds a NUL or a newline, which no variable can hold"));
+            return Err(bad(TargetProblem::NulOrNewline));
         }
-        let path = resolve(&path).ok_or_else(|| bad("climbs above the root"))?;
+        let path = resolve(&path).ok_or_else(|| bad(TargetProblem::AboveRoot))?;
         Ok(Target {
             path,
             query,

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use bytes::Bytes;
 use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_launch::Stdin;
 
 use crate::job;
@@ -90,9 +90,7 @@ fn rebind_to_worker(job: &Job, mut idle: IdleProcess) -> Result<Option<IdleProce
         })),
         Err(error) => {
             process.stop();
-            Err(Fault::server(format!(
-                "script process cannot change its worker: {error}"
-            )))
+            Err(ServerFault::io(Activity::ChangeOfWorker, error).into())
         }
     }
 }

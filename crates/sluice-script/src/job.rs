@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use http::{HeaderMap, Method, Version};
 use sluice_gateway::{CgiRequest, EndMark, MailboxKind, Scanner, Sentinels, Variables, isindex_arguments};
 use sluice_http::endpoints::{Endpoints, TlsInfo};
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
 use sluice_http::request_id::UniqueId;
 use sluice_http::target::Target;
@@ -213,22 +213,22 @@ fn protocol_name(version: Version) -> &'static str {
 /// New sentinels, from the system's random source.
 pub(crate) fn sentinels() -> Result<Sentinels, Fault> {
     let mut bytes = [0; 12];
-    getrandom::fill(&mut bytes).map_err(|error| Fault::server(format!("no random bytes: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(ServerFault::NoRandomBytes)?;
     Ok(Sentinels::from_random(bytes))
 }
 
 /// A new, empty memory buffer.
 pub(crate) fn segment() -> Result<Segment, Fault> {
-    Segment::create().map_err(|error| Fault::server(format!("no memory buffer: {error}")))
+    Segment::create().map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
 }
 
 fn duplicate(segment: &Segment) -> Result<OwnedFd, Fault> {
     segment
         .fd()
         .try_clone_to_owned()
-        .map_err(|error| Fault::server(format!("no memory buffer: {error}")))
+        .map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
 }
 
 fn c_string(text: impl AsRef<OsStr>) -> Result<CString, Fault> {
-    CString::new(text.as_ref().as_bytes()).map_err(|_| Fault::server("a program's name or argument holds a NUL"))
+    CString::new(text.as_ref().as_bytes()).map_err(|_| ServerFault::NulInArgument.into())
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use sluice_gateway::{RequestEncoding, Scanner};
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Fault, ScriptFault};
 use sluice_launch::Exit;
 use sluice_settings::{Mode, PoolSettings, ScriptSettings};
 use tokio::sync::oneshot;
@@ -19,9 +19,6 @@ use tokio::sync::oneshot;
 use crate::pool::{Action, Decision, Pool, ProcessId, Reason, Refusal, Release, Ticket};
 use crate::process::{Channels, Process};
 use crate::route::{Script, Stamp};
-
-/// What a client that finds the queue full is told to wait.
-const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// The pools of a route's scripts.
 #[derive(Default)]
@@ -152,10 +149,7 @@ impl SharedPool {
         drop(place);
         match granted {
             Ok(Ok(lease)) => Ok(lease),
-            _ => {
-                let text = format!("no process became free within {:?}", self.settings.queue_timeout);
-                Err(Fault::busy(text, RETRY_AFTER))
-            }
+            _ => Err(ScriptFault::QueueTimeout(self.settings.queue_timeout).into()),
         }
     }
 
@@ -382,14 +376,8 @@ fn grant(state: &mut State, ticket: Ticket, lease: Lease) -> Option<Orphan> {
 
 fn refused(refusal: Refusal, queue_max: usize) -> Fault {
     match refusal {
-        Refusal::QueueFull => Fault::busy(
-            format!("all processes are busy and {queue_max} requests wait"),
-            RETRY_AFTER,
-        ),
-        Refusal::BackOff(wait) => Fault::busy(
-            format!("its last processes ended before their first reply; the next start is in {wait:?}"),
-            wait,
-        ),
+        Refusal::QueueFull => ScriptFault::QueueFull(queue_max).into(),
+        Refusal::BackOff(wait) => ScriptFault::BackOff(wait).into(),
     }
 }
 

@@ -22,6 +22,7 @@ pub mod lease;
 pub mod mailbox;
 pub mod pool;
 pub mod process;
+mod process_fault;
 pub mod pump;
 pub mod relay;
 pub mod reply_encoding;

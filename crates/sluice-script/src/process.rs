@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use sluice_gateway::Sentinels;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
-use sluice_launch::{Exit, LaunchError, Program, Signal, Started};
+use sluice_launch::{Exit, Program, Signal, Started};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use tokio::io::Interest;
@@ -32,6 +32,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::mailbox::Mailbox;
+use crate::process_fault::{ProcessState, launch_fault};
 use crate::pump::Input;
 use crate::request_pipe::RequestPipe;
 use crate::scripts::Scripts;
@@ -96,15 +97,10 @@ pub(crate) async fn start(
     });
     let (started, ended) = started
         .await
-        .map_err(|_| Fault::server("the launcher has ended"))?
-        .map_err(|error| launch_fault(&spec.script, &error))?
+        .map_err(|_| ServerFault::LauncherEnded)?
+        .map_err(|error| launch_fault(&spec.script, error))?
         .claim();
-    let unusable = |error: io::Error| {
-        Fault::server(format!(
-            "script {}: its channels cannot be watched: {error}",
-            spec.script
-        ))
-    };
+    let unusable = |error: io::Error| ServerFault::io(Activity::Channels(spec.script.as_str().into()), error);
     let (order, orders) = watch::channel(Order::Live);
     let process = Arc::new(Process {
         pid: started.pid,
@@ -228,17 +224,15 @@ impl Process {
         self.lock().last_error = line.to_owned();
     }
 
-    /// `script /x/y, pid 7, exit status 1; its last error line: "…"`, for the one log line of a failed exchange.
-    pub(crate) fn describe(&self) -> String {
+    /// What is known of it now, for the log line of a failed exchange.
+    pub(crate) fn describe(&self) -> ProcessState {
         let state = self.lock();
-        let mut text = format!("script {}, pid {}", self.script, self.pid);
-        if let Some(exit) = state.exit {
-            text.push_str(&format!(", {exit}"));
+        ProcessState {
+            script: self.script.as_str().into(),
+            pid: self.pid,
+            exit: state.exit,
+            last_error: state.last_error.as_str().into(),
         }
-        if !state.last_error.is_empty() {
-            text.push_str(&format!("; its last error line: {:?}", state.last_error));
-        }
-        text
     }
 
     fn announce(&self, exit: Exit) {
@@ -369,14 +363,5 @@ impl<E: Send + 'static> Drop for Unclaimed<E> {
                 drop(ended);
             });
         }
-    }
-}
-
-fn launch_fault(script: &str, error: &LaunchError) -> Fault {
-    let text = format!("script {script}: cannot be started: {error}");
-    if error.is_script_fault() {
-        Fault::script(text)
-    } else {
-        Fault::server(text)
     }
 }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Mode, OFlags};
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::tasks::yield_now;
 use tokio::net::unix::pipe;
 
@@ -202,7 +202,7 @@ impl Pump {
             Source::File(file) => {
                 let mut chunk = Vec::with_capacity(PIPE_BYTES);
                 let read = rustix::io::read(file, spare_capacity(&mut chunk))
-                    .map_err(|error| Fault::server(format!("stored request body: {error}")))?;
+                    .map_err(|error| ServerFault::io(Activity::ReadStoredBody, error.into()))?;
                 Ok(Poll::Ready((read > 0).then(|| chunk.into())))
             }
         }

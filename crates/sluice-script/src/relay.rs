@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_gateway::{Output, Scanner};
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Fault, ScriptFault, Silence};
 use sluice_http::tasks::yield_now;
 use tokio::time::Sleep;
 
@@ -29,6 +29,7 @@ use crate::buffer::Buffer;
 use crate::callout::Callouts;
 use crate::idle_timer::{Expired, IdleTimer};
 use crate::process::{Channels, Process};
+use crate::process_fault::{BadReply, Violation};
 use crate::pump::Pump;
 
 /// After the mailbox is closed: how long the process's end is awaited, to learn whether it ended well. A script that closes
@@ -194,7 +195,7 @@ impl Relay {
 
     fn take_bulk(&mut self) -> Result<Option<Bytes>, Fault> {
         let taken = self.callouts.buffer.take();
-        let chunk = taken.map_err(|lie| self.fault(&format!("memory buffer: {lie}")))?;
+        let chunk = taken.map_err(|lie| self.fault(Violation::MemoryBuffer(lie)))?;
         if chunk.is_some() {
             self.idle_timer.progress();
         }
@@ -210,7 +211,7 @@ impl Relay {
                 self.answer(answer)?;
             }
             Output::CalloutClosed => {}
-            Output::Fault(fault) => return Err(self.fault(&fault.to_string())),
+            Output::Fault(fault) => return Err(self.fault(Violation::Output(fault))),
             Output::End => {
                 self.state = State::Ended;
                 self.end_buffer();
@@ -224,11 +225,7 @@ impl Relay {
         if bytes.iter().all(|byte| *byte == 0) {
             return Ok(());
         }
-        let text = format!(
-            "wrote {} bytes to its mailbox while its memory buffer was open as a ring",
-            bytes.len()
-        );
-        Err(self.fault(&text))
+        Err(self.fault(Violation::MailboxDuringRing(bytes.len())))
     }
 
     /// Reads the mailbox; pending while the script is silent and has time to be.
@@ -282,7 +279,7 @@ impl Relay {
                 Ok(())
             }
             Ok(None) => self.close(),
-            Err(error) => Err(self.fault(&format!("mailbox: {error}"))),
+            Err(error) => Err(self.fault(Violation::Mailbox(error))),
         }
     }
 
@@ -293,7 +290,7 @@ impl Relay {
         match self.scanner.finish() {
             // It looked like the beginning of a sentinel, and was body.
             Ok(held) => self.returned = held,
-            Err(fault) => return Err(self.fault(&fault.to_string())),
+            Err(fault) => return Err(self.fault(Violation::Output(fault))),
         }
         self.end_buffer();
         Ok(())
@@ -352,20 +349,21 @@ impl Relay {
                 .channels
                 .cgiplusin
                 .add(&answer.encode())
-                .map_err(|error| self.fault(&error.to_string())),
+                .map_err(|error| self.fault(Violation::Answers(error))),
         }
     }
 
     /// The script's fault, with all that is known of the process.
-    pub(crate) fn fault(&self, what: &str) -> Fault {
-        Fault::script(format!("{}: {what}", self.process.describe()))
+    pub(crate) fn fault(&self, violation: Violation) -> Fault {
+        let process = self.process.describe();
+        ScriptFault::BadReply(Arc::new(BadReply { process, violation })).into()
     }
 
     fn too_slow(&self, spent: Expired) -> Fault {
-        let process = self.process.describe();
-        Fault::too_slow(match spent {
-            Expired::Silence(limit) => format!("{process}: silent for {limit:?}"),
-            Expired::Deadline => format!("{process}: the exchange took longer than its deadline"),
-        })
+        let process = Arc::new(self.process.describe());
+        match spent {
+            Expired::Silence(limit) => ScriptFault::Silent(Box::new(Silence { process, limit })).into(),
+            Expired::Deadline => ScriptFault::DeadlineExceeded(process).into(),
+        }
     }
 }

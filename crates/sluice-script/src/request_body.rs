@@ -2,14 +2,14 @@
 
 use std::io::{Seek, SeekFrom};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
 use http_body::Body;
 use hyper::body::Incoming;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Activity, BodyFailure, ClientFault, Fault, ServerFault, SlowBody};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::BodyBounds;
 use tokio::io::AsyncWriteExt;
@@ -102,8 +102,8 @@ impl RequestBody {
                 return Poll::Ready(None);
             };
             let Poll::Ready(frame) = Pin::new(incoming).poll_frame(context) else {
-                let text = ready!(self.poll_overdue(context));
-                return Poll::Ready(Some(Err(Fault::client(StatusCode::REQUEST_TIMEOUT, text))));
+                let fault = ready!(self.poll_overdue(context));
+                return Poll::Ready(Some(Err(fault.into())));
             };
             if let Some(wait) = self.wait.take() {
                 // No longer than that: then it was somebody else who did not ask.
@@ -112,8 +112,9 @@ impl RequestBody {
             match frame {
                 None => return Poll::Ready(None),
                 Some(Err(error)) => {
-                    let text = format!("request body: {error}, after {} bytes", self.received);
-                    return Poll::Ready(Some(Err(Fault::client(StatusCode::BAD_REQUEST, text))));
+                    let (received, error) = (self.received, Arc::new(error));
+                    let failure = Box::new(BodyFailure { received, error });
+                    return Poll::Ready(Some(Err(ClientFault::BadBody(failure).into())));
                 }
                 // Trailers: CGI has no place for them.
                 Some(Ok(frame)) => match frame.into_data() {
@@ -133,7 +134,7 @@ impl RequestBody {
                 None => return Ok((Stored::Memory(chunks), self.received)),
             }
         }
-        let failed = |error| Fault::server(format!("request body cannot be stored: {error}"));
+        let failed = |error| ServerFault::io(Activity::StoreBody, error);
         let file = tempfile::tempfile().map_err(failed)?;
         let mut file = tokio::fs::File::from_std(file);
         for chunk in chunks {
@@ -162,8 +163,8 @@ impl RequestBody {
         Ok(chunk)
     }
 
-    /// Ready when the client was waited for too long, with words for it.
-    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<String> {
+    /// Ready when the server has waited for the client too long.
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<ClientFault> {
         let limit = self.timeout.min(self.idle_timer());
         let wait = self.wait.get_or_insert_with(|| {
             let since = Instant::now();
@@ -172,10 +173,12 @@ impl RequestBody {
         });
         ready!(wait.timer.as_mut().poll(context));
         Poll::Ready(if limit < self.timeout {
-            let waited = self.waited + wait.since.elapsed();
-            format!("only {} bytes of the request body came in {waited:?}", self.received)
+            ClientFault::BodyTooSlow(Box::new(SlowBody {
+                received: self.received,
+                waited: self.waited + wait.since.elapsed(),
+            }))
         } else {
-            format!("no byte of the request body came for {:?}", self.timeout)
+            ClientFault::BodySilent(self.timeout)
         })
     }
 
@@ -192,6 +195,5 @@ impl RequestBody {
 }
 
 fn too_large(bytes_max: u64) -> Fault {
-    let text = format!("the request body is larger than {bytes_max} bytes");
-    Fault::client(StatusCode::PAYLOAD_TOO_LARGE, text)
+    ClientFault::BodyTooLarge(bytes_max).into()
 }

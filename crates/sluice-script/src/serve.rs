@@ -11,7 +11,7 @@ use sluice_http::body::{ResponseBody, Source};
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::body::{EncodedBody, TURN_BYTES_MAX};
 use sluice_http::encoding::encoder::{Effort, encode};
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Activity, Fault, ScriptFault, ServerFault};
 use sluice_http::head::may_have_body;
 use sluice_settings::Mode;
 
@@ -92,9 +92,7 @@ fn respond(
     encoding: Option<Encoding>,
 ) -> Result<Response<ResponseBody>, Fault> {
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(Fault::script(
-            "the script wants to switch protocols, which is not served",
-        ));
+        return Err(ScriptFault::SwitchesProtocols.into());
     }
     let has_body = may_have_body(method, head.status);
     if has_body {
@@ -116,7 +114,7 @@ fn respond(
         session.discard();
         return Ok(response);
     }
-    *response.body_mut() = body(session, encoding).map_err(|error| Fault::server(format!("compressing: {error}")))?;
+    *response.body_mut() = body(session, encoding).map_err(|error| ServerFault::io(Activity::Compression, error))?;
     Ok(response)
 }
 

@@ -21,13 +21,14 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
-use sluice_gateway::{HeadLimits, HeadParser, RecordAdjustment, Reply, ReplyHead};
+use sluice_gateway::{HeadFault, HeadLimits, HeadParser, RecordAdjustment, Reply, ReplyHead};
 use sluice_http::body::Source;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::tasks::yield_now;
 use sluice_settings::{Mailbox, Mode};
 
 use crate::lease::{IdleProcess, Lease};
+use crate::process_fault::Violation;
 use crate::pump::{Input, Pump};
 use crate::relay::{Relay, ReplyEvent};
 use crate::route::ScriptRoute;
@@ -109,7 +110,7 @@ impl Session {
                 ReplyEvent::Mailbox(bytes) if is_stream => parser.push(bytes),
                 ReplyEvent::Mailbox(record) => parser.push_record(record),
                 ReplyEvent::Bulk(_) => continue,
-                ReplyEvent::End => return Err(self.fail_head(&parser.finish().to_string()).await),
+                ReplyEvent::End => return Err(self.fail_head(parser.finish()).await),
             };
             match parsed {
                 Ok(None) => {}
@@ -117,7 +118,7 @@ impl Session {
                     self.rest = rest;
                     return Ok(reply);
                 }
-                Err(fault) => return Err(self.fail_head(&fault.to_string()).await),
+                Err(fault) => return Err(self.fail_head(fault).await),
             }
         }
     }
@@ -283,14 +284,14 @@ impl Session {
             .owed
             .filter(|bytes| *bytes > 0 && self.progress == Progress::Wanted)
         {
-            return Err(self.fail(&format!("ended {bytes} bytes short of its Content-Length")));
+            return Err(self.fail(Violation::Short(bytes)));
         }
         match self.route.settings.mode {
             Mode::Cgi => {
                 if let Some(sluice_launch::Exit::Signal(_)) = relay.process.exit()
                     && !is_counted
                 {
-                    return Err(self.fail("ended within its body"));
+                    return Err(self.fail(Violation::EndedWithinBody));
                 }
             }
             Mode::Cgiplus if relay.has_ended_well() => {}
@@ -304,26 +305,26 @@ impl Session {
                 self.give_up();
                 return Ok(());
             }
-            Mode::Cgiplus => return Err(self.fail("its reply did not end with the sentinel (CGIPLUSEOF)")),
+            Mode::Cgiplus => return Err(self.fail(Violation::NoSentinel)),
         }
         self.complete();
         Ok(())
     }
 
     /// The reply has no good head. How the process endpoints, and its last words, belong in the log line: they come in a moment.
-    async fn fail_head(&mut self, what: &str) -> Fault {
+    async fn fail_head(&mut self, fault: HeadFault) -> Fault {
         if let Some(relay) = &self.relay {
             let exit = poll_fn(|context| relay.process.poll_exit(context));
             let _ = tokio::time::timeout(LAST_WORDS, exit).await;
         }
-        self.fail(what)
+        self.fail(Violation::Head(fault))
     }
 
-    fn fail(&mut self, what: &str) -> Fault {
+    fn fail(&mut self, violation: Violation) -> Fault {
         self.progress = Progress::Failed;
         match &self.relay {
-            Some(relay) => relay.fault(what),
-            None => Fault::script(what.to_owned()),
+            Some(relay) => relay.fault(violation),
+            None => ScriptFault::BadReply(Arc::new(violation)).into(),
         }
     }
 

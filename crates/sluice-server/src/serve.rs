@@ -13,6 +13,7 @@ mod decide;
 pub(crate) mod error_page;
 mod exchange;
 pub(crate) mod explain;
+mod fault_log;
 mod finish;
 mod forwarded;
 pub(crate) mod gate;

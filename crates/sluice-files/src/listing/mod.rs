@@ -13,12 +13,13 @@ pub mod page;
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, header};
 use rustix::fs::{Dir, DirEntry, FileType};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Fault, ServerFault};
 use sluice_settings::template::Template;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -110,20 +111,14 @@ pub async fn respond(
     make: impl FnOnce() -> Result<Page, Fault> + Send + 'static,
 ) -> Result<Response<ResponseBody>, Fault> {
     let Ok(Ok(turn)) = timeout(TURN_TIMEOUT, TURNS.acquire()).await else {
-        return Err(Fault {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            retry_after: Some(TURN_TIMEOUT),
-            ..Fault::server("listing: no turn came, too many are being made")
-        });
+        return Err(ServerFault::ListingsBusy(TURN_TIMEOUT).into());
     };
     // The turn belongs to the thread: a client that leaves does not end its work.
     let made = spawn_blocking(move || {
         let _turn = turn;
         make()
     });
-    let page = made
-        .await
-        .map_err(|error| Fault::server(format!("listing: {error}")))??;
+    let page = made.await.map_err(|error| ServerFault::Listing(Arc::new(error)))??;
     let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(page.body).into()));
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, page.form.content_type());
@@ -147,8 +142,8 @@ pub fn make(
         path: &request.path,
         site,
     };
-    let found = reader.read().map_err(|error| file::refused(below, &error))?;
-    page::page(found, request, site).map_err(|error| Fault::server(format!("listing: {error}")))
+    let found = reader.read().map_err(|error| file::refused(below, error))?;
+    page::page(found, request, site).map_err(|error| ServerFault::Listing(Arc::new(error)).into())
 }
 
 /// Reads one directory.
@@ -255,18 +250,19 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::StatusCode;
 
     #[tokio::test(start_paused = true)]
     async fn who_gets_no_turn_is_told_when_to_come_again() {
         let all = TURNS.acquire_many(4).await.unwrap();
         let fault = respond(|| unreachable!("no turn")).await.err().unwrap();
-        assert_eq!(fault.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(fault.retry_after, Some(TURN_TIMEOUT));
+        assert_eq!(fault.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(fault.retry_after(), Some(TURN_TIMEOUT));
         drop(all);
-        let fault = respond(|| Err(Fault::server("made"))).await.err().unwrap();
-        assert_eq!(fault.text, "made");
+        let fault = respond(|| Err(Fault::unexpected("made"))).await.err().unwrap();
+        assert_eq!(fault.to_string(), "made");
         let fault = respond(|| panic!("a mistake")).await.err().unwrap();
-        assert_eq!(fault.status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(fault.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(TURNS.available_permits(), 4, "every turn has been given back");
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::body::Source;
 use crate::encoding::Encoding;
 use crate::encoding::encoder::{Effort, Encoder};
-use crate::fault::Fault;
+use crate::fault::{Activity, Fault, ServerFault};
 use crate::tasks::yield_now;
 
 /// Bytes compressed at once, until the other tasks of the worker have their turn.
@@ -110,7 +110,7 @@ fn hand_on(chunk: Vec<u8>) -> Poll<Option<Result<Bytes, Fault>>> {
 impl Source for EncodedBody {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         let polled = self.poll(context);
-        polled.unwrap_or_else(|error| Poll::Ready(Some(Err(Fault::server(format!("compressing a body: {error}"))))))
+        polled.unwrap_or_else(|error| Poll::Ready(Some(Err(ServerFault::io(Activity::Compression, error).into()))))
     }
 
     fn length(&self) -> Option<u64> {
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_fault_leaves_the_compressed_bytes_without_their_end() {
         for encoding in Encoding::ALL {
-            let fault = Fault::script("it broke");
+            let fault = Fault::unexpected("it broke");
             let mut body = body(encoding, [say("one\n"), None, Some(Err(fault))]);
             let mut sent = Vec::new();
             assert_eq!(drain(&mut body, &mut sent), Some(Err("it broke".into())), "{encoding}");

@@ -9,8 +9,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use http::StatusCode;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{
+    Absent, Activity, ClientFault, Fault, Forbidden, IoFailure, NotExecutable, ScriptFault, ServerFault,
+};
 use sluice_script::route::{Map, Script, ScriptRoute, Stamp};
 use sluice_settings::ScriptSource;
 
@@ -77,19 +78,16 @@ fn descend(script: &ScriptRoute, directory: &Path, prefix: &str, star: &str) -> 
 }
 
 fn check(script: &ScriptRoute, file: PathBuf, name: &str, rest: &str, metadata: &Metadata) -> Result<Script, Fault> {
-    let refuse = |why: &str| {
-        let text = format!("script {}: {why}", file.display());
-        Err(Fault {
-            culprit: sluice_http::fault::Culprit::Script,
-            ..Fault::client(StatusCode::FORBIDDEN, text)
-        })
+    let refuse = |problem| {
+        let file = file.as_path().into();
+        Err(ScriptFault::NotExecutable { file, problem }.into())
     };
     if !metadata.is_file() {
-        return refuse("is not a plain file");
+        return refuse(NotExecutable::NotAFile);
     }
     let interpreter = interpreter(script, &file);
     if interpreter.is_none() && metadata.mode() & 0o111 == 0 {
-        return refuse("has no run bit (chmod +x) and its route names no interpreter for its suffix");
+        return refuse(NotExecutable::NoExecutePermission);
     }
     Ok(Script {
         name: name.to_owned(),
@@ -116,14 +114,15 @@ fn stat(file: &Path) -> Result<Metadata, Fault> {
     std::fs::metadata(file).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(file),
         ErrorKind::PermissionDenied => {
-            Fault::client(StatusCode::FORBIDDEN, format!("script {}: {error}", file.display()))
+            let failure = IoFailure::shared(Activity::Script(file.into()), error);
+            ClientFault::Forbidden(Forbidden::Unreadable(failure)).into()
         }
-        _ => Fault::server(format!("script {}: {error}", file.display())),
+        _ => ServerFault::io(Activity::Script(file.into()), error).into(),
     })
 }
 
 fn not_found(file: &Path) -> Fault {
-    Fault::client(StatusCode::NOT_FOUND, format!("script {}: not there", file.display()))
+    ClientFault::NotFound(Absent::Script(file.into())).into()
 }
 
 /// Names with a leading dot are editors' and tools' files, never scripts.
@@ -139,6 +138,7 @@ mod tests {
     use super::*;
     use crate::dispatch::route::RouteKind;
     use crate::dispatch::site::{Config, Resolved};
+    use http::StatusCode;
     use sluice_log::Log;
     use sluice_settings::{
         AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, LogTarget, Mode, RouteSettings,
@@ -190,7 +190,7 @@ mod tests {
         };
         locate(site, route, script, path, star.of(path))
             .map(|script| (script.name, script.path_info))
-            .map_err(|fault| fault.status)
+            .map_err(|fault| fault.status())
     }
 
     #[test]

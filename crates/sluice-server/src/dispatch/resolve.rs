@@ -17,9 +17,9 @@
 
 use std::rc::Rc;
 
-use http::{StatusCode, Uri};
+use http::Uri;
 use sluice_files::directory::Directory;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{ClientFault, Fault, RewriteMismatch};
 use sluice_http::target::{Target, has_dot_segment};
 use sluice_settings::rule::{Adjustments, Miss, Replacement, RequestAttributes, Scheme};
 
@@ -191,11 +191,8 @@ fn rewrite(rule: &Route, to: &Replacement, path: &str, query: Option<&str>) -> R
     let made = to.expand(&captures, query);
     // What a client sends has been resolved already. In what was made of it dots would lead where no rule expects it.
     if has_dot_segment(&made) {
-        let text = format!(
-            "rewritten to {made:?}, which has a segment of dots, by the rule of {}",
-            rule.origin
-        );
-        return Err(Fault::client(StatusCode::BAD_REQUEST, text));
+        let (target, origin) = (made.into(), rule.origin.as_str().into());
+        return Err(ClientFault::BadRewrite(Box::new(RewriteMismatch { target, origin })).into());
     }
     let mut target = Target::parse(&made)?;
     // `/app/*` is also for `/app`: without a slash there, without one here.

@@ -11,7 +11,7 @@ use http::StatusCode;
 use sluice_files::directory::Directory;
 use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{ClientFault, Fault, RefusedByRule};
 use sluice_script::lease::Pools;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::open_error::OpenError;
@@ -173,11 +173,12 @@ impl Refusal {
 
     /// The fault that the client is told of.
     pub(crate) fn fault(&self, origin: &str) -> Fault {
-        Fault {
+        Fault::from(ClientFault::Refused(Box::new(RefusedByRule {
+            status: self.status,
+            origin: origin.into(),
             retry_after: self.settings.retry_after,
-            told: self.text.clone(),
-            ..Fault::client(self.status, format!("refused by the rule of {origin}"))
-        }
+            text: self.text.clone(),
+        })))
     }
 }
 

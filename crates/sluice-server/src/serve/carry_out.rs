@@ -8,7 +8,7 @@ use sluice_files::listing;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::send_file::{SendContext, SendDirectories};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Fault, ScriptFault};
 use sluice_script::job::Job;
 use sluice_script::request_body::RequestBody;
 use sluice_script::serve::{self as script, Outcome, SendFileReply, Task};
@@ -21,7 +21,7 @@ use crate::serve::gate::{Gate, Passed};
 use crate::serve::request::Request;
 
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
-const LOCAL_REDIRECTS_MAX: usize = 10;
+const LOCAL_REDIRECTS_MAX: u16 = 10;
 
 /// Decides what answers a request and lets it pass the gate.
 ///
@@ -60,7 +60,7 @@ fn respond(request: &Request, answer: Answer) -> Result<Response<ResponseBody>, 
         }
         Answer::Refuse(fault) => Err(fault),
         Answer::Variant(_) | Answer::Listing(_) | Answer::Script(_) => {
-            Err(Fault::server("an answer that takes time was not waited for"))
+            Err(Fault::unexpected("an answer that takes time was not waited for"))
         }
     }
 }
@@ -91,10 +91,10 @@ pub(crate) async fn in_time(
         }
         passed = pass(gate, exchange, request)?;
     }
-    Err(Fault::script(format!(
-        "more than {LOCAL_REDIRECTS_MAX} local redirects, the last one to {:?}",
-        request.path()
-    )))
+    Err(Fault::from(ScriptFault::TooManyLocalRedirects {
+        redirects_max: LOCAL_REDIRECTS_MAX,
+        last: request.path().into(),
+    }))
 }
 
 /// Sends the file that a script names, if the gate lets it pass. Otherwise the script is stopped, as after any fault.

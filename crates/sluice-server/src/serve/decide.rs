@@ -22,14 +22,14 @@ mod listing;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use http::{StatusCode, Uri};
+use http::Uri;
 use sluice_files::cache::Cache;
 use sluice_files::file::Selected;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::send_file::{SendDirectories, SendFile};
 use sluice_files::variants::on_demand::PendingVariant;
 use sluice_gateway::ReplyHead;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Absent, ClientFault, Fault};
 use sluice_http::target::Target;
 use sluice_script::route::{Script, ScriptRoute};
 use sluice_settings::rule::{Adjustments, RequestAttributes};
@@ -154,7 +154,7 @@ pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Tra
 pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut ReplyHead) -> Decision<'static> {
     let answer = match directories.take_sendfile_field(head) {
         Ok(Some(file)) => Answer::SendFile(Box::new(file)),
-        Ok(None) => Answer::Refuse(Fault::server("a reply that names a file names none")),
+        Ok(None) => Answer::Refuse(Fault::unexpected("a reply that names a file names none")),
         Err(fault) => Answer::Refuse(fault),
     };
     Decision::without_rules(answer)
@@ -213,8 +213,8 @@ fn decide_resolved<'s>(
             return directory::decide(site, asked, target, resolution, trace);
         }
         Resolved::Nowhere => {
-            let text = format!("nothing answers for {:?}", resolved.path);
-            (None, Answer::Refuse(Fault::client(StatusCode::NOT_FOUND, text)))
+            let absent = Absent::Rule(resolved.path.as_str().into());
+            (None, Answer::Refuse(ClientFault::NotFound(absent).into()))
         }
         Resolved::Route(route, RouteKind::Redirect { to, status }, _) => {
             let captures = route.pattern.captures(&resolved.path).unwrap_or_default();

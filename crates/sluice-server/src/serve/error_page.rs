@@ -60,33 +60,38 @@ pub(crate) fn response(
     (id, path): (UniqueId, &str),
     fields: &HeaderMap,
 ) -> Response<ResponseBody> {
-    let template = settings.template(fault.status.as_u16());
+    let template = settings.template(fault.status().as_u16());
     // Who made a page wants it seen, by curl too.
     let otherwise = if template.is_some() { Form::Html } else { Form::Text };
     let form = choose(fields, FORMS, otherwise);
+    let detail = match settings.detail {
+        true => fault.to_string(),
+        false => String::new(),
+    };
+    let status = fault.status();
     let page = Page {
-        detail: if settings.detail { &fault.text } else { "" },
+        detail: &detail,
         path,
-        sentence: fault.told.as_deref().unwrap_or(sentence(fault.status)),
-        ..Page::new(fault.status, &id)
+        sentence: fault.visitor_text().unwrap_or(sentence(status)),
+        ..Page::new(status, &id)
     };
     let body = match form {
         Form::Html => page.own_html(template),
-        Form::Json | Form::Problem => page.json(fault.told.as_deref()),
+        Form::Json | Form::Problem => page.json(fault.visitor_text()),
         Form::Text => page.text(),
     };
     let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(body).into()));
-    *response.status_mut() = fault.status;
+    *response.status_mut() = status;
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, form.content_type());
     fields.insert(header::VARY, HeaderValue::from_static("accept"));
-    if let Some(wait) = fault.retry_after {
+    if let Some(wait) = fault.retry_after() {
         fields.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
     }
-    if let Some(methods) = fault.allow {
+    if let Some(methods) = fault.allow() {
         fields.insert(header::ALLOW, head::allow(methods));
     }
-    if let Some(length) = fault.length
+    if let Some(length) = fault.content_range_length()
         && let Ok(value) = HeaderValue::try_from(format!("bytes */{length}"))
     {
         fields.insert(header::CONTENT_RANGE, value);
@@ -225,6 +230,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use http::Method;
+    use sluice_http::fault::{Absent, ClientFault, Forbidden, RefusedByRule};
     use sluice_settings::Statuses;
 
     const BROWSER: &str = "text/html,*/*;q=0.8";
@@ -233,7 +240,7 @@ mod tests {
         let fields = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_str(accept).unwrap())]);
         let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
         let (head, body) = response(fault, settings, (id, "/<a>"), &fields).into_parts();
-        assert_eq!(head.status, fault.status);
+        assert_eq!(head.status, fault.status());
         let ResponseBody::Whole(content) = body else {
             panic!("no body")
         };
@@ -241,7 +248,7 @@ mod tests {
     }
 
     fn missing() -> Fault {
-        Fault::client(StatusCode::NOT_FOUND, "file \"/srv/<secret>\": not there")
+        ClientFault::NotFound(Absent::File("/srv/<secret>".into())).into()
     }
 
     #[test]
@@ -286,11 +293,13 @@ mod tests {
         );
         let problem: serde_json::Value = serde_json::from_str(&body("application/json")).unwrap();
         assert_eq!(problem["detail"], "file \"/srv/<secret>\": not there");
-        let refused = Fault {
-            told: Some("The shop has closed.".into()),
-            ..missing()
-        };
-        let problem = answer(&refused, &detailed, "application/json").1;
+        let refused = ClientFault::Refused(Box::new(RefusedByRule {
+            status: StatusCode::NOT_FOUND,
+            origin: "sluice.toml:7".into(),
+            retry_after: None,
+            text: Some("The shop has closed.".into()),
+        }));
+        let problem = answer(&refused.into(), &detailed, "application/json").1;
         let problem: serde_json::Value = serde_json::from_str(&problem).unwrap();
         assert_eq!(
             problem["detail"], "The shop has closed.",
@@ -319,12 +328,16 @@ mod tests {
                 .1
                 .starts_with("404 Not Found\n")
         );
-        let forbidden = Fault::client(StatusCode::FORBIDDEN, "no");
+        let forbidden = Fault::from(ClientFault::Forbidden(Forbidden::NotListed("no".into())));
         assert_eq!(
             answer(&forbidden, &settings, BROWSER).1,
             "refused: This may not be fetched."
         );
-        assert!(answer(&Fault::server("no"), &settings, BROWSER).1.contains("<h1>500 "));
+        assert!(
+            answer(&Fault::unexpected("no"), &settings, BROWSER)
+                .1
+                .contains("<h1>500 ")
+        );
     }
 
     #[test]
@@ -335,12 +348,19 @@ mod tests {
             detail: false,
             templates: BTreeMap::from([(Statuses::Class(5), error_template(Path::new("e.html"), text).unwrap())]),
         };
-        assert!(answer(&Fault::server("no"), &settings, BROWSER).1.contains("<h1>500 "));
+        assert!(
+            answer(&Fault::unexpected("no"), &settings, BROWSER)
+                .1
+                .contains("<h1>500 ")
+        );
     }
 
     #[test]
     fn fields_of_the_fault_stand_whatever_the_form() {
-        let method = Fault::method(&http::Method::PUT, &[http::Method::GET, http::Method::HEAD]);
+        let method = Fault::from(ClientFault::method_not_allowed(
+            &Method::PUT,
+            &[Method::GET, Method::HEAD],
+        ));
         for accept in [BROWSER, "*/*", "application/json"] {
             let (fields, _) = answer(&method, &ErrorSettings::default(), accept);
             assert_eq!(fields[header::ALLOW], "GET, HEAD");

@@ -15,7 +15,7 @@ use http::request;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::{Endpoints, TlsInfo};
-use sluice_http::fault::{Culprit, Fault};
+use sluice_http::fault::Fault;
 use sluice_http::head;
 use sluice_http::request_id::UniqueId;
 use sluice_log::SiteLog;
@@ -26,6 +26,7 @@ use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
 use crate::reverse_dns::Lookup;
 use crate::serve::decide::Decision;
+use crate::serve::fault_log::log_fault;
 use crate::serve::request::{Request, RequestSubject};
 
 /// One request and its response.
@@ -185,7 +186,8 @@ impl Exchange {
 
     /// Logs a fault, at the level that its culprit deserves.
     pub(crate) fn report(&self, fault: &Fault) {
-        report(self, fault);
+        let text = format_args!("{} {}: {fault}", self.method, self.uri);
+        log_fault(fault, self.id, Some(fault.status()), text);
     }
 
     /// Has the client's name looked up, if names are; it is known later, or never.
@@ -258,20 +260,6 @@ fn ends_connection(head: &request::Parts) -> bool {
             .any(|option| option.trim().eq_ignore_ascii_case(word))
     };
     says("close") || (head.version < Version::HTTP_11 && !says("keep-alive"))
-}
-
-/// One line in the log, as loud as the culprit deserves.
-fn report(exchange: &Exchange, fault: &Fault) {
-    let (status, id) = (fault.status.as_u16(), exchange.id);
-    match fault.culprit {
-        // As many as there are mistyped addresses; the access log has them.
-        Culprit::Client if fault.status == StatusCode::NOT_FOUND => {
-            tracing::debug!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri);
-        }
-        Culprit::Client => tracing::info!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
-        Culprit::Script => tracing::warn!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
-        Culprit::Server => tracing::error!(status, %id, "{} {}: {fault}", exchange.method, exchange.uri),
-    }
 }
 
 impl Drop for Exchange {

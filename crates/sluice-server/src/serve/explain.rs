@@ -6,14 +6,15 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use http::uri::InvalidUri;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
 use sluice_files::file::respond_options;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_http::host::as_compared;
-use sluice_http::target::Target;
+use sluice_http::target::{Target, TargetError, TargetProblem};
 use sluice_settings::rule::{Miss, RequestAttributes, Scheme};
 use sluice_settings::{ListenSettings, Mode, Settings};
 
@@ -198,8 +199,8 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
 
 /// The target, if a client can send it.
 fn target_of(text: &str) -> Result<Target, Fault> {
-    let bad = |error| Fault::client(StatusCode::BAD_REQUEST, format!("request target {text:?}: {error}"));
-    Target::from_uri(&text.parse().map_err(|error: InvalidUri| bad(error))?)
+    let bad = |error: InvalidUri| TargetError::boxed(text, TargetProblem::NotAUri(Arc::new(error)));
+    Ok(Target::from_uri(&text.parse().map_err(bad)?)?)
 }
 
 /// Every rule on the way, by round.
@@ -290,7 +291,7 @@ fn render_answer(site: &Site, path: &str, decision: Decision<'_>, attributes: &R
         },
         decide::Answer::FileOptions => sent(file, &respond_options()),
         decide::Answer::ServerOptions | decide::Answer::SendFile(_) | decide::Answer::Variant(_) => {
-            error(&Fault::server("no target leads to this answer"))
+            error(&Fault::unexpected("no target leads to this answer"))
         }
     }
 }
@@ -312,10 +313,10 @@ fn without_slash(path: &Path) -> PathBuf {
 
 fn error(fault: &Fault) -> Answer {
     Answer::Error {
-        status: fault.status.as_u16(),
-        text: match &fault.told {
-            Some(told) => format!("{}: {told}", fault.text),
-            None => fault.text.clone(),
+        status: fault.status().as_u16(),
+        text: match fault.visitor_text() {
+            Some(text) => format!("{fault}: {text}"),
+            None => fault.to_string(),
         },
     }
 }

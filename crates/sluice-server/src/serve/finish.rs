@@ -10,10 +10,11 @@ use bytes::Bytes;
 use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::{Culprit, Fault};
+use sluice_http::fault::Fault;
 use sluice_net::connection::UnderWay;
 
 use crate::serve::exchange::Exchange;
+use crate::serve::fault_log::log_fault;
 
 /// The body that hyper gets: counts, logs the end, and makes a cut visible.
 pub(crate) struct Finish {
@@ -44,11 +45,7 @@ impl Finish {
         }
         if let Some(mut exchange) = self.exchange.take() {
             exchange.cut();
-            match fault.culprit {
-                Culprit::Client => tracing::info!(id = %exchange.id, "response cut: {fault}"),
-                Culprit::Script => tracing::warn!(id = %exchange.id, "response cut: {fault}"),
-                Culprit::Server => tracing::error!(id = %exchange.id, "response cut: {fault}"),
-            }
+            log_fault(fault, exchange.id, None, format_args!("response cut: {fault}"));
         }
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sluice_http::fault::{ClientFault, RefusedByRule};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::{Pattern, Replacement};
 use sluice_settings::{
@@ -43,7 +44,12 @@ impl Check for RefuseAllButScripts {
 }
 
 fn teapot() -> Fault {
-    Fault::client(http::StatusCode::IM_A_TEAPOT, "refused by the test's gate")
+    Fault::from(ClientFault::Refused(Box::new(RefusedByRule {
+        status: http::StatusCode::IM_A_TEAPOT,
+        origin: "the test's gate".into(),
+        retry_after: None,
+        text: None,
+    })))
 }
 
 /// A site with everything that can answer, below `root`. Scripts note that they ran.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response, StatusCode, Uri, header};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{ClientFault, Fault, ServerFault};
 use sluice_http::target::{Target, encode};
 use sluice_settings::rule::Replacement;
 
@@ -16,8 +16,7 @@ pub(crate) struct Redirect {
 
 impl Redirect {
     fn new(location: &str, status: StatusCode) -> Result<Redirect, Fault> {
-        let location = HeaderValue::from_str(location)
-            .map_err(|_| Fault::server(format!("redirect to {location:?}: not a field value")))?;
+        let location = HeaderValue::from_str(location).map_err(|_| ServerFault::BadLocation(location.into()))?;
         Ok(Redirect { status, location })
     }
 
@@ -64,8 +63,7 @@ pub(crate) fn to_directory(asked: &Target) -> Result<Redirect, Fault> {
 pub(crate) fn to_https(host: &str, port: u16, uri: &Uri) -> Result<Redirect, Fault> {
     const HTTPS_PORT: u16 = 443;
     if host.is_empty() {
-        let text = "names no host, which the redirect to https needs";
-        return Err(Fault::client(StatusCode::BAD_REQUEST, text));
+        return Err(ClientFault::NoHostForHttps.into());
     }
     let place = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let place = if place == "*" { "/" } else { place };

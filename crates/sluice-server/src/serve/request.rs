@@ -4,11 +4,11 @@
 
 use std::rc::Rc;
 
-use http::{HeaderMap, Method, StatusCode, Uri, header};
+use http::{HeaderMap, Method, Uri, header};
 use hyper::body::Incoming;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{ClientFault, Fault, ScriptFault};
 use sluice_http::host::host;
-use sluice_http::target::Target;
+use sluice_http::target::{Target, TargetError, TargetProblem};
 use sluice_net::connection::Connection;
 use sluice_script::request_body::RequestBody;
 use sluice_settings::rule::{BodyBounds, RequestAttributes};
@@ -55,8 +55,7 @@ impl Request {
         let host = host(exchange.version, &exchange.uri, fields)?;
         // HTTP/1.1 has been bounded by its parser; HTTP/2 bounds their bytes alone.
         if fields.len() > config.limits.head_fields_max {
-            let text = format!("{} fields in its head", fields.len());
-            return Err(Fault::client(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
+            return Err(ClientFault::TooManyFields(fields.len()).into());
         }
         // Not for a client that speaks https with a proxy: it would be redirected to where it is.
         let subject = match connection.https_port().filter(|_| !exchange.is_https) {
@@ -125,7 +124,7 @@ impl Request {
     /// # Errors
     /// The script's: the target is not valid.
     pub(crate) fn redirect(&mut self, target: &str) -> Result<(), Fault> {
-        let target = Target::parse(target).map_err(|fault| Fault::script(format!("local redirect: {fault}")))?;
+        let target = Target::parse(target).map_err(ScriptFault::BadLocalRedirect)?;
         self.subject = RequestSubject::Target(target);
         if self.method != Method::HEAD {
             self.method = Method::GET;
@@ -141,11 +140,11 @@ impl Request {
 /// What a target is about. Two forms of it name no resource (RFC 9112 §3.2.3, §3.2.4): `*` is the server as a whole, an
 /// authority alone asks for a tunnel.
 fn subject(method: &Method, uri: &Uri) -> Result<RequestSubject, Fault> {
-    let bad = || Fault::client(StatusCode::BAD_REQUEST, format!("request target {uri}: not a path"));
+    let bad = || TargetError::boxed(&uri.to_string(), TargetProblem::NotAPath);
     match *method {
-        Method::CONNECT => Err(Fault::method(method, METHODS)),
+        Method::CONNECT => Err(ClientFault::method_not_allowed(method, METHODS).into()),
         Method::OPTIONS if uri.path() == "*" => Ok(RequestSubject::Server),
-        _ if uri.path() == "*" || (uri.authority().is_some() && uri.scheme().is_none()) => Err(bad()),
-        _ => Target::from_uri(uri).map(RequestSubject::Target),
+        _ if uri.path() == "*" || (uri.authority().is_some() && uri.scheme().is_none()) => Err(bad().into()),
+        _ => Ok(RequestSubject::Target(Target::from_uri(uri)?)),
     }
 }

@@ -6,11 +6,11 @@
 
 use std::path::PathBuf;
 
-use http::{Method, StatusCode};
+use http::Method;
 use sluice_files::directory::Directory;
 use sluice_files::file::{Files, Lookup, PathForm};
 use sluice_files::listing::page::ListingRequest;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
 use sluice_settings::rule::Adjustments;
 
@@ -134,14 +134,14 @@ fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>)
         PathForm::Any => None,
     };
     let Some((directory, relative)) = served.resolution.place.directory(&target.path) else {
-        return Err(Fault::server("a directory of files that is none"));
+        return Err(Fault::unexpected("a directory of files that is none"));
     };
     let files = path.files(site, directory, &served.resolution.adjustments);
     let looked_up = files.look_up(relative, form, attributes.method, attributes.fields);
     match (looked_up, script) {
         // Which methods a directory takes is for its script to say, and so is what else it answers.
         (Ok(Lookup::Options | Lookup::Directory), Some(script)) => Ok(Outcome::IndexScript(script)),
-        (Err(fault), Some(script)) if fault.status != StatusCode::NOT_FOUND => Ok(Outcome::IndexScript(script)),
+        (Err(fault), Some(script)) if !fault.is_not_found() => Ok(Outcome::IndexScript(script)),
         (Ok(Lookup::Directory), None) => list(site, served, path, form),
         (Ok(Lookup::File(selected)), _) => Ok(Outcome::Answer(Answer::File(selected))),
         (Ok(Lookup::Pending(pending)), _) => Ok(Outcome::Answer(Answer::Variant(pending))),
@@ -165,16 +165,11 @@ fn list<'s>(
         original,
         target,
     } = path;
-    let forbidden = |text: String| Err(Fault::client(StatusCode::FORBIDDEN, text));
+    let forbidden = |why| Err(ClientFault::Forbidden(why).into());
     match served.resolution.place.directory(&target.path) {
-        Some((directory, relative)) if !directory.is_listed() => {
-            forbidden(format!("directory {relative:?} has no index page, and is not listed"))
-        }
+        Some((directory, relative)) if !directory.is_listed() => forbidden(Forbidden::NotListed(relative.into())),
         // The links of the listing are relative to the path that the client knows.
-        _ if !original.path.ends_with('/') => forbidden(format!(
-            "{:?} leads to a directory, which is listed only below a path with a slash",
-            original.path
-        )),
+        _ if !original.path.ends_with('/') => forbidden(Forbidden::ListedWithSlashOnly(original.path.as_str().into())),
         _ => {
             let request = ListingRequest::of(original, asked.attributes.fields);
             Ok(Outcome::Answer(Answer::Listing(Box::new(request))))
@@ -261,7 +256,7 @@ impl From<Lookup> for Answer {
             Lookup::Pending(pending) => Answer::Variant(pending),
             Lookup::Options => Answer::FileOptions,
             // An index page is never a directory.
-            Lookup::Directory => Answer::Refuse(Fault::server("an index page is a directory")),
+            Lookup::Directory => Answer::Refuse(Fault::unexpected("an index page is a directory")),
         }
     }
 }

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use sluice_files::directory::Directory;
 use sluice_files::listing::page::{ListingRequest, Page};
 use sluice_files::listing::{self, EntryKind, ListingSite};
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Fault, ServerFault};
 use sluice_settings::rule::RequestAttributes;
 use sluice_settings::template::Template;
 
@@ -29,7 +29,7 @@ pub(crate) fn list(
     let resolution = site.resolve(&request.path, query, Some(&attributes), &mut ())?;
     match resolution.place.directory(resolution.path(&request.path)) {
         Some((directory, below)) => listing::make(directory, below, request, &view),
-        None => Err(Fault::server(format!("listing: {:?} is no directory", request.path))),
+        None => Err(ServerFault::NotADirectory(request.path.as_str().into()).into()),
     }
 }
 

@@ -1,0 +1,219 @@
+//! What a client does wrong, or may not have.
+
+use std::fmt::{self, Display};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+
+use crate::fault::detail::Detail;
+use crate::fault::server::IoFailure;
+use crate::host::HostError;
+use crate::target::TargetError;
+
+/// A fault of the client. Large data is boxed, so that a result with a fault stays small.
+#[derive(Clone, Debug)]
+pub enum ClientFault {
+    /// 400: the host is missing, named twice, or malformed.
+    BadHost(HostError),
+    /// 400: the request target is not a path.
+    BadTarget(Box<TargetError>),
+    /// 400: a rule rewrites the target to a path with a segment `.` or `..`.
+    BadRewrite(Box<RewriteMismatch>),
+    /// 400: the redirect to https needs a host, and the request names none.
+    NoHostForHttps,
+    /// 431: the head has this many fields, more than the limit.
+    TooManyFields(usize),
+    /// 405.
+    MethodNotAllowed(Box<MethodMismatch>),
+    /// 404.
+    NotFound(Absent),
+    /// 403.
+    Forbidden(Forbidden),
+    /// 412: the file with this name is not in the state that the request names (RFC 9110 §13.1).
+    PreconditionFailed(Box<str>),
+    /// 416.
+    RangeNotSatisfiable(Box<RangeMismatch>),
+    /// 413: the request body is larger than this many bytes.
+    BodyTooLarge(u64),
+    /// 408: no byte of the request body came for this long.
+    BodySilent(Duration),
+    /// 408: the request body came below the lowest rate.
+    BodyTooSlow(Box<SlowBody>),
+    /// 400: the request body ended early or is malformed.
+    BadBody(Box<BodyFailure>),
+    /// The status of the rule: a rule refuses the request.
+    Refused(Box<RefusedByRule>),
+}
+
+/// What is not there. The server tells a client no more than that (404).
+#[derive(Clone, Debug)]
+pub enum Absent {
+    /// A file with this name in its directory.
+    File(Box<str>),
+    /// A script in this file.
+    Script(Box<Path>),
+    /// A rule that answers for this path.
+    Rule(Box<str>),
+}
+
+/// What exists and is not sent (403).
+#[derive(Clone, Debug)]
+pub enum Forbidden {
+    /// The server may not open a file or look at a script.
+    Unreadable(Arc<IoFailure>),
+    /// A directory without an index page, whose route does not list directories.
+    NotListed(Box<str>),
+    /// A path without a slash that a rule rewrites to a listed directory: the listing's links are relative.
+    ListedWithSlashOnly(Box<str>),
+}
+
+/// A method that the resource does not support.
+#[derive(Clone, Debug)]
+pub struct MethodMismatch {
+    /// The method of the request.
+    pub method: Method,
+    /// The methods that it supports.
+    pub allow: &'static [Method],
+}
+
+/// A Range without a byte of the file.
+#[derive(Clone, Debug)]
+pub struct RangeMismatch {
+    /// The file's name in its directory.
+    pub name: Box<str>,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// A target made by a rule.
+#[derive(Clone, Debug)]
+pub struct RewriteMismatch {
+    /// The new target.
+    pub target: Box<str>,
+    /// Where the rule was written.
+    pub origin: Box<str>,
+}
+
+/// A request body below the lowest rate.
+#[derive(Clone, Debug)]
+pub struct SlowBody {
+    /// Bytes received.
+    pub received: u64,
+    /// How long the server waited for the client.
+    pub waited: Duration,
+}
+
+/// A request body that failed.
+#[derive(Clone, Debug)]
+pub struct BodyFailure {
+    /// Bytes received before.
+    pub received: u64,
+    /// What the connection reports.
+    pub error: Arc<dyn Detail>,
+}
+
+/// What a rule says that refuses a request.
+#[derive(Clone, Debug)]
+pub struct RefusedByRule {
+    /// The status of the error page.
+    pub status: StatusCode,
+    /// Where the rule was written.
+    pub origin: Box<str>,
+    /// The value of Retry-After.
+    pub retry_after: Option<Duration>,
+    /// The visitor reads this text instead of the usual sentence.
+    pub text: Option<Arc<str>>,
+}
+
+impl ClientFault {
+    /// `method` is none of `allow`.
+    #[must_use]
+    pub fn method_not_allowed(method: &Method, allow: &'static [Method]) -> ClientFault {
+        ClientFault::MethodNotAllowed(Box::new(MethodMismatch {
+            method: method.clone(),
+            allow,
+        }))
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            ClientFault::BadHost(_)
+            | ClientFault::BadTarget(_)
+            | ClientFault::BadRewrite(_)
+            | ClientFault::NoHostForHttps
+            | ClientFault::BadBody(_) => StatusCode::BAD_REQUEST,
+            ClientFault::TooManyFields(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            ClientFault::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            ClientFault::NotFound(_) => StatusCode::NOT_FOUND,
+            ClientFault::Forbidden(_) => StatusCode::FORBIDDEN,
+            ClientFault::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
+            ClientFault::RangeNotSatisfiable(_) => StatusCode::RANGE_NOT_SATISFIABLE,
+            ClientFault::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            ClientFault::BodySilent(_) | ClientFault::BodyTooSlow(_) => StatusCode::REQUEST_TIMEOUT,
+            ClientFault::Refused(refused) => refused.status,
+        }
+    }
+}
+
+impl Display for ClientFault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientFault::BadHost(error) => Display::fmt(error, out),
+            ClientFault::BadTarget(error) => Display::fmt(error, out),
+            ClientFault::BadRewrite(rewrite) => write!(
+                out,
+                "rewritten to {:?}, which has a segment of dots, by the rule of {}",
+                rewrite.target, rewrite.origin
+            ),
+            ClientFault::NoHostForHttps => out.write_str("names no host, which the redirect to https needs"),
+            ClientFault::TooManyFields(count) => write!(out, "{count} fields in its head"),
+            ClientFault::MethodNotAllowed(mismatch) => write!(out, "method {} is not served here", mismatch.method),
+            ClientFault::NotFound(absent) => Display::fmt(absent, out),
+            ClientFault::Forbidden(forbidden) => Display::fmt(forbidden, out),
+            ClientFault::PreconditionFailed(name) => {
+                write!(out, "file {name:?}: not the version that the request is for")
+            }
+            ClientFault::RangeNotSatisfiable(mismatch) => write!(
+                out,
+                "file {:?}: of its {} bytes none is in the range asked for",
+                mismatch.name, mismatch.length
+            ),
+            ClientFault::BodyTooLarge(bytes_max) => write!(out, "the request body is larger than {bytes_max} bytes"),
+            ClientFault::BodySilent(timeout) => write!(out, "no byte of the request body came for {timeout:?}"),
+            ClientFault::BodyTooSlow(body) => write!(
+                out,
+                "only {} bytes of the request body came in {:?}",
+                body.received, body.waited
+            ),
+            ClientFault::BadBody(body) => {
+                write!(out, "request body: {}, after {} bytes", body.error, body.received)
+            }
+            ClientFault::Refused(refused) => write!(out, "refused by the rule of {}", refused.origin),
+        }
+    }
+}
+
+impl Display for Absent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Absent::File(name) => write!(out, "file {name:?}: not there"),
+            Absent::Script(file) => write!(out, "script {}: not there", file.display()),
+            Absent::Rule(path) => write!(out, "nothing answers for {path:?}"),
+        }
+    }
+}
+
+impl Display for Forbidden {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Forbidden::Unreadable(failure) => Display::fmt(failure, out),
+            Forbidden::NotListed(name) => write!(out, "directory {name:?} has no index page, and is not listed"),
+            Forbidden::ListedWithSlashOnly(path) => write!(
+                out,
+                "{path:?} leads to a directory, which is listed only below a path with a slash"
+            ),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What fails in the server itself or in its machine.
+
+use std::fmt::{self, Display};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::fault::detail::Detail;
+
+/// A fault of the server. Large data is boxed, so that a result with a fault stays small.
+#[derive(Clone, Debug)]
+pub enum ServerFault {
+    /// Input or output failed.
+    Io(Arc<IoFailure>),
+    /// The system gives no random bytes.
+    NoRandomBytes(getrandom::Error),
+    /// The thread that starts processes has ended.
+    LauncherEnded,
+    /// A process was not started because of the machine.
+    NotStarted(Arc<dyn Detail>),
+    /// A program's name or argument holds a NUL, which execve(2) cannot pass.
+    NulInArgument,
+    /// The listing of a directory failed.
+    Listing(Arc<dyn Detail>),
+    /// 503: too many listings are being made; no turn came within this time.
+    ListingsBusy(Duration),
+    /// This path, for which a listing is wanted, is not a directory.
+    NotADirectory(Box<str>),
+    /// The Location of a redirect is not a field value.
+    BadLocation(Box<str>),
+    /// A mistake in the server: a state that its code excludes.
+    Unexpected(&'static str),
+}
+
+/// Input or output that failed.
+#[derive(Debug)]
+pub struct IoFailure {
+    /// What the server was doing.
+    pub activity: Activity,
+    /// The error of the system.
+    pub error: io::Error,
+}
+
+/// What the server does when input or output fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Opens or reads the file with this name in its directory.
+    File(Box<str>),
+    /// Reads a file while it is sent.
+    FileBody,
+    /// Looks at the file of a script.
+    Script(Box<Path>),
+    /// Registers the pipes of a process of this script with the event loop.
+    Channels(Box<str>),
+    /// Moves the pipes of a process to the event loop of another worker.
+    ChangeOfWorker,
+    /// Creates a memory buffer for a script.
+    MemoryBuffer,
+    /// Writes a request body to a temporary file.
+    StoreBody,
+    /// Reads a request body from its temporary file.
+    ReadStoredBody,
+    /// Compresses a response body.
+    Compression,
+}
+
+impl IoFailure {
+    /// For the variants that hold a failure.
+    #[must_use]
+    pub fn shared(activity: Activity, error: io::Error) -> Arc<IoFailure> {
+        Arc::new(IoFailure { activity, error })
+    }
+}
+
+impl ServerFault {
+    /// Input or output failed during this activity.
+    #[must_use]
+    pub fn io(activity: Activity, error: io::Error) -> ServerFault {
+        ServerFault::Io(IoFailure::shared(activity, error))
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            ServerFault::ListingsBusy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            ServerFault::ListingsBusy(wait) => Some(*wait),
+            _ => None,
+        }
+    }
+}
+
+impl Display for ServerFault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerFault::Io(failure) => Display::fmt(failure, out),
+            ServerFault::NoRandomBytes(error) => write!(out, "no random bytes: {error}"),
+            ServerFault::LauncherEnded => out.write_str("the launcher has ended"),
+            ServerFault::NotStarted(detail) => Display::fmt(detail, out),
+            ServerFault::NulInArgument => out.write_str("a program's name or argument holds a NUL"),
+            ServerFault::Listing(error) => write!(out, "listing: {error}"),
+            ServerFault::ListingsBusy(_) => out.write_str("listing: no turn came, too many are being made"),
+            ServerFault::NotADirectory(path) => write!(out, "listing: {path:?} is no directory"),
+            ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),
+            ServerFault::Unexpected(what) => out.write_str(what),
+        }
+    }
+}
+
+impl Display for IoFailure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.activity, self.error)
+    }
+}
+
+impl Display for Activity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Activity::File(name) => write!(out, "file {name:?}"),
+            Activity::FileBody => out.write_str("file"),
+            Activity::Script(file) => write!(out, "script {}", file.display()),
+            Activity::Channels(script) => write!(out, "script {script}: its channels cannot be watched"),
+            Activity::ChangeOfWorker => out.write_str("script process cannot change its worker"),
+            Activity::MemoryBuffer => out.write_str("no memory buffer"),
+            Activity::StoreBody => out.write_str("request body cannot be stored"),
+            Activity::ReadStoredBody => out.write_str("stored request body"),
+            Activity::Compression => out.write_str("compressing a body"),
+        }
+    }
+}
