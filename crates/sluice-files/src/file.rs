@@ -193,9 +193,8 @@ impl Files<'_> {
     pub fn look_up_index(&self, relative: &str, fields: &HeaderMap) -> Result<Option<Lookup>, Fault> {
         let name = relative.trim_matches('/');
         match self.find(name) {
-            Ok(Found::Directory | Found::Other) => Ok(None),
+            Ok(Found::Directory | Found::Other) | Err(Fault::Client(ClientFault::NotFound(_))) => Ok(None),
             Ok(found) => Ok(Some(self.select(name, found, fields))),
-            Err(Fault::Client(ClientFault::NotFound(_))) => Ok(None),
             Err(fault) => Err(fault),
         }
     }
