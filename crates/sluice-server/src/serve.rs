@@ -19,6 +19,7 @@ mod forwarded;
 pub(crate) mod gate;
 #[cfg(test)]
 mod gate_tests;
+mod log_entry;
 mod redirect;
 mod request;
 
@@ -29,7 +30,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{self, Poll};
 
-use http::{HeaderMap, Response, header};
+use http::{HeaderMap, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::body::ResponseBody;
@@ -43,6 +44,7 @@ use sluice_settings::ErrorSettings;
 use sluice_settings::limits::Limits;
 
 use crate::context::Context;
+use client::Client;
 use exchange::Exchange;
 use finish::Finish;
 use gate::Gate;
@@ -83,11 +85,14 @@ impl Service for Exchanges {
         let under_way = UnderWay::begin(connection);
         let (head, incoming) = request.into_parts();
         let config = self.context.config();
-        let mut exchange = Exchange::open(&self.context, &config, connection.endpoints(), &head);
-        if exchange.is_last && incoming.is_end_stream() {
-            connection.expect_no_more();
+        let client = Client::resolve(connection, &config.proxies, self.context.names.as_deref(), &head);
+        let mut exchange = Exchange::open(&self.context, &config, client, &head);
+        if request::ends_connection(&head) {
+            exchange.set_last();
+            if incoming.is_end_stream() {
+                connection.expect_no_more();
+            }
         }
-        client::resolve_client(&mut exchange, connection, &config.proxies, &head.headers);
         let mut fields = head.headers;
         let mut request = match Request::read(&exchange, connection, config, &mut fields, incoming) {
             Ok(request) => request,
@@ -115,7 +120,7 @@ impl Service for Exchanges {
 
     fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>> {
         let mut exchange = Exchange::without_head(&self.context, endpoints);
-        exchange.answer(refusal.status);
+        exchange.note_status(refusal.status);
         tracing::info!(id = %exchange.id, "request head from {}: {}", endpoints.client, refusal.reason);
         (!refusal.is_answered).then(|| error_page::raw(refusal.status, exchange.id))
     }
@@ -124,7 +129,7 @@ impl Service for Exchanges {
 impl Exchanges {
     /// Turns a fault of the head into a response, as the site wants it if the head names one.
     fn refuse_head(&self, exchange: &Exchange, fault: &Fault, fields: &mut HeaderMap) -> Response<ResponseBody> {
-        match sluice_http::host::host(exchange.version, &exchange.uri, fields) {
+        match sluice_http::host::host(exchange.line.version, &exchange.line.uri, fields) {
             Ok(host) => refuse(exchange, fault, &self.context.config().site(&host).errors, fields),
             Err(_) => refuse(exchange, fault, &ErrorSettings::default(), fields),
         }
@@ -152,17 +157,12 @@ fn refuse_request(exchange: &Exchange, request: &Request, fault: &Fault) -> Resp
 
 fn refuse(exchange: &Exchange, fault: &Fault, settings: &ErrorSettings, fields: &HeaderMap) -> Response<ResponseBody> {
     exchange.report(fault);
-    error_page::response(fault, settings, (exchange.id, exchange.uri.path()), fields)
+    error_page::response(fault, settings, (exchange.id, exchange.line.uri.path()), fields)
 }
 
 /// Completes the response.
 fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, under_way: UnderWay) -> Response<Finish> {
-    let mut response = head::complete(&exchange.method, response);
-    if let Some(hsts) = exchange.hsts.take() {
-        response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts);
-    }
-    let status = response.status();
-    exchange.changes.apply(status, response.headers_mut());
-    exchange.answer_with(&response);
+    let mut response = head::complete(&exchange.line.method, response);
+    exchange.complete_head(&mut response);
     response.map(|body| Finish::new(body, exchange, under_way))
 }

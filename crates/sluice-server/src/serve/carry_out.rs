@@ -121,7 +121,7 @@ async fn list(
     let site = Arc::clone(request.config.site(&request.host));
     let (host, fields) = (request.host.clone(), request.fields.clone());
     let query = request.query().map(str::to_owned);
-    let (client, scheme) = (exchange.endpoints.client.ip(), exchange.scheme());
+    let (client, scheme) = (exchange.client.endpoints.client.ip(), exchange.client.scheme());
     let make = move || {
         let attributes = RequestAttributes {
             method: &Method::GET,
@@ -144,7 +144,7 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
         compress,
         ..
     } = script;
-    let client_name = match exchange.client_name() {
+    let client_name = match exchange.client.name() {
         Some(name) => name.await,
         None => None,
     };
@@ -156,15 +156,15 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
         script,
         target,
         method: request.method.clone(),
-        version: exchange.version,
+        version: exchange.line.version,
         fields: request.fields.clone(),
         host: request.host.clone(),
         id: exchange.id,
-        endpoints: exchange.endpoints,
+        endpoints: exchange.client.endpoints,
         client_name,
-        is_https: exchange.is_https,
-        tls_info: exchange.tls_info.clone(),
-        arrived: exchange.arrived,
+        is_https: exchange.client.is_https,
+        tls_info: exchange.client.tls_info.clone(),
+        arrived: exchange.arrived(),
         compression: compress.then(|| Arc::clone(&site.compression)),
     };
     Task {

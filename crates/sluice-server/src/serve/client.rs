@@ -1,45 +1,101 @@
-//! Who the client of a request is, and where it has come to: what the exchange says of both endpoints.
+//! The client of a request, and the address that it reached: what the exchange says of both endpoints.
 //!
-//! Here: what a connection does not say by itself, and whose word is taken about it. Everything behind this file knows the client
-//! by `exchange.endpoints.client` alone. Not here: the connection (`listener`, `protocol`), and what proxies write (`forwarded`).
+//! Here: what a connection does not say by itself, and which proxies are trusted to say it. Every later stage knows the client by
+//! `exchange.client` alone. Not here: the connection (`sluice_net`), and what proxies write (`forwarded`).
 
+use std::future::Future;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::request::Parts;
 use http::{HeaderMap, Uri, header};
+use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_net::connection::Connection;
 use sluice_settings::ProxySettings;
 use sluice_settings::address::are_meant;
+use sluice_settings::rule::Scheme;
 
-use crate::serve::exchange::Exchange;
-use crate::serve::forwarded;
-use crate::serve::forwarded::ForwardedClient;
+use crate::reverse_dns::{Lookup, Names};
+use crate::serve::forwarded::{self, ForwardedClient};
 
 /// The ports of the schemes (RFC 9110 §4.2), which addresses leave out.
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
-/// Tells the exchange who its client is.
-pub(crate) fn resolve_client(
-    exchange: &mut Exchange,
-    connection: &Connection,
-    proxies: &ProxySettings,
-    fields: &HeaderMap,
-) {
-    exchange.tls_info = connection.tls_info().cloned();
-    let is_encrypted = exchange.tls_info.is_some();
-    let told = if are_meant(&proxies.trusted, &exchange.endpoints) {
-        forwarded::read(proxies, fields)
-    } else {
-        ForwardedClient::default()
-    };
-    exchange.is_https = told.is_https.unwrap_or(is_encrypted);
-    if exchange.endpoints.is_unix || exchange.is_https != is_encrypted {
-        let port = port_asked_for(&exchange.uri, fields, exchange.is_https);
-        exchange.endpoints.server.set_port(port);
+/// The client of an exchange.
+pub(crate) struct Client {
+    pub endpoints: Endpoints,
+    /// The address at the other end of the connection: the client, or a proxy that forwards for it.
+    pub peer: IpAddr,
+    /// Whether the client speaks https, be it to a proxy before this server.
+    pub is_https: bool,
+    /// What TLS has found out; `None` if the connection is in clear text.
+    pub tls_info: Option<Rc<TlsInfo>>,
+    /// The client's name, if names are looked up.
+    name: Option<Arc<Lookup>>,
+}
+
+impl Client {
+    /// The client of a connection, before a request of it is known.
+    pub(crate) fn unresolved(endpoints: Endpoints) -> Client {
+        Client {
+            endpoints,
+            peer: endpoints.client.ip(),
+            is_https: false,
+            tls_info: None,
+            name: None,
+        }
     }
-    if let Some(client) = told.client {
-        exchange.endpoints.client = client;
-        exchange.endpoints.is_unix = false;
+
+    /// The client of a request: that of the connection, or the one that a trusted proxy names. Begins to look up its name, if
+    /// names are looked up.
+    pub(crate) fn resolve(
+        connection: &Connection,
+        proxies: &ProxySettings,
+        names: Option<&Names>,
+        head: &Parts,
+    ) -> Client {
+        let mut client = Client::unresolved(connection.endpoints());
+        client.tls_info = connection.tls_info().cloned();
+        let is_encrypted = client.tls_info.is_some();
+        let forwarded = if are_meant(&proxies.trusted, &client.endpoints) {
+            forwarded::read(proxies, &head.headers)
+        } else {
+            ForwardedClient::default()
+        };
+        client.is_https = forwarded.is_https.unwrap_or(is_encrypted);
+        if client.endpoints.is_unix || client.is_https != is_encrypted {
+            let port = port_asked_for(&head.uri, &head.headers, client.is_https);
+            client.endpoints.server.set_port(port);
+        }
+        if let Some(address) = forwarded.client {
+            client.endpoints.client = address;
+            client.endpoints.is_unix = false;
+        }
+        if !client.endpoints.is_unix {
+            client.name = names.and_then(|names| names.of(client.endpoints.client.ip()));
+        }
+        client
     }
-    exchange.look_up_client();
+
+    /// The scheme that the client used.
+    pub(crate) fn scheme(&self) -> Scheme {
+        match self.is_https {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        }
+    }
+
+    /// Waits a little for the client's name; `None` if names are not looked up.
+    pub(crate) fn name(&self) -> Option<impl Future<Output = Option<Arc<str>>> + use<>> {
+        self.name.clone().map(Lookup::wait)
+    }
+
+    /// The client's name, if it is known by now.
+    pub(crate) fn known_name(&self) -> Option<Arc<str>> {
+        self.name.as_ref().and_then(|lookup| lookup.name())
+    }
 }
 
 /// The port that the client has asked for, where the connection's own is none or that of a proxy: scripts write it into addresses,

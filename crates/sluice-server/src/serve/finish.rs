@@ -32,7 +32,7 @@ impl Finish {
             under_way.send_from(sealed);
         }
         Finish {
-            is_delimited: body.length().is_some() || exchange.version >= Version::HTTP_11,
+            is_delimited: body.length().is_some() || exchange.line.version >= Version::HTTP_11,
             body,
             exchange: Some(exchange),
             under_way,
@@ -44,7 +44,7 @@ impl Finish {
             self.under_way.cut();
         }
         if let Some(mut exchange) = self.exchange.take() {
-            exchange.cut();
+            exchange.note_truncated();
             log_fault(fault, exchange.id, None, format_args!("response cut: {fault}"));
         }
     }
@@ -94,7 +94,7 @@ impl Drop for Finish {
         if let Some(exchange) = &mut self.exchange
             && self.body.length() != Some(0)
         {
-            exchange.cut();
+            exchange.note_truncated();
         }
     }
 }

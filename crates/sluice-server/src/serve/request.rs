@@ -4,7 +4,8 @@
 
 use std::rc::Rc;
 
-use http::{HeaderMap, Method, Uri, header};
+use http::request::Parts;
+use http::{HeaderMap, Method, Uri, Version, header};
 use hyper::body::Incoming;
 use sluice_http::fault::{ClientFault, Fault, ScriptFault};
 use sluice_http::host::host;
@@ -52,19 +53,19 @@ impl Request {
         fields: &mut HeaderMap,
         incoming: Incoming,
     ) -> Result<Request, Fault> {
-        let host = host(exchange.version, &exchange.uri, fields)?;
+        let host = host(exchange.line.version, &exchange.line.uri, fields)?;
         // HTTP/1.1 has been bounded by its parser; HTTP/2 bounds their bytes alone.
         if fields.len() > config.limits.head_fields_max {
             return Err(ClientFault::TooManyFields(fields.len()).into());
         }
         // Not for a client that speaks https with a proxy: it would be redirected to where it is.
-        let subject = match connection.https_port().filter(|_| !exchange.is_https) {
+        let subject = match connection.https_port().filter(|_| !exchange.client.is_https) {
             Some(port) => RequestSubject::Https(port),
-            None => subject(&exchange.method, &exchange.uri)?,
+            None => subject(&exchange.line.method, &exchange.line.uri)?,
         };
         Ok(Request {
             subject,
-            method: exchange.method.clone(),
+            method: exchange.line.method.clone(),
             fields: std::mem::take(fields),
             host,
             body: Some(RequestBody::new(incoming, &config.limits)),
@@ -78,13 +79,13 @@ impl Request {
             subject: match &self.subject {
                 RequestSubject::Target(target) => Subject::Target(target),
                 RequestSubject::Server => Subject::Server,
-                RequestSubject::Https(port) => Subject::Https(*port, &exchange.uri),
+                RequestSubject::Https(port) => Subject::Https(*port, &exchange.line.uri),
             },
             attributes: RequestAttributes {
                 method: &self.method,
                 host: &self.host,
-                client: exchange.endpoints.client.ip(),
-                scheme: exchange.scheme(),
+                client: exchange.client.endpoints.client.ip(),
+                scheme: exchange.client.scheme(),
                 fields: &self.fields,
             },
             cache: self.config.cache.as_ref(),
@@ -147,4 +148,16 @@ fn subject(method: &Method, uri: &Uri) -> Result<RequestSubject, Fault> {
         _ if uri.path() == "*" || (uri.authority().is_some() && uri.scheme().is_none()) => Err(bad().into()),
         _ => Ok(RequestSubject::Target(Target::from_uri(uri)?)),
     }
+}
+
+/// Whether the client says that this request is its last on the connection (RFC 9112 §9.3).
+pub(crate) fn ends_connection(head: &Parts) -> bool {
+    let says = |word: &str| {
+        let values = head.headers.get_all(header::CONNECTION).iter();
+        values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|list| list.split(','))
+            .any(|option| option.trim().eq_ignore_ascii_case(word))
+    };
+    says("close") || (head.version < Version::HTTP_11 && !says("keep-alive"))
 }

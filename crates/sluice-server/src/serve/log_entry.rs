@@ -1,0 +1,149 @@
+//! The line of an exchange in the access log, as it comes to be known.
+//!
+//! Here: which log gets it, and what only the log wants to know. Not here: what a line looks like (`sluice_log::line`).
+
+use std::cell::OnceCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Instant, SystemTime};
+
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use sluice_http::request_id::UniqueId;
+use sluice_log::SiteLog;
+use sluice_log::line::{Line, RequestFields, ResponseFields, STATUS_CLIENT_LEFT};
+
+use crate::context::HeldConfig;
+use crate::serve::client::Client;
+use crate::serve::exchange::RequestLine;
+
+/// What the access log is told about an exchange.
+pub(crate) struct LogEntry {
+    pub arrived: SystemTime,
+    started: Instant,
+    logs: Rc<[SiteLog]>,
+    log: ChosenLog,
+    /// What answered.
+    handler: &'static str,
+    /// The file behind the path, if the log wants to know it.
+    file: Option<PathBuf>,
+    /// The fields that the log's format names.
+    request_fields: RequestFields,
+    response_fields: ResponseFields,
+    /// `None` until a head is made; then the line has 499, nginx's status for a client that left before the answer.
+    status: Option<StatusCode>,
+    pub body_bytes: u64,
+    pub is_truncated: bool,
+    /// The last exchange of its connection.
+    pub is_last: bool,
+}
+
+/// The log that gets the line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChosenLog {
+    /// The server's own, until a site is found.
+    Server,
+    Site(usize),
+    /// None, because the route says so.
+    None,
+}
+
+impl ChosenLog {
+    fn of(self, logs: &[SiteLog]) -> Option<&SiteLog> {
+        let log = match self {
+            ChosenLog::Server => logs.first(),
+            ChosenLog::Site(number) => logs.get(number),
+            ChosenLog::None => None,
+        };
+        log.filter(|log| log.is_on())
+    }
+}
+
+impl LogEntry {
+    /// An entry for the server's own log.
+    pub(crate) fn new(config: &HeldConfig, fields: &HeaderMap) -> LogEntry {
+        let log = ChosenLog::Server.of(&config.logs);
+        let names = log.map_or(&[][..], |log| &log.format.request_fields);
+        LogEntry {
+            arrived: SystemTime::now(),
+            started: Instant::now(),
+            request_fields: RequestFields::of(names, fields),
+            response_fields: ResponseFields::default(),
+            logs: Rc::clone(&config.logs),
+            log: ChosenLog::Server,
+            handler: "-",
+            file: None,
+            status: None,
+            body_bytes: 0,
+            is_truncated: false,
+            is_last: false,
+        }
+    }
+
+    /// Chooses the log of a site by its number, or none. The first choice counts, because it belongs to the path that the client
+    /// asked for; a script's local redirect comes later.
+    pub(crate) fn choose_log(&mut self, site: Option<usize>, fields: &HeaderMap) {
+        if self.log != ChosenLog::Server {
+            return;
+        }
+        self.log = site.map_or(ChosenLog::None, ChosenLog::Site);
+        let (log, former) = (self.log.of(&self.logs), ChosenLog::Server.of(&self.logs));
+        if let Some(log) = log
+            && !former.is_some_and(|former| log.shares_format(former))
+        {
+            self.request_fields = RequestFields::of(&log.format.request_fields, fields);
+        }
+    }
+
+    /// Notes what answers, and the file behind it if the log wants to know it.
+    pub(crate) fn note_handler(&mut self, handler: &'static str, file: impl FnOnce() -> Option<PathBuf>) {
+        self.handler = handler;
+        if self.log.of(&self.logs).is_some_and(|log| log.format.names_file) {
+            self.file = file();
+        }
+    }
+
+    /// Notes the head of the response; `length` is the Content-Length that hyper will add.
+    pub(crate) fn note_response(&mut self, status: StatusCode, fields: &HeaderMap, length: Option<u64>) {
+        self.status = Some(status);
+        let Some(log) = self.log.of(&self.logs) else { return };
+        let names = &log.format.response_fields;
+        if names.is_empty() {
+            return;
+        }
+        let mut kept = ResponseFields::of(names, fields);
+        if let Some(number) = names.iter().position(|name| name == header::CONTENT_LENGTH)
+            && kept.value(number).is_none()
+            && let Some(bytes) = length
+        {
+            kept.put(number, HeaderValue::from(bytes));
+        }
+        self.response_fields = kept;
+    }
+
+    /// Writes the line to the log of a worker.
+    pub(crate) fn write(&self, worker: usize, id: UniqueId, client: &Client, line: &RequestLine) {
+        let Some(log) = self.log.of(&self.logs) else { return };
+        let name = client.known_name();
+        let line = Line {
+            id: id.as_str(),
+            endpoints: client.endpoints,
+            peer: client.peer,
+            name: name.as_deref(),
+            method: line.method.as_str(),
+            uri: &line.uri,
+            version: line.version,
+            request_fields: &self.request_fields,
+            response_fields: &self.response_fields,
+            arrived: self.arrived,
+            started: self.started,
+            duration: OnceCell::new(),
+            status: self.status.map_or(STATUS_CLIENT_LEFT, |status| status.as_u16()),
+            body_bytes: self.body_bytes,
+            is_cut: self.is_truncated,
+            is_last: self.is_last,
+            handler: self.handler,
+            file: self.file.as_deref(),
+        };
+        log.write(worker, &line);
+    }
+}
