@@ -61,7 +61,7 @@ pub enum Absent {
 /// What exists and is not sent (403).
 #[derive(Clone, Debug)]
 pub enum Forbidden {
-    /// The server may not open a file or look at a script.
+    /// The server may not open a file or stat a script.
     Unreadable(Arc<IoFailure>),
     /// A directory without an index page, whose route does not list directories.
     NotListed(Box<str>),

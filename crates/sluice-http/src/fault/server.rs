@@ -51,7 +51,7 @@ pub enum Activity {
     File(Box<str>),
     /// Reads a file while it is sent.
     FileBody,
-    /// Looks at the file of a script.
+    /// Calls stat(2) on the file of a script.
     Script(Box<Path>),
     /// Registers the pipes of a process of this script with the event loop.
     Channels(Box<str>),
