@@ -106,19 +106,28 @@ impl Complaints {
 
 /// Whose connection it is.
 #[derive(Debug, PartialEq, Eq)]
-enum Source {
+pub enum Source {
     /// That of this client, which has connected to this server.
-    Told { client: SocketAddr, server: SocketAddr },
+    Told {
+        /// The client's address.
+        client: SocketAddr,
+        /// The address that the client connected to.
+        server: SocketAddr,
+    },
     /// The proxy's own, or that of somebody without an address.
     Itself,
 }
 
 /// Why a header is none.
 #[derive(Debug)]
-enum Refusal {
+pub enum Refusal {
+    /// The connection does not begin with a header.
     Absent,
+    /// What is wrong with the header.
     Bad(&'static str),
+    /// The connection ended within the header.
     Left,
+    /// The header could not be read.
     Socket(io::Error),
 }
 
@@ -171,7 +180,8 @@ async fn bytes_of_line(socket: &mut Socket, most: usize) -> Result<usize, Refusa
 
 /// What is still to be read of a header.
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
+pub enum Wanted {
+    /// The header is complete.
     Nothing,
     /// So many bytes, all of which belong to it.
     Bytes(usize),
@@ -179,7 +189,11 @@ enum Wanted {
     Line(usize),
 }
 
-fn wanted(header: &[u8]) -> Result<Wanted, Refusal> {
+/// How much must be read next, behind the bytes of a header that were read already: never more than belongs to the header.
+///
+/// # Errors
+/// The bytes are not the beginning of a header.
+pub fn wanted(header: &[u8]) -> Result<Wanted, Refusal> {
     let begins = |with: &[u8]| header.iter().zip(with).all(|(one, other)| one == other);
     if begins(V2) {
         let length = match header.get(..V2_HEAD_BYTES) {
@@ -213,7 +227,11 @@ fn rest_bytes(head: &[u8]) -> Result<usize, Refusal> {
     Ok(length)
 }
 
-fn parse(header: &[u8]) -> Result<Source, Refusal> {
+/// Reads a complete header, as [`wanted`] knows it.
+///
+/// # Errors
+/// What is wrong with the header; the connection is to be closed.
+pub fn parse(header: &[u8]) -> Result<Source, Refusal> {
     if header.starts_with(V2) {
         parse_v2(header)
     } else {

@@ -14,4 +14,5 @@ mod worker;
 
 pub use serve::error_page::error_template;
 pub use serve::explain::{Answer, Explanation, Question, Round, SiteChoice, Step, StepOutcome};
+pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain};

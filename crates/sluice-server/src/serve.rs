@@ -15,7 +15,7 @@ mod exchange;
 pub(crate) mod explain;
 mod fault_log;
 mod finish;
-mod forwarded;
+pub mod forwarded;
 pub(crate) mod gate;
 #[cfg(test)]
 mod gate_tests;

@@ -18,15 +18,16 @@ const PROXIES_MAX: usize = 32;
 
 /// What is believed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct ForwardedClient {
+pub struct ForwardedClient {
     /// The client; port 0 where none is told.
     pub client: Option<SocketAddr>,
     /// Whether it speaks https.
     pub is_https: Option<bool>,
 }
 
-/// Reads what a trusted proxy has sent.
-pub(crate) fn read(settings: &ProxySettings, fields: &HeaderMap) -> ForwardedClient {
+/// Reads what a trusted proxy has sent: fields that it has added to or passed on.
+#[must_use]
+pub fn read(settings: &ProxySettings, fields: &HeaderMap) -> ForwardedClient {
     let mut told = ForwardedClient::default();
     match settings.forwarded {
         ForwardedField::XForwardedFor => {
