@@ -7,6 +7,7 @@
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
+#   make fuzz    every parser of untrusted bytes against mutated input, FUZZ_SECONDS=60 each (fuzz/README.md)
 #   make soak    some minutes of everything at once, scripts killed at random
 #   make clean   removes what was built
 #
@@ -17,8 +18,9 @@ OBJCOPY ?= objcopy
 SLUICE = target/release/sluice
 LISTEN ?= 127.0.0.1:8080
 SOAK_SECONDS ?= 180
+FUZZ_SECONDS ?= 60
 
-.PHONY: demo test build sdk lint docs bench bench-quick soak clean test-rust test-models test-sdk test-bench
+.PHONY: demo test build sdk lint docs bench bench-quick soak fuzz clean test-rust test-models test-sdk test-bench test-fuzz
 
 demo: build sdk
 	@tools/needs python3 perl || echo "The demo site goes without the scripts in these languages."
@@ -27,7 +29,7 @@ demo: build sdk
 
 test:
 	@tools/needs python3 perl git git-http-backend gitweb curl openssl
-	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-h2spec test-models
+	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-fuzz test-h2spec test-models
 	@echo "All tests passed."
 
 # The debug information goes to a file of its own, to which the binary has a link (.gnu_debuglink). cargo keeps the whole binary in
@@ -48,10 +50,16 @@ lint:
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@$(CARGO) clippy --locked --package sluice --no-default-features -- -D warnings
+	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	@$(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target --all-targets -- -D warnings
 
 # Unit, property and integration tests; the last with the real binary.
 test-rust:
 	@SLUICE_TEST_REQUIRE_ALL=1 $(CARGO) test --locked --workspace
+
+# The committed inputs of the fuzz targets, through their checks; the fuzzing engine is not needed.
+test-fuzz:
+	@$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --target-dir target
 
 # Every interleaving of the memory buffer's two sides, within bounds.
 test-models:
@@ -85,6 +93,9 @@ bench-quick: build sdk
 soak: build sdk
 	@tools/needs python3
 	@python3 tools/soak.py --sluice $(SLUICE) --seconds $(SOAK_SECONDS)
+
+fuzz:
+	@fuzz/run $(FUZZ_SECONDS)
 
 clean:
 	@$(CARGO) clean

@@ -1,0 +1,97 @@
+//! Callouts: one line of a script in, what it asks for out.
+//!
+//! Properties: what was understood, written canonically, is understood the same; case, blanks around the line and the mark for
+//! "no answer" change nothing else; text for a log and every answer is free of control characters.
+
+use sluice_gateway::{Answer, BodyMode, BufferKind, Callout, Lifetime, RequestEncoding, ScriptControl, parse_callout};
+
+/// Input: the line.
+pub fn check(line: &[u8]) {
+    let request = parse_callout(line);
+    let marked = matches!(line.trim_ascii().first(), Some(b'!' | b'#'));
+    assert_eq!(request.wants_answer, !marked);
+    check_meaning(&request.request);
+    if !marked {
+        let silent = parse_callout(&[b"  !", line, b" \r\n"].concat());
+        assert!(!silent.wants_answer);
+        assert_eq!(silent.request, request.request, "the mark and blanks change nothing");
+    }
+    let keyword = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+    for change in [<[u8]>::make_ascii_lowercase, <[u8]>::make_ascii_uppercase] {
+        let mut line = line.to_vec();
+        change(&mut line[..keyword]);
+        assert_eq!(parse_callout(&line), request, "keywords are the same in any case");
+    }
+    if let Some(canonical) = render(&request.request) {
+        assert_eq!(
+            parse_callout(canonical.as_bytes()).request,
+            request.request,
+            "{canonical:?}"
+        );
+    }
+}
+
+fn check_meaning(callout: &Callout) {
+    match callout {
+        Callout::MapPath(path) => assert!(path.starts_with('/')),
+        Callout::MapFile(file) => assert!(!file.is_empty()),
+        Callout::Noticed(text) | Callout::Watch(text) => assert!(!text.chars().any(char::is_control), "{text:?}"),
+        Callout::BufferBegin { bytes, .. } => assert_ne!(*bytes, Some(0)),
+        Callout::Invalid { code, reason } => {
+            assert_eq!(*code, 400);
+            check_answer(*code, reason);
+        }
+        _ => {}
+    }
+}
+
+/// An answer is one line: three digits, a blank, a text.
+fn check_answer(code: u16, text: &str) {
+    let answer = Answer::new(code, text).encode();
+    let (last, line) = answer.split_last().expect("an answer is not empty");
+    assert_eq!(*last, b'\n');
+    assert!(line[..3].iter().all(u8::is_ascii_digit) && line[3] == b' ' && line.len() > 4);
+    let line = str::from_utf8(line).expect("an answer is UTF-8");
+    assert!(!line.chars().any(char::is_control), "{line:?}");
+}
+
+/// The line by which a script asks for this; `None` if no line does.
+fn render(callout: &Callout) -> Option<String> {
+    Some(match callout {
+        Callout::Noop => "NOOP:".to_owned(),
+        Callout::MapPath(path) => format!("MAP-PATH: {path}"),
+        Callout::MapFile(file) => format!("MAP-FILE: {file}"),
+        Callout::Lifetime(Lifetime::Unlimited) => "LIFETIME: none".to_owned(),
+        Callout::Lifetime(Lifetime::Idle(time)) => format!("LIFETIME: {}s", time.as_secs()),
+        Callout::Cgiplus(RequestEncoding::Record) => "CGIPLUS: record".to_owned(),
+        Callout::Cgiplus(RequestEncoding::Struct) => "CGIPLUS: struct".to_owned(),
+        // A control character at an end of the text became a blank, which would be trimmed now.
+        Callout::Noticed(text) | Callout::Watch(text) if text.trim() != text => return None,
+        Callout::Noticed(text) => format!("NOTICED: {text}"),
+        Callout::Watch(text) => format!("WATCH: {text}"),
+        Callout::HttpStatus => "HTTP-STATUS:".to_owned(),
+        Callout::ScriptControl(control) => format!("SCRIPT-CONTROL: {}", directives(*control)),
+        Callout::BufferBegin { bytes, kind } => {
+            // Only sizes with a unit can be written, and every size that was read had one.
+            let size = bytes.map_or_else(String::new, |bytes| format!("{}k ", bytes >> 10));
+            let ring = if *kind == BufferKind::Ring { "ring" } else { "" };
+            format!("BUFFER-BEGIN: {size}{ring}")
+        }
+        Callout::BufferWrite { bytes, offset } => format!("BUFFER-WRITE: {bytes} {offset}"),
+        Callout::BufferEnd => "BUFFER-END:".to_owned(),
+        Callout::Invalid { .. } => return None,
+    })
+}
+
+/// The value of `Script-Control` that means this.
+pub(crate) fn directives(control: ScriptControl) -> String {
+    let mode = match control.body_mode {
+        Some(BodyMode::Stream) => "X-stream-mode;",
+        Some(BodyMode::Record) => "X-record-mode;",
+        None => "",
+    };
+    let status = control
+        .http_status
+        .map_or_else(String::new, |status| format!("X-http-status={}", status.as_u16()));
+    format!("{mode}{status}")
+}

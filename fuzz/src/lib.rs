@@ -1,0 +1,45 @@
+//! Checks for the hand-written parsers of untrusted bytes: each module feeds one parser and asserts its properties.
+//!
+//! Here: what must hold for every input. The fuzzing engine calls the checks with mutated input (`fuzz_targets/`), and
+//! `tests/replay.rs` calls them with the committed corpora (`corpus/`), without an engine. Not here: what a parser returns for
+//! a given input, which the unit tests of the crates assert.
+#![forbid(unsafe_code)]
+
+pub mod accept;
+pub mod accept_encoding;
+pub mod callout;
+pub mod conditions;
+pub mod forwarded;
+pub mod host;
+pub mod input;
+pub mod log_format;
+pub mod proxy_protocol;
+pub mod ranges;
+pub mod record;
+pub mod records;
+pub mod reply_head;
+pub mod ring;
+pub mod scanner;
+pub mod target;
+
+/// Asserts the properties of one parser for one input.
+pub type Check = fn(&[u8]);
+
+/// Every target: its name, which is also that of its directory in `corpus/`, and its check.
+pub const TARGETS: &[(&str, Check)] = &[
+    ("accept", accept::check),
+    ("accept_encoding", accept_encoding::check),
+    ("callout", callout::check),
+    ("conditions", conditions::check),
+    ("forwarded", forwarded::check),
+    ("host", host::check),
+    ("log_format", log_format::check),
+    ("proxy_protocol", proxy_protocol::check),
+    ("ranges", ranges::check),
+    ("record", record::check),
+    ("records", records::check),
+    ("reply_head", reply_head::check),
+    ("ring", ring::check),
+    ("scanner", scanner::check),
+    ("target", target::check),
+];

@@ -1,0 +1,105 @@
+//! The target of a request: the raw path and query in, the decoded path out.
+//!
+//! Properties: the path begins with `/`, has no `.`, `..` or empty segment, no NUL and no newline; it is what a second, simpler
+//! resolver makes of the target; encoded again, it means the same; the query is untouched.
+
+use http::Uri;
+use sluice_http::target::{Target, encode, has_dot_segment};
+
+/// Input: the target as it stands in a request line.
+pub fn check(bytes: &[u8]) {
+    if let Ok(raw) = str::from_utf8(bytes) {
+        check_raw(raw);
+    }
+    // What an HTTP parser accepts is a part of the above, and means the same.
+    if let Ok(uri) = Uri::try_from(bytes) {
+        let parsed = Target::from_uri(&uri).ok();
+        let raw = uri.path_and_query().map_or("/", |target| target.as_str());
+        assert_eq!(parsed, Target::parse(if raw.is_empty() { "/" } else { raw }).ok());
+    }
+}
+
+fn check_raw(raw: &str) {
+    let whole = raw.split('#').next().unwrap_or_default();
+    let (path, query) = match whole.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (whole, None),
+    };
+    let expected = resolve(path.as_bytes());
+    let Ok(target) = Target::parse(raw) else {
+        assert_eq!(expected, None, "{raw:?} was refused");
+        return;
+    };
+    assert_eq!(Some(&target.path), expected.as_ref(), "{raw:?}");
+    assert_eq!(target.query.as_deref(), query);
+    assert_eq!(target.raw, whole);
+    check_path(&target.path);
+}
+
+fn check_path(path: &str) {
+    assert!(path.starts_with('/') && !path.contains(['\0', '\n']), "{path:?}");
+    let inner = path[1..].strip_suffix('/').unwrap_or(&path[1..]);
+    if !inner.is_empty() {
+        assert!(
+            inner.split('/').all(|segment| !matches!(segment, "" | "." | "..")),
+            "{path:?}"
+        );
+    }
+    assert!(path == "/" || !path.ends_with("//"));
+    let encoded = encode(path);
+    assert!(!has_dot_segment(&encoded));
+    assert!(
+        encoded
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#')
+    );
+    let again = Target::parse(&encoded).ok().map(|target| target.path);
+    assert_eq!(again.as_deref(), Some(path), "{encoded:?}");
+}
+
+/// What a path means, by RFC 3986 §5.2.4 with empty segments dropped; `None` if it has no meaning.
+fn resolve(raw: &[u8]) -> Option<String> {
+    let decoded = String::from_utf8(decode(raw)).ok()?;
+    let path = decoded.strip_prefix('/').filter(|_| raw.starts_with(b"/"))?;
+    if path.contains(['\0', '\n']) {
+        return None;
+    }
+    let mut kept = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(kept.pop()?),
+            segment => kept.push(segment),
+        }
+    }
+    let is_directory = kept.is_empty() || ["", "/", "/.", "/.."].contains(&&decoded[last_slash(&decoded)..]);
+    Some(format!(
+        "/{}{}",
+        kept.join("/"),
+        if is_directory && !kept.is_empty() { "/" } else { "" }
+    ))
+}
+
+fn last_slash(path: &str) -> usize {
+    path.rfind('/').unwrap_or_default()
+}
+
+/// Percent-decoding (RFC 3986 §2.1); what is no escape stands for itself.
+fn decode(raw: &[u8]) -> Vec<u8> {
+    let digit = |at: usize| raw.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let mut decoded = Vec::new();
+    let mut at = 0;
+    while at < raw.len() {
+        match (raw[at], digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push(u8::try_from(16 * high + low).expect("two hexadecimal digits"));
+                at += 3;
+            }
+            (byte, ..) => {
+                decoded.push(byte);
+                at += 1;
+            }
+        }
+    }
+    decoded
+}
