@@ -21,6 +21,7 @@ pub mod reply_head;
 pub mod ring;
 pub mod scanner;
 pub mod target;
+pub mod variables;
 
 /// Asserts the properties of one parser for one input.
 pub type Check = fn(&[u8]);
@@ -42,4 +43,5 @@ pub const TARGETS: &[(&str, Check)] = &[
     ("ring", ring::check),
     ("scanner", scanner::check),
     ("target", target::check),
+    ("variables", variables::check),
 ];
