@@ -21,14 +21,11 @@ pub(crate) mod gate;
 mod gate_tests;
 mod log_entry;
 mod redirect;
+mod reply;
 mod request;
 
-use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{self, Poll};
 
 use http::{HeaderMap, Response};
 use http_body::Body;
@@ -48,19 +45,13 @@ use client::Client;
 use exchange::Exchange;
 use finish::Finish;
 use gate::Gate;
+use reply::Reply;
 use request::Request;
 
 /// What answers the requests of a worker's connections.
 pub(crate) struct Exchanges {
     context: Rc<Context>,
     gate: Arc<Gate>,
-}
-
-/// The answer to one request: now (files, redirects, refusals), or later, from a script or a thread. Only those that are waited
-/// for need a future, which is large.
-pub(crate) enum Reply {
-    Now(Option<Response<Finish>>),
-    Later(Pin<Box<dyn Future<Output = Response<Finish>>>>),
 }
 
 impl Exchanges {
@@ -98,7 +89,7 @@ impl Service for Exchanges {
             Ok(request) => request,
             Err(fault) => {
                 let response = self.refuse_head(&exchange, &fault, &mut fields);
-                return Reply::Now(Some(finish(response, exchange, under_way)));
+                return Reply::now(finish(response, exchange, under_way));
             }
         };
         exchange.note_site(&request);
@@ -115,7 +106,7 @@ impl Service for Exchanges {
             Err(fault) => Err(fault),
         };
         let response = answered.unwrap_or_else(|fault| refuse_request(&exchange, &request, &fault));
-        Reply::Now(Some(finish(response, exchange, under_way)))
+        Reply::now(finish(response, exchange, under_way))
     }
 
     fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>> {
@@ -132,19 +123,6 @@ impl Exchanges {
         match sluice_http::host::host(exchange.line.version, &exchange.line.uri, fields) {
             Ok(host) => refuse(exchange, fault, &self.context.config().site(&host).errors, fields),
             Err(_) => refuse(exchange, fault, &ErrorSettings::default(), fields),
-        }
-    }
-}
-
-impl Future for Reply {
-    type Output = Result<Response<Finish>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            Reply::Now(response) => response
-                .take()
-                .map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
-            Reply::Later(answer) => answer.as_mut().poll(context).map(Ok),
         }
     }
 }
