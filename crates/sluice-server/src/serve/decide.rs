@@ -1,14 +1,14 @@
 //! The decision: what answers a request, and with which of the site's adjustments.
 //!
-//! This is the only place that looks at the kind of a route. Requests, index pages, local redirects, files that scripts name,
+//! This is the only place that matches on the kind of a route. Requests, index pages, local redirects, files that scripts name,
 //! the entries of directory listings and `check --explain` all come through here. A decision opens the files that it must know
-//! about, and runs, sends and changes nothing. Not here: the way through the rules (`dispatch::resolve`), whether the request
+//! about, and runs, sends and changes nothing. Not here: the way through the routes (`dispatch::resolve`), whether the request
 //! may have the answer (`gate`), making the response (`carry_out`).
 //!
 //! ```text
 //! subject ─┬─ https ───────────────────────────▶ Redirect
 //!          ├─ the server ──────────────────────▶ ServerOptions
-//!          └─ a path ─▶ rules ─┬─ redirect ────▶ Redirect
+//!          └─ a path ─▶ routes ┬─ redirect ────▶ Redirect
 //!               ▲              ├─ refuse ──────▶ Refuse
 //!               │              ├─ script ──────▶ Script
 //!               │              └─ directory ─┬─▶ File, Variant, FileOptions, Listing, Redirect (missing slash)
@@ -72,7 +72,7 @@ pub(crate) enum Variants {
     Ignored,
 }
 
-/// What answers, and what the rules on the way to it change.
+/// What answers, and what the routes on the way to it change.
 pub(crate) struct Decision<'s> {
     pub adjustments: Adjustments,
     pub answer: Answer,
@@ -111,7 +111,7 @@ pub(crate) struct ScriptAnswer {
 }
 
 impl Decision<'_> {
-    /// A decision that no rule had a part in.
+    /// A decision that no route took part in.
     fn without_rules(answer: Answer) -> Decision<'static> {
         Decision {
             adjustments: Adjustments::default(),
@@ -136,7 +136,7 @@ impl Decision<'_> {
     }
 }
 
-/// Decides what answers. `trace` is told of every rule on the way.
+/// Decides what answers. `trace` receives every route on the way.
 pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Trace) -> Decision<'s> {
     match asked.subject {
         Subject::Target(target) => decide_target(site, asked, target, trace),
@@ -160,13 +160,13 @@ pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut Re
     Decision::without_rules(answer)
 }
 
-/// An index page that is a script: the target to decide about next, and where its way through the rules begins.
+/// An index page that is a script: the target to decide about next, and where its way through the routes begins.
 struct IndexScript {
     target: Target,
     resume_at: ResumeAt,
 }
 
-/// Decides by the rules of the site; once more from an index page that is a script.
+/// Decides by the routes of the site; once more from an index page that is a script.
 fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: &mut impl Trace) -> Decision<'s> {
     let mut is_logged = None;
     let mut index: Option<IndexScript> = None;
@@ -198,7 +198,7 @@ fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: 
     }
 }
 
-/// Decides by the rule that the way through the rules led to; an index page that is a script comes back as the error.
+/// Decides by the route that answers; an index page that is a script comes back as the error.
 fn decide_resolved<'s>(
     site: &'s Site,
     asked: &Asked<'_>,

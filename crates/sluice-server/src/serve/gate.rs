@@ -1,6 +1,6 @@
 //! The gate between a decision and its answer: every answer passes here, files and refusals too.
 //!
-//! What may stop a request stands here (today the bounds of its body; checks can be added), and what the rules change is taken
+//! What may stop a request stands here (today the bounds of its body; checks can be added), and what the routes change is taken
 //! over here. `carry_out` takes nothing but a [`Passed`], and only this file makes one.
 
 use std::fmt;
@@ -63,7 +63,7 @@ impl Gate {
         }
     }
 
-    /// Lets an answer pass, after what the rules change is noted in the exchange and the request.
+    /// Lets an answer pass, after what the routes change is noted in the exchange and the request.
     ///
     /// # Errors
     /// The fault of a check; the client's, if its body is too large; or the fault that the decision came to.
@@ -80,7 +80,7 @@ impl Gate {
         Passed::new(decision.answer)
     }
 
-    /// Lets the file pass that a script names; what the rules changed for the script holds for the file too.
+    /// Lets the file pass that a script names; what the routes changed for the script holds for the file too.
     ///
     /// # Errors
     /// The fault of a check, or the script's: it named no such file.

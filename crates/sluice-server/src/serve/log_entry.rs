@@ -16,7 +16,7 @@ use crate::context::HeldConfig;
 use crate::serve::client::Client;
 use crate::serve::exchange::RequestLine;
 
-/// What the access log is told about an exchange.
+/// What the access log says about an exchange.
 pub(crate) struct LogEntry {
     pub arrived: SystemTime,
     started: Instant,

@@ -1,4 +1,4 @@
-//! The request of an exchange as the rules see it: what the client asked for, or what a script's local redirect made of it.
+//! The request of an exchange as the routes see it: what the client asked for, or what a script's local redirect made of it.
 //!
 //! Here: reading it from the head. Not here: what answers it (`decide`).
 
@@ -18,7 +18,7 @@ use crate::context::HeldConfig;
 use crate::serve::decide::{Asked, Subject, Variants};
 use crate::serve::exchange::Exchange;
 
-/// The methods that a client is told that asks for a tunnel.
+/// The methods named to a client that asks for a tunnel (405).
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
 /// What is asked for.
@@ -109,7 +109,7 @@ impl Request {
         }
     }
 
-    /// Applies the bounds that rules set on its body.
+    /// Applies the bounds that routes set on its body.
     ///
     /// # Errors
     /// The client's: it announced a larger body (413).

@@ -1,7 +1,7 @@
 //! What answers for a path that leads to a directory of files: a file, an index page, a listing, or a redirect to the missing
 //! slash.
 //!
-//! Here: which of these it is, and by which rules an index page is sent. Not here: how a file is opened and which variant is
+//! Here: which of these it is, and by which routes an index page is sent. Not here: how a file is opened and which variant is
 //! selected (`sluice_files`).
 
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::dispatch::site::Resolved;
 use crate::serve::decide::{Answer, Asked, Decision, IndexScript, Variants};
 use crate::serve::redirect;
 
-/// The way through the rules to what is served, and the path at its beginning, which is another one for an index page.
+/// The way through the routes to what is served, and the path at its beginning, which is another one for an index page.
 pub(super) struct ServedPath<'s> {
     resolution: Resolution<'s>,
     /// The path of the index page, which the client did not ask for.
@@ -48,16 +48,16 @@ struct AskedPath<'a> {
 }
 
 impl AskedPath<'_> {
-    /// The files of a directory, as rules say that they are sent.
-    fn files<'f>(&'f self, site: &'f Site, directory: &'f Directory, rules: &Adjustments) -> Files<'f> {
+    /// The files of a directory, as routes say that they are sent.
+    fn files<'f>(&'f self, site: &'f Site, directory: &'f Directory, adjustments: &Adjustments) -> Files<'f> {
         let compress = match self.asked.variants {
-            Variants::Offered => rules.compress,
+            Variants::Offered => adjustments.compress,
             Variants::Ignored => Some(false),
         };
         Files {
             directory,
             cache: self.asked.cache,
-            cache_use: rules.cache.unwrap_or(site.cache),
+            cache_use: adjustments.cache.unwrap_or(site.cache),
             types: &site.types,
             compression: &site.compression,
             precompressed: site.compression.files(compress),
@@ -92,12 +92,12 @@ pub(super) fn decide<'s>(
     };
     let outcome = look_up(site, &mut served, asked);
     if let (Some(start), Some(page)) = (start, &served.index) {
-        // The page's own way through the rules, once more for the trace.
+        // The page's own way through the routes, once more for the trace.
         trace.begin(page);
         let query = asked.target.query.as_deref();
         let _ = site.resolve_from(start, page, query, Some(&asked.asked.attributes), trace);
     }
-    // The rules' changes are taken out: the gate applies them.
+    // The changes are taken out: the gate applies them.
     let adjustments = std::mem::take(&mut served.resolution.adjustments);
     let answer = match outcome {
         Ok(Outcome::IndexScript(script)) => return Err((script, adjustments)),
@@ -134,7 +134,7 @@ fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>)
         PathForm::Any => None,
     };
     let Some((directory, relative)) = served.resolution.place.directory(&target.path) else {
-        return Err(Fault::unexpected("a directory of files that is none"));
+        return Err(Fault::unexpected("files without a directory"));
     };
     let files = path.files(site, directory, &served.resolution.adjustments);
     let looked_up = files.look_up(relative, form, attributes.method, attributes.fields);
@@ -177,7 +177,7 @@ fn list<'s>(
     }
 }
 
-/// A directory by a path without a slash: the client is redirected to the path with one, unless a rule has removed it.
+/// A directory by a path without a slash: the client is redirected to the path with one, unless a rewrite has removed it.
 fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Outcome, Fault> {
     if !path.original.path.ends_with('/') {
         return redirect::to_directory(path.original).map(|redirect| Outcome::Answer(Answer::Redirect(redirect)));
@@ -188,7 +188,7 @@ fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_
     look_up(site, served, AskedPath { target, ..path })
 }
 
-/// Looks for an index page. Each has its own way through the rules, as if its path had been asked for, and does not exist where
+/// Looks for an index page. Each has its own way through the routes, as if its path had been asked for, and does not exist where
 /// that leads to a refusal or elsewhere; `served` becomes the way of one that is sent.
 fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Option<Outcome>, Fault> {
     let AskedPath {
