@@ -9,7 +9,7 @@ use std::ops::Range;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use sluice_http::body::{Content, ResponseBody};
 use sluice_http::conditions;
-use sluice_http::conditions::Verdict;
+use sluice_http::conditions::Evaluation;
 use sluice_http::fault::{ClientFault, Fault, RangeMismatch};
 use sluice_http::multipart::{Boundary, Multipart};
 use sluice_http::ranges;
@@ -91,10 +91,10 @@ pub(crate) fn judge(
     representation: &Representation,
     fields: &HeaderMap,
 ) -> Result<Option<Response<ResponseBody>>, Fault> {
-    match conditions::judge(fields, &representation.validators) {
-        Verdict::Perform => Ok(None),
-        Verdict::NotModified => Ok(Some(not_modified(representation))),
-        Verdict::Failed => Err(ClientFault::PreconditionFailed(name.into()).into()),
+    match conditions::evaluate(fields, &representation.validators) {
+        Evaluation::Perform => Ok(None),
+        Evaluation::NotModified => Ok(Some(not_modified(representation))),
+        Evaluation::Failed => Err(ClientFault::PreconditionFailed(name.into()).into()),
     }
 }
 

@@ -1,86 +1,97 @@
-//! Which of several forms of one answer a client prefers: its field Accept (RFC 9110 §12.5.1).
+//! Which media type of a response a client prefers: its field Accept (RFC 9110 §12.5.1).
 //!
-//! Here: reading the field, within a bound, and the choice. Not here: the forms themselves (`error_page`,
-//! `handler::listing`), and content codings (`accept_encoding`).
+//! Here: reading the field, within a limit, and the choice; quality values, which Accept-Encoding has too. Not here: the
+//! representations themselves (error pages, directory listings), and content codings (`encoding::accept`).
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Bytes that are looked at of a field that lists what a client takes, all of its lines together. Browsers send some 150; what
-/// lies beyond is not seen, so that a client cannot make the choice costly.
+/// Bytes read of a field such as Accept, all of its lines together. Browsers send some 150; the rest is ignored, so that a
+/// client cannot make the choice costly.
 const LIST_BYTES_MAX: usize = 4096;
 
-/// A form in which an answer can be given.
+/// A quality value in thousandths, 0 to 1000 (RFC 9110 §12.4.2). Zero means "not acceptable".
+pub type QValue = u16;
+
+/// The quality value of an entry without one.
+const QVALUE_MAX: QValue = 1000;
+
+/// A media type in which the server can respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum MediaType {
+    /// `text/html`
     Html,
+    /// `application/json`
     Json,
-    /// JSON about a problem (RFC 9457).
+    /// `application/problem+json`: JSON about an error (RFC 9457).
     Problem,
+    /// `text/plain`
     Text,
 }
 
-impl Form {
+impl MediaType {
+    /// The value of Content-Type, with the charset of text.
     pub fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
-            Form::Html => "text/html; charset=utf-8",
-            Form::Json => "application/json",
-            Form::Problem => "application/problem+json",
-            Form::Text => "text/plain; charset=utf-8",
+            MediaType::Html => "text/html; charset=utf-8",
+            MediaType::Json => "application/json",
+            MediaType::Problem => "application/problem+json",
+            MediaType::Text => "text/plain; charset=utf-8",
         })
     }
 
-    /// The types by which clients ask for it. What JSON has a name of its own for, many clients do not know by that name.
-    fn types(self) -> &'static [(&'static str, &'static str)] {
+    /// The types and subtypes by which clients ask for this media type. Many clients know only `application/json`, so that
+    /// stands for problems too.
+    fn names(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Form::Html => &[("text", "html")],
-            Form::Json => &[("application", "json")],
-            Form::Problem => &[("application", "problem+json"), ("application", "json")],
-            Form::Text => &[("text", "plain")],
+            MediaType::Html => &[("text", "html")],
+            MediaType::Json => &[("application", "json")],
+            MediaType::Problem => &[("application", "problem+json"), ("application", "json")],
+            MediaType::Text => &[("text", "plain")],
         }
     }
 }
 
-/// What a client thinks of a form. Of two, the greater is the better.
+/// How much a client wants a media type. The greater is the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct QValue {
-    /// Thousandths; zero is a refusal.
-    weight: u16,
-    named: Named,
+struct Preference {
+    quality: QValue,
+    specificity: Specificity,
 }
 
-/// How closely a media range names a type.
+/// How precisely a media range names a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Named {
+enum Specificity {
     /// `*/*`
     Any,
     /// `text/*`
-    Kind,
+    Type,
     /// `text/html`
-    Exactly,
+    Subtype,
 }
 
-/// The form of `offered` that the client likes best; of equals the one that it names more closely, then the earlier.
+/// Chooses the media type of `offered` that the client prefers; of equals the one that it names more precisely, then the
+/// first.
 ///
-/// `otherwise` is for clients that leave the choice to the server: no Accept, `*/*`, or nothing that can be had, for an
-/// answer in another form helps more than none (RFC 9110 §12.4.1).
-pub fn choose(fields: &HeaderMap, offered: &[Form], otherwise: Form) -> Form {
+/// `otherwise` is chosen if the client has no preference: no Accept, `*/*`, or nothing of `offered`. In the last case any
+/// response helps more than 406 (RFC 9110 §12.4.1).
+pub fn choose(fields: &HeaderMap, offered: &[MediaType], otherwise: MediaType) -> MediaType {
     let accept = read(fields);
-    let mut best: Option<(QValue, Form)> = None;
-    for form in offered {
-        if let Some(quality) = quality(&accept, *form)
-            && best.is_none_or(|(most, _)| quality > most)
+    let mut best: Option<(Preference, MediaType)> = None;
+    for media_type in offered {
+        if let Some(preference) = preference(&accept, *media_type)
+            && best.is_none_or(|(most, _)| preference > most)
         {
-            best = Some((quality, *form));
+            best = Some((preference, *media_type));
         }
     }
     match best {
-        Some((most, form)) if most.named > Named::Any => form,
-        Some((most, form)) if quality(&accept, otherwise) != Some(most) => form,
+        Some((most, media_type)) if most.specificity > Specificity::Any => media_type,
+        Some((most, media_type)) if preference(&accept, otherwise) != Some(most) => media_type,
         _ => otherwise,
     }
 }
 
-/// The field's lines as one list, up to the bound.
+/// The lines of Accept as one list, up to the limit.
 fn read(fields: &HeaderMap) -> String {
     let mut list = String::new();
     for line in lines(fields, header::ACCEPT) {
@@ -90,8 +101,8 @@ fn read(fields: &HeaderMap) -> String {
     list
 }
 
-/// The lines of a field that lists what a client takes, up to the bound; an entry that the bound cuts is left out.
-pub(super) fn lines(fields: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+/// The lines of a field that is a list, up to the limit; an entry across the limit is left out.
+pub(crate) fn lines(fields: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     let mut left = LIST_BYTES_MAX;
     fields.get_all(name).iter().map_while(move |line| {
         let bytes = line.as_bytes();
@@ -105,53 +116,52 @@ pub(super) fn lines(fields: &HeaderMap, name: HeaderName) -> impl Iterator<Item 
         if whole.len() < bytes.len() {
             left = 0;
         }
-        // A line that is no text names nothing.
+        // A line that is not UTF-8 is ignored.
         Some(std::str::from_utf8(whole).unwrap_or_default())
     })
 }
 
-/// None for a form that the client refuses or does not name.
-fn quality(accept: &str, form: Form) -> Option<QValue> {
-    let types = form.types().iter();
-    types
-        .filter_map(|wanted| of_type(accept, *wanted))
+/// The preference for a media type; `None` if the client refuses or does not name it.
+fn preference(accept: &str, media_type: MediaType) -> Option<Preference> {
+    let names = media_type.names().iter();
+    names
+        .filter_map(|(kind, subtype)| preference_of_name(accept, kind, subtype))
         .max()
-        .filter(|quality| quality.weight > 0)
+        .filter(|preference| preference.quality > 0)
 }
 
-/// What the closest range that a type falls in says of it (RFC 9110 §12.5.1); of two such ranges the first.
-fn of_type(accept: &str, wanted: (&str, &str)) -> Option<QValue> {
-    let mut closest: Option<QValue> = None;
+/// The preference of the most specific range that a type and subtype fall in (RFC 9110 §12.5.1); of two such ranges the
+/// first.
+fn preference_of_name(accept: &str, kind: &str, subtype: &str) -> Option<Preference> {
+    let mut closest: Option<Preference> = None;
     for range in accept.split(',') {
         let mut parts = range.split(';');
-        let Some((kind, subtype)) = parts.next().and_then(|name| name.trim().split_once('/')) else {
+        let Some(name) = parts.next().and_then(|name| name.trim().split_once('/')) else {
             continue;
         };
-        let named = match (kind, subtype) {
-            ("*", "*") => Named::Any,
-            (kind, "*") if kind.eq_ignore_ascii_case(wanted.0) => Named::Kind,
-            (kind, subtype) if kind.eq_ignore_ascii_case(wanted.0) && subtype.eq_ignore_ascii_case(wanted.1) => {
-                Named::Exactly
-            }
+        let specificity = match name {
+            ("*", "*") => Specificity::Any,
+            (own, "*") if own.eq_ignore_ascii_case(kind) => Specificity::Type,
+            (own, rest) if own.eq_ignore_ascii_case(kind) && rest.eq_ignore_ascii_case(subtype) => Specificity::Subtype,
             _ => continue,
         };
-        if closest.is_some_and(|closest| closest.named >= named) {
+        if closest.is_some_and(|closest| closest.specificity >= specificity) {
             continue;
         }
-        if let Some(weight) = weight(parts) {
-            closest = Some(QValue { weight, named });
+        if let Some(quality) = quality(parts) {
+            closest = Some(Preference { quality, specificity });
         }
     }
     closest
 }
 
-/// The weight among the parameters of an entry, 1 without one; None for what is no weight (RFC 9110 §12.4.2).
-pub(super) fn weight<'a>(mut parameters: impl Iterator<Item = &'a str>) -> Option<u16> {
+/// The quality value among the parameters of an entry; 1 without one, `None` if it is invalid (RFC 9110 §12.4.2).
+pub(crate) fn quality<'a>(mut parameters: impl Iterator<Item = &'a str>) -> Option<QValue> {
     let given = parameters.find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         name.trim().eq_ignore_ascii_case("q").then_some(value.trim())
     });
-    let Some(given) = given else { return Some(1000) };
+    let Some(given) = given else { return Some(QVALUE_MAX) };
     let (whole, fraction) = given.split_once('.').unwrap_or((given, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
@@ -160,7 +170,7 @@ pub(super) fn weight<'a>(mut parameters: impl Iterator<Item = &'a str>) -> Optio
     let thousandths = digits.fold(0, |sum, digit| 10 * sum + u16::from(digit - b'0'));
     match (whole, thousandths) {
         ("0", thousandths) => Some(thousandths),
-        ("1", 0) => Some(1000),
+        ("1", 0) => Some(QVALUE_MAX),
         _ => None,
     }
 }
@@ -169,7 +179,7 @@ pub(super) fn weight<'a>(mut parameters: impl Iterator<Item = &'a str>) -> Optio
 mod tests {
     use super::*;
 
-    const ALL: [Form; 3] = [Form::Html, Form::Problem, Form::Text];
+    const ALL: [MediaType; 3] = [MediaType::Html, MediaType::Problem, MediaType::Text];
 
     fn fields(lines: &[&str]) -> HeaderMap {
         let mut fields = HeaderMap::new();
@@ -180,8 +190,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_chosen(accept: &str, expected: Form) {
-        assert_eq!(choose(&fields(&[accept]), &ALL, Form::Text), expected, "{accept}");
+    fn assert_chosen(accept: &str, expected: MediaType) {
+        assert_eq!(choose(&fields(&[accept]), &ALL, MediaType::Text), expected, "{accept}");
     }
 
     #[test]
@@ -193,13 +203,13 @@ mod tests {
             "*/*, text/html",
             "TEXT/HTML",
         ] {
-            assert_chosen(accept, Form::Html);
+            assert_chosen(accept, MediaType::Html);
         }
     }
 
     #[test]
-    fn who_names_nothing_leaves_the_choice_to_the_server() {
-        assert_eq!(choose(&HeaderMap::new(), &ALL, Form::Text), Form::Text);
+    fn without_a_preference_the_server_chooses() {
+        assert_eq!(choose(&HeaderMap::new(), &ALL, MediaType::Text), MediaType::Text);
         for accept in [
             "*/*",
             "image/avif,image/webp,*/*;q=0.8",
@@ -208,31 +218,38 @@ mod tests {
             "nonsense",
             "text",
         ] {
-            assert_chosen(accept, Form::Text);
-            assert_eq!(choose(&fields(&[accept]), &ALL, Form::Html), Form::Html, "{accept}");
+            assert_chosen(accept, MediaType::Text);
+            assert_eq!(
+                choose(&fields(&[accept]), &ALL, MediaType::Html),
+                MediaType::Html,
+                "{accept}"
+            );
         }
     }
 
     #[test]
-    fn weights_decide_and_the_closest_range_counts() {
-        assert_chosen("application/json", Form::Problem);
-        assert_chosen("application/problem+json, text/html;q=0.9", Form::Problem);
+    fn quality_values_decide_and_the_most_specific_range_counts() {
+        assert_chosen("application/json", MediaType::Problem);
+        assert_chosen("application/problem+json, text/html;q=0.9", MediaType::Problem);
         assert_chosen(
             "text/html;q=0.2, application/json;q=0.3, text/plain;q=0.1",
-            Form::Problem,
+            MediaType::Problem,
         );
-        assert_chosen("text/*;q=0.3, text/html;q=0, application/json;q=0.2", Form::Text);
-        assert_chosen("text/html;q=0.5, */*;q=0.8, text/plain;q=0.1", Form::Problem);
-        assert_chosen("*/*, text/plain;q=0", Form::Html);
-        assert_chosen("text/html; level=1; Q=0.1, text/plain ; q = 0.9", Form::Text);
-        assert_chosen("text/*", Form::Html);
-        assert_chosen("*/*;q=0", Form::Text);
+        assert_chosen("text/*;q=0.3, text/html;q=0, application/json;q=0.2", MediaType::Text);
+        assert_chosen("text/html;q=0.5, */*;q=0.8, text/plain;q=0.1", MediaType::Problem);
+        assert_chosen("*/*, text/plain;q=0", MediaType::Html);
+        assert_chosen("text/html; level=1; Q=0.1, text/plain ; q = 0.9", MediaType::Text);
+        assert_chosen("text/*", MediaType::Html);
+        assert_chosen("*/*;q=0", MediaType::Text);
     }
 
     #[test]
-    fn a_range_whose_weight_is_none_does_not_count() {
+    fn a_range_with_an_invalid_quality_value_is_ignored() {
         for bad in ["1.1", "2", "-1", "0.1234", "0.x", "", "01", ".5"] {
-            assert_chosen(&format!("text/html;q={bad}, application/json;q=0.001"), Form::Problem);
+            assert_chosen(
+                &format!("text/html;q={bad}, application/json;q=0.001"),
+                MediaType::Problem,
+            );
         }
         for (good, expected) in [
             ("0", None),
@@ -241,25 +258,25 @@ mod tests {
             ("0.5", Some(500)),
             ("1.000", Some(1000)),
         ] {
-            let quality = quality(&format!("text/html;q={good}"), Form::Html);
-            assert_eq!(quality.map(|quality| quality.weight), expected, "{good}");
+            let preference = preference(&format!("text/html;q={good}"), MediaType::Html);
+            assert_eq!(preference.map(|preference| preference.quality), expected, "{good}");
         }
     }
 
     #[test]
     fn several_lines_are_one_list() {
         let lines = fields(&["text/html;q=0.5", "application/json"]);
-        assert_eq!(choose(&lines, &ALL, Form::Text), Form::Problem);
+        assert_eq!(choose(&lines, &ALL, MediaType::Text), MediaType::Problem);
     }
 
     #[test]
-    fn what_lies_beyond_the_bound_is_not_seen_and_costs_nothing() {
+    fn entries_beyond_the_limit_are_ignored_and_cost_nothing() {
         let long = format!("application/json,{}text/html", "image/png,".repeat(6000));
-        assert_chosen(&long, Form::Problem);
+        assert_chosen(&long, MediaType::Problem);
         let one = format!("text/html{}", ";a=b".repeat(16_000));
-        assert_chosen(&one, Form::Text);
+        assert_chosen(&one, MediaType::Text);
         let exactly = format!("{}text/html,", " ".repeat(LIST_BYTES_MAX - 10));
-        assert_chosen(&exactly, Form::Html);
+        assert_chosen(&exactly, MediaType::Html);
         assert!(read(&fields(&[&long, &long])).len() <= LIST_BYTES_MAX);
         let many: Vec<&str> = vec!["image/png"; 6000];
         assert!(read(&fields(&many)).len() <= LIST_BYTES_MAX);

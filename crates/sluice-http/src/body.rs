@@ -1,7 +1,7 @@
-//! The body of a response: one type over everything that can be sent.
+//! The body of a response: one type for everything that can be sent.
 //!
 //! Here: `ResponseBody` (empty, bytes, or a source such as a file or a script's output). A body that fails returns its
-//! fault. Not here: what is counted and logged while it is sent.
+//! fault. Not here: counting and logging while it is sent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,41 +12,42 @@ use sluice_membuf::SealedMemfd;
 
 use crate::fault::Fault;
 
-/// Bytes of a chunk of a file: enough to make the system calls cheap, little enough to leave the worker to others.
+/// Largest chunk of a file or of bytes in memory: large enough for few system calls, small enough that other tasks of the
+/// worker need not wait long.
 pub const CHUNK_BYTES: usize = 256 << 10;
 
-/// A source of body bytes: a file, a script. Endpoints with `None`; a fault cuts the response.
+/// A source of body bytes: a file, a script. It ends with `None`; a fault aborts the response.
 pub trait Source {
-    /// The next chunk, never empty.
+    /// Returns the next chunk, never empty, or `None` at the end.
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>>;
 
-    /// Bytes still to come, where that is known; becomes Content-Length.
+    /// Bytes still to come, if known; becomes Content-Length.
     fn length(&self) -> Option<u64>;
 
-    /// The memory that chunks lie in, where the kernel can send from it without a copy.
+    /// The memory that holds the chunks, if the kernel can send from it without a copy.
     fn sealed(&self) -> Option<Arc<SealedMemfd>> {
         None
     }
 
-    /// Nobody wants the chunks (HEAD, 304): end in good order, as if they had been taken.
+    /// Ends the source without sending its chunks (HEAD, 304), with no error for its producer.
     fn discard(self: Box<Self>) {}
 }
 
-/// Bytes that are all there. Clones share them.
+/// A body of which all bytes are in memory. Clones share the memory.
 #[derive(Clone)]
 pub struct Content {
     bytes: Bytes,
-    /// The memory that they lie in, where the kernel can send from it without a copy.
+    /// The memory that holds the bytes, if the kernel can send from it without a copy.
     sealed: Option<Arc<SealedMemfd>>,
 }
 
 impl Content {
-    /// Bytes left.
+    /// Bytes not sent yet.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// A part of it, which shares its memory; as much of the range as there is.
+    /// A range of the content, which shares its memory; shorter if the content ends within the range.
     pub fn slice(&self, range: &Range<u64>) -> Content {
         let bytes = self.bytes.len();
         let within = |at: u64| usize::try_from(at).map_or(bytes, |at| at.min(bytes));
@@ -56,7 +57,7 @@ impl Content {
         }
     }
 
-    /// Content in sealed memory; `guard` is dropped with the last clone of it.
+    /// Content in sealed memory; `guard` is dropped with its last clone.
     pub fn sealed(sealed: SealedMemfd, guard: Arc<()>) -> Content {
         let sealed = Arc::new(sealed);
         Content {
@@ -65,12 +66,13 @@ impl Content {
         }
     }
 
-    /// Whether the bytes lie in sealed memory.
+    /// Whether the bytes are in sealed memory.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.sealed.is_some()
     }
 
+    /// The bytes not sent yet.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -82,7 +84,7 @@ impl From<Bytes> for Content {
     }
 }
 
-/// What sealed bytes belong to.
+/// The owner of sealed bytes, and the guard that lives as long as they do.
 struct Owner(
     Arc<SealedMemfd>,
     #[expect(dead_code, reason = "held, not used")] Arc<()>,
@@ -96,13 +98,16 @@ impl AsRef<[u8]> for Owner {
 
 /// The body of a response.
 pub enum ResponseBody {
+    /// No body.
     Empty,
+    /// All bytes are in memory.
     Whole(Content),
+    /// The bytes are produced while they are sent.
     Source(Box<dyn Source>),
 }
 
 impl ResponseBody {
-    /// The next chunk, never empty.
+    /// Returns the next chunk, never empty, or `None` at the end.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         match self {
             ResponseBody::Empty => Poll::Ready(None),
@@ -117,7 +122,7 @@ impl ResponseBody {
         }
     }
 
-    /// Bytes still to come, where that is known.
+    /// Bytes still to come, if known.
     pub fn length(&self) -> Option<u64> {
         match self {
             ResponseBody::Empty => Some(0),
@@ -126,7 +131,7 @@ impl ResponseBody {
         }
     }
 
-    /// The memory that its bytes lie in, where the kernel can send from it without a copy.
+    /// The memory that holds the bytes, if the kernel can send from it without a copy.
     pub fn sealed(&self) -> Option<Arc<SealedMemfd>> {
         match self {
             ResponseBody::Empty => None,
@@ -142,9 +147,9 @@ mod tests {
 
     #[test]
     fn a_part_of_sealed_content_is_the_same_memory() {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::write(place.path().join("f"), "0123456789").unwrap();
-        let file = std::fs::File::open(place.path().join("f")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("f"), "0123456789").unwrap();
+        let file = std::fs::File::open(directory.path().join("f")).unwrap();
         let content = Content::sealed(SealedMemfd::read(file, 10).unwrap(), Arc::default());
         let part = content.slice(&(2..5));
         assert_eq!((part.bytes(), part.is_sealed()), (&b"234"[..], true));

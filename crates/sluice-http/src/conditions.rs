@@ -1,24 +1,26 @@
-//! Conditions: whether a request that names a version of a file is carried out (RFC 9110 §13).
+//! Conditional requests: whether a request is performed for this version of a file (RFC 9110 §13).
 //!
-//! Here, as pure values: the validators of a file, what the five fields of a condition say of them, and which of the five
-//! decides. Not here: the responses (`file`), and what a range is (`ranges`). GET and HEAD, by which files are served, heed
-//! all these fields; OPTIONS heeds none (§13.2.1).
+//! Here, as pure values: the validators of a file, the evaluation of the five condition fields, and their precedence. Not
+//! here: the responses (`sluice_files::response`), and ranges (`ranges`). GET and HEAD honour all five fields; OPTIONS
+//! honours none (§13.2.1).
 
 use std::iter;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// A file changed less than this ago may change again without a new time of change, the clock of file systems being
-/// coarse.
-const SETTLED: Duration = Duration::from_secs(1);
+/// A file that was modified less than this ago may change again without a new time of modification, because the clock of
+/// file systems is coarse.
+const MTIME_RELIABLE_AFTER: Duration = Duration::from_secs(1);
 
-/// Whether a file last modified then and looked at now will show its next change. One of a time to come will not.
+/// Whether the next change of a file will change its time of modification: it was `modified` long enough before `now`. A
+/// time in the future is not reliable.
 pub fn has_reliable_mtime(modified: SystemTime, now: SystemTime) -> bool {
-    now.duration_since(modified).is_ok_and(|age| age >= SETTLED)
+    now.duration_since(modified)
+        .is_ok_and(|age| age >= MTIME_RELIABLE_AFTER)
 }
 
-/// What tells a version of a file from the others (RFC 9110 §8.8).
+/// The validators of one version of a file (RFC 9110 §8.8).
 #[derive(Clone)]
 pub struct Validators {
     /// The field ETag.
@@ -27,32 +29,33 @@ pub struct Validators {
     pub last_modified: HeaderValue,
     /// Last-Modified, in seconds since 1970.
     modified: u64,
-    /// No other version has the same validators: parts of one and of the other cannot be taken for parts of one file.
+    /// No other version has the same validators, so parts of two versions cannot be mistaken for parts of one.
     is_strong: bool,
 }
 
-/// What becomes of a request.
+/// The result of evaluating the conditions of a request (RFC 9110 §13.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Evaluation {
+    /// The conditions hold, or there are none.
     Perform,
-    /// The client holds this version: 304.
+    /// The client has this version: 304.
     NotModified,
-    /// The client wants another version than this: 412.
+    /// The client wants another version: 412.
     Failed,
 }
 
 impl Validators {
-    /// Of a file of so many bytes, last modified then, looked at now.
+    /// The validators of a file of `bytes` bytes, last `modified` then, as read `now`.
     pub fn new(bytes: u64, modified: SystemTime, now: SystemTime) -> Validators {
         let is_strong = has_reliable_mtime(modified, now);
         let (sign, distance) = match modified.duration_since(UNIX_EPOCH) {
             Ok(after) => ("", after),
             Err(before) => ("-", before.duration()),
         };
-        // Size, and time by the nanosecond, change with the content, once the file is settled (§8.8.1).
+        // Size, and time in nanoseconds, change with the content if the time is reliable (§8.8.1).
         let weak = if is_strong { "" } else { "W/" };
         let etag = format!("{weak}\"{bytes:x}-{sign}{:x}\"", distance.as_nanos());
-        // Never later than the response itself (§8.8.2.1); nor before 1970, which httpdate cannot write.
+        // Not later than the response itself (§8.8.2.1), and not before 1970, which httpdate cannot write.
         let shown = modified.min(now).max(UNIX_EPOCH);
         let value = |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("\"\""));
         Validators {
@@ -63,7 +66,7 @@ impl Validators {
         }
     }
 
-    /// Makes the tag a weak one: what it stands for may be other bytes that mean the same (§8.8.1).
+    /// Makes the tag weak: it stands for bytes that may differ but mean the same (§8.8.1).
     pub fn weaken(&mut self) {
         if self.is_strong {
             self.is_strong = false;
@@ -72,40 +75,40 @@ impl Validators {
         }
     }
 
+    /// The tag with its quotes, without `W/`.
     fn opaque_tag(&self) -> &[u8] {
         let tag = self.etag.as_bytes();
         tag.strip_prefix(b"W/").unwrap_or(tag)
     }
 
-    /// Both weak and strong tags of the same text (RFC 9110 §8.8.3.2).
+    /// The weak comparison: weak and strong tags of the same text (RFC 9110 §8.8.3.2).
     fn match_weakly(&self, tag: &Tag<'_>) -> bool {
         tag.opaque == self.opaque_tag()
     }
 
-    /// Only strong tags.
+    /// The strong comparison: only strong tags.
     fn match_strongly(&self, tag: &Tag<'_>) -> bool {
         self.is_strong && !tag.is_weak && self.match_weakly(tag)
     }
 }
 
-/// Whether a request by GET or HEAD is carried out. The tags decide where they are given, and dates only without them (RFC
-/// 9110 §13.2.2, steps 1 to 4).
+/// Evaluates the conditions of a GET or HEAD request. Tags take precedence over dates (RFC 9110 §13.2.2, steps 1 to 4).
 ///
-/// A date that is none counts as absent, as §13.1.3 and §13.1.4 say. Of lists of tags nothing is said: here a list ends where
-/// it cannot be read, so that what is wrong matches nothing.
-pub fn judge(fields: &HeaderMap, file: &Validators) -> Verdict {
+/// An invalid date counts as absent (§13.1.3, §13.1.4). The RFC does not define invalid lists of tags: here a list ends at
+/// its first invalid entry, so that an invalid entry matches nothing.
+pub fn evaluate(fields: &HeaderMap, file: &Validators) -> Evaluation {
     let is_wanted = if_match(fields, file).or_else(|| if_unmodified_since(fields, file));
     if is_wanted == Some(false) {
-        return Verdict::Failed;
+        return Evaluation::Failed;
     }
-    let is_news = if_none_match(fields, file).or_else(|| if_modified_since(fields, file));
-    if is_news == Some(false) {
-        return Verdict::NotModified;
+    let is_changed = if_none_match(fields, file).or_else(|| if_modified_since(fields, file));
+    if is_changed == Some(false) {
+        return Evaluation::NotModified;
     }
-    Verdict::Perform
+    Evaluation::Perform
 }
 
-/// Whether a request says by its tag that the client holds this very version: any version (`*`) is not enough.
+/// Whether If-None-Match lists the tag of this version; `*` does not count.
 pub fn names(fields: &HeaderMap, file: &Validators) -> bool {
     let lines = fields.get_all(header::IF_NONE_MATCH).iter();
     lines
@@ -113,10 +116,10 @@ pub fn names(fields: &HeaderMap, file: &Validators) -> bool {
         .any(|tag| file.match_weakly(&tag))
 }
 
-/// Whether a range may be answered by a part: what the client holds already is of this very version, or it did not ask for
-/// that (RFC 9110 §13.1.5, and step 5 of §13.2.2). Else it gets the whole file.
+/// Whether a range may be honoured: If-Range names this version, or is absent (RFC 9110 §13.1.5, and step 5 of §13.2.2).
+/// Otherwise the client gets the whole file.
 ///
-/// A date must be the very one, and counts only when the file is settled: in the second of a change there may be another.
+/// A date must be equal, and counts only if the validators are strong, because a file may change twice within a second.
 pub fn is_same_version(fields: &HeaderMap, file: &Validators) -> bool {
     if !fields.contains_key(header::IF_RANGE) {
         return true;
@@ -152,20 +155,20 @@ fn if_modified_since(fields: &HeaderMap, file: &Validators) -> Option<bool> {
     Some(file.modified > date)
 }
 
-/// Whether a field lists a tag that matches, or is `*`, which every file matches; `None` where there is no such field.
+/// Whether a field lists a tag that matches, or is `*`, which every file matches; `None` if there is no such field.
 fn lists(fields: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag<'_>) -> bool) -> Option<bool> {
     let mut lines = fields.get_all(name).iter().peekable();
     lines.peek()?;
     Some(lines.any(|line| line == "*" || tags(line.as_bytes()).any(|tag| matches(&tag))))
 }
 
-/// The value of a field that is there exactly once.
+/// The value of a field that occurs exactly once.
 fn sole(fields: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
     let mut values = fields.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())
 }
 
-/// A date in seconds since 1970, in any of the three forms (RFC 9110 §5.6.7).
+/// A date in seconds since 1970, in any of the three formats (RFC 9110 §5.6.7).
 fn http_date(value: &HeaderValue) -> Option<u64> {
     let date = httpdate::parse_http_date(value.to_str().ok()?).ok()?;
     Some(whole_seconds(date))
@@ -183,7 +186,7 @@ struct Tag<'a> {
 }
 
 impl Tag<'_> {
-    /// The tag that a text begins with, and what follows it.
+    /// The tag at the start of a text, and the rest of the text.
     fn parse(text: &[u8]) -> Option<(Tag<'_>, &[u8])> {
         let (is_weak, quoted) = match text.strip_prefix(b"W/") {
             Some(quoted) => (true, quoted),
@@ -197,7 +200,7 @@ impl Tag<'_> {
     }
 }
 
-/// The tags of a list. A comma may stand within a tag, so the list is not cut at commas.
+/// The tags of a list. A tag may contain a comma, so the list cannot be split at commas.
 fn tags(mut list: &[u8]) -> impl Iterator<Item = Tag<'_>> {
     iter::from_fn(move || {
         let separators = list.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b','));

@@ -1,4 +1,4 @@
-//! Conditions against examples, and against the order of RFC 9110 §13.2.2 read off word by word.
+//! Conditions: examples, and the precedence of RFC 9110 §13.2.2 written out step by step.
 
 use proptest::prelude::*;
 
@@ -7,13 +7,13 @@ use super::*;
 /// Sun, 09 Sep 2001 01:46:40 GMT.
 const MODIFIED: u64 = 1_000_000_000;
 
-/// The file of these tests, an hour after it was changed.
+/// The file of these tests, an hour after its modification.
 fn file() -> Validators {
     let modified = UNIX_EPOCH + Duration::from_millis(MODIFIED * 1000 + 500);
     Validators::new(5, modified, modified + Duration::from_secs(3600))
 }
 
-/// The same file, just changed.
+/// The same file, just modified.
 fn fresh_file() -> Validators {
     let modified = UNIX_EPOCH + Duration::from_millis(MODIFIED * 1000 + 500);
     Validators::new(5, modified, modified + Duration::from_millis(999))
@@ -36,63 +36,63 @@ fn fields(lines: &[(HeaderName, &str)]) -> HeaderMap {
 }
 
 #[track_caller]
-fn assert_verdict(verdict: Verdict, lines: &[(HeaderName, &str)]) {
-    assert_eq!(judge(&fields(lines), &file()), verdict, "{lines:?}");
+fn assert_evaluation(expected: Evaluation, lines: &[(HeaderName, &str)]) {
+    assert_eq!(evaluate(&fields(lines), &file()), expected, "{lines:?}");
 }
 
 #[test]
 fn if_match_compares_strongly() {
     let tag = own_tag();
-    for (value, verdict) in [
-        (tag.as_str(), Verdict::Perform),
-        ("*", Verdict::Perform),
-        (&format!("\"other\", {tag}"), Verdict::Perform),
-        (&format!(",, \"a,b\" ,\t{tag}"), Verdict::Perform),
-        (&format!("W/{tag}"), Verdict::Failed),
-        ("\"other\"", Verdict::Failed),
-        ("", Verdict::Failed),
-        (tag.trim_matches('"'), Verdict::Failed),
-        // It ends where it cannot be read.
-        (&format!("other, {tag}"), Verdict::Failed),
-        (&format!("\"other\" {tag}"), Verdict::Failed),
-        (&format!("\"other, {tag}"), Verdict::Failed),
-        (&format!("w/\"other\", {tag}"), Verdict::Failed),
-        (&format!("*, {tag}"), Verdict::Failed),
+    for (value, expected) in [
+        (tag.as_str(), Evaluation::Perform),
+        ("*", Evaluation::Perform),
+        (&format!("\"other\", {tag}"), Evaluation::Perform),
+        (&format!(",, \"a,b\" ,\t{tag}"), Evaluation::Perform),
+        (&format!("W/{tag}"), Evaluation::Failed),
+        ("\"other\"", Evaluation::Failed),
+        ("", Evaluation::Failed),
+        (tag.trim_matches('"'), Evaluation::Failed),
+        // A list ends at its first invalid entry.
+        (&format!("other, {tag}"), Evaluation::Failed),
+        (&format!("\"other\" {tag}"), Evaluation::Failed),
+        (&format!("\"other, {tag}"), Evaluation::Failed),
+        (&format!("w/\"other\", {tag}"), Evaluation::Failed),
+        (&format!("*, {tag}"), Evaluation::Failed),
     ] {
-        assert_verdict(verdict, &[(header::IF_MATCH, value)]);
+        assert_evaluation(expected, &[(header::IF_MATCH, value)]);
     }
-    assert_verdict(
-        Verdict::Perform,
+    assert_evaluation(
+        Evaluation::Perform,
         &[(header::IF_MATCH, "\"other\""), (header::IF_MATCH, &tag)],
     );
     let any_of_fresh = fields(&[(header::IF_MATCH, fresh_file().etag.to_str().unwrap())]);
-    assert_eq!(judge(&any_of_fresh, &fresh_file()), Verdict::Failed);
+    assert_eq!(evaluate(&any_of_fresh, &fresh_file()), Evaluation::Failed);
 }
 
 #[test]
 fn if_none_match_compares_weakly() {
     let tag = own_tag();
-    for (value, verdict) in [
-        (tag.as_str(), Verdict::NotModified),
-        ("*", Verdict::NotModified),
-        (&format!("W/{tag}"), Verdict::NotModified),
-        (&format!("\"other\",W/\"x,y\",{tag}"), Verdict::NotModified),
-        ("\"other\"", Verdict::Perform),
-        ("", Verdict::Perform),
-        (tag.trim_matches('"'), Verdict::Perform),
-        (&format!("other, {tag}"), Verdict::Perform),
-        (&format!("\"o ther\", {tag}"), Verdict::Perform),
-        ("**", Verdict::Perform),
+    for (value, expected) in [
+        (tag.as_str(), Evaluation::NotModified),
+        ("*", Evaluation::NotModified),
+        (&format!("W/{tag}"), Evaluation::NotModified),
+        (&format!("\"other\",W/\"x,y\",{tag}"), Evaluation::NotModified),
+        ("\"other\"", Evaluation::Perform),
+        ("", Evaluation::Perform),
+        (tag.trim_matches('"'), Evaluation::Perform),
+        (&format!("other, {tag}"), Evaluation::Perform),
+        (&format!("\"o ther\", {tag}"), Evaluation::Perform),
+        ("**", Evaluation::Perform),
     ] {
-        assert_verdict(verdict, &[(header::IF_NONE_MATCH, value)]);
+        assert_evaluation(expected, &[(header::IF_NONE_MATCH, value)]);
     }
-    // A tag that was weak while the file was fresh is still that of the same version.
+    // A tag that was weak just after the modification still names the same version.
     let since = fields(&[(header::IF_NONE_MATCH, fresh_file().etag.to_str().unwrap())]);
-    assert_eq!(judge(&since, &file()), Verdict::NotModified);
+    assert_eq!(evaluate(&since, &file()), Evaluation::NotModified);
 }
 
 #[test]
-fn dates_count_whole_seconds_and_only_if_they_are_dates() {
+fn dates_count_whole_seconds_and_invalid_ones_are_ignored() {
     for (value, is_unmodified) in [
         (date(MODIFIED), true),
         (date(MODIFIED + 1), true),
@@ -101,18 +101,18 @@ fn dates_count_whole_seconds_and_only_if_they_are_dates() {
         ("Sun Sep  9 01:46:39 2001".to_owned(), false),
     ] {
         let (unmodified, modified) = if is_unmodified {
-            (Verdict::Perform, Verdict::NotModified)
+            (Evaluation::Perform, Evaluation::NotModified)
         } else {
-            (Verdict::Failed, Verdict::Perform)
+            (Evaluation::Failed, Evaluation::Perform)
         };
-        assert_verdict(unmodified, &[(header::IF_UNMODIFIED_SINCE, &value)]);
-        assert_verdict(modified, &[(header::IF_MODIFIED_SINCE, &value)]);
+        assert_evaluation(unmodified, &[(header::IF_UNMODIFIED_SINCE, &value)]);
+        assert_evaluation(modified, &[(header::IF_MODIFIED_SINCE, &value)]);
     }
     for name in [header::IF_UNMODIFIED_SINCE, header::IF_MODIFIED_SINCE] {
         for seconds in [MODIFIED - 1, MODIFIED, MODIFIED + 1] {
             let (one, two) = (date(seconds), format!("{0}, {0}", date(seconds)));
-            assert_verdict(Verdict::Perform, &[(name.clone(), &one), (name.clone(), &one)]);
-            assert_verdict(Verdict::Perform, &[(name.clone(), &two)]);
+            assert_evaluation(Evaluation::Perform, &[(name.clone(), &one), (name.clone(), &one)]);
+            assert_evaluation(Evaluation::Perform, &[(name.clone(), &two)]);
         }
         for value in [
             "",
@@ -121,13 +121,13 @@ fn dates_count_whole_seconds_and_only_if_they_are_dates() {
             "Sun, 09 Sep 2001 01:46:40 CET",
             "0",
         ] {
-            assert_verdict(Verdict::Perform, &[(name.clone(), value)]);
+            assert_evaluation(Evaluation::Perform, &[(name.clone(), value)]);
         }
     }
 }
 
 #[test]
-fn if_range_wants_the_very_version() {
+fn if_range_must_name_this_version() {
     let (tag, own_date) = (own_tag(), date(MODIFIED));
     for (value, is_same) in [
         (tag.as_str(), true),
@@ -154,10 +154,10 @@ fn if_range_wants_the_very_version() {
 }
 
 #[test]
-fn a_file_that_may_change_unseen_has_no_strong_validators() {
-    let (fresh, settled) = (fresh_file(), file());
+fn without_a_reliable_mtime_validators_are_weak() {
+    let (fresh, old) = (fresh_file(), file());
     assert_eq!(fresh.etag.to_str().unwrap(), format!("W/{}", own_tag()));
-    assert_eq!(fresh.last_modified, settled.last_modified);
+    assert_eq!(fresh.last_modified, old.last_modified);
     for value in [own_tag(), fresh.etag.to_str().unwrap().to_owned(), date(MODIFIED)] {
         let fields = fields(&[(header::IF_RANGE, value.as_str())]);
         assert!(!is_same_version(&fields, &fresh), "{value}");
@@ -165,7 +165,7 @@ fn a_file_that_may_change_unseen_has_no_strong_validators() {
 }
 
 #[test]
-fn no_time_of_a_file_is_too_strange_for_http() {
+fn every_file_time_gives_a_valid_date() {
     let now = UNIX_EPOCH + Duration::from_secs(MODIFIED);
     let days = |count: u64| Duration::from_secs(count * 86_400);
     // The year 12000: HTTP has four digits.
@@ -215,7 +215,7 @@ fn list() -> impl Strategy<Value = Option<List>> {
     prop::option::of(prop_oneof![4 => tags, 1 => Just(List::Any)])
 }
 
-/// Seconds beside the file's date; `None` within is a value that is no date.
+/// Seconds after the file's date; the inner `None` is an invalid date.
 fn time() -> impl Strategy<Value = Option<Option<i64>>> {
     prop::option::of(prop::option::of(-2..=2_i64))
 }
@@ -228,7 +228,7 @@ fn time_value(beside: Option<i64>) -> String {
 
 proptest! {
     #[test]
-    fn conditions_count_in_the_order_of_the_rfc(
+    fn conditions_have_the_precedence_of_the_rfc(
         matches in list(),
         unmodified in time(),
         none_match in list(),
@@ -258,33 +258,33 @@ proptest! {
             (None, _) => true,
         };
         let expected = match (goes_on, is_sent) {
-            (false, _) => Verdict::Failed,
-            (true, false) => Verdict::NotModified,
-            (true, true) => Verdict::Perform,
+            (false, _) => Evaluation::Failed,
+            (true, false) => Evaluation::NotModified,
+            (true, true) => Evaluation::Perform,
         };
-        prop_assert_eq!(judge(&given, &file()), expected, "{:?}", given);
+        prop_assert_eq!(evaluate(&given, &file()), expected, "{:?}", given);
     }
 
     #[test]
-    fn no_value_panics_and_none_matches_by_chance(
+    fn random_values_neither_panic_nor_match(
         bytes in prop::collection::vec(prop::sample::select(&b" \t,\"W/*a,\"-\x80\xff"[..]), 0..60),
     ) {
         prop_assume!(bytes != b"*");
         let value = HeaderValue::from_bytes(&bytes).unwrap();
         let only = |name: HeaderName| HeaderMap::from_iter([(name, value.clone())]);
-        prop_assert_eq!(judge(&only(header::IF_MATCH), &file()), Verdict::Failed);
-        prop_assert_eq!(judge(&only(header::IF_NONE_MATCH), &file()), Verdict::Perform);
-        prop_assert_eq!(judge(&only(header::IF_MODIFIED_SINCE), &file()), Verdict::Perform);
+        prop_assert_eq!(evaluate(&only(header::IF_MATCH), &file()), Evaluation::Failed);
+        prop_assert_eq!(evaluate(&only(header::IF_NONE_MATCH), &file()), Evaluation::Perform);
+        prop_assert_eq!(evaluate(&only(header::IF_MODIFIED_SINCE), &file()), Evaluation::Perform);
         prop_assert!(!is_same_version(&only(header::IF_RANGE), &file()));
     }
 
     #[test]
-    fn a_tag_is_found_wherever_it_stands(
+    fn a_tag_is_found_at_every_position_of_a_list(
         before in prop::collection::vec("(W/)?\"[!#-~]{0,5}\"", 0..5),
         separator in "[ \t]{0,2},[ \t,]{0,3}",
     ) {
         let list = before.iter().chain([&own_tag()]).map(String::as_str).collect::<Vec<_>>().join(&separator);
         let given = fields(&[(header::IF_MATCH, &list)]);
-        prop_assert_eq!(judge(&given, &file()), Verdict::Perform, "{}", list);
+        prop_assert_eq!(evaluate(&given, &file()), Evaluation::Perform, "{}", list);
     }
 }

@@ -1,7 +1,7 @@
-//! Content codings: the forms in which bytes are sent so that they are fewer (RFC 9110 §8.4.1).
+//! Content codings: the compressions of a representation (RFC 9110 §8.4.1).
 //!
-//! Here: what they are called, by clients, by files and in settings. Not here: which of them a client takes
-//! (`write::accept_encoding`), and making them (`write::encode`).
+//! Here: their names in fields, in file names and in settings. Below: which of them a client accepts (`accept`), compressing
+//! (`encoder`), and bodies that are compressed while they are sent (`body`).
 
 pub mod accept;
 pub mod body;
@@ -22,10 +22,10 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// All of them, in the order in which the server prefers them: by how small they make text.
+    /// All codings in the server's order of preference: by how small they make text.
     pub const ALL: [Encoding; 3] = [Encoding::Brotli, Encoding::Zstd, Encoding::Gzip];
 
-    /// Its name in Content-Encoding, and in settings.
+    /// The name in Content-Encoding and in settings.
     #[must_use]
     pub fn token(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Encoding {
         }
     }
 
-    /// What the name of a file stored in this form ends with, beside the name of the file itself.
+    /// The suffix of a precompressed file: `page.html.gz` beside `page.html`.
     #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl Encoding {
         }
     }
 
-    /// What a client means by a name, in letters of any case; `x-gzip` is an old one (RFC 9110 §8.4.1.3).
+    /// The coding of a name in a request, in any case; `x-gzip` is an old name of gzip (RFC 9110 §8.4.1.3).
     pub fn named(name: &str) -> Option<Encoding> {
         if name.eq_ignore_ascii_case("x-gzip") {
             return Some(Encoding::Gzip);
@@ -54,12 +54,12 @@ impl Encoding {
         all.find(|encoding| name.eq_ignore_ascii_case(encoding.token()))
     }
 
-    /// Whether a file of this name is in one of the forms already.
+    /// Whether a file of this name is compressed already.
     pub fn is_of_name(name: &str) -> bool {
         Encoding::ALL.iter().any(|encoding| name.ends_with(encoding.suffix()))
     }
 
-    /// Its place in a table of one line for each.
+    /// The position in `ALL`, for arrays with one element for each coding.
     pub fn index(self) -> usize {
         self as usize
     }

@@ -1,20 +1,21 @@
-//! The two ends of a connection, and what TLS found out about it: values that logs, rules and scripts share.
+//! The addresses of a connection, and the results of its TLS handshake: values that logs, routes and scripts share.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The two ends of a connection, or of an exchange on it.
+/// The addresses of both ends of a connection, or of an exchange on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// The client's address, by which logs, scripts and rules know it.
+    /// The client's address, for logs, scripts and routes; behind a trusted proxy the one that the proxy names.
     pub client: SocketAddr,
+    /// The server's own address.
     pub server: SocketAddr,
-    /// The client has connected to a unix socket, and has no address of its own.
+    /// The client has connected to a unix socket and has no address of its own.
     pub is_unix: bool,
 }
 
 impl Endpoints {
-    /// The ends of a connection to a unix socket. Its client is a process of this machine: so that is its address, as scripts
-    /// must have one (RFC 3875 §4.1.8). No port is 0.
+    /// The addresses of a connection to a unix socket: the loopback address, because the client is a process of this machine
+    /// and scripts need REMOTE_ADDR (RFC 3875 §4.1.8). Port 0 stands for no port.
     pub const UNIX: Endpoints = Endpoints {
         client: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         server: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
@@ -22,9 +23,9 @@ impl Endpoints {
     };
 }
 
-/// What TLS has found out.
+/// The results of a TLS handshake.
 #[derive(Debug)]
 pub struct TlsInfo {
-    /// Variables for scripts, by their names.
+    /// Variables for scripts: name and value.
     pub variables: Vec<(&'static str, String)>,
 }

@@ -1,16 +1,16 @@
-//! The head of a response: what the server adds to every one, and what HEAD and bodiless statuses leave out.
+//! The head of a response: the fields of every response, and the rules for responses without a body.
 //!
-//! Here: the last touch before hyper, which adds Date, Content-Length or Transfer-Encoding, and Connection. Not here:
-//! fields that belong to one handler.
+//! Here: the last step before hyper, which adds Date, Content-Length or Transfer-Encoding, and Connection. Not here:
+//! fields of one handler.
 
 use http::{HeaderValue, Method, Response, StatusCode, header};
 
 use crate::body::ResponseBody;
 
-/// What the server calls itself: the field Server and the variable SERVER_SOFTWARE.
+/// The server's name and version: the field Server and the variable SERVER_SOFTWARE.
 pub const SERVER_SOFTWARE: &str = concat!("Sluice/", env!("CARGO_PKG_VERSION"));
 
-/// Completes a response to a request of this method.
+/// Completes a response to a request of this method: adds Server, and removes a body that must not be sent.
 pub fn complete(method: &Method, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     response
         .headers_mut()
@@ -20,8 +20,8 @@ pub fn complete(method: &Method, mut response: Response<ResponseBody>) -> Respon
         return response;
     }
     let body = std::mem::replace(response.body_mut(), ResponseBody::Empty);
-    // RFC 9110 §8.6: HEAD announces the length that GET would send; 1xx and 204 announce none, 304 may.
-    // What has no body object announces for itself, or cannot know (a script's reply to HEAD).
+    // RFC 9110 §8.6: HEAD announces the length that GET would send; 1xx and 204 must not, 304 may. An empty body either has
+    // its Content-Length already, or has an unknown length (a script's reply to HEAD).
     if *method == Method::HEAD
         && !matches!(body, ResponseBody::Empty)
         && !matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
@@ -37,7 +37,7 @@ pub fn complete(method: &Method, mut response: Response<ResponseBody>) -> Respon
     response
 }
 
-/// Lets a response of no bytes end with its head. HTTP/2 would else take a frame to say so.
+/// Ends a response of no bytes with its head. HTTP/2 would otherwise need a DATA frame to end the stream.
 fn end_with_head(response: &mut Response<ResponseBody>) {
     if let ResponseBody::Whole(content) = response.body()
         && content.len() == 0
@@ -49,13 +49,13 @@ fn end_with_head(response: &mut Response<ResponseBody>) {
     }
 }
 
-/// The field Allow: what may be done with what is there (RFC 9110 §10.2.1).
+/// The value of Allow: the methods that a resource supports (RFC 9110 §10.2.1).
 pub fn allow(methods: &[Method]) -> HeaderValue {
     let names: Vec<_> = methods.iter().map(Method::as_str).collect();
     HeaderValue::try_from(names.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// Whether a response with this status to this method has a body at all (RFC 9110 §6.4.1).
+/// Whether a response with this status to this method may have a body (RFC 9110 §6.4.1).
 pub fn may_have_body(method: &Method, status: StatusCode) -> bool {
     *method != Method::HEAD
         && !status.is_informational()
@@ -76,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn head_announces_the_length_and_sends_nothing() {
+    fn head_announces_the_length_and_sends_no_body() {
         let response = complete(&Method::HEAD, response(StatusCode::OK));
         assert_eq!(response.headers()[header::CONTENT_LENGTH], "5");
         assert_eq!(response.body().length(), Some(0));
     }
 
     #[test]
-    fn what_has_no_bytes_ends_with_its_head_and_says_so() {
+    fn an_empty_body_ends_with_the_head_and_content_length_0() {
         let empty = Response::new(ResponseBody::Whole(Bytes::new().into()));
         let response = complete(&Method::GET, empty);
         assert_eq!(response.headers()[header::CONTENT_LENGTH], "0");

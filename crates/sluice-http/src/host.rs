@@ -36,13 +36,13 @@ impl fmt::Display for HostError {
 
 impl std::error::Error for HostError {}
 
-/// The host that is asked for, without its port: the target's own, or the field Host, which HTTP/1.1 demands exactly once
-/// (RFC 9112 §3.2).
+/// Reads the requested host, without its port: from the target, or from the field Host, which HTTP/1.1 requires exactly once
+/// (RFC 9112 §3.2). An error is the client's fault (400).
 pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<String, HostError> {
     let mut hosts = fields.get_all(header::HOST).iter();
     let field = match (hosts.next(), hosts.next()) {
         (_, Some(_)) => return Err(HostError::Several),
-        // In HTTP/2 it is a part of the target (RFC 9113 §8.3.1).
+        // In HTTP/2 the host is a part of the target (RFC 9113 §8.3.1).
         (None, None) if version == Version::HTTP_11 => return Err(HostError::Missing),
         (None, None) if version > Version::HTTP_11 && uri.authority().is_none() => {
             return Err(HostError::MissingEverywhere);
@@ -55,7 +55,7 @@ pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<Strin
             None if is_host_and_port(authority) => authority.host(),
             None => return Err(HostError::NotAHost),
         };
-        // The target's host takes the field's place, for scripts too (RFC 9112 §3.2.2).
+        // The target's host replaces the field, for scripts too (RFC 9112 §3.2.2).
         if let Ok(value) = HeaderValue::from_str(authority.as_str()) {
             fields.insert(header::HOST, value);
         }
@@ -76,9 +76,9 @@ pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<Strin
     }
 }
 
-/// The host as sites and their rules know it, to whom one host must not be another by the way it is written: `example.org.`,
-/// `[0:0::1]`. Scripts find what was sent in HTTP_HOST. None for brackets around anything but an IPv6 address (RFC 3986 §3.2.2;
-/// the literals of a version to come that it leaves room for have never come).
+/// The host in the notation in which sites and routes compare it, so that `example.org.` and `[0:0::1]` are not other hosts
+/// than `example.org` and `[::1]`. Scripts get the host as sent, in HTTP_HOST. `None` for brackets around anything but an IPv6
+/// address; the IPvFuture of RFC 3986 §3.2.2 has never been used.
 pub fn as_compared(host: &str) -> Option<Cow<'_, str>> {
     let Some(literal) = host.strip_prefix('[') else {
         return Some(Cow::Borrowed(without_root_dot(host)));
@@ -87,19 +87,20 @@ pub fn as_compared(host: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(format!("[{address}]")))
 }
 
-/// The name without the dot that may end it (RFC 1034 §3.1).
+/// The name without the dot of the root at its end (RFC 1034 §3.1).
 fn without_root_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// The name or IPv4 address that is all of this but for a port, told by one look; None for whatever needs a second one.
+/// The host of the usual case, a name or IPv4 address and perhaps a port, found in one pass; `None` if the text needs a full
+/// parser.
 fn plain_host(text: &[u8]) -> Option<&str> {
-    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
-    let end = text.iter().position(|byte| !is_of_name(byte)).unwrap_or(text.len());
+    let is_name_byte = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    let end = text.iter().position(|byte| !is_name_byte(byte)).unwrap_or(text.len());
     let (host, port) = text.split_at(end);
     let is_port = match port {
         [] => true,
-        // What has five digits may be too much.
+        // Five digits may be more than 65535.
         [b':', digits @ ..] => digits.len() < 5 && digits.iter().all(u8::is_ascii_digit),
         _ => false,
     };
@@ -108,7 +109,7 @@ fn plain_host(text: &[u8]) -> Option<&str> {
         .filter(|host| is_port && !host.is_empty())
 }
 
-/// No user, and after the host nothing, a colon, or a port (RFC 9110 §4.2.1).
+/// Whether an authority has no user information, and nothing, a colon or a port after the host (RFC 9110 §4.2.1).
 fn is_host_and_port(authority: &Authority) -> bool {
     match authority.as_str().strip_prefix(authority.host()) {
         Some("" | ":") => true,

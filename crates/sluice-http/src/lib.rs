@@ -1,6 +1,6 @@
-//! What HTTP says, as values: targets, hosts, ranges, conditions, codings, faults, response bodies. Floor 2, safe Rust.
+//! HTTP as values: targets, hosts, ranges, conditions, content codings, faults, response bodies. Floor 2, safe Rust.
 //!
-//! Parsers of request data, and the body and head of a response. Nothing here opens a file or a socket, or knows a site.
+//! Parsers of request data, and the head and body of a response. Nothing here opens a file or a socket, or knows a site.
 #![forbid(unsafe_code)]
 
 pub mod accept;

@@ -1,7 +1,7 @@
 //! Several parts of a file as one body: multipart/byteranges (RFC 9110 §14.6, RFC 2046 §5.1).
 //!
-//! Here: what stands before, between and after the parts. Not here: which parts (`ranges`), and their bytes, each of which
-//! is a body of its own.
+//! Here: the boundaries and the heads of the parts. Not here: which parts (`ranges`), and their bytes, each of which is a
+//! body of its own.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,11 +16,11 @@ use crate::body::{ResponseBody, Source};
 use crate::fault::{Fault, ServerFault};
 use crate::ranges::content_range;
 
-/// A text that parts parts: 128 random bits, so that no file holds it, not even one whose author wants to.
+/// The boundary of a multipart body: 128 random bits, so that no file contains it, not even one that is made to.
 pub struct Boundary(String);
 
 impl Boundary {
-    /// A new one, from the system's random source.
+    /// A boundary from the system's random source. An error is the server's fault.
     pub fn draw() -> Result<Boundary, Fault> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(ServerFault::NoRandomBytes)?;
@@ -31,20 +31,20 @@ impl Boundary {
         Boundary(format!("{:032x}", u128::from_ne_bytes(bytes)))
     }
 
-    /// The type of a body whose parts it parts.
+    /// The value of Content-Type of a body with this boundary.
     pub fn content_type(&self) -> HeaderValue {
         HeaderValue::try_from(format!("multipart/byteranges; boundary={}", self.0))
             .unwrap_or_else(|_| HeaderValue::from_static("multipart/byteranges"))
     }
 }
 
-/// Bodies one after the other: those of the parts, and the texts around them.
+/// A multipart body: the bodies of the parts, and the boundaries and heads around them, in order.
 pub struct Multipart {
     bodies: VecDeque<ResponseBody>,
 }
 
 impl Multipart {
-    /// The body of these parts of a file of this length and type.
+    /// The body of these parts of a file; `length` is the length of the whole file in bytes.
     pub fn new<'a>(
         boundary: &Boundary,
         content_type: &HeaderValue,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_stand_between_boundaries_under_heads_of_their_own() {
+    fn each_part_has_a_boundary_and_a_head() {
         let boundary = Boundary::from_random(0xabc_u128.to_ne_bytes());
         let name = "00000000000000000000000000000abc";
         let kind = HeaderValue::from_static("text/plain");

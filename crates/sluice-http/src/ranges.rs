@@ -1,40 +1,40 @@
 //! Ranges: which parts of a file a request asks for (RFC 9110 §14.1, §14.2).
 //!
-//! Here, as pure values: the field Range, read for a file of some length. Not here: whether the field counts at all (GET
-//! alone, and If-Range in `conditions`), and the response with its parts (`file`, `multipart`).
+//! Here, as pure values: the field Range, evaluated for a file of some length. Not here: whether the field applies (only to
+//! GET, and If-Range in `conditions`), and the response (`sluice_files::response`, `multipart`).
 
 use std::ops::Range;
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// Parts of a response at most: each costs a hundred bytes of its own, and a read of the file where that is not in memory.
-/// Over it the whole file is sent.
+/// Most parts of a response. Each costs some hundred bytes of its own, and a read if the file is not in memory. For more
+/// parts the whole file is sent.
 const PARTS_MAX: usize = 16;
 
-/// Ranges read of a field at most, before what overlaps is made one. Over it the field is ignored, so that the longest head
-/// costs no more than this.
+/// Most ranges in a field, before overlapping ones are merged. A field with more is ignored, so that a long head cannot cost
+/// more than this.
 const SPECS_MAX: usize = 256;
 
-/// What of a file is to be sent.
+/// The part of a file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// All of it, as if no range had been asked for: 200.
+    /// The whole file, as without a range: 200.
     Whole,
-    /// 206.
+    /// One range: 206.
     Part(Range<u64>),
-    /// 206 with a body of parts: at least two, in the order in which they were asked for. None is empty, overlaps another, or
-    /// touches it.
+    /// Several ranges: 206 with a multipart body. At least two, in the order of the request; none is empty, and none overlaps
+    /// or touches another.
     Parts(Vec<Range<u64>>),
-    /// No byte of what is asked for is there: 416.
+    /// No range is satisfiable: 416.
     Nothing,
 }
 
-/// What the field Range asks of a file of this length.
+/// Evaluates the field Range for a file of `length` bytes.
 ///
-/// A server may ignore the field (RFC 9110 §14.2), and this one does in all cases of doubt, since a whole file is a right
-/// answer to any request, where an error is not: another unit than bytes, a value that breaks the grammar in any of its
-/// ranges, two fields, too many ranges. Ranges that overlap or touch become one (§15.3.7.2): so no byte is ever sent twice,
-/// and a thousand overlapping ranges cannot make more of a file than it is.
+/// A server may ignore the field (RFC 9110 §14.2). This one does if the unit is not bytes, if any range is invalid, if there
+/// are two fields, or too many ranges, because the whole file is a correct response to any request and an error is not.
+/// Ranges that overlap or touch are merged (§15.3.7.2), so no byte is sent twice and a response is never larger than the
+/// file plus the heads of its parts.
 pub fn select(fields: &HeaderMap, length: u64) -> Selection {
     let mut values = fields.get_all(header::RANGE).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -46,7 +46,7 @@ pub fn select(fields: &HeaderMap, length: u64) -> Selection {
     let satisfiable = specs.iter().filter_map(|spec| spec.within(length));
     match merge(satisfiable).as_slice() {
         [] => Selection::Nothing,
-        // The end of an empty file is there, but Content-Range cannot say so (§14.4).
+        // A suffix of an empty file is satisfiable, but Content-Range cannot express it (§14.4).
         [part] if part.is_empty() => Selection::Whole,
         [part] => Selection::Part(part.clone()),
         parts if parts.len() > PARTS_MAX => Selection::Whole,
@@ -54,19 +54,19 @@ pub fn select(fields: &HeaderMap, length: u64) -> Selection {
     }
 }
 
-/// The field Content-Range of a part, which is not empty (RFC 9110 §14.4).
+/// The value of Content-Range for a part, which must not be empty; `length` is that of the whole file (RFC 9110 §14.4).
 pub fn content_range(part: &Range<u64>, length: u64) -> HeaderValue {
     let last = part.end.saturating_sub(1);
     let text = format!("bytes {}-{last}/{length}", part.start);
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("bytes"))
 }
 
-/// A range as it is asked for (RFC 9110 §14.1.2).
+/// A range of the field (RFC 9110 §14.1.2).
 #[derive(Clone, Copy)]
 enum Spec {
-    /// From a first byte to a last one, or to the end.
+    /// From a first byte to a last byte, or to the end.
     From { first: u64, last: Option<u64> },
-    /// So many bytes at the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
@@ -88,7 +88,7 @@ impl Spec {
         }
     }
 
-    /// What there is of it in a file of this length; `None` where it is not satisfiable.
+    /// The range within a file of this length; `None` if it is not satisfiable.
     fn within(self, length: u64) -> Option<Range<u64>> {
         match self {
             Spec::From { first, last } => {
@@ -101,13 +101,13 @@ impl Spec {
     }
 }
 
-/// The ranges of a field's value, at least one; `None` where the value is to be ignored.
+/// The ranges of a field's value, at least one; `None` if the field is to be ignored.
 fn parse(value: &str) -> Option<Vec<Spec>> {
     let (unit, set) = value.split_once('=')?;
     if !unit.eq_ignore_ascii_case("bytes") {
         return None;
     }
-    // Empty elements of a list count for nothing (§5.6.1.2).
+    // Empty list elements are ignored (§5.6.1.2).
     let elements = set.split(',').map(|element| element.trim_matches([' ', '\t']));
     let mut specs = Vec::new();
     for element in elements.filter(|element| !element.is_empty()) {
@@ -119,7 +119,7 @@ fn parse(value: &str) -> Option<Vec<Spec>> {
     (!specs.is_empty()).then_some(specs)
 }
 
-/// A number of any length: what is too large for us is beyond the end of any file.
+/// A number of any length. One that is too large saturates, because it is beyond the end of any file.
 fn number(digits: &str) -> Option<u64> {
     let add = |number: u64, digit: u8| {
         let value = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
@@ -128,22 +128,22 @@ fn number(digits: &str) -> Option<u64> {
     digits.bytes().try_fold(0, add).filter(|_| !digits.is_empty())
 }
 
-/// Makes one of those that overlap or touch. Each stands where the first of those that it is made of stood, as §15.3.7.2
-/// wants it.
+/// Merges ranges that overlap or touch. A merged range has the position of the first of its ranges, as §15.3.7.2
+/// recommends.
 fn merge(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
-    let mut placed: Vec<_> = ranges.enumerate().collect();
-    placed.sort_unstable_by_key(|(place, range)| (range.start, *place));
+    let mut numbered: Vec<_> = ranges.enumerate().collect();
+    numbered.sort_unstable_by_key(|(number, range)| (range.start, *number));
     let mut merged: Vec<(usize, Range<u64>)> = Vec::new();
-    for (place, range) in placed {
+    for (number, range) in numbered {
         match merged.last_mut() {
             Some((first, before)) if range.start <= before.end => {
                 before.end = before.end.max(range.end);
-                *first = place.min(*first);
+                *first = number.min(*first);
             }
-            _ => merged.push((place, range)),
+            _ => merged.push((number, range)),
         }
     }
-    merged.sort_unstable_by_key(|(place, _)| *place);
+    merged.sort_unstable_by_key(|(number, _)| *number);
     merged.into_iter().map(|(_, range)| range).collect()
 }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_list_of_ranges_is_ignored() {
+    fn an_invalid_field_is_ignored() {
         for value in [
             "",
             "bytes",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_end_is_nothing() {
+    fn ranges_beyond_the_end_are_not_satisfiable() {
         for value in [
             "bytes=10-",
             "bytes=10-11",
@@ -235,14 +235,14 @@ mod tests {
         assert_eq!(
             selected("bytes=10-,2-3,-0", 10),
             Selection::Part(2..4),
-            "one that is there is enough"
+            "one satisfiable range is enough"
         );
         assert_eq!(selected("bytes=0-", 0), Selection::Nothing);
         assert_eq!(selected("bytes=-5", 0), Selection::Whole);
     }
 
     #[test]
-    fn parts_stand_in_the_order_asked_for_and_are_merged() {
+    fn parts_are_merged_and_keep_the_order_of_the_request() {
         for (value, parts) in [
             ("bytes=0-1,4-5", vec![0..2, 4..6]),
             ("bytes=8-,0-1,4-5", vec![8..10, 0..2, 4..6]),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_parts_or_ranges_are_the_whole() {
+    fn for_too_many_parts_or_ranges_the_whole_file_is_sent() {
         let apart = |count: u64| {
             let ranges: Vec<_> = (0..count).map(|at| format!("{0}-{0}", at * 2)).collect();
             selected(&format!("bytes={}", ranges.join(",")), 1_000_000)
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(content_range(&(500..1000), 1234), "bytes 500-999/1234");
     }
 
-    /// A range, and in plain words which bytes it names.
+    /// A range, and a naive test whether it names a byte.
     #[derive(Clone, Debug)]
     enum Asked {
         Between(u64, u64),
@@ -313,7 +313,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn exactly_the_bytes_asked_for_are_sent_and_once(
+        fn exactly_the_requested_bytes_are_sent_and_once(
             asked in prop::collection::vec(asked(), 1..40),
             length in 1..60_u64,
         ) {
@@ -338,9 +338,9 @@ mod tests {
                 prop_assert!(part.start < part.end && part.end <= length, "{:?}", part);
                 prop_assert!(parts.iter().all(|other| other.end != part.start), "{:?} touch", parts);
             }
-            // The place of the first range that names any byte of a part.
-            let place = |part: &Range<u64>| asked.iter().position(|asked| part.clone().any(|at| asked.names(at, length)));
-            prop_assert!(parts.is_sorted_by_key(place), "{:?}", parts);
+            // The position of the first range that names any byte of a part.
+            let position = |part: &Range<u64>| asked.iter().position(|asked| part.clone().any(|at| asked.names(at, length)));
+            prop_assert!(parts.is_sorted_by_key(position), "{:?}", parts);
         }
 
         #[test]

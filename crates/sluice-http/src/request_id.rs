@@ -2,15 +2,16 @@
 
 use std::fmt;
 
-/// Names an exchange in the log, in the script's variables (UNIQUE_ID) and in the script's errors.
+/// The id of an exchange, in the log, in the script's variables (UNIQUE_ID) and in the script's errors.
 ///
-/// Unique over restarts and workers: eight characters drawn when the server starts, the worker, a count.
+/// It is unique across restarts and workers: eight random characters for each start of the server, the worker, a count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UniqueId([u8; UniqueId::BYTES]);
 
 impl UniqueId {
     const BYTES: usize = 18;
 
+    /// The id of a worker's exchange number `count` since the start `boot`.
     pub fn new(boot: [u8; 8], worker: u8, count: u32) -> UniqueId {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; Self::BYTES];
@@ -23,6 +24,7 @@ impl UniqueId {
         UniqueId(text)
     }
 
+    /// The id as 18 characters: `boot`, then worker and count in hexadecimal.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("-")
     }

@@ -1,7 +1,7 @@
-//! The target of a request: its path, decoded once and free of tricks, and its query, untouched.
+//! The target of a request: its path, decoded once and normalized, and its query as sent.
 //!
-//! Here: the only place where a path is decoded, and the one where it is encoded again. Everything behind it works on the result: it begins with `/`, has no
-//! `.`, `..` or empty segments, no NUL, and is UTF-8. Not here: what the path means (`site`, `locate`).
+//! Here: the only place where a path is decoded or encoded. All later code uses the result: it begins with `/`, has no `.`,
+//! `..` or empty segments, no NUL, and is UTF-8. Not here: the meaning of the path (`sluice_server::dispatch`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use http::Uri;
 use http::uri::InvalidUri;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// What may not stand bare in a path (RFC 3986 §3.3), and `%`, which would begin an escape.
+/// Characters that must be encoded in a path (RFC 3986 §3.3), and `%`, which would begin an escape.
 pub const PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -31,11 +31,11 @@ pub const PATH: &AsciiSet = &CONTROLS
 /// A decoded path and the raw query after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Decoded; `..` resolved, slashes merged; ends with `/` if the path as sent did.
+    /// The path, decoded; `..` resolved, slashes merged; ends with `/` if the path as sent did.
     pub path: String,
-    /// As sent, without the `?`.
+    /// The query as sent, without the `?`.
     pub query: Option<String>,
-    /// As sent: path and query (REQUEST_URI).
+    /// Path and query as sent (REQUEST_URI).
     pub raw: String,
 }
 
@@ -104,10 +104,10 @@ impl Target {
         Target::parse(if raw.is_empty() { "/" } else { raw })
     }
 
-    /// A path and query as they stand in a request line or in a script's local redirect.
+    /// Parses a path and query from a request line or a script's local redirect.
     pub fn parse(raw: &str) -> Result<Target, Box<TargetError>> {
         let bad = |problem| TargetError::boxed(raw, problem);
-        // A fragment never belongs in a request (RFC 9112 §3.2); a local redirect may carry one.
+        // A request must not have a fragment (RFC 9112 §3.2); a local redirect may have one.
         let whole = raw.split('#').next().unwrap_or_default();
         let (path, query) = match whole.split_once('?') {
             Some((path, query)) => (path, Some(query.to_owned())),
@@ -140,13 +140,13 @@ pub fn has_dot_segment(raw: &str) -> bool {
         .any(|segment| matches!(segment, "." | ".."))
 }
 
-/// A decoded path as it must be written in a URL.
+/// Encodes a decoded path for a URL.
 pub fn encode(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
 }
 
-/// RFC 3986 §5.2.4 on a decoded path, with empty segments dropped too: `//cgi-bin/x` must not be another place than
-/// `/cgi-bin/x`, or it would slip past the routes. `None` if it climbs above the root.
+/// Removes dot segments (RFC 3986 §5.2.4) from a decoded path, and empty segments too, because `//cgi-bin/x` would otherwise
+/// bypass the routes for `/cgi-bin/x`. `None` if the path climbs above the root.
 fn resolve(path: &str) -> Option<String> {
     if is_plain(path) {
         return Some(path.to_owned());
@@ -173,7 +173,7 @@ fn resolve(path: &str) -> Option<String> {
     Some(resolved)
 }
 
-/// Nothing to resolve: the usual case, told by one look.
+/// Whether there is nothing to resolve, the usual case.
 fn is_plain(path: &str) -> bool {
     !path.as_bytes().windows(2).any(|pair| pair == b"//" || pair == b"/.")
 }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn climbing_nul_and_broken_text_are_refused() {
+    fn paths_with_nul_or_above_the_root_or_not_utf8_are_refused() {
         for raw in [
             "/..",
             "/../etc/passwd",
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn query_is_left_as_sent() {
+    fn query_is_not_decoded() {
         let target = Target::parse("/x?a=%41+b&c#frag").unwrap();
         assert_eq!(target.query.as_deref(), Some("a=%41+b&c"));
         assert_eq!(target.raw, "/x?a=%41+b&c");

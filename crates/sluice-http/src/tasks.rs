@@ -1,4 +1,4 @@
-//! The tasks of a worker: counted, so that a worker that drains knows when nothing is under way.
+//! The tasks of a worker, counted so that a draining worker knows when all have ended.
 //!
 //! Here: starting a task on the calling thread's event loop, and yielding to it. Not here: what the tasks do.
 
@@ -23,12 +23,12 @@ struct Count {
 }
 
 impl Tasks {
-    /// Starts a task on this thread's event loop. After `close` it is dropped instead.
+    /// Starts a task on this thread's event loop. After `close` the task is dropped instead.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.spawn_counted(self.counted(task));
     }
 
-    /// A future that is counted from now on, whether it becomes a task or not.
+    /// Counts a future from now on, whether it becomes a task or not.
     pub fn counted<F: Future<Output = ()>>(&self, task: F) -> Counted<F> {
         self.0.running.set(self.0.running.get() + 1);
         Counted {
@@ -37,14 +37,14 @@ impl Tasks {
         }
     }
 
-    /// Starts a future of `counted`, as `spawn` does.
+    /// Starts a future that `counted` has returned, as `spawn` does.
     pub fn spawn_counted(&self, task: impl Future<Output = ()> + 'static) {
         if !self.0.is_closed.get() {
             tokio::task::spawn_local(task);
         }
     }
 
-    /// Tasks that have not ended.
+    /// The number of tasks that have not ended.
     pub fn running(&self) -> usize {
         self.0.running.get()
     }
@@ -54,7 +54,7 @@ impl Tasks {
         self.0.ended.notified().await;
     }
 
-    /// Starts nothing from now on: the event loop has ended.
+    /// Makes `spawn` drop its tasks from now on, because the event loop has ended.
     pub fn close(&self) {
         self.0.is_closed.set(true);
     }
@@ -77,6 +77,7 @@ impl<F: Future<Output = ()>> Future for Counted<F> {
     }
 }
 
+/// Counts down when it is dropped.
 struct Guard(Rc<Count>);
 
 impl Drop for Guard {
@@ -86,7 +87,7 @@ impl Drop for Guard {
     }
 }
 
-/// Endpoints a task's turn though it has more to do: it is polled again after the event loop has looked at its sockets. A plain
+/// Lets other tasks run before this one continues: it is polled again after the event loop has polled its sockets. A plain
 /// wake would poll it about sixty times before that.
 pub fn yield_now(context: &mut Context<'_>) {
     let _ = pin!(tokio::task::yield_now()).poll(context);

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use http::HeaderMap;
 use jiff::Timestamp;
 use serde::Serialize;
-use sluice_http::accept::{Form, choose};
+use sluice_http::accept::{MediaType, choose};
 use sluice_http::target::{Target, encode};
 use sluice_settings::template::{Template, TemplateError};
 
@@ -30,7 +30,7 @@ pub struct ListingRequest {
     pub path: String,
     column: Column,
     order: Order,
-    form: Form,
+    form: MediaType,
 }
 
 /// What entries are sorted by.
@@ -50,7 +50,7 @@ enum Order {
 /// A listing, ready to be sent.
 #[derive(Debug)]
 pub struct Page {
-    pub form: Form,
+    pub form: MediaType,
     pub body: String,
 }
 
@@ -152,7 +152,7 @@ impl ListingRequest {
                 Some("desc") => Order::Descending,
                 _ => column.first_order(),
             },
-            form: choose(fields, &[Form::Html, Form::Json], Form::Html),
+            form: choose(fields, &[MediaType::Html, MediaType::Json], MediaType::Html),
         }
     }
 }
@@ -199,8 +199,8 @@ impl Column {
 pub(super) fn page(mut found: Found, request: &ListingRequest, site: &dyn ListingSite) -> Result<Page, TemplateError> {
     sort(&mut found.entries, request.column, request.order);
     let body = match request.form {
-        Form::Json | Form::Problem => json(&found, request, site),
-        Form::Html | Form::Text => html(&values(&found, request), site.template())?,
+        MediaType::Json | MediaType::Problem => json(&found, request, site),
+        MediaType::Html | MediaType::Text => html(&values(&found, request), site.template())?,
     };
     Ok(Page {
         form: request.form,
@@ -237,7 +237,7 @@ pub fn listing_template(path: &Path, text: &str) -> Result<Template, TemplateErr
         path: "/a/".to_owned(),
         column: Column::Name,
         order: Order::Ascending,
-        form: Form::Html,
+        form: MediaType::Html,
     };
     template.render(values(&found, &request))?;
     Ok(template)

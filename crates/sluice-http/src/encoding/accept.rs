@@ -1,46 +1,47 @@
-//! Which content codings a client takes, and how gladly: its field Accept-Encoding (RFC 9110 §12.5.3).
+//! Which content codings a client accepts: its field Accept-Encoding (RFC 9110 §12.5.3).
 //!
-//! Here: reading the field, in one pass within a bound, and the order of what may be chosen. Not here: what forms there are
-//! (`handler::encodings`, `handler::reply_encoding`).
+//! Here: reading the field, in one pass within a limit, and ranking the codings. Not here: the choice among the variants of a
+//! file (`sluice_files::variants`) or of a reply (`sluice_script::reply_encoding`).
 
 use std::cmp::Reverse;
 
 use http::{HeaderMap, header};
 
-use crate::accept::{lines, weight};
+use crate::accept::{QValue, lines, quality};
 use crate::encoding::Encoding;
 
-/// Codings that a client takes, the one that it likes best first; with their weights in thousandths.
-pub type Ranked = [Option<(Encoding, u16)>; Encoding::ALL.len()];
+/// The codings that a client accepts, the preferred one first, with their quality values.
+pub type Ranked = [Option<(Encoding, QValue)>; Encoding::ALL.len()];
 
-/// What a client says of codings: weights in thousandths, zero being a refusal; none where it says nothing.
+/// The quality values that a client gives to codings; `None` for a coding that it does not name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
-    named: [Option<u16>; Encoding::ALL.len()],
-    /// `*`: those that are not named.
-    others: Option<u16>,
-    /// The bytes as they are.
-    identity: Option<u16>,
+    named: [Option<QValue>; Encoding::ALL.len()],
+    /// `*`: all codings that are not named.
+    others: Option<QValue>,
+    /// No coding.
+    identity: Option<QValue>,
 }
 
 impl Accepted {
-    /// Reads the field. Of what is named twice the first counts; what is no weight, or lies beyond the bound, does not.
+    /// Reads the field. The first of two entries with one name counts; entries with an invalid quality value or beyond the
+    /// limit are ignored.
     pub fn read(fields: &HeaderMap) -> Accepted {
         let mut accepted = Accepted::default();
         let entries = lines(fields, header::ACCEPT_ENCODING).flat_map(|line| line.split(','));
         for entry in entries {
             let mut parts = entry.split(';');
             let name = parts.next().unwrap_or_default().trim();
-            let Some(place) = accepted.place(name) else { continue };
-            if place.is_none() {
-                *place = weight(parts);
+            let Some(entry) = accepted.entry(name) else { continue };
+            if entry.is_none() {
+                *entry = quality(parts);
             }
         }
         accepted
     }
 
-    /// Where the weight of a name belongs.
-    fn place(&mut self, name: &str) -> Option<&mut Option<u16>> {
+    /// The entry for a name; `None` for a coding that the server does not know.
+    fn entry(&mut self, name: &str) -> Option<&mut Option<QValue>> {
         match Encoding::named(name) {
             Some(encoding) => Some(&mut self.named[encoding.index()]),
             None if name == "*" => Some(&mut self.others),
@@ -49,22 +50,22 @@ impl Accepted {
         }
     }
 
-    /// Those of `offered` that the client takes and does not like less than the bytes as they are; of equals the earlier
-    /// first.
+    /// Ranks those of `offered` that the client accepts and prefers at least as much as `identity`; of equals the earlier
+    /// is first.
     ///
-    /// None of them means: as they are, even for who refuses that too (`identity;q=0`). Such a client gets more from bytes
-    /// that it may know to read than from 406 (RFC 9110 §12.4.1, §15.5.7).
+    /// If there are none, the response has no coding, even for a client that refuses that too (`identity;q=0`): it may be
+    /// able to read it, and 406 would help it less (RFC 9110 §12.4.1, §15.5.7).
     pub fn rank(&self, offered: &[Encoding]) -> Ranked {
-        // Who names a coding and not `identity` wants the coding, with whatever weight.
+        // A client that names a coding and not `identity` wants the coding, whatever its quality value.
         let least = self.identity.or(self.others).unwrap_or(0);
         let mut ranked = Ranked::default();
-        for (place, encoding) in ranked.iter_mut().zip(offered) {
-            let weight = self.named[encoding.index()].or(self.others);
-            *place = weight
-                .filter(|weight| *weight > 0 && *weight >= least)
-                .map(|weight| (*encoding, weight));
+        for (entry, encoding) in ranked.iter_mut().zip(offered) {
+            let quality = self.named[encoding.index()].or(self.others);
+            *entry = quality
+                .filter(|quality| *quality > 0 && *quality >= least)
+                .map(|quality| (*encoding, quality));
         }
-        ranked.sort_by_key(|entry| Reverse(entry.map(|(_, weight)| weight)));
+        ranked.sort_by_key(|entry| Reverse(entry.map(|(_, quality)| quality)));
         ranked
     }
 }
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_ranked_by_weight_and_then_by_the_servers_order() {
+    fn accepted_codings_are_ranked_by_quality_value_then_by_the_servers_order() {
         for (line, expected) in [
             ("gzip, deflate, br, zstd", &[Brotli, Zstd, Gzip][..]),
             ("gzip, deflate", &[Gzip]),
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_or_liked_less_than_the_bytes_as_they_are_is_not_sent() {
+    fn refused_codings_and_those_below_identity_are_not_ranked() {
         for line in [
             "",
             "identity",
@@ -129,7 +130,7 @@ mod tests {
             assert_eq!(ranked(&[line]), [], "{line}");
         }
         assert_eq!(ranked(&[]), [], "no field");
-        // Who likes anything else better likes the bytes as they are better, too.
+        // `*` stands for identity too.
         let mut fields = HeaderMap::new();
         fields.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip;q=0.3, *;q=0.8"));
         assert_eq!(Accepted::read(&fields).rank(&[Gzip]), Ranked::default());
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lines_are_one_list_and_what_lies_beyond_the_bound_is_not_seen() {
+    fn several_lines_are_one_list_and_entries_beyond_the_limit_are_ignored() {
         assert_eq!(ranked(&["gzip;q=0.5", "br;q=0.4"]), [Gzip, Brotli]);
         let long = format!("gzip, {}br", "deflate;q=0.5, ".repeat(4400));
         assert_eq!(ranked(&[&long]), [Gzip]);
@@ -154,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_list_panics_and_what_is_refused_is_never_ranked(list in "[a-z*;=q0-9., -]{0,60}") {
+        fn no_list_panics_and_a_refused_coding_is_never_ranked(list in "[a-z*;=q0-9., -]{0,60}") {
             let list = format!("gzip;q=0, {list}");
             prop_assert!(!ranked(&[&list]).contains(&Gzip));
         }

@@ -1,8 +1,8 @@
 //! A body that is compressed while it is sent.
 //!
-//! What the source has at hand goes into the compressor together; when the source pauses, the compressor is made to give out all
-//! that it holds. So each line that a script writes and waits after can be read by the client at once, and one that writes without a
-//! pause is compressed as well as can be. A fault cuts the response before the compressed bytes have come to their own end.
+//! All chunks that the source has ready go into the compressor together; when the source pauses, the compressor is flushed. So
+//! the client can read each line of a script that pauses after it at once, and the output of a script that does not pause is
+//! compressed well. A fault aborts the response before the end mark of the coding, so that a client detects the truncation.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -15,31 +15,31 @@ use crate::encoding::encoder::{Effort, Encoder};
 use crate::fault::{Activity, Fault, ServerFault};
 use crate::tasks::yield_now;
 
-/// Bytes compressed at once, until the other tasks of the worker have their turn.
+/// Bytes compressed at once, before the other tasks of the worker run.
 pub const TURN_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes that make a chunk worth sending while there is more to come.
+/// Compressed bytes that are sent as a chunk while more will follow.
 const CHUNK_BYTES: usize = 16 << 10;
 
 /// A body that is compressed while it is sent.
 pub struct EncodedBody {
-    /// None for bytes that are all here.
+    /// `None` if all bytes are in `rest`.
     source: Option<Box<dyn Source>>,
-    /// None once it has given its last.
+    /// `None` after the end.
     encoder: Option<Encoder>,
-    /// Of a chunk of the source what is not compressed yet.
+    /// The part of the source's last chunk that is not compressed yet.
     rest: Bytes,
-    /// The compressor holds bytes that the client cannot read yet.
+    /// The compressor has input that the client cannot read yet.
     holds_back: bool,
 }
 
 impl EncodedBody {
-    /// What comes from a source. An error is the system's: no memory.
+    /// Compresses the chunks of a source. An error means that the system has no memory.
     pub fn from_source(encoding: Encoding, source: Box<dyn Source>) -> io::Result<EncodedBody> {
         EncodedBody::new(encoding, Bytes::new(), Some(source))
     }
 
-    /// Bytes that are all here, too many to be compressed in one turn.
+    /// Compresses bytes that are too many for one turn. An error means that the system has no memory.
     pub fn from_whole(encoding: Encoding, whole: Bytes) -> io::Result<EncodedBody> {
         EncodedBody::new(encoding, whole, None)
     }
@@ -71,12 +71,8 @@ impl EncodedBody {
                         encoder.flush()?;
                         self.holds_back = false;
                         let chunk = encoder.take();
-                        // All may have come out before; who waits has been noted by the source.
-                        return Ok(if chunk.is_empty() {
-                            Poll::Pending
-                        } else {
-                            hand_on(chunk)
-                        });
+                        // The output may be empty; the source wakes the task when it continues.
+                        return Ok(if chunk.is_empty() { Poll::Pending } else { ready(chunk) });
                     }
                     Poll::Pending => return Ok(Poll::Pending),
                 }
@@ -86,7 +82,7 @@ impl EncodedBody {
             self.holds_back = true;
             left -= part.len();
             if encoder.ready_bytes() >= CHUNK_BYTES {
-                return Ok(hand_on(encoder.take()));
+                return Ok(ready(encoder.take()));
             }
             if left == 0 {
                 yield_now(context);
@@ -98,12 +94,12 @@ impl EncodedBody {
     fn finish(&mut self) -> io::Result<Poll<Option<Result<Bytes, Fault>>>> {
         let last = self.encoder.take().map(Encoder::finish).transpose()?;
         let last = last.filter(|chunk| !chunk.is_empty());
-        Ok(last.map_or(Poll::Ready(None), hand_on))
+        Ok(last.map_or(Poll::Ready(None), ready))
     }
 }
 
-/// A chunk, which is never the end, and so never empty.
-fn hand_on(chunk: Vec<u8>) -> Poll<Option<Result<Bytes, Fault>>> {
+/// A chunk that is ready to be sent; never empty.
+fn ready(chunk: Vec<u8>) -> Poll<Option<Result<Bytes, Fault>>> {
     Poll::Ready(Some(Ok(chunk.into())))
 }
 
@@ -131,10 +127,10 @@ mod tests {
     use super::*;
     use crate::encoding::encoder::decode;
 
-    /// Says what it was told to say; `None` is a pause.
-    struct Told(VecDeque<Option<Result<Bytes, Fault>>>);
+    /// Returns these chunks; `None` is a pause.
+    struct Scripted(VecDeque<Option<Result<Bytes, Fault>>>);
 
-    impl Source for Told {
+    impl Source for Scripted {
         fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
             match self.0.pop_front() {
                 Some(Some(chunk)) => Poll::Ready(Some(chunk)),
@@ -148,17 +144,17 @@ mod tests {
         }
     }
 
-    fn body(encoding: Encoding, said: impl IntoIterator<Item = Option<Result<Bytes, Fault>>>) -> EncodedBody {
-        EncodedBody::from_source(encoding, Box::new(Told(said.into_iter().collect()))).unwrap()
+    fn body(encoding: Encoding, chunks: impl IntoIterator<Item = Option<Result<Bytes, Fault>>>) -> EncodedBody {
+        EncodedBody::from_source(encoding, Box::new(Scripted(chunks.into_iter().collect()))).unwrap()
     }
 
-    fn say(text: &str) -> Option<Result<Bytes, Fault>> {
+    fn chunk(text: &str) -> Option<Result<Bytes, Fault>> {
         Some(Ok(Bytes::copy_from_slice(text.as_bytes())))
     }
 
-    /// What comes until the body pauses or ends, and how it ended; a pause is `None`.
+    /// Reads until the body pauses (`None`) or ends.
     fn drain(body: &mut EncodedBody, sent: &mut Vec<u8>) -> Option<Result<(), String>> {
-        // Giving way asks for a task; without one it wakes at once.
+        // `yield_now` outside a task wakes at once.
         let mut context = Context::from_waker(std::task::Waker::noop());
         loop {
             match body.poll_chunk(&mut context) {
@@ -174,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_before_a_pause_can_be_read_then() {
+    fn chunks_before_a_pause_can_be_read_during_it() {
         for encoding in Encoding::ALL {
-            let said = [say("one\n"), say("two\n"), None, None, say("three\n"), None, None];
-            let mut body = body(encoding, said);
+            let chunks = [chunk("one\n"), chunk("two\n"), None, None, chunk("three\n"), None, None];
+            let mut body = body(encoding, chunks);
             assert_eq!(body.length(), None);
             let mut sent = Vec::new();
             assert_eq!(drain(&mut body, &mut sent), None);
@@ -191,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_where_nothing_is_held_back_is_no_end() {
-        // A few words again and again: after 1.5 MiB of these the brotli library has given out all that it was given.
+    fn a_pause_with_nothing_held_back_does_not_end_the_body() {
+        // A few words repeated: after 1.5 MiB of these the brotli library holds nothing back.
         let mut state = 0x1557_631f_4351_a341_u64;
         let mut draw = |below: usize| {
             // Knuth's MMIX.
@@ -208,7 +204,7 @@ mod tests {
         for encoding in Encoding::ALL {
             let chunks = text.chunks(TURN_BYTES_MAX);
             let chunks = chunks.map(|chunk| Some(Ok(Bytes::copy_from_slice(chunk))));
-            let mut body = body(encoding, chunks.chain([None, say("TAIL")]));
+            let mut body = body(encoding, chunks.chain([None, chunk("TAIL")]));
             let mut sent = Vec::new();
             while drain(&mut body, &mut sent).is_none() {}
             let (read, result) = decode(encoding, &sent);
@@ -225,7 +221,7 @@ mod tests {
     fn a_fault_leaves_the_compressed_bytes_without_their_end() {
         for encoding in Encoding::ALL {
             let fault = Fault::unexpected("it broke");
-            let mut body = body(encoding, [say("one\n"), None, Some(Err(fault))]);
+            let mut body = body(encoding, [chunk("one\n"), None, Some(Err(fault))]);
             let mut sent = Vec::new();
             assert_eq!(drain(&mut body, &mut sent), Some(Err("it broke".into())), "{encoding}");
             let (read, result) = decode(encoding, &sent);
@@ -234,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_comes_in_large_pieces_and_leaves_others_their_turn() {
+    fn bulk_yields_to_other_tasks_after_each_turn() {
         for encoding in Encoding::ALL {
             let zeros = Bytes::from(vec![0; 1 << 20]);
             let mut body = body(encoding, [Some(Ok(zeros.clone())), Some(Ok(zeros))]);

@@ -1,7 +1,7 @@
-//! Compressing: bytes in, fewer bytes out, in any of the codings.
+//! Compressing bytes with any of the content codings.
 //!
-//! Here: the libraries behind one face, and how hard they try. Not here: which coding it is to be (`accept_encoding`), and bodies
-//! that are compressed while they are sent (`encoded_body`).
+//! Here: one interface to the libraries, and their compression levels. Not here: the choice of a coding (`accept`), and
+//! bodies that are compressed while they are sent (`body`).
 
 use std::io::{self, Write};
 
@@ -10,21 +10,21 @@ use flate2::write::GzEncoder;
 
 use crate::encoding::Encoding;
 
-/// Bytes of the buffer by which the brotli library hands its output on.
+/// Bytes of the buffer between the brotli library and its output.
 const BROTLI_BUFFER_BYTES: usize = 16 << 10;
 
-/// How hard a compressor tries.
+/// The effort of a compressor, from which its level and window follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// A thread that may take its time makes it once, and it is sent many times.
+    /// High: a background thread compresses once, and the result is sent many times.
     Kept,
-    /// A worker makes it while others wait, and it is sent once. The window is small, 256 KiB, since each response under way has
-    /// its own.
+    /// Low: a worker compresses while other tasks wait, and the result is sent once. The window is small, 256 KiB, because
+    /// each response in progress has its own.
     Passing,
 }
 
-/// A compressor with the bytes that have come out of it.
-pub struct Encoder(Kind);
+/// A compressor and its pending output.
+pub(crate) struct Encoder(Kind);
 
 enum Kind {
     Brotli(Box<CompressorWriter<Vec<u8>>>),
@@ -33,8 +33,8 @@ enum Kind {
 }
 
 impl Encoder {
-    /// An error is the system's: no memory.
-    pub fn new(encoding: Encoding, effort: Effort) -> io::Result<Encoder> {
+    /// A compressor for one body. An error means that the system has no memory.
+    pub(crate) fn new(encoding: Encoding, effort: Effort) -> io::Result<Encoder> {
         let is_kept = effort == Effort::Kept;
         Ok(Encoder(match encoding {
             Encoding::Brotli => {
@@ -45,7 +45,7 @@ impl Encoder {
             Encoding::Zstd => {
                 let window_log = if is_kept { 22 } else { 18 };
                 let mut encoder = zstd::Encoder::new(Vec::new(), zstd_level(effort))?;
-                // No more than 8 MiB, which is all that clients must take (RFC 9659 §3).
+                // Below 8 MiB, the most that a client must support (RFC 9659 §3).
                 encoder.window_log(window_log)?;
                 Kind::Zstd(encoder)
             }
@@ -56,8 +56,8 @@ impl Encoder {
         }))
     }
 
-    /// Takes bytes in; what comes out of them may come later.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Compresses bytes; the output may be held back until later bytes, `flush` or `finish`.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.0 {
             Kind::Brotli(writer) => writer.write_all(bytes),
             Kind::Zstd(writer) => writer.write_all(bytes),
@@ -65,8 +65,8 @@ impl Encoder {
         }
     }
 
-    /// Makes all that was taken in come out, so that the client can read it now. It costs some bytes each time.
-    pub fn flush(&mut self) -> io::Result<()> {
+    /// Puts out everything held back, so that the client can read it now. Each call costs some bytes.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         match &mut self.0 {
             Kind::Brotli(writer) => writer.flush(),
             Kind::Zstd(writer) => writer.flush(),
@@ -74,8 +74,8 @@ impl Encoder {
         }
     }
 
-    /// Bytes that have come out and were not taken.
-    pub fn ready_bytes(&self) -> usize {
+    /// Bytes of pending output.
+    pub(crate) fn ready_bytes(&self) -> usize {
         match &self.0 {
             Kind::Brotli(writer) => writer.get_ref().len(),
             Kind::Zstd(writer) => writer.get_ref().len(),
@@ -83,8 +83,8 @@ impl Encoder {
         }
     }
 
-    /// Takes what has come out.
-    pub fn take(&mut self) -> Vec<u8> {
+    /// Takes the pending output.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(match &mut self.0 {
             Kind::Brotli(writer) => writer.get_mut(),
             Kind::Zstd(writer) => writer.get_mut(),
@@ -92,8 +92,8 @@ impl Encoder {
         })
     }
 
-    /// Endpoints it, with the mark by which a client knows that it has all.
-    pub fn finish(self) -> io::Result<Vec<u8>> {
+    /// Ends the body with the end mark of the coding, by which a client recognizes that the body is complete.
+    pub(crate) fn finish(self) -> io::Result<Vec<u8>> {
         match self.0 {
             Kind::Brotli(writer) => Ok(writer.into_inner()),
             Kind::Zstd(writer) => writer.finish(),
@@ -102,7 +102,7 @@ impl Encoder {
     }
 }
 
-/// At both of these the window is 4 MiB at most.
+/// The compression level of zstd. Both levels have windows of at most 4 MiB.
 fn zstd_level(effort: Effort) -> i32 {
     match effort {
         Effort::Kept => 12,
@@ -110,10 +110,10 @@ fn zstd_level(effort: Effort) -> i32 {
     }
 }
 
-/// Compresses bytes that are all there.
+/// Compresses a whole body. An error means that the system has no memory.
 pub fn encode(encoding: Encoding, effort: Effort, content: &[u8]) -> io::Result<Vec<u8>> {
     if encoding == Encoding::Zstd {
-        // It takes as much memory as the content needs, where it knows that beforehand.
+        // With a known length, zstd allocates only as much memory as the content needs.
         return zstd::bulk::compress(content, zstd_level(effort));
     }
     let mut encoder = Encoder::new(encoding, effort)?;
@@ -121,9 +121,9 @@ pub fn encode(encoding: Encoding, effort: Effort, content: &[u8]) -> io::Result<
     encoder.finish()
 }
 
-/// What a client makes of compressed bytes; those that end early give what can be read of them.
+/// Decompresses as a client does; of truncated bytes it returns everything that can be read.
 #[cfg(test)]
-pub fn decode(encoding: Encoding, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
+pub(crate) fn decode(encoding: Encoding, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
     use std::io::Read;
 
     let mut reader: Box<dyn Read + '_> = match encoding {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_is_read_back_and_is_shorter() {
+    fn compressed_bytes_are_shorter_and_decode_to_the_original() {
         for encoding in Encoding::ALL {
             for effort in [Effort::Kept, Effort::Passing] {
                 let content = text(100_000);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_can_be_read_before_the_end_and_the_end_is_told() {
+    fn flushed_bytes_can_be_read_at_once_and_truncation_is_detected() {
         for encoding in Encoding::ALL {
             let mut encoder = Encoder::new(encoding, Effort::Passing).unwrap();
             let (mut sent, mut written) = (Vec::new(), Vec::new());
@@ -184,7 +184,7 @@ mod tests {
                 assert_eq!(encoder.ready_bytes(), 0);
                 let (read, result) = decode(encoding, &sent);
                 assert!(read == written, "{encoding}: {} of {}", read.len(), written.len());
-                assert!(result.is_err(), "{encoding}: half was taken for the whole");
+                assert!(result.is_err(), "{encoding}: truncation must be detected");
             }
             sent.extend(encoder.finish().unwrap());
             let (read, result) = decode(encoding, &sent);

@@ -10,7 +10,7 @@ use std::path::Path;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use minijinja::HtmlEscape;
 use serde::Serialize;
-use sluice_http::accept::{Form, choose};
+use sluice_http::accept::{MediaType, choose};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_http::head;
@@ -19,7 +19,7 @@ use sluice_settings::ErrorSettings;
 use sluice_settings::template::{Template, TemplateError};
 
 /// What an error can be told in; of those that a client likes as well, the first.
-const FORMS: &[Form] = &[Form::Html, Form::Problem, Form::Text];
+const FORMS: &[MediaType] = &[MediaType::Html, MediaType::Problem, MediaType::Text];
 
 /// The look of the server's own page, that of its listings and of the demo.
 const STYLE: &str = ":root{color-scheme:light dark;--paper:#fcfcfa;--ink:#22272b;--faint:#5f6a72}\
@@ -62,7 +62,11 @@ pub(crate) fn response(
 ) -> Response<ResponseBody> {
     let template = settings.template(fault.status().as_u16());
     // Who made a page wants it seen, by curl too.
-    let otherwise = if template.is_some() { Form::Html } else { Form::Text };
+    let otherwise = if template.is_some() {
+        MediaType::Html
+    } else {
+        MediaType::Text
+    };
     let form = choose(fields, FORMS, otherwise);
     let detail = match settings.detail {
         true => fault.to_string(),
@@ -76,9 +80,9 @@ pub(crate) fn response(
         ..Page::new(status, &id)
     };
     let body = match form {
-        Form::Html => page.own_html(template),
-        Form::Json | Form::Problem => page.json(fault.visitor_text()),
-        Form::Text => page.text(),
+        MediaType::Html => page.own_html(template),
+        MediaType::Json | MediaType::Problem => page.json(fault.visitor_text()),
+        MediaType::Text => page.text(),
     };
     let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(body).into()));
     *response.status_mut() = status;
