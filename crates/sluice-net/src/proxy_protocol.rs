@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use sluice_http::endpoints::Endpoints;
 use sluice_settings::Peers;
-use sluice_settings::address::are_meant;
 use tokio::io::ReadBuf;
 use tokio::time::timeout;
 
@@ -49,7 +48,7 @@ pub(crate) async fn receive(
     proxies: &Peers,
 ) -> bool {
     let endpoints = connection.endpoints();
-    let refusal = if are_meant(proxies, &endpoints) {
+    let refusal = if proxies.contains(&endpoints) {
         match timeout(limit, read(socket)).await {
             Ok(Ok(Source::Told { client, server })) => {
                 connection.set_endpoints(Endpoints {

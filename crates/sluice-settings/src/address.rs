@@ -1,6 +1,7 @@
-//! Addresses as settings have them: where to listen, and whose connections are meant by a list of networks.
+//! Addresses in settings: where to listen, and lists of peers, such as trusted proxies.
 //!
-//! Plain values, read and shown. Not here: binding (`accept::listener`), and what is believed of whom (`accept::client`).
+//! Plain values, parsed and shown. Not here: binding (`sluice_net::listener`), and the use of trusted proxies
+//! (`sluice_server::serve::client`).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -9,10 +10,10 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use sluice_http::endpoints::Endpoints;
 
-/// What stands before the path of a unix socket.
+/// The prefix of the path of a unix socket.
 pub const UNIX: &str = "unix:";
 
-/// Bytes of the path of a unix socket: `sun_path` has one more, for the NUL (unix(7)).
+/// Longest path of a unix socket, bytes: `sun_path` has one more, for the NUL (unix(7)).
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// An address to listen on.
@@ -20,12 +21,12 @@ pub const UNIX_PATH_BYTES_MAX: usize = 107;
 pub enum ListenAddress {
     /// Address and port; port 0 lets the system choose.
     Inet(SocketAddr),
-    /// A unix socket, by the file that clients connect to.
+    /// The file of a unix socket.
     Unix(PathBuf),
 }
 
 impl ListenAddress {
-    /// The address, where it is one of a network.
+    /// The IP address; `None` for a unix socket.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
@@ -34,7 +35,7 @@ impl ListenAddress {
         }
     }
 
-    /// The port, where there is one.
+    /// The port; `None` for a unix socket.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         match self {
@@ -43,7 +44,7 @@ impl ListenAddress {
         }
     }
 
-    /// The file of a unix socket.
+    /// The file of a unix socket; `None` for an IP address.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -52,7 +53,7 @@ impl ListenAddress {
         }
     }
 
-    /// Whether two would be one: a port that the system is to choose is another each time.
+    /// Whether both cannot be bound at once. Port 0 is a different port each time.
     #[must_use]
     pub fn is_same(&self, other: &ListenAddress) -> bool {
         self == other && self.port() != Some(0)
@@ -74,7 +75,7 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// Whose connections are meant: those from some networks, and those to unix sockets.
+/// A list of peers: networks, and clients of unix sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peers {
     networks: Vec<IpNet>,
@@ -85,7 +86,7 @@ impl Peers {
     /// Adds an address, a network (`10.0.0.0/8`) or `unix:`.
     ///
     /// # Errors
-    /// It is none of these: what to write instead.
+    /// The text is none of these. The message says what to write instead.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         if text == UNIX {
             self.has_unix = true;
@@ -94,13 +95,13 @@ impl Peers {
         let network = match text.parse::<IpAddr>() {
             Ok(address) => IpNet::from(address),
             Err(_) => text.parse().map_err(
-                |_| "write an address, a network as in \"10.0.0.0/8\", or \"unix:\" for all who come by a unix socket",
+                |_| "write an address, a network as in \"10.0.0.0/8\", or \"unix:\" for all clients of unix sockets",
             )?,
         };
         if network.trunc() != network {
             return Err(format!("has bits after its prefix: write \"{}\"", network.trunc()));
         }
-        // Such addresses are known as IPv4.
+        // The addresses of clients are converted to IPv4 before they are compared.
         if let IpNet::V6(network) = network
             && let Some(address) = network.addr().to_ipv4_mapped()
         {
@@ -111,20 +112,30 @@ impl Peers {
         Ok(())
     }
 
-    /// Nobody is meant.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.networks.is_empty() && !self.has_unix
     }
 
-    /// Whether the address is in one of the networks.
+    /// Whether the list contains the client of a connection.
+    #[must_use]
+    pub fn contains(&self, endpoints: &Endpoints) -> bool {
+        if endpoints.is_unix {
+            self.has_unix()
+        } else {
+            self.has_address(endpoints.client.ip())
+        }
+    }
+
+    /// Whether one of the networks contains the address.
     #[must_use]
     pub fn has_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// Whether connections to unix sockets are meant.
+    /// Whether the list contains clients of unix sockets.
     #[must_use]
     pub fn has_unix(&self) -> bool {
         self.has_unix
@@ -139,15 +150,6 @@ impl fmt::Display for Peers {
     }
 }
 
-/// Whether a list of peers has the client's end of a connection.
-pub fn are_meant(peers: &Peers, ends: &Endpoints) -> bool {
-    if ends.is_unix {
-        peers.has_unix()
-    } else {
-        peers.has_address(ends.client.ip())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_have_their_addresses_in_either_form() {
+    fn networks_contain_their_addresses_in_both_notations() {
         let peers = peers(&["10.0.0.0/8", "192.0.2.7", "2001:db8::/32", "::1"]).unwrap();
         for address in ["10.255.0.1", "::ffff:10.0.0.1", "192.0.2.7", "2001:db8:ffff::1", "::1"] {
             assert!(peers.has_address(address.parse().unwrap()), "{address}");
@@ -172,20 +174,20 @@ mod tests {
     }
 
     #[test]
-    fn unix_sockets_are_meant_only_by_their_name() {
+    fn unix_sockets_are_listed_only_by_name() {
         let peers = peers(&["unix:"]).unwrap();
         assert!(peers.has_unix() && !peers.is_empty() && !peers.has_address(IpAddr::from([127, 0, 0, 1])));
         assert!(!super::tests::peers(&["0.0.0.0/0", "::/0"]).unwrap().has_unix());
     }
 
     #[test]
-    fn what_is_no_network_is_told_its_mend() {
-        for (text, mend) in [
+    fn an_invalid_network_is_refused_with_a_fix() {
+        for (text, fix) in [
             ("10.0.0.1/8", "has bits after its prefix: write \"10.0.0.0/8\""),
             ("::ffff:10.0.0.0/104", "is a network of IPv4: write \"10.0.0.0/8\""),
             ("::ffff:10.0.0.1", "is a network of IPv4: write \"10.0.0.1/32\""),
         ] {
-            assert_eq!(peers(&[text]), Err(mend.to_owned()), "{text}");
+            assert_eq!(peers(&[text]), Err(fix.to_owned()), "{text}");
         }
         for text in [
             "",
@@ -195,8 +197,11 @@ mod tests {
             "10.0.0.1:80",
             "10.0.0.0-10.0.0.9",
         ] {
-            let told = peers(&[text]).unwrap_err();
-            assert!(told.starts_with("write an address, a network as in"), "{text}: {told}");
+            let message = peers(&[text]).unwrap_err();
+            assert!(
+                message.starts_with("write an address, a network as in"),
+                "{text}: {message}"
+            );
         }
     }
 }

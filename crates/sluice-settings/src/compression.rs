@@ -1,44 +1,96 @@
-//! What of a site's answers may be compressed, and in which forms.
+//! Which of a site's responses are compressed, and in which variants its files are sent.
 //!
-//! Here: the settings, ready for use. Not here: what a client takes (`accept_encoding`), the compressing (`encode`), and which
-//! form an answer is sent in at last (`handler::encodings` for files, `handler::reply_encoding` for scripts).
+//! Here: the settings, and the same prepared for use. Not here: the codings that a client accepts
+//! (`sluice_http::encoding::accept`), compressing (`encoder` beside it), and the choice of a variant (`sluice_files::variants`
+//! for files, `sluice_script::reply_encoding` for scripts).
 
 use http::{HeaderMap, HeaderValue};
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::accept::{Accepted, Ranked};
 
-use crate::settings::{CompressionSettings, Precompressed};
+/// Which of a site's responses are compressed, for clients that accept it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompressionSettings {
+    /// Content codings, the preferred one first, for clients that accept several equally; empty: nothing is compressed.
+    pub encodings: Vec<Encoding>,
+    /// Media types that are compressed, in lower case, without parameters; a `*` stands for any run of characters.
+    pub types: Vec<String>,
+    /// Smallest response that is compressed, bytes, if its length is known.
+    pub least_bytes: u64,
+    /// The variants of files, unless their route has a setting.
+    pub files: Precompressed,
+}
 
-/// What of a site's answers may be compressed.
+/// The compressed variants in which files are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precompressed {
+    /// None.
+    Off,
+    /// Those stored beside the files (`NAME.gz`).
+    Static,
+    /// Those stored beside the files, and those that the server compresses and keeps in its cache.
+    OnDemand,
+}
+
+impl Default for CompressionSettings {
+    fn default() -> Self {
+        let types = [
+            "text/*",
+            "application/*+json",
+            "application/*+xml",
+            "application/javascript",
+            "application/json",
+            "application/wasm",
+            "application/x-javascript",
+            "application/x-ndjson",
+            "application/xml",
+            "application/vnd.ms-fontobject",
+            "font/otf",
+            "font/ttf",
+            "image/bmp",
+            "image/svg+xml",
+            "image/x-icon",
+        ];
+        CompressionSettings {
+            encodings: Encoding::ALL.to_vec(),
+            types: types.map(str::to_owned).to_vec(),
+            least_bytes: 1 << 10,
+            files: Precompressed::OnDemand,
+        }
+    }
+}
+
+/// A site's compression settings, prepared for use.
 pub struct Compression {
-    /// In the order in which the site prefers them.
+    /// The preferred one first.
     encodings: Vec<Encoding>,
     types: Vec<Pattern>,
-    /// What is shorter is left as it is.
+    /// Smallest response that is compressed, bytes.
     pub least_bytes: u64,
     files: Precompressed,
 }
 
-/// `text/html`, or `text/*`, or `application/*+json`: what stands before the star and behind it, in lower case.
+/// `text/html`, or `text/*`, or `application/*+json`: the text before the star and the text after it, in lower case.
 struct Pattern {
     before: String,
-    behind: Option<String>,
+    after: Option<String>,
 }
 
 impl Compression {
+    /// Prepares the settings of a site.
     pub fn new(settings: &CompressionSettings) -> Compression {
         let pattern = |text: &String| {
             let text = text.to_ascii_lowercase();
-            // Any type at all.
+            // `*/*` matches types without a slash too.
             let text = if text == "*/*" { "*".to_owned() } else { text };
             match text.split_once('*') {
-                Some((before, behind)) => Pattern {
+                Some((before, after)) => Pattern {
                     before: before.to_owned(),
-                    behind: Some(behind.to_owned()),
+                    after: Some(after.to_owned()),
                 },
                 None => Pattern {
                     before: text,
-                    behind: None,
+                    after: None,
                 },
             }
         };
@@ -50,14 +102,14 @@ impl Compression {
         }
     }
 
-    /// Which forms the files of a route may have; `None` for no other than they are. `wish` is the route's own.
-    pub fn files(&self, wish: Option<bool>) -> Option<Precompressed> {
-        let forms = match wish {
+    /// The variants of the files of a route, whose own setting is `compress`; `None` if there are none.
+    pub fn files(&self, compress: Option<bool>) -> Option<Precompressed> {
+        let variants = match compress {
             None => self.files,
             Some(true) => Precompressed::OnDemand,
             Some(false) => Precompressed::Off,
         };
-        (forms != Precompressed::Off && !self.encodings.is_empty()).then_some(forms)
+        (variants != Precompressed::Off && !self.encodings.is_empty()).then_some(variants)
     }
 
     /// Whether content of this type may be compressed.
@@ -67,7 +119,7 @@ impl Compression {
         self.types.iter().any(|pattern| pattern.matches(essence))
     }
 
-    /// The forms that a client takes, the best first.
+    /// The codings of the site that a client accepts, the preferred one first.
     pub fn rank(&self, fields: &HeaderMap) -> Ranked {
         Accepted::read(fields).rank(&self.encodings)
     }
@@ -75,14 +127,14 @@ impl Compression {
 
 impl Pattern {
     fn matches(&self, essence: &str) -> bool {
-        let Some(behind) = &self.behind else {
+        let Some(after) = &self.after else {
             return essence.eq_ignore_ascii_case(&self.before);
         };
         let begins = |part: &str| part.eq_ignore_ascii_case(&self.before);
-        let ends = |part: &str| part.eq_ignore_ascii_case(behind);
-        essence.len() >= self.before.len() + behind.len()
+        let ends = |part: &str| part.eq_ignore_ascii_case(after);
+        essence.len() >= self.before.len() + after.len()
             && essence.get(..self.before.len()).is_some_and(begins)
-            && essence.get(essence.len() - behind.len()..).is_some_and(ends)
+            && essence.get(essence.len() - after.len()..).is_some_and(ends)
     }
 }
 
@@ -91,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_matched_without_their_parameters_and_in_any_case() {
+    fn types_are_matched_without_parameters_and_in_any_case() {
         let compression = Compression::new(&CompressionSettings::default());
         for (kind, expected) in [
             ("text/html; charset=utf-8", true),
@@ -120,13 +172,13 @@ mod tests {
         assert!(any.is_for(&HeaderValue::from_static("image/png")));
         let overlapping = Pattern {
             before: "a/b".into(),
-            behind: Some("b".into()),
+            after: Some("b".into()),
         };
         assert!(!overlapping.matches("a/b") && overlapping.matches("a/bb"));
     }
 
     #[test]
-    fn a_route_decides_over_its_site_and_nothing_over_no_encodings() {
+    fn a_route_overrides_its_site_unless_there_are_no_encodings() {
         let with = |files, encodings: &[Encoding]| {
             Compression::new(&CompressionSettings {
                 files,
@@ -134,7 +186,7 @@ mod tests {
                 ..CompressionSettings::default()
             })
         };
-        for (files, wish, expected) in [
+        for (files, compress, expected) in [
             (Precompressed::OnDemand, None, Some(Precompressed::OnDemand)),
             (Precompressed::Static, None, Some(Precompressed::Static)),
             (Precompressed::Off, None, None),
@@ -142,8 +194,12 @@ mod tests {
             (Precompressed::Static, Some(true), Some(Precompressed::OnDemand)),
             (Precompressed::OnDemand, Some(false), None),
         ] {
-            assert_eq!(with(files, &Encoding::ALL).files(wish), expected, "{files:?} {wish:?}");
-            assert_eq!(with(files, &[]).files(wish), None);
+            assert_eq!(
+                with(files, &Encoding::ALL).files(compress),
+                expected,
+                "{files:?} {compress:?}"
+            );
+            assert_eq!(with(files, &[]).files(compress), None);
         }
     }
 }

@@ -1,9 +1,10 @@
-//! What the administrator says, as values: settings, rules, formats, limits. Floor 3, safe Rust.
+//! Settings as values: sites, routes, formats, limits. Floor 3, safe Rust.
 //!
 //! Plain data, made by the program from its configuration and arguments. Nothing here opens, binds or runs anything.
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod cache;
 pub mod compression;
 pub mod limits;
 pub mod log_format;
@@ -13,4 +14,13 @@ pub mod rule;
 mod settings;
 pub mod template;
 
-pub use settings::*;
+pub use address::{ListenAddress, Peers};
+pub use cache::{CacheSettings, CacheUse};
+pub use compression::{CompressionSettings, Precompressed};
+pub use log_format::LogFormat;
+pub use settings::{
+    AccessLog, Action, ClientCertificates, Convert, DnsSettings, ErrorSettings, FileSettings, ForwardedField,
+    IdentitySettings, IdentitySource, ListenSettings, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings,
+    RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptSettings, ScriptSource, Settings,
+    SiteSettings, Statuses, TlsSettings,
+};

@@ -1,35 +1,38 @@
-//! Every bound of the server that is not a script's own: its unit, its reason, and what happens there.
+//! The limits of the server: unit, reason, effect.
 //!
-//! Here: plain numbers with their defaults. Not here: the bounds of a script and its pool (`settings::ScriptSettings`),
-//! and whoever enforces a bound; each field names that place.
+//! Here: plain numbers with their defaults; each field names the module that enforces it. Not here: the limits of a script
+//! and its pool (`ScriptSettings`).
 
 use std::time::Duration;
 
-/// The bounds on connections, heads and bodies; one set for the whole server.
+/// The limits of connections, heads and bodies; one set for the whole server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once, divided evenly among the workers. At its share a worker stops accepting until one ends: the kernel's
-    /// backlog holds the rest, so nothing is refused that could be served a moment later. (`accept::listener`)
+    /// Open connections, divided evenly among the workers. At its share a worker stops accepting until a connection ends; the
+    /// kernel's backlog holds further ones, so none is refused that could be served a moment later. (`sluice_net::listener`)
     pub connections_max: usize,
-    /// Bytes of a request's head. Over it: 431; 414 for a target of more than 64 KiB in a head within it. Either way the connection is
-    /// closed. hyper refuses anything below 8192. (`accept::http1`, `accept::http2`)
+    /// Bytes of a request's head. Beyond it: 431; 414 for a target of more than 64 KiB in a head within the limit. In both
+    /// cases the connection is closed. hyper rejects a limit below 8192. (`sluice_net::http1`, `sluice_net::http2`)
     pub head_bytes_max: usize,
-    /// Fields in a request's head. Over it: 431. (`accept::http1`; for HTTP/2 `accept::serve`)
+    /// Fields in a request's head. Beyond it: 431. (`sluice_net::http1`; for HTTP/2 `sluice_server::serve`)
     pub head_fields_max: usize,
-    /// Bytes of a request's body, announced or counted. Over it: 413. (`script::request_body`)
+    /// Bytes of a request's body, announced or counted. Beyond it: 413. (`sluice_script::request_body`)
     pub body_bytes_max: u64,
-    /// From the first moment a head is awaited until it is complete. A half head gets 408; a connection that sent nothing
-    /// (kept alive) is just closed. Also for a handshake of TLS. Looked at once a second. (`accept::http1`, `accept::protocol`)
+    /// The time from the start of waiting for a head until it is complete; also for a TLS handshake. A partial head gets 408;
+    /// a connection without a byte of a head (idle) is closed. Checked once a second. (`sluice_net::http1`,
+    /// `sluice_net::protocol`)
     pub head_timeout: Duration,
-    /// Silence within a request's body. Over it: 408, and the script is stopped. (`script::request_body`)
+    /// Longest time without a byte of a request's body. Beyond it: 408, and the script is stopped.
+    /// (`sluice_script::request_body`)
     pub body_timeout: Duration,
-    /// Bytes a second of a request's body, on the average over the time that its client is waited for; 0 for none. A body may take
-    /// `body_timeout` before it counts. Below it: as above. Without it a client that sends a byte now and then would hold a script
-    /// for years. (`script::request_body`)
+    /// Lowest rate of a request's body, bytes per second, averaged over the time spent waiting for the client; 0 disables it.
+    /// The rate is checked after `body_timeout`. Below it: as for `body_timeout`. Without it, a client that sends a byte now
+    /// and then could occupy a script for years. (`sluice_script::request_body`)
     pub body_bytes_per_second_min: u64,
-    /// A client that makes no room for more of its response for so long loses its connection. (`accept::stream`, `accept::http2`)
+    /// Longest time in which a client reads nothing of its response. Beyond it the connection is closed.
+    /// (`sluice_net::stream`, `sluice_net::http2`)
     pub send_timeout: Duration,
-    /// After SIGTERM: how long the exchanges under way may take before they are cut. (`worker`)
+    /// The time after SIGTERM until exchanges in progress are aborted. (`sluice_server::worker`)
     pub drain_timeout: Duration,
 }
 

@@ -1,15 +1,18 @@
-//! The error of settings that cannot be put in force.
+//! The error of settings that cannot be used.
 
 use std::fmt;
 
-/// Why settings cannot be served: where it was written, and what is wrong there.
+/// Settings that cannot be used: a file that cannot be opened, an address that cannot be bound. The fault is the server's.
 #[derive(Debug)]
 pub struct OpenError {
+    /// The place in the configuration (`sluice.toml:12`), or empty.
     pub origin: String,
+    /// What is wrong there.
     pub text: String,
 }
 
 impl OpenError {
+    /// The error of the setting at `origin`, which may be empty.
     pub fn new(origin: &str, text: impl Into<String>) -> OpenError {
         OpenError {
             origin: origin.to_owned(),

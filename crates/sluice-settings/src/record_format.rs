@@ -1,7 +1,8 @@
-//! Record formats of VMS files, as they are named in a configuration.
+//! Record formats of VMS files, as a configuration names them.
 //!
-//! On VMS the format of a file stands in its header, which no copy brings along, so the configuration must say it. Stream
-//! formats have their newlines in the data and are not of this kind. Not here: decoding and serving such files.
+//! VMS stores the record format in the header of a file, which copies to other systems lose, so the configuration must name
+//! it. Stream formats are not listed, because their data contains the newlines. Not here: decoding and serving
+//! (`sluice_files::records`).
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -10,28 +11,28 @@ use std::str::FromStr;
 /// Bytes of the longest record of a sequential file (Guide to OpenVMS File Applications, "Record formats").
 pub const RECORD_BYTES_MAX: u16 = 32_767;
 
-/// Bytes of a control area of which nothing is said: the default of RMS.
+/// Bytes of a control area, if the configuration does not say: the default of RMS.
 const CONTROL_BYTES: u8 = 2;
 
-/// How the records of a file lie in it. All begin at even offsets: an odd one is followed by a byte that means nothing.
+/// How the records of a file are stored. All begin at even offsets: a record of odd length is followed by a padding byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFormat {
-    /// Each record after its length: 16 bits, little-endian.
+    /// Before each record its length: 16 bits, little-endian.
     Variable,
-    /// The same, but that each begins with a control area, which is counted in its length and is no part of its text.
+    /// As `Variable`, but each record begins with a control area, which counts in its length and is not part of its text.
     Vfc {
         /// Bytes of the control area.
         control_bytes: u8,
     },
-    /// All of one size, one after the other.
+    /// Records of one size.
     Fixed {
-        /// Bytes of each.
+        /// Bytes of each record.
         bytes: NonZeroU16,
     },
 }
 
 impl RecordFormat {
-    /// Most bytes of lines that so many bytes of a file become, what an earlier chunk has left open included.
+    /// The most bytes of lines that `bytes` bytes of a file can become, with the rest of a line from earlier bytes.
     pub fn lines_bytes_max(self, bytes: usize) -> usize {
         match self {
             // Two bytes of length become one newline.
@@ -41,7 +42,7 @@ impl RecordFormat {
     }
 }
 
-/// As it is written in a configuration: `variable`, `vfc`, `vfc:4`, `fixed:80`.
+/// The notation of the configuration: `variable`, `vfc`, `vfc:4`, `fixed:80`.
 impl fmt::Display for RecordFormat {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -54,7 +55,7 @@ impl fmt::Display for RecordFormat {
 }
 
 impl FromStr for RecordFormat {
-    /// What to write instead.
+    /// What to write instead, for the administrator.
     type Err = String;
 
     fn from_str(text: &str) -> Result<RecordFormat, String> {
@@ -84,7 +85,7 @@ impl FromStr for RecordFormat {
     }
 }
 
-/// `parse` would take a sign.
+/// Whether a text has only digits; `parse` would accept a sign too.
 fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_format_is_read_as_it_is_written() {
+    fn a_format_is_shown_as_it_is_read() {
         for text in [
             "variable",
             "vfc",
@@ -111,17 +112,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_format_is_told_what_there_is() {
-        let told = |text: &str| text.parse::<RecordFormat>().unwrap_err();
+    fn an_invalid_format_is_refused_with_the_valid_ones() {
+        let message = |text: &str| text.parse::<RecordFormat>().unwrap_err();
         for text in ["vfc:0", "vfc:256", "vfc:", "vfc:+4", "vfc:two"] {
-            assert!(told(text).starts_with("a control area has 1 to 255 bytes"), "{text}");
+            assert!(message(text).starts_with("a control area has 1 to 255 bytes"), "{text}");
         }
         for text in ["fixed:0", "fixed:32768", "fixed:", "fixed:+80", "fixed:80 "] {
-            assert!(told(text).starts_with("a record has 1 to 32767 bytes"), "{text}");
+            assert!(message(text).starts_with("a record has 1 to 32767 bytes"), "{text}");
         }
-        assert!(told("fixed").starts_with("needs the bytes of a record"));
+        assert!(message("fixed").starts_with("needs the bytes of a record"));
         for text in ["", "stream_lf", "Variable", "variable:2", "records"] {
-            assert!(told(text).starts_with("records are \"variable\""), "{text}");
+            assert!(message(text).starts_with("records are \"variable\""), "{text}");
         }
     }
 }

@@ -1,8 +1,7 @@
-//! A page that a site may replace: a template in the language of Jinja, read and tried before anything is served by it.
+//! Templates of pages that a site may replace, in the language of Jinja; they are parsed and tried before they are used.
 //!
-//! Here: reading, the bounds, rendering, and messages for whoever wrote a template. Not here: what a page may say: that is
-//! known where the page is made (`handler::listing::page`, `write::error_page`), and each of them tries a template
-//! with a page of its own kind.
+//! Here: parsing, limits, rendering, and messages for the author of a template. Not here: the variables of a page, which are
+//! defined where the page is made (directory listings and error pages); each of them tries a template with a sample page.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,34 +10,34 @@ use std::sync::Arc;
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
-/// Largest text of a template, bytes: it is held in memory, and no page for people is longer.
+/// Largest text of a template, bytes: it is kept in memory, and pages for people are shorter.
 pub const TEMPLATE_BYTES_MAX: usize = 256 << 10;
 
-/// Steps that rendering may take, roughly one for each tag and value put out: some hundred for each line of the longest
-/// listing. A template that loops on is then a failed one.
+/// Most steps of rendering, roughly one for each tag and value: some hundred for each line of the longest listing. Beyond it
+/// rendering fails, so that a template cannot loop forever.
 const STEPS_MAX: u64 = 5_000_000;
 
-/// The template's name within its environment. By its ending all values are escaped for HTML.
+/// The template's name within its environment. Because of its suffix all values are escaped for HTML.
 const NAME: &str = "page.html";
 
-/// A template that can be rendered. Clones share it.
+/// A parsed template. Clones share it.
 #[derive(Clone)]
 pub struct Template {
     path: PathBuf,
     environment: Arc<Environment<'static>>,
 }
 
-/// What is wrong with a template: the line of its file, where one is to blame, and why.
+/// A mistake in a template, which is its author's to fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
-    /// From 1.
+    /// The line of the file, from 1, if known.
     pub line: Option<usize>,
-    /// In words.
+    /// What is wrong.
     pub text: String,
 }
 
 impl Template {
-    /// Reads a template; `path` is its name in messages.
+    /// Parses a template; `path` is its name in messages.
     pub fn parse(path: &Path, text: &str) -> Result<Template, TemplateError> {
         if text.len() > TEMPLATE_BYTES_MAX {
             return Err(TemplateError {
@@ -47,7 +46,7 @@ impl Template {
             });
         }
         let mut environment = Environment::new();
-        // A misspelt name is a mistake, and is found when the template is tried.
+        // A misspelt variable is an error, which is found when the template is tried.
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_fuel(Some(STEPS_MAX));
         environment.add_template_owned(NAME, text.to_owned())?;
@@ -57,12 +56,12 @@ impl Template {
         })
     }
 
-    /// The page that these values make.
+    /// Renders the page with these variables.
     pub fn render(&self, values: impl Serialize) -> Result<String, TemplateError> {
         Ok(self.environment.get_template(NAME)?.render(values)?)
     }
 
-    /// The file that it was read from.
+    /// The file of the template.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -119,15 +118,15 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn mistakes_are_reported_with_their_line() {
         let line = |text: &str| render(text, "").unwrap_err().line;
         assert_eq!(line("a\nb {{ nmae }}"), Some(2), "a misspelt name");
-        assert_eq!(line("a\n\n{% for x in %}"), Some(3), "what is no expression");
-        assert_eq!(line("{{ name|shout }}"), Some(1), "a filter that is not there");
+        assert_eq!(line("a\n\n{% for x in %}"), Some(3), "an unfinished tag");
+        assert_eq!(line("{{ name|shout }}"), Some(1), "an unknown filter");
     }
 
     #[test]
-    fn a_template_has_an_end_and_a_largest_size() {
+    fn endless_and_oversized_templates_are_refused() {
         let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}";
         assert!(render(loops, "").is_err());
         assert!(render(&"x".repeat(TEMPLATE_BYTES_MAX), "").is_ok());

@@ -13,7 +13,6 @@ use http::{HeaderMap, Uri, header};
 use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_net::connection::Connection;
 use sluice_settings::ProxySettings;
-use sluice_settings::address::are_meant;
 use sluice_settings::rule::Scheme;
 
 use crate::reverse_dns::{Lookup, Names};
@@ -59,7 +58,7 @@ impl Client {
         let mut client = Client::unresolved(connection.endpoints());
         client.tls_info = connection.tls_info().cloned();
         let is_encrypted = client.tls_info.is_some();
-        let forwarded = if are_meant(&proxies.trusted, &client.endpoints) {
+        let forwarded = if proxies.trusted.contains(&client.endpoints) {
             forwarded::read(proxies, &head.headers)
         } else {
             ForwardedClient::default()

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use crate::settings::CacheUse;
+use crate::cache::CacheUse;
 
 /// What a rule changes; what is none stays as it is.
 #[derive(Clone, Debug, Default)]

@@ -1,30 +1,31 @@
-//! The settings of a site's rules: which requests each is for, and what it does. How scripts run stands with the settings of
-//! scripts.
+//! The settings of a site's routes: which requests a route is for, and what it does. The settings of its scripts are in
+//! `script`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::ScriptSettings;
 use crate::record_format::RecordFormat;
 use crate::rule::{Changes, Conditions, Pattern, Replacement};
+use crate::settings::script::ScriptSettings;
 
-/// A rule of a site: what a path means.
+/// A route of a site: what a path means.
 #[derive(Clone, Debug)]
 pub struct RouteSettings {
-    /// Where it was written, for messages.
+    /// The place in the configuration, for messages.
     pub origin: String,
-    /// `/exact`, `/prefix/*` or, under the root, `*.cgi`; `*` stands for any run of characters. Or a regular expression.
+    /// `/exact`, `/prefix/*` or, under the root, `*.cgi`, where `*` stands for any run of characters; or a regular
+    /// expression.
     pub path: Pattern,
-    /// What must hold beside the path.
+    /// The conditions besides the path.
     pub when: Conditions,
-    /// What is done with a request that matches.
+    /// What the route does with a request that matches.
     pub action: Action,
-    /// What changes for whatever answers, be it this rule or a later one.
+    /// The changes to a response, whether this route or a later one answers.
     pub changes: Changes,
 }
 
 impl RouteSettings {
-    /// A rule for every request whose path matches.
+    /// A route for every request whose path matches, without changes.
     pub fn new(path: &str, action: Action) -> RouteSettings {
         RouteSettings {
             origin: String::new(),
@@ -39,59 +40,59 @@ impl RouteSettings {
 /// What a route does.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Serves files from a directory; the pattern's part before `*` is taken off the path.
+    /// Serves files from a directory; the pattern's part before `*` is removed from the path.
     Files {
         /// The directory.
         directory: PathBuf,
-        /// How its files are stored, where that is not as bytes.
+        /// The record format of its files; `None` for files of bytes.
         records: Option<RecordSettings>,
-        /// Whether directories in it without an index page are listed; none: as the site says.
+        /// Whether directories in it without an index page are listed; `None` for the site's setting.
         listing: Option<bool>,
     },
     /// Runs a script.
     Script(Box<ScriptSettings>),
-    /// Sends the client elsewhere.
+    /// Redirects the client.
     Redirect {
-        /// The new address.
+        /// The new location.
         to: Replacement,
         /// 301, 302, 303, 307 or 308.
         status: u16,
     },
     /// Answers with an error.
     Refuse(RefusalSettings),
-    /// Goes on with the next rule, for another path, and another query if this has one.
+    /// Changes the path, and the query if the replacement has one, and continues with the next route.
     Rewrite(Replacement),
-    /// Goes on with the next rule.
+    /// Continues with the next route.
     Pass,
 }
 
-/// An error that a rule answers with.
+/// An error with which a route answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalSettings {
     /// From 400 to 599.
     pub status: u16,
-    /// What the visitor is told in the place of the status's sentence.
+    /// The text of the error page instead of the standard sentence of the status.
     pub text: Option<String>,
-    /// When to come again (Retry-After).
+    /// The time until the client should try again (Retry-After).
     pub retry_after: Option<Duration>,
 }
 
 /// Files of records, which are sent as lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordSettings {
-    /// How the records lie in a file.
+    /// How the records are stored in a file.
     pub format: RecordFormat,
-    /// What becomes of the lines beside the response.
+    /// Whether the lines are kept.
     pub convert: Convert,
 }
 
-/// What becomes of the lines that were made of a file's records.
+/// Whether the lines that were made of a file's records are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convert {
-    /// Nothing: they are made anew for each request.
+    /// They are not: each request converts the file again.
     Off,
-    /// They are kept in the file cache, within its bounds.
+    /// They are kept in the file cache, within its limits.
     Cache,
-    /// The same, and the file is written anew as stream-LF.
+    /// They are kept in the file cache, and the file is rewritten as stream-LF.
     Rewrite,
 }

@@ -82,7 +82,7 @@ fn proxies_and_name_servers_need_addresses() {
         ),
         (
             "[server]\ntrusted_proxies = ['localhost']",
-            "2: trusted_proxies: \"localhost\": write an address, a network as in \"10.0.0.0/8\", or \"unix:\" for all who come by a unix socket",
+            "2: trusted_proxies: \"localhost\": write an address, a network as in \"10.0.0.0/8\", or \"unix:\" for all clients of unix sockets",
         ),
         (
             "[server]\ntrusted_proxies = '::1'",

@@ -1,0 +1,49 @@
+//! The settings of an access log: where it goes, the format of a line, and rotation.
+
+use std::path::PathBuf;
+
+use crate::log_format::LogFormat;
+
+/// An access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// The file, the standard output, or nowhere.
+    pub target: LogTarget,
+    /// The format of a line.
+    pub format: LogFormat,
+    /// When the file is rotated.
+    pub rotation: Rotation,
+}
+
+/// When the file of a log is rotated: renamed, and a new one begun.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// Largest file, bytes, if bounded.
+    pub bytes_max: Option<u64>,
+    /// Whether the file is rotated with the first line after midnight.
+    pub is_daily: bool,
+    /// How many rotated files are kept, if bounded; then the oldest are removed.
+    pub keep: Option<usize>,
+}
+
+impl AccessLog {
+    /// A log in the combined format that is never rotated.
+    pub fn new(target: LogTarget) -> AccessLog {
+        AccessLog {
+            target,
+            format: LogFormat::default(),
+            rotation: Rotation::default(),
+        }
+    }
+}
+
+/// Where a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Nowhere.
+    Off,
+    /// The standard output.
+    Stdout,
+    /// To the end of a file, which is reopened on SIGUSR1.
+    File(PathBuf),
+}
