@@ -15,7 +15,7 @@ use serde_json::ser::CharEscape;
 
 use crate::clock::{self, Zone};
 use crate::line::{Line, protocol, seconds};
-use sluice_settings::log_format::Moment;
+use sluice_settings::log_format::TimePoint;
 
 /// The members; their names and order are part of the documented format.
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ struct Object<'a> {
 pub(crate) fn write(out: &mut Vec<u8>, line: &Line<'_>) {
     let field = |number| line.request_fields.value(number).map(text);
     let object = Object {
-        time: Time(line.moment(Moment::Begin)),
+        time: Time(line.time_at(TimePoint::Begin)),
         id: line.id,
         client: line.endpoints.client.ip(),
         client_name: line.name,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
 use sluice_http::endpoints::Endpoints;
-use sluice_settings::log_format::{Form, Item, LogFormat, Moment, TimeForm, TimeUnit};
+use sluice_settings::log_format::{Item, LineFormat, LogFormat, TimeFormat, TimePoint, TimeUnit};
 
 use crate::clock::{self, Zone};
 use crate::json;
@@ -111,9 +111,9 @@ fn value(name: &HeaderName, fields: &HeaderMap) -> Option<HeaderValue> {
 
 /// Adds a line with its end; `site` is the name of the exchange's site.
 pub(crate) fn write(out: &mut Vec<u8>, format: &LogFormat, site: &str, line: &Line<'_>) {
-    match &format.form {
-        Form::Json => json::write(out, line),
-        Form::Items(items) => {
+    match &format.line {
+        LineFormat::Json => json::write(out, line),
+        LineFormat::Items(items) => {
             let mut text = Text(out);
             for item in items {
                 text.item(item, site, line);
@@ -129,11 +129,11 @@ impl Line<'_> {
     }
 
     /// Since 1970.
-    pub(crate) fn moment(&self, moment: Moment) -> Duration {
+    pub(crate) fn time_at(&self, point: TimePoint) -> Duration {
         let begin = self.arrived.duration_since(UNIX_EPOCH).unwrap_or_default();
-        match moment {
-            Moment::Begin => begin,
-            Moment::End => begin.saturating_add(self.duration()),
+        match point {
+            TimePoint::Begin => begin,
+            TimePoint::End => begin.saturating_add(self.duration()),
         }
     }
 
@@ -209,7 +209,7 @@ impl Text<'_> {
             Item::ServerPort => self.number(line.endpoints.server.port()),
             Item::ClientPort => self.number(line.endpoints.client.port()),
             Item::ProcessId => self.number(std::process::id()),
-            Item::Time(moment, form) => self.time(form, line.moment(*moment)),
+            Item::Time(point, format) => self.time(format, line.time_at(*point)),
             Item::RequestLine => {
                 self.quoted(line.method.as_bytes());
                 self.push(b" ");
@@ -273,14 +273,14 @@ impl Text<'_> {
         self.quoted(value.map_or(b"-", HeaderValue::as_bytes));
     }
 
-    fn time(&mut self, form: &TimeForm, moment: Duration) {
-        match form {
-            TimeForm::Text(form) => {
+    fn time(&mut self, format: &TimeFormat, moment: Duration) {
+        match format {
+            TimeFormat::Text(form) => {
                 clock::tell(form, Zone::Local, seconds(moment), |text| self.quoted(text.as_bytes()));
             }
-            TimeForm::Since(unit) => self.count(*unit, moment),
-            TimeForm::Fraction(TimeUnit::Micros) => self.show(format_args!("{:06}", moment.subsec_micros())),
-            TimeForm::Fraction(_) => self.show(format_args!("{:03}", moment.subsec_millis())),
+            TimeFormat::Since(unit) => self.count(*unit, moment),
+            TimeFormat::Fraction(TimeUnit::Micros) => self.show(format_args!("{:06}", moment.subsec_micros())),
+            TimeFormat::Fraction(_) => self.show(format_args!("{:03}", moment.subsec_millis())),
         }
     }
 

@@ -380,7 +380,7 @@ mod tests {
         let cases: [(&[&str], &str); 9] = [
             (
                 &["sluice", "serve", "--log-format", "%h %y"],
-                "at character 4: %y is no directive",
+                "at character 4: %y is not a directive",
             ),
             (
                 &["sluice", "serve", "--listen", "example.org:80"],

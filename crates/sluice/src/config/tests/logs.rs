@@ -8,7 +8,7 @@ fn invalid_logs_are_refused() {
     let cases = [
         (
             "[log]\nformat = '%h %y'\n[[site]]\nroot = 'a'",
-            "2: format = '%h %y': at character 4: %y is no directive: the directives are %h %a %A %l %u %t %r %m %U %q %H %s %b %B %O %D %T %v %V %p %P %{Name}i %{Name}o %L %f %R %X %%",
+            "2: format = '%h %y': at character 4: %y is not a directive: the directives are %h %a %A %l %u %t %r %m %U %q %H %s %b %B %O %D %T %v %V %p %P %{Name}i %{Name}o %L %f %R %X %%",
         ),
         (
             "[log]\nformat = 'comined'\n[[site]]\nroot = 'a'",

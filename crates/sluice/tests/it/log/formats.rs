@@ -220,7 +220,7 @@ fn check_reports_the_position_of_an_error_in_a_format() {
     assert_eq!(ran.status.code(), Some(1));
     assert!(
         ran.errors
-            .contains("format = '%h %t %y': at character 7: %y is no directive"),
+            .contains("format = '%h %t %y': at character 7: %y is not a directive"),
         "{}",
         ran.errors
     );
