@@ -67,7 +67,7 @@ pub enum Item {
     ClientName,
     /// `%A`: the server's address.
     Server,
-    /// `%u`: the authenticated user.
+    /// `%u`: the user, which is always `-`, because there is no authentication.
     User,
     /// `%t`: the time.
     Time(TimePoint, TimeFormat),

@@ -1,8 +1,8 @@
-//! What a rule changes for whatever answers: fields of the head, its expiry, bounds, whether it is logged.
+//! The changes of a route to an exchange: header fields of the response, its expiry, limits, whether it is logged.
 //!
-//! Rules are gone through in their order, and a later one has the last word. What they change in a head is done to every
-//! response, pages of errors too: a head that must not be missing is missed most where something went wrong. But for fields
-//! that tell what the body is: those are changed only where it is what was asked for.
+//! Routes are applied in their order, and a later one overrides an earlier one. Changes of header fields apply to every
+//! response, error pages too, because a security field is needed most when something fails. Exceptions are the fields that
+//! describe the body: they change only if the body is the one that was requested.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,78 +12,83 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::cache::CacheUse;
 
-/// What a rule changes; what is none stays as it is.
+/// The changes of one route; `None` changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// Whether the exchange is written down in the access log.
+    /// Whether the exchange is logged in the access log.
     pub is_logged: Option<bool>,
-    /// Bounds of the body of a request.
+    /// Limits of the request body.
     pub body: BodyBounds,
-    /// Whether answers are compressed, where the client takes it; none: files as the site says, the output of scripts not.
+    /// Whether responses are compressed for clients that accept it. `None`: files by the site's setting, script output not.
     pub compress: Option<bool>,
-    /// How files are kept in the cache; none: as the site says.
+    /// Whether files are kept in the cache; `None` for the site's setting.
     pub cache: Option<CacheUse>,
-    /// For how long the response may be kept.
+    /// How long clients may cache the response.
     pub expiry: Option<Expiry>,
-    /// Fields of the response's head.
+    /// Changes of header fields of the response.
     pub fields: Arc<[FieldChange]>,
 }
 
-/// Bounds of the body of a request, where they are not the server's (`limits::Limits`).
+/// Limits of a request body that override those of the server (`Limits`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BodyBounds {
-    /// Bytes.
+    /// Largest body, bytes.
     pub bytes_max: Option<u64>,
-    /// Longest silence within it.
+    /// Longest time without a byte.
     pub timeout: Option<Duration>,
-    /// Least rate; 0 is any.
+    /// Lowest rate, bytes per second; 0 disables it.
     pub bytes_per_second_min: Option<u64>,
 }
 
-/// What all rules on the way of a request change together.
+/// The combined changes of all routes that a request has passed through.
 #[derive(Clone, Debug, Default)]
 pub struct Adjustments {
+    /// As in `Changes`.
     pub is_logged: Option<bool>,
+    /// As in `Changes`.
     pub body: BodyBounds,
+    /// As in `Changes`.
     pub compress: Option<bool>,
+    /// As in `Changes`.
     pub cache: Option<CacheUse>,
+    /// The changes of the response head.
     pub head: HeadChanges,
 }
 
-/// What is done to the head of a response.
+/// The changes of a response head.
 #[derive(Clone, Debug, Default)]
 pub struct HeadChanges {
     expiry: Option<Expiry>,
     fields: Vec<Arc<[FieldChange]>>,
 }
 
-/// For how long a response may be kept (RFC 9111 §5.2.2).
+/// How long a response may be cached (RFC 9111 §5.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// So long.
+    /// For this time.
     Age(Duration),
-    /// A year, without asking again even when a page is reloaded (RFC 8246): its address changes with its content.
+    /// For a year, without revalidation on reload (RFC 8246), because the URL changes with the content.
     Immutable,
-    /// It may be kept, but is asked about before it is used.
+    /// It may be cached, but must be revalidated before each use.
     NoCache,
-    /// It is not kept.
+    /// It must not be cached.
     NoStore,
-    /// Nothing is said, whatever an earlier rule says.
+    /// Nothing is sent, even if an earlier route sets an expiry.
     Off,
 }
 
-/// A change to a field of a response's head.
+/// A change of a header field of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldChange {
-    /// This value, and no other.
+    /// Replaces all values with this one.
     Set(HeaderName, HeaderValue),
-    /// This value besides those that are there.
+    /// Adds this value.
     Add(HeaderName, HeaderValue),
-    /// No value.
+    /// Removes all values.
     Remove(HeaderName),
 }
 
-/// Fields that say how a message is framed or a connection goes on: with another value the client would misread what follows.
+/// Fields that control the framing of a message or the connection: with other values the client would misread the message.
 const FRAMING: [&str; 11] = [
     "connection",
     "content-length",
@@ -95,16 +100,16 @@ const FRAMING: [&str; 11] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    // What the body is coded with: without it a compressed one is noise, and with another value any is.
+    // A body cannot be decoded with a missing or wrong content coding.
     "content-encoding",
 ];
 
-/// Fields that tell one version of what is there from another, or when it was made. The server answers conditions and ranges by
-/// its own; by one that is the same for all versions clients would put together parts of different ones (RFC 9110 §13.1.5).
+/// Validators. The server evaluates conditions and ranges with its own; with one that is the same for all versions, clients
+/// would combine parts of different versions (RFC 9110 §13.1.5).
 const VALIDATORS: [HeaderName; 2] = [header::ETAG, header::LAST_MODIFIED];
 
 impl Changes {
-    /// It changes nothing.
+    /// Whether there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Changes {
@@ -123,7 +128,7 @@ impl Changes {
             && fields.is_empty()
     }
 
-    /// One change a line, for people.
+    /// Describes the changes for people, one on each line.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -138,12 +143,12 @@ impl Changes {
         lines.extend(timeout.map(|time| format!("bodies silent for up to {time:?}")));
         lines.extend(bytes_per_second_min.map(|bytes| format!("bodies at {bytes} bytes a second or more")));
         lines.extend(self.cache.map(|cache| {
-            let told = match cache {
+            let text = match cache {
                 CacheUse::On => "cached",
                 CacheUse::Off => "not cached",
                 CacheUse::Permanent => "cached for good",
             };
-            told.to_owned()
+            text.to_owned()
         }));
         lines.extend(
             self.compress
@@ -158,7 +163,7 @@ impl Changes {
 }
 
 impl Adjustments {
-    /// A rule's word is the last.
+    /// Adds the changes of a route, which override those of earlier routes.
     pub fn take(&mut self, changes: &Changes) {
         let Changes {
             is_logged,
@@ -184,10 +189,10 @@ impl Adjustments {
 }
 
 impl HeadChanges {
-    /// Changes the head of a response, whatever made it.
+    /// Applies the changes to the head of a response.
     ///
-    /// An expiry is for what was asked for, not for a failure or the way elsewhere; and who made the response may know better: a
-    /// script that says how long it may be kept has said it, unless a rule takes that away.
+    /// The expiry applies to successful responses and 304, not to errors or redirects, and only to a response that does not
+    /// have Cache-Control or Expires yet: those of a script take precedence, unless a route removes them.
     pub fn apply(&self, status: StatusCode, fields: &mut HeaderMap) {
         let mut says_control = fields.contains_key(header::CACHE_CONTROL);
         let mut says_expires = fields.contains_key(header::EXPIRES);
@@ -197,7 +202,7 @@ impl HeadChanges {
             if !may_change(name, status, is_parts) {
                 continue;
             }
-            // What is added says something besides, and leaves room for the expiry.
+            // An added value does not suppress the expiry.
             let says = match change {
                 FieldChange::Set(..) => Some(true),
                 FieldChange::Add(..) => None,
@@ -215,9 +220,9 @@ impl HeadChanges {
                 FieldChange::Remove(name) => drop(fields.remove(name)),
             }
         }
-        let is_asked_for = status.is_success() || status == StatusCode::NOT_MODIFIED;
+        let may_expire = status.is_success() || status == StatusCode::NOT_MODIFIED;
         if let Some(value) = self.expiry.and_then(Expiry::value)
-            && is_asked_for
+            && may_expire
             && !says_control
             && !says_expires
         {
@@ -226,15 +231,15 @@ impl HeadChanges {
     }
 }
 
-/// Whether the body is several parts of what was asked for (RFC 9110 §14.6); its type then says where each begins.
+/// Whether the body is a multipart of ranges (RFC 9110 §14.6), whose Content-Type has the boundary.
 fn is_parts(status: StatusCode, fields: &HeaderMap) -> bool {
     let kind = fields.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let start = kind.and_then(|kind| kind.get(..b"multipart/".len()));
     status == StatusCode::PARTIAL_CONTENT && start.is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"))
 }
 
-/// Whether a rule has this field to change. What tells of the body is changed where it is what was asked for: a page of errors is
-/// HTML whatever files there are beside it, and a 304 has no body to tell of.
+/// Whether routes may change this field. Fields that describe the body change only if the body is the one that was requested:
+/// an error page is HTML whatever the type of the files, and a 304 has no body.
 fn may_change(name: &HeaderName, status: StatusCode, is_parts: bool) -> bool {
     match *name {
         header::CONTENT_TYPE => status.is_success() && !is_parts,
@@ -244,7 +249,7 @@ fn may_change(name: &HeaderName, status: StatusCode, is_parts: bool) -> bool {
 }
 
 impl Expiry {
-    /// The value of Cache-Control. HTTP/1.0's Expires is not sent: who understands the one takes no notice of the other
+    /// The value of Cache-Control. HTTP/1.0's Expires is not sent, because a cache that knows Cache-Control ignores it
     /// (RFC 9111 §5.3).
     fn value(self) -> Option<HeaderValue> {
         match self {
@@ -261,12 +266,12 @@ impl FieldChange {
     /// Sets a field.
     ///
     /// # Errors
-    /// The name or the value is none, or the field is the server's own; what to write instead.
+    /// The name or the value is invalid, or the field belongs to the server. The message says what to write instead.
     pub fn set(name: &str, value: &str) -> Result<FieldChange, String> {
         let field = field_name(name)?;
         if VALIDATORS.contains(&field) {
             return Err(format!(
-                "\"{name}\" tells versions apart, and would be the same for all: remove it, or leave it as it is"
+                "\"{name}\" identifies a version, and would be the same for all: remove it, or leave it as it is"
             ));
         }
         keep_vary(name, &field)?;
@@ -276,13 +281,11 @@ impl FieldChange {
     /// Adds a value to those of a field.
     ///
     /// # Errors
-    /// As above.
+    /// As for `set`.
     pub fn add(name: &str, value: &str) -> Result<FieldChange, String> {
         let field = field_name(name)?;
         if VALIDATORS.contains(&field) {
-            return Err(format!(
-                "\"{name}\" has one value, which is the server's or the script's"
-            ));
+            return Err(format!("\"{name}\" has one value, that of the server or of the script"));
         }
         if [header::CONTENT_TYPE, header::CONTENT_DISPOSITION, header::LOCATION].contains(&field) {
             return Err(format!("\"{name}\" has one value: write it below set"));
@@ -293,14 +296,14 @@ impl FieldChange {
     /// Removes a field.
     ///
     /// # Errors
-    /// As above.
+    /// As for `set`.
     pub fn remove(name: &str) -> Result<FieldChange, String> {
         let field = field_name(name)?;
         keep_vary(name, &field)?;
         Ok(FieldChange::Remove(field))
     }
 
-    /// The field that it changes.
+    /// The name of the changed field.
     #[must_use]
     pub fn name(&self) -> &HeaderName {
         match self {
@@ -309,11 +312,11 @@ impl FieldChange {
     }
 }
 
-/// Refuses to lose what Vary says: caches would give one client's form, compressed perhaps, to all (RFC 9111 §4.1).
+/// Refuses to set or remove Vary: caches would send one client's representation, perhaps compressed, to all (RFC 9111 §4.1).
 fn keep_vary(name: &str, field: &HeaderName) -> Result<(), String> {
     match *field {
         header::VARY => Err(format!(
-            "\"{name}\" says to caches which forms there are: more may be added to it, below add"
+            "\"{name}\" lists the fields by which the response varies: add to it, below add"
         )),
         _ => Ok(()),
     }
@@ -322,9 +325,9 @@ fn keep_vary(name: &str, field: &HeaderName) -> Result<(), String> {
 fn field_name(name: &str) -> Result<HeaderName, String> {
     let shown = name.escape_debug();
     match HeaderName::from_bytes(name.as_bytes()) {
-        Err(_) => Err(format!("\"{shown}\" is no name of a field, as \"X-Frame-Options\" is")),
+        Err(_) => Err(format!("\"{shown}\" is not a field name such as \"X-Frame-Options\"")),
         Ok(field) if FRAMING.contains(&field.as_str()) => Err(format!(
-            "\"{shown}\" belongs to the server, which says by it how the message is sent"
+            "\"{shown}\" belongs to the server, because it describes how the message is sent"
         )),
         Ok(field) => Ok(field),
     }
@@ -342,7 +345,7 @@ fn shown(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// `max-age=3600`
+/// The value of Cache-Control: `max-age=3600`.
 impl fmt::Display for Expiry {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.value() {
@@ -352,7 +355,7 @@ impl fmt::Display for Expiry {
     }
 }
 
-/// `x-a: 1`, `x-a removed`.
+/// For people: `x-a: 1`, `x-a removed`.
 impl fmt::Display for FieldChange {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -375,14 +378,14 @@ mod tests {
         }
     }
 
-    fn applied(status: u16, before: &[(&str, &str)], rules: &[Changes]) -> Vec<String> {
+    fn applied(status: u16, before: &[(&str, &str)], routes: &[Changes]) -> Vec<String> {
         let mut fields = HeaderMap::new();
         for (name, value) in before {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             fields.append(name, HeaderValue::from_str(value).unwrap());
         }
         let mut adjustments = Adjustments::default();
-        rules.iter().for_each(|rule| adjustments.take(rule));
+        routes.iter().for_each(|route| adjustments.take(route));
         adjustments
             .head
             .apply(StatusCode::from_u16(status).unwrap(), &mut fields);
@@ -395,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn later_rules_have_the_last_word() {
+    fn later_routes_override_earlier_ones() {
         let set = |value| FieldChange::set("X-A", value).unwrap();
         let add = |value| FieldChange::add("X-A", value).unwrap();
         let remove = FieldChange::remove("X-A").unwrap();
@@ -409,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expiry_is_for_what_was_asked_for_and_says_nothing_against_its_maker() {
+    fn an_expiry_applies_to_success_and_not_over_the_scripts_own() {
         let hour = changes(Some(Expiry::Age(Duration::from_secs(3600))), &[]);
         let off = changes(Some(Expiry::Off), &[]);
         let kept = ["cache-control: max-age=3600"];
@@ -425,7 +428,7 @@ mod tests {
                 applied(200, &own, std::slice::from_ref(&hour)),
                 [format!("{name}: {value}")]
             );
-            // Unless that is taken away.
+            // Unless a route removes it.
             let remove = changes(None, &[FieldChange::remove(name).unwrap()]);
             assert_eq!(applied(200, &own, &[remove.clone(), hour.clone()]), kept);
             assert_eq!(applied(200, &own, &[hour.clone(), remove]), kept);
@@ -440,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_body_is_is_changed_only_where_it_is_what_was_asked_for() {
+    fn fields_of_the_body_change_only_for_the_requested_body() {
         let download = changes(
             None,
             &[
@@ -468,19 +471,19 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_theirs_are_refused() {
-        for (name, value, told) in [
+    fn fields_of_the_server_are_refused() {
+        for (name, value, expected) in [
             ("Content-Length", "1", "belongs to the server"),
             ("Transfer-Encoding", "chunked", "belongs to the server"),
             ("Content-Encoding", "gzip", "belongs to the server"),
             ("keep-alive", "1", "belongs to the server"),
-            ("X A", "1", "no name of a field"),
+            ("X A", "1", "not a field name"),
             ("X-A", "a\nb", "printable ASCII"),
             ("X-A", " a", "printable ASCII"),
             ("X-A", "é", "printable ASCII"),
         ] {
             let error = FieldChange::set(name, value).unwrap_err();
-            assert!(error.contains(told), "{name}: {error}");
+            assert!(error.contains(expected), "{name}: {error}");
         }
         assert!(
             FieldChange::add("Content-Type", "a/b")
@@ -491,7 +494,12 @@ mod tests {
             assert!(FieldChange::remove(name).is_err(), "{name}");
         }
         for name in ["ETag", "Last-Modified"] {
-            assert!(FieldChange::set(name, "x").unwrap_err().contains("versions"), "{name}");
+            assert!(
+                FieldChange::set(name, "x")
+                    .unwrap_err()
+                    .contains("identifies a version"),
+                "{name}"
+            );
             assert!(FieldChange::remove(name).is_ok(), "{name}");
         }
         assert!(FieldChange::set("Vary", "x").unwrap_err().contains("below add"));

@@ -1,6 +1,6 @@
-//! What must hold beside the path: method, host, client, scheme, fields of the head, parameters of the query.
+//! The conditions of a route besides its path: method, host, client, scheme, header fields, parameters of the query.
 //!
-//! All that are there must hold. A rule without any costs one look.
+//! All of them must hold. For a route without conditions this is one check.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use http::{HeaderMap, HeaderName, Method};
 use percent_encoding::percent_decode_str;
 
-use super::glob::{AnyOf, Glob};
-use super::network::Network;
+use crate::rule::glob::{AnyOf, Glob};
+use crate::rule::network::Network;
 
-/// What must hold beside the path.
+/// The conditions of a route besides its path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
     methods: AnyOf<Method>,
@@ -22,7 +22,7 @@ pub struct Conditions {
     parameters: Vec<(String, Fit)>,
 }
 
-/// What a request came over.
+/// The scheme of a request, from its connection or a trusted proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// Clear text.
@@ -31,53 +31,64 @@ pub enum Scheme {
     Https,
 }
 
-/// What a field or parameter must be.
+/// The condition on the values of a field or parameter.
 #[derive(Clone, Debug, PartialEq)]
 struct Fit {
     glob: Glob,
-    /// It must be there with no such value, or not be there.
+    /// No value may fit.
     is_negated: bool,
 }
 
-/// What conditions know of a request beside its path and query.
+/// The attributes of a request that conditions test, besides its path and query.
 #[derive(Clone, Copy)]
 pub struct RequestAttributes<'a> {
+    /// The method.
     pub method: &'a Method,
-    /// Without port; empty where none was named.
+    /// The host without port; empty if the request names none.
     pub host: &'a str,
+    /// The client's address, which a trusted proxy may have named.
     pub client: IpAddr,
+    /// The scheme.
     pub scheme: Scheme,
+    /// The header fields.
     pub fields: &'a HeaderMap,
 }
 
-/// Why a rule is not for a request.
+/// Why a route is not for a request: the first condition that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Miss<'c> {
+    /// The path does not match.
     Path,
-    /// Nobody asks: what a path means is wanted for itself, and then nothing is known of a request.
-    Nobody,
+    /// There is no request (MAP-PATH), so conditions cannot hold.
+    NoRequest,
+    /// The method is not one of these.
     Method(&'c Conditions),
+    /// The host is not one of these.
     Host(&'c Conditions),
+    /// The client's address is not in one of these networks.
     Client(&'c Conditions),
+    /// The scheme is not this one.
     Scheme(Scheme),
+    /// No value of this header field fits, or one that must not.
     Field(&'c HeaderName, &'c Conditions),
+    /// No value of this parameter of the query fits, or one that must not.
     Parameter(&'c str, &'c Conditions),
 }
 
 impl Conditions {
-    /// One of these methods; `!GET` is any other.
+    /// Requires one of these methods; `!GET` is any other.
     ///
     /// # Errors
-    /// As for all of these: which word is wrong, and what to write instead.
+    /// A word is not a method. The message names the word and says what to write instead.
     pub fn on_method<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
         self.methods = AnyOf::read(words)?;
         Ok(())
     }
 
-    /// One of these hosts, with stars, in letters of any case.
+    /// Requires one of these hosts, with stars, in any case; `!` excludes one.
     ///
     /// # Errors
-    /// As above.
+    /// A word is not a host. The message names the word and says what to write instead.
     pub fn on_host<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
         let words: Vec<_> = words.into_iter().collect();
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-._*[]:!".contains(letter);
@@ -94,7 +105,7 @@ impl Conditions {
             let name = wrong.split(':').next().unwrap_or_default();
             return Err(format!("\"{wrong}\": a host is written without port: write \"{name}\""));
         }
-        // As a request's is (`accept::serve`).
+        // As the host of a request is (`sluice_http::host`).
         if let Some((wrong, name)) = words.iter().find_map(|word| Some((word, word.strip_suffix('.')?))) {
             return Err(format!(
                 "\"{wrong}\": a host is compared without the dot at its end: write \"{name}\""
@@ -102,7 +113,7 @@ impl Conditions {
         }
         for word in &*words {
             let (sign, host) = word.split_at(usize::from(word.starts_with('!')));
-            // What has stars is left alone.
+            // Patterns with stars are not checked.
             if host.starts_with('[') && !host.contains('*') {
                 check_bracketed(sign, host).map_err(|wrong| format!("\"{word}\": {wrong}"))?;
             }
@@ -111,31 +122,28 @@ impl Conditions {
         Ok(())
     }
 
-    /// An address in one of these networks.
+    /// Requires a client in one of these networks; `!` excludes one.
     ///
     /// # Errors
-    /// As above.
+    /// A word is not a network. The message names the word and says what to write instead.
     pub fn on_client<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
         self.clients = AnyOf::read(words)?;
         Ok(())
     }
 
-    /// Over TLS, or not.
+    /// Requires this scheme.
     pub fn on_scheme(&mut self, scheme: Scheme) {
         self.scheme = Some(scheme);
     }
 
-    /// A field of the head whose value fits the text, with stars, in letters of any case; `!` before it: none that does.
+    /// Requires a value of a header field that fits the text, with stars, in any case; with `!` before the text, that none
+    /// fits.
     ///
     /// # Errors
-    /// The name is none.
+    /// The name is invalid or repeated.
     pub fn on_field(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let field = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-            format!(
-                "\"{}\" is no name of a field, as \"User-Agent\" is",
-                name.escape_debug()
-            )
-        })?;
+        let field = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| format!("\"{}\" is not a field name such as \"User-Agent\"", name.escape_debug()))?;
         if self.fields.iter().any(|(own, _)| *own == field) {
             return Err(format!("\"{field}\" stands there twice, in other letters: remove one"));
         }
@@ -143,12 +151,12 @@ impl Conditions {
         Ok(())
     }
 
-    /// A parameter of the query whose decoded value fits the text; as above.
+    /// Requires a decoded value of a parameter of the query that fits the text, as `on_field` does.
     pub fn on_parameter(&mut self, name: &str, value: &str) {
         self.parameters.push((name.to_owned(), Fit::new(value)));
     }
 
-    /// There is none.
+    /// Whether there are no conditions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.methods.is_empty()
@@ -159,25 +167,27 @@ impl Conditions {
             && self.parameters.is_empty()
     }
 
-    /// The first condition that does not hold.
-    pub fn miss(&self, query: Option<&str>, facts: Option<&RequestAttributes<'_>>) -> Option<Miss<'_>> {
+    /// The first condition that does not hold; `attributes` is `None` if there is no request.
+    pub fn miss(&self, query: Option<&str>, attributes: Option<&RequestAttributes<'_>>) -> Option<Miss<'_>> {
         if self.is_empty() {
             return None;
         }
-        let Some(facts) = facts else { return Some(Miss::Nobody) };
-        if !self.methods.fits(|method| method == facts.method) {
+        let Some(attributes) = attributes else {
+            return Some(Miss::NoRequest);
+        };
+        if !self.methods.fits(|method| method == attributes.method) {
             return Some(Miss::Method(self));
         }
-        if let Some(scheme) = self.scheme.filter(|scheme| *scheme != facts.scheme) {
+        if let Some(scheme) = self.scheme.filter(|scheme| *scheme != attributes.scheme) {
             return Some(Miss::Scheme(scheme));
         }
-        if !self.clients.fits(|network| network.holds(facts.client)) {
+        if !self.clients.fits(|network| network.holds(attributes.client)) {
             return Some(Miss::Client(self));
         }
-        if !self.hosts.fits(|glob| glob.fits(facts.host)) {
+        if !self.hosts.fits(|glob| glob.fits(attributes.host)) {
             return Some(Miss::Host(self));
         }
-        let values = |name: &HeaderName| facts.fields.get_all(name).iter();
+        let values = |name: &HeaderName| attributes.fields.get_all(name).iter();
         let field = self.fields.iter().find(|(name, fit)| {
             let mut values = values(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
             !fit.holds(|glob| values.any(|value| glob.fits(&value)))
@@ -209,7 +219,7 @@ impl Fit {
 
 /// The values of a parameter of a query, decoded (`application/x-www-form-urlencoded`); `?debug` is a name without a value.
 ///
-/// All are looked at, or a client could hide one behind others; their number is bounded with the size of the head.
+/// All values are checked, because a client could hide one behind others; the limit of the head bounds their number.
 fn values_of<'q>(name: &'q str, query: &'q str) -> impl Iterator<Item = String> + 'q {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs.filter_map(move |pair| {
@@ -218,13 +228,16 @@ fn values_of<'q>(name: &'q str, query: &'q str) -> impl Iterator<Item = String> 
     })
 }
 
-/// What stands in brackets must be an IPv6 address, and in its shortest form, as a request's is compared (`accept::serve`): any
-/// other would hold for nobody. The error says what to write; `sign` comes before it.
+/// Checks that brackets enclose an IPv6 address in its shortest form. Any other would never match, because the host of a
+/// request is compared in this form (`sluice_http::host`).
+///
+/// # Errors
+/// What to write instead, with `sign` before it.
 pub fn check_bracketed(sign: &str, host: &str) -> Result<(), String> {
     let literal = host.strip_prefix('[').unwrap_or(host);
     let (literal, after) = literal.split_once(']').unwrap_or((literal, ""));
     let Ok(address) = literal.parse::<Ipv6Addr>() else {
-        return Err("in brackets stands an IPv6 address, as in \"[2001:db8::1]\"".into());
+        return Err("brackets enclose an IPv6 address, as in \"[2001:db8::1]\"".into());
     };
     let name = format!("[{address}]");
     if name.eq_ignore_ascii_case(host) {
@@ -258,7 +271,7 @@ impl fmt::Display for Fit {
     }
 }
 
-/// `method GET, header user-agent "*bot*"`
+/// For people: `method GET, header user-agent "*bot*"`.
 impl fmt::Display for Conditions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
@@ -279,13 +292,13 @@ impl fmt::Display for Conditions {
     }
 }
 
-/// What is asked for and not so: `method is not GET or HEAD`.
+/// For people: `the method is not GET or HEAD`.
 impl fmt::Display for Miss<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fit = |of: Option<&(_, Fit)>| of.map(|(_, fit)| fit.to_string()).unwrap_or_default();
         match self {
             Miss::Path => out.write_str("the path does not match"),
-            Miss::Nobody => out.write_str("it has conditions, and there is no request"),
+            Miss::NoRequest => out.write_str("it has conditions, and there is no request"),
             Miss::Method(conditions) => write!(out, "the method is not {}", conditions.methods),
             Miss::Host(conditions) => write!(out, "the host is not {}", conditions.hosts),
             Miss::Client(conditions) => write!(out, "the client is not {}", conditions.clients),
@@ -315,26 +328,26 @@ mod tests {
     /// The condition that a request misses; its query is `a=1&b=x+y&flag`, its only field is User-Agent.
     fn miss(conditions: &Conditions) -> Option<String> {
         let fields = HeaderMap::from_iter([(http::header::USER_AGENT, HeaderValue::from_static("Some-Bot/1"))]);
-        let facts = RequestAttributes {
+        let attributes = RequestAttributes {
             method: &Method::GET,
             host: "www.Example.org",
             client: "10.1.2.3".parse().unwrap(),
             scheme: Scheme::Http,
             fields: &fields,
         };
-        let miss = conditions.miss(Some("a=1&b=x+y&flag"), Some(&facts));
+        let miss = conditions.miss(Some("a=1&b=x+y&flag"), Some(&attributes));
         miss.map(|miss| miss.to_string())
     }
 
     #[track_caller]
-    fn assert_miss(told: Option<&str>, make: impl FnOnce(&mut Conditions) -> Result<(), String>) {
+    fn assert_miss(expected: Option<&str>, make: impl FnOnce(&mut Conditions) -> Result<(), String>) {
         let mut conditions = Conditions::default();
         make(&mut conditions).unwrap();
-        assert_eq!(miss(&conditions).as_deref(), told);
+        assert_eq!(miss(&conditions).as_deref(), expected);
     }
 
     #[test]
-    fn conditions_hold_or_say_what_does_not() {
+    fn the_first_condition_that_fails_is_named() {
         assert_miss(None, |_| Ok(()));
         assert_miss(None, |when| when.on_method(["GET", "HEAD"]));
         assert_miss(Some("the method is not other than GET"), |when| {
@@ -358,13 +371,13 @@ mod tests {
         });
         assert_miss(None, |when| when.on_field("Cookie", "!*"));
         assert_miss(Some("header cookie is not \"*\""), |when| when.on_field("Cookie", "*"));
-        for (told, name, value) in [
+        for (expected, name, value) in [
             (None, "b", "x y"),
             (None, "flag", "*"),
             (Some("query a is not \"2\""), "a", "2"),
             (None, "c", "!*"),
         ] {
-            assert_miss(told, |when| {
+            assert_miss(expected, |when| {
                 when.on_parameter(name, value);
                 Ok(())
             });
@@ -376,7 +389,7 @@ mod tests {
         let mut when = Conditions::default();
         when.on_parameter("debug", "*");
         let fields = HeaderMap::new();
-        let facts = RequestAttributes {
+        let attributes = RequestAttributes {
             method: &Method::GET,
             host: "",
             client: IpAddr::from([127, 0, 0, 1]),
@@ -384,7 +397,7 @@ mod tests {
             fields: &fields,
         };
         let query = format!("{}debug=1", "a&".repeat(5000));
-        assert_eq!(when.miss(Some(&query), Some(&facts)), None);
+        assert_eq!(when.miss(Some(&query), Some(&attributes)), None);
     }
 
     #[test]
@@ -396,15 +409,15 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_asks_none_holds() {
+    fn without_a_request_no_condition_holds() {
         let mut conditions = Conditions::default();
         assert_eq!(conditions.miss(None, None), None);
         conditions.on_method(["GET"]).unwrap();
-        assert_eq!(conditions.miss(None, None), Some(Miss::Nobody));
+        assert_eq!(conditions.miss(None, None), Some(Miss::NoRequest));
     }
 
     #[test]
-    fn hosts_and_fields_that_there_cannot_be_are_refused() {
+    fn invalid_hosts_and_fields_are_refused() {
         let mut when = Conditions::default();
         assert!(when.on_host(["https://a.org"]).unwrap_err().contains("a name alone"));
         assert!(when.on_host(["a.org:80"]).unwrap_err().ends_with("write \"a.org\""));
@@ -420,7 +433,7 @@ mod tests {
         assert!(
             when.on_field("User Agent", "*")
                 .unwrap_err()
-                .contains("no name of a field")
+                .contains("not a field name")
         );
         when.on_field("Cookie", "*").unwrap();
         assert!(when.on_field("cookie", "a").unwrap_err().contains("twice"));

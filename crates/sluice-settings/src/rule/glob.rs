@@ -1,28 +1,28 @@
-//! Lists of words of which one must fit, and none that has a `!` before it.
+//! Lists of words: a value must fit one of them, and none with a `!` before it.
 
 use std::fmt;
 
 use http::Method;
 
-use super::pattern::{Wildcard, covers};
+use crate::rule::pattern::{Wildcard, covers};
 
 /// A word of a list: a method, a network, a name with stars.
 pub(super) trait Word: Sized + fmt::Display {
-    /// Reads it, without its `!`; the refusal says what to write.
+    /// Parses a word without its `!`; the error says what to write instead.
     fn read(text: &str) -> Result<Self, String>;
 
-    /// Whether it fits whatever the other fits.
+    /// Whether it fits everything that the other fits.
     fn covers(&self, other: &Self) -> bool;
 }
 
-/// Any of these, and none of those; empty it fits everything.
+/// Any of the words `of`, and none of the words `but`. An empty list fits everything.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AnyOf<T> {
     of: Vec<T>,
     but: Vec<T>,
 }
 
-// Not derived, which would ask it of `T`.
+// Not derived, because that would require `T: Default`.
 impl<T> Default for AnyOf<T> {
     fn default() -> AnyOf<T> {
         AnyOf {
@@ -33,7 +33,7 @@ impl<T> Default for AnyOf<T> {
 }
 
 impl<T: Word> AnyOf<T> {
-    /// Reads a list; the refusal tells of the first word that is wrong, or that nothing could ever fit.
+    /// Parses a list; the error names the first invalid word, or says that nothing can fit.
     pub(super) fn read<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<AnyOf<T>, String> {
         let mut any = AnyOf::default();
         for word in words {
@@ -61,13 +61,13 @@ impl<T> AnyOf<T> {
         self.of.is_empty() && self.but.is_empty()
     }
 
-    /// Whether what this test knows is among those that are asked for.
+    /// Whether a value fits the list; `test` says whether it fits a word.
     pub(super) fn fits(&self, test: impl Fn(&T) -> bool) -> bool {
         (self.of.is_empty() || self.of.iter().any(&test)) && !self.but.iter().any(&test)
     }
 }
 
-/// `GET, POST but not HEAD`
+/// For people: `GET or POST but not HEAD`.
 impl<T: fmt::Display> fmt::Display for AnyOf<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let listed = |words: &[T]| {
@@ -87,10 +87,8 @@ impl Word for Method {
         let upper = text.to_ascii_uppercase();
         match Method::from_bytes(text.as_bytes()) {
             Err(_) => Err("a method is a word, as in \"GET\"".to_owned()),
-            // They are (RFC 9110 §9.1), and nobody means another one than that.
-            Ok(_) if upper != text => Err(format!(
-                "methods are told apart by upper and lower case: write \"{upper}\""
-            )),
+            // RFC 9110 §9.1; a method in lower case is certainly a mistake.
+            Ok(_) if upper != text => Err(format!("methods are case-sensitive: write \"{upper}\"")),
             Ok(method) => Ok(method),
         }
     }
@@ -100,7 +98,7 @@ impl Word for Method {
     }
 }
 
-/// A text with stars in it, compared without regard to the case of letters.
+/// A text with stars, compared without regard to case.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Glob {
     text: String,
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_nothing_fits_are_refused() {
+    fn lists_that_cannot_fit_are_refused() {
         for words in [&["GET", "!GET"][..], &["!PUT", "PUT"]] {
             let error = AnyOf::<Method>::read(words.iter().copied()).unwrap_err();
             assert!(error.starts_with("can never hold"), "{error}");
@@ -166,15 +164,15 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_told_in_words() {
-        let told = |words: &[&str]| AnyOf::<Glob>::read(words.iter().copied()).unwrap().to_string();
-        assert_eq!(told(&["a", "b*"]), "a or b*");
-        assert_eq!(told(&["!a", "!b"]), "other than a or b");
-        assert_eq!(told(&["*", "!b"]), "* but not b");
+    fn lists_are_shown_in_words() {
+        let shown = |words: &[&str]| AnyOf::<Glob>::read(words.iter().copied()).unwrap().to_string();
+        assert_eq!(shown(&["a", "b*"]), "a or b*");
+        assert_eq!(shown(&["!a", "!b"]), "other than a or b");
+        assert_eq!(shown(&["*", "!b"]), "* but not b");
     }
 
     #[test]
-    fn methods_are_written_as_they_are_sent() {
+    fn methods_are_case_sensitive() {
         assert!(Method::read("get").unwrap_err().ends_with("write \"GET\""));
         assert!(Method::read("G T").unwrap_err().contains("a method is a word"));
     }

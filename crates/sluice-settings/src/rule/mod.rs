@@ -1,14 +1,14 @@
-//! What a rule of a site says, as values that were read once: which requests it is for, and what it does to them.
+//! The values of a route: which requests it is for, and what it changes.
 //!
 //! | | |
 //! |---|---|
-//! | [`Pattern`] | which paths a rule is for: with stars, or a regular expression |
-//! | [`Conditions`] | what must hold beside the path: method, host, client, scheme, fields, parameters of the query |
-//! | [`Replacement`] | the text that a redirect or a rewriting makes of what a pattern has captured |
-//! | [`Changes`] | what a rule changes for whatever answers: fields of the head, its expiry, bounds, the log |
+//! | [`Pattern`] | which paths a route is for: with stars, or a regular expression |
+//! | [`Conditions`] | the conditions besides the path: method, host, client, scheme, fields, parameters of the query |
+//! | [`Replacement`] | the target of a redirect or rewrite, with places for captures |
+//! | [`Changes`] | the changes of a route: header fields, expiry, limits, whether the exchange is logged |
 //!
-//! Each is made from text, by a function that says what is wrong with the text and what to write instead; so whoever holds
-//! one holds a good one. Not here: the order of rules and the way of a request through them (`dispatch::walk`).
+//! Each is parsed from text by a function whose error says what is wrong and what to write instead, so that a value is always
+//! valid. Not here: the order of routes, and resolving a path through them (`sluice_server::dispatch::resolve`).
 
 mod change;
 mod condition;
@@ -17,9 +17,7 @@ mod network;
 mod pattern;
 mod replacement;
 
-pub use change::{Adjustments, HeadChanges};
-pub use change::{BodyBounds, Changes, Expiry, FieldChange};
-pub use condition::{Conditions, Scheme, check_bracketed};
-pub use condition::{Miss, RequestAttributes};
+pub use change::{Adjustments, BodyBounds, Changes, Expiry, FieldChange, HeadChanges};
+pub use condition::{Conditions, Miss, RequestAttributes, Scheme, check_bracketed};
 pub use pattern::{Pattern, Wildcard, covers};
 pub use replacement::Replacement;

@@ -1,21 +1,21 @@
-//! A network of addresses in a list of words: `10.0.0.0/8`, `2001:db8::/32`, or one address alone.
+//! A network in a list of words: `10.0.0.0/8`, `2001:db8::/32`, or one address alone.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::glob::Word;
+use crate::rule::glob::Word;
 
-/// How it is written, for messages.
-const FORM: &str = "must be an address or a network, as in \"192.0.2.1\", \"10.0.0.0/8\" or \"2001:db8::/32\"";
+/// The message for an invalid network.
+const NOTATION: &str = "must be an address or a network, as in \"192.0.2.1\", \"10.0.0.0/8\" or \"2001:db8::/32\"";
 
-/// The addresses that begin with the same bits.
+/// The addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Network(IpNet);
 
 impl Network {
-    /// Whether it holds an address. An IPv4 client of an IPv6 socket is the IPv4 client that it is (RFC 4291 §2.5.5.2).
+    /// Whether the network contains an address. IPv4-mapped addresses count as IPv4 (RFC 4291 §2.5.5.2).
     pub(super) fn holds(&self, client: IpAddr) -> bool {
         self.0.contains(&client.to_canonical())
     }
@@ -24,8 +24,8 @@ impl Network {
 impl Word for Network {
     fn read(text: &str) -> Result<Network, String> {
         let network: IpNet = match text.contains('/') {
-            true => text.parse().map_err(|_| FORM.to_owned())?,
-            false => text.parse::<IpAddr>().map_err(|_| FORM.to_owned())?.into(),
+            true => text.parse().map_err(|_| NOTATION.to_owned())?,
+            false => text.parse::<IpAddr>().map_err(|_| NOTATION.to_owned())?.into(),
         };
         if network.trunc() != network {
             let bits = network.prefix_len();
@@ -34,7 +34,7 @@ impl Word for Network {
                 network.trunc()
             ));
         }
-        // Its clients are known as IPv4, so it would hold nobody.
+        // Client addresses are converted to IPv4, so such a network would never match.
         if let IpNet::V6(mapped) = network
             && let Some(address) = mapped.addr().to_ipv4_mapped()
         {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_holds_what_begins_as_it_does() {
+    fn a_network_contains_the_addresses_with_its_prefix() {
         for (network, client, expected) in [
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "11.0.0.1", false),
@@ -86,8 +86,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_told_the_form() {
-        for (text, told) in [
+    fn an_invalid_network_is_refused_with_a_fix() {
+        for (text, expected) in [
             ("example.org", "must be an address or a network"),
             ("10.0.0.0/33", "must be an address or a network"),
             ("10.0.0.0/", "must be an address or a network"),
@@ -98,7 +98,7 @@ mod tests {
             ("::ffff:0:0/96", "write \"0.0.0.0/0\""),
         ] {
             let error = Network::read(text).unwrap_err();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

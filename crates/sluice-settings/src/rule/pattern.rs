@@ -1,19 +1,18 @@
-//! Which paths a rule is for: `/exact`, `/prefix/*` (and `/prefix`), `*.cgi`, or a regular expression.
+//! The paths of a route: `/exact`, `/prefix/*` (and `/prefix`), `*.cgi`, or a regular expression.
 //!
-//! Here: matching of decoded paths, what a match has captured, and when one pattern leaves nothing for another. `*` stands for
-//! any run of characters, slashes too. Both kinds take time in proportion to the path: a text with stars in practice, because
-//! it has few of them; a regular expression in any case, because it is an automaton that never goes back. Not here: what a
-//! match means (`dispatch`).
+//! Here: matching of decoded paths, captures, and whether one pattern covers another. `*` stands for any run of characters,
+//! slashes too. Matching takes time linear in the length of the path: for stars in practice, because there are few; for a
+//! regular expression always, because it is a finite automaton. Not here: the meaning of a match (`sluice_server::dispatch`).
 
 use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
-/// Memory that a compiled regular expression may take, bytes: expressions that people write need some thousand. Over it the
-/// expression is refused. As much again is what each thread may remember of the paths it has seen; over that it forgets.
+/// Most memory of a compiled regular expression, bytes: usual expressions need some thousand. A larger one is refused. It is
+/// also the limit of the cache that each thread keeps while matching, which is cleared when it is full.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// Which paths a rule is for.
+/// The paths of a route.
 #[derive(Clone, Debug)]
 pub enum Pattern {
     /// A text with stars.
@@ -22,7 +21,7 @@ pub enum Pattern {
     Regex(Regex),
 }
 
-/// A text with stars, cut at them.
+/// A text with stars, split at the stars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wildcard {
     parts: Vec<String>,
@@ -35,10 +34,10 @@ impl Pattern {
         Pattern::from("/*")
     }
 
-    /// Reads a regular expression.
+    /// Parses a regular expression.
     ///
     /// # Errors
-    /// What is wrong with it, and where; its author's to mend.
+    /// What is wrong with it and where, for its author to fix.
     pub fn regex(text: &str) -> Result<Pattern, String> {
         match RegexBuilder::new(text)
             .size_limit(REGEX_BYTES_MAX)
@@ -53,7 +52,7 @@ impl Pattern {
         }
     }
 
-    /// What captures there are, from 1.
+    /// The number of captures, without the whole path.
     #[must_use]
     pub fn captures_len(&self) -> usize {
         match self {
@@ -62,7 +61,7 @@ impl Pattern {
         }
     }
 
-    /// The number of the capture of this name.
+    /// The number of the capture with this name.
     pub(super) fn capture_named(&self, name: &str) -> Option<usize> {
         match self {
             Pattern::Wildcard(_) => None,
@@ -70,7 +69,7 @@ impl Pattern {
         }
     }
 
-    /// The text before the first star.
+    /// The text before the first star; empty for a regular expression.
     pub fn prefix(&self) -> &str {
         match self {
             Pattern::Wildcard(wildcard) => wildcard.prefix(),
@@ -78,7 +77,7 @@ impl Pattern {
         }
     }
 
-    /// `/app/*` → `/app`: the path for which such a pattern is too, and only such a one.
+    /// The path without a slash that a pattern such as `/app/*` matches too: `/app`. `None` for other patterns.
     #[must_use]
     pub fn bare(&self) -> Option<&str> {
         match self {
@@ -87,7 +86,7 @@ impl Pattern {
         }
     }
 
-    /// The text before the star, where that is all there is: `/app/*`, `/app*`.
+    /// The text before the only star at the end: `/app/` of `/app/*`. `None` for other patterns.
     pub fn begin(&self) -> Option<&str> {
         match self {
             Pattern::Wildcard(wildcard) => wildcard.begin(),
@@ -95,7 +94,7 @@ impl Pattern {
         }
     }
 
-    /// What the first star stands for in this path (the empty text without a star), if the path matches.
+    /// The text that the first star matches, empty without a star; `None` if the path does not match.
     pub fn matches<'p>(&self, path: &'p str) -> Option<&'p str> {
         match self {
             Pattern::Wildcard(wildcard) => wildcard.matches(path).or_else(|| self.is_bare(path).then_some("")),
@@ -107,7 +106,8 @@ impl Pattern {
         self.bare() == Some(path)
     }
 
-    /// What a path that matches is made of: all of it, then what was captured. A group of a regular expression that took no part is empty.
+    /// The whole path, then its captures; `None` if the path does not match. A group of a regular expression that did not
+    /// participate is empty.
     #[must_use]
     pub fn captures<'p>(&self, path: &'p str) -> Option<Vec<&'p str>> {
         match self {
@@ -132,7 +132,7 @@ impl From<&str> for Pattern {
     }
 }
 
-/// As it is written: `/a/*`, `regex ^/a`.
+/// The text as written, for messages: `/a/*`, `regex ^/a`.
 impl fmt::Display for Pattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -143,7 +143,7 @@ impl fmt::Display for Pattern {
 }
 
 impl Wildcard {
-    /// Cuts a text at its stars.
+    /// Splits a text at its stars.
     #[must_use]
     pub fn new(text: &str) -> Wildcard {
         Wildcard {
@@ -156,8 +156,8 @@ impl Wildcard {
         &self.parts[0]
     }
 
-    /// Whether the first star stands for the slash with which every path begins, and what follows it: it is the first letter,
-    /// and what is written behind it cannot be the beginning of a path and leave it empty.
+    /// Whether the first star always matches the slash at the start of a path: it is the first character, and the text after
+    /// it cannot match at the start of a path, where it would leave the star empty.
     pub(super) fn has_first_slash(&self) -> bool {
         match &self.parts[..] {
             [first, last] if last.is_empty() => first.is_empty(),
@@ -166,7 +166,7 @@ impl Wildcard {
         }
     }
 
-    /// The text before its only star, which is its end.
+    /// The text before the only star, if that is at the end.
     fn begin(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [begin, end] if end.is_empty() => Some(begin),
@@ -174,7 +174,7 @@ impl Wildcard {
         }
     }
 
-    /// What the first star stands for in this text (the empty text without a star), if it matches.
+    /// The text that the first star matches, empty without a star; `None` if the text does not match.
     pub fn matches<'p>(&self, text: &'p str) -> Option<&'p str> {
         let rest = text.strip_prefix(self.prefix())?;
         let Some((last, middle)) = self.parts[1..].split_last() else {
@@ -191,7 +191,7 @@ impl Wildcard {
         Some(&rest[..star_end.unwrap_or(tail.len())])
     }
 
-    /// The whole text, then what each star stands for: the shortest that fits, but for the last, which has what is left.
+    /// The whole text, then the match of each star: the shortest possible, and the rest for the last star.
     fn captures<'p>(&self, text: &'p str) -> Option<Vec<&'p str>> {
         let mut captures = vec![text];
         let mut rest = text.strip_prefix(self.prefix())?;
@@ -220,21 +220,21 @@ impl fmt::Display for Wildcard {
 /// it taken as a letter that only a `*` can match.
 #[must_use]
 pub fn covers(earlier: &str, later: &str) -> bool {
-    // No chunk of `earlier` holds a star, so none can cut one of `later`.
+    // The parts of `earlier` contain no star, so none can match across a star of `later`.
     Wildcard::new(earlier).matches(later).is_some()
 }
 
-/// The words of a message of three lines: one that shows the expression, one that points into it, the reason.
+/// Turns a message of three lines (the expression, a pointer into it, the reason) into one line.
 fn one_line(message: &str) -> String {
     let lines: Vec<&str> = message.lines().collect();
     let [_, shown, pointer, reason] = lines[..] else {
-        // An expression of several lines is shown with their numbers.
+        // For an expression of several lines, the message has their numbers.
         let reason = lines.last().copied().unwrap_or_default();
         return reason.trim_start_matches("error: ").to_owned();
     };
     let column = pointer.chars().take_while(|letter| *letter == ' ').count();
-    let place: String = shown.chars().skip(column).take(20).collect();
-    format!("{}, at \"{place}\"", reason.trim_start_matches("error: "))
+    let at: String = shown.chars().skip(column).take(20).collect();
+    format!("{}, at \"{at}\"", reason.trim_start_matches("error: "))
 }
 
 #[cfg(test)]
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_any_run() {
+    fn stars_match_any_run_of_characters() {
         for (pattern, path, expected) in [
             ("/a", "/a", Some("")),
             ("/a", "/ab", None),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_counts_without_its_slash() {
+    fn a_directory_matches_without_its_slash() {
         for (pattern, path, expected) in [
             ("/a/*", "/a", true),
             ("/a/b/*", "/a/b", true),
@@ -299,8 +299,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_expression_is_told_with_its_place() {
-        for (text, told) in [
+    fn an_invalid_expression_is_reported_with_its_position() {
+        for (text, expected) in [
             ("^/a(b", "unclosed group, at \"(b\""),
             (
                 "^/[z-a]",
@@ -316,12 +316,12 @@ mod tests {
                 "would need more than 1 MiB of memory: make it shorter",
             ),
         ] {
-            assert_eq!(Pattern::regex(text).unwrap_err(), told, "{text}");
+            assert_eq!(Pattern::regex(text).unwrap_err(), expected, "{text}");
         }
     }
 
     #[test]
-    fn an_earlier_pattern_covers_what_it_matches_entirely() {
+    fn a_pattern_covers_another_if_it_matches_all_its_paths() {
         let cases = [
             ("/*", "/a", true),
             ("/*", "/a/*", true),
@@ -344,10 +344,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the stars of a covered pattern stand for, the earlier one matches it; of any other pattern it leaves at
-        /// least the path in which they stand for a letter of their own.
+        /// Every path of a covered pattern matches the earlier one. Of a pattern that is not covered, at least the path with
+        /// an unused letter for each star does not match.
         #[test]
-        fn covering_holds_for_every_path_and_for_no_less(
+        fn covering_holds_for_every_path_and_only_then(
             earlier in "/[ab*]{0,5}",
             later in "/[ab*]{0,5}",
             fillings in proptest::collection::vec("[ab]{0,3}", 5),
@@ -358,7 +358,7 @@ mod tests {
             prop_assert!(!covered || covers(&earlier, &path), "{} must match {}", earlier, path);
         }
 
-        /// Captures and the parts of the pattern, one after the other, are the path; the first is what `matches` says.
+        /// Captures and parts of the pattern in turn make up the path; the first capture is the result of `matches`.
         #[test]
         fn captures_and_parts_make_up_the_path(pattern in "/[ab*]{0,5}", path in "/[ab]{0,8}") {
             let wildcard = Wildcard::new(&pattern);
@@ -366,8 +366,8 @@ mod tests {
             prop_assert_eq!(captures.as_ref().map(|all| all.get(1).copied().unwrap_or("")), wildcard.matches(&path));
             if let Some(captures) = captures {
                 let stars = captures[1..].iter().copied().chain([""]);
-                let made: String = wildcard.parts.iter().map(String::as_str).zip(stars).flat_map(|(part, star)| [part, star]).collect();
-                prop_assert_eq!(made, path);
+                let joined: String = wildcard.parts.iter().map(String::as_str).zip(stars).flat_map(|(part, star)| [part, star]).collect();
+                prop_assert_eq!(joined, path);
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The text that a redirect or a rewriting makes of what a pattern has captured: `/new/$1?page=${name}`.
+//! The target of a redirect or a rewrite, with places for captures: `/new/$1?page=${name}`.
 //!
-//! `$1` is the first capture, `${1}` the same before a digit, `${name}` a group of that name, `*` what the first star stands for,
-//! `${query}` the query as it was sent. Captures are decoded text; each is encoded for the place where it is put, so that
-//! nothing in it begins a query, a parameter or a host of its own. The query is put in as it is, where it cannot name a host.
+//! `$1` is the first capture, `${1}` the same before a digit, `${name}` a named group, `*` the match of the first star,
+//! `${query}` the query as sent. Captures are decoded text; each is encoded for its component of the URL, so that it cannot
+//! begin a query, a parameter or a host. The query is inserted as sent, but never where it could name a host.
 
 use std::fmt;
 
@@ -10,39 +10,41 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sluice_http::target;
 use sluice_http::target::Target;
 
-use super::pattern::Pattern;
+use crate::rule::pattern::Pattern;
 
-/// What cannot stand in a host: with these escaped it is none.
+/// Characters that are encoded in a host, so that a capture cannot end it.
 const HOST: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.');
 
-/// What would end a parameter of a query, or be taken for something else in it.
+/// Characters that are encoded in a parameter of a query: those of a path, and those with a meaning in a query.
 const PARAMETER: &AsciiSet = &target::PATH.add(b'&').add(b'+').add(b';').add(b'=');
 
 /// A text with places for captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
     text: String,
-    chunks: Vec<Chunk>,
+    parts: Vec<Part>,
 }
 
+/// A part of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Chunk {
+enum Part {
     Literal(String),
-    /// The number of a capture, and where it is put.
-    Capture(usize, Place),
-    /// The query as it was sent, and where it is put.
-    Query(Place),
+    /// The number of a capture, and the component that it is inserted in.
+    Capture(usize, Component),
+    /// The query as sent, and the component that it is inserted in.
+    Query(Component),
 }
 
+/// A component of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Component {
     Host,
     Path,
     Query,
 }
 
 impl Replacement {
-    /// Reads the target of a redirect: a path, or a whole address.
+    /// Parses the target of a redirect: a path, or a whole URL.
     ///
     /// # Errors
     /// What is wrong with it, and what to write instead.
@@ -54,19 +56,19 @@ impl Replacement {
         Replacement::read(text, pattern)
     }
 
-    /// A text that nothing is put into, whatever it holds.
+    /// A text without places for captures, even if it contains `$` or `*`.
     #[must_use]
     pub fn literal(text: &str) -> Replacement {
         Replacement {
             text: text.to_owned(),
-            chunks: vec![Chunk::Literal(text.to_owned())],
+            parts: vec![Part::Literal(text.to_owned())],
         }
     }
 
-    /// Reads what a path is rewritten to: another path, and its query.
+    /// Parses the target of a rewrite: a path, and perhaps a query.
     ///
     /// # Errors
-    /// As above.
+    /// What is wrong with it, and what to write instead.
     pub fn rewrite(text: &str, pattern: &Pattern) -> Result<Replacement, String> {
         if !text.starts_with('/') {
             return Err("must be a path, \"/…\"; only a redirect leads to another host".to_owned());
@@ -75,13 +77,13 @@ impl Replacement {
             return Err("begins with two slashes: write one".to_owned());
         }
         if text.contains('#') {
-            return Err("a \"#\" and what follows it is for browsers, and means nothing here: remove it".to_owned());
+            return Err("a \"#\" and what follows it is only for browsers: remove it".to_owned());
         }
         let replacement = Replacement::read(text, pattern)?;
         let stand_ins = vec!["x"; 1 + pattern.captures_len()];
         match Target::parse(&replacement.expand(&stand_ins, None)) {
             Ok(_) => Ok(replacement),
-            Err(_) => Err("climbs above the root, or is no path when decoded".to_owned()),
+            Err(_) => Err("climbs above the root, or is not a path when decoded".to_owned()),
         }
     }
 
@@ -93,99 +95,97 @@ impl Replacement {
             );
         }
         if text.matches('*').count() > 1 {
-            let message = "a \"*\" receives what the first \"*\" of path matched: write \"$2\" for what the second did, \"%2A\" for a star";
+            let message = "a \"*\" receives what the first \"*\" of path matched: write \"$2\" for the match of the second, \"%2A\" for a star";
             return Err(message.to_owned());
         }
-        let (mut place, mut rest) = match names_host(text) {
-            true => (Place::Host, text),
-            false => (Place::Path, text),
+        let (mut component, mut rest) = match names_host(text) {
+            true => (Component::Host, text),
+            false => (Component::Path, text),
         };
-        let mut chunks = Vec::new();
+        let mut parts = Vec::new();
         while !rest.is_empty() {
-            let (chunk, after) = next_piece(rest, pattern)?;
-            match chunk {
-                Chunk::Literal(literal) => {
-                    // The first one holds the two slashes before the host.
+            let (part, after) = next_part(rest, pattern)?;
+            match part {
+                Part::Literal(literal) => {
+                    // The first literal contains the two slashes before the host.
                     let beyond = match literal.split_once("//") {
-                        Some((_, host)) if place == Place::Host && chunks.is_empty() => host,
+                        Some((_, host)) if component == Component::Host && parts.is_empty() => host,
                         _ => &literal,
                     };
-                    place = place_after(place, beyond);
-                    chunks.push(Chunk::Literal(literal));
+                    component = component_after(component, beyond);
+                    parts.push(Part::Literal(literal));
                 }
-                Chunk::Capture(1, _) if place == Place::Host && begins_with_slash(pattern) => {
-                    place = Place::Path;
-                    chunks.push(Chunk::Capture(1, place));
+                Part::Capture(1, _) if component == Component::Host && begins_with_slash(pattern) => {
+                    component = Component::Path;
+                    parts.push(Part::Capture(1, component));
                 }
-                Chunk::Capture(..) if place == Place::Host && !has_owner(after) => {
+                Part::Capture(..) if component == Component::Host && !has_owner(after) => {
                     return Err(
-                        "the host would end with what the client chooses, and be anybody's: write \"/\" before it, or a host's name \
-                         behind it (\".example.org\")"
+                        "the client could choose the host: write \"/\" before it, or a host's name after it (\".example.org\")"
                             .to_owned(),
                     );
                 }
-                Chunk::Capture(number, _) => chunks.push(Chunk::Capture(number, place)),
-                // Not at its end alone: a slash in it ends the host anywhere.
-                Chunk::Query(_) if place == Place::Host => {
+                Part::Capture(number, _) => parts.push(Part::Capture(number, component)),
+                // Not only at the end of the host, because a slash in the query ends the host anywhere.
+                Part::Query(_) if component == Component::Host => {
                     return Err(
-                        "the host would hold the query, which the client chooses, and be anybody's: write \"/\" or \"?\" before it"
-                            .to_owned(),
+                        "the client could choose the host by its query: write \"/\" or \"?\" before it".to_owned(),
                     );
                 }
-                Chunk::Query(_) => {
-                    chunks.push(Chunk::Query(place));
-                    // A "?" in it may have begun one; what is encoded for a query is the same text in a path.
-                    place = Place::Query;
+                Part::Query(_) => {
+                    parts.push(Part::Query(component));
+                    // A "?" in it may have begun a query; text that is encoded for a query is also correct in a path.
+                    component = Component::Query;
                 }
             }
             rest = after;
         }
         Ok(Replacement {
             text: text.to_owned(),
-            chunks,
+            parts,
         })
     }
 
-    /// Nothing is put into it.
+    /// Whether there are no places for captures.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
-        self.chunks.iter().all(|chunk| matches!(chunk, Chunk::Literal(_)))
+        self.parts.iter().all(|part| matches!(part, Part::Literal(_)))
     }
 
-    /// The text, with what was captured of a path (the whole of it first) and the request's query.
+    /// The text with the captures of a path (the whole path first) and the query of the request inserted.
     #[must_use]
     pub fn expand(&self, captures: &[&str], query: Option<&str>) -> String {
         let mut text = String::with_capacity(self.text.len() + 32);
-        for chunk in &self.chunks {
-            match chunk {
-                Chunk::Literal(literal) => text.push_str(literal),
+        for part in &self.parts {
+            match part {
+                Part::Literal(literal) => text.push_str(literal),
                 // Browsers read a backslash in a path as a slash.
-                Chunk::Query(Place::Path) => text.push_str(&query.unwrap_or_default().replace('\\', "%5C")),
-                Chunk::Query(_) => text.push_str(query.unwrap_or_default()),
-                Chunk::Capture(number, place) => {
-                    let set = match place {
-                        Place::Host => HOST,
-                        Place::Path => target::PATH,
-                        Place::Query => PARAMETER,
+                Part::Query(Component::Path) => text.push_str(&query.unwrap_or_default().replace('\\', "%5C")),
+                Part::Query(_) => text.push_str(query.unwrap_or_default()),
+                Part::Capture(number, component) => {
+                    let set = match component {
+                        Component::Host => HOST,
+                        Component::Path => target::PATH,
+                        Component::Query => PARAMETER,
                     };
                     let captured = captures.get(*number).copied().unwrap_or_default();
                     text.extend(utf8_percent_encode(captured, set));
                 }
             }
         }
-        // Two slashes would begin a host (RFC 3986 §4.2), and it would be the client that has chosen it. To browsers a backslash
-        // is one of them (WHATWG URL, "relative slash state").
+        // Two slashes would begin a host (RFC 3986 §4.2), which the client would choose. Browsers treat a backslash as a slash
+        // (WHATWG URL, "relative slash state").
         if ["//", "/\\"].iter().any(|start| text.starts_with(start)) && !names_host(&self.text) {
             text = format!("/{}", text.trim_start_matches(['/', '\\']));
         }
         text
     }
 
-    /// The decoded path that this leads to on the same host, whatever the query; none where it leads to another, or where
-    /// the query is a part of the path.
+    /// The decoded path of the target on the same host, whatever the query; `None` if it names a host, or if the query is a
+    /// part of the path.
     #[must_use]
     pub fn path(&self, captures: &[&str]) -> Option<String> {
-        if names_host(&self.text) || self.chunks.contains(&Chunk::Query(Place::Path)) {
+        if names_host(&self.text) || self.parts.contains(&Part::Query(Component::Path)) {
             return None;
         }
         let text = self.expand(captures, None);
@@ -193,8 +193,8 @@ impl Replacement {
     }
 }
 
-/// The first chunk of a text that is not empty, and the rest.
-fn next_piece<'t>(text: &'t str, pattern: &Pattern) -> Result<(Chunk, &'t str), String> {
+/// The first part of a text, which is not empty, and the rest of the text.
+fn next_part<'t>(text: &'t str, pattern: &Pattern) -> Result<(Part, &'t str), String> {
     if let Some(after) = text.strip_prefix('*') {
         return match pattern {
             Pattern::Regex(_) => Err(
@@ -204,11 +204,11 @@ fn next_piece<'t>(text: &'t str, pattern: &Pattern) -> Result<(Chunk, &'t str), 
             _ if pattern.captures_len() == 0 => {
                 Err("its \"*\" receives what the \"*\" of path matched, but path has none".to_owned())
             }
-            Pattern::Wildcard(_) => Ok((Chunk::Capture(1, Place::Path), after)),
+            Pattern::Wildcard(_) => Ok((Part::Capture(1, Component::Path), after)),
         };
     }
     if let Some(after) = text.strip_prefix("$$") {
-        return Ok((Chunk::Literal("$".to_owned()), after));
+        return Ok((Part::Literal("$".to_owned()), after));
     }
     if let Some(inner) = text.strip_prefix("${") {
         let Some((name, after)) = inner.split_once('}') else {
@@ -222,29 +222,29 @@ fn next_piece<'t>(text: &'t str, pattern: &Pattern) -> Result<(Chunk, &'t str), 
         let (number, after) = after.split_at(digits);
         return Ok((numbered(number, pattern)?, after));
     }
-    // A "$" that nothing follows which could be meant is a letter.
+    // Any other "$" is literal.
     let length = text[1..].find(['*', '$']).map_or(text.len(), |at| at + 1);
     let (literal, after) = text.split_at(length);
-    Ok((Chunk::Literal(literal.to_owned()), after))
+    Ok((Part::Literal(literal.to_owned()), after))
 }
 
-fn named(name: &str, pattern: &Pattern) -> Result<Chunk, String> {
+fn named(name: &str, pattern: &Pattern) -> Result<Part, String> {
     if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
         return numbered(name, pattern);
     }
     match (pattern.capture_named(name), name) {
-        (Some(number), _) => Ok(Chunk::Capture(number, Place::Path)),
-        (None, "query") => Ok(Chunk::Query(Place::Path)),
+        (Some(number), _) => Ok(Part::Capture(number, Component::Path)),
+        (None, "query") => Ok(Part::Query(Component::Path)),
         (None, _) => Err(format!(
             "${{{name}}}: there is no group of that name, (?<{name}>…), in a regex"
         )),
     }
 }
 
-fn numbered(number: &str, pattern: &Pattern) -> Result<Chunk, String> {
+fn numbered(number: &str, pattern: &Pattern) -> Result<Part, String> {
     let most = pattern.captures_len();
     match number.parse::<usize>() {
-        Ok(number) if number <= most => Ok(Chunk::Capture(number, Place::Path)),
+        Ok(number) if number <= most => Ok(Part::Capture(number, Component::Path)),
         _ => {
             let there_are = match (most, pattern) {
                 (0, Pattern::Wildcard(_)) => "path has no \"*\"".to_owned(),
@@ -260,22 +260,22 @@ fn numbered(number: &str, pattern: &Pattern) -> Result<Chunk, String> {
     }
 }
 
-/// A whole address, or one without its scheme (RFC 3986 §4.2).
+/// Whether a text is a URL with a host, perhaps without its scheme (RFC 3986 §4.2).
 fn names_host(text: &str) -> bool {
     text.starts_with("//") || !text.starts_with('/')
 }
 
-/// Where a text goes on after a literal.
-fn place_after(place: Place, literal: &str) -> Place {
-    match place {
-        Place::Query => Place::Query,
-        _ if literal.contains(['?', '#']) => Place::Query,
-        Place::Host if literal.contains('/') => Place::Path,
-        place => place,
+/// The component of the text after a literal.
+fn component_after(component: Component, literal: &str) -> Component {
+    match component {
+        Component::Query => Component::Query,
+        _ if literal.contains(['?', '#']) => Component::Query,
+        Component::Host if literal.contains('/') => Component::Path,
+        component => component,
     }
 }
 
-/// Whether a host that goes on so belongs to somebody whoever writes what stands before: a dot, and at least two labels after it.
+/// Whether a host with this end has a fixed owner whatever precedes it: it has a dot and at least two labels.
 fn has_owner(after: &str) -> bool {
     let host = after.split(['/', '?', '#', ':']).next().unwrap_or_default();
     let Some(owner) = host.strip_prefix('.') else {
@@ -285,8 +285,8 @@ fn has_owner(after: &str) -> bool {
     owner.split('.').rev().take(2).filter(|label| is_label(label)).count() == 2
 }
 
-/// Whether what the first star of this pattern stands for begins with the slash that every path begins with. It does not in
-/// `*/x`, where it may be empty.
+/// Whether the match of the pattern's first star begins with the slash of every path. In `*/x` it does not, because it may be
+/// empty.
 fn begins_with_slash(pattern: &Pattern) -> bool {
     match pattern {
         Pattern::Wildcard(wildcard) => wildcard.has_first_slash(),
@@ -294,7 +294,7 @@ fn begins_with_slash(pattern: &Pattern) -> bool {
     }
 }
 
-/// As it was written.
+/// The text as written.
 impl fmt::Display for Replacement {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.text)
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_are_put_where_they_are_named() {
+    fn captures_are_inserted_by_number_and_name() {
         let stars = Pattern::from("/*/a-*");
         for (to, expected) in [
             ("/new/$2/$1", "/new/y/x"),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_stays_what_it_is() {
+    fn captures_are_encoded_for_their_component() {
         let pattern = Pattern::from("/old*");
         for (to, path, expected) in [
             ("/p/*", "/old a?b#c%/d", "/p/%20a%3Fb%23c%25/d"),
@@ -364,10 +364,10 @@ mod tests {
             "https://example$1.com/",
             "https://a.$1.com/",
         ] {
-            let told = Replacement::redirect(to, &Pattern::from("/old*")).unwrap_err();
-            assert!(told.contains("and be anybody's"), "{to}: {told}");
+            let error = Replacement::redirect(to, &Pattern::from("/old*")).unwrap_err();
+            assert!(error.contains("the client could choose the host"), "{to}: {error}");
         }
-        // Every path begins with a slash, and the star has it unless what follows the star may.
+        // Every path begins with a slash, which the star matches unless the text after the star can.
         for (pattern, path, expected) in [
             ("*", "/a b", "https://example.org/a%20b"),
             ("*.html", "/a.html", "https://example.org/a"),
@@ -384,8 +384,8 @@ mod tests {
             } else {
                 "https://example.org$1"
             };
-            let told = Replacement::redirect(to, &Pattern::from(pattern)).unwrap_err();
-            assert!(told.contains("and be anybody's"), "{pattern}: {told}");
+            let error = Replacement::redirect(to, &Pattern::from(pattern)).unwrap_err();
+            assert!(error.contains("the client could choose the host"), "{pattern}: {error}");
         }
     }
 
@@ -407,7 +407,7 @@ mod tests {
                 ".evil.example",
                 "https://example.org?.evil.example",
             ),
-            // Behind it a capture may be a part of a query.
+            // A capture after the query may be a part of it.
             ("/${query}&a=$1", "x?y", "/x?y&a=b%26c"),
         ] {
             assert_eq!(
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_query_is_part_of_the_path_the_path_is_not_known() {
+    fn a_path_that_contains_the_query_is_unknown() {
         let path = |to| Replacement::redirect(to, &Pattern::any()).unwrap().path(&["/a", "a"]);
         assert_eq!(path("/${query}"), None);
         assert_eq!(path("/x/$1?${query}").as_deref(), Some("/x/a"));
@@ -427,9 +427,9 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_not_cannot_be_put_anywhere() {
+    fn unknown_captures_are_refused() {
         let regex = Pattern::regex("^/(a)").unwrap();
-        for (to, pattern, told) in [
+        for (to, pattern, expected) in [
             ("/$2", Pattern::from("/*"), "path has only 1 \"*\""),
             ("/$1", Pattern::from("/a"), "path has no \"*\""),
             ("/*", Pattern::from("/a"), "but path has none"),
@@ -442,22 +442,22 @@ mod tests {
             ("a", Pattern::any(), "must be a path"),
         ] {
             let error = Replacement::redirect(to, &pattern).unwrap_err();
-            assert!(error.contains(told), "{to}: {error}");
+            assert!(error.contains(expected), "{to}: {error}");
         }
-        for (to, told) in [
+        for (to, expected) in [
             ("https://a.org/", "only a redirect"),
-            ("/a#b", "means nothing here"),
+            ("/a#b", "only for browsers"),
             ("/../$1", "climbs above the root"),
-            ("/%ff", "no path when decoded"),
+            ("/%ff", "not a path when decoded"),
             ("//a/$1", "write one"),
         ] {
             let error = Replacement::rewrite(to, &Pattern::any()).unwrap_err();
-            assert!(error.contains(told), "{to}: {error}");
+            assert!(error.contains(expected), "{to}: {error}");
         }
     }
 
     proptest! {
-        /// Whatever a path holds, it lands in the path, and is the same there when decoded.
+        /// Any captured path is inserted into the path, and decodes to the same text.
         #[test]
         fn captures_are_read_back(path in "/[ -~é]{0,20}") {
             let Ok(from) = Target::parse(&target::encode(&path)) else { return Ok(()) };

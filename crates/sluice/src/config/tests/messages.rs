@@ -281,7 +281,7 @@ fn invalid_hosts_are_refused() {
             "[0:0::1]",
             "an address is compared in its shortest form: write \"[::1]\"",
         ),
-        ("[x]", "in brackets stands an IPv6 address, as in \"[2001:db8::1]\""),
+        ("[x]", "brackets enclose an IPv6 address, as in \"[2001:db8::1]\""),
     ];
     for (host, message) in cases {
         assert_mistake(
