@@ -4,7 +4,7 @@
 //! against the default; case, blanks, and how a list is spread over fields change nothing.
 
 use http::{HeaderMap, HeaderValue, header};
-use sluice_http::accept::{Form as MediaType, choose};
+use sluice_http::accept::{MediaType, choose};
 
 use crate::input::Input;
 

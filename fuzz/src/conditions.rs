@@ -1,4 +1,4 @@
-//! Conditions: the fields If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since and If-Range in, the verdict out.
+//! Conditions: the fields If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since and If-Range in, the evaluation out.
 //!
 //! Properties: a file's own validators, sent back, mean what RFC 9110 §13 says; an entity tag that does not occur in a field is
 //! not found there; dates do not matter where tags are given; a weak tag never allows a part to be sent.
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sluice_http::conditions::{Validators, Verdict, is_same_version, judge, names};
+use sluice_http::conditions::{Evaluation, Validators, evaluate, is_same_version, names};
 
 use crate::input::Input;
 
@@ -60,27 +60,31 @@ fn with(name: HeaderName, value: &HeaderValue) -> HeaderMap {
 fn check_own(file: &Validators) {
     let is_strong = !file.etag.as_bytes().starts_with(b"W/");
     let etag = &file.etag;
-    assert_eq!(judge(&with(IF_NONE_MATCH, etag), file), Verdict::NotModified);
+    assert_eq!(evaluate(&with(IF_NONE_MATCH, etag), file), Evaluation::NotModified);
     assert!(names(&with(IF_NONE_MATCH, etag), file));
-    let matched = if is_strong { Verdict::Perform } else { Verdict::Failed };
-    assert_eq!(judge(&with(IF_MATCH, etag), file), matched);
+    let matched = if is_strong {
+        Evaluation::Perform
+    } else {
+        Evaluation::Failed
+    };
+    assert_eq!(evaluate(&with(IF_MATCH, etag), file), matched);
     assert_eq!(is_same_version(&with(IF_RANGE, etag), file), is_strong);
     let date = &file.last_modified;
-    assert_eq!(judge(&with(IF_MODIFIED_SINCE, date), file), Verdict::NotModified);
-    assert_eq!(judge(&with(IF_UNMODIFIED_SINCE, date), file), Verdict::Perform);
+    assert_eq!(evaluate(&with(IF_MODIFIED_SINCE, date), file), Evaluation::NotModified);
+    assert_eq!(evaluate(&with(IF_UNMODIFIED_SINCE, date), file), Evaluation::Perform);
     assert_eq!(is_same_version(&with(IF_RANGE, date), file), is_strong);
-    assert_eq!(judge(&HeaderMap::new(), file), Verdict::Perform);
+    assert_eq!(evaluate(&HeaderMap::new(), file), Evaluation::Perform);
     assert!(is_same_version(&HeaderMap::new(), file));
 }
 
 fn check_fields(fields: &HeaderMap, file: &Validators) {
-    let verdict = judge(fields, file);
+    let evaluation = evaluate(fields, file);
     // Which of the fields decides (§13.2.2).
     for (tags, date) in [(IF_MATCH, IF_UNMODIFIED_SINCE), (IF_NONE_MATCH, IF_MODIFIED_SINCE)] {
         if fields.contains_key(tags) {
             let mut without = fields.clone();
             without.remove(date);
-            assert_eq!(judge(&without, file), verdict);
+            assert_eq!(evaluate(&without, file), evaluation);
         }
     }
     let is_weak = file.etag.as_bytes().starts_with(b"W/");
@@ -92,16 +96,16 @@ fn check_fields(fields: &HeaderMap, file: &Validators) {
             .any(|value| value == "*" || value.as_bytes().windows(opaque.len()).any(|text| text == opaque))
     };
     if names(fields, file) {
-        assert!(has_own(&IF_NONE_MATCH) && verdict != Verdict::Perform);
+        assert!(has_own(&IF_NONE_MATCH) && evaluation != Evaluation::Perform);
     }
     if fields.contains_key(IF_MATCH) && !has_own(&IF_MATCH) {
-        assert_eq!(verdict, Verdict::Failed);
+        assert_eq!(evaluation, Evaluation::Failed);
     }
     if fields.contains_key(IF_NONE_MATCH) && !has_own(&IF_NONE_MATCH) {
-        assert_ne!(verdict, Verdict::NotModified);
+        assert_ne!(evaluation, Evaluation::NotModified);
     }
     if fields.get_all(IF_NONE_MATCH).iter().any(|value| value == "*") {
-        assert_ne!(verdict, Verdict::Perform);
+        assert_ne!(evaluation, Evaluation::Perform);
     }
     if fields.contains_key(IF_RANGE) && (is_weak || fields.get_all(IF_RANGE).iter().count() > 1) {
         assert!(!is_same_version(fields, file));

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use http::{HeaderMap, header};
-use sluice_http::conditions::{self, Verdict};
+use sluice_http::conditions::{self, Evaluation};
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::accept::Ranked;
 use sluice_settings::Precompressed;
@@ -108,7 +108,7 @@ impl Files<'_> {
                     // Its tag is known without it. Who does not name that is told of what comes, which may be the file.
                     let made = representation.made(encoding);
                     if conditions::names(fields, &made.validators)
-                        && conditions::judge(fields, &made.validators) == Verdict::NotModified
+                        && conditions::evaluate(fields, &made.validators) == Evaluation::NotModified
                     {
                         return Lookup::File(Selected::not_modified(made));
                     }

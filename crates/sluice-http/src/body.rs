@@ -47,6 +47,11 @@ impl Content {
         self.bytes.len()
     }
 
+    /// Whether there are no bytes left.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// A range of the content, which shares its memory; shorter if the content ends within the range.
     pub fn slice(&self, range: &Range<u64>) -> Content {
         let bytes = self.bytes.len();

@@ -40,7 +40,7 @@ pub fn complete(method: &Method, mut response: Response<ResponseBody>) -> Respon
 /// Ends a response of no bytes with its head. HTTP/2 would otherwise need a DATA frame to end the stream.
 fn end_with_head(response: &mut Response<ResponseBody>) {
     if let ResponseBody::Whole(content) = response.body()
-        && content.len() == 0
+        && content.is_empty()
     {
         *response.body_mut() = ResponseBody::Empty;
         response
