@@ -106,7 +106,7 @@ fn is_quiet(mailbox: &mut Mailbox, read: fn(&mut Mailbox) -> io::Result<Option<B
 
 async fn start(job: &Job, lease: &mut Lease) -> Result<IdleProcess, Fault> {
     let sentinels = job::sentinels()?;
-    let extra: Vec<_> = job.settings().environment.clone().into_iter().collect();
+    let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();
     let environment = Environment::for_cgiplus(&sentinels, &job.inherited(), &extra).into_bytes();
     let segment = job::segment()?;
     let program = job.program(Vec::new(), environment, Stdin::Pipe, &segment)?;

@@ -67,7 +67,7 @@ impl Job {
         let settings = self.settings();
         let path_info = self.script.path_info.as_deref();
         let translated = path_info.and_then(|path| self.map.file_of(path));
-        let extra: Vec<_> = settings.environment.clone().into_iter().collect();
+        let extra: Vec<_> = settings.variables.added.clone().into_iter().collect();
         Variables::build(&CgiRequest {
             method: self.method.as_str(),
             request_uri: &self.target.raw,
@@ -94,9 +94,9 @@ impl Job {
             server_admin: None,
             server_signature: None,
             headers: &self.fields,
-            record_bytes_max: settings.record_bytes_max,
+            record_bytes_max: settings.output.record_bytes_max,
             sentinels,
-            prefix: &settings.variable_prefix,
+            prefix: &settings.variables.prefix,
             environment: &extra,
             request_time: self.arrived,
             script_rte: None,
@@ -107,7 +107,7 @@ impl Job {
     pub(crate) fn inherited(&self) -> Vec<(String, Vec<u8>)> {
         let names = INHERITED
             .into_iter()
-            .chain(self.settings().inherit.iter().map(String::as_str));
+            .chain(self.settings().variables.inherited.iter().map(String::as_str));
         let set = names.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?.into_vec())));
         let mut inherited: BTreeMap<_, _> = set.collect();
         // Without a PATH `#!/usr/bin/env` and every shell script would find nothing.
@@ -149,10 +149,10 @@ impl Job {
             environment,
             directory: c_string(self.script.file.parent().unwrap_or(Path::new("/")))?,
             stdin,
-            mailbox: match settings.mailbox {
+            mailbox: match settings.output.mailbox {
                 settings::Mailbox::Stream => sluice_launch::Mailbox::Stream,
                 settings::Mailbox::Record => sluice_launch::Mailbox::Record {
-                    record_bytes_max: settings.record_bytes_max,
+                    record_bytes_max: settings.output.record_bytes_max,
                 },
             },
             memory: duplicate(segment)?,
@@ -172,15 +172,15 @@ impl Job {
             sentinels,
             script: self.script.file.to_string_lossy().into_owned(),
             site: self.route.site.clone(),
-            mailbox: settings.mailbox,
-            record_bytes_max: settings.record_bytes_max,
-            kill_grace: settings.kill_grace,
+            mailbox: settings.output.mailbox,
+            record_bytes_max: settings.output.record_bytes_max,
+            kill_grace: settings.timeouts.kill_grace,
         }
     }
 
     /// The scanner of a new process's mailbox.
     pub(crate) fn scanner(&self, process: &Process, end: EndMark) -> Box<Scanner> {
-        let kind = match self.settings().mailbox {
+        let kind = match self.settings().output.mailbox {
             settings::Mailbox::Stream => MailboxKind::Stream,
             settings::Mailbox::Record => MailboxKind::Record,
         };
@@ -191,12 +191,12 @@ impl Job {
         Callouts::new(
             Arc::clone(&self.map),
             Arc::clone(process),
-            self.settings().memory_buffer_max,
+            self.settings().output.memory_buffer_max,
         )
     }
 
     pub(crate) fn idle_timer(&self) -> IdleTimer {
-        IdleTimer::new(self.settings().reply_timeout, self.settings().deadline)
+        IdleTimer::new(self.settings().timeouts.reply, self.settings().timeouts.deadline)
     }
 }
 

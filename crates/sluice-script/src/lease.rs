@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sluice_gateway::{RequestEncoding, Scanner};
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_launch::Exit;
-use sluice_settings::{Mode, PoolSettings, ScriptSettings};
+use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::oneshot;
 
 use crate::pool::{Action, Decision, Pool, ProcessId, Reason, Refusal, Release, Ticket};
@@ -116,10 +116,10 @@ impl SharedPool {
     fn new(script: &Script, settings: &ScriptSettings) -> SharedPool {
         SharedPool {
             settings: settings.pool,
-            kill_grace: settings.kill_grace,
+            kill_grace: settings.timeouts.kill_grace,
             state: Mutex::new(State {
                 // Each run of a CGI script stands for itself: one that fails says nothing about the next.
-                pool: Pool::new(settings.pool, settings.mode != Mode::Cgi),
+                pool: Pool::new(settings.pool, settings.mode.keeps_process()),
                 stamp: script.stamp,
                 idle: HashMap::new(),
                 waiting: HashMap::new(),
@@ -384,7 +384,7 @@ fn refused(refusal: Refusal, queue_max: usize) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_settings::ScriptSource;
+    use sluice_settings::{Mode, ScriptSource};
 
     fn pool(max: usize) -> Arc<SharedPool> {
         let file = std::env::current_exe().unwrap();

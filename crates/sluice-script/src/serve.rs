@@ -56,7 +56,7 @@ impl SendFileReply {
 /// Runs a script. The fault is the script's (502, 503, 504), the client's (its body), or the server's.
 pub async fn serve(task: Task) -> Result<Outcome, Fault> {
     let Task { job, body } = task;
-    let grace = job.settings().client_grace;
+    let grace = job.settings().timeouts.client_grace;
     let method = job.method.clone();
     let compression = job.compression.as_ref();
     let offer = compression.map(|compression| Offer::new(compression, &job.fields));

@@ -100,10 +100,10 @@ impl Session {
     pub(crate) async fn head(&mut self) -> Result<Reply, Fault> {
         let settings = &self.route.settings;
         let mut parser = HeadParser::new(HeadLimits {
-            bytes_max: settings.head_bytes_max,
+            bytes_max: settings.output.head_bytes_max,
             fields_max: HEAD_FIELDS_MAX,
         });
-        let is_stream = settings.mailbox == Mailbox::Stream;
+        let is_stream = settings.output.mailbox == Mailbox::Stream;
         loop {
             let event = poll_fn(|context| self.poll_event(context)).await?;
             let parsed = match event {
@@ -130,7 +130,7 @@ impl Session {
         let rest = std::mem::take(&mut self.rest);
         if let Some(relay) = &mut self.relay {
             relay.callouts.status = Some(head.status);
-            relay.begin_body(rest, self.route.settings.output_timeout);
+            relay.begin_body(rest, self.route.settings.timeouts.output);
         }
     }
 
@@ -138,7 +138,7 @@ impl Session {
     pub(crate) fn begin_unwanted_body(&mut self, status: StatusCode) {
         if let Some(relay) = &mut self.relay {
             relay.callouts.status = Some(status);
-            relay.begin_body(Bytes::new(), self.route.settings.output_timeout);
+            relay.begin_body(Bytes::new(), self.route.settings.timeouts.output);
         }
     }
 
@@ -190,7 +190,7 @@ impl Session {
 
     /// How long the script may go on after its client has left.
     pub(crate) fn client_grace(&self) -> Duration {
-        self.route.settings.client_grace
+        self.route.settings.timeouts.client_grace
     }
 
     /// The process has ended without looking at its request.
@@ -226,7 +226,7 @@ impl Session {
             }
             // A CGI script that has kept its word about the length is not waited for.
             if self.owed == Some(0) && self.route.settings.mode == Mode::Cgi && self.progress == Progress::Wanted {
-                self.detach().hear_out(self.route.settings.output_timeout);
+                self.detach().hear_out(self.route.settings.timeouts.output);
                 return Poll::Ready(None);
             }
             let chunk = match ready!(self.poll_event(context)) {
@@ -253,7 +253,7 @@ impl Session {
 
     /// A record gets the newline that it lacks; what is over the announced length is dropped.
     fn shape(&mut self, chunk: Bytes) -> Option<Bytes> {
-        let is_record = self.route.settings.mailbox == Mailbox::Record;
+        let is_record = self.route.settings.output.mailbox == Mailbox::Record;
         let adjustment = match &self.relay {
             Some(relay) => self.adjustment.with_control(relay.callouts.control),
             None => self.adjustment,
@@ -343,7 +343,7 @@ impl Session {
         relay.process.end_exchange();
         match self.route.settings.mode {
             Mode::Cgi => {
-                relay.process.finish(self.route.settings.output_timeout);
+                relay.process.finish(self.route.settings.timeouts.output);
                 drop(lease);
             }
             Mode::Cgiplus => return_to_pool(&self.scripts, relay, lease),
@@ -410,7 +410,7 @@ impl Source for Session {
     }
 
     fn discard(self: Box<Self>) {
-        let limit = self.route.settings.client_grace;
+        let limit = self.route.settings.timeouts.client_grace;
         self.hear_out(limit);
     }
 }
@@ -424,11 +424,11 @@ impl Drop for Session {
         let has_all = self.owed == Some(0);
         match (self.progress, settings.mode) {
             (Progress::Wanted, _) if has_all => {
-                let limit = settings.output_timeout;
+                let limit = settings.timeouts.output;
                 self.detach().hear_out(limit);
             }
             (Progress::Wanted, Mode::Cgiplus) => {
-                let limit = settings.client_grace;
+                let limit = settings.timeouts.client_grace;
                 self.detach().abandon(limit);
             }
             _ => self.give_up(),

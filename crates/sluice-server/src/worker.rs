@@ -161,7 +161,7 @@ impl Worker {
         let routes = || config.sites().flat_map(|site| site.script_routes());
         routes().for_each(|route| route.pools.close());
         let grace = routes()
-            .map(|route| route.settings.kill_grace)
+            .map(|route| route.settings.timeouts.kill_grace)
             .max()
             .unwrap_or_default();
         tokio::select! {

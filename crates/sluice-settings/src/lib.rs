@@ -21,6 +21,6 @@ pub use log_format::LogFormat;
 pub use settings::{
     AccessLog, Action, ClientCertificates, Convert, DnsSettings, ErrorSettings, FileSettings, ForwardedField,
     IdentitySettings, IdentitySource, ListenSettings, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings,
-    RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptSettings, ScriptSource, Settings,
-    SiteSettings, Statuses, TlsSettings,
+    RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings, ScriptSource,
+    ScriptTimeouts, ScriptVariables, Settings, SiteSettings, Statuses, TlsSettings,
 };

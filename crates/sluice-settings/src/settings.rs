@@ -17,7 +17,10 @@ pub use client::{DnsSettings, ForwardedField, ProxySettings};
 pub use listen::{ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings};
 pub use log::{AccessLog, LogTarget, Rotation};
 pub use route::{Action, Convert, RecordSettings, RefusalSettings, RouteSettings};
-pub use script::{Mailbox, Mode, PoolSettings, RequestBody, ScriptSettings, ScriptSource};
+pub use script::{
+    Mailbox, Mode, PoolSettings, RequestBody, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
+    ScriptVariables,
+};
 pub use site::{ErrorSettings, FileSettings, SiteSettings, Statuses};
 
 use crate::cache::CacheSettings;

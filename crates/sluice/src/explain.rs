@@ -8,7 +8,6 @@ use sluice_server::{Answer, Explanation, Question, Round, StepOutcome};
 use sluice_settings::rule::Scheme;
 
 use crate::arguments::Explain;
-use crate::config;
 
 /// The question about a URL, or about a path.
 ///
@@ -153,7 +152,7 @@ fn answer(answer: &Answer) -> String {
             name,
             path_info,
         } => {
-            let mode = config::mode_entry(*mode).name;
+            let mode = mode.name();
             let info = path_info.as_ref().map(|info| format!(", PATH_INFO {info}"));
             let info = info.unwrap_or_default();
             format!("reply of script {} ({mode}), SCRIPT_NAME {name}{info}", file.display())

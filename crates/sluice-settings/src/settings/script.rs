@@ -1,4 +1,5 @@
-//! The settings of a route that runs scripts: the program, its mode, its limits, and its processes.
+//! The settings of a route that runs scripts: the program, its mode, its variables, the limits of its output, its timeouts,
+//! and its processes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,98 +10,177 @@ use std::time::Duration;
 pub struct ScriptSettings {
     /// Which program a path names.
     pub source: ScriptSource,
-    /// How it runs.
+    /// How the program runs.
     pub mode: Mode,
-    /// Directories of files that a script may have sent in the place of a body: X-Accel-Redirect names them by these paths (`/a/`),
-    /// X-Sendfile by the file's own.
-    pub send_files: BTreeMap<String, PathBuf>,
-    /// Programs that run files of a suffix (`".pl"` → `perl`), looked up in PATH unless they hold a slash. Such a file
-    /// needs no run bit and no `#!` line.
+    /// Programs that run files of a suffix (`".pl"` → `perl`), looked up in PATH unless they contain a slash. Such a file
+    /// needs no execute bit and no `#!` line.
     pub interpreters: BTreeMap<String, String>,
-    /// The channel for output.
-    pub mailbox: Mailbox,
-    /// Largest record of a record mailbox, bytes; also what scripts are told as WWW_GATEWAY_MRS.
-    pub record_bytes_max: usize,
-    /// What becomes of a body that comes without a length.
+    /// Directories of files that a script may have sent instead of a body: X-Accel-Redirect names a file by one of these
+    /// paths (`/a/`), X-Sendfile by its own.
+    pub send_files: BTreeMap<String, PathBuf>,
+    /// How a script gets a request body without a length.
     pub request_body: RequestBody,
-    /// Put before the names of all variables (`WWW_`), or empty.
-    pub variable_prefix: String,
-    /// Variables added to every process's environment.
-    pub environment: BTreeMap<String, String>,
-    /// Names of variables that a process inherits from the server beside PATH, LANG and TZ.
-    pub inherit: Vec<String>,
-    /// Longest wait for the head of a reply. Over it: 504 and the process group is killed.
-    pub reply_timeout: Duration,
-    /// Longest silence within a reply's body. Over it the response is cut and the process group killed.
-    pub output_timeout: Duration,
-    /// Longest time for a whole exchange, if bounded: then as above.
-    pub deadline: Option<Duration>,
-    /// How long a CGIplus script may go on after its client has left, so that its process can be kept.
-    pub client_grace: Duration,
-    /// Time between SIGTERM and SIGKILL.
-    pub kill_grace: Duration,
-    /// Largest head of a reply, bytes. Over it: 502.
-    pub head_bytes_max: usize,
-    /// Largest memory buffer a script may ask for, bytes.
-    pub memory_buffer_max: u64,
+    /// The variables besides those of the request.
+    pub variables: ScriptVariables,
+    /// The channel for output and its limits.
+    pub output: ScriptOutput,
+    /// How long a script may take.
+    pub timeouts: ScriptTimeouts,
     /// Address space of a process, bytes (RLIMIT_AS), if bounded.
     pub memory_max: Option<u64>,
-    /// The processes kept for each script of the route.
+    /// The processes of each script of the route.
     pub pool: PoolSettings,
 }
 
 /// Which program a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptSource {
-    /// The file below this directory that the path leads to; what is left of the path is PATH_INFO.
+    /// The file below this directory that the path names; the rest of the path is PATH_INFO.
     Directory(PathBuf),
     /// This program for every path that matches; what the pattern's `*` matched is PATH_INFO.
     File(PathBuf),
-    /// The file under the site's root whose path matches the pattern (`*.cgi`); what follows it is PATH_INFO.
+    /// The file under the site's root whose path matches the pattern (`*.cgi`); the rest of the path is PATH_INFO.
     Root,
 }
 
 /// How a script runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// One process a request (RFC 3875).
+    /// One process for each request (RFC 3875).
     Cgi,
-    /// A process that is kept and handed request after request.
+    /// A process that is kept and gets one request after the other.
     Cgiplus,
+}
+
+/// How the modes differ for the configuration and for the life of a process.
+struct ModeTraits {
+    name: &'static str,
+    keeps_process: bool,
+    processes_max: usize,
+}
+
+impl Mode {
+    const fn traits(self) -> ModeTraits {
+        match self {
+            Mode::Cgi => ModeTraits {
+                name: "cgi",
+                keeps_process: false,
+                // They are short-lived, so more of them may run.
+                processes_max: 64,
+            },
+            Mode::Cgiplus => ModeTraits {
+                name: "cgiplus",
+                keeps_process: true,
+                processes_max: 16,
+            },
+        }
+    }
+
+    /// The name in the configuration and in messages.
+    pub const fn name(self) -> &'static str {
+        self.traits().name
+    }
+
+    /// Whether a process serves further requests after its first.
+    pub const fn keeps_process(self) -> bool {
+        self.traits().keeps_process
+    }
+}
+
+/// The variables of a script besides those of the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptVariables {
+    /// Put before the names of all variables of the request (`WWW_`), or empty.
+    pub prefix: String,
+    /// Variables added to every process's environment.
+    pub added: BTreeMap<String, String>,
+    /// Names of variables that a process inherits from the server besides PATH, LANG and TZ.
+    pub inherited: Vec<String>,
+}
+
+/// The channel for a script's output and its limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptOutput {
+    /// The kind of the channel.
+    pub mailbox: Mailbox,
+    /// Largest record of a record mailbox, bytes; scripts get it as WWW_GATEWAY_MRS.
+    pub record_bytes_max: usize,
+    /// Largest head of a reply, bytes. A larger one gives 502.
+    pub head_bytes_max: usize,
+    /// Largest memory buffer that a script may request, bytes.
+    pub memory_buffer_max: u64,
+}
+
+impl Default for ScriptOutput {
+    fn default() -> ScriptOutput {
+        ScriptOutput {
+            mailbox: Mailbox::Stream,
+            record_bytes_max: 64 << 10,
+            head_bytes_max: 64 << 10,
+            memory_buffer_max: 256 << 20,
+        }
+    }
 }
 
 /// The channel for a script's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mailbox {
-    /// A pipe; bytes pass untouched.
+    /// A pipe; bytes pass unchanged.
     Stream,
-    /// One write is one record; text records get the newline they lack.
+    /// One write is one record; text records get the newline that they lack.
     Record,
 }
 
-/// What becomes of a request body that comes without a length.
+/// How a script gets a request body without a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestBody {
-    /// Stored first, so that CONTENT_LENGTH is true.
+    /// Stored first, so that CONTENT_LENGTH is exact.
     Spool,
-    /// Handed on as it arrives, without CONTENT_LENGTH (CGI only).
+    /// Passed on as it arrives, without CONTENT_LENGTH (CGI only).
     Stream,
 }
 
-/// The processes kept for one script.
+/// How long a script may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptTimeouts {
+    /// Longest wait for the head of a reply. After it: 504, and the process group is killed.
+    pub reply: Duration,
+    /// Longest time without output in the body of a reply. After it the response is aborted and the process group is killed.
+    pub output: Duration,
+    /// Longest time for a whole exchange, if bounded. After it: as for `reply` or `output`.
+    pub deadline: Option<Duration>,
+    /// How long a script of a kept process may continue after its client has disconnected, so that the process can be kept.
+    pub client_grace: Duration,
+    /// Time between SIGTERM and SIGKILL.
+    pub kill_grace: Duration,
+}
+
+impl Default for ScriptTimeouts {
+    fn default() -> ScriptTimeouts {
+        ScriptTimeouts {
+            reply: Duration::from_secs(60),
+            output: Duration::from_secs(300),
+            deadline: None,
+            client_grace: Duration::from_secs(5),
+            kill_grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// The processes of one script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Processes at once. CGI: requests of the route's script that run at once.
+    /// Processes at once; where none is kept, requests that run at once.
     pub max: usize,
-    /// Processes that are not ended for being idle, once they have been started.
+    /// Idle processes that are not ended by `idle`.
     pub min: usize,
-    /// A process that had nothing to do for so long is ended.
+    /// A process that has had no request for this long is ended.
     pub idle: Duration,
     /// Requests after which a process is replaced, if bounded.
     pub requests_max: Option<u64>,
-    /// Requests that may wait for a process. Over it: 503 with Retry-After.
+    /// Requests that may wait for a process. Further ones get 503 with Retry-After.
     pub queue_max: usize,
-    /// Longest wait in that queue. Over it: 503 with Retry-After.
+    /// Longest wait in that queue. After it: 503 with Retry-After.
     pub queue_timeout: Duration,
 }
 
@@ -110,21 +190,12 @@ impl ScriptSettings {
         ScriptSettings {
             source,
             mode,
-            send_files: BTreeMap::new(),
             interpreters: BTreeMap::new(),
-            mailbox: Mailbox::Stream,
-            record_bytes_max: 64 << 10,
+            send_files: BTreeMap::new(),
             request_body: RequestBody::Spool,
-            variable_prefix: String::new(),
-            environment: BTreeMap::new(),
-            inherit: Vec::new(),
-            reply_timeout: Duration::from_secs(60),
-            output_timeout: Duration::from_secs(300),
-            deadline: None,
-            client_grace: Duration::from_secs(5),
-            kill_grace: Duration::from_secs(2),
-            head_bytes_max: 64 << 10,
-            memory_buffer_max: 256 << 20,
+            variables: ScriptVariables::default(),
+            output: ScriptOutput::default(),
+            timeouts: ScriptTimeouts::default(),
             memory_max: None,
             pool: PoolSettings::new(mode),
         }
@@ -132,13 +203,10 @@ impl ScriptSettings {
 }
 
 impl PoolSettings {
-    /// The defaults of a mode: CGI processes are short-lived, so more of them may run.
+    /// The defaults of a mode.
     pub fn new(mode: Mode) -> PoolSettings {
         PoolSettings {
-            max: match mode {
-                Mode::Cgi => 64,
-                Mode::Cgiplus => 16,
-            },
+            max: mode.traits().processes_max,
             min: 0,
             idle: Duration::from_secs(600),
             requests_max: None,

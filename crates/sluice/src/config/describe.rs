@@ -8,7 +8,6 @@ use sluice_settings::{
     ScriptSource, Settings, SiteSettings,
 };
 
-use super::mode;
 use super::value::{format_duration, format_size};
 
 /// Describes what is served where: addresses, sites and their routes, one per line, in columns. Ends with a newline.
@@ -128,7 +127,7 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
         ),
         Action::Rewrite(to) => ("rewrite".to_owned(), to.to_string()),
         Action::Pass => ("set".to_owned(), String::new()),
-        Action::Script(script) => (mode::entry(script.mode).name.to_owned(), describe_script(script, site)),
+        Action::Script(script) => (script.mode.name().to_owned(), describe_script(script, site)),
     };
     let more = route.changes.lines().into_iter();
     let when = (!route.when.is_empty()).then(|| format!("when {}", route.when));
@@ -180,7 +179,7 @@ fn describe_script(script: &ScriptSettings, site: &SiteSettings) -> String {
         (min, max) if min == max => format!("{max} processes"),
         (min, max) => format!("{min} to {max} processes"),
     };
-    if mode::entry(script.mode).keeps_process {
+    if script.mode.keeps_process() {
         format!("{source} ({processes} per script, idle {})", format_duration(pool.idle))
     } else {
         format!("{source} ({processes} per script)")

@@ -21,7 +21,6 @@ mod limits;
 mod listen;
 mod log;
 mod media_type;
-mod mode;
 mod pages;
 mod pattern;
 mod redirect;
@@ -49,7 +48,6 @@ pub(crate) use describe::{describe, summary};
 pub(crate) use document::{ConfigErrors, reason};
 #[cfg(test)]
 pub(crate) use listen::DEFAULT as LISTEN;
-pub(crate) use mode::entry as mode_entry;
 pub(crate) use server::default_workers;
 pub(crate) use site::INDEX;
 pub(crate) use value::parse_address;

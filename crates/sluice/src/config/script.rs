@@ -1,17 +1,15 @@
 //! `[[site.route]].script`: which program runs, and how.
 //!
-//! Here: the keys of a script, and how they go together. Not here: how the modes differ (`mode`), the names of variables
-//! (`variables`).
+//! Here: the keys of a script, and how they go together. Not here: the names of variables (`variables`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sluice_settings::{Mailbox, PoolSettings, RequestBody, ScriptSettings, ScriptSource};
+use sluice_settings::{Mailbox, Mode, PoolSettings, RequestBody, ScriptSettings, ScriptSource};
 
 use super::description::Fallback::{Value, Words};
 use super::document::{At, Document, FileKind};
 use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
-use super::mode::{self, CGI, CGIPLUS, ModeEntry};
 use super::route_lint::SiteRoot;
 use super::section::to_usize;
 use super::table::{Table, Written, require_directory, require_star};
@@ -29,18 +27,18 @@ pub(super) struct Draft {
 impl Draft {
     pub(super) fn new() -> Draft {
         Draft {
-            settings: ScriptSettings::new(ScriptSource::Root, CGI.mode),
+            settings: ScriptSettings::new(ScriptSource::Root, Mode::Cgi),
             directory: None,
             file: None,
             is_mode_known: false,
         }
     }
 
-    fn set_mode(&mut self, entry: &ModeEntry) {
+    fn set_mode(&mut self, mode: Mode) {
         self.is_mode_known = true;
-        self.settings.mode = entry.mode;
+        self.settings.mode = mode;
         // The keys of the pool come later in the list, and change these defaults.
-        self.settings.pool = PoolSettings::new(entry.mode);
+        self.settings.pool = PoolSettings::new(mode);
     }
 
     /// `None` if it is not clear which program runs; that has been reported.
@@ -94,13 +92,12 @@ fn source_in_root(path: &At<String>, root: SiteRoot, table: &Table<'_>) -> Optio
 
 /// Reports values that do not go with the mode, or with each other.
 fn check_mode(script: &ScriptSettings, table: &Table<'_>) {
-    let entry = mode::entry(script.mode);
-    if entry.keeps_process && script.request_body == RequestBody::Stream {
+    if script.mode.keeps_process() && script.request_body == RequestBody::Stream {
         let message = "only a cgi script can do without CONTENT_LENGTH, because a process that serves further requests sees no end of its input: write \"spool\"";
         table.refuse("request_body", message);
     }
     let pool = &script.pool;
-    if !entry.keeps_process && pool.min > 0 {
+    if !script.mode.keeps_process() && pool.min > 0 {
         table.refuse(
             "min",
             "a cgi process serves one request and cannot be kept ready: remove it, or write mode = \"cgiplus\"",
@@ -175,8 +172,8 @@ const FILE: Key<Draft> = Key {
 const MODE: Key<Draft> = Key {
     name: "mode",
     kind: Kind::Choice(&[
-        (CGI.name, |script| script.set_mode(&CGI)),
-        (CGIPLUS.name, |script| script.set_mode(&CGIPLUS)),
+        (Mode::Cgi.name(), |script| script.set_mode(Mode::Cgi)),
+        (Mode::Cgiplus.name(), |script| script.set_mode(Mode::Cgiplus)),
     ]),
     default: Value("\"cgi\""),
     text: "`cgi` starts a process for each request; `cgiplus` keeps the process and gives it one request after the other.",
@@ -210,8 +207,8 @@ const SEND_FILES: Key<Draft> = Key {
 const MAILBOX: Key<Draft> = Key {
     name: "mailbox",
     kind: Kind::Choice(&[
-        ("stream", |script| script.settings.mailbox = Mailbox::Stream),
-        ("record", |script| script.settings.mailbox = Mailbox::Record),
+        ("stream", |script| script.settings.output.mailbox = Mailbox::Stream),
+        ("record", |script| script.settings.output.mailbox = Mailbox::Record),
     ]),
     default: Value("\"stream\""),
     text: "The channel for output. `stream` passes bytes unchanged. With `record` each write is a record, and records of text get a newline \
@@ -227,7 +224,7 @@ const RECORD_SIZE: Key<Draft> = Key {
             most: 128 << 10,
             hint: "for more at once use a stream or the memory buffer",
         },
-        |script, size| script.settings.record_bytes_max = to_usize(size),
+        |script, size| script.settings.output.record_bytes_max = to_usize(size),
     ),
     default: Value("\"64KiB\""),
     text: "Largest record of a record mailbox; scripts get it as WWW_GATEWAY_MRS.",
@@ -250,7 +247,7 @@ const VARIABLE_PREFIX: Key<Draft> = Key {
     name: "variable_prefix",
     kind: Kind::Text(|script, prefix, _| {
         check_prefix(&prefix)?;
-        script.settings.variable_prefix = prefix;
+        script.settings.variables.prefix = prefix;
         Ok(())
     }),
     default: Value("\"\""),
@@ -261,7 +258,7 @@ const VARIABLE_PREFIX: Key<Draft> = Key {
 const ENVIRONMENT: Key<Draft> = Key {
     name: "environment",
     kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.environment = read_environment(pairs, written);
+        script.settings.variables.added = read_environment(pairs, written);
         Ok(())
     }),
     default: Words("none"),
@@ -272,7 +269,7 @@ const ENVIRONMENT: Key<Draft> = Key {
 const INHERIT: Key<Draft> = Key {
     name: "inherit",
     kind: Kind::Texts(|script, names, written| {
-        script.settings.inherit = read_inherit(names, written);
+        script.settings.variables.inherited = read_inherit(names, written);
         Ok(())
     }),
     default: Words("none: only PATH, LANG and TZ"),
@@ -283,7 +280,7 @@ const INHERIT: Key<Draft> = Key {
 const REPLY_TIMEOUT: Key<Draft> = Key {
     name: "reply_timeout",
     kind: Kind::Duration(at_least(1, "no script is that fast"), |script, timeout| {
-        script.settings.reply_timeout = timeout;
+        script.settings.timeouts.reply = timeout;
     }),
     default: Value("\"1m\""),
     text: "Longest wait for the head of a reply. After it: 504, and the process is killed with all its children.",
@@ -293,7 +290,7 @@ const REPLY_TIMEOUT: Key<Draft> = Key {
 const OUTPUT_TIMEOUT: Key<Draft> = Key {
     name: "output_timeout",
     kind: Kind::Duration(at_least(1, "no script is that fast"), |script, timeout| {
-        script.settings.output_timeout = timeout;
+        script.settings.timeouts.output = timeout;
     }),
     default: Value("\"5m\""),
     text: "Longest time without output in the body of a reply. After it the response is aborted and the process is killed.",
@@ -303,7 +300,7 @@ const OUTPUT_TIMEOUT: Key<Draft> = Key {
 const DEADLINE: Key<Draft> = Key {
     name: "deadline",
     kind: Kind::Duration(at_least(1, "leave it out for no deadline"), |script, deadline| {
-        script.settings.deadline = Some(deadline);
+        script.settings.timeouts.deadline = Some(deadline);
     }),
     default: Words("none"),
     text: "Longest time for a whole exchange. After it: 504, or the response is aborted if it has begun; the process is killed.",
@@ -312,7 +309,7 @@ const DEADLINE: Key<Draft> = Key {
 
 const CLIENT_GRACE: Key<Draft> = Key {
     name: "client_grace",
-    kind: Kind::Duration(ANY, |script, grace| script.settings.client_grace = grace),
+    kind: Kind::Duration(ANY, |script, grace| script.settings.timeouts.client_grace = grace),
     default: Value("\"5s\""),
     text: "How long a CGIplus script may continue after its client has disconnected, so that its process can be kept.",
     example: "\"30s\"",
@@ -320,7 +317,7 @@ const CLIENT_GRACE: Key<Draft> = Key {
 
 const KILL_GRACE: Key<Draft> = Key {
     name: "kill_grace",
-    kind: Kind::Duration(ANY, |script, grace| script.settings.kill_grace = grace),
+    kind: Kind::Duration(ANY, |script, grace| script.settings.timeouts.kill_grace = grace),
     default: Value("\"2s\""),
     text: "Time between SIGTERM and SIGKILL.",
     example: "\"10s\"",
@@ -403,7 +400,7 @@ const HEAD_SIZE: Key<Draft> = Key {
             most: 16 << 20,
             hint: "a head is a few lines, and it is held in memory",
         },
-        |script, size| script.settings.head_bytes_max = to_usize(size),
+        |script, size| script.settings.output.head_bytes_max = to_usize(size),
     ),
     default: Value("\"64KiB\""),
     text: "Largest head of a reply. A larger one is an error (502).",
@@ -412,7 +409,7 @@ const HEAD_SIZE: Key<Draft> = Key {
 
 const MEMORY_BUFFER_MAX: Key<Draft> = Key {
     name: "memory_buffer_max",
-    kind: Kind::Size(ANY, |script, size| script.settings.memory_buffer_max = size),
+    kind: Kind::Size(ANY, |script, size| script.settings.output.memory_buffer_max = size),
     default: Value("\"256MiB\""),
     text: "Largest memory buffer that a script may request; 0 for none.",
     example: "\"1GiB\"",

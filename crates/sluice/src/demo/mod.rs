@@ -70,10 +70,8 @@ impl Site {
     pub(crate) fn settings(&self, listen: Vec<ListenAddress>) -> Settings {
         let programs = self.path.join("cgi-bin");
         let route = |path: &str, mode: Mode, mailbox: Mailbox| {
-            let script = ScriptSettings {
-                mailbox,
-                ..ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode)
-            };
+            let mut script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
+            script.output.mailbox = mailbox;
             RouteSettings {
                 origin: ORIGIN.into(),
                 ..RouteSettings::new(path, Action::Script(Box::new(script)))
