@@ -6,6 +6,7 @@ use sluice_http::fault::Fault;
 use sluice_launch::Stdin;
 use sluice_settings::RequestBody as BodyChoice;
 
+use crate::conversation::Conversation;
 use crate::job;
 use crate::job::Job;
 use crate::process;
@@ -37,7 +38,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     let scanner = job.scanner(&process, EndMark::EndOfFile);
     let (callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
     let relay = Relay::new(process, channels, scanner, callouts, source.map(Pump::once), idle_timer);
-    let mut session = Session::new(&job.scripts, &job.route, relay, lease);
+    let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
     let reply = session.head().await?;
     Ok((session, reply))
 }

@@ -8,6 +8,7 @@ use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_reques
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_launch::Stdin;
 
+use crate::conversation::Conversation;
 use crate::job;
 use crate::job::Job;
 use crate::lease::{IdleProcess, Lease};
@@ -37,7 +38,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
             None => (start(&job, &mut lease).await?, true),
         };
         let relay = begin(&job, idle, pump.take(), content_length);
-        let mut session = Session::new(&job.scripts, &job.route, relay, lease);
+        let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
         match session.head().await {
             Ok(reply) => return Ok((session, reply)),
             Err(fault) if is_new || attempt == ATTEMPTS_MAX || !session.is_request_unread() => return Err(fault),

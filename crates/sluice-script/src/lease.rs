@@ -82,7 +82,7 @@ struct State {
 }
 
 /// A live process between exchanges.
-pub struct IdleProcess {
+pub(crate) struct IdleProcess {
     pub process: Arc<Process>,
     pub channels: Channels,
     /// The worker whose event loop its channels belong to.

@@ -12,10 +12,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod body_filter;
 pub mod buffer;
 pub mod callout;
 pub mod cgi;
 pub mod cgiplus;
+pub mod conversation;
+pub mod ending;
 pub mod idle_timer;
 pub mod job;
 pub mod lease;

@@ -48,15 +48,13 @@ impl SendFileReply {
     pub fn accept(self, status: StatusCode) {
         let SendFileReply { mut session, .. } = self;
         session.begin_unwanted_body(status);
-        let grace = session.client_grace();
-        session.abandon(grace);
+        session.abandon();
     }
 }
 
 /// Runs a script. The fault is the script's (502, 503, 504), the client's (its body), or the server's.
 pub async fn serve(task: Task) -> Result<Outcome, Fault> {
     let Task { job, body } = task;
-    let grace = job.settings().timeouts.client_grace;
     let method = job.method.clone();
     let compression = job.compression.as_ref();
     let offer = compression.map(|compression| Offer::new(compression, &job.fields));
@@ -68,7 +66,7 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
         Reply::Document(head) | Reply::ClientRedirect(head) => (head, offer),
         Reply::NonParsed(head) => (head, None),
         Reply::LocalRedirect(target) => {
-            session.abandon(grace);
+            session.abandon();
             return Ok(Outcome::LocalRedirect(target));
         }
     };

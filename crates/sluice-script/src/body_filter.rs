@@ -1,0 +1,112 @@
+//! The bytes of a reply's body that are sent: records with their newlines, and no more than the Content-Length.
+//!
+//! | output of the script | sent |
+//! |---|---|
+//! | a record of text without a newline, on a record mailbox | the record and a newline |
+//! | bytes beyond the announced Content-Length | nothing; they are counted for the log |
+//! | anything else | the same bytes |
+
+use bytes::{Bytes, BytesMut};
+use sluice_gateway::{RecordAdjustment, ReplyHead, ScriptControl};
+use sluice_settings::Mailbox;
+
+/// The filter of one reply's body.
+pub(crate) struct BodyFilter {
+    mailbox: Mailbox,
+    adjustment: RecordAdjustment,
+    missing_bytes: Option<u64>,
+    surplus_bytes: u64,
+}
+
+impl BodyFilter {
+    /// Passes everything until `begin`.
+    pub(crate) fn new(mailbox: Mailbox) -> BodyFilter {
+        BodyFilter {
+            mailbox,
+            adjustment: RecordAdjustment::Unchanged,
+            missing_bytes: None,
+            surplus_bytes: 0,
+        }
+    }
+
+    /// The head is complete; it says how the body is filtered.
+    pub(crate) fn begin(&mut self, head: &ReplyHead) {
+        self.missing_bytes = head.content_length;
+        self.adjustment = RecordAdjustment::for_head(head);
+    }
+
+    /// The bytes to send of `chunk`. `None` if there are none. `control` is what the script has asked for by SCRIPT-CONTROL.
+    pub(crate) fn apply(&mut self, mut chunk: Bytes, control: ScriptControl) -> Option<Bytes> {
+        let adjustment = self.adjustment.with_control(control);
+        if self.mailbox == Mailbox::Record && adjustment.needs_newline(&chunk) {
+            let mut line = BytesMut::with_capacity(chunk.len() + 1);
+            line.extend_from_slice(&chunk);
+            line.extend_from_slice(b"\n");
+            chunk = line.freeze();
+        }
+        if let Some(missing) = &mut self.missing_bytes {
+            let kept = usize::try_from(*missing).unwrap_or(usize::MAX).min(chunk.len());
+            self.surplus_bytes += (chunk.len() - kept) as u64;
+            chunk.truncate(kept);
+            *missing -= kept as u64;
+        }
+        (!chunk.is_empty()).then_some(chunk)
+    }
+
+    /// Bytes of the Content-Length that the script has not written yet. `None` if it announced no length.
+    pub(crate) fn missing_bytes(&self) -> Option<u64> {
+        self.missing_bytes
+    }
+
+    /// Whether the script has written all bytes of the Content-Length that it announced.
+    pub(crate) fn is_satisfied(&self) -> bool {
+        self.missing_bytes == Some(0)
+    }
+
+    /// Bytes beyond the Content-Length, which were not sent.
+    pub(crate) fn surplus_bytes(&self) -> u64 {
+        self.surplus_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+    use super::*;
+
+    fn filter(mailbox: Mailbox, content_length: Option<u64>) -> BodyFilter {
+        let mut filter = BodyFilter::new(mailbox);
+        filter.begin(&ReplyHead {
+            status: StatusCode::OK,
+            fields: HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))]),
+            content_length,
+            control: ScriptControl::default(),
+            dropped: Vec::new(),
+        });
+        filter
+    }
+
+    fn apply(filter: &mut BodyFilter, bytes: &'static str) -> Option<Bytes> {
+        filter.apply(Bytes::from_static(bytes.as_bytes()), ScriptControl::default())
+    }
+
+    #[test]
+    fn only_records_of_text_get_the_newline_that_they_lack() {
+        let mut records = filter(Mailbox::Record, None);
+        assert_eq!(apply(&mut records, "a").unwrap(), "a\n");
+        assert_eq!(apply(&mut records, "b\n").unwrap(), "b\n");
+        assert_eq!(apply(&mut filter(Mailbox::Stream, None), "a").unwrap(), "a");
+    }
+
+    #[test]
+    fn bytes_beyond_the_announced_length_are_counted_and_not_sent() {
+        let mut counted = filter(Mailbox::Stream, Some(3));
+        assert_eq!(apply(&mut counted, "ab").unwrap(), "ab");
+        assert_eq!(counted.missing_bytes(), Some(1));
+        assert_eq!(apply(&mut counted, "cde").unwrap(), "c");
+        assert_eq!(apply(&mut counted, "f"), None);
+        assert!(counted.is_satisfied());
+        assert_eq!(counted.surplus_bytes(), 3);
+    }
+}

@@ -1,0 +1,129 @@
+//! The conversation with a script process in one exchange: the relay is driven until the head of the reply is complete, then
+//! for each chunk of the body.
+//!
+//! Here: the head, and the parts that the exchange holds until its end. Not here: what the channels carry (`relay`), who reads
+//! the body (`session`), and what happens to the process afterwards (`ending`).
+//!
+//! ```text
+//!                  ┌─ until the head is complete ─▶ HeadParser ─▶ head; body bytes that came with it return to the relay
+//!   relay events ──┤
+//!                  └─ from then on ──────────────▶ BodyFilter ─▶ chunks of the body, until the script has written all
+//! ```
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use sluice_gateway::{HeadFault, HeadLimits, HeadParser, Reply, ReplyHead};
+use sluice_http::fault::Fault;
+use sluice_settings::{Mailbox, ScriptSettings};
+
+use crate::body_filter::BodyFilter;
+use crate::lease::Lease;
+use crate::process_fault::Violation;
+use crate::relay::{Relay, ReplyEvent};
+use crate::route::ScriptRoute;
+use crate::scripts::Scripts;
+
+/// Fields in the head of a reply.
+const HEAD_FIELDS_MAX: usize = 200;
+
+/// How long the server waits for the end of a process that wrote a bad head, so that its exit status can be logged.
+const EXIT_STATUS_WAIT: Duration = Duration::from_millis(100);
+
+/// The parts of one exchange that live until the script has written all, in the background if need be.
+pub(crate) struct Conversation {
+    pub scripts: Rc<Scripts>,
+    pub route: Arc<ScriptRoute>,
+    pub relay: Relay,
+    pub lease: Lease,
+    pub filter: BodyFilter,
+    /// Body bytes that came with the head.
+    rest: Bytes,
+}
+
+impl Conversation {
+    pub(crate) fn new(scripts: &Rc<Scripts>, route: &Arc<ScriptRoute>, relay: Relay, lease: Lease) -> Conversation {
+        Conversation {
+            scripts: Rc::clone(scripts),
+            route: Arc::clone(route),
+            relay,
+            lease,
+            filter: BodyFilter::new(route.settings.output.mailbox),
+            rest: Bytes::new(),
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &ScriptSettings {
+        &self.route.settings
+    }
+
+    /// Waits for the head of the reply. The fault is the script's (502, 504) or the client's (its body is bad).
+    pub(crate) async fn head(&mut self) -> Result<Reply, Fault> {
+        let output = &self.route.settings.output;
+        let mut parser = HeadParser::new(HeadLimits {
+            bytes_max: output.head_bytes_max,
+            fields_max: HEAD_FIELDS_MAX,
+        });
+        let is_stream = output.mailbox == Mailbox::Stream;
+        loop {
+            let event = poll_fn(|context| self.relay.poll_event(context)).await?;
+            let parsed = match event {
+                ReplyEvent::Mailbox(bytes) if is_stream => parser.push(bytes),
+                ReplyEvent::Mailbox(record) => parser.push_record(record),
+                ReplyEvent::Bulk(_) => continue,
+                ReplyEvent::End => return Err(self.bad_head(parser.finish()).await),
+            };
+            match parsed {
+                Ok(None) => {}
+                Ok(Some((reply, rest))) => {
+                    self.rest = rest;
+                    return Ok(reply);
+                }
+                Err(fault) => return Err(self.bad_head(fault).await),
+            }
+        }
+    }
+
+    /// The fault of a bad head. The exit status and the last error line belong in its log line, and may come a moment later.
+    async fn bad_head(&self, fault: HeadFault) -> Fault {
+        let exit = poll_fn(|context| self.relay.process.poll_exit(context));
+        let _ = tokio::time::timeout(EXIT_STATUS_WAIT, exit).await;
+        self.relay.fault(Violation::Head(fault))
+    }
+
+    /// The head is sent, and the body follows.
+    pub(crate) fn begin_body(&mut self, head: &ReplyHead) {
+        self.filter.begin(head);
+        let rest = std::mem::take(&mut self.rest);
+        self.begin(head.status, rest);
+    }
+
+    /// The head is sent without a body: bytes that came with it are dropped, too.
+    pub(crate) fn begin_unwanted_body(&mut self, status: StatusCode) {
+        self.begin(status, Bytes::new());
+    }
+
+    fn begin(&mut self, status: StatusCode, rest: Bytes) {
+        self.relay.callouts.status = Some(status);
+        self.relay.begin_body(rest, self.route.settings.timeouts.output);
+    }
+
+    /// The next chunk to send. `None` once the script has written all. Faults are those of `Relay::poll_event`.
+    pub(crate) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        loop {
+            let bytes = match ready!(self.relay.poll_event(context)) {
+                Ok(ReplyEvent::Mailbox(bytes) | ReplyEvent::Bulk(bytes)) => bytes,
+                Ok(ReplyEvent::End) => return Poll::Ready(None),
+                Err(fault) => return Poll::Ready(Some(Err(fault))),
+            };
+            if let Some(chunk) = self.filter.apply(bytes, self.relay.callouts.control) {
+                return Poll::Ready(Some(Ok(chunk)));
+            }
+        }
+    }
+}

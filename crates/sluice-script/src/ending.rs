@@ -1,0 +1,220 @@
+//! The end of an exchange: what happens to the process and its lease.
+//!
+//! | the exchange ends | process of one request (CGI) | kept process (CGIplus) |
+//! |---|---|---|
+//! | complete | may end by itself, within `output_timeout` | back to its pool |
+//! | all announced bytes are sent | drained within `output_timeout`, then as above | the same |
+//! | no body is wanted (HEAD) | drained within `client_grace`, then as above | the same |
+//! | a fault | stopped | stopped |
+//! | the client has disconnected | stopped | drained within `client_grace`, with failing bulk writes |
+//! | the client is sent elsewhere (local redirect, a file instead of a body) | the same as CGIplus above | the same |
+//!
+//! To drain is to read the output to its end in a background task, so that the last callouts are answered and the process
+//! ends well or can serve again. A process that is not done when the time is over, or that breaks the protocol, is stopped.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_http::fault::Fault;
+use sluice_http::tasks::yield_now;
+use sluice_launch::Exit;
+
+use crate::conversation::Conversation;
+use crate::lease::{IdleProcess, Lease};
+use crate::process_fault::Violation;
+use crate::pump::Input;
+use crate::relay::Relay;
+use crate::scripts::Scripts;
+
+/// Chunks that a background task discards before the other tasks of the worker get their turn.
+const CHUNKS_MAX: usize = 32;
+
+/// What happens to the process of an exchange.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The reply is complete: the process may end by itself, or goes back to its pool.
+    Complete,
+    /// Drained for no longer than this.
+    Drain(Duration),
+    /// The client has disconnected or was sent elsewhere: drained, but bulk writes of the script fail.
+    ClientGone(Duration),
+    /// Stopped, because it is of no more use.
+    Stop,
+}
+
+/// Whether somebody waits for the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// The client does.
+    Waiting,
+    /// Nobody does.
+    Gone,
+}
+
+impl Ending {
+    /// For an exchange that its client leaves.
+    pub(crate) fn of_left(conversation: &Conversation) -> Ending {
+        let settings = conversation.settings();
+        if conversation.filter.is_satisfied() {
+            Ending::Drain(settings.timeouts.output)
+        } else if settings.mode.keeps_process() {
+            Ending::ClientGone(settings.timeouts.client_grace)
+        } else {
+            Ending::Stop
+        }
+    }
+
+    /// For a script that has written all. The script's fault: its reply is not complete.
+    pub(crate) fn of_written(conversation: &Conversation, audience: Audience) -> Result<Ending, Fault> {
+        let Conversation { relay, filter, .. } = conversation;
+        if let (Some(bytes @ 1..), Audience::Waiting) = (filter.missing_bytes(), audience) {
+            return Err(relay.fault(Violation::Short(bytes)));
+        }
+        if !conversation.settings().mode.keeps_process() {
+            return match relay.process.exit() {
+                Some(Exit::Signal(_)) if !filter.is_satisfied() => Err(relay.fault(Violation::EndedWithinBody)),
+                _ => Ok(Ending::Complete),
+            };
+        }
+        if relay.has_ended_well() {
+            return Ok(Ending::Complete);
+        }
+        if !filter.is_satisfied() {
+            return Err(relay.fault(Violation::NoSentinel));
+        }
+        // The client has all bytes that were announced; only the process cannot be kept.
+        tracing::warn!("{}: {}", relay.process.describe(), Violation::NoSentinel);
+        Ok(Ending::Stop)
+    }
+
+    /// Ends the exchange.
+    pub(crate) fn carry_out(self, mut conversation: Conversation) {
+        match self {
+            Ending::Complete => complete(conversation),
+            Ending::Drain(limit) => drain(conversation, limit),
+            Ending::ClientGone(limit) => {
+                conversation.relay.client_gone(limit);
+                drain(conversation, limit);
+            }
+            Ending::Stop => {
+                let Relay { process, channels, .. } = conversation.relay;
+                // Its input stays open until it has ended: otherwise half a body would look complete to it.
+                process.stop_holding(channels.input);
+            }
+        }
+    }
+}
+
+/// A conversation in the background. Its process is stopped if this is dropped before the script has written all.
+struct Draining(Option<Conversation>);
+
+/// Reads the output to its end in the background.
+fn drain(conversation: Conversation, limit: Duration) {
+    let scripts = Rc::clone(&conversation.scripts);
+    let mut draining = Draining(Some(conversation));
+    scripts.tasks().spawn(async move {
+        let end = poll_fn(|context| draining.poll_end(context));
+        if let Ok(Err(fault)) = tokio::time::timeout(limit, end).await {
+            tracing::debug!("after its client has left: {fault}");
+        }
+    });
+}
+
+impl Draining {
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        for _ in 0..CHUNKS_MAX {
+            let Some(conversation) = &mut self.0 else {
+                return Poll::Ready(Ok(()));
+            };
+            match ready!(conversation.poll_chunk(context)) {
+                Some(Ok(_)) => {}
+                Some(Err(fault)) => return Poll::Ready(Err(fault)),
+                None => {
+                    let ending = Ending::of_written(conversation, Audience::Gone)?;
+                    self.end(ending);
+                }
+            }
+        }
+        yield_now(context);
+        Poll::Pending
+    }
+
+    fn end(&mut self, ending: Ending) {
+        if let Some(conversation) = self.0.take() {
+            ending.carry_out(conversation);
+        }
+    }
+}
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        self.end(Ending::Stop);
+    }
+}
+
+fn complete(conversation: Conversation) {
+    let keeps_process = conversation.settings().mode.keeps_process();
+    let Conversation {
+        scripts,
+        route,
+        relay,
+        lease,
+        filter,
+        ..
+    } = conversation;
+    if filter.surplus_bytes() > 0 {
+        tracing::warn!(
+            "{}: {} bytes over its Content-Length were not sent",
+            relay.process.describe(),
+            filter.surplus_bytes()
+        );
+    }
+    relay.process.end_exchange();
+    if keeps_process {
+        return_to_pool(&scripts, relay, lease);
+    } else {
+        relay.process.finish(route.settings.timeouts.output);
+    }
+}
+
+/// Returns a process to its pool, ready for its next request; stops it if it cannot be made ready.
+fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
+    let Relay {
+        process,
+        mut channels,
+        mut scanner,
+        callouts,
+        has_body,
+        ..
+    } = relay;
+    if let Some(lifetime) = callouts.lifetime {
+        lease.set_lifetime(lifetime);
+    }
+    if scanner.has_trailing_output() {
+        tracing::warn!(
+            "{}: wrote after the sentinel that ended its reply (CGIPLUSEOF)",
+            process.describe()
+        );
+        process.stop();
+        return;
+    }
+    if has_body && let Some(Err(error)) = channels.input.as_ref().map(Input::drain) {
+        tracing::warn!(
+            "{}: the rest of its request body cannot be taken out: {error}",
+            process.describe()
+        );
+        process.stop();
+        return;
+    }
+    scanner.restart();
+    channels.mailbox.rest();
+    lease.release(IdleProcess {
+        process,
+        channels,
+        worker: scripts.worker,
+        form: callouts.form.unwrap_or_default(),
+        scanner,
+    });
+}
