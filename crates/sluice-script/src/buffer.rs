@@ -1,8 +1,8 @@
-//! The memory buffer within one exchange: what the script has put there, on its way to the client.
+//! The memory buffer in one exchange: the bytes that the script has put there, on their way to the client.
 //!
-//! Here: which of the two kinds is open, the chunks in their order, and when a part may be refilled: its chunk was dropped,
-//! that is, written to the socket. Not here: the memory itself and the distrust of it (`sluice-membuf`), and the callouts'
-//! wording (`callout`).
+//! Here: which of the two kinds is open, the chunks in their order, and when a part may be refilled: after its chunk was
+//! dropped, because it is written to the socket then. Not here: the memory itself and the checks of what the script writes
+//! there (`sluice-membuf`), and the syntax of callouts (`callout`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,21 +13,21 @@ use bytes::Bytes;
 use sluice_gateway::{Answer, BUFFER_BYTES_DEFAULT, BufferKind};
 use sluice_membuf::{BeginError, PlainBuffer, RingFault, RingReader, Segment};
 
-/// What scripts call the buffer: the descriptor that they were given.
+/// The name of the buffer for scripts: the descriptor that they inherit.
 const NAME: &str = "/dev/fd/4";
 
-/// Bytes of a ring's chunk at most: large writes, and room for the script before all of them are done.
-const PIECE_BYTES_MAX: usize = 256 << 10;
+/// Largest chunk of a ring, bytes: writes are large, and the script gets room before all of them are done.
+const CHUNK_BYTES_MAX: usize = 256 << 10;
 
-/// Parts of a plain buffer that may be under way at once.
+/// Parts of a plain buffer that may be in flight at once.
 const PARTS_MAX: usize = 8;
 
 /// The memory buffer of one exchange.
 pub(crate) struct Buffer {
     kind: Kind,
     freed: Arc<Freed>,
-    /// The answer that BUFFER-END waits for, if it wants one, once everything is sent.
-    ending: Option<bool>,
+    /// BUFFER-END has been called: whether it waits for an answer once everything is sent.
+    ending: Option<Answering>,
     sent_bytes: u64,
 }
 
@@ -37,8 +37,8 @@ enum Kind {
         buffer: PlainBuffer,
         /// Parts to send.
         parts: VecDeque<Bytes>,
-        /// Parts under way, oldest first: their size, and whether an answer is waited for.
-        under_way: VecDeque<(u64, bool)>,
+        /// Parts that the client does not have yet, oldest first.
+        in_flight: VecDeque<Part>,
         answered: u64,
     },
     Ring {
@@ -46,7 +46,22 @@ enum Kind {
     },
 }
 
-/// Tells the exchange's task that chunks were freed, from wherever they were dropped.
+/// A part of a plain buffer that was written by BUFFER-WRITE.
+struct Part {
+    bytes: u64,
+    answering: Answering,
+}
+
+/// Whether the script waits for the answer to a callout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answering {
+    /// It does.
+    Wanted,
+    /// It does not.
+    Unwanted,
+}
+
+/// Wakes the task of the exchange when chunks were freed, on whichever thread they were dropped.
 #[derive(Default)]
 struct Freed {
     count: AtomicU64,
@@ -55,7 +70,7 @@ struct Freed {
 
 impl Freed {
     fn note(&self) {
-        // Release pairs with the Acquire in `count`: what was done with the chunk comes before its part is refilled.
+        // Release pairs with the Acquire in `count`: the last read of a chunk comes before its part is refilled.
         self.count.fetch_add(1, Ordering::Release);
         if let Some(waker) = self.lock().take() {
             waker.wake();
@@ -76,6 +91,7 @@ impl Freed {
 }
 
 impl Buffer {
+    /// No buffer is open.
     pub(crate) fn new() -> Buffer {
         Buffer {
             kind: Kind::Closed,
@@ -85,7 +101,7 @@ impl Buffer {
         }
     }
 
-    /// BUFFER-BEGIN. What goes wrong is told to the script by the answer.
+    /// BUFFER-BEGIN. The answer reports errors to the script.
     pub(crate) fn begin(
         &mut self,
         segment: &mut Segment,
@@ -106,7 +122,7 @@ impl Buffer {
                 let kind = Kind::Plain {
                     buffer,
                     parts: VecDeque::new(),
-                    under_way: VecDeque::new(),
+                    in_flight: VecDeque::new(),
                     answered: self.freed.count(),
                 };
                 (kind, text)
@@ -129,12 +145,12 @@ impl Buffer {
         }
     }
 
-    /// BUFFER-WRITE. The answer comes when the part may be refilled, or at once if it cannot be sent.
-    pub(crate) fn write(&mut self, bytes: u64, offset: u64, wants_answer: bool) -> Option<Answer> {
+    /// BUFFER-WRITE. The answer comes when the part may be refilled, or at once if the part cannot be sent.
+    pub(crate) fn write(&mut self, bytes: u64, offset: u64, answering: Answering) -> Option<Answer> {
         let Kind::Plain {
             buffer,
             parts,
-            under_way,
+            in_flight,
             ..
         } = &mut self.kind
         else {
@@ -145,74 +161,80 @@ impl Buffer {
             };
             return Some(Answer::new(400, text));
         };
-        if self.ending.is_some() || under_way.len() == PARTS_MAX {
+        if self.ending.is_some() || in_flight.len() == PARTS_MAX {
             return Some(Answer::new(400, format!("more than {PARTS_MAX} parts at once")));
         }
         let freed = Arc::clone(&self.freed);
         match buffer.slice(offset, bytes, move || freed.note()) {
             Ok(part) => {
                 parts.push_back(part);
-                under_way.push_back((bytes, wants_answer));
+                in_flight.push_back(Part { bytes, answering });
                 None
             }
             Err(fault) => Some(Answer::new(400, fault.to_string())),
         }
     }
 
-    /// BUFFER-END, or the end of the response without it: no more will come; answered when all is sent.
-    pub(crate) fn end(&mut self, wants_answer: bool) -> Option<Answer> {
+    /// BUFFER-END, or the end of the reply without it: no more bytes follow. The answer comes when all are sent.
+    pub(crate) fn end(&mut self, answering: Answering) -> Option<Answer> {
         if !self.is_open() || self.ending.is_some() {
             return Some(Answer::new(400, "there is no memory buffer"));
         }
-        self.ending = Some(wants_answer);
+        self.ending = Some(answering);
         None
     }
 
+    /// Whether a buffer is open.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.kind, Kind::Closed)
     }
 
+    /// Whether no more bytes follow, and the last are not sent yet.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
 
-    /// A ring is open: bytes on the mailbox are doorbells.
+    /// Whether a ring is open: bytes on the mailbox are doorbells then.
     pub(crate) fn is_ring(&self) -> bool {
         matches!(self.kind, Kind::Ring { .. })
     }
 
-    /// The next bytes for the client, if there are any now. The fault is the script's: it lied in the ring.
+    /// The next bytes for the client, if there are any now. The fault is the script's: invalid counters in the ring.
     pub(crate) fn take(&mut self) -> Result<Option<Bytes>, RingFault> {
         let chunk = match &mut self.kind {
             Kind::Closed => None,
-            // An empty part is only its answer.
+            // For an empty part only its answer is due.
             Kind::Plain { parts, .. } => std::iter::from_fn(|| parts.pop_front()).find(|part| !part.is_empty()),
             Kind::Ring { reader } => {
-                reader.take(PIECE_BYTES_MAX.min(usize::try_from(reader.capacity() / 4).unwrap_or(usize::MAX)))?
+                reader.take(CHUNK_BYTES_MAX.min(usize::try_from(reader.capacity() / 4).unwrap_or(usize::MAX)))?
             }
         };
         self.sent_bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
         Ok(chunk)
     }
 
-    /// The next answer that is due because a part was freed.
+    /// The next answer that is due, because a part was freed.
     pub(crate) fn answer(&mut self) -> Option<Answer> {
         let Kind::Plain {
-            under_way, answered, ..
+            in_flight, answered, ..
         } = &mut self.kind
         else {
             return None;
         };
         while *answered < self.freed.count() {
             *answered += 1;
-            if let Some((bytes, true)) = under_way.pop_front() {
+            if let Some(Part {
+                bytes,
+                answering: Answering::Wanted,
+            }) = in_flight.pop_front()
+            {
                 return Some(Answer::ok(bytes.to_string()));
             }
         }
         None
     }
 
-    /// Asks the script to ring when there is something in its ring. True: there is nothing, wait.
+    /// Asks the script for a doorbell when its ring has bytes. True if the ring is empty: the relay can wait.
     pub(crate) fn may_sleep(&mut self) -> bool {
         match &mut self.kind {
             Kind::Ring { reader } => reader.prepare_sleep(),
@@ -220,35 +242,35 @@ impl Buffer {
         }
     }
 
-    /// The task is to be woken when a part is freed.
+    /// Wakes the task when a part is freed.
     pub(crate) fn wake_when_freed(&self, context: &Context<'_>) {
         if self.is_open() {
             self.freed.wake(context);
         }
     }
 
-    /// Ready with each answer that is still due, then, when an ending buffer is empty and everything in it sent, with the one
-    /// that BUFFER-END waits for: it is closed then.
+    /// Ready with each answer that is still due; then, when everything in an ending buffer is sent, with the answer to BUFFER-END.
+    /// The buffer is closed then.
     pub(crate) fn poll_closed(&mut self, context: &Context<'_>) -> Poll<Option<Answer>> {
-        // Before looking: what is freed after the look wakes the task.
+        // Before the check: a part that is freed after the check wakes the task.
         self.freed.wake(context);
         if let Some(answer) = self.answer() {
             return Poll::Ready(Some(answer));
         }
         let is_empty = match &self.kind {
             Kind::Closed => true,
-            Kind::Plain { parts, under_way, .. } => parts.is_empty() && under_way.is_empty(),
+            Kind::Plain { parts, in_flight, .. } => parts.is_empty() && in_flight.is_empty(),
             Kind::Ring { reader } => reader.is_drained(),
         };
         if !is_empty {
             return Poll::Pending;
         }
         self.kind = Kind::Closed;
-        let wants_answer = self.ending.take().unwrap_or(false);
-        Poll::Ready(wants_answer.then(|| Answer::ok(self.sent_bytes.to_string())))
+        let is_awaited = self.ending.take() == Some(Answering::Wanted);
+        Poll::Ready(is_awaited.then(|| Answer::ok(self.sent_bytes.to_string())))
     }
 
-    /// The client has left: what the script writes from now on fails.
+    /// The client has disconnected: further writes of the script fail.
     pub(crate) fn client_gone(&mut self) {
         if let Kind::Ring { reader } = &mut self.kind {
             reader.close();

@@ -1,6 +1,6 @@
-//! Callouts: what a script asks in the middle of its response, done.
+//! Callouts: requests that a script sends to the server while it writes its reply.
 //!
-//! Here: the callouts that serves one exchange's callouts, and what it must remember of them. Not here: their form on the wire
+//! Here: the answers, and the settings that callouts change for the rest of the exchange. Not here: their syntax
 //! (`sluice-gateway`), and when an answer is written (`relay`).
 
 use std::path::PathBuf;
@@ -12,29 +12,30 @@ use sluice_gateway::{Answer, Callout, CalloutRequest, Lifetime, RequestEncoding,
 use sluice_http::target::Target;
 use sluice_membuf::Segment;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Answering, Buffer};
 use crate::process::Process;
 use crate::route::Map;
 
-/// Serves the callouts of one exchange.
+/// The callouts of one exchange.
 pub(crate) struct Callouts {
     map: Arc<dyn Map>,
     process: Arc<Process>,
     memory_buffer_max: u64,
     pub buffer: Buffer,
-    /// The status that the client was or will be told, once the reply's head is there.
+    /// The status of the response, once the head of the reply is complete.
     pub status: Option<StatusCode>,
-    /// SCRIPT-CONTROL, all of them together.
+    /// SCRIPT-CONTROL, all of them merged.
     pub control: ScriptControl,
-    /// CGIPLUS: how the process wants its next request.
-    pub form: Option<RequestEncoding>,
-    /// LIFETIME: how long the process wants to idle; `Some(None)` is without end.
+    /// CGIPLUS: the encoding of the process's next request.
+    pub encoding: Option<RequestEncoding>,
+    /// LIFETIME: how long the process may be idle; `Some(None)` is without limit.
     pub lifetime: Option<Option<Duration>>,
-    /// The client has left.
-    pub is_forsaken: bool,
+    /// The client has disconnected.
+    pub is_client_gone: bool,
 }
 
 impl Callouts {
+    /// Nothing was asked yet.
     pub(crate) fn new(map: Arc<dyn Map>, process: Arc<Process>, memory_buffer_max: u64) -> Callouts {
         Callouts {
             map,
@@ -43,15 +44,20 @@ impl Callouts {
             buffer: Buffer::new(),
             status: None,
             control: ScriptControl::default(),
-            form: None,
+            encoding: None,
             lifetime: None,
-            is_forsaken: false,
+            is_client_gone: false,
         }
     }
 
-    /// Does what is asked. `None`: no answer is wanted, or it comes later, from the memory buffer.
+    /// Carries out a callout. `None` if no answer is wanted, or if it comes later, from the memory buffer.
     pub(crate) fn serve(&mut self, request: CalloutRequest, segment: &mut Segment) -> Option<Answer> {
         let CalloutRequest { wants_answer, request } = request;
+        let answering = if wants_answer {
+            Answering::Wanted
+        } else {
+            Answering::Unwanted
+        };
         let answer = match request {
             Callout::Noop => Answer::ok("OK"),
             Callout::MapPath(path) => match Target::parse(&path).ok().and_then(|to| self.map.file_of(&to.path)) {
@@ -63,8 +69,8 @@ impl Callouts {
                 None => Answer::new(404, "no path leads to this file"),
             },
             Callout::Lifetime(lifetime) => self.note_lifetime(lifetime),
-            Callout::Cgiplus(form) => {
-                self.form = Some(form);
+            Callout::Cgiplus(encoding) => {
+                self.encoding = Some(encoding);
                 Answer::ok("OK")
             }
             Callout::Noticed(text) => {
@@ -85,9 +91,9 @@ impl Callouts {
                 self.buffer.begin(segment, bytes, self.memory_buffer_max, kind)
             }
             Callout::BufferBegin { .. } => Answer::new(400, "BUFFER-BEGIN comes before the head of the reply"),
-            Callout::BufferWrite { .. } if self.is_forsaken => Answer::new(410, "the client has left"),
-            Callout::BufferWrite { bytes, offset } => self.buffer.write(bytes, offset, wants_answer)?,
-            Callout::BufferEnd => self.buffer.end(wants_answer)?,
+            Callout::BufferWrite { .. } if self.is_client_gone => Answer::new(410, "the client has left"),
+            Callout::BufferWrite { bytes, offset } => self.buffer.write(bytes, offset, answering)?,
+            Callout::BufferEnd => self.buffer.end(answering)?,
             Callout::Invalid { code, reason } => Answer::new(code, reason),
         };
         wants_answer.then_some(answer)

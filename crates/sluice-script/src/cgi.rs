@@ -1,5 +1,5 @@
-//! CGI: one process a request (RFC 3875). The variables are its environment, the body its standard input to end-of-file, its
-//! reply ends with its output.
+//! CGI (RFC 3875): one process for each request. Its environment holds the variables, its standard input is the body, and its
+//! reply ends at the end of its output.
 
 use sluice_gateway::{EndMark, Environment, Reply};
 use sluice_http::fault::Fault;
@@ -7,10 +7,9 @@ use sluice_launch::Stdin;
 use sluice_settings::RequestBody as BodyChoice;
 
 use crate::conversation::Conversation;
-use crate::job;
-use crate::job::Job;
+use crate::job::{Job, new_segment, new_sentinels};
 use crate::process;
-use crate::pump::{Pump, Source};
+use crate::pump::{BodySource, Pump};
 use crate::relay::Relay;
 use crate::request_body::{RequestBody, Stored};
 use crate::session::Session;
@@ -23,18 +22,18 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         source,
         content_length,
     } = prepare(body, settings.request_body).await?;
-    // After the body, which may take its client's time.
+    // Only now, because the client may need long to send the body.
     let pool = job.route.pools.pool(&job.script, settings);
     let mut lease = pool.acquire(job.scripts.worker).await?;
-    let sentinels = job::sentinels()?;
+    let sentinels = new_sentinels()?;
     let variables = job.variables(&sentinels, content_length);
     let environment = Environment::for_cgi(&variables, &job.inherited()).into_bytes();
-    let segment = job::segment()?;
-    let program = job.program(job.arguments(), environment, input, &segment)?;
+    let segment = new_segment()?;
+    let program = job.program(job.request.arguments(), environment, input, &segment)?;
     lease.take();
-    let ended = lease.ending();
+    let ended = lease.exit_notice();
     let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;
-    process.begin_exchange(job.id);
+    process.begin_exchange(job.request.id);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
     let (callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
     let relay = Relay::new(process, channels, scanner, callouts, source.map(Pump::once), idle_timer);
@@ -43,15 +42,15 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     Ok((session, reply))
 }
 
-/// How a request body reaches a process that is not started yet.
+/// How the request body reaches a process that is not started yet.
 struct Body {
     input: Stdin,
-    source: Option<Source>,
+    source: Option<BodySource>,
     content_length: Option<u64>,
 }
 
-/// A body of known length is handed on as it arrives. One without is stored first, so that CONTENT_LENGTH is true
-/// (RFC 3875 §4.1.2), or streamed without it by the route's choice.
+/// Passes a body of known length on as it arrives. A body without a length is stored first, so that CONTENT_LENGTH is exact
+/// (RFC 3875 §4.1.2), unless the route chooses to stream it without CONTENT_LENGTH.
 async fn prepare(body: RequestBody, choice: BodyChoice) -> Result<Body, Fault> {
     let piped = |source, content_length| Body {
         input: Stdin::Pipe,
@@ -61,7 +60,7 @@ async fn prepare(body: RequestBody, choice: BodyChoice) -> Result<Body, Fault> {
     let announced = body.announced();
     if announced.is_none() && !body.is_over() && choice == BodyChoice::Spool {
         return Ok(match body.store().await? {
-            // A file is the standard input itself: nothing needs to be moved.
+            // The file itself is the standard input: no byte is copied.
             (Stored::File(file), length) => Body {
                 input: Stdin::File(file.into()),
                 source: None,
@@ -77,5 +76,5 @@ async fn prepare(body: RequestBody, choice: BodyChoice) -> Result<Body, Fault> {
             content_length: None,
         });
     }
-    Ok(piped(Source::Client(Box::new(body)), announced))
+    Ok(piped(BodySource::Client(Box::new(body)), announced))
 }

@@ -1,5 +1,5 @@
-//! CGIplus: the process lives, and is handed request after request. The variables are a record on CGIPLUSIN, the body is
-//! CONTENT_LENGTH bytes on its standard input, its reply ends with the end sentinel.
+//! CGIplus: a process is kept and gets one request after the other. The variables are a record on CGIPLUSIN, the body is
+//! CONTENT_LENGTH bytes on its standard input, and the end sentinel ends its reply.
 
 use std::io::{self, ErrorKind};
 
@@ -9,18 +9,17 @@ use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_launch::Stdin;
 
 use crate::conversation::Conversation;
-use crate::job;
-use crate::job::Job;
+use crate::job::{Job, new_segment, new_sentinels};
 use crate::lease::{IdleProcess, Lease};
 use crate::mailbox::Mailbox;
 use crate::process;
-use crate::pump::{Pump, Source};
+use crate::pump::{BodySource, Pump};
 use crate::relay::Relay;
 use crate::request_body::RequestBody;
 use crate::session::Session;
 
-/// Idle processes that turn out to have ended, until a request is given up. Any may end at any moment; a new one that does
-/// not look at its first request is a broken script.
+/// Attempts to give a request to an idle process. Any of them may have ended meanwhile; a new process that does not read its
+/// first request is a fault of the script at once.
 const ATTEMPTS_MAX: usize = 100;
 
 /// Runs the script for one request, up to the head of its reply.
@@ -42,9 +41,9 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         match session.head().await {
             Ok(reply) => return Ok((session, reply)),
             Err(fault) if is_new || attempt == ATTEMPTS_MAX || !session.is_request_unread() => return Err(fault),
-            // It had ended while it was idle, or was just ending: this request never reached it.
+            // It ended while it was idle, or just now: this request never reached it.
             Err(fault) => {
-                tracing::debug!(id = %job.id, "given to another process: {fault}");
+                tracing::debug!(id = %job.request.id, "given to another process: {fault}");
                 pump = session.take_pump().map(Pump::rewind);
                 attempt += 1;
             }
@@ -52,25 +51,25 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     }
 }
 
-/// A body must have a length here: the script reads so many bytes and no more.
+/// The script reads CONTENT_LENGTH bytes and no more, so a body without a length is stored first.
 async fn prepare(body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault> {
     if body.is_over() {
         return Ok((None, body.announced().filter(|length| *length > 0)));
     }
     if let Some(length) = body.announced() {
-        return Ok((Some(Pump::repeatable(Source::Client(Box::new(body)))), Some(length)));
+        return Ok((Some(Pump::repeatable(BodySource::Client(Box::new(body)))), Some(length)));
     }
     let (stored, length) = body.store().await?;
     Ok((Some(Pump::repeatable(stored.into())), Some(length)))
 }
 
-/// Makes a idle process ready on this worker: one of another worker's event loop moves here. `None`: it is of no more use,
-/// because it has ended, or wrote something that no request asked for.
+/// Moves an idle process to the event loop of this worker, if it belongs to another. `None` if the process cannot be used, because
+/// it has ended, or has written bytes outside a reply; it is stopped then. The server's fault: it cannot be moved.
 fn rebind_to_worker(job: &Job, mut idle: IdleProcess) -> Result<Option<IdleProcess>, Fault> {
     let is_here = idle.worker == job.scripts.worker;
-    // This worker's event loop knows; what another's knows may be old.
+    // This worker's event loop knows whether there are bytes; what another worker's knows may be outdated.
     let read = if is_here {
-        Mailbox::read_early
+        Mailbox::read_if_ready
     } else {
         Mailbox::read_now
     };
@@ -96,7 +95,7 @@ fn rebind_to_worker(job: &Job, mut idle: IdleProcess) -> Result<Option<IdleProce
     }
 }
 
-/// Between requests: nothing has come but the newline that may follow the sentinel, and the script still holds its end.
+/// Whether nothing has arrived since the last reply but the newline that may follow the sentinel, and the pipe is not closed.
 fn is_quiet(mailbox: &mut Mailbox, read: fn(&mut Mailbox) -> io::Result<Option<Bytes>>) -> bool {
     let is_empty = |read: io::Result<_>| read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
     match read(mailbox) {
@@ -105,38 +104,39 @@ fn is_quiet(mailbox: &mut Mailbox, read: fn(&mut Mailbox) -> io::Result<Option<B
     }
 }
 
+/// Starts a process for the lease.
 async fn start(job: &Job, lease: &mut Lease) -> Result<IdleProcess, Fault> {
-    let sentinels = job::sentinels()?;
+    let sentinels = new_sentinels()?;
     let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();
     let environment = Environment::for_cgiplus(&sentinels, &job.inherited(), &extra).into_bytes();
-    let segment = job::segment()?;
+    let segment = new_segment()?;
     let program = job.program(Vec::new(), environment, Stdin::Pipe, &segment)?;
-    let ended = lease.ending();
+    let ended = lease.exit_notice();
     let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;
     let scanner = job.scanner(&process, EndMark::Sentinel);
     Ok(IdleProcess {
         process,
         channels,
         worker: job.scripts.worker,
-        form: RequestEncoding::default(),
+        encoding: RequestEncoding::default(),
         scanner,
     })
 }
 
-/// Puts the request on CGIPLUSIN; the relay writes it.
+/// Prepares the request's record for CGIPLUSIN; the relay writes it.
 fn begin(job: &Job, idle: IdleProcess, pump: Option<Pump>, content_length: Option<u64>) -> Relay {
     let IdleProcess {
         process,
         mut channels,
-        form,
+        encoding,
         scanner,
         ..
     } = idle;
-    process.begin_exchange(job.id);
+    process.begin_exchange(job.request.id);
     let variables = job.variables(&process.sentinels, content_length);
     let record = channels.cgiplusin.begin();
-    encode_request(&variables, form, record);
+    encode_request(&variables, encoding, record);
     let (mut callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
-    callouts.form = Some(form);
+    callouts.encoding = Some(encoding);
     Relay::new(process, channels, scanner, callouts, pump, idle_timer).with_record()
 }

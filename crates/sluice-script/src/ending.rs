@@ -209,12 +209,12 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
         return;
     }
     scanner.restart();
-    channels.mailbox.rest();
+    channels.mailbox.end_reply();
     lease.release(IdleProcess {
         process,
         channels,
         worker: scripts.worker,
-        form: callouts.form.unwrap_or_default(),
+        encoding: callouts.encoding.unwrap_or_default(),
         scanner,
     });
 }

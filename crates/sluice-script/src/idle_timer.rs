@@ -1,7 +1,7 @@
-//! How long a script may be silent.
+//! The idle timer: how long a script may be silent.
 //!
-//! The clock runs only while the script is waited for: not while its client is slow to read or to send. Arming is lazy: a
-//! script that answers at once costs a timer, no wake-up.
+//! It runs only while the server waits for the script, and not while the client is slow to read or to send. It is armed lazily:
+//! a script that answers at once costs a timer, but no wake-up.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// The clock of one exchange.
+/// The timer of one exchange.
 pub(crate) struct IdleTimer {
     limit: Duration,
     deadline: Option<Instant>,
@@ -17,7 +17,7 @@ pub(crate) struct IdleTimer {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// What ran out.
+/// Which time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expired {
     /// The script was silent for the limit.
@@ -27,6 +27,7 @@ pub(crate) enum Expired {
 }
 
 impl IdleTimer {
+    /// The script may be silent for `limit`; the exchange may take `whole`, if bounded.
     pub(crate) fn new(limit: Duration, whole: Option<Duration>) -> IdleTimer {
         IdleTimer {
             limit,
@@ -36,24 +37,24 @@ impl IdleTimer {
         }
     }
 
-    /// From now on another limit holds; the silence so far is forgiven.
-    pub(crate) fn renew(&mut self, limit: Duration) {
+    /// Begins again, with another limit.
+    pub(crate) fn restart(&mut self, limit: Duration) {
         self.limit = limit;
         self.waiting_since = None;
     }
 
-    /// The script said or took something.
+    /// The script has written or read something.
     pub(crate) fn progress(&mut self) {
         self.waiting_since = None;
     }
 
-    /// The whole exchange takes too long, however busy the script is.
+    /// Whether the exchange takes longer than its deadline, however busy the script is.
     pub(crate) fn is_overdue(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// The script is waited for; ready when it has been for too long.
-    pub(crate) fn poll_spent(&mut self, context: &mut Context<'_>) -> Poll<Expired> {
+    /// Waits for the script. Ready when that takes too long.
+    pub(crate) fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Expired> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         let silence_ends = since + self.limit;
         let ends = self
@@ -65,7 +66,7 @@ impl IdleTimer {
         if timer.deadline() > ends || timer.is_elapsed() {
             timer.as_mut().reset(ends);
         }
-        // A timer that is due earlier than it must is left alone: it fires, finds that time is left, and is set again.
+        // A timer that fires too early is not reset in advance: when it fires it is set again.
         while timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
             if self.deadline.is_some_and(|deadline| deadline <= now) {
@@ -92,14 +93,14 @@ mod tests {
         for _ in 0..3 {
             let waited = tokio::time::timeout(
                 Duration::from_secs(8),
-                poll_fn(|context| idle_timer.poll_spent(context)),
+                poll_fn(|context| idle_timer.poll_expired(context)),
             );
             assert!(waited.await.is_err());
             idle_timer.progress();
         }
         let begin = Instant::now();
-        let spent = poll_fn(|context| idle_timer.poll_spent(context)).await;
-        assert_eq!(spent, Expired::Silence(Duration::from_secs(10)));
+        let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
+        assert_eq!(expired, Expired::Silence(Duration::from_secs(10)));
         assert_eq!(begin.elapsed().as_secs(), 10);
     }
 
@@ -110,11 +111,11 @@ mod tests {
         loop {
             let waited = tokio::time::timeout(
                 Duration::from_secs(5),
-                poll_fn(|context| idle_timer.poll_spent(context)),
+                poll_fn(|context| idle_timer.poll_expired(context)),
             );
             match waited.await {
-                Ok(spent) => {
-                    assert_eq!(spent, Expired::Deadline);
+                Ok(expired) => {
+                    assert_eq!(expired, Expired::Deadline);
                     break;
                 }
                 Err(_) => idle_timer.progress(),

@@ -1,7 +1,13 @@
-//! A job: one request for one script, with all that any mode needs to run it.
+//! A job: one request for one script, with everything that a mode needs to run it.
 //!
-//! Here: the request's variables, and the program to start for it. What a mode adds is when a process is started and how
-//! the variables reach it.
+//! Here: the variables of the request, the command and environment of a process, and the parts of a relay. Not here: when a
+//! process is started, and how the variables reach it (`cgi`, `cgiplus`).
+//!
+//! ```text
+//!   Job ─┬─ request                the request as the script sees it
+//!        ├─ script, route, map     the program to run, its settings and pools, the site that it belongs to
+//!        └─ scripts                the worker's launcher, processes and tasks
+//! ```
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -10,15 +16,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use http::{HeaderMap, Method, Version};
-use sluice_gateway::{CgiRequest, EndMark, MailboxKind, Scanner, Sentinels, Variables, isindex_arguments};
-use sluice_http::endpoints::{Endpoints, TlsInfo};
+use sluice_gateway::{CgiRequest, EndMark, MailboxKind, Scanner, Sentinels, Variables};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
-use sluice_http::request_id::UniqueId;
-use sluice_http::target::Target;
 use sluice_launch::{ProcessLimits, Program, Stdin};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
@@ -28,32 +29,26 @@ use sluice_settings::compression::Compression;
 use crate::callout::Callouts;
 use crate::idle_timer::IdleTimer;
 use crate::process::{Process, ProcessSpec};
+use crate::request::ScriptRequest;
 use crate::route::{Map, Script, ScriptRoute};
 use crate::scripts::Scripts;
 
-/// Variables of the server that every script inherits, if they are set.
+/// Variables of the server's environment that every script inherits, if they are set.
 const INHERITED: [&str; 3] = ["PATH", "LANG", "TZ"];
 
 /// One request for one script.
 pub struct Job {
+    /// The script processes of the worker.
     pub scripts: Rc<Scripts>,
-    pub map: Arc<dyn Map>,
-    pub route: Arc<ScriptRoute>,
+    /// The request as the script sees it.
+    pub request: ScriptRequest,
+    /// The program to run.
     pub script: Script,
-    pub target: Target,
-    pub method: Method,
-    pub version: Version,
-    pub fields: HeaderMap,
-    /// The host that was asked for, without port.
-    pub host: String,
-    pub id: UniqueId,
-    pub endpoints: Endpoints,
-    /// The client's name, if it is known.
-    pub client_name: Option<Arc<str>>,
-    pub is_https: bool,
-    pub tls_info: Option<Rc<TlsInfo>>,
-    pub arrived: SystemTime,
-    /// How its reply may be compressed, if at all.
+    /// The route that leads to it.
+    pub route: Arc<ScriptRoute>,
+    /// The paths and files of the site.
+    pub map: Arc<dyn Map>,
+    /// How its reply may be compressed. `None` if it may not.
     pub compression: Option<Arc<Compression>>,
 }
 
@@ -62,71 +57,66 @@ impl Job {
         &self.route.settings
     }
 
-    /// The request as the script's variables. `content_length` is the body's, if there is one and its length is known.
+    /// The variables of the request. `content_length` is that of the body, if there is one and its length is known.
     pub(crate) fn variables(&self, sentinels: &Sentinels, content_length: Option<u64>) -> Variables {
-        let settings = self.settings();
+        let (settings, request) = (self.settings(), &self.request);
         let path_info = self.script.path_info.as_deref();
         let translated = path_info.and_then(|path| self.map.file_of(path));
         let extra: Vec<_> = settings.variables.added.clone().into_iter().collect();
         Variables::build(&CgiRequest {
-            method: self.method.as_str(),
-            request_uri: &self.target.raw,
+            method: request.method.as_str(),
+            request_uri: &request.target.raw,
             script_name: &self.script.name,
             script_filename: self.script.file.as_os_str().as_bytes(),
             path_info,
             path_translated: translated.as_ref().map(|path| path.as_os_str().as_bytes()),
-            query: self.target.query.as_deref(),
-            protocol: protocol_name(self.version),
-            scheme: if self.is_https { "https" } else { "http" },
-            tls: self.tls_info.as_ref().map_or(&[], |tls_info| &tls_info.variables),
+            query: request.target.query.as_deref(),
+            protocol: request.protocol(),
+            scheme: if request.is_https { "https" } else { "http" },
+            tls: request.tls_info.as_ref().map_or(&[], |tls_info| &tls_info.variables),
             document_root: self.map.document_root().as_os_str().as_bytes(),
-            server_name: if self.host.is_empty() { "localhost" } else { &self.host },
-            server_addr: self.endpoints.server.ip(),
-            server_port: self.endpoints.server.port(),
-            remote_addr: self.endpoints.client.ip(),
-            remote_host: self.client_name.as_deref(),
-            remote_port: self.endpoints.client.port(),
+            server_name: if request.host.is_empty() {
+                "localhost"
+            } else {
+                &request.host
+            },
+            server_addr: request.endpoints.server.ip(),
+            server_port: request.endpoints.server.port(),
+            remote_addr: request.endpoints.client.ip(),
+            remote_host: request.client_name.as_deref(),
+            remote_port: request.endpoints.client.port(),
             auth_type: None,
             remote_user: None,
             content_length,
-            unique_id: self.id.as_str(),
+            unique_id: request.id.as_str(),
             server_software: SERVER_SOFTWARE,
             server_admin: None,
             server_signature: None,
-            headers: &self.fields,
+            headers: &request.fields,
             record_bytes_max: settings.output.record_bytes_max,
             sentinels,
             prefix: &settings.variables.prefix,
             environment: &extra,
-            request_time: self.arrived,
+            request_time: request.arrived,
             script_rte: None,
         })
     }
 
-    /// The variables of the server that go into a process's environment.
+    /// The variables that a process inherits from the server's own environment.
     pub(crate) fn inherited(&self) -> Vec<(String, Vec<u8>)> {
         let names = INHERITED
             .into_iter()
             .chain(self.settings().variables.inherited.iter().map(String::as_str));
         let set = names.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?.into_vec())));
         let mut inherited: BTreeMap<_, _> = set.collect();
-        // Without a PATH `#!/usr/bin/env` and every shell script would find nothing.
+        // Without a PATH, `#!/usr/bin/env` and shell scripts would find no program.
         inherited
             .entry("PATH".into())
             .or_insert_with(|| b"/usr/local/bin:/usr/bin:/bin".to_vec());
         inherited.into_iter().collect()
     }
 
-    /// The script's arguments: those of an ISINDEX query (RFC 3875 §4.4).
-    pub(crate) fn arguments(&self) -> Vec<Vec<u8>> {
-        let is_query = self.method == Method::GET || self.method == Method::HEAD;
-        match &self.target.query {
-            Some(query) if is_query => isindex_arguments(query),
-            _ => Vec::new(),
-        }
-    }
-
-    /// The process to start: the file itself, or its interpreter with the file as first argument.
+    /// The command to start: the file itself, or its interpreter with the file as first argument.
     pub(crate) fn program(
         &self,
         arguments: Vec<Vec<u8>>,
@@ -165,7 +155,7 @@ impl Job {
         })
     }
 
-    /// What the server must know of the process before it exists.
+    /// The properties of a process that do not come from its start.
     pub(crate) fn spec(&self, sentinels: Sentinels) -> ProcessSpec {
         let settings = self.settings();
         ProcessSpec {
@@ -187,6 +177,7 @@ impl Job {
         Box::new(Scanner::new(&process.sentinels, kind, end))
     }
 
+    /// The server's side of its callouts.
     pub(crate) fn callouts(&self, process: &Arc<Process>) -> Callouts {
         Callouts::new(
             Arc::clone(&self.map),
@@ -195,30 +186,21 @@ impl Job {
         )
     }
 
+    /// The clock of its exchange.
     pub(crate) fn idle_timer(&self) -> IdleTimer {
         IdleTimer::new(self.settings().timeouts.reply, self.settings().timeouts.deadline)
     }
 }
 
-/// SERVER_PROTOCOL (RFC 3875 §4.1.16).
-fn protocol_name(version: Version) -> &'static str {
-    match version {
-        Version::HTTP_09 => "HTTP/0.9",
-        Version::HTTP_10 => "HTTP/1.0",
-        Version::HTTP_2 => "HTTP/2.0",
-        _ => "HTTP/1.1",
-    }
-}
-
-/// New sentinels, from the system's random source.
-pub(crate) fn sentinels() -> Result<Sentinels, Fault> {
+/// New sentinels from the system's random source.
+pub(crate) fn new_sentinels() -> Result<Sentinels, Fault> {
     let mut bytes = [0; 12];
     getrandom::fill(&mut bytes).map_err(ServerFault::NoRandomBytes)?;
     Ok(Sentinels::from_random(bytes))
 }
 
 /// A new, empty memory buffer.
-pub(crate) fn segment() -> Result<Segment, Fault> {
+pub(crate) fn new_segment() -> Result<Segment, Fault> {
     Segment::create().map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
 }
 

@@ -1,9 +1,9 @@
-//! Leases: a pool's decisions carried out. Whoever runs a script holds a lease, and dropping it in any state leaves the
-//! pool right.
+//! Leases carry out a pool's decisions. Whoever runs a script holds a lease; the pool stays consistent in whichever state a
+//! lease is dropped.
 //!
-//! Here: the lock around the pure `pool`, the idle processes themselves, the requests that wait, and the clock. A pool is
-//! shared by all workers; a process moves between them only when the pool says so. Not here: what a process is told
-//! (`cgi`, `cgiplus`).
+//! Here: the lock around the pure `pool`, the idle processes themselves, the requests that wait, and the clock. All workers
+//! share a pool; a process moves between them only when the pool decides so. Not here: how a process gets its request (`cgi`,
+//! `cgiplus`).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// The pool of a script; made at its first request, renewed when its file has changed.
+    /// The pool of a script. It is made at the script's first request; its processes are replaced if the file has changed.
     pub(crate) fn pool(&self, script: &Script, settings: &ScriptSettings) -> Arc<SharedPool> {
         let mut pools = self.lock();
         let pool = match pools.get(&script.file) {
@@ -43,17 +43,17 @@ impl Pools {
         pool
     }
 
-    /// Time has passed.
+    /// Ends processes that were idle for too long, and drops pools that are empty. Called about once a second.
     pub fn tick(&self) {
         let mut pools = self.lock();
         pools.retain(|_, pool| {
             pool.tick();
-            // A pool that nobody else holds and that keeps nothing is made again at need.
+            // An empty pool that nobody else holds is made again when needed.
             Arc::strong_count(pool) > 1 || !pool.lock().pool.is_empty()
         });
     }
 
-    /// The server endpoints, or goes on by other settings: idle processes are ended, and those at work after their reply.
+    /// The server ends or has new settings: idle processes are ended now, busy ones after their reply.
     pub fn close(&self) {
         for pool in self.lock().values() {
             let mut state = pool.lock();
@@ -87,8 +87,8 @@ pub(crate) struct IdleProcess {
     pub channels: Channels,
     /// The worker whose event loop its channels belong to.
     pub worker: usize,
-    /// How it wants its next request.
-    pub form: RequestEncoding,
+    /// The encoding of its next request.
+    pub encoding: RequestEncoding,
     pub scanner: Box<Scanner>,
 }
 
@@ -96,30 +96,37 @@ pub(crate) struct IdleProcess {
 pub(crate) struct Lease {
     pool: Arc<SharedPool>,
     id: ProcessId,
-    /// The process, if there is one already; else it is the holder's to start.
-    kept: Option<IdleProcess>,
+    /// `None` if the holder has to start the process.
+    idle: Option<IdleProcess>,
     state: LeaseState,
 }
 
 #[derive(PartialEq)]
 enum LeaseState {
-    /// Nothing was asked of a process yet.
+    /// The process has not been used yet.
     Unused,
-    /// A process is about to be started.
+    /// The holder is about to start a process.
     Starting,
-    /// A process is at work, or on its way: whoever has its `Ending` tells its end.
+    /// The process is running or being started: its `ExitNotice` reports its end to the pool.
     Running,
+    /// The process is back in its pool.
     Returned,
 }
 
 impl SharedPool {
     fn new(script: &Script, settings: &ScriptSettings) -> SharedPool {
+        let pool = Pool::new(settings.pool);
+        // Each process of a CGI script serves one request: a failure says nothing about the next process.
+        let pool = if settings.mode.keeps_process() {
+            pool.with_backoff()
+        } else {
+            pool
+        };
         SharedPool {
             settings: settings.pool,
             kill_grace: settings.timeouts.kill_grace,
             state: Mutex::new(State {
-                // Each run of a CGI script stands for itself: one that fails says nothing about the next.
-                pool: Pool::new(settings.pool, settings.mode.keeps_process()),
+                pool,
                 stamp: script.stamp,
                 idle: HashMap::new(),
                 waiting: HashMap::new(),
@@ -127,47 +134,48 @@ impl SharedPool {
         }
     }
 
-    /// Waits for a process or for leave to start one. The fault is 503: the queue is full, overdue, or starts are put off.
+    /// Waits for a process or for permission to start one. The script's fault, a 503: the queue is full, the wait took too long, or
+    /// starts are delayed after failures.
     pub(crate) async fn acquire(self: &Arc<Self>, worker: usize) -> Result<Lease, Fault> {
-        let (place, granted) = {
+        let (entry, granted) = {
             let mut state = self.lock();
             match state.pool.request(worker, Instant::now()) {
                 Decision::Use(id) => {
-                    let kept = state.idle.remove(&id);
-                    return Ok(self.lease(id, kept));
+                    let idle = state.idle.remove(&id);
+                    return Ok(self.lease(id, idle));
                 }
                 Decision::Start(id) => return Ok(self.lease(id, None)),
                 Decision::Refuse(refusal) => return Err(refused(refusal, self.settings.queue_max)),
                 Decision::Wait(ticket) => {
                     let (grant, granted) = oneshot::channel();
                     state.waiting.insert(ticket, grant);
-                    (Place { pool: self, ticket }, granted)
+                    (QueueEntry { pool: self, ticket }, granted)
                 }
             }
         };
         let granted = tokio::time::timeout(self.settings.queue_timeout, granted).await;
-        drop(place);
+        drop(entry);
         match granted {
             Ok(Ok(lease)) => Ok(lease),
             _ => Err(ScriptFault::QueueTimeout(self.settings.queue_timeout).into()),
         }
     }
 
-    fn lease(self: &Arc<Self>, id: ProcessId, kept: Option<IdleProcess>) -> Lease {
+    fn lease(self: &Arc<Self>, id: ProcessId, idle: Option<IdleProcess>) -> Lease {
         Lease {
             pool: Arc::clone(self),
             id,
-            kept,
+            idle,
             state: LeaseState::Unused,
         }
     }
 
-    /// The script's file as it is now; processes of an older one are ended.
+    /// Ends the processes of an older file if the script's file has changed.
     fn check(&self, stamp: Stamp) {
         let mut state = self.lock();
         if state.stamp != stamp {
             state.stamp = stamp;
-            let actions = state.pool.renew();
+            let actions = state.pool.script_changed();
             self.retire(state, &actions);
         }
     }
@@ -188,11 +196,11 @@ impl SharedPool {
 
     fn remove(self: &Arc<Self>, id: ProcessId, how: impl FnOnce(&mut Pool, ProcessId, Instant) -> Option<Action>) {
         let mut state = self.lock();
-        let kept = state.idle.remove(&id);
+        let idle = state.idle.remove(&id);
         let action = how(&mut state.pool, id, Instant::now());
         let orphan = action.and_then(|action| self.start(&mut state, action));
         drop(state);
-        drop((kept, orphan));
+        drop((idle, orphan));
     }
 
     fn start(self: &Arc<Self>, state: &mut State, action: Action) -> Option<Orphan> {
@@ -206,14 +214,14 @@ impl SharedPool {
         let mut ending = Vec::new();
         for action in actions {
             if let Action::Retire(id, reason) = action
-                && let Some(kept) = state.idle.remove(id)
+                && let Some(idle) = state.idle.remove(id)
             {
-                ending.push((kept, *reason));
+                ending.push((idle, *reason));
             }
         }
         drop(state);
-        for (kept, reason) in ending {
-            end(kept, reason, self.kill_grace);
+        for (idle, reason) in ending {
+            end(idle, reason, self.kill_grace);
         }
     }
 
@@ -225,65 +233,65 @@ impl SharedPool {
 impl Drop for SharedPool {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for (_, kept) in state.idle.drain() {
-            end(kept, Reason::Shutdown, self.kill_grace);
+        for (_, idle) in state.idle.drain() {
+            end(idle, Reason::Shutdown, self.kill_grace);
         }
     }
 }
 
 impl Lease {
-    /// The live process, if the lease came with one; it counts as used from here on.
+    /// The idle process, if there is one; it counts as used from now on.
     pub(crate) fn take(&mut self) -> Option<IdleProcess> {
-        let kept = self.kept.take();
-        self.state = if kept.is_some() {
+        let idle = self.idle.take();
+        self.state = if idle.is_some() {
             LeaseState::Running
         } else {
             LeaseState::Starting
         };
-        kept
+        idle
     }
 
-    /// What is called at the end of the process that the holder starts now, or dropped where none is left: the process holds
-    /// its place from here on, also if its client leaves while it is being started.
-    pub(crate) fn ending(&mut self) -> impl FnOnce(Exit) + Send + use<> + 'static {
+    /// A function to call at the end of the process that the holder starts now, or to drop if no process was started. The process
+    /// counts from now on, even if its client disconnects while it is being started.
+    pub(crate) fn exit_notice(&mut self) -> impl FnOnce(Exit) + Send + use<> + 'static {
         self.state = LeaseState::Running;
-        let ending = Ending {
+        let notice = ExitNotice {
             pool: Arc::downgrade(&self.pool),
             id: self.id,
         };
-        move |_| ending.ended()
+        move |_| notice.ended()
     }
 
-    /// The process asked for an idle lifetime of its own.
+    /// The process has set its own idle lifetime (callout LIFETIME); `None` is without limit.
     pub(crate) fn set_lifetime(&self, lifetime: Option<Duration>) {
         self.pool.lock().pool.set_lifetime(self.id, lifetime);
     }
 
-    /// The process has answered completely and can serve again.
-    pub(crate) fn release(mut self, kept: IdleProcess) {
+    /// Returns the process, which has replied completely and can serve again.
+    pub(crate) fn release(mut self, idle: IdleProcess) {
         self.state = LeaseState::Returned;
         let mut state = self.pool.lock();
         let (release, action) = state.pool.release(self.id, Instant::now());
         let orphan = action.and_then(|action| self.pool.start(&mut state, action));
-        self.pool.put(state, self.id, kept, release);
+        self.pool.put(state, self.id, idle, release);
         drop(orphan);
     }
 }
 
 impl SharedPool {
-    fn put(self: &Arc<Self>, mut state: MutexGuard<'_, State>, id: ProcessId, kept: IdleProcess, release: Release) {
+    fn put(self: &Arc<Self>, mut state: MutexGuard<'_, State>, id: ProcessId, idle: IdleProcess, release: Release) {
         match release {
             Release::Keep => {
-                state.idle.insert(id, kept);
+                state.idle.insert(id, idle);
             }
             Release::Hand(ticket) => {
-                let orphan = grant(&mut state, ticket, self.lease(id, Some(kept)));
+                let orphan = grant(&mut state, ticket, self.lease(id, Some(idle)));
                 drop(state);
                 drop(orphan);
             }
             Release::Retire(reason) => {
                 drop(state);
-                end(kept, reason, self.kill_grace);
+                end(idle, reason, self.kill_grace);
             }
         }
     }
@@ -295,25 +303,26 @@ impl Drop for Lease {
             LeaseState::Returned => {}
             LeaseState::Starting => self.pool.remove(self.id, Pool::not_started),
             LeaseState::Running => self.pool.lock().pool.ending(self.id),
-            LeaseState::Unused => match self.kept.take() {
+            LeaseState::Unused => match self.idle.take() {
                 None => self.pool.remove(self.id, Pool::not_started),
-                Some(kept) => {
+                Some(idle) => {
                     let mut state = self.pool.lock();
                     let release = state.pool.give_back(self.id, Instant::now());
-                    self.pool.put(state, self.id, kept, release);
+                    self.pool.put(state, self.id, idle, release);
                 }
             },
         }
     }
 }
 
-/// The end of a process to come. It does not keep the pool alive: a pool that is dropped ends its processes, as after a reload.
-struct Ending {
+/// Reports the end of a process to its pool. It does not keep the pool alive: a pool that is dropped, as after a reload, ends
+/// its processes.
+struct ExitNotice {
     pool: Weak<SharedPool>,
     id: ProcessId,
 }
 
-impl Ending {
+impl ExitNotice {
     /// The process has ended by itself.
     fn ended(&self) {
         self.give_back(Pool::ended);
@@ -326,20 +335,20 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
-    /// Nothing is left to give back after `ended`.
+impl Drop for ExitNotice {
+    /// Has no effect after `ended`.
     fn drop(&mut self) {
         self.give_back(Pool::not_started);
     }
 }
 
-/// A place in the queue, given up when dropped.
-struct Place<'a> {
+/// An entry in the queue, removed when dropped.
+struct QueueEntry<'a> {
     pool: &'a SharedPool,
     ticket: Ticket,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         state.waiting.remove(&self.ticket);
@@ -347,9 +356,9 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Endpoints a process in good order: end-of-file on CGIPLUSIN is the order to exit; the watcher sees that it is followed.
-fn end(kept: IdleProcess, reason: Reason, grace: Duration) {
-    let IdleProcess { process, channels, .. } = kept;
+/// Ends an idle process: end-of-file on CGIPLUSIN tells it to exit; its watcher stops it if it does not.
+fn end(idle: IdleProcess, reason: Reason, grace: Duration) {
+    let IdleProcess { process, channels, .. } = idle;
     tracing::debug!(
         pid = process.pid,
         script = process.script,
@@ -359,13 +368,13 @@ fn end(kept: IdleProcess, reason: Reason, grace: Duration) {
     drop(channels);
 }
 
-/// A lease whose waiter has just left. Dropping it gives it back, which takes the pool's lock: let go of that first.
+/// A lease whose waiter has just gone. Its drop takes the pool's lock, so that lock must be released before.
 #[must_use]
 struct Orphan {
     _lease: Lease,
 }
 
-/// Hands a lease to who waits.
+/// Gives a lease to the request that waits. Returns it if that request has gone.
 fn grant(state: &mut State, ticket: Ticket, lease: Lease) -> Option<Orphan> {
     let refused = match state.waiting.remove(&ticket) {
         Some(waiter) => waiter.send(lease).err(),
@@ -383,8 +392,9 @@ fn refused(refusal: Refusal, queue_max: usize) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use sluice_settings::{Mode, ScriptSource};
+
+    use super::*;
 
     fn pool(max: usize) -> Arc<SharedPool> {
         let file = std::env::current_exe().unwrap();
@@ -401,19 +411,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_whose_client_leaves_while_it_is_started_holds_its_place_until_it_is_gone() {
+    async fn a_process_counts_until_its_end_even_if_its_client_disconnects_while_it_is_started() {
         let pool = pool(1);
         for has_run in [false, true] {
             let mut lease = pool.acquire(0).await.unwrap();
             assert!(lease.take().is_none());
-            let ending = lease.ending();
+            let notice = lease.exit_notice();
             drop(lease);
             let mut second = Box::pin(pool.acquire(0));
             assert!(has_to_wait(&mut second).await, "two at once");
             if has_run {
-                ending(Exit::Code(0));
+                notice(Exit::Code(0));
             } else {
-                drop(ending);
+                drop(notice);
             }
             drop(second.await.unwrap());
         }

@@ -1,38 +1,51 @@
-//! The fourth stage: running scripts. What all modes share is here once: the process, its channels, the relay of its
-//! reply, the pool. A mode is one file (`cgi`, `cgiplus`).
+//! Scripts: processes that answer requests, as CGI (RFC 3875) or as CGIplus. Floor 4, safe Rust.
+//!
+//! A mode is one file (`cgi`, `cgiplus`): it starts or leases a process and gives it the request. Everything else is common to
+//! all modes. Not here: which program a path names (`sluice-server`), the protocol between server and script as pure code
+//! (`sluice-gateway`), and the system calls that start a process (`sluice-launch`).
 //!
 //! ```text
-//! handler::script ── cgi ─────┬── lease ── pool        who may run, with which process
-//!                 └─ cgiplus ─┤── process              start, watch, stop
-//!                             └── relay ─┬─ mailbox    what the script writes
-//!                                        ├─ callout    what it asks in between
-//!                                        ├─ buffer     its bulk output
-//!                                        ├─ pump       the request body on its way in
-//!                                        └─ idle_timer   how long it may be silent
+//!   serve ──┬─ cgi ──────┐      the entry: a Task in, an Outcome out; Mode is matched there alone
+//!     │     └─ cgiplus ──┤
+//!     │                  ├─ job ── request, route       the request, the program, the variables
+//!     │                  ├─ lease ── pool               which request gets which process
+//!     │                  ├─ process ── scripts, stderr  start, watch, stop
+//!     │                  └─ request_body                the body as the client sends it
+//!     │
+//!     ├─ session ─┬─ conversation ─┬─ relay ─┬─ mailbox        output
+//!     │           │                │         ├─ callout        requests of the script, and their answers
+//!     │           │                │         ├─ buffer         bulk output in shared memory
+//!     │           │                │         ├─ request_pipe   CGIPLUSIN
+//!     │           │                │         ├─ pump           the request body on its way to the script
+//!     │           │                │         └─ idle_timer     how long the script may be silent
+//!     │           │                └─ body_filter   newlines of records, Content-Length
+//!     │           └─ ending        what happens to the process afterwards
+//!     └─ reply_encoding            compression of replies
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod body_filter;
-pub mod buffer;
-pub mod callout;
-pub mod cgi;
-pub mod cgiplus;
-pub mod conversation;
-pub mod ending;
-pub mod idle_timer;
+mod body_filter;
+mod buffer;
+mod callout;
+mod cgi;
+mod cgiplus;
+mod conversation;
+mod ending;
+mod idle_timer;
 pub mod job;
 pub mod lease;
-pub mod mailbox;
-pub mod pool;
-pub mod process;
+mod mailbox;
+mod pool;
+mod process;
 mod process_fault;
-pub mod pump;
-pub mod relay;
-pub mod reply_encoding;
+mod pump;
+mod relay;
+mod reply_encoding;
+pub mod request;
 pub mod request_body;
-pub mod request_pipe;
+mod request_pipe;
 pub mod route;
 pub mod scripts;
 pub mod serve;
-pub mod session;
-pub mod stderr;
+mod session;
+mod stderr;

@@ -1,8 +1,8 @@
-//! The mailbox: what a script writes to its standard output, read without waiting for more than is there.
+//! The mailbox: the server's end of a script's standard output, read without blocking.
 //!
-//! Here: the two kinds, a pipe (bytes) and a SOCK_SEQPACKET socket (records), and how much is read at a time: little for a
-//! script that says little, up to `READ_BYTES_MAX` for one that keeps the mailbox full, whose pipe is then also made
-//! larger. Not here: what the bytes mean (`relay`).
+//! Here: the two kinds, a pipe (bytes) and a SOCK_SEQPACKET socket (records), and how much is read at a time: little for short
+//! replies, up to `READ_BYTES_MAX` for a script that keeps the mailbox full, whose pipe is enlarged, too. Not here: the meaning
+//! of the bytes (`relay`).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,34 +17,36 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-/// The first reads, bytes: most replies fit.
+/// Size of the first reads, bytes: most replies fit.
 const READ_BYTES_MIN: usize = 16 << 10;
 
-/// The largest read, bytes. Larger ones gain nothing: the second level cache is about as large.
+/// Largest read, bytes. Larger ones gain nothing, because the second level cache is about as large.
 const READ_BYTES_MAX: usize = 256 << 10;
 
-/// A pipe's size as the system makes it, bytes (pipe(7)).
+/// Default size of a pipe, bytes (pipe(7)).
 const PIPE_BYTES: usize = 64 << 10;
 
-/// The size, bytes, of the pipe of a process whose replies do not fit that: so that 64 KiB and their head leave the script in
-/// one write and are here in one read. It keeps it; 512 such pipes are all that an ordinary user may have
-/// (pipe-user-pages-soft).
+/// Size of the pipe, bytes, of a process whose replies do not fit the default: 64 KiB and a head are then one write and one
+/// read. It stays so large. An ordinary user may have 512 such pipes (pipe-user-pages-soft).
 const PIPE_BYTES_ROOMY: usize = 128 << 10;
 
-/// A pipe's size while a script says much, bytes: pipe-max-size, which needs no privilege. Not for longer than it does: 64
-/// of them are all that an ordinary user may have, and further pipes would be tiny.
+/// Size of the pipe during a long reply, bytes: pipe-max-size, which needs no privilege. It is reduced after the reply, because
+/// an ordinary user may have 64 such pipes, and further ones would be tiny.
 const PIPE_BYTES_LARGE: usize = 1 << 20;
 
-/// What a script says in one reply until it says much, bytes.
-const MUCH_BYTES: usize = 256 << 10;
+/// A reply is long from this size on, bytes.
+const LONG_REPLY_BYTES: usize = 256 << 10;
 
 /// The reading end of a mailbox.
 pub(crate) enum Mailbox {
+    /// A pipe.
     Stream(Stream),
+    /// A socket that keeps record boundaries.
     Record(Records),
 }
 
 impl Mailbox {
+    /// Registers the descriptor with the calling worker's event loop.
     pub(crate) fn new(descriptor: OwnedFd, kind: settings::Mailbox, record_bytes_max: usize) -> io::Result<Mailbox> {
         Ok(match kind {
             settings::Mailbox::Stream => Mailbox::Stream(Stream {
@@ -69,10 +71,10 @@ impl Mailbox {
         }
     }
 
-    /// What is there at this moment, whatever the event loop has heard of it: `WouldBlock` if nothing is.
+    /// The bytes or the record that are there at this moment; `WouldBlock` if there are none.
     ///
-    /// `poll_read` goes by the event loop's last word, which may be older than what another thread has told, such as the
-    /// process's end.
+    /// `poll_read` relies on the event loop's last readiness event, which may be older than what the caller already knows, such as
+    /// the end of the process.
     pub(crate) fn read_now(&mut self) -> io::Result<Option<Bytes>> {
         match self {
             Mailbox::Stream(stream) => {
@@ -84,8 +86,9 @@ impl Mailbox {
         }
     }
 
-    /// What has come since the last reply, as far as the event loop has heard; cheap where it has heard of nothing.
-    pub(crate) fn read_early(&mut self) -> io::Result<Option<Bytes>> {
+    /// Bytes or a record that have arrived since the last reply, as far as the event loop knows. Without a readiness event this makes
+    /// no system call.
+    pub(crate) fn read_if_ready(&mut self) -> io::Result<Option<Bytes>> {
         match self {
             Mailbox::Stream(stream) => {
                 let mut bytes = [0; 64];
@@ -96,10 +99,10 @@ impl Mailbox {
         }
     }
 
-    /// The reply is over: what was held for it is given back.
-    pub(crate) fn rest(&mut self) {
+    /// The reply is complete: releases the memory that was held for it.
+    pub(crate) fn end_reply(&mut self) {
         if let Mailbox::Stream(stream) = self {
-            stream.rest();
+            stream.end_reply();
         }
     }
 
@@ -123,7 +126,7 @@ pub(crate) struct Stream {
     pipe: pipe::Receiver,
     buffer: BytesMut,
     read_bytes: usize,
-    /// Read since the last rest.
+    /// Bytes read of the present reply.
     reply_bytes: usize,
     pipe_bytes: usize,
 }
@@ -131,7 +134,7 @@ pub(crate) struct Stream {
 impl Stream {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         loop {
-            // What earlier reads left of the buffer is used up before a new one is made.
+            // The rest of the buffer of earlier reads is used before a new one is allocated.
             if self.buffer.capacity() < self.read_bytes.min(READ_BYTES_MIN) / 2 {
                 self.buffer = BytesMut::with_capacity(self.read_bytes);
             }
@@ -157,22 +160,23 @@ impl Stream {
         }
     }
 
-    /// The read took all there was: so that no further read is needed to find that out (epoll(7), edge-triggered).
+    /// The read took all bytes. Clears the readiness, so that no further read is needed to find the pipe empty (epoll(7),
+    /// edge-triggered).
     fn note_drained(&self) {
         let _ = self
             .pipe
             .try_io(|| Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock)));
     }
 
-    /// The read took all it could: there is more to come.
+    /// The read filled the buffer: more bytes are waiting.
     fn grow(&mut self) {
         self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
     }
 
-    /// Makes the pipe as large as what the script says deserves.
+    /// Enlarges the pipe for a long reply.
     fn widen(&mut self) {
         let wanted = match self.reply_bytes {
-            MUCH_BYTES.. => PIPE_BYTES_LARGE,
+            LONG_REPLY_BYTES.. => PIPE_BYTES_LARGE,
             PIPE_BYTES.. => PIPE_BYTES_ROOMY,
             _ => PIPE_BYTES,
         };
@@ -183,11 +187,11 @@ impl Stream {
 
     fn resize(&mut self, bytes: usize) {
         self.pipe_bytes = bytes;
-        // Refused when there are too many: then it stays as it is.
+        // Fails when the user has too many large pipes: then the size stays as it is.
         let _ = rustix::pipe::fcntl_setpipe_size(self.pipe.as_fd(), bytes);
     }
 
-    fn rest(&mut self) {
+    fn end_reply(&mut self) {
         self.reply_bytes = 0;
         self.buffer = BytesMut::new();
         self.read_bytes = self.read_bytes.min(PIPE_BYTES_ROOMY);
@@ -199,7 +203,7 @@ impl Stream {
 
 /// A socket that keeps the boundaries of writes.
 pub(crate) struct Records {
-    /// Of another type than its name says: what is used of it, its place in the event loop, is the same for both.
+    /// A SOCK_SEQPACKET socket in a stream socket's type: only its registration with the event loop is used, which is the same.
     socket: UnixStream,
     record_bytes_max: usize,
 }
@@ -222,16 +226,16 @@ impl Records {
                 let text = format!("a record of {sent} bytes, the largest is {kept}");
                 Err(io::Error::new(io::ErrorKind::InvalidData, text))
             }
-            // An empty record and the end look alike (recv(2)).
+            // An empty record and end-of-file look alike (recv(2)).
             Ok((0, _)) => Ok(self.is_open().then(Bytes::new)),
             Ok(_) => Ok(Some(record.into())),
-            // A script that ends with its input unread resets the socket: for us that is the end as well.
+            // A script that ends with its input unread resets the socket: that is its end, too.
             Err(Errno::CONNRESET) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The script still holds its end.
+    /// Whether the script still has its end open.
     fn is_open(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut ends = [PollFd::new(&self.socket, PollFlags::RDHUP)];

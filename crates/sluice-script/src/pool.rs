@@ -1,14 +1,14 @@
-//! The pool of one script, as pure state: events in, decisions out, the time as an argument.
+//! The pool of one script as pure state: events in, decisions out, the time as an argument.
 //!
-//! Here: who gets which process, who waits, who is refused, which process ends and why. Not here: processes, locks and
-//! timers (`lease`), so that all of this is tested by simulation.
+//! Here: which request gets which process, waits or is refused, and which process ends and why. Not here: processes, locks and
+//! timers (`lease`), so that a simulation can test all of this.
 //!
 //! ```text
 //!             request: start                released
 //!   (nothing) ─────────────▶ busy ────────────────────────▶ idle
-//!                 ▲            ▲  │ handed to who waits      │ idle too long, script changed,
+//!                 ▲            ▲  │ given to a waiter        │ idle too long, script changed,
 //!                 │            └──┴──────── request ─────────┤ requests served
-//!                 └── ended, while somebody waits ◀──────────┴──▶ (nothing)
+//!                 └── ended, while a request waits ◀─────────┴──▶ (nothing)
 //! ```
 
 use std::collections::VecDeque;
@@ -17,65 +17,74 @@ use std::time::{Duration, Instant};
 
 use sluice_settings::PoolSettings;
 
-/// An idle process of another worker is taken rather than a new one started, once it has been idle for so long. Younger
-/// ones are needed where they are: under load every worker soon has its own, and none moves.
+/// A process of another worker is used instead of starting a new one, if it has been idle for this long. Its own worker needs
+/// it if it was busy more recently: under load every worker soon has processes of its own, and none moves.
 const SPARE_AFTER: Duration = Duration::from_millis(10);
 
-/// A waiter older than this gets the next process whatever its worker; younger ones leave it to their own worker's.
+/// A waiter older than this gets the next process whichever its worker; before, waiters on the process's own worker come first.
 const FAIRNESS: Duration = Duration::from_millis(5);
 
-/// How many waiters are looked at for one of the same worker.
+/// Waiters that are searched for one on the same worker.
 const LOOK_AHEAD: usize = 32;
 
-/// Processes in a row that ended before their first reply until starts are put off.
+/// Processes in a row that may end before their first reply before starts are delayed.
 const FAILURES_FREE: u32 = 3;
+/// The first delay; it doubles with each further failure.
 const BACKOFF_MIN: Duration = Duration::from_millis(250);
+/// The longest delay.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// Names a process within its pool.
+/// Identifies a process within its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessId(u64);
 
-/// Names a request that waits.
+/// Identifies a request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
 
-/// What a request gets.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// This idle process.
     Use(ProcessId),
-    /// Leave to start a process under this name.
+    /// Permission to start a process with this id.
     Start(ProcessId),
-    /// A place in the queue.
+    /// An entry in the queue.
     Wait(Ticket),
+    /// Neither a process nor an entry in the queue.
     Refuse(Refusal),
 }
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
+    /// The queue is full.
     QueueFull,
-    /// The last processes ended before their first reply; another is tried after so long.
+    /// The last processes ended before their first reply; the next start is after this delay.
     BackOff(Duration),
 }
 
-/// What becomes of a process whose exchange is over.
+/// The fate of a process whose exchange is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
+    /// It becomes idle.
     Keep,
-    /// It serves the one who waited.
+    /// It serves this waiter.
     Hand(Ticket),
+    /// It is ended.
     Retire(Reason),
 }
 
-/// Why a process is ended in good order.
+/// Why the pool ends a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
+    /// It was idle for its lifetime.
     Idle,
+    /// It has served its number of requests.
     Requests,
+    /// The script's file has changed.
     ScriptChanged,
-    /// The server ends, or has another configuration.
+    /// The server ends or has another configuration.
     Shutdown,
 }
 
@@ -90,11 +99,12 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What is to be done besides.
+/// A consequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
+    /// End this idle process.
     Retire(ProcessId, Reason),
-    /// The one who waited may start a process under this name.
+    /// This waiter may start a process with this id.
     Start(Ticket, ProcessId),
 }
 
@@ -102,11 +112,11 @@ pub(crate) enum Action {
 #[derive(Debug)]
 pub(crate) struct Pool {
     settings: PoolSettings,
-    /// Whether a process that ends before its first reply puts off the next start.
+    /// Whether processes that end before their first reply delay the next start.
     backs_off: bool,
     processes: Vec<Slot>,
     queue: VecDeque<Waiting>,
-    named: u64,
+    last_number: u64,
     failures: u32,
     not_before: Option<Instant>,
     is_closed: bool,
@@ -117,11 +127,11 @@ struct Slot {
     id: ProcessId,
     worker: usize,
     idle_since: Option<Instant>,
-    /// Replaces the pool's idle lifetime (callout LIFETIME): `Some(None)` is without end.
+    /// Overrides the pool's idle lifetime (callout LIFETIME): `Some(None)` is without limit.
     lifetime: Option<Option<Duration>>,
     served: u64,
     is_stale: bool,
-    /// Told to end, or about to: it counts until it has.
+    /// It is about to end; it counts until it has ended.
     is_ending: bool,
 }
 
@@ -141,21 +151,30 @@ struct Waiting {
 }
 
 impl Pool {
-    pub(crate) fn new(settings: PoolSettings, backs_off: bool) -> Pool {
+    /// An empty pool.
+    pub(crate) fn new(settings: PoolSettings) -> Pool {
         Pool {
             settings,
-            backs_off,
+            backs_off: false,
             processes: Vec::new(),
             queue: VecDeque::new(),
-            named: 0,
+            last_number: 0,
             failures: 0,
             not_before: None,
             is_closed: false,
         }
     }
 
-    /// A request on `worker` wants a process: its own worker's idle one, one that another worker can spare, a new one, any
-    /// idle one, a place in the queue.
+    /// Processes that end before their first reply delay the next start.
+    pub(crate) fn with_backoff(self) -> Pool {
+        Pool {
+            backs_off: true,
+            ..self
+        }
+    }
+
+    /// A request on `worker` needs a process. In this order: an idle one of its own worker, one that another worker can spare, a
+    /// new one, any idle one, an entry in the queue.
     pub(crate) fn request(&mut self, worker: usize, now: Instant) -> Decision {
         if let Some(slot) = self.youngest_idle(|slot| slot.worker == worker) {
             return Decision::Use(slot.lend(worker));
@@ -176,7 +195,7 @@ impl Pool {
         if self.queue.len() >= self.settings.queue_max {
             return Decision::Refuse(Refusal::QueueFull);
         }
-        let ticket = Ticket(self.name());
+        let ticket = Ticket(self.next_number());
         self.queue.push_back(Waiting {
             ticket,
             worker,
@@ -185,12 +204,12 @@ impl Pool {
         Decision::Wait(ticket)
     }
 
-    /// A waiting request gave up.
+    /// A waiting request has gone.
     pub(crate) fn cancel(&mut self, ticket: Ticket) {
         self.queue.retain(|waiting| waiting.ticket != ticket);
     }
 
-    /// A process has answered completely and could serve again.
+    /// A process has replied completely and could serve again.
     pub(crate) fn release(&mut self, id: ProcessId, now: Instant) -> (Release, Option<Action>) {
         self.failures = 0;
         self.not_before = None;
@@ -213,7 +232,7 @@ impl Pool {
         (self.keep(id, now), None)
     }
 
-    /// A process was taken and not used.
+    /// A process was leased and not used.
     pub(crate) fn give_back(&mut self, id: ProcessId, now: Instant) -> Release {
         if self.is_closed && self.remove(id).is_some() {
             return Release::Retire(Reason::Shutdown);
@@ -227,7 +246,7 @@ impl Pool {
         self.start_for_waiting(now)
     }
 
-    /// A process is of no more use and will end: it takes no further request, and no blame.
+    /// A process is about to be stopped: it gets no further request, and its end is not a failure.
     pub(crate) fn ending(&mut self, id: ProcessId) {
         if let Some(slot) = self.slot(id) {
             slot.is_ending = true;
@@ -249,15 +268,15 @@ impl Pool {
         self.start_for_waiting(now)
     }
 
-    /// A process asked for an idle lifetime of its own; `None` is without end.
+    /// Sets a process's own idle lifetime; `None` is without limit.
     pub(crate) fn set_lifetime(&mut self, id: ProcessId, lifetime: Option<Duration>) {
         if let Some(slot) = self.slot(id) {
             slot.lifetime = Some(lifetime);
         }
     }
 
-    /// The script's file is another one now: no process started from the old one takes a further request.
-    pub(crate) fn renew(&mut self) -> Vec<Action> {
+    /// The script's file has changed: processes started from the old one get no further requests.
+    pub(crate) fn script_changed(&mut self) -> Vec<Action> {
         self.failures = 0;
         self.not_before = None;
         for slot in &mut self.processes {
@@ -266,13 +285,13 @@ impl Pool {
         self.retire_idle(usize::MAX, Reason::ScriptChanged, |_| true)
     }
 
-    /// The pool is not used any more: what is idle ends, and what is at work after its reply.
+    /// The pool is no longer used: idle processes end now, busy ones after their reply.
     pub(crate) fn close(&mut self) -> Vec<Action> {
         self.is_closed = true;
         self.retire_idle(usize::MAX, Reason::Shutdown, |_| true)
     }
 
-    /// Time has passed: ends what was idle too long, starts what was put off.
+    /// Time has passed: ends processes that were idle for too long, and starts those that were delayed.
     pub(crate) fn tick(&mut self, now: Instant) -> Vec<Action> {
         let (idle, min) = (self.settings.idle, self.settings.min);
         let idle_now = self.processes.iter().filter(|slot| slot.idle_since.is_some()).count();
@@ -290,7 +309,7 @@ impl Pool {
         actions
     }
 
-    /// Nothing is kept and nobody waits.
+    /// Whether there is no process and no waiter.
     pub(crate) fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.queue.is_empty()
     }
@@ -311,8 +330,8 @@ impl Pool {
         Release::Keep
     }
 
-    /// The oldest waiter, unless it is young and one of the process's own worker waits too: moving a process between event
-    /// loops costs more than the wait.
+    /// The oldest waiter; while it is younger than `FAIRNESS`, the first waiter on the process's own worker, because moving a process
+    /// between event loops costs more than the wait.
     fn next_waiting(&mut self, worker: usize, now: Instant) -> Option<Waiting> {
         let oldest = self.queue.front()?;
         if now.duration_since(oldest.since) < FAIRNESS
@@ -361,7 +380,7 @@ impl Pool {
     }
 
     fn add(&mut self, worker: usize) -> ProcessId {
-        let id = ProcessId(self.name());
+        let id = ProcessId(self.next_number());
         self.processes.push(Slot {
             id,
             worker,
@@ -383,9 +402,9 @@ impl Pool {
         Some(self.processes.remove(at))
     }
 
-    fn name(&mut self) -> u64 {
-        self.named += 1;
-        self.named
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 }
 

@@ -1,4 +1,4 @@
-//! The pool by example and by simulation: random events over many seeds, the invariants looked at after each.
+//! The pool by example and by simulation: random events over many seeds, with the invariants checked after each.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn pool(max: usize, queue_max: usize) -> Pool {
         queue_max,
         queue_timeout: Duration::from_secs(30),
     };
-    Pool::new(settings, true)
+    Pool::new(settings).with_backoff()
 }
 
 fn started(decision: Decision) -> ProcessId {
@@ -30,7 +30,7 @@ fn a_process_that_another_worker_can_spare_is_taken_before_a_new_one_is_started(
 }
 
 #[test]
-fn own_workers_process_then_new_then_anothers_then_queue_then_refusal() {
+fn a_request_gets_its_workers_process_then_a_new_one_then_anothers_then_waits_then_is_refused() {
     let (mut pool, now) = (pool(2, 1), Instant::now());
     let first = started(pool.request(0, now));
     assert_eq!(pool.release(first, now), (Release::Keep, None));
@@ -50,7 +50,7 @@ fn own_workers_process_then_new_then_anothers_then_queue_then_refusal() {
 }
 
 #[test]
-fn a_young_waiter_of_the_own_worker_goes_first_an_old_one_is_not_passed_over() {
+fn a_young_waiter_on_the_processs_worker_goes_first_but_not_before_an_old_one() {
     let (mut pool, now) = (pool(1, 9), Instant::now());
     let process = started(pool.request(0, now));
     let Decision::Wait(other) = pool.request(1, now) else {
@@ -67,7 +67,7 @@ fn a_young_waiter_of_the_own_worker_goes_first_an_old_one_is_not_passed_over() {
 }
 
 #[test]
-fn processes_that_end_before_their_first_reply_put_off_the_next_start() {
+fn processes_that_end_before_their_first_reply_delay_the_next_start() {
     let (mut pool, mut now) = (pool(4, 9), Instant::now());
     for _ in 0..=FAILURES_FREE {
         let id = started(pool.request(0, now));
@@ -82,7 +82,7 @@ fn processes_that_end_before_their_first_reply_put_off_the_next_start() {
 }
 
 #[test]
-fn a_process_that_ends_after_a_reply_is_replaced_at_once_for_who_waits() {
+fn a_process_that_ends_after_a_reply_is_replaced_at_once_for_a_waiter() {
     let (mut pool, now) = (pool(1, 9), Instant::now());
     let id = started(pool.request(0, now));
     pool.release(id, now);
@@ -94,7 +94,7 @@ fn a_process_that_ends_after_a_reply_is_replaced_at_once_for_who_waits() {
 }
 
 #[test]
-fn idle_processes_end_by_age_but_for_the_minimum_and_their_own_lifetime() {
+fn idle_processes_end_by_age_except_for_the_minimum_and_those_with_their_own_lifetime() {
     let (mut pool, now) = (pool(4, 9), Instant::now());
     pool.settings.min = 1;
     let ids: Vec<_> = (0..3).map(|_| started(pool.request(0, now))).collect();
@@ -118,12 +118,12 @@ fn a_changed_script_ends_idle_processes_now_and_busy_ones_after_their_reply() {
     let (mut pool, now) = (pool(4, 9), Instant::now());
     let (idle, busy) = (started(pool.request(0, now)), started(pool.request(0, now)));
     pool.release(idle, now);
-    assert_eq!(pool.renew(), [Action::Retire(idle, Reason::ScriptChanged)]);
+    assert_eq!(pool.script_changed(), [Action::Retire(idle, Reason::ScriptChanged)]);
     assert_eq!(pool.release(busy, now).0, Release::Retire(Reason::ScriptChanged));
     assert!(pool.is_empty());
 }
 
-/// A process or a waiter of the simulated world.
+/// The processes and waiters of a simulation.
 #[derive(Default)]
 struct World {
     busy: Vec<ProcessId>,
@@ -134,7 +134,7 @@ struct World {
 
 impl World {
     /// SplitMix64: enough for a simulation, and the same on every machine.
-    fn draw(&mut self, below: usize) -> usize {
+    fn random_below(&mut self, below: usize) -> usize {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -143,7 +143,10 @@ impl World {
     }
 
     fn take(list: &mut Vec<ProcessId>, id: ProcessId) {
-        let at = list.iter().position(|other| *other == id).expect("known to the world");
+        let at = list
+            .iter()
+            .position(|other| *other == id)
+            .expect("known to the simulation");
         list.remove(at);
     }
 
@@ -158,8 +161,8 @@ impl World {
     }
 
     fn step(&mut self, pool: &mut Pool, now: Instant) {
-        match self.draw(10) {
-            0..4 => match pool.request(self.draw(3), now) {
+        match self.random_below(10) {
+            0..4 => match pool.request(self.random_below(3), now) {
                 Decision::Use(id) => {
                     World::take(&mut self.idle, id);
                     self.busy.push(id);
@@ -169,7 +172,7 @@ impl World {
                 Decision::Refuse(_) => {}
             },
             4..7 if !self.busy.is_empty() => {
-                let at = self.draw(self.busy.len());
+                let at = self.random_below(self.busy.len());
                 let id = self.busy.swap_remove(at);
                 let (release, action) = pool.release(id, now);
                 match release {
@@ -183,7 +186,7 @@ impl World {
                 action.into_iter().for_each(|action| self.apply(action));
             }
             7 => {
-                let dying = if self.draw(2) == 0 {
+                let dying = if self.random_below(2) == 0 {
                     &mut self.busy
                 } else {
                     &mut self.idle
@@ -193,7 +196,7 @@ impl World {
                 }
             }
             8 if !self.waiting.is_empty() => {
-                let at = self.draw(self.waiting.len());
+                let at = self.random_below(self.waiting.len());
                 let ticket = self.waiting.swap_remove(at);
                 pool.cancel(ticket);
             }
@@ -203,18 +206,18 @@ impl World {
 }
 
 #[test]
-fn no_simulated_history_loses_a_process_or_a_waiter_or_exceeds_a_limit() {
+fn no_simulation_loses_a_process_or_a_waiter_or_exceeds_a_limit() {
     for seed in 0..300 {
         let mut world = World {
             random: seed,
             ..World::default()
         };
-        let (max, queue_max) = (1 + world.draw(4), world.draw(6));
+        let (max, queue_max) = (1 + world.random_below(4), world.random_below(6));
         let mut pool = pool(max, queue_max);
-        pool.settings.requests_max = (world.draw(2) == 0).then_some(3);
+        pool.settings.requests_max = (world.random_below(2) == 0).then_some(3);
         let mut now = Instant::now();
         for _ in 0..500 {
-            now += Duration::from_millis(world.draw(20_000) as u64);
+            now += Duration::from_millis(world.random_below(20_000) as u64);
             world.step(&mut pool, now);
             let (idle, busy) = (world.idle.len(), world.busy.len());
             assert!(idle + busy <= max, "seed {seed}: more processes than max");
@@ -224,7 +227,7 @@ fn no_simulated_history_loses_a_process_or_a_waiter_or_exceeds_a_limit() {
             let may_start = idle + busy < max && pool.backoff(now).is_none();
             assert!(
                 world.waiting.is_empty() || idle == 0,
-                "seed {seed}: somebody waits beside an idle process"
+                "seed {seed}: a request waits beside an idle process"
             );
             // Only a cancelled backoff leaves waiters until the next tick.
             if may_start && !world.waiting.is_empty() {

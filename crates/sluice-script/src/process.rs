@@ -1,16 +1,16 @@
-//! A script process: start it, watch it, stop it.
+//! A script process: its start, its watcher, its end.
 //!
-//! Here: one task a process, on the worker that started it. It alone reads the process's errors, hears of its end, sends
-//! signals, and reaps it. Everybody else holds a `Process` and gives it orders. Not here: what is said on the channels
-//! (`relay`), and when a process is wanted (`pool`).
+//! Here: one task for each process, on the worker that started it. That watcher alone reads the process's standard error, waits
+//! for its end, sends signals, and reaps it. Everybody else holds a `Process` and sends commands to the watcher. Not here: what
+//! the channels carry (`relay`), and when a process is needed (`pool`).
 //!
 //! ```text
-//!            stop, or the time given by finish is over        kill grace is over
-//!   living ───────────────────────────────────────▶ SIGTERM ───────────────────▶ SIGKILL
+//!            stop, or the time of finish is over              kill grace is over
+//!   running ──────────────────────────────────────▶ SIGTERM ───────────────────▶ SIGKILL
 //!      └──────────────────────────── exits ───────────┴──────────────────────────────┴──▶ group killed, reaped, announced
 //! ```
-//! Signals go to the whole process group. What is left of the group when its leader ends is killed: a script leaves
-//! nothing behind unless it takes a session of its own (setsid(2)), as daemons do.
+//! Signals go to the whole process group. Processes of the group that are left when its leader ends are killed: a script leaves
+//! none behind unless it creates a session of its own (setsid(2)), as daemons do.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,9 +36,9 @@ use crate::process_fault::{ProcessState, launch_fault};
 use crate::pump::Input;
 use crate::request_pipe::RequestPipe;
 use crate::scripts::Scripts;
-use crate::stderr::Errors;
+use crate::stderr::StderrReader;
 
-/// A script process, as everybody but its watcher sees it.
+/// A script process, as all but its watcher see it.
 pub(crate) struct Process {
     pub pid: i32,
     pub sentinels: Sentinels,
@@ -46,42 +46,47 @@ pub(crate) struct Process {
     pub script: String,
     pub site: String,
     kill_grace: Duration,
-    order: watch::Sender<Order>,
+    commands: watch::Sender<Command>,
     state: Mutex<State>,
 }
 
-/// What a process was told.
+/// A command to the watcher.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Order {
-    Live,
-    /// Its work is done; it may take until then to end by itself.
+enum Command {
+    /// Let the process run.
+    Run,
+    /// Its work is done: stop it if it has not ended by itself by then.
     FinishBy(Instant),
-    /// End now.
+    /// Stop it now.
     Stop,
 }
 
 #[derive(Default)]
 struct State {
+    /// Set once it is reaped.
     exit: Option<Exit>,
     waiter: Option<Waker>,
     last_error: String,
+    /// The exchange that it works for.
     exchange: Option<UniqueId>,
+    /// Held open until its end.
     input: Option<Input>,
 }
 
 /// The server's ends of a process's descriptors.
 pub(crate) struct Channels {
-    /// The request body; none when stdin is a file or /dev/null.
+    /// For the request body. `None` if standard input is a file or /dev/null.
     pub input: Option<Input>,
     pub mailbox: Mailbox,
     pub cgiplusin: RequestPipe,
     pub segment: Segment,
 }
 
-/// Starts a process and the task that watches it. `ended` is called there, after the process is reaped; where it is dropped
-/// instead, there is no process (any more) that anybody has used.
+/// Starts a process and its watcher. The watcher calls `ended` after it has reaped the process; if no process was started, or
+/// it ended unused, `ended` is dropped instead.
 ///
-/// Dropping the future at any point leaves no process behind.
+/// Dropping the future at any point leaves no process behind. The fault is the script's (it cannot be executed) or the
+/// server's.
 pub(crate) async fn start(
     scripts: &Rc<Scripts>,
     spec: ProcessSpec,
@@ -92,7 +97,7 @@ pub(crate) async fn start(
     let kind = spec.mailbox;
     let (announce, started) = oneshot::channel();
     scripts.launcher().launch(program, move |result| {
-        // Fails when nobody waits any more; then the process is ended by the drop.
+        // Fails if the request has gone; then the drop of the result ends the process.
         let _ = announce.send(result.map(|started| Unclaimed::new(started, ended)));
     });
     let (started, ended) = started
@@ -101,26 +106,26 @@ pub(crate) async fn start(
         .map_err(|error| launch_fault(&spec.script, error))?
         .claim();
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(spec.script.as_str().into()), error);
-    let (order, orders) = watch::channel(Order::Live);
+    let (commands, received) = watch::channel(Command::Run);
     let process = Arc::new(Process {
         pid: started.pid,
         sentinels: spec.sentinels,
         script: spec.script.clone(),
         site: spec.site,
         kill_grace: spec.kill_grace,
-        order,
+        commands,
         state: Mutex::default(),
     });
-    // Without its watcher nobody would end it.
+    // Nobody ends a process without a watcher.
     let kill = |_: &io::Error| {
         let _ = sluice_launch::kill_group(started.pid, Signal::Kill);
     };
     let pidfd = awaitable(started.pidfd).inspect_err(kill).map_err(unusable)?;
-    let errors = Errors::new(started.stderr, Arc::clone(&process))
+    let errors = StderrReader::new(started.stderr, Arc::clone(&process))
         .inspect_err(kill)
         .map_err(unusable)?;
     tracing::debug!(pid = process.pid, script = process.script, "script process started");
-    scripts.track(&process, watch(Arc::clone(&process), pidfd, errors, orders, ended));
+    scripts.track(&process, watch(Arc::clone(&process), pidfd, errors, received, ended));
     let channels = (|| {
         Ok(Channels {
             input: started.stdin.map(Input::new).transpose()?,
@@ -134,7 +139,7 @@ pub(crate) async fn start(
 }
 
 impl Channels {
-    /// Moves to the event loop of the calling worker.
+    /// Moves the channels to the event loop of the calling worker.
     pub(crate) fn rebind(self) -> io::Result<Channels> {
         Ok(Channels {
             input: self.input.map(Input::rebind).transpose()?,
@@ -145,7 +150,7 @@ impl Channels {
     }
 }
 
-/// What the server must know of a process before it exists.
+/// The properties of a process that do not come from its start.
 pub(crate) struct ProcessSpec {
     pub sentinels: Sentinels,
     pub script: String,
@@ -156,12 +161,12 @@ pub(crate) struct ProcessSpec {
 }
 
 impl Process {
-    /// RequestPipe the end: SIGTERM now, SIGKILL after the grace.
+    /// Stops it: SIGTERM now, SIGKILL after the grace.
     pub(crate) fn stop(&self) {
-        self.order.send_replace(Order::Stop);
+        self.commands.send_replace(Command::Stop);
     }
 
-    /// The same, and keeps its standard input open until it has ended.
+    /// Stops it, and keeps its standard input open until it has ended.
     pub(crate) fn stop_holding(&self, input: Option<Input>) {
         let mut state = self.lock();
         if state.exit.is_none() {
@@ -171,40 +176,41 @@ impl Process {
         self.stop();
     }
 
-    /// Its work is done; it has so long to end by itself before it is stopped.
+    /// Its work is done: it is stopped unless it ends by itself in this time.
     pub(crate) fn finish(&self, within: Duration) {
         let by = Instant::now() + within;
-        self.order.send_if_modified(|order| {
-            let is_new = *order == Order::Live;
+        self.commands.send_if_modified(|command| {
+            let is_new = *command == Command::Run;
             if is_new {
-                *order = Order::FinishBy(by);
+                *command = Command::FinishBy(by);
             }
             is_new
         });
     }
 
-    /// Whose work it does now; its error lines carry this id.
+    /// It works for this exchange now; its error lines are logged with the id.
     pub(crate) fn begin_exchange(&self, id: UniqueId) {
         self.lock().exchange = Some(id);
     }
 
-    /// Its work for that exchange is over.
+    /// Its work for the exchange is over.
     pub(crate) fn end_exchange(&self) {
         let mut state = self.lock();
         state.exchange = None;
         state.waiter = None;
     }
 
+    /// The exchange that it works for, if any.
     pub(crate) fn exchange(&self) -> Option<UniqueId> {
         self.lock().exchange
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, once it is reaped.
     pub(crate) fn exit(&self) -> Option<Exit> {
         self.lock().exit
     }
 
-    /// How it ended, once it has and its last error lines have been read. One waiter at a time: whoever holds its channels.
+    /// Waits for its exit status; its last error lines have been read then. One waiter at a time: the holder of its channels.
     pub(crate) fn poll_exit(&self, context: &mut Context<'_>) -> Poll<Exit> {
         let mut state = self.lock();
         if let Some(exit) = state.exit {
@@ -220,6 +226,7 @@ impl Process {
         Poll::Pending
     }
 
+    /// Remembers its last error line, for `describe`.
     pub(crate) fn note_error(&self, line: &str) {
         self.lock().last_error = line.to_owned();
     }
@@ -258,12 +265,12 @@ fn awaitable(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(pidfd, Interest::READABLE)
 }
 
-/// The watcher: see the drawing above.
+/// The watcher: the drawing above.
 async fn watch(
     process: Arc<Process>,
     pidfd: AsyncFd<OwnedFd>,
-    mut errors: Errors,
-    mut orders: watch::Receiver<Order>,
+    mut errors: StderrReader,
+    mut commands: watch::Receiver<Command>,
     ended: impl FnOnce(Exit),
 ) {
     let mut next = Escalation::None;
@@ -271,10 +278,10 @@ async fn watch(
         tokio::select! {
             biased;
             _ = pidfd.readable() => break,
-            Ok(()) = orders.changed() => next = match *orders.borrow_and_update() {
-                Order::Live => next,
-                Order::FinishBy(time) => next.or_term(time),
-                Order::Stop => terminate(&process, next),
+            Ok(()) = commands.changed() => next = match *commands.borrow_and_update() {
+                Command::Run => next,
+                Command::FinishBy(time) => next.or_term(time),
+                Command::Stop => terminate(&process, next),
             },
             () = next.due() => next = match next {
                 Escalation::Term(_) => terminate(&process, next),
@@ -286,7 +293,7 @@ async fn watch(
             () = errors.read() => {}
         }
     }
-    // While the leader is not reaped its number cannot be given to another group: kill what is left of it first.
+    // Kill the rest of the group first: until the leader is reaped, its number cannot become that of another group.
     let _ = sluice_launch::kill_group(process.pid, Signal::Kill);
     let exit = match sluice_launch::reap(pidfd.as_fd()) {
         Ok(Some(exit)) => exit,
@@ -337,8 +344,8 @@ fn terminate(process: &Process, now: Escalation) -> Escalation {
     Escalation::Kill(Instant::now() + process.kill_grace)
 }
 
-/// A process that was started and that nobody has taken yet; dropped, it is killed and reaped, and only then is `ended`
-/// dropped: until then it is there.
+/// A process that was started and that nobody has taken yet. Its drop kills and reaps it, and drops `ended` only then, because
+/// the process counts until its end.
 struct Unclaimed<E: Send + 'static>(Option<(Started, E)>);
 
 impl<E: Send + 'static> Unclaimed<E> {
@@ -355,10 +362,10 @@ impl<E: Send + 'static> Drop for Unclaimed<E> {
     fn drop(&mut self) {
         if let Some((started, ended)) = self.0.take() {
             let _ = sluice_launch::kill_group(started.pid, Signal::Kill);
-            // SIGKILL takes effect at once, but for a process that waits for a disk: not for the event loop to wait for.
+            // SIGKILL takes effect at once, except for a process that waits for a disk: the event loop must not wait for that.
             let _ = std::thread::Builder::new().name("reaper".into()).spawn(move || {
-                let mut endpoints = [PollFd::new(&started.pidfd, PollFlags::IN)];
-                let _ = poll(&mut endpoints, None);
+                let mut descriptors = [PollFd::new(&started.pidfd, PollFlags::IN)];
+                let _ = poll(&mut descriptors, None);
                 let _ = sluice_launch::reap(started.pidfd.as_fd());
                 drop(ended);
             });

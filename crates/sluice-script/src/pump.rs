@@ -1,8 +1,8 @@
-//! The pump: moves a request body into a script's standard input while its reply is read.
+//! The pump: copies a request body to a script's standard input while the reply is read.
 //!
-//! Here: the movement, chunk by chunk as the pipe takes it, and the memory of what was sent before the script showed a sign
-//! of life, so that the request can be given to another process if this one never saw it. Not here: where the body comes
-//! from (`request_body`).
+//! Here: the copying, chunk by chunk as the pipe accepts it, and the bytes that were written before the script showed a sign of
+//! life, so that another process can get the request if this one never read it. Not here: the source of the body
+//! (`request_body`).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,19 +19,20 @@ use tokio::net::unix::pipe;
 
 use crate::request_body::{RequestBody, Stored};
 
-/// Bytes read at a time from a stored body, and what a pipe holds (pipe(7)).
+/// Bytes read at a time from a stored body; also the capacity of a pipe (pipe(7)).
 const PIPE_BYTES: usize = 64 << 10;
 
-/// Reads that empty a pipe; each takes at least a page.
+/// Reads to empty a pipe; each takes at least a page.
 const DRAIN_READS_MAX: usize = 32;
 
-/// Steps at a time, until the other tasks of the worker have their turn.
+/// Steps after which the other tasks of the worker get their turn.
 const STEPS_MAX: usize = 64;
 
 /// The server's end of a script's standard input.
 pub(crate) struct Input(pipe::Sender);
 
 impl Input {
+    /// Registers the pipe with the calling worker's event loop.
     pub(crate) fn new(pipe: OwnedFd) -> io::Result<Input> {
         Ok(Input(pipe::Sender::from_owned_fd_unchecked(pipe)?))
     }
@@ -41,18 +42,18 @@ impl Input {
         Input::new(self.0.into_nonblocking_fd()?)
     }
 
-    /// Takes out what the script left unread, so that its next request does not begin with it.
+    /// Discards the bytes that the script left unread, so that its next request does not begin with them.
     pub(crate) fn drain(&self) -> io::Result<()> {
         if rustix::io::ioctl_fionread(self.0.as_fd())? == 0 {
             return Ok(());
         }
-        // A reading end of its own: opening the descriptor's link in /proc opens the pipe anew (proc(5)), and the script's
-        // end stays blocking.
+        // A separate reading end: the descriptor's link in /proc opens the pipe again (proc(5)), and the script's end stays
+        // blocking.
         let path = format!("/proc/self/fd/{}", self.0.as_fd().as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let reader = rustix::fs::open(path, flags, Mode::empty())?;
         let mut unread = vec![0; PIPE_BYTES];
-        // One read takes all that a pipe holds, in two if it wraps. More can only come from the script itself.
+        // One read takes all bytes of a pipe, or two if they wrap. Further bytes can only come from the script itself.
         for _ in 0..DRAIN_READS_MAX {
             match rustix::io::read(&reader, &mut unread) {
                 Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
@@ -64,29 +65,32 @@ impl Input {
     }
 }
 
-/// Where a body comes from.
-pub(crate) enum Source {
+/// The source of a body.
+pub(crate) enum BodySource {
+    /// The connection.
     Client(Box<RequestBody>),
+    /// Memory.
     Chunks(VecDeque<Bytes>),
+    /// A file, from its position on.
     File(File),
 }
 
-impl From<Stored> for Source {
-    fn from(stored: Stored) -> Source {
+impl From<Stored> for BodySource {
+    fn from(stored: Stored) -> BodySource {
         match stored {
-            Stored::Memory(chunks) => Source::Chunks(chunks.into()),
-            Stored::File(file) => Source::File(file),
+            Stored::Memory(chunks) => BodySource::Chunks(chunks.into()),
+            Stored::File(file) => BodySource::File(file),
         }
     }
 }
 
-/// A body being moved.
+/// A body that is copied to a script.
 pub(crate) struct Pump {
-    source: Source,
-    /// What was taken from the source and not yet written.
+    source: BodySource,
+    /// Bytes from the source that are not written yet.
     chunk: Bytes,
-    /// What was written before the script showed a sign of life. `None` once it has: it wrote something, or took more than
-    /// the pipe holds.
+    /// Bytes that were written before the script showed a sign of life. `None` once it has: it wrote something, or read so much
+    /// that more than a pipe's capacity was written.
     unconfirmed: Option<Unconfirmed>,
     is_done: bool,
 }
@@ -99,7 +103,7 @@ struct Unconfirmed {
 
 impl Pump {
     /// For a process that was started for this request.
-    pub(crate) fn once(source: Source) -> Pump {
+    pub(crate) fn once(source: BodySource) -> Pump {
         Pump {
             source,
             chunk: Bytes::new(),
@@ -108,46 +112,47 @@ impl Pump {
         }
     }
 
-    /// For a process that may turn out to have ended: until it shows a sign of life the request can be given to another.
-    pub(crate) fn repeatable(source: Source) -> Pump {
+    /// For a process that may have ended meanwhile: until it shows a sign of life another process can get the request.
+    pub(crate) fn repeatable(source: BodySource) -> Pump {
         Pump {
             unconfirmed: Some(Unconfirmed::default()),
             ..Pump::once(source)
         }
     }
 
-    /// Everything was written, or the script wants no more.
+    /// Whether everything was written, or the script has closed its input.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// The script is alive: nothing needs to be sent again.
+    /// The script has shown a sign of life: nothing needs to be sent again.
     pub(crate) fn confirm(&mut self) {
         self.unconfirmed = None;
     }
 
-    /// All that was written is still known.
+    /// Whether all written bytes are still known.
     pub(crate) fn can_rewind(&self) -> bool {
         self.unconfirmed.is_some()
     }
 
-    /// The client is waited for.
+    /// Whether it waits for the client.
     pub(crate) fn awaits_client(&self) -> bool {
-        !self.is_done && self.chunk.is_empty() && matches!(self.source, Source::Client(_))
+        !self.is_done && self.chunk.is_empty() && matches!(self.source, BodySource::Client(_))
     }
 
-    /// Begins anew for another process: everything that this one was sent goes first.
+    /// Begins again for another process, with the bytes that this one was sent.
     pub(crate) fn rewind(self) -> Pump {
         let mut sent = self.unconfirmed.unwrap_or_default().chunks;
         sent.push(self.chunk);
         Pump {
-            // At most what a pipe holds, and a chunk.
+            // At most a pipe's capacity and a chunk.
             chunk: sent.concat().into(),
             ..Pump::repeatable(self.source)
         }
     }
 
-    /// Moves what can be moved now; true if anything was. The fault is the client's: its body is bad.
+    /// Copies as much as the pipe accepts now. True if bytes were written. The fault is the client's (its body is bad) or the
+    /// server's (it cannot read a stored body).
     pub(crate) fn poll(&mut self, input: &Input, context: &mut Context<'_>) -> Result<bool, Fault> {
         let mut has_moved = false;
         for _ in 0..STEPS_MAX {
@@ -174,7 +179,7 @@ impl Pump {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The script has closed its input: it may do so, and go on.
+                // The script has closed its input, which is no error.
                 Err(_) => self.is_done = true,
             }
         }
@@ -194,12 +199,12 @@ impl Pump {
 
     fn poll_source(&mut self, context: &mut Context<'_>) -> Result<Poll<Option<Bytes>>, Fault> {
         match &mut self.source {
-            Source::Client(body) => match body.poll_chunk(context) {
+            BodySource::Client(body) => match body.poll_chunk(context) {
                 Poll::Ready(chunk) => chunk.transpose().map(Poll::Ready),
                 Poll::Pending => Ok(Poll::Pending),
             },
-            Source::Chunks(chunks) => Ok(Poll::Ready(chunks.pop_front())),
-            Source::File(file) => {
+            BodySource::Chunks(chunks) => Ok(Poll::Ready(chunks.pop_front())),
+            BodySource::File(file) => {
                 let mut chunk = Vec::with_capacity(PIPE_BYTES);
                 let read = rustix::io::read(file, spare_capacity(&mut chunk))
                     .map_err(|error| ServerFault::io(Activity::ReadStoredBody, error.into()))?;

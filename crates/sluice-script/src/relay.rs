@@ -1,14 +1,14 @@
 //! The relay: the conversation with one script process about one exchange.
 //!
-//! Here: everything that can happen between the request and the end of the reply, in one loop that is driven by whoever
-//! wants output: first by `head`, then by the response body, as fast as the client takes it. Mailbox, callouts, memory
-//! buffer, request body, silence and death meet here and nowhere else. Not here: what a head means and what becomes of the
-//! bytes (`output`), and where process and request come from (`cgi`, `cgiplus`).
+//! Here: everything that can happen between the request and the end of the reply, in one loop. Whoever wants output drives it:
+//! first `Conversation::head`, then the response body, as fast as the client reads. Mailbox, callouts, memory buffer, request
+//! body, timeouts and the end of the process meet here and nowhere else. Not here: the meaning of the bytes (`conversation`,
+//! `body_filter`), and how a process gets its request (`cgi`, `cgiplus`).
 //!
-//! What is looked at first, on each turn:
+//! The order of checks in each turn:
 //! ```text
 //!   1 request body ─▶ stdin      2 answers ─▶ CGIPLUSIN      3 memory buffer ─▶ client
-//!   4 what the mailbox has said: output, callouts, the end
+//!   4 bytes read from the mailbox: output, callouts, the end
 //!   5 the mailbox itself         6 the process's end         7 the time
 //! ```
 
@@ -20,30 +20,30 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluice_gateway::{Output, Scanner};
+use sluice_gateway::{Answer, Output, Scanner};
 use sluice_http::fault::{Fault, ScriptFault, Silence};
 use sluice_http::tasks::yield_now;
 use tokio::time::Sleep;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Answering, Buffer};
 use crate::callout::Callouts;
 use crate::idle_timer::{Expired, IdleTimer};
 use crate::process::{Channels, Process};
 use crate::process_fault::{BadReply, Violation};
 use crate::pump::Pump;
 
-/// After the mailbox is closed: how long the process's end is awaited, to learn whether it ended well. A script that closes
-/// its output and works on is taken to have said all.
+/// How long the relay waits for the end of the process after the mailbox was closed, to learn its exit status. The reply of a
+/// script that closes its output and continues to work is complete.
 const EXIT_GRACE: Duration = Duration::from_millis(250);
 
-/// A callout line without its newline is taken as complete after so long: programs written for VMS end no lines, and one
-/// write arrives whole.
+/// A callout line without a newline is complete after this time: programs written for VMS do not end lines, and the bytes of
+/// one write arrive together.
 const LINE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Turns of the conversation without output until the other tasks of the worker have theirs.
+/// Turns without output after which the other tasks of the worker get theirs.
 const TURNS_MAX: usize = 64;
 
-/// What a script said.
+/// An event of a reply.
 pub(crate) enum ReplyEvent {
     /// Bytes, or one record, on the mailbox: head or body.
     Mailbox(Bytes),
@@ -60,15 +60,15 @@ pub(crate) struct Relay {
     pub scanner: Box<Scanner>,
     pub callouts: Callouts,
     pump: Option<Pump>,
-    /// There was a body: some of it may be left unread in the script's input.
+    /// There was a body: the script may have left some of it unread in its input.
     pub has_body: bool,
     idle_timer: IdleTimer,
-    /// The head of the reply is done: the memory buffer's bytes may follow.
+    /// The head of the reply is complete: bytes of the memory buffer may follow.
     has_head: bool,
     state: State,
     /// Counts down `EXIT_GRACE` or `LINE_PAUSE`.
     pause: Option<Pin<Box<Sleep>>>,
-    /// Bytes that come before all others: body that came with the head, or what the scanner held back to the last.
+    /// Bytes to deliver before all others: body that came with the head, or the last bytes that the scanner held back.
     returned: Option<Bytes>,
     /// The request is a record on CGIPLUSIN.
     has_record: bool,
@@ -76,10 +76,11 @@ pub(crate) struct Relay {
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    Talking,
-    /// The end sentinel has come; the memory buffer may still hold something.
+    /// The script may write more.
+    Open,
+    /// The end sentinel has arrived; the memory buffer may still hold bytes.
     Ended,
-    /// The mailbox is closed, the last bytes of it are handed on.
+    /// The mailbox is closed, and its last bytes have been delivered.
     Closed,
 }
 
@@ -103,18 +104,18 @@ impl Relay {
             pump,
             idle_timer,
             has_head: false,
-            state: State::Talking,
+            state: State::Open,
             pause: None,
         }
     }
 
-    /// The request waits as a record in `channels.cgiplusin`; the process is kept after it.
+    /// Sends the request as the record in `channels.cgiplusin`; the process is kept afterwards.
     pub(crate) fn with_record(mut self) -> Relay {
         self.has_record = true;
         self
     }
 
-    /// The process has ended without ever looking at its request, so that it may be given to another.
+    /// Whether the process has ended without reading its request, so that another process can get it.
     pub(crate) fn is_request_unread(&self) -> bool {
         self.has_record
             && self.process.exit().is_some()
@@ -122,31 +123,32 @@ impl Relay {
             && self.channels.cgiplusin.is_unread()
     }
 
+    /// The request body, for another process.
     pub(crate) fn take_pump(&mut self) -> Option<Pump> {
         self.pump.take()
     }
 
-    /// The end sentinel has come: the process can serve again.
+    /// Whether the end sentinel has arrived: the process can serve again.
     pub(crate) fn has_ended_well(&self) -> bool {
         self.state == State::Ended
     }
 
-    /// The head is complete; `rest` came with it and is body. From now on `limit` is how long the script may be silent.
+    /// The head is complete; `rest` came with it and is body. From now on the script may be silent for `limit`.
     pub(crate) fn begin_body(&mut self, rest: Bytes, limit: Duration) {
         self.has_head = true;
         self.returned = (!rest.is_empty()).then_some(rest);
-        self.idle_timer.renew(limit);
+        self.idle_timer.restart(limit);
     }
 
-    /// Nobody wants the output any more: the script may end its reply, but its bulk writes fail.
+    /// The client has disconnected: the script may end its reply within `limit`, but its bulk writes fail.
     pub(crate) fn client_gone(&mut self, limit: Duration) {
         self.pump = None;
-        self.callouts.is_forsaken = true;
+        self.callouts.is_client_gone = true;
         self.callouts.buffer.client_gone();
-        self.idle_timer.renew(limit);
+        self.idle_timer.restart(limit);
     }
 
-    /// The next thing that the script says. Faults: its own (bad, dead, too slow), or the client's (its body is bad).
+    /// The next event. The fault is the script's (invalid output, its end, a timeout) or the client's (its body is bad).
     pub(crate) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
         for _ in 0..TURNS_MAX {
             self.move_request(context)?;
@@ -170,8 +172,8 @@ impl Relay {
                         self.answer(answer)?;
                         continue;
                     }
-                    // Not the script's time: the client takes what it takes.
-                    Poll::Pending if self.has_head || self.state != State::Talking => return Poll::Pending,
+                    // The client reads at its own pace: the script's time does not run.
+                    Poll::Pending if self.has_head || self.state != State::Open => return Poll::Pending,
                     Poll::Pending => {}
                 }
             }
@@ -182,13 +184,13 @@ impl Relay {
                 }
             }
             match self.state {
-                State::Talking => {}
+                State::Open => {}
                 State::Ended => return Poll::Ready(Ok(ReplyEvent::End)),
                 State::Closed => return self.poll_closed_end(context),
             }
             ready!(self.poll_mailbox(context))?;
         }
-        // A script that never stops asking must not keep the worker from the others.
+        // A script that sends callouts without end must not keep the worker from its other tasks.
         yield_now(context);
         Poll::Pending
     }
@@ -204,7 +206,7 @@ impl Relay {
 
     fn on_output(&mut self, output: Output) -> Result<Option<ReplyEvent>, Fault> {
         match output {
-            Output::Bytes(bytes) if self.has_head && self.callouts.buffer.is_ring() => self.hear_doorbell(&bytes)?,
+            Output::Bytes(bytes) if self.has_head && self.callouts.buffer.is_ring() => self.check_doorbell(&bytes)?,
             Output::Bytes(bytes) => return Ok(Some(ReplyEvent::Mailbox(bytes))),
             Output::Callout(request) => {
                 let answer = self.callouts.serve(request, &mut self.channels.segment);
@@ -220,28 +222,29 @@ impl Relay {
         Ok(None)
     }
 
-    /// While a ring is open the mailbox carries callouts and doorbells only: body bytes there would have no place in the order.
-    fn hear_doorbell(&self, bytes: &[u8]) -> Result<(), Fault> {
+    /// While a ring is open the mailbox carries only callouts and doorbells (NUL bytes): the order of body bytes there and in the
+    /// ring would not be defined.
+    fn check_doorbell(&self, bytes: &[u8]) -> Result<(), Fault> {
         if bytes.iter().all(|byte| *byte == 0) {
             return Ok(());
         }
         Err(self.fault(Violation::MailboxDuringRing(bytes.len())))
     }
 
-    /// Reads the mailbox; pending while the script is silent and has time to be.
+    /// Reads the mailbox. Pending while the script is silent within its limit.
     fn poll_mailbox(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         if let Poll::Ready(read) = self.poll_read(context) {
             return Poll::Ready(read);
         }
         if self.process.poll_exit(context).is_ready() {
-            // What it wrote just before its end is still read. Then whoever holds the mailbox open has left the group, and
-            // is not waited for.
+            // The last bytes are still read. A process that holds the mailbox open after that has left the process group, and
+            // the server does not wait for it.
             return Poll::Ready(match self.channels.mailbox.read_now() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.close(),
                 read => self.take_read(read),
             });
         }
-        // No doorbell is asked for before the head has been read: it would stand among the head's bytes.
+        // Before the head is complete no doorbell is requested: it would stand among the bytes of the head.
         if self.has_head && !self.callouts.buffer.may_sleep() {
             return Poll::Ready(Ok(()));
         }
@@ -255,11 +258,11 @@ impl Relay {
             return Poll::Ready(Ok(()));
         }
         if self.pump.as_ref().is_some_and(Pump::awaits_client) {
-            // Not the script's time; the client has its own limit.
+            // The script waits for the client, which has its own limit.
             self.idle_timer.progress();
         }
-        let spent = ready!(self.idle_timer.poll_spent(context));
-        Poll::Ready(Err(self.too_slow(spent)))
+        let expired = ready!(self.idle_timer.poll_expired(context));
+        Poll::Ready(Err(self.too_slow(expired)))
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
@@ -283,12 +286,12 @@ impl Relay {
         }
     }
 
-    /// The mailbox is closed: what was held back comes out, then the process's end decides.
+    /// The mailbox is closed: held back bytes are delivered, then the end of the process is awaited.
     fn close(&mut self) -> Result<(), Fault> {
         self.state = State::Closed;
         self.pause = None;
         match self.scanner.finish() {
-            // It looked like the beginning of a sentinel, and was body.
+            // Bytes that could have been the start of a sentinel are body.
             Ok(held) => self.returned = held,
             Err(fault) => return Err(self.fault(Violation::Output(fault))),
         }
@@ -296,12 +299,12 @@ impl Relay {
         Ok(())
     }
 
-    /// The reply ends without BUFFER-END: what the buffer holds is sent, unless there is no head for it to follow.
+    /// The reply ends without BUFFER-END: the bytes in the buffer are sent, unless the head is missing.
     fn end_buffer(&mut self) {
         if !self.has_head {
             self.callouts.buffer = Buffer::new();
         } else if self.callouts.buffer.is_open() && !self.callouts.buffer.is_ending() {
-            self.callouts.buffer.end(false);
+            self.callouts.buffer.end(Answering::Unwanted);
         }
     }
 
@@ -322,7 +325,7 @@ impl Relay {
             if pump.poll(input, context)? {
                 self.idle_timer.progress();
             }
-            // CGI: end-of-file follows the last byte. CGIplus keeps its input for the next request.
+            // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
             if pump.is_done() && !self.has_record {
                 self.pump = None;
                 self.channels.input = None;
@@ -331,7 +334,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Hands on the answers that parts of the buffer have waited for; true if there was one.
+    /// Sends the answers of parts of the buffer that were sent meanwhile. True if there was one.
     fn pass_answers(&mut self, context: &mut Context<'_>) -> Result<bool, Fault> {
         let mut has_answered = false;
         while let Some(answer) = self.callouts.buffer.answer() {
@@ -342,7 +345,7 @@ impl Relay {
         Ok(has_answered)
     }
 
-    fn answer(&mut self, answer: Option<sluice_gateway::Answer>) -> Result<(), Fault> {
+    fn answer(&mut self, answer: Option<Answer>) -> Result<(), Fault> {
         match answer {
             None => Ok(()),
             Some(answer) => self
@@ -353,15 +356,15 @@ impl Relay {
         }
     }
 
-    /// The script's fault, with all that is known of the process.
+    /// A fault of the script, with the state of its process.
     pub(crate) fn fault(&self, violation: Violation) -> Fault {
         let process = self.process.describe();
         ScriptFault::BadReply(Arc::new(BadReply { process, violation })).into()
     }
 
-    fn too_slow(&self, spent: Expired) -> Fault {
+    fn too_slow(&self, expired: Expired) -> Fault {
         let process = Arc::new(self.process.describe());
-        match spent {
+        match expired {
             Expired::Silence(limit) => ScriptFault::Silent(Box::new(Silence { process, limit })).into(),
             Expired::Deadline => ScriptFault::DeadlineExceeded(process).into(),
         }

@@ -1,7 +1,7 @@
-//! Compressing what a script says, where its route allows it.
+//! Compression of replies, if the route allows it.
 //!
-//! Here: which replies are compressed, and what their heads say then. Not here: the compressing (`write::encoded_body`). A script
-//! that has a mind of its own about its bytes is left alone: one that names an encoding, parts, a digest, or `no-transform`.
+//! Here: which replies are compressed, and their heads. Not here: the compression itself (`sluice_http::encoding`). A reply is not
+//! compressed if its head describes its exact bytes: by an encoding, a range, a digest, or `no-transform`.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use sluice_http::encoding::Encoding;
 use sluice_http::encoding::accept::Ranked;
 use sluice_settings::compression::Compression;
 
-/// Fields that are about the very bytes of a reply (RFC 9110 §8.4, §14.4; RFC 9530).
-const ABOUT_BYTES: [HeaderName; 6] = [
+/// Fields that describe the exact bytes of a reply (RFC 9110 §8.4, §14.4; RFC 9530).
+const EXACT_BYTES_FIELDS: [HeaderName; 6] = [
     header::CONTENT_ENCODING,
     header::CONTENT_RANGE,
     HeaderName::from_static("content-digest"),
@@ -21,27 +21,27 @@ const ABOUT_BYTES: [HeaderName; 6] = [
     HeaderName::from_static("repr-digest"),
 ];
 
-/// The forms in which the client of a request takes the reply.
-pub(crate) struct Offer {
+/// The encodings that the client of a request accepts.
+pub(crate) struct AcceptedEncodings {
     compression: Arc<Compression>,
     ranked: Ranked,
 }
 
-impl Offer {
-    /// To a request with these fields.
-    pub(crate) fn new(compression: &Arc<Compression>, fields: &HeaderMap) -> Offer {
-        Offer {
+impl AcceptedEncodings {
+    /// For a request with these fields.
+    pub(crate) fn new(compression: &Arc<Compression>, fields: &HeaderMap) -> AcceptedEncodings {
+        AcceptedEncodings {
             compression: Arc::clone(compression),
             ranked: compression.rank(fields),
         }
     }
 
-    /// How the body is to be compressed, if at all; the head says so then. HEAD is answered as GET would be, so nothing counts that
-    /// only the body could tell: a reply without Content-Length is compressed, however short it turns out to be.
-    pub(crate) fn take_up(&self, head: &mut ReplyHead) -> Option<Encoding> {
+    /// The encoding for the body, if it is compressed; sets the fields of the head. HEAD is answered like GET, so only the head
+    /// decides: a reply without Content-Length is compressed, however short its body is.
+    pub(crate) fn apply(&self, head: &mut ReplyHead) -> Option<Encoding> {
         let best = self.ranked[0].map(|(encoding, _)| encoding);
         if head.status == StatusCode::NOT_MODIFIED {
-            // What it is said of may have been compressed: its tag is the one that was sent with that (RFC 9111 §4.3.4).
+            // The client's stored response may be compressed: its tag is the one that was sent then (RFC 9111 §4.3.4).
             vary(&mut head.fields);
             if best.is_some() {
                 weaken_tag(&mut head.fields);
@@ -60,7 +60,7 @@ impl Offer {
         Some(encoding)
     }
 
-    /// Whether the reply may be compressed, for clients that take it.
+    /// Whether the reply may be compressed for clients that accept it.
     fn is_for(&self, head: &ReplyHead) -> bool {
         let fields = &head.fields;
         let has_content = !head.status.is_informational()
@@ -75,20 +75,20 @@ impl Offer {
         has_content
             && is_long
             && kind.is_some_and(|kind| self.compression.is_for(kind))
-            && !ABOUT_BYTES.iter().any(|name| fields.contains_key(name))
+            && !EXACT_BYTES_FIELDS.iter().any(|name| fields.contains_key(name))
             && !lists(fields, &header::CACHE_CONTROL, "no-transform")
     }
 }
 
-/// Tells caches that another client might get another form (RFC 9110 §12.5.5).
+/// Tells caches that another client may get another representation (RFC 9110 §12.5.5).
 fn vary(fields: &mut HeaderMap) {
-    let is_told = lists(fields, &header::VARY, "*") || lists(fields, &header::VARY, "accept-encoding");
-    if !is_told {
+    let has_vary = lists(fields, &header::VARY, "*") || lists(fields, &header::VARY, "accept-encoding");
+    if !has_vary {
         fields.append(header::VARY, HeaderValue::from_static("accept-encoding"));
     }
 }
 
-/// The same tag now stands for several forms, which mean the same but are not the same bytes (RFC 9110 §8.8.1).
+/// Makes the tag weak, because it now stands for several representations with different bytes (RFC 9110 §8.8.1).
 fn weaken_tag(fields: &mut HeaderMap) {
     if let Some(tag) = fields.get_mut(header::ETAG)
         && !tag.as_bytes().starts_with(b"W/")
@@ -109,9 +109,9 @@ fn lists(fields: &HeaderMap, name: &HeaderName, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use sluice_gateway::ScriptControl;
+    use sluice_settings::CompressionSettings;
 
     use super::*;
-    use sluice_settings::CompressionSettings;
 
     fn head(status: u16, lines: &[(&'static str, &'static str)], content_length: Option<u64>) -> ReplyHead {
         let mut fields = HeaderMap::new();
@@ -127,19 +127,19 @@ mod tests {
         }
     }
 
-    fn offer(accept: &'static str) -> Offer {
+    fn accepted(accept: &'static str) -> AcceptedEncodings {
         let compression = Arc::new(Compression::new(&CompressionSettings::default()));
         let field = (header::ACCEPT_ENCODING, HeaderValue::from_static(accept));
-        Offer::new(&compression, &HeaderMap::from_iter([field]))
+        AcceptedEncodings::new(&compression, &HeaderMap::from_iter([field]))
     }
 
     const HTML: (&str, &str) = ("content-type", "text/html");
 
     #[test]
-    fn a_head_says_what_was_done_to_its_body() {
-        let told = [HTML, ("etag", "\"a\""), ("accept-ranges", "bytes"), ("vary", "cookie")];
-        let mut html = head(200, &told, Some(5000));
-        assert_eq!(offer("gzip").take_up(&mut html), Some(Encoding::Gzip));
+    fn the_head_of_a_compressed_reply_has_the_fields_of_compression() {
+        let lines = [HTML, ("etag", "\"a\""), ("accept-ranges", "bytes"), ("vary", "cookie")];
+        let mut html = head(200, &lines, Some(5000));
+        assert_eq!(accepted("gzip").apply(&mut html), Some(Encoding::Gzip));
         let field = |name: &str| -> Vec<_> {
             html.fields
                 .get_all(name)
@@ -154,20 +154,20 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_none_is_told_that_others_may() {
+    fn vary_is_sent_to_clients_that_accept_no_encoding_too() {
         for vary in ["Accept-Encoding", "cookie, accept-encoding", "*"] {
             let mut html = head(200, &[HTML, ("vary", vary), ("etag", "\"a\"")], None);
-            assert_eq!(offer("identity").take_up(&mut html), None);
+            assert_eq!(accepted("identity").apply(&mut html), None);
             assert_eq!(html.fields["etag"], "\"a\"");
             assert_eq!(html.fields.get_all("vary").iter().collect::<Vec<_>>(), [vary]);
         }
         let mut html = head(200, &[HTML], None);
-        assert_eq!(offer("").take_up(&mut html), None);
+        assert_eq!(accepted("").apply(&mut html), None);
         assert_eq!(html.fields["vary"], "accept-encoding");
     }
 
     #[test]
-    fn what_is_about_its_very_bytes_is_left_alone() {
+    fn a_reply_whose_head_describes_its_exact_bytes_is_unchanged() {
         for (status, line, length) in [
             (200, ("content-encoding", "gzip"), None),
             (200, ("content-encoding", "identity"), None),
@@ -180,19 +180,19 @@ mod tests {
         ] {
             let mut reply = head(status, &[HTML, line], length);
             let before = reply.fields.clone();
-            assert_eq!(offer("gzip, br").take_up(&mut reply), None, "{status} {line:?}");
+            assert_eq!(accepted("gzip, br").apply(&mut reply), None, "{status} {line:?}");
             assert_eq!(reply.fields, before, "{status} {line:?}");
         }
         for kind in [&[("content-type", "image/png")][..], &[]] {
-            assert_eq!(offer("gzip").take_up(&mut head(200, kind, None)), None);
+            assert_eq!(accepted("gzip").apply(&mut head(200, kind, None)), None);
         }
-        assert!(offer("gzip").take_up(&mut head(404, &[HTML], Some(1024))).is_some());
+        assert!(accepted("gzip").apply(&mut head(404, &[HTML], Some(1024))).is_some());
     }
 
     #[test]
-    fn what_is_not_modified_has_the_tag_of_what_was_sent() {
+    fn a_304_has_the_tag_of_the_compressed_response() {
         let mut same = head(304, &[("etag", "\"a\"")], None);
-        assert_eq!(offer("gzip").take_up(&mut same), None);
+        assert_eq!(accepted("gzip").apply(&mut same), None);
         assert_eq!(
             (&same.fields["etag"], &same.fields["vary"]),
             (

@@ -1,4 +1,4 @@
-//! The request body as the client sends it: counted, bounded, timed; and stored first where a script needs its length.
+//! The request body as the client sends it: counted, with a limit and timeouts, and stored first if a script needs its length.
 
 use std::io::{Seek, SeekFrom};
 use std::pin::Pin;
@@ -15,24 +15,24 @@ use sluice_settings::rule::BodyBounds;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, Sleep};
 
-/// Bodies up to this many bytes are stored in memory, larger ones in a file without a name.
+/// Bodies up to this size, bytes, are stored in memory, larger ones in a file without a name.
 const MEMORY_BYTES_MAX: u64 = 64 << 10;
 
-/// A body on its way in.
+/// The body of a request.
 pub struct RequestBody {
-    /// None after a local redirect.
+    /// `None` after a local redirect.
     incoming: Option<Incoming>,
     announced: Option<u64>,
     received: u64,
     bytes_max: u64,
     timeout: Duration,
     bytes_per_second_min: u64,
-    /// How long the client was waited for, without the wait that goes on.
+    /// Total time of past waits for the client.
     waited: Duration,
     wait: Option<Wait>,
 }
 
-/// Nothing of a body is here.
+/// The present wait for the client.
 struct Wait {
     since: Instant,
     timer: Pin<Box<Sleep>>,
@@ -40,13 +40,14 @@ struct Wait {
 
 /// A body that was stored.
 pub(crate) enum Stored {
+    /// In memory.
     Memory(Vec<Bytes>),
-    /// At its beginning.
+    /// In a file, whose position is the beginning.
     File(std::fs::File),
 }
 
 impl RequestBody {
-    /// A body within the server's limits, until other ones are set by `bound`.
+    /// A body with the server's limits, until `bound` sets others.
     pub fn new(incoming: Incoming, limits: &Limits) -> RequestBody {
         RequestBody {
             announced: incoming.size_hint().exact(),
@@ -60,7 +61,7 @@ impl RequestBody {
         }
     }
 
-    /// Sets other limits, where there are any, and else the server's. The client's fault: it announces more than the limit.
+    /// Sets the limits in `bounds`, and the server's where it has none. The client's fault: it announces more than the limit.
     pub fn bound(&mut self, bounds: BodyBounds, limits: &Limits) -> Result<(), Fault> {
         self.bytes_max = bounds.bytes_max.unwrap_or(limits.body_bytes_max);
         self.timeout = bounds.timeout.unwrap_or(limits.body_timeout);
@@ -71,7 +72,7 @@ impl RequestBody {
         }
     }
 
-    /// No body at all, as after a local redirect.
+    /// No body, as after a local redirect.
     pub fn none() -> RequestBody {
         RequestBody {
             incoming: None,
@@ -90,12 +91,12 @@ impl RequestBody {
         self.announced
     }
 
-    /// There is none, or nothing more of it.
+    /// Whether there is no body, or no more of it.
     pub(crate) fn is_over(&self) -> bool {
         self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
-    /// The next chunk, never empty. The client's faults: too large, too slow, cut short.
+    /// The next chunk, never empty. The client's faults: too large, too slow, truncated.
     pub(crate) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
             let Some(incoming) = &mut self.incoming else {
@@ -106,7 +107,7 @@ impl RequestBody {
                 return Poll::Ready(Some(Err(fault.into())));
             };
             if let Some(wait) = self.wait.take() {
-                // No longer than that: then it was somebody else who did not ask.
+                // A longer wait is not the client's: nobody polled the body meanwhile.
                 self.waited += wait.since.elapsed().min(self.timeout);
             }
             match frame {
@@ -116,7 +117,7 @@ impl RequestBody {
                     let failure = Box::new(BodyFailure { received, error });
                     return Poll::Ready(Some(Err(ClientFault::BadBody(failure).into())));
                 }
-                // Trailers: CGI has no place for them.
+                // CGI cannot represent trailers.
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(chunk) if !chunk.is_empty() => return Poll::Ready(Some(self.count(chunk))),
                     _ => {}
@@ -125,7 +126,7 @@ impl RequestBody {
         }
     }
 
-    /// Takes all of it. Its length is then known.
+    /// Stores the whole body. Returns its length, too.
     pub(crate) async fn store(mut self) -> Result<(Stored, u64), Fault> {
         let mut chunks = Vec::new();
         while self.received <= MEMORY_BYTES_MAX {
@@ -165,7 +166,7 @@ impl RequestBody {
 
     /// Ready when the server has waited for the client too long.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<ClientFault> {
-        let limit = self.timeout.min(self.idle_timer());
+        let limit = self.timeout.min(self.rest_of_rate());
         let wait = self.wait.get_or_insert_with(|| {
             let since = Instant::now();
             let timer = Box::pin(tokio::time::sleep_until(since + limit));
@@ -182,8 +183,8 @@ impl RequestBody {
         })
     }
 
-    /// How long the client may yet be waited for at the least rate.
-    fn idle_timer(&self) -> Duration {
+    /// How long the server may still wait for the client at the least rate.
+    fn rest_of_rate(&self) -> Duration {
         match self.received.checked_div(self.bytes_per_second_min) {
             Some(seconds) => {
                 let allowed = self.timeout.saturating_add(Duration::from_secs(seconds));

@@ -1,7 +1,7 @@
-//! The writing end of CGIPLUSIN: requests and the answers to callouts.
+//! The writing end of CGIPLUSIN: requests, and the answers to callouts.
 //!
-//! What does not fit the pipe waits here, bounded: a script that asks and never reads its answers is at fault. Nearly
-//! everything fits, so the pipe enters the event loop only when something did not.
+//! Bytes that do not fit the pipe wait here, up to a limit: it is a fault of the script to send callouts and not to read the
+//! answers. Nearly everything fits, so the pipe is registered with the event loop only when it was full once.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,14 +9,14 @@ use std::task::{Context, Poll, ready};
 
 use tokio::net::unix::pipe;
 
-/// Answers that a script has not read, bytes, beyond what the pipe holds.
+/// Bytes of unread answers beyond the pipe's capacity.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
 
 /// The writing end of CGIPLUSIN.
 pub(crate) struct RequestPipe {
     pipe: Pipe,
     waiting: Vec<u8>,
-    /// Of `waiting`, what has been written.
+    /// Bytes of `waiting` that have been written.
     written: usize,
     /// Bytes written since `begin`.
     delivered: u64,
@@ -24,34 +24,35 @@ pub(crate) struct RequestPipe {
 
 /// A pipe that does not block.
 enum Pipe {
-    /// It has always taken what it was given.
-    Apart(OwnedFd),
-    /// It was full once.
-    InLoop(pipe::Sender),
-    /// It cannot enter the event loop; between two states, too.
+    /// It has never been full.
+    Unregistered(OwnedFd),
+    /// It was full once, and is registered with the event loop.
+    Registered(pipe::Sender),
+    /// It cannot be registered. Also the state between the other two.
     Broken,
 }
 
 impl RequestPipe {
+    /// Nothing is written yet.
     pub(crate) fn new(pipe: OwnedFd) -> RequestPipe {
         RequestPipe {
-            pipe: Pipe::Apart(pipe),
+            pipe: Pipe::Unregistered(pipe),
             waiting: Vec::new(),
             written: 0,
             delivered: 0,
         }
     }
 
-    /// Leaves the event loop of a worker for that of another.
+    /// Leaves the event loop of its worker, so that another can use it.
     pub(crate) fn rebind(self) -> io::Result<RequestPipe> {
         let pipe = match self.pipe {
-            Pipe::InLoop(sender) => Pipe::Apart(sender.into_nonblocking_fd()?),
+            Pipe::Registered(sender) => Pipe::Unregistered(sender.into_nonblocking_fd()?),
             pipe => pipe,
         };
         Ok(RequestPipe { pipe, ..self })
     }
 
-    /// Where a request is put together before `poll_flush`; empty between exchanges.
+    /// The buffer for a new request, which `poll_flush` writes. It is empty between exchanges.
     pub(crate) fn begin(&mut self) -> &mut Vec<u8> {
         self.waiting.clear();
         self.written = 0;
@@ -59,7 +60,7 @@ impl RequestPipe {
         &mut self.waiting
     }
 
-    /// Adds an answer. Fails when the script leaves too many unread.
+    /// Adds an answer. Fails if the script leaves too many unread.
     pub(crate) fn add(&mut self, answer: &[u8]) -> io::Result<()> {
         if self.waiting.len() - self.written + answer.len() > UNREAD_BYTES_MAX {
             return Err(io::Error::other(
@@ -70,8 +71,8 @@ impl RequestPipe {
         Ok(())
     }
 
-    /// Writes what waits. A script that closed its end loses what it did not want; that is no error here, its end shows on
-    /// the mailbox.
+    /// Writes the bytes that wait. If the script has closed its end they are lost; that is no error here, because the mailbox shows
+    /// the end of a script.
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.written < self.waiting.len() {
             match self.pipe.try_write(&self.waiting[self.written..]) {
@@ -93,7 +94,7 @@ impl RequestPipe {
         Poll::Ready(())
     }
 
-    /// Nothing that was written since `begin` has been read: all of it is still in the pipe, or none was taken.
+    /// Whether the script has read nothing since `begin`: all written bytes are still in the pipe.
     pub(crate) fn is_unread(&self) -> bool {
         self.pipe
             .as_fd()
@@ -104,28 +105,28 @@ impl RequestPipe {
 impl Pipe {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Pipe::Apart(pipe) => Some(pipe.as_fd()),
-            Pipe::InLoop(pipe) => Some(pipe.as_fd()),
+            Pipe::Unregistered(pipe) => Some(pipe.as_fd()),
+            Pipe::Registered(pipe) => Some(pipe.as_fd()),
             Pipe::Broken => None,
         }
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Pipe::Apart(pipe) => Ok(rustix::io::write(pipe, bytes)?),
-            Pipe::InLoop(pipe) => pipe.try_write(bytes),
+            Pipe::Unregistered(pipe) => Ok(rustix::io::write(pipe, bytes)?),
+            Pipe::Registered(pipe) => pipe.try_write(bytes),
             Pipe::Broken => Err(ErrorKind::BrokenPipe.into()),
         }
     }
 
-    /// Waits until the pipe, which was full, has room.
+    /// Waits for room in the pipe, which was full.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         *self = match std::mem::replace(self, Pipe::Broken) {
-            Pipe::Apart(pipe) => Pipe::InLoop(pipe::Sender::from_owned_fd_unchecked(pipe)?),
+            Pipe::Unregistered(pipe) => Pipe::Registered(pipe::Sender::from_owned_fd_unchecked(pipe)?),
             pipe => pipe,
         };
         match self {
-            Pipe::InLoop(pipe) => pipe.poll_write_ready(context),
+            Pipe::Registered(pipe) => pipe.poll_write_ready(context),
             _ => Poll::Ready(Err(ErrorKind::BrokenPipe.into())),
         }
     }

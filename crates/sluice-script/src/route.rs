@@ -1,4 +1,4 @@
-//! What dispatch hands to this stage: a route that runs scripts, the program that was found there, and the map of the site.
+//! The parts of a site that scripts need: the route, the program that it leads to, and the map of paths and files.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -8,13 +8,15 @@ use sluice_settings::ScriptSettings;
 
 use crate::lease::Pools;
 
-/// A route that runs scripts, with the processes that it keeps.
+/// A route that runs scripts, with their processes.
 pub struct ScriptRoute {
+    /// How its scripts run.
     pub settings: ScriptSettings,
-    /// Suffix with its dot, and the program that runs such files.
+    /// Suffixes with their dot, and the program that runs such files.
     pub interpreters: Vec<(String, PathBuf)>,
     /// The site, for the log.
     pub site: String,
+    /// The processes of its scripts.
     pub pools: Pools,
 }
 
@@ -23,17 +25,17 @@ pub struct ScriptRoute {
 pub struct Script {
     /// SCRIPT_FILENAME, absolute.
     pub file: PathBuf,
-    /// SCRIPT_NAME: the decoded path that leads to it.
+    /// SCRIPT_NAME: the part of the decoded path that names it.
     pub name: String,
-    /// What of the decoded path is left; begins with a slash.
+    /// PATH_INFO: the rest of the decoded path; begins with a slash.
     pub path_info: Option<String>,
-    /// Runs the file, if it does not run itself.
+    /// The program that runs the file. `None` if the file is executed itself.
     pub interpreter: Option<PathBuf>,
-    /// Tells whether the file is still the one that a kept process was started from.
+    /// Shows whether the file is still the one from which a kept process was started.
     pub stamp: Stamp,
 }
 
-/// A file's identity and age.
+/// A file's identity, modification time and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,
@@ -43,6 +45,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// The stamp of a file.
     pub fn of(metadata: &Metadata) -> Stamp {
         Stamp {
             device: metadata.dev(),
@@ -53,13 +56,13 @@ impl Stamp {
     }
 }
 
-/// How paths and files of a site belong together.
+/// The mapping between the paths and the files of a site.
 pub trait Map {
     /// DOCUMENT_ROOT; empty without one.
     fn document_root(&self) -> &Path;
 
-    /// The file that a decoded path names, whether it exists or not (PATH_TRANSLATED, MAP-PATH). Where a script answers,
-    /// that is the script's directory joined with the rest. `None` where no file belongs to the path.
+    /// The file that a decoded path names, whether it exists or not (PATH_TRANSLATED, MAP-PATH). For the path of a script this is
+    /// the script's directory joined with the rest of the path. `None` if the path names no file.
     fn file_of(&self, path: &str) -> Option<PathBuf>;
 
     /// The path that leads to a file (MAP-FILE), if one does.

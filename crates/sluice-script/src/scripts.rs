@@ -1,6 +1,6 @@
-//! The script processes of one worker: those whose watcher runs there.
+//! The script processes of one worker: those whose watcher runs on its thread.
 //!
-//! Here: what starting and watching a process needs of the worker. Not here: which process serves which request (`pool`).
+//! Here: the worker's means to start and watch processes. Not here: which process serves which request (`pool`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,11 +18,11 @@ pub struct Scripts {
     /// The worker's index.
     pub worker: usize,
     launcher: Arc<Launcher>,
-    /// Descriptors that a script may have, if bounded.
+    /// Largest number of descriptors of a script, if bounded.
     pub(crate) open_files_max: Option<u64>,
     processes: RefCell<HashMap<i32, Weak<Process>>>,
     tasks: Tasks,
-    /// Processes are stopped, also those that are started later.
+    /// All processes are stopped, including those that are started later.
     is_stopping: Cell<bool>,
 }
 
@@ -68,7 +68,7 @@ impl Scripts {
         self.processes.borrow().len()
     }
 
-    /// Stops every process, also those that are started later.
+    /// Stops every process, including those that are started later.
     pub fn stop(&self) {
         self.is_stopping.set(true);
         let processes: Vec<_> = self.processes.borrow().values().filter_map(Weak::upgrade).collect();

@@ -1,6 +1,7 @@
-//! Scripts: from a route's match to a response. Finds the program, runs it in its mode, and turns the head of its reply into
-//! the head of a response; the reply's body follows by itself (`script::output`), compressed where the route allows it
-//! (`reply_encoding`).
+//! The entry of this crate: runs a script in its mode, and makes a response of its reply.
+//!
+//! Here: the dispatch by mode, and the head of the response. The body follows by itself (`session`), compressed if the route
+//! allows it (`reply_encoding`). Not here: which program a path names (the server's `dispatch::locate`).
 
 use std::io;
 
@@ -16,29 +17,33 @@ use sluice_http::head::may_have_body;
 use sluice_settings::Mode;
 
 use crate::job::Job;
-use crate::reply_encoding::Offer;
+use crate::reply_encoding::AcceptedEncodings;
 use crate::request_body::RequestBody;
 use crate::session::Session;
 use crate::{cgi, cgiplus};
 
 /// A script to run for a request.
 pub struct Task {
+    /// The request and the program.
     pub job: Box<Job>,
+    /// The body of the request.
     pub body: RequestBody,
 }
 
-/// What a script's reply amounts to.
+/// The result of a script's reply.
 pub enum Outcome {
+    /// A response with its body.
     Response(Response<ResponseBody>),
-    /// Serve this path and query instead (RFC 3875 §6.2.2).
+    /// The path and query to serve instead (RFC 3875 §6.2.2).
     LocalRedirect(String),
-    /// Send the file that the head names instead of a body.
+    /// A reply whose head names a file to send instead of a body.
     SendFile(SendFileReply),
 }
 
-/// A reply that names a file to send. The script waits for the answer: `accept`, or a drop, after which it is stopped as after
-/// a fault.
+/// A reply that names a file to send. `accept` lets the script finish; a drop without it ends the exchange like a disconnect of
+/// the client.
 pub struct SendFileReply {
+    /// The head of the reply.
     pub head: ReplyHead,
     session: Box<Session>,
 }
@@ -55,15 +60,15 @@ impl SendFileReply {
 /// Runs a script. The fault is the script's (502, 503, 504), the client's (its body), or the server's.
 pub async fn serve(task: Task) -> Result<Outcome, Fault> {
     let Task { job, body } = task;
-    let method = job.method.clone();
+    let method = job.request.method.clone();
     let compression = job.compression.as_ref();
-    let offer = compression.map(|compression| Offer::new(compression, &job.fields));
+    let accepted = compression.map(|compression| AcceptedEncodings::new(compression, &job.request.fields));
     let (session, reply) = match job.settings().mode {
         Mode::Cgi => cgi::run(job, body).await?,
         Mode::Cgiplus => cgiplus::run(job, body).await?,
     };
-    let (mut head, offer) = match reply {
-        Reply::Document(head) | Reply::ClientRedirect(head) => (head, offer),
+    let (mut head, accepted) = match reply {
+        Reply::Document(head) | Reply::ClientRedirect(head) => (head, accepted),
         Reply::NonParsed(head) => (head, None),
         Reply::LocalRedirect(target) => {
             session.abandon();
@@ -73,7 +78,7 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
     if names_file(&head) {
         return Ok(Outcome::SendFile(SendFileReply { head, session }));
     }
-    let encoding = offer.and_then(|offer| offer.take_up(&mut head));
+    let encoding = accepted.and_then(|accepted| accepted.apply(&mut head));
     respond(session, head, &method, encoding).map(Outcome::Response)
 }
 
@@ -82,7 +87,7 @@ fn names_file(head: &ReplyHead) -> bool {
     SEND_FILE_FIELDS.iter().any(|name| head.fields.contains_key(name))
 }
 
-/// The head of the response; `encoding` is how its body is to be compressed, which the reply's head says already.
+/// The response. `encoding` compresses its body; the head of the reply names it already.
 fn respond(
     mut session: Box<Session>,
     mut head: ReplyHead,
@@ -102,7 +107,7 @@ fn respond(
     // RFC 9110 §6.6.1: the server's own clock, not the script's.
     response.headers_mut().remove(header::DATE);
     if !has_body {
-        // The script may know that and send no body, or not know it (RFC 3875 §4.3.3): what it announces is not what comes.
+        // RFC 3875 §4.3.3: a script may write a body in spite of HEAD. The length that it announces is that of GET.
         if let (Some(bytes), &Method::HEAD, None) = (head.content_length, method, encoding) {
             response
                 .headers_mut()
@@ -116,7 +121,8 @@ fn respond(
     Ok(response)
 }
 
-/// What is all here is sent in one chunk, with its length, unless it would take too long to compress so much in one turn.
+/// The body of the response. If all of it is here it is one chunk with its length, unless it is too long to compress in one turn
+/// of the event loop.
 fn body(mut session: Box<Session>, encoding: Option<Encoding>) -> io::Result<ResponseBody> {
     Ok(match (session.gather(), encoding) {
         (Some(whole), None) => ResponseBody::Whole(whole.into()),

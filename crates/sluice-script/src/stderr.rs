@@ -1,7 +1,7 @@
-//! What a script writes to its standard error: each line into the log, with whose it is.
+//! The standard error of a script: each line is logged with the script, its process and its exchange.
 //!
-//! A flood costs a script nothing but its own lines: the pipe is always read, and past `LINES_PER_SECOND` lines are counted
-//! instead of logged.
+//! A script that writes too much loses only its own lines: the pipe is always read, and beyond `LINES_PER_SECOND` lines are
+//! counted instead of logged.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -12,17 +12,17 @@ use tokio::net::unix::pipe;
 
 use crate::process::Process;
 
-/// Longer lines are cut into chunks of so many bytes.
+/// Longer lines are split after so many bytes.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// Lines of one process that are logged within a second; the rest is counted.
+/// Lines of one process that are logged within a second; further ones are counted.
 const LINES_PER_SECOND: u32 = 100;
 
-/// Bytes read after the process's end, at most: what a pipe can hold, so nothing of its own is missed.
+/// Bytes read after the end of the process at most: what a pipe can hold, so that none of its own are missed.
 const LAST_BYTES_MAX: usize = 1 << 20;
 
-/// The reader of one process's errors.
-pub(crate) struct Errors {
+/// The reader of one process's standard error.
+pub(crate) struct StderrReader {
     pipe: pipe::Receiver,
     process: Arc<Process>,
     line: Vec<u8>,
@@ -32,9 +32,10 @@ pub(crate) struct Errors {
     suppressed: u64,
 }
 
-impl Errors {
-    pub(crate) fn new(pipe: OwnedFd, process: Arc<Process>) -> std::io::Result<Errors> {
-        Ok(Errors {
+impl StderrReader {
+    /// Registers the pipe with the calling worker's event loop.
+    pub(crate) fn new(pipe: OwnedFd, process: Arc<Process>) -> std::io::Result<StderrReader> {
+        Ok(StderrReader {
             pipe: pipe::Receiver::from_owned_fd_unchecked(pipe)?,
             process,
             line: Vec::new(),
@@ -45,7 +46,7 @@ impl Errors {
         })
     }
 
-    /// Waits for output and logs its lines; never returns once the script has closed its end.
+    /// Waits for output and logs its lines. Pending for ever once the script has closed its end.
     pub(crate) async fn read(&mut self) {
         if !self.is_open || self.pipe.readable().await.is_err() {
             return std::future::pending().await;
@@ -53,7 +54,7 @@ impl Errors {
         self.take();
     }
 
-    /// The process has ended: logs what is left, and the last line even without its newline.
+    /// The process has ended: logs the lines that are left, the last one even without a newline.
     pub(crate) fn finish(&mut self) {
         let mut bytes = 0;
         while self.is_open && bytes < LAST_BYTES_MAX {
@@ -66,7 +67,7 @@ impl Errors {
         self.report_suppressed();
     }
 
-    /// One read; the bytes it gave.
+    /// Reads once. Returns the number of bytes.
     fn take(&mut self) -> usize {
         let mut bytes = [0; 8192];
         match self.pipe.try_read(&mut bytes) {
@@ -127,7 +128,7 @@ impl Errors {
     }
 }
 
-/// A line must not look like two in a log, or move a terminal's cursor: what does not print is escaped.
+/// Escapes control characters, so that a line cannot look like two in the log, or move the cursor of a terminal.
 fn without_controls(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     for character in line.trim_end().chars() {

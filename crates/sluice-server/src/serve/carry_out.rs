@@ -10,6 +10,7 @@ use sluice_files::send_file::{SendContext, SendDirectories};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_script::job::Job;
+use sluice_script::request::ScriptRequest;
 use sluice_script::request_body::RequestBody;
 use sluice_script::serve::{self as script, Outcome, SendFileReply, Task};
 use sluice_settings::rule::RequestAttributes;
@@ -151,20 +152,22 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
     let site: &Arc<Site> = request.config.site(&request.host);
     let job = Job {
         scripts: Rc::clone(&exchange.context.scripts),
-        map: Arc::<Site>::clone(site),
-        route,
+        request: ScriptRequest {
+            target,
+            method: request.method.clone(),
+            version: exchange.line.version,
+            fields: request.fields.clone(),
+            host: request.host.clone(),
+            id: exchange.id,
+            endpoints: exchange.client.endpoints,
+            client_name,
+            is_https: exchange.client.is_https,
+            tls_info: exchange.client.tls_info.clone(),
+            arrived: exchange.arrived(),
+        },
         script,
-        target,
-        method: request.method.clone(),
-        version: exchange.line.version,
-        fields: request.fields.clone(),
-        host: request.host.clone(),
-        id: exchange.id,
-        endpoints: exchange.client.endpoints,
-        client_name,
-        is_https: exchange.client.is_https,
-        tls_info: exchange.client.tls_info.clone(),
-        arrived: exchange.arrived(),
+        route,
+        map: Arc::<Site>::clone(site),
         compression: compress.then(|| Arc::clone(&site.compression)),
     };
     Task {

@@ -1,0 +1,58 @@
+//! The request as a script sees it: the source of its variables.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::{HeaderMap, Method, Version};
+use sluice_gateway::isindex_arguments;
+use sluice_http::endpoints::{Endpoints, TlsInfo};
+use sluice_http::request_id::UniqueId;
+use sluice_http::target::Target;
+
+/// A request for a script.
+pub struct ScriptRequest {
+    /// Path and query.
+    pub target: Target,
+    /// REQUEST_METHOD.
+    pub method: Method,
+    /// SERVER_PROTOCOL.
+    pub version: Version,
+    /// The fields of the head.
+    pub fields: HeaderMap,
+    /// The host that the client named, without port; empty if it named none.
+    pub host: String,
+    /// UNIQUE_ID.
+    pub id: UniqueId,
+    /// The addresses of client and server.
+    pub endpoints: Endpoints,
+    /// The client's name, if it is known.
+    pub client_name: Option<Arc<str>>,
+    /// Whether the client uses https, be it with a proxy before this server.
+    pub is_https: bool,
+    /// The TLS session, if this server terminates it.
+    pub tls_info: Option<Rc<TlsInfo>>,
+    /// When the head was complete.
+    pub arrived: SystemTime,
+}
+
+impl ScriptRequest {
+    /// The script's command line arguments: those of an ISINDEX query (RFC 3875 §4.4).
+    pub(crate) fn arguments(&self) -> Vec<Vec<u8>> {
+        let is_query = self.method == Method::GET || self.method == Method::HEAD;
+        match &self.target.query {
+            Some(query) if is_query => isindex_arguments(query),
+            _ => Vec::new(),
+        }
+    }
+
+    /// SERVER_PROTOCOL (RFC 3875 §4.1.16).
+    pub(crate) fn protocol(&self) -> &'static str {
+        match self.version {
+            Version::HTTP_09 => "HTTP/0.9",
+            Version::HTTP_10 => "HTTP/1.0",
+            Version::HTTP_2 => "HTTP/2.0",
+            _ => "HTTP/1.1",
+        }
+    }
+}
