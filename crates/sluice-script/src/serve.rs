@@ -63,6 +63,7 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
     let method = job.request.method.clone();
     let compression = job.compression.as_ref();
     let accepted = compression.map(|compression| AcceptedEncodings::new(compression, &job.request.fields));
+    // The only match on the mode in this crate.
     let (session, reply) = match job.settings().mode {
         Mode::Cgi => cgi::run(job, body).await?,
         Mode::Cgiplus => cgiplus::run(job, body).await?,
