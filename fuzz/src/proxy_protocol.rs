@@ -48,7 +48,7 @@ pub fn check(bytes: &[u8]) {
 }
 
 fn check_source(source: &Source) {
-    if let Source::Told { client, server } = source {
+    if let Source::Proxied { client, server } = source {
         for address in [client, server] {
             assert_eq!(address.ip(), address.ip().to_canonical());
         }
@@ -72,7 +72,7 @@ fn read(stream: &[u8], chunk_bytes: usize) -> (Result<Source, Refusal>, usize) {
             Err(refusal) => return (Err(refusal), consumed),
         };
         if count == 0 {
-            return (Err(Refusal::Left), consumed);
+            return (Err(Refusal::Truncated), consumed);
         }
         consumed += count;
     }
@@ -96,7 +96,7 @@ fn check_addresses(mut input: Input<'_>) {
             let stream = [&header[..], noise].concat();
             let (source, consumed) = read(&stream, usize::MAX);
             let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-            let expected = Source::Told {
+            let expected = Source::Proxied {
                 client: canonical(client),
                 server: canonical(server),
             };

@@ -1,9 +1,8 @@
-//! Frames of HTTP/2, gathered: what the library writes and flushes one by one leaves in as few writes as may be.
+//! The write coalescer of HTTP/2: frames that hyper writes and flushes one by one leave in as few writes as possible.
 //!
-//! Here: the bytes between the library and the socket. A frame of 16 KiB by itself would be a system call, and over TLS two
-//! records, the second of nine bytes. In clear text frames are copied together; over TLS they are encrypted as they come,
-//! which copies them anyway, and only what does not fill a record waits. Not here: when a turn is over, and with it the
-//! gathering (`http2`).
+//! Here: the bytes between hyper and the socket. A frame of 16 KiB by itself would cost a system call, and over TLS two records,
+//! the second of nine bytes. In clear text frames are copied together; over TLS they are encrypted at once, which copies them
+//! anyway, and only the rest that does not fill a record waits. Not here: when the coalescer is drained (`http2`).
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -13,44 +12,44 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::stream::{ClientStream, Shared};
+use crate::stream::{ClientStream, SharedStream};
 
-/// With so many bytes gathered they are sent though the turn is not over.
+/// With this many bytes waiting, a write drains the coalescer first.
 const FULL_BYTES: usize = 128 << 10;
 
-/// Room that is taken at once when more than this is gathered; below it grows as it must.
+/// A write of more than this reserves the full memory at once; smaller ones let it grow.
 const SMALL_BYTES: usize = 8 << 10;
 
-/// Plaintext of the largest record of TLS (RFC 8446 §5.1).
+/// Plaintext bytes of the largest TLS record (RFC 8446 §5.1).
 const RECORD_BYTES: usize = 16 << 10;
 
-/// The bytes that wait for the end of a turn, and the socket that they are for.
+/// The bytes that wait to be drained, and their socket.
 pub(crate) struct WriteCoalescer {
-    stream: Shared,
-    is_secure: bool,
+    stream: SharedStream,
+    is_tls: bool,
     waiting: Vec<u8>,
-    /// So many of them have been sent.
+    /// The number of waiting bytes that have been sent.
     sent: usize,
-    /// Bytes that have been encrypted since all was sent.
+    /// Bytes encrypted since the last complete drain.
     encrypted: usize,
 }
 
-/// A client's socket as the library has it.
+/// The stream that hyper writes to.
 pub(crate) struct CoalescedStream(pub Rc<RefCell<WriteCoalescer>>);
 
 impl WriteCoalescer {
     pub(crate) fn new(stream: Rc<RefCell<ClientStream>>) -> WriteCoalescer {
-        let is_secure = stream.borrow_mut().gathers_records();
+        let is_tls = stream.borrow_mut().prepare_encrypt();
         WriteCoalescer {
-            stream: Shared(stream),
-            is_secure,
+            stream: SharedStream(stream),
+            is_tls,
             waiting: Vec::new(),
             sent: 0,
             encrypted: 0,
         }
     }
 
-    /// Sends all that waits. An error is the client's, or the network's.
+    /// Sends all waiting bytes. An error is the client's or the network's fault.
     pub(crate) fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut stream = Pin::new(&mut self.stream);
         while self.sent < self.waiting.len() {
@@ -66,8 +65,8 @@ impl WriteCoalescer {
         Poll::Ready(Ok(()))
     }
 
-    /// Nothing is under way: gives back the room.
-    pub(crate) fn rest(&mut self) {
+    /// Frees the memory while no exchange is under way.
+    pub(crate) fn free_memory(&mut self) {
         if self.waiting.is_empty() {
             self.waiting = Vec::new();
         }
@@ -81,25 +80,25 @@ impl WriteCoalescer {
         chunks.iter().for_each(|chunk| self.waiting.extend_from_slice(chunk));
     }
 
-    /// Encrypts as many whole records as what waits and these chunks make; the rest waits.
+    /// Encrypts the waiting bytes and these chunks as whole records; the rest waits.
     fn encrypt(&mut self, chunks: &[IoSlice<'_>], bytes: usize) -> io::Result<()> {
         let whole = (self.waiting.len() + bytes) / RECORD_BYTES * RECORD_BYTES;
         if whole < RECORD_BYTES {
             chunks.iter().for_each(|chunk| self.waiting.extend_from_slice(chunk));
             return Ok(());
         }
-        // What waits is less than a record, so all of it goes.
+        // Less than a record waits, so all of it is encrypted.
         let mut left = whole - self.waiting.len();
         let mut rest = Vec::new();
-        let mut gathered = Vec::with_capacity(1 + chunks.len());
-        gathered.push(IoSlice::new(&self.waiting));
+        let mut records = Vec::with_capacity(1 + chunks.len());
+        records.push(IoSlice::new(&self.waiting));
         for chunk in chunks {
             let (now, later) = chunk.split_at(left.min(chunk.len()));
             left -= now.len();
-            gathered.push(IoSlice::new(now));
+            records.push(IoSlice::new(now));
             rest.extend_from_slice(later);
         }
-        self.stream.0.borrow_mut().encrypt_pieces(&gathered)?;
+        self.stream.0.borrow_mut().encrypt_chunks(&records)?;
         self.waiting = rest;
         self.encrypted += whole;
         Ok(())
@@ -122,15 +121,15 @@ impl AsyncWrite for CoalescedStream {
         context: &mut Context<'_>,
         chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut gather = self.0.borrow_mut();
+        let mut coalescer = self.0.borrow_mut();
         let bytes = chunks.iter().map(|chunk| chunk.len()).sum();
-        if gather.waiting.len() + gather.encrypted >= FULL_BYTES {
-            ready!(gather.poll_drain(context))?;
+        if coalescer.waiting.len() + coalescer.encrypted >= FULL_BYTES {
+            ready!(coalescer.poll_drain(context))?;
         }
-        if gather.is_secure {
-            gather.encrypt(chunks, bytes)?;
+        if coalescer.is_tls {
+            coalescer.encrypt(chunks, bytes)?;
         } else {
-            gather.copy(chunks, bytes);
+            coalescer.copy(chunks, bytes);
         }
         Poll::Ready(Ok(bytes))
     }
@@ -139,12 +138,12 @@ impl AsyncWrite for CoalescedStream {
         true
     }
 
-    /// The library flushes each frame of a body: what it has flushed waits all the same.
+    /// Does nothing, because hyper flushes each frame of a body: the frames wait for `poll_drain`.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// The library must not close: `ClientStream::close` does, with what it knows.
+    /// Does nothing: `ClientStream::close` closes the socket, because it knows whether to reset it or to linger.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

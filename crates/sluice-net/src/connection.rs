@@ -1,7 +1,7 @@
-//! A connection: what its exchanges, the bytes below and the protocol between them must know of each other.
+//! A connection: the state that its exchanges, its protocol and its socket share.
 //!
-//! Here: a few shared cells, one value per accepted socket, on its worker's thread. Not here: the socket
-//! (`accept::stream`) and the protocol (`accept::protocol`).
+//! Here: a few cells per accepted socket, used only on its worker's thread. Not here: the socket (`stream`) and the protocols
+//! (`http1`, `http2`).
 
 use std::cell::{Cell, OnceCell};
 use std::ops::Deref;
@@ -12,32 +12,35 @@ use std::task::Waker;
 use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_membuf::SealedMemfd;
 
-/// What is known of an accepted socket.
+/// The state of an accepted connection.
 pub struct Connection {
     endpoints: Cell<Endpoints>,
-    /// None in clear text, and until the handshake is done.
+    /// Empty in clear text, and until the handshake is done.
     tls_info: OnceCell<Rc<TlsInfo>>,
-    /// The port by which every request is to come again over TLS.
-    redirect_to_https: Cell<Option<u16>>,
-    /// Exchanges that wait for the server: for a script, say, and not for the client to take what it is sent.
+    /// The port to which every request is redirected, if any.
+    https_port: Cell<Option<u16>>,
+    /// Exchanges under way that wait for the server (a script, for example), not for the client to take the response.
     waiting_on_server: Cell<u32>,
-    /// Chunks of bodies that there was room for; the count may wrap.
+    /// Chunks of bodies handed to the protocol, which asks for one when it has room; wraps around.
     chunks: Cell<u32>,
-    /// Bytes read since the last exchange began: of a head that is still incomplete when this is not zero.
+    /// Bytes read since the last exchange began. If not zero between exchanges, part of a head has arrived.
     head_bytes: Cell<u32>,
-    /// Exchanges that have begun; the count may wrap.
+    /// Exchanges begun; wraps around.
     exchanges: Cell<u32>,
-    /// Exchanges that are under way; more than one only in HTTP/2.
+    /// Exchanges under way; more than one only in HTTP/2.
     open: Cell<u32>,
-    /// The client has said that its request is the last, and that request is whole.
+    /// The client has announced that it will close, and its last request is complete.
     expects_no_more: Cell<bool>,
-    /// The socket must be reset at its end.
-    is_cut: Cell<bool>,
-    /// What the body under way lies in, where it is sealed memory.
+    /// Whether the socket is to be reset instead of closed.
+    is_aborted: Cell<bool>,
+    /// The memory in which the current body lies, if it is sealed.
     sealed: Cell<Option<Arc<SealedMemfd>>>,
-    /// The worker's tick at which the connection's task wants to be called.
-    call_at: Cell<u32>,
-    /// The connection's task.
+    wake_up: WakeUp,
+}
+
+/// The task of a connection, and the tick of its worker at which to wake it.
+struct WakeUp {
+    tick: Cell<u32>,
     task: Cell<Option<Waker>>,
 }
 
@@ -46,72 +49,75 @@ impl Connection {
         Connection {
             endpoints: Cell::new(endpoints),
             tls_info: OnceCell::new(),
-            redirect_to_https: Cell::new(None),
+            https_port: Cell::new(None),
             waiting_on_server: Cell::new(0),
             chunks: Cell::new(0),
             head_bytes: Cell::new(0),
             exchanges: Cell::new(0),
             open: Cell::new(0),
             expects_no_more: Cell::new(false),
-            is_cut: Cell::new(false),
+            is_aborted: Cell::new(false),
             sealed: Cell::new(None),
-            call_at: Cell::new(u32::MAX),
-            task: Cell::new(None),
+            wake_up: WakeUp {
+                tick: Cell::new(u32::MAX),
+                task: Cell::new(None),
+            },
         }
     }
 
+    /// The two ends of the connection: those of the socket, or those that a proxy has named (PROXY protocol).
     pub fn endpoints(&self) -> Endpoints {
         self.endpoints.get()
     }
 
-    /// A proxy has said whose connection it is.
     pub(crate) fn set_endpoints(&self, endpoints: Endpoints) {
         self.endpoints.set(endpoints);
     }
 
-    /// The handshake is done.
-    pub(crate) fn secure(&self, tls_info: TlsInfo) {
-        // Once a connection.
+    /// Stores the result of the handshake; call it once.
+    pub(crate) fn set_tls_info(&self, tls_info: TlsInfo) {
         let _ = self.tls_info.set(Rc::new(tls_info));
     }
 
+    /// The result of the TLS handshake. `None` in clear text.
     pub fn tls_info(&self) -> Option<&Rc<TlsInfo>> {
         self.tls_info.get()
     }
 
-    /// Requests are not served, but sent to this port of the same host.
-    pub(crate) fn redirect_to_https(&self, port: Option<u16>) {
-        self.redirect_to_https.set(port);
+    pub(crate) fn set_https_port(&self, port: Option<u16>) {
+        self.https_port.set(port);
     }
 
+    /// The port of the same host to which requests are redirected instead of being served; `None` if they are served.
     pub fn https_port(&self) -> Option<u16> {
-        self.redirect_to_https.get()
+        self.https_port.get()
     }
 
-    /// The task that is polled here wants to be called at a tick of its worker.
-    pub(crate) fn call_at(&self, tick: u32, task: &Waker) {
-        self.call_at.set(tick);
-        let kept = self.task.take().filter(|kept| kept.will_wake(task));
-        self.task.set(Some(kept.unwrap_or_else(|| task.clone())));
+    /// Has the task that is polled here woken at a tick of its worker.
+    pub(crate) fn wake_at(&self, tick: u32, task: &Waker) {
+        let WakeUp { tick: due, task: kept } = &self.wake_up;
+        due.set(tick);
+        let waker = kept.take().filter(|kept| kept.will_wake(task));
+        kept.set(Some(waker.unwrap_or_else(|| task.clone())));
     }
 
-    /// The worker's tick has come: calls the task if it wanted that. `u32::MAX` calls all.
-    pub(crate) fn call(&self, tick: u32) {
-        if self.call_at.get() <= tick
-            && let Some(task) = self.task.take()
+    /// Wakes the task if its tick has come. `u32::MAX` wakes it in any case.
+    pub(crate) fn wake_if_due(&self, tick: u32) {
+        let WakeUp { tick: due, task: kept } = &self.wake_up;
+        if due.get() <= tick
+            && let Some(task) = kept.take()
         {
             task.wake_by_ref();
-            self.task.set(Some(task));
+            kept.set(Some(task));
         }
     }
 
-    /// Bytes came in.
     pub(crate) fn count_read(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.head_bytes.set(self.head_bytes.get().saturating_add(bytes));
     }
 
-    /// There was room for a chunk of a body.
+    /// Counts a chunk of a body that the protocol had room for: progress of the client.
     pub fn count_chunk(&self) {
         self.chunks.set(self.chunks.get().wrapping_add(1));
     }
@@ -120,7 +126,7 @@ impl Connection {
         self.chunks.get()
     }
 
-    /// Exchanges are under way, and every one of them waits for the client.
+    /// Whether exchanges are under way, and all of them wait for the client.
     pub(crate) fn waits_for_client(&self) -> bool {
         self.is_busy() && self.waiting_on_server.get() == 0
     }
@@ -133,17 +139,17 @@ impl Connection {
         self.exchanges.get()
     }
 
-    /// An exchange has ended, and not a byte came after it.
+    /// Whether an exchange has ended, and no byte has arrived since.
     pub(crate) fn is_between_exchanges(&self) -> bool {
         self.exchanges.get() > 0 && !self.is_busy() && !self.has_part_of_head()
     }
 
-    /// Bytes of a head are here, but not all of it.
+    /// Whether some bytes of a head have arrived, but not all.
     pub(crate) fn has_part_of_head(&self) -> bool {
         self.head_bytes.get() > 0
     }
 
-    /// The request under way is whole, and its sender will close when it has the response: no byte of its is to come.
+    /// Notes that the current request is complete and that the client will close after the response: no more bytes will arrive.
     pub fn expect_no_more(&self) {
         self.expects_no_more.set(true);
     }
@@ -152,12 +158,12 @@ impl Connection {
         self.expects_no_more.get()
     }
 
-    /// A body is to come whose bytes lie in this memory: the kernel can send from there without a copy.
+    /// Notes that the bytes of the next body lie in this memory, from which the kernel can send them without a copy.
     pub fn send_from(&self, sealed: Arc<SealedMemfd>) {
         self.sealed.set(Some(sealed));
     }
 
-    /// Lends out the memory that bytes to be sent may lie in.
+    /// Lends the memory in which the bytes to send may lie.
     pub(crate) fn with_sealed<T>(&self, use_it: impl FnOnce(Option<&Arc<SealedMemfd>>) -> T) -> T {
         let sealed = self.sealed.take();
         let used = use_it(sealed.as_ref());
@@ -165,32 +171,33 @@ impl Connection {
         used
     }
 
-    /// All that was to be sent is sent.
+    /// Notes that everything has been sent.
     pub(crate) fn flushed(&self) {
         if !self.is_busy() {
             self.sealed.set(None);
         }
     }
 
-    /// A response that ends with the connection ends before it is complete. The socket must then be reset, not closed: an
-    /// orderly end would make half of it look whole (RFC 9112 §8).
-    pub fn cut(&self) {
-        self.is_cut.set(true);
+    /// Aborts a response that is delimited by the end of the connection: the socket is reset instead of closed, because after an
+    /// orderly close the truncated response would look complete (RFC 9112 §8).
+    pub fn abort(&self) {
+        self.is_aborted.set(true);
     }
 
-    pub(crate) fn is_cut(&self) -> bool {
-        self.is_cut.get()
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.is_aborted.get()
     }
 }
 
-/// An exchange under way on a connection, which is told of its end when this is dropped.
+/// An exchange under way on a connection. Dropping this ends it.
 pub struct UnderWay {
     connection: Rc<Connection>,
     is_waiting_on_server: bool,
 }
 
 impl UnderWay {
-    /// A head is complete; what is read from here on belongs to its body or to the next head.
+    /// Begins an exchange when its head is complete: bytes read from now on belong to its body or to the next head. It waits for
+    /// the server first.
     pub fn begin(connection: &Rc<Connection>) -> UnderWay {
         connection.open.set(connection.open.get() + 1);
         connection.exchanges.set(connection.exchanges.get().wrapping_add(1));
@@ -202,15 +209,22 @@ impl UnderWay {
         }
     }
 
-    /// Whether it waits for the server, or for the client.
-    pub fn set_waiting_on_server(&mut self, is_waiting_on_server: bool) {
-        let waiting_on_server = self.connection.waiting_on_server.get();
-        match (self.is_waiting_on_server, is_waiting_on_server) {
-            (false, true) => self.connection.waiting_on_server.set(waiting_on_server + 1),
-            (true, false) => self.connection.waiting_on_server.set(waiting_on_server - 1),
-            _ => {}
+    /// Notes that the exchange waits for the server: the client's time limit does not run.
+    pub fn wait_on_server(&mut self) {
+        if !self.is_waiting_on_server {
+            self.is_waiting_on_server = true;
+            let waiting = &self.connection.waiting_on_server;
+            waiting.set(waiting.get() + 1);
         }
-        self.is_waiting_on_server = is_waiting_on_server;
+    }
+
+    /// Notes that the exchange waits for the client to take the response.
+    pub fn wait_on_client(&mut self) {
+        if self.is_waiting_on_server {
+            self.is_waiting_on_server = false;
+            let waiting = &self.connection.waiting_on_server;
+            waiting.set(waiting.get() - 1);
+        }
     }
 }
 
@@ -223,9 +237,9 @@ impl Deref for UnderWay {
 }
 
 impl Drop for UnderWay {
-    /// The next byte begins a head, unless others are under way.
+    /// The next byte belongs to a head, unless other exchanges are under way.
     fn drop(&mut self) {
-        self.set_waiting_on_server(false);
+        self.wait_on_client();
         self.connection.open.set(self.connection.open.get() - 1);
         self.connection.head_bytes.set(0);
     }

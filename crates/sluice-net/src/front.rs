@@ -1,6 +1,6 @@
 //! The front of a worker: what its connections share.
 //!
-//! Here: connection slots, the protocols spoken on each address, the worker's clock, draining. Not here: what a request means
+//! Here: connection slots, the protocols of each listener, the worker's clock, draining. Not here: what a request means
 //! (`service`).
 
 use std::cell::Cell;
@@ -11,38 +11,46 @@ use arc_swap::ArcSwap;
 use sluice_http::tasks::Tasks;
 use tokio::sync::watch;
 
+use crate::listener_protocol::ListenerProtocol;
 use crate::phase;
 use crate::phase::Phase;
-use crate::proxy_protocol::Complaints;
+use crate::rate_limited_log::RateLimitedLog;
 use crate::slots::ConnectionSlots;
-use crate::tls::ListenerProtocol;
 
-/// What the connections of one worker share.
+/// The state that the connections of one worker share.
 pub struct Front {
-    /// The protocols spoken on each address, in the order of the listeners.
-    protocol: Arc<ArcSwap<Vec<ListenerProtocol>>>,
+    /// The protocols of each listener, in the order of the listeners; replaced on reload.
+    listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     slots: Rc<ConnectionSlots>,
-    /// The log lines about connections that are refused before their first request.
-    pub(crate) complaints: Complaints,
+    /// For connections that are closed before their first request.
+    pub(crate) rate_limited_log: RateLimitedLog,
     phases: watch::Receiver<Phase>,
     is_draining: Cell<bool>,
-    /// Seconds since the worker began.
+    /// Seconds since the worker started.
     tick: Cell<u32>,
     tasks: Tasks,
 }
 
+/// What the monitor of a connection needs to know of its worker.
+#[derive(Clone, Copy)]
+pub(crate) struct FrontStatus {
+    /// Seconds since the worker started.
+    pub tick: u32,
+    pub is_draining: bool,
+}
+
 impl Front {
-    /// A front with `slots` connection slots.
+    /// Creates a front with `slots` connection slots.
     pub fn new(
-        protocol: Arc<ArcSwap<Vec<ListenerProtocol>>>,
+        listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
         slots: usize,
         phases: watch::Receiver<Phase>,
         tasks: Tasks,
     ) -> Front {
         Front {
-            protocol,
+            listener_protocols,
             slots: Rc::new(ConnectionSlots::new(slots)),
-            complaints: Complaints::default(),
+            rate_limited_log: RateLimitedLog::default(),
             phases,
             is_draining: Cell::new(false),
             tick: Cell::new(0),
@@ -50,30 +58,35 @@ impl Front {
         }
     }
 
-    /// The protocols spoken on the address of this listener, as configured now.
-    pub(crate) fn protocol(&self, listener: usize) -> ListenerProtocol {
-        self.protocol.load()[listener].clone()
+    /// The protocols of the listener with this index, as currently configured.
+    pub(crate) fn listener_protocol(&self, listener: usize) -> ListenerProtocol {
+        self.listener_protocols.load()[listener].clone()
     }
 
-    /// The connection slots.
     pub(crate) fn slots(&self) -> &Rc<ConnectionSlots> {
         &self.slots
     }
 
-    /// The tasks of the worker.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// Seconds since the worker began.
+    /// Seconds since the worker started.
     pub(crate) fn tick(&self) -> u32 {
         self.tick.get()
     }
 
-    /// A second has passed: wakes the connections that asked for it.
+    pub(crate) fn status(&self) -> FrontStatus {
+        FrontStatus {
+            tick: self.tick(),
+            is_draining: self.is_draining(),
+        }
+    }
+
+    /// Counts a second, and wakes the connections that are due. The worker calls this once a second.
     pub fn advance(&self) {
         self.tick.set(self.tick.get() + 1);
-        self.slots.call(self.tick.get());
+        self.slots.wake_due(self.tick.get());
     }
 
     /// Whether the server drains: no connection begins another exchange.
@@ -81,10 +94,10 @@ impl Front {
         self.is_draining.get()
     }
 
-    /// Begins to drain: wakes every connection.
+    /// Begins to drain, and wakes every connection.
     pub fn drain(&self) {
         self.is_draining.set(true);
-        self.slots.call(u32::MAX);
+        self.slots.wake_due(u32::MAX);
     }
 
     /// Waits until the server drains.

@@ -1,23 +1,31 @@
-//! Connections: sockets, TLS, the PROXY protocol, HTTP/1.1 and HTTP/2 around hyper. Floor 4, safe Rust.
+//! Connections: sockets, TLS, the PROXY protocol, and HTTP/1.1 and HTTP/2 around hyper. Floor 4, safe Rust.
 //!
-//! From `accept` to a request, and from a response to the socket. What a request means is for the [`service`].
+//! From `accept` to a request, and from a response to the socket. What a request means is up to the [`service`].
+//!
+//! ```text
+//! listener ─▶ serve_connection ─▶ proxy_protocol ─▶ tls ─▶ http1 or http2 ─▶ Service
+//!                                                           (monitor: once a second)
+//! ```
 #![forbid(unsafe_code)]
 
-pub mod coalescer;
+mod coalescer;
 pub mod connection;
 pub mod front;
-pub mod http1;
-pub mod http2;
+mod http1;
+mod http2;
+mod http_connection;
 pub mod listener;
-pub mod monitor;
+pub mod listener_protocol;
+mod monitor;
 pub mod phase;
-pub mod protocol;
 pub mod proxy_protocol;
+mod rate_limited_log;
+mod serve_connection;
 pub mod service;
-pub mod slots;
-pub mod socket;
-pub mod stream;
+mod slots;
+mod socket;
+mod stream;
 pub mod tls;
-pub mod tls_info;
-pub mod transport;
+mod tls_info;
+mod transport;
 pub mod unix;

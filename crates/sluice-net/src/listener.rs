@@ -1,7 +1,7 @@
 //! Listening sockets: bound once for all workers, and the loop that accepts.
 //!
-//! An address of a network has one socket a worker (SO_REUSEPORT), among which the kernel shares out connections. A unix socket
-//! has one for all: every worker that waits is woken, and the first one has the connection.
+//! An internet address has one socket per worker (SO_REUSEPORT), among which the kernel distributes connections. A unix socket
+//! has one for all workers: each waiting worker is woken, and the first one gets the connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,45 +22,46 @@ use tokio::io::unix::AsyncFd;
 
 use crate::connection::Connection;
 use crate::front::Front;
-use crate::protocol;
+use crate::serve_connection::serve_connection;
 use crate::service::Service;
 use crate::socket::Socket;
 use crate::unix;
 use crate::unix::SocketFile;
 
-/// Connections that the kernel holds ready for one worker; the system caps it (net.core.somaxconn).
+/// Connections that wait in the kernel to be accepted by one worker; the system caps this (net.core.somaxconn).
 pub(crate) const BACKLOG: i32 = 4096;
 
-/// A client that is gone without a word, with its machine or its network, is told by its silence: it is asked for a sign of life
-/// after so long without a packet, and given up after so many questions. So a script that computes for minutes is not kept for
-/// nobody, which no time limit of the server's own would end.
+/// TCP keepalive detects clients whose machine or network has gone: the first probe is sent after a minute without a packet, and
+/// the connection is closed after six unanswered ones. Without it a script that computes for minutes would run on for a client
+/// that is gone, because no time limit of the server applies to it.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
-const KEEPALIVE_QUESTIONS: u32 = 6;
+const KEEPALIVE_PROBES: u32 = 6;
 
-/// How long a worker pauses when the system refuses descriptors or memory: those under way end meanwhile.
+/// How long a worker pauses when the system is out of descriptors or memory: some connections end meanwhile.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A worker's listening socket.
 pub struct Listener {
     socket: OwnedFd,
-    /// What it is bound to; none for a unix socket.
+    /// The address it is bound to. `None` for a unix socket.
     address: Option<SocketAddr>,
 }
 
-/// An address that is listened on.
+/// The listening sockets of one address.
 pub struct Bound {
-    /// One for each worker.
+    /// One listener for each worker.
     pub listeners: Vec<Listener>,
-    /// As it was asked for, with the port that the system chose.
+    /// The configured address, with the port that the system chose.
     pub address: ListenAddress,
-    /// The file of a unix socket, removed when this is dropped.
+    /// The file of a unix socket; dropping this removes it.
     pub file: Option<SocketFile>,
 }
 
-/// Binds an address for `workers` workers; port 0 lets the system choose, the same port for all.
+/// Binds an address for `workers` workers. Port 0 lets the system choose one port for all.
 ///
-/// An error is the administrator's: the port is taken, or the address is not this machine's.
+/// # Errors
+/// The port is taken, or the address is not one of this machine: the administrator's fault.
 pub fn bind(settings: &ListenSettings, workers: usize) -> io::Result<Bound> {
     match &settings.address {
         ListenAddress::Inet(address) => {
@@ -94,8 +95,7 @@ pub fn bind(settings: &ListenSettings, workers: usize) -> io::Result<Bound> {
 }
 
 fn bind_inet(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
-    // A port shared by SO_REUSEPORT can be bound twice, by a second server as well. So first without: that fails where
-    // anybody listens.
+    // With SO_REUSEPORT a second server could bind the same port. Binding without it first fails if any process listens.
     drop(socket(address, Sharing::Alone)?);
     let first = socket(address, Sharing::Workers)?;
     let address = first.local_addr()?;
@@ -118,30 +118,30 @@ fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(sharing == Sharing::Workers)?;
     if address.is_ipv6() {
-        // `[::]` and `0.0.0.0` are two addresses, also where both are listened on.
+        // `[::]` does not include `0.0.0.0`, so that a server can listen on both.
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     if sharing == Sharing::Workers {
-        // Inherited by accepted sockets, which saves calls for each.
+        // Accepted sockets inherit these options, which saves system calls.
         socket.set_tcp_nodelay(true)?;
         let keepalive = TcpKeepalive::new()
             .with_time(KEEPALIVE_AFTER)
             .with_interval(KEEPALIVE_EVERY)
-            .with_retries(KEEPALIVE_QUESTIONS);
+            .with_retries(KEEPALIVE_PROBES);
         socket.set_tcp_keepalive(&keepalive)?;
         socket.listen(BACKLOG)?;
     }
     Ok(socket.into())
 }
 
-/// Accepts until the worker drains. Each connection is a task of its own. `index` is the listener's among the worker's.
+/// Accepts connections until the worker drains, and starts a task for each. `index` is the listener's index in the worker.
 pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: Listener, index: usize) {
     let Listener { socket, address } = listener;
     #[expect(
         deprecated,
-        reason = "sound for a listener, which owns its descriptor; the function in its slot is unsafe for those that do not"
+        reason = "sound for a listener, which owns its descriptor; its replacement is unsafe because not all types do"
     )]
     let listener = match AsyncFd::with_interest(socket, Interest::READABLE) {
         Ok(listener) => listener,
@@ -150,7 +150,7 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
     let slots = Rc::clone(front.slots());
     let mut draining = pin!(front.draining());
     while !front.is_draining() {
-        // A socket that others accept from as well: they may have a slot when there is none here.
+        // Workers share a unix socket: a worker without a free slot leaves the connection to the others.
         if address.is_none() {
             tokio::select! {
                 biased;
@@ -164,12 +164,12 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
             () = &mut draining => return,
         };
         match accepted {
-            Ok((socket, client)) => {
+            Ok(Incoming { socket, client }) => {
                 let socket = Socket::new(socket);
                 let Some(endpoints) = endpoints(&socket, client, address) else {
                     continue;
                 };
-                // Only now: a listener that waits must not hold a slot that another could use.
+                // After accepting, because a waiting listener must not hold a slot that another listener could use.
                 tokio::select! {
                     biased;
                     () = slots.wait() => {}
@@ -178,7 +178,7 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
                 let slot = slots.take(Connection::new(endpoints));
                 let (front, service) = (Rc::clone(&front), Rc::clone(&service));
                 let tasks = front.tasks().clone();
-                tasks.spawn(protocol::serve(front, service, socket, slot, index));
+                tasks.spawn(serve_connection(front, service, socket, slot, index));
             }
             Err(error) => {
                 if is_shortage(&error) {
@@ -190,11 +190,15 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
     }
 }
 
-/// The next connection: a socket that does not block, and the client's address, if it has one.
-fn poll_accept(
-    listener: &AsyncFd<OwnedFd>,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<(TcpStream, Option<SocketAddr>)>> {
+/// An accepted connection.
+struct Incoming {
+    /// Does not block. May be a unix socket: nothing that is called on it is specific to TCP (`socket`).
+    socket: TcpStream,
+    client: Option<SocketAddr>,
+}
+
+/// Accepts the next connection.
+fn poll_accept(listener: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> Poll<io::Result<Incoming>> {
     loop {
         let mut ready = ready!(listener.poll_read_ready(context))?;
         if let Ok(accepted) = ready.try_io(|listener| accept_now(listener.get_ref())) {
@@ -203,15 +207,17 @@ fn poll_accept(
     }
 }
 
-/// std's `TcpStream` stands for any connected stream here: what is asked of it is TCP's alone nowhere (`socket`).
-fn accept_now(listener: &OwnedFd) -> io::Result<(TcpStream, Option<SocketAddr>)> {
+fn accept_now(listener: &OwnedFd) -> io::Result<Incoming> {
     let (socket, client) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    Ok((socket.into(), client))
+    Ok(Incoming {
+        socket: socket.into(),
+        client,
+    })
 }
 
-/// Who speaks with whom. Behind a wildcard address the address that the client reached is the connection's own. None for a client
-/// of a network that has no address: it is not to be taken for one of a unix socket.
+/// The two ends of a connection. A listener on a wildcard address asks the socket which address the client reached. `None` for an
+/// internet client without an address, which must not be mistaken for a client of a unix socket.
 fn endpoints(socket: &Socket, client: Option<SocketAddr>, listener: Option<SocketAddr>) -> Option<Endpoints> {
     let Some(listener) = listener else {
         return Some(Endpoints::UNIX);
@@ -228,7 +234,7 @@ fn endpoints(socket: &Socket, client: Option<SocketAddr>, listener: Option<Socke
     })
 }
 
-/// Errors of the system, not of one connection (accept(2)): trying again at once would only spin.
+/// Whether an error is the system's, not that of one connection (accept(2)): retrying at once would only spin.
 fn is_shortage(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
         .iter()
@@ -240,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_share_a_port_and_a_second_server_does_not() {
+    fn workers_share_a_port_that_a_second_server_cannot_bind() {
         let bound = bind_inet("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         let address = bound[0].local_addr().unwrap();
         assert!(bound.iter().all(|socket| socket.local_addr().unwrap() == address));

@@ -1,37 +1,36 @@
-//! The monitor of a connection, taken once a second: does it go on?
+//! The monitor of a connection: decides once a second whether the connection goes on.
 //!
-//! Here: what a protocol asks at each of its turns, several times for each request. So the clock is read, and the protocol's
-//! own judgement asked, only when the worker has counted another second; in between the answer is two comparisons. Not here:
-//! how long is too long, and what becomes of the connection then (`http1`, `http2`); the limit of a single write (`stream`).
+//! Here: what a protocol asks whenever its task is polled, several times per request. So the clock is read, and the protocol's
+//! own check called, only when the worker has counted another second; otherwise the answer costs two comparisons. Not here:
+//! the time limits, and what happens to the connection then (`http1`, `http2`); the time limit of a single write (`stream`).
 
 use std::task::Context;
 use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
-use crate::protocol::Client;
+use crate::front::{Front, FrontStatus};
 
-/// What is to become of a connection.
+/// What a protocol does with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action<T> {
-    /// It goes on as it is.
-    GoOn,
-    /// It ends in good order: what is under way is carried out, and nothing more begins.
-    End,
-    /// It is over now, whatever is under way.
-    Over(T),
+    /// Goes on.
+    Continue,
+    /// Completes the exchanges under way, and begins no other.
+    ShutDown,
+    /// Closes now, even if exchanges are under way.
+    Close(T),
 }
 
-/// What was seen of a connection, a second ago and before.
+/// What the last checks of a connection saw.
 pub(crate) struct ConnectionMonitor {
-    /// The second of the last look, as the worker counts them, and by the clock.
+    /// The second of the last check, as the worker counts them, and by the clock.
     tick: u32,
     now: Instant,
-    /// It was told to end.
-    is_ending: bool,
+    is_shutting_down: bool,
     exchanges: Unchanged,
     chunks: Unchanged,
-    /// Bytes sent, less those that have come; wraps around.
-    balance: u32,
+    /// Bytes sent minus bytes received; wraps around.
+    sent_less_received: u32,
 }
 
 impl ConnectionMonitor {
@@ -40,79 +39,95 @@ impl ConnectionMonitor {
         ConnectionMonitor {
             tick,
             now,
-            is_ending: false,
+            is_shutting_down: false,
             exchanges: Unchanged::new(connection.exchanges(), now),
             chunks: Unchanged::new(connection.chunks(), now),
-            balance: 0,
+            sent_less_received: 0,
         }
     }
 
-    /// What is to become of the connection at this turn; in a second the task is called to ask again. `check` is asked once a
-    /// second and obeyed first; where it lets the connection go on, a server that drains ends it, once.
-    pub(crate) fn ask<S, T>(
+    /// Decides what to do with the connection now, and has its task woken after the next second. `check` is called once a second,
+    /// and its action takes precedence; if it is `Continue` and the server drains, the connection is shut down, once.
+    pub(crate) fn next_action<T>(
         &mut self,
-        client: &Client<S>,
+        front: &Front,
+        connection: &Connection,
         context: &Context<'_>,
         check: impl FnOnce(&mut ConnectionMonitor) -> Action<T>,
     ) -> Action<T> {
-        let Client { front, slot, .. } = client;
-        let verdict = self.decide(front.tick(), front.is_draining(), Instant::now, check);
-        slot.call_at(self.tick + 1, context.waker());
-        verdict
+        let action = self.decide(front.status(), Instant::now, check);
+        connection.wake_at(self.tick + 1, context.waker());
+        action
     }
 
-    /// As above, of plain values.
+    /// As `next_action`, without its side effects.
     pub(crate) fn decide<T>(
         &mut self,
-        tick: u32,
-        is_draining: bool,
+        status: FrontStatus,
         clock: impl FnOnce() -> Instant,
         check: impl FnOnce(&mut ConnectionMonitor) -> Action<T>,
     ) -> Action<T> {
-        let is_told_to_end = is_draining && !self.is_ending;
-        self.is_ending |= is_draining;
-        let mut verdict = Action::GoOn;
+        let FrontStatus { tick, is_draining } = status;
+        let begins_to_drain = is_draining && !self.is_shutting_down;
+        self.is_shutting_down |= is_draining;
+        let mut action = Action::Continue;
         if tick != self.tick {
             (self.tick, self.now) = (tick, clock());
-            verdict = check(self);
+            action = check(self);
         }
-        match verdict {
-            Action::GoOn if is_told_to_end => Action::End,
-            Action::End => {
-                self.is_ending = true;
-                Action::End
+        match action {
+            Action::Continue if begins_to_drain => Action::ShutDown,
+            Action::ShutDown => {
+                self.is_shutting_down = true;
+                Action::ShutDown
             }
-            verdict => verdict,
+            action => action,
         }
     }
 
-    /// Nothing more begins on the connection.
-    pub(crate) fn is_ending(&self) -> bool {
-        self.is_ending
+    /// Whether no further exchange begins on the connection.
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.is_shutting_down
     }
 
-    /// For how long no exchange has begun; none if one has since the last look, or while something else keeps it busy.
-    pub(crate) fn quiet(&mut self, connection: &Connection, is_busy: bool) -> Option<Duration> {
-        self.exchanges.look(connection.exchanges(), is_busy, self.now)
+    /// The time since the last exchange. `None` if one is under way, or has begun since the last check.
+    pub(crate) fn idle_time(&mut self, connection: &Connection) -> Option<Duration> {
+        let progress = if connection.is_busy() {
+            Progress::Excused
+        } else {
+            Progress::Expected
+        };
+        self.exchanges.check(connection.exchanges(), progress, self.now)
     }
 
-    /// The quiet counts from now on.
-    pub(crate) fn begin_again(&mut self) {
-        self.exchanges.since = self.now;
+    /// Counts the idle time from now on.
+    pub(crate) fn restart_idle_time(&mut self, connection: &Connection) {
+        self.exchanges = Unchanged::new(connection.exchanges(), self.now);
     }
 
-    /// For how long the client has taken nothing though every exchange waits for it; none if it has since the last look.
-    /// What counts is a chunk of a body that there was room for, or more bytes sent than have come: who only pings, or opens its
-    /// window by a byte, is sent no more than it sends itself.
-    pub(crate) fn stalled(&mut self, connection: &Connection, balance: u32) -> Option<Duration> {
-        let has_gained = balance.wrapping_sub(self.balance).cast_signed() > 0;
-        self.balance = balance;
-        let is_excused = has_gained || !connection.waits_for_client();
-        self.chunks.look(connection.chunks(), is_excused, self.now)
+    /// The time for which the client has taken nothing although every exchange waits for it. `None` if it has taken something
+    /// since the last check: a chunk of a body, or more bytes than it sent. A client that only pings, or opens its window by
+    /// single bytes, is sent no more than it sends itself.
+    pub(crate) fn stalled_time(&mut self, connection: &Connection, sent_less_received: u32) -> Option<Duration> {
+        let has_taken = sent_less_received.wrapping_sub(self.sent_less_received).cast_signed() > 0;
+        self.sent_less_received = sent_less_received;
+        let progress = if has_taken || !connection.waits_for_client() {
+            Progress::Excused
+        } else {
+            Progress::Expected
+        };
+        self.chunks.check(connection.chunks(), progress, self.now)
     }
 }
 
-/// Since when a count is what it is.
+/// Whether a counter has to change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Expected,
+    Excused,
+}
+
+/// A counter, and since when it has not changed.
 struct Unchanged {
     count: u32,
     since: Instant,
@@ -123,9 +138,9 @@ impl Unchanged {
         Unchanged { count, since }
     }
 
-    /// For how long; none if the count has changed since the last look, or if it `is_excused` from changing.
-    fn look(&mut self, count: u32, is_excused: bool, now: Instant) -> Option<Duration> {
-        if count != self.count || is_excused {
+    /// The time without progress. `None` if the count has changed since the last check, or is excused from changing.
+    fn check(&mut self, count: u32, progress: Progress, now: Instant) -> Option<Duration> {
+        if count != self.count || progress == Progress::Excused {
             *self = Unchanged::new(count, now);
             return None;
         }
@@ -135,10 +150,12 @@ impl Unchanged {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
+    use sluice_http::endpoints::Endpoints;
+
     use super::*;
     use crate::connection::UnderWay;
-    use sluice_http::endpoints::Endpoints;
-    use std::rc::Rc;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -146,74 +163,80 @@ mod tests {
         Rc::new(Connection::new(Endpoints::UNIX))
     }
 
-    /// For how long the connection is quiet at each of these seconds.
-    fn quiet_at(
-        monitor: &mut ConnectionMonitor,
-        connection: &Connection,
-        is_busy: bool,
-        second: u32,
-    ) -> Option<Duration> {
+    fn serving(tick: u32) -> FrontStatus {
+        FrontStatus {
+            tick,
+            is_draining: false,
+        }
+    }
+
+    fn draining(tick: u32) -> FrontStatus {
+        FrontStatus {
+            tick,
+            is_draining: true,
+        }
+    }
+
+    /// The idle time that a check at this second finds.
+    fn idle_at(monitor: &mut ConnectionMonitor, connection: &Connection, second: u32) -> Option<Duration> {
         let now = monitor.now + SECOND * (second - monitor.tick);
-        let verdict = monitor.decide(
-            second,
-            false,
-            || now,
-            |monitor| Action::Over(monitor.quiet(connection, is_busy)),
-        );
-        match verdict {
-            Action::Over(quiet) => quiet,
-            _ => panic!("nobody was asked at {second}"),
+        let check = |monitor: &mut ConnectionMonitor| Action::Close(monitor.idle_time(connection));
+        match monitor.decide(serving(second), || now, check) {
+            Action::Close(idle) => idle,
+            _ => panic!("no check at {second}"),
         }
     }
 
     #[test]
-    fn quiet_is_counted_from_the_last_exchange_or_its_end() {
+    fn idle_time_is_counted_from_the_last_exchange_or_its_end() {
         let connection = connection();
         let mut monitor = ConnectionMonitor::new(&connection, 7);
-        assert_eq!(quiet_at(&mut monitor, &connection, false, 8), Some(SECOND));
-        assert_eq!(quiet_at(&mut monitor, &connection, false, 10), Some(3 * SECOND));
+        assert_eq!(idle_at(&mut monitor, &connection, 8), Some(SECOND));
+        assert_eq!(idle_at(&mut monitor, &connection, 10), Some(3 * SECOND));
         drop(UnderWay::begin(&connection));
-        assert_eq!(quiet_at(&mut monitor, &connection, false, 11), None);
-        assert_eq!(quiet_at(&mut monitor, &connection, true, 12), None);
-        assert_eq!(quiet_at(&mut monitor, &connection, false, 14), Some(2 * SECOND));
+        assert_eq!(idle_at(&mut monitor, &connection, 11), None);
+        let exchange = UnderWay::begin(&connection);
+        assert_eq!(idle_at(&mut monitor, &connection, 12), None);
+        assert_eq!(idle_at(&mut monitor, &connection, 13), None);
+        drop(exchange);
+        assert_eq!(idle_at(&mut monitor, &connection, 15), Some(2 * SECOND));
     }
 
     #[test]
-    fn within_a_second_neither_the_clock_nor_the_judge_is_asked() {
+    fn within_a_second_neither_the_clock_is_read_nor_the_check_called() {
         let mut monitor = ConnectionMonitor::new(&connection(), 7);
-        let verdict: Action<()> = monitor.decide(
-            7,
-            false,
+        let action: Action<()> = monitor.decide(
+            serving(7),
             || panic!("the clock is read"),
-            |_| panic!("the check is asked"),
+            |_| panic!("the check is called"),
         );
-        assert_eq!(verdict, Action::GoOn);
+        assert_eq!(action, Action::Continue);
     }
 
     #[test]
-    fn a_server_that_drains_ends_a_connection_once() {
+    fn draining_shuts_a_connection_down_once() {
         let mut monitor = ConnectionMonitor::new(&connection(), 7);
-        let mut drain = |tick, verdict: Action<()>| monitor.decide(tick, true, Instant::now, |_| verdict);
-        assert_eq!(drain(7, Action::GoOn), Action::End);
-        assert_eq!(drain(7, Action::GoOn), Action::GoOn);
-        assert_eq!(drain(8, Action::GoOn), Action::GoOn);
-        assert_eq!(drain(9, Action::Over(())), Action::Over(()));
+        let mut drain = |tick, action: Action<()>| monitor.decide(draining(tick), Instant::now, |_| action);
+        assert_eq!(drain(7, Action::Continue), Action::ShutDown);
+        assert_eq!(drain(7, Action::Continue), Action::Continue);
+        assert_eq!(drain(8, Action::Continue), Action::Continue);
+        assert_eq!(drain(9, Action::Close(())), Action::Close(()));
     }
 
     #[test]
-    fn a_connection_that_was_ended_already_is_not_ended_by_the_draining() {
+    fn draining_does_not_shut_down_a_connection_again() {
         let mut monitor = ConnectionMonitor::new(&connection(), 7);
-        let end: Action<()> = monitor.decide(8, false, Instant::now, |_| Action::End);
-        assert_eq!(end, Action::End);
-        let drain: Action<()> = monitor.decide(8, true, Instant::now, |_| Action::GoOn);
-        assert_eq!(drain, Action::GoOn);
-        assert!(monitor.is_ending());
+        let checked: Action<()> = monitor.decide(serving(8), Instant::now, |_| Action::ShutDown);
+        assert_eq!(checked, Action::ShutDown);
+        let drained: Action<()> = monitor.decide(draining(8), Instant::now, |_| Action::Continue);
+        assert_eq!(drained, Action::Continue);
+        assert!(monitor.is_shutting_down());
     }
 
     #[test]
-    fn the_judge_is_told_that_the_server_drains_and_is_obeyed_first() {
+    fn the_check_knows_of_draining_and_takes_precedence() {
         let mut monitor = ConnectionMonitor::new(&connection(), 7);
-        let verdict = monitor.decide(8, true, Instant::now, |monitor| Action::Over(monitor.is_ending()));
-        assert_eq!(verdict, Action::Over(true));
+        let check = |monitor: &mut ConnectionMonitor| Action::Close(monitor.is_shutting_down());
+        assert_eq!(monitor.decide(draining(8), Instant::now, check), Action::Close(true));
     }
 }

@@ -1,13 +1,13 @@
-//! How far the server's life has come.
+//! The phases of the server's life.
 
 use tokio::sync::watch;
 
-/// A step of the server's life; it never goes back.
+/// A phase of the server's life; phases only advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Connections are accepted.
     Serving,
-    /// Nothing new begins; what is under way may end.
+    /// Nothing new begins; exchanges under way may finish.
     Draining,
     /// Everything ends at once.
     Ending,

@@ -1,4 +1,4 @@
-//! The service above the connections: what answers their requests.
+//! The service above the connections: it answers their requests.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -6,29 +6,37 @@ use std::future::Future;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::endpoints::Endpoints;
 use sluice_settings::limits::Limits;
 
 use crate::connection::Connection;
-use crate::http1::Refusal;
 
-/// What answers the requests of a connection; chosen when the program is compiled, so a call costs nothing.
+/// Answers the requests of a connection. Statically dispatched, so a call costs nothing extra.
 pub trait Service: 'static {
     /// The body of a response.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + 'static;
     /// The response to one request.
     type Answer: Future<Output = Result<Response<Self::Body>, Infallible>> + 'static;
 
-    /// The bounds on connections and heads, as configured now.
+    /// The limits on connections and heads, as currently configured.
     fn limits(&self) -> Limits;
 
     /// Answers one request.
     fn serve(&self, connection: &Rc<Connection>, request: Request<Incoming>) -> Self::Answer;
 
-    /// Logs a head that could not be parsed as an exchange, and returns the whole response for it, unless the client has one
-    /// already.
+    /// Logs a refused head as an exchange. Returns the whole response for it; `None` if hyper has already sent one.
     fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>>;
+}
+
+/// The refusal of a head that could not be parsed or did not arrive in time: the client's fault.
+pub struct Refusal {
+    /// The status of the response.
+    pub status: StatusCode,
+    /// What is wrong with the head, for the log.
+    pub reason: String,
+    /// Whether hyper has already sent a response.
+    pub is_answered: bool,
 }

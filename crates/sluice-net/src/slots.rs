@@ -1,6 +1,6 @@
-//! The slots of a worker: how many connections it may have, and which it has.
+//! The connection slots of a worker: how many connections it may have, and which it has.
 //!
-//! Here: the count that makes accepting wait, and the calls that go to every connection (once a second, and when the worker
+//! Here: the count that makes accepting wait, and the wake-ups that go to every connection (once a second, and when the worker
 //! drains), so that a connection needs no timer of its own for them.
 
 use std::cell::{Cell, RefCell};
@@ -20,7 +20,7 @@ pub(crate) struct ConnectionSlots {
     next: Cell<u64>,
 }
 
-/// A connection in its slot, which is free again when this is dropped.
+/// A connection in its slot. Dropping this frees the slot.
 pub(crate) struct Slot {
     slots: Rc<ConnectionSlots>,
     number: u64,
@@ -37,14 +37,14 @@ impl ConnectionSlots {
         }
     }
 
-    /// Waits until there is a slot.
+    /// Waits until a slot is free.
     pub(crate) async fn wait(&self) {
         while self.free.get() == 0 {
             self.freed.notified().await;
         }
     }
 
-    /// Gives a connection its slot; `wait` first.
+    /// Takes a slot for a connection; call `wait` first.
     pub(crate) fn take(self: &Rc<Self>, connection: Connection) -> Slot {
         let connection = Rc::new(connection);
         let number = self.next.get();
@@ -58,10 +58,10 @@ impl ConnectionSlots {
         }
     }
 
-    /// Calls every connection that asked to be called by this tick.
-    pub(crate) fn call(&self, tick: u32) {
+    /// Wakes the task of every connection that is due at this tick. `u32::MAX` wakes all.
+    pub(crate) fn wake_due(&self, tick: u32) {
         for connection in self.taken.borrow().values() {
-            connection.call(tick);
+            connection.wake_if_due(tick);
         }
     }
 }
@@ -78,7 +78,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         self.slots.taken.borrow_mut().remove(&self.number);
         self.slots.free.set(self.slots.free.get() + 1);
-        // All: who has waited may take the slot or only know of it.
+        // All waiters: each checks the count again, and a listener that only checks must not swallow the wake-up.
         self.slots.freed.notify_waiters();
     }
 }

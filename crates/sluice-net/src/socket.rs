@@ -1,7 +1,7 @@
-//! A client's socket: read and written at once, and in the event loop only from when it must first be waited for.
+//! A client's socket: read and written directly, and registered with the event loop only when it must first wait.
 //!
-//! A connection that brings its request along, is answered and closed never enters the loop, which spares two system
-//! calls and a wake-up. Here: that, and what is asked of the socket itself. Not here: time limits (`stream`).
+//! A connection whose request has already arrived, and which is answered and closed, never enters the event loop; that saves two
+//! system calls and a wake-up. Here: that, and the system calls on the socket. Not here: time limits (`stream`).
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read};
@@ -21,43 +21,43 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Read by the first reads, before the socket is in the loop: most heads are smaller.
+/// Bytes read at once before the socket is in the event loop: most heads are smaller.
 const FIRST_READ_BYTES: usize = 2048;
 
-/// After the last byte was sent: how long the client may take to close its side. Closing with bytes unread would reset the
-/// connection and could take the response away from a client that is still sending.
+/// How long the client may take to close its side after the last byte was sent. Closing with unread bytes would reset the
+/// connection, and a client that is still sending could lose the response.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Bytes read and thrown away meanwhile, at most.
+/// Bytes read and discarded meanwhile, at most.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
-/// A client's socket. A unix socket is one as well: std and tokio ask nothing of a `TcpStream` that other streams have not, the
-/// addresses aside. A reset at its close is TCP's; there a client sees the end alone.
+/// A client's TCP or unix socket. Apart from addresses, std and tokio call nothing on a `TcpStream` that a unix socket does not
+/// support. Only TCP has a reset: on a unix socket the client just sees the end.
 pub(crate) struct Socket {
     state: State,
-    /// Bytes that the kernel has taken to send, of all that it ever took; wraps around.
+    /// Bytes that the kernel has taken to send; wraps around.
     sent: u32,
-    /// Bytes that were read, likewise.
+    /// Bytes read; wraps around.
     received: u32,
 }
 
 enum State {
-    /// Not in the loop.
-    Free {
+    /// Not in the event loop.
+    Direct {
         socket: StdStream,
-        /// The last read took all that there was: the next one would only be told so.
+        /// The last read emptied the receive buffer: the next one would only return `EAGAIN`.
         is_drained: bool,
     },
-    Waited(TcpStream),
-    /// It could not be put into the loop.
+    Registered(TcpStream),
+    /// It could not be registered with the event loop.
     Lost,
 }
 
 impl Socket {
-    /// An accepted socket, which must not block.
+    /// Wraps an accepted socket, which must not block.
     pub(crate) fn new(socket: StdStream) -> Socket {
         Socket {
-            state: State::Free {
+            state: State::Direct {
                 socket,
                 is_drained: false,
             },
@@ -68,29 +68,29 @@ impl Socket {
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.state {
-            State::Free { socket, .. } => socket.local_addr(),
-            State::Waited(socket) => socket.local_addr(),
+            State::Direct { socket, .. } => socket.local_addr(),
+            State::Registered(socket) => socket.local_addr(),
             State::Lost => Err(lost()),
         }
     }
 
-    /// The socket in the event loop, where it is put now if it was not.
-    fn waited(&mut self) -> io::Result<&mut TcpStream> {
-        if let State::Free { .. } = self.state
-            && let State::Free { socket, .. } = mem::replace(&mut self.state, State::Lost)
+    /// The socket in the event loop; registers it if necessary.
+    fn registered(&mut self) -> io::Result<&mut TcpStream> {
+        if let State::Direct { .. } = self.state
+            && let State::Direct { socket, .. } = mem::replace(&mut self.state, State::Lost)
         {
-            self.state = State::Waited(TcpStream::from_std(socket)?);
+            self.state = State::Registered(TcpStream::from_std(socket)?);
         }
         match &mut self.state {
-            State::Waited(socket) => Ok(socket),
+            State::Registered(socket) => Ok(socket),
             _ => Err(lost()),
         }
     }
 
     fn fd(&self) -> io::Result<BorrowedFd<'_>> {
         match &self.state {
-            State::Free { socket, .. } => Ok(socket.as_fd()),
-            State::Waited(socket) => Ok(socket.as_fd()),
+            State::Direct { socket, .. } => Ok(socket.as_fd()),
+            State::Registered(socket) => Ok(socket.as_fd()),
             State::Lost => Err(lost()),
         }
     }
@@ -104,7 +104,7 @@ impl Socket {
     }
 
     fn poll_read_uncounted(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let State::Free { socket, is_drained } = &mut self.state
+        if let State::Direct { socket, is_drained } = &mut self.state
             && !*is_drained
         {
             let mut bytes = [0; FIRST_READ_BYTES];
@@ -119,7 +119,7 @@ impl Socket {
                 }
             }
         }
-        AsyncRead::poll_read(Pin::new(self.waited()?), context, buffer)
+        AsyncRead::poll_read(Pin::new(self.registered()?), context, buffer)
     }
 
     pub(crate) fn poll_write_vectored(
@@ -130,7 +130,7 @@ impl Socket {
         self.poll_write_by(context, |socket| Ok(writev(socket, chunks)?))
     }
 
-    /// Writes chunks that are not the last: what is too little for a packet waits for more, for a moment (tcp(7), TCP_CORK).
+    /// Writes chunks that others follow: a partial packet waits a moment for more (tcp(7), TCP_CORK).
     pub(crate) fn poll_write_more(
         &mut self,
         context: &mut Context<'_>,
@@ -142,7 +142,7 @@ impl Socket {
         })
     }
 
-    /// Writes a part of a file, which the kernel may go on to read from after this: it must not change.
+    /// Writes a part of a file. Its contents must not change, because the kernel may read them after this returns.
     pub(crate) fn poll_send_file(
         &mut self,
         context: &mut Context<'_>,
@@ -155,7 +155,7 @@ impl Socket {
         })
     }
 
-    /// Writes by a system call of the caller's: at once, as there is room nearly always, or else when there is.
+    /// Writes with the caller's system call: at once, because there is nearly always room, or else when there is.
     fn poll_write_by(
         &mut self,
         context: &mut Context<'_>,
@@ -176,7 +176,7 @@ impl Socket {
         context: &mut Context<'_>,
         write: impl Fn(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        let socket = self.waited()?;
+        let socket = self.registered()?;
         loop {
             ready!(socket.poll_write_ready(context))?;
             match socket.try_io(Interest::WRITABLE, || write(socket.as_fd())) {
@@ -186,30 +186,30 @@ impl Socket {
         }
     }
 
-    /// Bytes that the kernel has taken so far, in a number that wraps around.
+    /// Bytes that the kernel has taken to send; wraps around.
     pub(crate) fn sent(&self) -> u32 {
         self.sent
     }
 
-    /// Bytes that were read so far, likewise.
+    /// Bytes read; wraps around.
     pub(crate) fn received(&self) -> u32 {
         self.received
     }
 
-    /// Ready when there is something to read, or the client has closed.
+    /// Ready when there are bytes to read, or the client has closed.
     pub(crate) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match self.waited() {
+        match self.registered() {
             Ok(socket) => socket.poll_read_ready(context).map(|_| ()),
             Err(_) => Poll::Ready(()),
         }
     }
 
-    /// Looks at what comes first, and leaves it there; 0 when the client has closed.
+    /// Peeks at the next bytes. 0 if the client has closed.
     pub(crate) fn poll_peek(&mut self, context: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.waited()?.poll_peek(context, &mut ReadBuf::new(bytes))
+        self.registered()?.poll_peek(context, &mut ReadBuf::new(bytes))
     }
 
-    /// The client has closed its side, whether or not all that it sent before has been read.
+    /// Whether the client has closed its side, even if bytes that it sent before are still unread.
     pub(crate) fn has_left(&self) -> bool {
         let Ok(socket) = self.fd() else { return true };
         let mut sides = [PollFd::new(&socket, PollFlags::RDHUP)];
@@ -220,7 +220,7 @@ impl Socket {
                 .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Whether bytes have come that nobody has read.
+    /// Whether received bytes are still unread.
     pub(crate) fn has_unread(&self) -> bool {
         let peeked = self
             .fd()
@@ -228,14 +228,14 @@ impl Socket {
         matches!(peeked, Ok(Ok((1.., _))))
     }
 
-    /// Endpoints writing and waits for the client to close its side: what was sent arrives even if it was still sending.
+    /// Ends writing and waits for the client to close its side, so that the bytes sent arrive even if it was still sending.
     pub(crate) async fn linger(&mut self) {
         if self.end_writing().is_ok() {
             let _ = tokio::time::timeout(LINGER, poll_fn(|context| self.poll_end(context))).await;
         }
     }
 
-    /// Ready when the client has closed its side, or has sent too much after its end.
+    /// Ready when the client has closed its side, or has sent too many bytes since.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut unread = [0; 4096];
         let mut bytes = 0;
@@ -250,18 +250,18 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells the client that nothing more will come.
+    /// Shuts down the sending side.
     fn end_writing(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(self.fd()?, Shutdown::Write)?)
     }
 
-    /// Makes the close to come a reset.
+    /// Turns the coming close into a reset.
     pub(crate) fn reset_at_close(&self) -> io::Result<()> {
         SockRef::from(&self.fd()?).set_linger(Some(Duration::ZERO))
     }
 }
 
-/// For TLS, which reads and writes through these.
+/// For rustls, which reads and writes through these traits.
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Socket::poll_read(self.get_mut(), context, buffer)
@@ -299,5 +299,5 @@ fn is_temporary(error: &io::Error) -> bool {
 }
 
 fn lost() -> io::Error {
-    io::Error::other("the socket could not be put into the event loop")
+    io::Error::other("the socket could not be registered with the event loop")
 }

@@ -1,7 +1,7 @@
-//! The bytes of a connection: a socket that does not wait for ever for a client to take what it is sent.
+//! The byte stream of a connection, with a time limit for clients that do not take what they are sent.
 //!
-//! Here: the time limit of writing, what the connection must know of its bytes (`connection`), and how it is closed. Not
-//! here: the protocol.
+//! Here: the time limit of writing, the counts that the connection needs (`connection`), sending from sealed memory, and how
+//! the socket is closed. Not here: the protocols.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -22,24 +22,24 @@ use tokio::time::{Instant, Sleep};
 use crate::connection::Connection;
 use crate::transport::Transport;
 
-/// How long the client may take to make room for the last message of TLS.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the client may take to make room for `close_notify`.
+const CLOSE_NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Less than this is copied sooner than it is sent by a system call of its own.
+/// Copying fewer bytes than this is faster than a system call of their own.
 const SEND_FILE_BYTES_MIN: usize = 8 << 10;
 
-/// A client's socket as hyper has it; `protocol` has the other handle.
-pub(crate) struct Shared(pub Rc<RefCell<ClientStream>>);
+/// The handle that hyper has; `HttpConnection` has the other one.
+pub(crate) struct SharedStream(pub Rc<RefCell<ClientStream>>);
 
-/// A client's socket.
+/// The byte stream of a client.
 pub(crate) struct ClientStream {
     transport: Transport,
     connection: Rc<Connection>,
     send_timeout: Duration,
-    /// Armed while the client takes nothing.
-    stalled: Option<Pin<Box<Sleep>>>,
-    /// Bytes of the client that were read and not used: they come before those of the transport.
-    given_back: Bytes,
+    /// Runs while the client takes nothing.
+    stall_timer: Option<Pin<Box<Sleep>>>,
+    /// Bytes that were read and not used: they are read again before those of the transport.
+    unread: Bytes,
 }
 
 impl ClientStream {
@@ -48,60 +48,60 @@ impl ClientStream {
             transport,
             connection,
             send_timeout,
-            stalled: None,
-            given_back: Bytes::new(),
+            stall_timer: None,
+            unread: Bytes::new(),
         }
     }
 
-    /// The client has closed its side, whether or not all that it sent before has been read.
+    /// Whether the client has closed its side, even if bytes that it sent before are still unread.
     pub(crate) fn has_left(&self) -> bool {
         self.transport.socket().has_left()
     }
 
-    /// Bytes wait for the client to take them.
+    /// Whether bytes wait for the client to take them.
     pub(crate) fn is_sending(&self) -> bool {
-        self.stalled.is_some()
+        self.stall_timer.is_some()
     }
 
-    /// Bytes that the kernel has taken to send, less those that have come, in a number that wraps around.
-    pub(crate) fn balance(&self) -> u32 {
+    /// Bytes that the kernel has taken to send, minus bytes received; wraps around.
+    pub(crate) fn sent_less_received(&self) -> u32 {
         let socket = self.transport.socket();
         socket.sent().wrapping_sub(socket.received())
     }
 
-    /// Takes back what was read last and is to be read again.
-    pub(crate) fn give_back(&mut self, bytes: Bytes) {
-        // Empty bytes would keep the buffer that they lie in.
+    /// Puts back bytes that were read last, to be read again.
+    pub(crate) fn unread(&mut self, bytes: Bytes) {
+        // Empty `Bytes` would keep the buffer alive in which they lie.
         if !bytes.is_empty() {
-            self.given_back = bytes;
+            self.unread = bytes;
         }
     }
 
-    /// Ready when there is something to read, or the client has closed.
+    /// Ready when there are bytes to read, or the client has closed.
     pub(crate) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if !self.given_back.is_empty() {
+        if !self.unread.is_empty() {
             return Poll::Ready(());
         }
         self.transport.socket_mut().poll_readable(context)
     }
 
-    /// Sends a whole response to a client that hyper has given up.
+    /// Sends a whole response after hyper has given up.
     pub(crate) async fn send(&mut self, mut response: &[u8]) -> io::Result<()> {
         while !response.is_empty() {
-            let sent = poll_fn(|context| self.poll_write_pieces(context, &[IoSlice::new(response)])).await?;
+            let sent = poll_fn(|context| self.poll_write_chunks(context, &[IoSlice::new(response)])).await?;
             response = &response[sent..];
         }
         poll_fn(|context| self.poll_flushed(context)).await
     }
 
-    /// Closes in good order: what was sent arrives even if the client was still sending.
+    /// Closes the connection. Unless it is aborted, the bytes sent arrive even if the client was still sending.
     pub(crate) async fn close(mut self) {
-        if self.connection.is_cut() {
+        if self.connection.is_aborted() {
             let _ = self.transport.socket().reset_at_close();
             return;
         }
-        let farewell = poll_fn(|context| self.transport.poll_farewell(context));
-        if tokio::time::timeout(FAREWELL, farewell).await.is_err() {
+        let close_notify = poll_fn(|context| self.transport.poll_close_notify(context));
+        if tokio::time::timeout(CLOSE_NOTIFY_TIMEOUT, close_notify).await.is_err() {
             return;
         }
         let socket = self.transport.socket();
@@ -111,30 +111,30 @@ impl ClientStream {
         self.transport.socket_mut().linger().await;
     }
 
-    /// Prepares for `encrypt_pieces`; false in clear text, where there is none.
-    pub(crate) fn gathers_records(&mut self) -> bool {
-        self.transport.gathers_records()
+    /// Prepares for `encrypt_chunks`. False in clear text, where it must not be called.
+    pub(crate) fn prepare_encrypt(&mut self) -> bool {
+        self.transport.prepare_encrypt()
     }
 
-    /// Encrypts the chunks, as records that are sent by the next write or flush: the caller bounds their number.
-    pub(crate) fn encrypt_pieces(&mut self, chunks: &[IoSlice<'_>]) -> io::Result<()> {
-        self.transport.encrypt_pieces(chunks)
+    /// Encrypts the chunks as records, which the next write or flush sends. The caller limits their number.
+    pub(crate) fn encrypt_chunks(&mut self, chunks: &[IoSlice<'_>]) -> io::Result<()> {
+        self.transport.encrypt_chunks(chunks)
     }
 
     fn poll_read_next(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.given_back.is_empty() {
+        if self.unread.is_empty() {
             return self.transport.poll_read(context, buffer);
         }
-        let bytes = self.given_back.len().min(buffer.remaining());
-        buffer.put_slice(&self.given_back.split_to(bytes));
-        if self.given_back.is_empty() {
-            self.given_back = Bytes::new();
+        let bytes = self.unread.len().min(buffer.remaining());
+        buffer.put_slice(&self.unread.split_to(bytes));
+        if self.unread.is_empty() {
+            self.unread = Bytes::new();
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what it can of the chunks; in clear text those in sealed memory without a copy.
-    fn poll_write_pieces(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    /// Writes as much of the chunks as fits; in clear text those in sealed memory without a copy.
+    fn poll_write_chunks(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let connection = Rc::clone(&self.connection);
         connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed))
     }
@@ -146,11 +146,11 @@ impl ClientStream {
         sealed: Option<&Arc<SealedMemfd>>,
     ) -> Poll<io::Result<usize>> {
         if let (Some(sealed), Transport::Clear(_)) = (sealed, &self.transport)
-            && let Some((before, part)) = split_at_sealed(chunks, sealed)
+            && let Some(SplitAtSealed { before, part }) = split_at_sealed(chunks, sealed)
         {
             return self.poll_in_time(context, |transport, context| match before {
                 [] => transport.socket_mut().poll_send_file(context, sealed.as_fd(), part),
-                // What is before it waits for it, and leaves with it (MSG_MORE).
+                // The bytes before it wait for it and leave in the same packet (MSG_MORE).
                 _ => transport.socket_mut().poll_write_more(context, before),
             });
         }
@@ -163,7 +163,7 @@ impl ClientStream {
         self.poll_in_time(context, Transport::poll_flush)
     }
 
-    /// Writes, unless the client has taken nothing for too long.
+    /// Calls `write`; fails with `TimedOut` if the client has taken nothing for too long.
     fn poll_in_time<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -171,27 +171,27 @@ impl ClientStream {
     ) -> Poll<io::Result<T>> {
         let before = self.transport.socket().sent();
         let written = write(&mut self.transport, context);
-        // What goes into the buffers of TLS has not gone to the client, and of what waits there a part may have.
+        // Bytes in the buffers of TLS have not been sent, and a pending write may have sent some of them.
         let sent = self.transport.socket().sent().wrapping_sub(before);
         if written.is_ready() || sent > 0 {
-            self.stalled = None;
+            self.stall_timer = None;
         }
         if written.is_ready() {
             return written;
         }
         let timeout = self.send_timeout;
         let timer = self
-            .stalled
+            .stall_timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + timeout)));
         timer.as_mut().poll(context).map(|()| {
-            self.connection.cut();
+            self.connection.abort();
             let text = format!("the client took no byte for {timeout:?}");
             Err(io::Error::new(io::ErrorKind::TimedOut, text))
         })
     }
 }
 
-impl AsyncRead for Shared {
+impl AsyncRead for SharedStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut stream = self.0.borrow_mut();
         let before = buffer.filled().len();
@@ -201,17 +201,28 @@ impl AsyncRead for Shared {
     }
 }
 
-/// The chunks before the first one that lies in sealed memory and is worth a system call of its own, and where it lies there.
-fn split_at_sealed<'a, 'b>(chunks: &'a [IoSlice<'b>], sealed: &SealedMemfd) -> Option<(&'a [IoSlice<'b>], Range<u64>)> {
+/// A chunk that can be sent without a copy.
+struct SplitAtSealed<'a, 'b> {
+    /// The chunks before it.
+    before: &'a [IoSlice<'b>],
+    /// Where it lies in the sealed memory.
+    part: Range<u64>,
+}
+
+/// Finds the first chunk that lies in sealed memory and is large enough for a system call of its own.
+fn split_at_sealed<'a, 'b>(chunks: &'a [IoSlice<'b>], sealed: &SealedMemfd) -> Option<SplitAtSealed<'a, 'b>> {
     chunks.iter().enumerate().find_map(|(index, chunk)| {
         let offset = sealed.offset_of(chunk).filter(|_| chunk.len() >= SEND_FILE_BYTES_MIN)?;
-        Some((&chunks[..index], offset..offset + chunk.len() as u64))
+        Some(SplitAtSealed {
+            before: &chunks[..index],
+            part: offset..offset + chunk.len() as u64,
+        })
     })
 }
 
-impl AsyncWrite for Shared {
+impl AsyncWrite for SharedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write_pieces(context, &[IoSlice::new(bytes)])
+        self.0.borrow_mut().poll_write_chunks(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -219,14 +230,14 @@ impl AsyncWrite for Shared {
         context: &mut Context<'_>,
         chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write_pieces(context, chunks)
+        self.0.borrow_mut().poll_write_chunks(context, chunks)
     }
 
     fn is_write_vectored(&self) -> bool {
         true
     }
 
-    /// hyper says so when it has handed over all that there was.
+    /// hyper flushes when it has written everything.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut stream = self.0.borrow_mut();
         ready!(stream.poll_flushed(context))?;
@@ -234,7 +245,7 @@ impl AsyncWrite for Shared {
         Poll::Ready(Ok(()))
     }
 
-    /// hyper must not close: `close` does, with what it knows.
+    /// Does nothing: `ClientStream::close` closes the socket, because it knows whether to reset it or to linger.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,10 +1,10 @@
-//! TLS: certificates and keys from files to a configuration of rustls, and which certificate a client gets.
+//! TLS: the configuration of rustls from certificates and keys in files, and the choice of a certificate for a client.
 //!
-//! Here: what is read at the start, on reload and when the files change; nothing that happens on a connection
-//! (`transport`). The ciphers, their order and all bounds of the handshake are rustls's own choice (TLS 1.2 and 1.3,
-//! forward secrecy and authenticated encryption only). Tickets are the server's, not a configuration's: clients resume with
-//! whichever worker they reach, also after a reload; their keys change by themselves. An address that asks for certificates of
-//! clients has tickets of its own, made anew whenever certificates are read.
+//! Here: what happens at the start, on reload and when the files change. Not here: connections (`transport`). rustls chooses
+//! the cipher suites, their order and all limits of the handshake (TLS 1.2 and 1.3, only with forward secrecy and authenticated
+//! encryption). The keys of session tickets belong to the server, not to a configuration: a client can resume with any worker,
+//! and after a reload; rustls rotates them. A listener that asks for client certificates has ticket keys of its own, created
+//! again whenever certificates are read.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,35 +24,28 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, SupportedProtocolVersion};
 use sluice_settings::open_error::OpenError;
-use sluice_settings::{
-    ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, Peers, Settings, SiteSettings, TlsSettings,
-};
+use sluice_settings::{ClientCertificates, IdentitySettings, IdentitySource, Settings, SiteSettings, TlsSettings};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Bytes of a file of certificates or keys: a chain has some thousands, a list of all public authorities 250,000.
+/// Bytes of a file of certificates or keys, at most: a chain has some thousands, a list of all public CAs 250,000.
 const PEM_BYTES_MAX: u64 = 4 << 20;
 
-const ONLY_1_3: &[&SupportedProtocolVersion] = &[&TLS13];
-const BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+const TLS_1_3_ONLY: &[&SupportedProtocolVersion] = &[&TLS13];
+const TLS_1_2_AND_1_3: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
-/// What is spoken on an address; replaced as a whole on reload.
-#[derive(Clone)]
-pub struct ListenerProtocol {
-    pub tls: Option<Arc<ServerConfig>>,
-    pub http2: bool,
-    /// Who must begin with a header of the PROXY protocol, where it is spoken; others are refused.
-    pub proxy_protocol: Option<Arc<Peers>>,
-    /// Every request is sent to this port of the same host.
-    pub redirect_to_https: Option<u16>,
-}
-
-/// Makes the keys of tickets, for all workers.
+/// Creates the keys of session tickets, for all workers.
+///
+/// # Errors
+/// The system has no random bytes.
 pub fn tickets() -> Result<Arc<dyn ProducesTickets>, OpenError> {
     aws_lc_rs::Ticketer::new().map_err(|error| OpenError::new("", format!("TLS: {error}")))
 }
 
-/// Opens what the settings name, for each address in its order. An error is the administrator's.
-pub fn open(settings: &Settings, tickets: &Arc<dyn ProducesTickets>) -> Result<Vec<ListenerProtocol>, OpenError> {
+/// Opens the TLS configuration of each listener, in the order of the settings. An error is the administrator's fault.
+pub(crate) fn server_configs(
+    settings: &Settings,
+    tickets: &Arc<dyn ProducesTickets>,
+) -> Result<Vec<Option<ServerConfig>>, OpenError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let is_needed = settings.listen.iter().any(|listen| listen.tls.is_some());
     let sites = if is_needed {
@@ -61,42 +54,27 @@ pub fn open(settings: &Settings, tickets: &Arc<dyn ProducesTickets>) -> Result<V
         SiteKeys::default()
     };
     let sites = Arc::new(sites);
-    let protocol = settings.listen.iter().map(|listen| {
-        let tls = listen.tls.as_ref();
-        let config = tls.map(|tls| server_config(tls, listen.http2, &sites, &provider, tickets));
-        Ok(ListenerProtocol {
-            tls: config.transpose()?.map(Arc::new),
-            http2: listen.http2,
-            proxy_protocol: listen.proxy_protocol.clone().map(Arc::new),
-            redirect_to_https: listen.redirect_to_https,
-        })
+    let configs = settings.listen.iter().map(|listen| {
+        let Some(tls) = &listen.tls else { return Ok(None) };
+        let alpn: &[&[u8]] = if listen.http2 {
+            &[b"h2", b"http/1.1"]
+        } else {
+            &[b"http/1.1"]
+        };
+        let mut config = server_config(tls, &sites, &provider, tickets)?;
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        Ok(Some(config))
     });
-    protocol.collect()
-}
-
-/// Where the system has chosen the port for https, redirects learn it now.
-pub fn fill_in_port(protocol: &mut [ListenerProtocol], addresses: &[ListenAddress]) {
-    let https = protocol
-        .iter()
-        .zip(addresses)
-        .find(|(protocol, address)| protocol.tls.is_some() && address.port().is_some());
-    let https = https.and_then(|(_, address)| address.port());
-    for redirecting in protocol
-        .iter_mut()
-        .filter(|protocol| protocol.redirect_to_https == Some(0))
-    {
-        redirecting.redirect_to_https = https;
-    }
+    configs.collect()
 }
 
 fn server_config(
     tls: &TlsSettings,
-    http2: bool,
     sites: &Arc<SiteKeys>,
     provider: &Arc<CryptoProvider>,
     tickets: &Arc<dyn ProducesTickets>,
 ) -> Result<ServerConfig, OpenError> {
-    let versions = if tls.is_1_3_only { ONLY_1_3 } else { BOTH };
+    let versions = if tls.is_1_3_only { TLS_1_3_ONLY } else { TLS_1_2_AND_1_3 };
     let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(versions)
         .map_err(|error| OpenError::new(&tls.identity.origin, format!("TLS: {error}")))?;
@@ -108,23 +86,18 @@ fn server_config(
         sites: Arc::clone(sites),
         default: open_identity(&tls.identity, provider)?,
     }));
-    config.alpn_protocols = if http2 {
-        vec![b"h2".to_vec(), b"http/1.1".to_vec()]
-    } else {
-        vec![b"http/1.1".to_vec()]
-    };
     config.ticketer = match tls.clients {
         ClientCertificates::Off => Arc::clone(tickets),
-        // Who resumes is not asked for a certificate again: a ticket from elsewhere, or from before the authorities changed, must
-        // not open this address.
+        // A client that resumes is not asked for a certificate again. So tickets of other listeners, and those from before the CAs
+        // changed, must not be valid here.
         _ => self::tickets()?,
     };
-    // Tickets do for both versions; a store would be a lock that all workers share.
+    // Tickets suffice for both versions; a session store would be a lock that all workers share.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(config)
 }
 
-/// Who looks at clients' certificates, if they are asked for any.
+/// The verifier of client certificates. `None` if clients are not asked for any.
 fn client_verifier(
     tls: &TlsSettings,
     provider: &Arc<CryptoProvider>,
@@ -152,10 +125,10 @@ fn client_verifier(
     builder.build().map(Some).map_err(|error| refuse(&error))
 }
 
-/// Reads a certificate and its key, and sees that they belong together.
+/// Reads a certificate chain and its key, and checks that they belong together.
 fn open_identity(settings: &IdentitySettings, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, OpenError> {
     let refuse = |what: &dyn fmt::Display| OpenError::new(&settings.origin, what.to_string());
-    let (chain, key, shown) = match &settings.source {
+    let (chain, key, name) = match &settings.source {
         IdentitySource::Files { certificate, key } => {
             let in_file = |file: &Path, reason: &dyn fmt::Display| format!("{}: {reason}", file.display());
             let chain = read_pem(certificate)
@@ -169,15 +142,15 @@ fn open_identity(settings: &IdentitySettings, provider: &CryptoProvider) -> Resu
         IdentitySource::Made { certificate, key } => (
             certificates(certificate.as_bytes()).map_err(|reason| refuse(&reason))?,
             private_key(key.as_bytes()).map_err(|reason| refuse(&reason))?,
-            "the certificate that was made".to_owned(),
+            "the generated certificate".to_owned(),
         ),
     };
     if let Some(warning) = chain.first().and_then(|leaf| out_of_date(leaf)) {
-        tracing::warn!("{shown}: {warning}");
+        tracing::warn!("{name}: {warning}");
     }
     let certified = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => refuse(&format!("{shown}: the key does not belong to this certificate")),
-        error => refuse(&format!("{shown}: {error}")),
+        rustls::Error::InconsistentKeys(_) => refuse(&format!("{name}: the key does not belong to this certificate")),
+        error => refuse(&format!("{name}: {error}")),
     })?;
     Ok(Arc::new(certified))
 }
@@ -195,7 +168,7 @@ fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     match read {
         Ok(certificates) if certificates.is_empty() => Err("holds no certificate in PEM form".to_owned()),
         Ok(certificates) => Ok(certificates),
-        Err(error) => Err(format!("is no PEM file: {error}")),
+        Err(error) => Err(format!("is not a PEM file: {error}")),
     }
 }
 
@@ -210,7 +183,7 @@ fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     })
 }
 
-/// What is wrong with a certificate's time.
+/// Describes why a certificate is not valid now. `None` if it is valid.
 fn out_of_date(certificate: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
@@ -229,8 +202,8 @@ fn out_of_date(certificate: &[u8]) -> Option<String> {
 #[derive(Default)]
 struct SiteKeys {
     exact: HashMap<String, Arc<CertifiedKey>>,
-    /// By what follows the star, with its dot.
-    below: Vec<(String, Arc<CertifiedKey>)>,
+    /// By the part after the `*`, with its dot.
+    wildcard: Vec<(String, Arc<CertifiedKey>)>,
 }
 
 impl SiteKeys {
@@ -241,7 +214,7 @@ impl SiteKeys {
             let key = open_identity(identity, provider)?;
             for host in &site.hosts {
                 match host.strip_prefix('*') {
-                    Some(suffix) => keys.below.push((suffix.to_owned(), Arc::clone(&key))),
+                    Some(suffix) => keys.wildcard.push((suffix.to_owned(), Arc::clone(&key))),
                     None => drop(keys.exact.insert(host.clone(), Arc::clone(&key))),
                 }
             }
@@ -249,17 +222,17 @@ impl SiteKeys {
         Ok(keys)
     }
 
-    /// The same choice as that of a site by its host.
+    /// Chooses as a site is chosen by its host.
     fn of(&self, host: &str) -> Option<&Arc<CertifiedKey>> {
-        let below = || {
-            let mut suffixes = self.below.iter();
+        let wildcard = || {
+            let mut suffixes = self.wildcard.iter();
             suffixes.find(|(suffix, _)| host.len() > suffix.len() && host.ends_with(suffix.as_str()))
         };
-        self.exact.get(host).or_else(|| below().map(|(_, key)| key))
+        self.exact.get(host).or_else(|| wildcard().map(|(_, key)| key))
     }
 }
 
-/// Chooses the certificate for a client on one address.
+/// Chooses the certificate for a client of one listener.
 struct Resolver {
     sites: Arc<SiteKeys>,
     default: Arc<CertifiedKey>,
@@ -272,7 +245,7 @@ impl fmt::Debug for Resolver {
 }
 
 impl ResolvesServerCert for Resolver {
-    /// rustls gives the name in lower case.
+    /// The name is in lower case: rustls converts it.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let key = hello.server_name().and_then(|host| self.sites.of(host));
         Some(Arc::clone(key.unwrap_or(&self.default)))

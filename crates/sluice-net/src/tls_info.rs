@@ -1,6 +1,6 @@
-//! What TLS has found out, as the variables that scripts are told: the names of Apache's `mod_ssl`.
+//! The result of a TLS handshake as variables for scripts, named as in Apache's `mod_ssl`.
 //!
-//! Made once a connection. Not here: that there is TLS at all, which the variables `HTTPS` and `REQUEST_SCHEME` say.
+//! Created once per connection. Not here: the variables `HTTPS` and `REQUEST_SCHEME`, which only say whether there is TLS.
 
 use std::io;
 
@@ -12,16 +12,16 @@ use sluice_http::endpoints::TlsInfo;
 use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::prelude::{ASN1Time, AttributeTypeAndValue, FromDer, X509Certificate, X509Name};
 
-/// Whether a handshake has failed for the certificate that the client showed, or did not.
+/// Whether a handshake failed because the client's certificate was invalid or missing.
 pub(crate) fn is_of_client_certificate(error: &io::Error) -> bool {
-    let of_tls = error.get_ref().and_then(|error| error.downcast_ref());
+    let tls_error = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(
-        of_tls,
+        tls_error,
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
     )
 }
 
-/// What was agreed on, and who the client is.
+/// Describes a connection after its handshake.
 pub(crate) fn describe(connection: &ServerConnection) -> TlsInfo {
     let mut variables = vec![
         ("SSL_PROTOCOL", protocol(connection).to_owned()),
@@ -35,7 +35,7 @@ pub(crate) fn describe(connection: &ServerConnection) -> TlsInfo {
         variables.push(("SSL_TLS_SNI", host.to_owned()));
     }
     match connection.peer_certificates().and_then(<[_]>::first) {
-        // rustls has refused it if no authority stands for it.
+        // Otherwise rustls would have failed the handshake.
         Some(certificate) => {
             variables.push(("SSL_CLIENT_VERIFY", "SUCCESS".to_owned()));
             add_client(&mut variables, certificate);
@@ -78,13 +78,13 @@ fn add_client(variables: &mut Vec<(&'static str, String)>, certificate: &Certifi
     }
 }
 
-/// `CN`, `O`; the number of what has no name of its own.
+/// The abbreviation of an attribute's type (`CN`, `O`), or its OID if it has none.
 fn abbreviation(attribute: &AttributeTypeAndValue<'_>) -> String {
     let kind = attribute.attr_type();
     oid2abbrev(kind, oid_registry()).map_or_else(|_| kind.to_id_string(), str::to_owned)
 }
 
-/// The form of RFC 4514, as Apache has it: the last part first, `CN=Ann,O=Example`. Control characters become spaces.
+/// Writes a name as RFC 4514 and Apache do: last part first, `CN=Ann,O=Example`. Control characters become spaces.
 fn distinguished_name(name: &X509Name<'_>) -> String {
     const SPECIAL: &str = ",+\"\\<>;=";
     let mut parts = Vec::new();
@@ -102,21 +102,21 @@ fn distinguished_name(name: &X509Name<'_>) -> String {
     parts.join(",")
 }
 
-/// `Nov 21 07:00:00 2026 GMT`, OpenSSL's form.
+/// Writes a time as OpenSSL does: `Nov 21 07:00:00 2026 GMT`.
 fn time(time: &ASN1Time) -> String {
     let text =
         jiff::Timestamp::from_second(time.timestamp()).map(|time| time.strftime("%b %e %H:%M:%S %Y GMT").to_string());
     text.unwrap_or_else(|_| time.to_string())
 }
 
-/// PEM (RFC 7468) on one line: a variable holds no newline, and Apache makes spaces of them where it hands it on in a field.
+/// PEM (RFC 7468) on one line, because a variable holds no newline; Apache also uses spaces when it puts PEM into a header field.
 fn pem(certificate: &[u8]) -> String {
     let text = STANDARD.encode(certificate);
     format!("-----BEGIN CERTIFICATE----- {text} -----END CERTIFICATE-----")
 }
 
-/// The name of a cipher suite as OpenSSL has it, which is what programs know: `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` is
-/// `ECDHE-RSA-AES128-GCM-SHA256`. Those of TLS 1.3 have the same name everywhere.
+/// OpenSSL's name of a cipher suite, which programs expect: `ECDHE-RSA-AES128-GCM-SHA256` for
+/// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`. Suites of TLS 1.3 have the same name everywhere.
 fn openssl_name(name: &str) -> String {
     let name = name.replace("TLS13_", "TLS_");
     let Some((exchange, cipher)) = name.strip_prefix("TLS_").and_then(|name| name.split_once("_WITH_")) else {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ciphers_have_the_names_that_programs_know() {
+    fn cipher_suites_have_openssl_names() {
         for (name, expected) in [
             ("TLS13_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384"),
             ("TLS13_CHACHA20_POLY1305_SHA256", "TLS_CHACHA20_POLY1305_SHA256"),

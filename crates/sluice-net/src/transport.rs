@@ -1,4 +1,4 @@
-//! What carries a connection's bytes: the socket itself, or TLS on it. Alike to all that is above.
+//! The transport of a connection: its socket, or TLS on it, with the same interface for both.
 
 use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
@@ -14,14 +14,14 @@ use tokio_rustls::server::TlsStream;
 use crate::socket::Socket;
 use crate::tls_info;
 
-/// The bytes of a connection, in clear.
+/// A socket, or TLS on it. Its users see plaintext.
 pub(crate) enum Transport {
     Clear(Socket),
     Tls(Box<TlsStream<Socket>>),
 }
 
 impl Transport {
-    /// TLS on a socket. An error is the client's: a bad handshake, or its leaving.
+    /// Performs the TLS handshake. An error is the client's fault: the handshake failed, or the client closed.
     pub(crate) async fn encrypt(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Transport> {
         let stream = TlsAcceptor::from(config).accept(socket).await?;
         Ok(Transport::Tls(Box::new(stream)))
@@ -41,7 +41,7 @@ impl Transport {
         }
     }
 
-    /// Whether HTTP/2 was agreed on (ALPN, RFC 7301).
+    /// Whether HTTP/2 was negotiated (ALPN, RFC 7301).
     pub(crate) fn is_http2(&self) -> bool {
         match self {
             Transport::Clear(_) => false,
@@ -49,7 +49,7 @@ impl Transport {
         }
     }
 
-    /// What was agreed on, and who the client is; none in clear text.
+    /// The result of the handshake. `None` in clear text.
     pub(crate) fn tls_info(&self) -> Option<TlsInfo> {
         match self {
             Transport::Clear(_) => None,
@@ -75,8 +75,8 @@ impl Transport {
         }
     }
 
-    /// Prepares for `encrypt_pieces`; false in clear text, where there is none.
-    pub(crate) fn gathers_records(&mut self) -> bool {
+    /// Prepares for `encrypt_chunks`. False in clear text, where it must not be called.
+    pub(crate) fn prepare_encrypt(&mut self) -> bool {
         match self {
             Transport::Clear(_) => false,
             Transport::Tls(stream) => {
@@ -86,8 +86,8 @@ impl Transport {
         }
     }
 
-    /// Encrypts the chunks, as records that are sent by the next write or flush: the caller bounds their number.
-    pub(crate) fn encrypt_pieces(&mut self, chunks: &[IoSlice<'_>]) -> io::Result<()> {
+    /// Encrypts the chunks as records, which the next write or flush sends. The caller limits their number.
+    pub(crate) fn encrypt_chunks(&mut self, chunks: &[IoSlice<'_>]) -> io::Result<()> {
         let wanted: usize = chunks.iter().map(|chunk| chunk.len()).sum();
         match self {
             Transport::Tls(stream) => match stream.get_mut().1.writer().write_vectored(chunks)? {
@@ -98,7 +98,7 @@ impl Transport {
         }
     }
 
-    /// Ready when nothing waits here to be sent.
+    /// Ready when the buffers of TLS are empty.
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Clear(_) => Poll::Ready(Ok(())),
@@ -106,8 +106,8 @@ impl Transport {
         }
     }
 
-    /// Tells the client that nothing more will come: over TLS by a message, which a cut connection lacks (RFC 8446 §6.1).
-    pub(crate) fn poll_farewell(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Sends the TLS alert `close_notify`, by which the client knows that nothing was truncated (RFC 8446 §6.1).
+    pub(crate) fn poll_close_notify(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Transport::Tls(stream) = self {
             stream.get_mut().1.send_close_notify();
             ready!(Pin::new(stream).poll_flush(context))?;

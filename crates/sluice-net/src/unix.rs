@@ -1,7 +1,7 @@
-//! Unix sockets: the file that clients connect to, from its making to its removal.
+//! Unix sockets: the file that clients connect to, from its creation to its removal.
 //!
-//! A file that a server left behind when it was killed is replaced; one on which somebody listens, or that is no socket, never
-//! is. Not here: what is done with a connection, which is the same as on any other.
+//! A socket file that a killed server left behind is replaced; one on which a process listens, or a file that is not a socket,
+//! never is. Not here: connections, which are the same as on TCP.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -14,26 +14,28 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::listener::BACKLOG;
 
-/// The file of a listening socket; removed when this is dropped, unless another has taken its slot.
+/// The file of a listening socket. Dropping this removes the file, unless another process has replaced it.
 pub struct SocketFile {
     path: PathBuf,
-    /// Its device and number, which no other file has as long as the socket is open: so it is kept open.
+    /// Its device and inode number. No other file has them while the socket is open, so it is kept open.
     identity: (u64, u64),
     _socket: OwnedFd,
 }
 
-/// Binds a socket to a file, to which those may connect whom its mode lets write. An error is the administrator's.
+/// Binds a socket to a file. Processes with write permission by `mode` may connect. An error is the administrator's fault.
 pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let address = address(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     match socket.bind(&address) {
-        // Two servers that start at one moment could both see a file without a listener; the later one has it then.
+        // Of two servers that start at the same moment and both find an abandoned file, the later one gets it.
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             remove_abandoned(path, &address)?;
             socket.bind(&address)?;
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(other("its directory is not there: make it")),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(other("its directory does not exist: create it"));
+        }
         bound => bound?,
     }
     let file = SocketFile {
@@ -41,7 +43,7 @@ pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> 
         identity: identity(path)?,
         _socket: socket.try_clone()?.into(),
     };
-    // Whatever the mode was until now: nobody can connect to a socket that does not listen.
+    // The earlier mode does not matter, because nobody can connect before `listen`.
     fs::set_permissions(path, Permissions::from_mode(mode))?;
     socket.listen(BACKLOG)?;
     Ok((socket.into(), file))
@@ -51,23 +53,23 @@ fn address(path: &Path) -> io::Result<SockAddr> {
     let bytes = path.as_os_str().len();
     if bytes > UNIX_PATH_BYTES_MAX {
         let text =
-            format!("the path has {bytes} bytes, and the system takes {UNIX_PATH_BYTES_MAX}: choose a shorter one");
+            format!("the path has {bytes} bytes, but the system allows {UNIX_PATH_BYTES_MAX}: choose a shorter one");
         return Err(other(&text));
     }
     SockAddr::unix(path)
 }
 
-/// Removes a socket that nobody listens on.
+/// Removes a socket file on which no process listens.
 fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
     let is_socket = match fs::symlink_metadata(path) {
         Ok(about) => about.file_type().is_socket(),
-        // Gone meanwhile.
+        // Removed meanwhile.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
     if !is_socket {
         return Err(other(
-            "a file is there that is no socket: remove it, or choose another name",
+            "a file of this name exists and is not a socket: remove it, or choose another name",
         ));
     }
     let client = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -77,11 +79,11 @@ fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         },
-        // Connected, or its queue is full.
+        // Connected, or the queue of the listener is full.
         Ok(()) => Err(ErrorKind::AddrInUse.into()),
         Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::AddrInUse.into()),
         Err(error) => {
-            let text = format!("a socket is there, and whether somebody listens on it cannot be told: {error}");
+            let text = format!("a socket exists, and the check whether a process listens on it failed: {error}");
             Err(io::Error::new(error.kind(), text))
         }
     }
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_has_its_mode_and_is_removed_at_the_end() {
+    fn a_socket_has_its_mode_and_is_removed_on_drop() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         for wanted in [0o660, 0o666, 0o600] {
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_replaced_only_when_nobody_listens() {
+    fn a_socket_is_replaced_only_if_no_process_listens() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let other = UnixListener::bind(&path).unwrap();
@@ -140,12 +142,15 @@ mod tests {
         drop(file);
         fs::write(&path, "a page").unwrap();
         let refusal = bind(&path, 0o600).err().unwrap().to_string();
-        assert!(refusal.starts_with("a file is there that is no socket"), "{refusal}");
+        assert!(
+            refusal.starts_with("a file of this name exists and is not a socket"),
+            "{refusal}"
+        );
         assert_eq!(fs::read(&path).unwrap(), b"a page");
     }
 
     #[test]
-    fn the_socket_of_another_is_not_removed() {
+    fn the_socket_of_another_process_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let (_socket, file) = bind(&path, 0o600).unwrap();
@@ -156,15 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_refuses_is_told_with_its_mend() {
+    fn messages_say_how_to_fix_a_refused_path() {
         let directory = tempfile::tempdir().unwrap();
         let long = directory.path().join("x".repeat(UNIX_PATH_BYTES_MAX));
         let refusal = bind(&long, 0o600).err().unwrap().to_string();
         assert!(
-            refusal.ends_with("the system takes 107: choose a shorter one"),
+            refusal.ends_with("the system allows 107: choose a shorter one"),
             "{refusal}"
         );
         let refusal = bind(&directory.path().join("a/s"), 0o600).err().unwrap().to_string();
-        assert_eq!(refusal, "its directory is not there: make it");
+        assert_eq!(refusal, "its directory does not exist: create it");
     }
 }

@@ -1,4 +1,4 @@
-//! The context of a worker's exchanges: configuration, ids, names, logs.
+//! The context of a worker's exchanges: configuration, ids, client names, logs.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -13,18 +13,18 @@ use sluice_net::front::Front;
 use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
-use crate::reverse_dns::Names;
+use crate::reverse_dns::ReverseDns;
 
-/// What the exchanges of one worker share.
+/// The state that the exchanges of one worker share.
 pub(crate) struct Context {
     /// The worker's index.
     pub(crate) worker: usize,
-    /// What the connections share.
+    /// The state that the connections share.
     pub(crate) front: Rc<Front>,
     /// The script processes.
     pub(crate) scripts: Rc<Scripts>,
-    /// The names of clients, where they are looked up.
-    pub(crate) names: Option<Arc<Names>>,
+    /// The lookup of client names, if it is configured.
+    pub(crate) reverse_dns: Option<Arc<ReverseDns>>,
     config: RefCell<CurrentConfig>,
     /// Part of every UNIQUE_ID of this start of the server.
     boot: [u8; 8],
@@ -36,26 +36,26 @@ impl Context {
         front: Rc<Front>,
         scripts: Rc<Scripts>,
         config: &Arc<ArcSwap<Config>>,
-        names: Option<Arc<Names>>,
+        reverse_dns: Option<Arc<ReverseDns>>,
         boot: [u8; 8],
     ) -> Context {
         Context {
             worker: scripts.worker,
             front,
             scripts,
-            names,
+            reverse_dns,
             config: RefCell::new(CurrentConfig::new(config)),
             boot,
             exchanges: Cell::new(0),
         }
     }
 
-    /// The configuration as it is now; an exchange keeps the one it began with.
+    /// The current configuration; an exchange keeps the one with which it began.
     pub(crate) fn config(&self) -> Rc<HeldConfig> {
         self.config.borrow_mut().load()
     }
 
-    /// The id of the next exchange.
+    /// Creates the id of the next exchange.
     pub(crate) fn next_id(&self) -> UniqueId {
         let count = self.exchanges.get().wrapping_add(1);
         self.exchanges.set(count);
@@ -64,11 +64,11 @@ impl Context {
     }
 }
 
-/// A configuration as one worker holds it: counted once for all exchanges of the worker, which count among themselves (`Rc`).
-/// Otherwise they would contend with those of other workers for one counter.
+/// A worker's handle on a configuration. The exchanges of the worker share it by `Rc`; if each held an `Arc`, all workers would
+/// contend for one reference count.
 pub(crate) struct HeldConfig {
     config: Arc<Config>,
-    /// An exchange keeps its log to the end of its body, but not the rest of a configuration that was replaced meanwhile.
+    /// Shared separately, because an exchange keeps its log to the end of its body, but not the rest of a replaced configuration.
     pub(crate) logs: Rc<[SiteLog]>,
 }
 
@@ -89,7 +89,7 @@ impl Deref for HeldConfig {
     }
 }
 
-/// The configuration in force.
+/// The configuration in force, cached until it is replaced.
 struct CurrentConfig {
     latest: Cache<Arc<ArcSwap<Config>>, Arc<Config>>,
     held: Rc<HeldConfig>,

@@ -1,8 +1,8 @@
-//! The names of clients, looked up in the domain name system for logs and scripts that want them.
+//! Reverse DNS: the names of clients, looked up for logs and scripts.
 //!
-//! A thread of its own asks, and workers never wait for it: they ask a cache, which has the answer or has it looked up. A script
-//! waits a little when its client is new; files, and lines of the log, have the name when it is there. A name that somebody's
-//! address leads to is one that its owner has chosen, so it counts only if it leads back to the address (as Apache has it with
+//! Lookups run on a thread of their own, and workers never block on it: they ask a cache, which has the answer or queues a
+//! lookup. A script waits a moment for the name of a new client; files and log lines use the name only if it is already known.
+//! A name is used only if it resolves back to the same address, because anyone can choose their own PTR record (as Apache's
 //! `HostnameLookups Double`).
 
 use std::io;
@@ -19,86 +19,96 @@ use sluice_settings::DnsSettings;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{timeout, timeout_at};
 
-/// Addresses that are kept, with their names or without; over it what is asked for least makes room.
+/// Cached addresses, with or without a name. When the cache is full, rarely used ones are evicted.
 const ADDRESSES_MAX: usize = 10_000;
 
-/// Lookups at once, and those that wait for them; over it clients stay without a name for now.
+/// Concurrent lookups, and queued ones. When the queue is full, further clients have no name for now.
 const LOOKUPS_MAX: usize = 64;
 const WAITING_MAX: usize = 1024;
 
-/// How long a lookup may take, both ways together, and how long an answer is awaited before the question is asked again.
+/// How long a lookup may take in both directions together, and how long to wait for an answer before the query is repeated.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 const TRY_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Names of one address that are looked at.
+/// Names of one address that are checked.
 const NAMES_MAX: usize = 4;
 
-/// Characters of a name (RFC 1035 §2.3.4), without the last dot.
+/// Characters of a name (RFC 1035 §2.3.4), without the final dot.
 const NAME_CHARACTERS_MAX: usize = 253;
 
-/// How long a name is believed, how long that there is none, and how long nobody is asked again who did not answer.
+/// How long to cache a name, the absence of a name, and a failed lookup.
 const NAME_LIFE: Duration = Duration::from_secs(600);
 const ABSENCE_LIFE: Duration = Duration::from_secs(300);
 const FAILURE_LIFE: Duration = Duration::from_secs(30);
 
-/// The names of clients, for all workers.
-pub(crate) struct Names {
+/// The cache of client names, for all workers.
+pub(crate) struct ReverseDns {
     lookups: Cache<IpAddr, Arc<Lookup>>,
-    queue: mpsc::Sender<(IpAddr, Arc<Lookup>)>,
-    /// How long a script may wait for a name, from the moment at which it is looked up.
-    patience: Duration,
+    queue: mpsc::Sender<QueuedLookup>,
+    /// How long a script may wait for a name, from the moment at which the lookup is queued.
+    timeout: Duration,
 }
 
-/// The name of an address: being looked up, or found out.
+/// A lookup to be performed.
+struct QueuedLookup {
+    address: IpAddr,
+    lookup: Arc<Lookup>,
+}
+
+/// The lookup of one address's name, pending or done.
 pub(crate) struct Lookup {
     state: watch::Sender<State>,
-    /// Nobody waits any longer.
+    /// The moment until which scripts wait for the name.
     deadline: Instant,
 }
 
 #[derive(Clone)]
 struct State {
     name: Option<Arc<str>>,
-    /// Until when that holds; none while it is being looked up: the name is that of before then.
-    until: Option<Instant>,
+    /// When the result expires. `None` while the lookup is pending; the name is then that of the previous lookup.
+    expires: Option<Instant>,
 }
 
-impl Names {
-    /// Starts the thread that looks names up. The error is the system's: no configuration of its resolver, say.
-    pub(crate) fn start(settings: &DnsSettings) -> io::Result<Names> {
+impl ReverseDns {
+    /// Starts the thread that performs the lookups. The error is the system's: its resolver has no configuration, for example.
+    pub(crate) fn start(settings: &DnsSettings) -> io::Result<ReverseDns> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let resolver = resolver(settings)?;
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
         std::thread::Builder::new()
-            .name("names".to_owned())
+            .name("reverse-dns".to_owned())
             .spawn(move || runtime.block_on(look_up_all(resolver, waiting)))?;
-        Ok(Names {
+        Ok(ReverseDns {
             lookups: Cache::new(ADDRESSES_MAX),
             queue,
-            patience: settings.timeout,
+            timeout: settings.timeout,
         })
     }
 
-    /// What is known of an address's name; if that is nothing, or too old, it is looked up from now on. None where too many wait
-    /// for that already.
-    pub(crate) fn of(&self, address: IpAddr) -> Option<Arc<Lookup>> {
+    /// Returns the cached lookup of an address. If there is none or it has expired, queues a new one; `None` if the queue is full
+    /// and nothing is cached.
+    pub(crate) fn look_up(&self, address: IpAddr) -> Option<Arc<Lookup>> {
         let address = address.to_canonical();
         let known = self.lookups.get(&address);
         let now = Instant::now();
         if let Some(known) = &known
-            && !known.is_over(now)
+            && !known.has_expired(now)
         {
             return Some(Arc::clone(known));
         }
         let lookup = Arc::new(Lookup {
             state: watch::Sender::new(State {
                 name: known.as_ref().and_then(|known| known.name()),
-                until: None,
+                expires: None,
             }),
-            // A client that is known already waits no more, also where its name server never answers.
-            deadline: if known.is_some() { now } else { now + self.patience },
+            // Nobody waits again for the name of a known client, because its name server may never answer.
+            deadline: if known.is_some() { now } else { now + self.timeout },
         });
-        match self.queue.try_send((address, Arc::clone(&lookup))) {
+        let queued = QueuedLookup {
+            address,
+            lookup: Arc::clone(&lookup),
+        };
+        match self.queue.try_send(queued) {
             Ok(()) => {
                 self.lookups.insert(address, Arc::clone(&lookup));
                 Some(lookup)
@@ -109,28 +119,29 @@ impl Names {
 }
 
 impl Lookup {
-    /// The name, as far as it is known by now.
+    /// The name, if it is known by now.
     pub(crate) fn name(&self) -> Option<Arc<str>> {
         self.state.borrow().name.clone()
     }
 
-    /// The name, for who can wait for it a little. Of several that ask for one client only those wait who come first.
+    /// Waits for the name until the deadline. Only the first requests of a client wait, because the deadline is counted from the
+    /// first one.
     pub(crate) async fn wait(self: Arc<Self>) -> Option<Arc<str>> {
         let mut state = self.state.subscribe();
-        let is_there = |state: &State| state.until.is_some() || state.name.is_some();
-        let _ = timeout_at(self.deadline.into(), state.wait_for(is_there)).await;
+        let is_known = |state: &State| state.expires.is_some() || state.name.is_some();
+        let _ = timeout_at(self.deadline.into(), state.wait_for(is_known)).await;
         self.name()
     }
 
-    /// Also one that was never answered, should that happen, is over some time.
-    fn is_over(&self, now: Instant) -> bool {
-        let until = self.state.borrow().until;
-        until.unwrap_or(self.deadline + ABSENCE_LIFE) <= now
+    /// A lookup that never gets a result expires as well.
+    fn has_expired(&self, now: Instant) -> bool {
+        let expires = self.state.borrow().expires;
+        expires.unwrap_or(self.deadline + ABSENCE_LIFE) <= now
     }
 
-    fn answer(&self, name: Option<Arc<str>>, life: Duration) {
-        let until = Some(Instant::now() + life);
-        self.state.send_replace(State { name, until });
+    fn finish(&self, name: Option<Arc<str>>, life: Duration) {
+        let expires = Some(Instant::now() + life);
+        self.state.send_replace(State { name, expires });
     }
 }
 
@@ -141,13 +152,13 @@ fn resolver(settings: &DnsSettings) -> io::Result<TokioResolver> {
         None => TokioResolver::builder_tokio().map_err(io::Error::other)?,
     };
     let options = builder.options_mut();
-    // Answers are kept here, by address.
+    // Results are cached here, by address.
     options.cache_size = 0;
     options.timeout = options.timeout.min(TRY_TIMEOUT);
     builder.build().map_err(io::Error::other)
 }
 
-/// This server, and no other.
+/// A configuration with only this name server.
 fn only(server: SocketAddr) -> ResolverConfig {
     let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
     let at_port = |mut connection: ConnectionConfig| {
@@ -158,11 +169,11 @@ fn only(server: SocketAddr) -> ResolverConfig {
     ResolverConfig::from_parts(None, Vec::new(), vec![server])
 }
 
-/// Looks up what is asked for until nobody is left who could ask.
-async fn look_up_all(resolver: TokioResolver, mut waiting: mpsc::Receiver<(IpAddr, Arc<Lookup>)>) {
-    let places = Arc::new(Semaphore::new(LOOKUPS_MAX));
-    while let Some((address, lookup)) = waiting.recv().await {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+/// Performs the queued lookups until the cache is dropped.
+async fn look_up_all(resolver: TokioResolver, mut waiting: mpsc::Receiver<QueuedLookup>) {
+    let permits = Arc::new(Semaphore::new(LOOKUPS_MAX));
+    while let Some(QueuedLookup { address, lookup }) = waiting.recv().await {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
         if waiting.is_closed() {
@@ -171,16 +182,16 @@ async fn look_up_all(resolver: TokioResolver, mut waiting: mpsc::Receiver<(IpAdd
         let resolver = resolver.clone();
         tokio::spawn(async move {
             match timeout(LOOKUP_TIMEOUT, confirmed(&resolver, address)).await {
-                Ok(Ok(Some(name))) => lookup.answer(Some(name), NAME_LIFE),
-                Ok(Ok(None)) => lookup.answer(None, ABSENCE_LIFE),
-                Ok(Err(())) | Err(_) => lookup.answer(None, FAILURE_LIFE),
+                Ok(Ok(Some(name))) => lookup.finish(Some(name), NAME_LIFE),
+                Ok(Ok(None)) => lookup.finish(None, ABSENCE_LIFE),
+                Ok(Err(())) | Err(_) => lookup.finish(None, FAILURE_LIFE),
             }
-            drop(place);
+            drop(permit);
         });
     }
 }
 
-/// The name that an address has and that has the address. An error is that of whom is asked.
+/// Looks up the name of an address that resolves back to the address. The error is the name server's.
 async fn confirmed(resolver: &TokioResolver, address: IpAddr) -> Result<Option<Arc<str>>, ()> {
     let kind = match address {
         IpAddr::V4(_) => RecordType::A,
@@ -203,29 +214,29 @@ async fn confirmed(resolver: &TokioResolver, address: IpAddr) -> Result<Option<A
     Ok(None)
 }
 
-/// What an answer holds: nothing, where there is nothing to be had.
+/// The records of an answer; empty if there are none.
 fn data(answer: Result<hickory_resolver::lookup::Lookup, hickory_resolver::net::NetError>) -> Result<Vec<RData>, ()> {
     match answer {
         Ok(answer) => Ok(answer.answers().iter().map(|record| record.data.clone()).collect()),
         Err(error) if error.is_no_records_found() => Ok(Vec::new()),
         Err(error) => {
-            tracing::debug!("name of a client: {error}");
+            tracing::debug!("reverse DNS: {error}");
             Err(())
         }
     }
 }
 
-/// A name as logs and scripts may have it: in lower case, of letters, digits, `-`, `_` and dots alone (RFC 952), whatever bytes
-/// the system of names carries. None for others.
+/// Normalizes a name for logs and scripts: lower case, and only letters, digits, `-`, `_` and dots (RFC 952), because DNS carries any
+/// bytes. `None` for other names.
 fn host_name(name: &str) -> Option<Arc<str>> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_address = name.parse::<IpAddr>().is_ok();
-    let is_good = (1..=NAME_CHARACTERS_MAX).contains(&name.len())
+    let is_valid = (1..=NAME_CHARACTERS_MAX).contains(&name.len())
         && name.bytes().all(is_plain)
         && !name.starts_with('-')
         && !is_address;
-    is_good.then(|| name.to_ascii_lowercase().into())
+    is_valid.then(|| name.to_ascii_lowercase().into())
 }
 
 #[cfg(test)]
@@ -233,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_a_name_of_a_host_is_told() {
+    fn only_valid_host_names_are_used() {
         assert_eq!(
             host_name("Client-7.Example.ORG.").as_deref(),
             Some("client-7.example.org")
@@ -257,31 +268,34 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_renewed_beside_the_old_one_and_nobody_waits_for_that() {
+    fn an_expired_name_is_used_while_it_is_looked_up_again() {
         let (queue, mut waiting) = mpsc::channel(2);
-        let names = Names {
+        let reverse_dns = ReverseDns {
             lookups: Cache::new(2),
             queue,
-            patience: Duration::from_secs(3600),
+            timeout: Duration::from_secs(3600),
         };
         let address = IpAddr::from([192, 0, 2, 7]);
-        let first = names.of(address).unwrap();
+        let first = reverse_dns.look_up(address).unwrap();
         assert!(first.deadline > Instant::now() && first.name().is_none());
-        assert!(Arc::ptr_eq(&first, &names.of(address).unwrap()), "asked once");
-        first.answer(Some("a.example".into()), Duration::ZERO);
-        let renewed = names.of(address).unwrap();
+        assert!(
+            Arc::ptr_eq(&first, &reverse_dns.look_up(address).unwrap()),
+            "asked once"
+        );
+        first.finish(Some("a.example".into()), Duration::ZERO);
+        let renewed = reverse_dns.look_up(address).unwrap();
         assert!(!Arc::ptr_eq(&first, &renewed));
         assert_eq!(renewed.name().as_deref(), Some("a.example"));
         assert!(renewed.deadline <= Instant::now());
-        // As two wait, a third client has no name for now.
-        assert!(names.of(IpAddr::from([192, 0, 2, 8])).is_none());
-        assert_eq!(waiting.try_recv().unwrap().0, address);
+        // The queue of two is full: a third client has no name for now.
+        assert!(reverse_dns.look_up(IpAddr::from([192, 0, 2, 8])).is_none());
+        assert_eq!(waiting.try_recv().unwrap().address, address);
     }
 
     #[test]
-    fn a_server_that_does_not_answer_holds_up_nobody_and_what_waits_for_it_is_bounded() {
+    fn a_silent_name_server_delays_nobody_and_the_queue_is_bounded() {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let names = Names::start(&DnsSettings {
+        let reverse_dns = ReverseDns::start(&DnsSettings {
             timeout: DnsSettings::TIMEOUT,
             server: Some(silent.local_addr().unwrap()),
         })
@@ -289,10 +303,12 @@ mod tests {
         let clients = 4 * WAITING_MAX;
         let looked_up = (0..clients).filter(|number| {
             let number = u32::try_from(*number).unwrap();
-            names.of(IpAddr::from((0xc000_0200 + number).to_be_bytes())).is_some()
+            reverse_dns
+                .look_up(IpAddr::from((0xc000_0200 + number).to_be_bytes()))
+                .is_some()
         });
         let count = looked_up.count();
-        // Those under way, one that is to be next, and those that wait.
+        // Those under way, the next one, and the queue.
         assert!(
             (WAITING_MAX..=WAITING_MAX + LOOKUPS_MAX + 1).contains(&count),
             "{count}"

@@ -1,6 +1,6 @@
-//! The names of clients in a program that is built without the cargo feature `reverse-dns`: there are none.
+//! Reverse DNS in a program that is built without the cargo feature `reverse-dns`: there are no client names.
 //!
-//! Here: the types of `reverse_dns`, without values, so that its callers are the same in both programs. Not here: the lookups.
+//! Here: the types of `reverse_dns` without values, so that its callers need no conditions. Not here: the lookups (`reverse_dns`).
 
 use std::convert::Infallible;
 use std::io;
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use sluice_settings::DnsSettings;
 
 /// Never constructed.
-pub(crate) struct Names(Infallible);
+pub(crate) struct ReverseDns(Infallible);
 
 /// Never constructed.
 pub(crate) struct Lookup(Infallible);
 
-impl Names {
-    /// The error is always `Unsupported`; `sluice check` refuses such a configuration before it comes to that.
-    pub(crate) fn start(_: &DnsSettings) -> io::Result<Names> {
+impl ReverseDns {
+    /// Always fails with `Unsupported`; `sluice check` refuses such a configuration earlier.
+    pub(crate) fn start(_: &DnsSettings) -> io::Result<ReverseDns> {
         let text = "this program was built without the cargo feature reverse-dns";
         Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 
-    pub(crate) fn of(&self, _: IpAddr) -> Option<Arc<Lookup>> {
+    pub(crate) fn look_up(&self, _: IpAddr) -> Option<Arc<Lookup>> {
         match self.0 {}
     }
 }

@@ -35,7 +35,7 @@ use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::Fault;
 use sluice_http::head;
 use sluice_net::connection::{Connection, UnderWay};
-use sluice_net::http1::Refusal;
+use sluice_net::service::Refusal;
 use sluice_net::service::Service;
 use sluice_settings::ErrorSettings;
 use sluice_settings::limits::Limits;

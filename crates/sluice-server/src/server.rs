@@ -1,6 +1,6 @@
-//! The server as the program sees it: started, told to reload, told to end.
+//! The server as the program sees it: start, reload, drain, end.
 //!
-//! Here: everything that exists once, and the threads. Not here: when to do what (the program's supervisor).
+//! Here: everything that exists once, and the threads. Not here: the signals that cause all this (the program's supervisor).
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,31 +13,33 @@ use sluice_files::cache::CacheCounters;
 use sluice_launch::Launcher;
 use sluice_log::Log;
 use sluice_net::listener;
+use sluice_net::listener_protocol;
+use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase::Phase;
 use sluice_net::tls;
-use sluice_net::tls::ListenerProtocol;
 use sluice_net::unix::SocketFile;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{AccessLog, ListenAddress, LogTarget, Settings};
 use tokio::sync::watch;
 
 use crate::dispatch::Config;
-use crate::reverse_dns::Names;
+use crate::reverse_dns::ReverseDns;
 use crate::serve::explain;
 use crate::serve::explain::{Explanation, Question};
 use crate::serve::gate::Gate;
 use crate::worker;
 use crate::worker::Shared;
 
-/// Threads that start script processes: more than four gained nothing, and the second keeps one slow disk from holding up
-/// all starts.
+/// Threads that start script processes. More than four gained nothing; with a second one, a slow disk does not delay all
+/// starts.
 const LAUNCHERS: std::ops::RangeInclusive<usize> = 2..=4;
 
 /// A running server.
 pub struct Server {
     shared: Arc<Shared>,
-    /// As they were asked for.
+    /// The configured addresses, in the order of the listeners.
     listen: Vec<ListenAddress>,
+    /// The bound addresses, with the ports that the system chose.
     addresses: Vec<ListenAddress>,
     /// The files of unix sockets, until the server drains.
     socket_files: Mutex<Vec<SocketFile>>,
@@ -46,7 +48,7 @@ pub struct Server {
     workers: Vec<JoinHandle<()>>,
 }
 
-/// Why a server does not start; one line for the administrator.
+/// The reason why a server does not start or reload: one line for the administrator.
 #[derive(Debug)]
 pub struct StartError(String);
 
@@ -65,18 +67,18 @@ impl From<OpenError> for StartError {
 }
 
 impl Server {
-    /// Opens what the settings name, binds the addresses and starts to serve.
+    /// Opens the directories, scripts, certificates and logs of the settings, binds the addresses and starts to serve.
     ///
     /// # Errors
-    /// A directory or script is missing, an address is taken, the log cannot be opened: the administrator's to mend.
+    /// A directory or script is missing, an address is taken, or a log cannot be opened: the administrator's fault.
     pub fn start(settings: &Settings) -> Result<Server, StartError> {
         Server::start_with(settings, Gate::default())
     }
 
-    /// The same with a gate of the caller's.
+    /// As `start`, with the caller's gate.
     pub(crate) fn start_with(settings: &Settings, gate: Gate) -> Result<Server, StartError> {
         let tickets = tls::tickets()?;
-        let mut protocol = tls::open(settings, &tickets)?;
+        let mut listener_protocols = listener_protocol::open(settings, &tickets)?;
         let log = Log::new(settings.workers.get());
         let config = Config::open(settings, &log)?;
         let script_files_max = raise_descriptor_limit();
@@ -87,20 +89,20 @@ impl Server {
             bound.push(listener::bind(listen, workers).map_err(refuse)?);
         }
         let addresses: Vec<_> = bound.iter().map(|bound| bound.address.clone()).collect();
-        tls::fill_in_port(&mut protocol, &addresses);
+        listener_protocol::fill_in_port(&mut listener_protocols, &addresses);
         let launchers = (workers / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
         let launcher =
             Launcher::start(launchers).map_err(|error| StartError(format!("threads that start scripts: {error}")))?;
-        let names = settings.dns.as_ref().map(Names::start).transpose();
-        let names = names.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
-        let places = config.limits.connections_max.div_ceil(workers);
+        let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
+        let reverse_dns = reverse_dns.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
+        let slots = config.limits.connections_max.div_ceil(workers);
         let shared = Arc::new(Shared {
             config: Arc::new(ArcSwap::from_pointee(config)),
-            protocol: Arc::new(ArcSwap::from_pointee(protocol)),
+            listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
             launcher: Arc::new(launcher),
             log,
             gate: Arc::new(gate),
-            names: names.map(Arc::new),
+            reverse_dns: reverse_dns.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),
             boot: boot_name().map_err(|error| StartError(format!("no random bytes: {error}")))?,
@@ -112,7 +114,7 @@ impl Server {
             let (shared, phases) = (Arc::clone(&shared), phases.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
-                .spawn(move || worker::run(index, shared, listeners, places, phases))
+                .spawn(move || worker::run(index, shared, listeners, slots, phases))
                 .map_err(|error| StartError(format!("worker threads: {error}")))?;
             threads.push(thread);
         }
@@ -127,87 +129,87 @@ impl Server {
         })
     }
 
-    /// The addresses listened on, with the ports that the system chose.
+    /// The addresses that the server listens on, with the ports that the system chose.
     pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
-    /// Serves by other settings from the next exchange on; those under way, and their processes, end by the old ones.
-    /// Addresses and workers keep what they were started with.
+    /// Applies new settings from the next exchange on. Exchanges under way, and their processes, keep the old ones. The addresses
+    /// and the number of workers do not change.
     ///
     /// # Errors
-    /// The new settings cannot be served: nothing has changed.
+    /// The new settings cannot be used: nothing has changed.
     pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
-        let protocol = self.protocol(settings)?;
+        let listener_protocols = self.listener_protocols(settings)?;
         let config = Config::open(settings, &self.shared.log)?;
-        self.shared.protocol.store(Arc::new(protocol));
+        self.shared.listener_protocols.store(Arc::new(listener_protocols));
         let replaced = self.shared.config.swap(Arc::new(config));
-        // What is idle ends now, what is at work after its reply.
+        // Idle processes end now, busy ones after their reply.
         for route in replaced.sites().flat_map(|site| site.script_routes()) {
             route.pools.close();
         }
         Ok(())
     }
 
-    /// Reads certificates and keys again; new connections get them, the others go on.
+    /// Reads certificates and keys again, for new connections.
     ///
     /// # Errors
-    /// They cannot be used: nothing has changed.
+    /// They cannot be read or used: nothing has changed.
     pub fn reload_certificates(&self, settings: &Settings) -> Result<(), StartError> {
-        let protocol = self.protocol(settings)?;
-        self.shared.protocol.store(Arc::new(protocol));
+        let listener_protocols = self.listener_protocols(settings)?;
+        self.shared.listener_protocols.store(Arc::new(listener_protocols));
         Ok(())
     }
 
-    /// What the settings say of the addresses that the server was started with; of others they have no effect, and what they
-    /// leave out stays.
-    fn protocol(&self, settings: &Settings) -> Result<Vec<ListenerProtocol>, OpenError> {
-        let opened = tls::open(settings, &self.tickets)?;
-        let mut protocol = Vec::clone(&self.shared.protocol.load());
-        let mut told: Vec<_> = settings.listen.iter().map(|listen| Some(&listen.address)).collect();
-        for (address, protocol) in self.listen.iter().zip(&mut protocol) {
-            // Each once: several may have port 0.
-            if let Some(index) = told.iter().position(|told| *told == Some(address)) {
-                told[index] = None;
+    /// The new protocols of the listeners that the server was started with. New addresses in the settings are ignored; listeners
+    /// whose address is gone keep their protocols.
+    fn listener_protocols(&self, settings: &Settings) -> Result<Vec<ListenerProtocol>, OpenError> {
+        let opened = listener_protocol::open(settings, &self.tickets)?;
+        let mut protocols = Vec::clone(&self.shared.listener_protocols.load());
+        let mut unmatched: Vec<_> = settings.listen.iter().map(|listen| Some(&listen.address)).collect();
+        for (address, protocol) in self.listen.iter().zip(&mut protocols) {
+            // Each is used once, because several may have port 0.
+            if let Some(index) = unmatched.iter().position(|unmatched| *unmatched == Some(address)) {
+                unmatched[index] = None;
                 *protocol = opened[index].clone();
             }
         }
-        tls::fill_in_port(&mut protocol, &self.addresses);
-        Ok(protocol)
+        listener_protocol::fill_in_port(&mut protocols, &self.addresses);
+        Ok(protocols)
     }
 
-    /// Forgets the files in the cache: from the next exchange on they are read anew, also where they are never looked at again
-    /// (`permanent`). Returns what the cache had done and held; None where there is none.
+    /// Empties the file cache: from the next exchange on files are read again, even those of `permanent` paths, which are never
+    /// revalidated. Returns the counters from before; `None` if there is no cache.
     pub fn purge_cache(&self) -> Option<CacheCounters> {
         let config = self.shared.config.load_full();
         let cache = config.cache.as_ref()?;
         let counters = cache.counters();
-        // In the place of the old cache, so that what is being read for that one is not taken for the new state of a file.
+        // A new cache instead of the old one, so that a read under way cannot put an older state of a file into it.
         self.shared.config.store(Arc::new(config.with_empty_cache()?));
         cache.clear();
         Some(counters)
     }
 
-    /// What the cache has done and holds; None where there is none.
+    /// The counters of the file cache. `None` if there is no cache.
     pub fn cache_counters(&self) -> Option<CacheCounters> {
         Some(self.shared.config.load().cache.as_ref()?.counters())
     }
 
-    /// Opens the access logs under their names again, after they were renamed.
+    /// Reopens the access logs under their names, after they were renamed.
     pub fn reopen_logs(&self) {
         self.shared.log.reopen();
     }
 
-    /// Accepts nothing more; what is under way may end within the drain timeout, or until the order is made stricter.
+    /// Stops accepting. Exchanges under way may finish within the drain timeout, or until `EndOrder::end` is called.
     pub fn drain(&self) -> EndOrder {
-        // Before the sockets are closed: until then nobody else can have made files of the same names.
+        // Before the sockets are closed, because until then no other server can have created files of the same names.
         let mut files = self.socket_files.lock().unwrap_or_else(PoisonError::into_inner);
         files.clear();
         self.phase.send_if_modified(|phase| advance(phase, Phase::Draining));
         EndOrder(self.phase.clone())
     }
 
-    /// Waits until all workers have ended and the log is written. Call `drain` first.
+    /// Waits until all workers have ended and the logs are written. Call `drain` first.
     pub fn join(mut self) {
         for worker in self.workers.drain(..) {
             let _ = worker.join();
@@ -216,20 +218,20 @@ impl Server {
     }
 }
 
-/// Opens what the settings name, and lets go of it again: whether a server could serve by them, addresses and logs aside.
+/// Checks whether a server could start with these settings, apart from addresses and logs, which are not opened.
 ///
 /// # Errors
-/// A directory or script is missing, a certificate does not fit its key: the administrator's to mend.
+/// A directory or script is missing, or a certificate does not belong to its key: the administrator's fault.
 pub fn check(settings: &Settings) -> Result<(), StartError> {
-    tls::open(settings, &tls::tickets()?)?;
+    listener_protocol::open(settings, &tls::tickets()?)?;
     open_without_logs(settings).map(drop)
 }
 
-/// What would happen to a request by these settings: which site it would come to, how each rule is for it or not, and what would
-/// answer. No script is run.
+/// Explains how a request would be handled with these settings: its site, how each route matches or not, and the answer. No script
+/// is run.
 ///
 /// # Errors
-/// As above; or the question is none.
+/// As for `check`; or the question is not a valid request.
 pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, StartError> {
     let config = open_without_logs(settings)?;
     explain::explain(settings, &config, question).map_err(StartError)
@@ -237,17 +239,17 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, 
 
 fn open_without_logs(settings: &Settings) -> Result<Config, StartError> {
     let mut settings = settings.clone();
-    // To open a log is to make its file.
+    // Opening a log would create its file.
     settings.access_log = AccessLog::new(LogTarget::Off);
     settings.sites.iter_mut().for_each(|site| site.log = None);
     Ok(Config::open(&settings, &Log::new(1))?)
 }
 
-/// The order to end, given: it can be made stricter while `Server::join` waits.
+/// The order to end, which `drain` returns. It can be made stricter while `Server::join` waits.
 pub struct EndOrder(watch::Sender<Phase>);
 
 impl EndOrder {
-    /// Endpoints at once: what is under way is cut.
+    /// Ends at once: exchanges under way are aborted.
     pub fn end(&self) {
         self.0.send_if_modified(|phase| advance(phase, Phase::Ending));
     }
@@ -259,8 +261,8 @@ fn advance(phase: &mut Phase, to: Phase) -> bool {
     is_new
 }
 
-/// Lets the server have as many descriptors as it may, and returns how many it had: scripts keep that limit, since programs
-/// that close all descriptors they could have, or use select(2), do badly with a large one.
+/// Raises the descriptor limit to its maximum, and returns the old limit. Scripts keep the old one, because a large limit harms
+/// programs that close all possible descriptors or use select(2).
 fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -273,7 +275,7 @@ fn raise_descriptor_limit() -> Option<u64> {
     limit.current
 }
 
-/// Eight characters that no other start of the server has.
+/// Eight random characters, which identify this start of the server.
 fn boot_name() -> Result<[u8; 8], getrandom::Error> {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let mut name = [0; 8];

@@ -1,7 +1,7 @@
-//! A worker: one event-loop thread of the server, and its end.
+//! A worker: one event-loop thread of the server.
 //!
-//! Here: the thread's life (accept, drain, stop its script processes, end). Not here: what makes workers and tells them to
-//! end (`server`), what their exchanges share (`context`).
+//! Here: the thread's life (accept, drain, stop its script processes, end). Not here: who creates and ends workers (`server`),
+//! and what their exchanges share (`context`).
 
 use std::future::Future;
 use std::hint::black_box;
@@ -16,9 +16,9 @@ use sluice_log::Log;
 use sluice_net::front::Front;
 use sluice_net::listener;
 use sluice_net::listener::Listener;
+use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase;
 use sluice_net::phase::Phase;
-use sluice_net::tls::ListenerProtocol;
 use sluice_script::scripts::Scripts;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -26,40 +26,40 @@ use tokio::time::timeout;
 
 use crate::context::Context;
 use crate::dispatch::Config;
-use crate::reverse_dns::Names;
+use crate::reverse_dns::ReverseDns;
 use crate::serve::Exchanges;
 use crate::serve::gate::Gate;
 
-/// How often pools and connections are told that time has passed.
+/// The interval at which pools and connections check their time limits.
 const TICK: Duration = Duration::from_secs(1);
 
-/// After the last order to stop: how long a worker waits for its script processes, which were sent SIGKILL long before.
+/// How long a worker waits at last for its script processes, which were sent SIGKILL long before.
 const REAP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// At the end: how long a worker waits for its threads that read files, one of which may wait for a disk that hangs. A file
-/// that is being rewritten may be left at any point (`record_format::stream_lf`).
+/// How long a worker waits at its end for its threads that read files, because a disk may hang. Rewriting a file may be
+/// interrupted at any point (`record_format::stream_lf`).
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What all workers share.
+/// The state that all workers share.
 pub(crate) struct Shared {
     pub(crate) config: Arc<ArcSwap<Config>>,
-    /// The protocols spoken on each address, in the order of the listeners.
-    pub(crate) protocol: Arc<ArcSwap<Vec<ListenerProtocol>>>,
+    /// The protocols of each listener, in the order of the listeners.
+    pub(crate) listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) log: Log,
-    /// What every answer passes.
+    /// The gate that every answer passes.
     pub(crate) gate: Arc<Gate>,
-    /// The names of clients, where they are looked up.
-    pub(crate) names: Option<Arc<Names>>,
-    /// Descriptors that a script may have, if bounded.
+    /// The lookup of client names, if it is configured.
+    pub(crate) reverse_dns: Option<Arc<ReverseDns>>,
+    /// The number of descriptors that a script may have, if limited.
     pub(crate) script_files_max: Option<u64>,
-    /// Workers that have something under way, while the server drains.
+    /// The number of workers with exchanges under way, while the server drains.
     pub(crate) busy_workers: watch::Sender<usize>,
     /// Part of every UNIQUE_ID of this start of the server.
     pub(crate) boot: [u8; 8],
 }
 
-/// A worker: its parts, and the phase of the server.
+/// A worker: its parts, and the phases of the server.
 struct Worker {
     context: Rc<Context>,
     front: Rc<Front>,
@@ -69,20 +69,20 @@ struct Worker {
     shared: Arc<Shared>,
 }
 
-/// The worker's thread: returns when every connection and every script process of it has ended. `places` is the number of its
+/// Runs a worker on its thread. Returns when all its connections and script processes have ended. `slots` is the number of its
 /// connection slots.
 pub(crate) fn run(
     index: usize,
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
-    places: usize,
+    slots: usize,
     phases: watch::Receiver<Phase>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!("worker {index}: {error}"),
     };
-    let worker = Worker::new(index, shared, places, phases);
+    let worker = Worker::new(index, shared, slots, phases);
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         let service = Rc::new(Exchanges::new(&worker.context, &worker.shared.gate));
@@ -91,9 +91,9 @@ pub(crate) fn run(
             worker.tasks.spawn(accept);
         }
         tokio::task::spawn_local(tick(Rc::clone(&worker.context)));
-        worker.live().await;
+        worker.run().await;
     });
-    // What is left are connections that did not end in time: they are closed here; their scripts have been stopped.
+    // Closes the connections that did not end in time; their scripts have been stopped.
     worker.tasks.close();
     drop(local);
     runtime.shutdown_timeout(READ_TIMEOUT);
@@ -105,7 +105,7 @@ async fn tick(context: Rc<Context>) {
         interval.tick().await;
         context.front.advance();
         prompt_allocator();
-        // Also lets go of a configuration that was replaced, whose processes end with its last holder.
+        // Loading it also drops a configuration that was replaced; its processes end when its last holder drops it.
         let config = context.config();
         if context.worker > 0 {
             continue;
@@ -116,17 +116,22 @@ async fn tick(context: Rc<Context>) {
     }
 }
 
-/// Prompts the allocator to give back what connections that came to rest have freed: mimalloc, which the program has, looks
-/// for pages to return only when a large one is freed.
+/// Makes the allocator return the memory of connections that have become idle: mimalloc, which the program uses, looks for pages
+/// to return only when a large allocation is freed.
 fn prompt_allocator() {
     const LARGE: usize = 1 << 20;
     drop(black_box(Vec::<u8>::with_capacity(LARGE)));
 }
 
 impl Worker {
-    fn new(index: usize, shared: Arc<Shared>, places: usize, phases: watch::Receiver<Phase>) -> Worker {
+    fn new(index: usize, shared: Arc<Shared>, slots: usize, phases: watch::Receiver<Phase>) -> Worker {
         let tasks = Tasks::default();
-        let front = Front::new(Arc::clone(&shared.protocol), places, phases.clone(), tasks.clone());
+        let front = Front::new(
+            Arc::clone(&shared.listener_protocols),
+            slots,
+            phases.clone(),
+            tasks.clone(),
+        );
         let launcher = Arc::clone(&shared.launcher);
         let scripts = Scripts::new(index, launcher, shared.script_files_max, tasks.clone());
         let (front, scripts) = (Rc::new(front), Rc::new(scripts));
@@ -134,7 +139,7 @@ impl Worker {
             Rc::clone(&front),
             Rc::clone(&scripts),
             &shared.config,
-            shared.names.clone(),
+            shared.reverse_dns.clone(),
             shared.boot,
         );
         Worker {
@@ -147,8 +152,8 @@ impl Worker {
         }
     }
 
-    /// Serves, drains, stops the script processes, and is done.
-    async fn live(&self) {
+    /// Serves until the server drains, then waits for the exchanges and stops the script processes.
+    async fn run(&self) {
         self.front.draining().await;
         self.front.drain();
         let limit = self.context.config().limits.drain_timeout;
@@ -156,7 +161,7 @@ impl Worker {
             _ = timeout(limit, self.all_idle()) => {}
             () = self.ending() => {}
         }
-        // Idle processes get the order to exit (CGIPLUSIN at its end), then all that still live the signal.
+        // Idle processes are asked to exit (end of file on CGIPLUSIN); those that have not ended by then are sent a signal.
         let config = self.context.config();
         let routes = || config.sites().flat_map(|site| site.script_routes());
         routes().for_each(|route| route.pools.close());
@@ -170,21 +175,18 @@ impl Worker {
         }
         self.scripts.stop();
         if timeout(REAP_TIMEOUT, self.without_processes()).await.is_err() {
-            tracing::error!(
-                "worker {}: script processes are left that cannot be ended",
-                self.context.worker
-            );
+            tracing::error!("worker {}: some script processes cannot be ended", self.context.worker);
         }
     }
 
-    /// Waits for the order to end at once.
+    /// Waits until the server is to end at once.
     fn ending(&self) -> impl Future<Output = ()> {
         phase::reached(&self.phases, Phase::Ending)
     }
 
-    /// Waits until this worker and all others have nothing under way: a process that was started here may be at work there.
+    /// Waits until no worker has an exchange under way: a process started by this worker may serve another one.
     async fn all_idle(&self) {
-        // Every task but the watchers has ended.
+        // Until only the tasks that wait for a process to exit are left.
         while self.tasks.running() > self.scripts.running() {
             self.tasks.ended().await;
         }

@@ -27,7 +27,7 @@ pub(crate) struct Finish {
 
 impl Finish {
     pub(crate) fn new(body: ResponseBody, exchange: Box<Exchange>, mut under_way: UnderWay) -> Finish {
-        under_way.set_waiting_on_server(false);
+        under_way.wait_on_client();
         if let Some(sealed) = body.sealed() {
             under_way.send_from(sealed);
         }
@@ -41,7 +41,7 @@ impl Finish {
 
     fn cut(&mut self, fault: &Fault) {
         if !self.is_delimited {
-            self.under_way.cut();
+            self.under_way.abort();
         }
         if let Some(mut exchange) = self.exchange.take() {
             exchange.note_truncated();
@@ -57,7 +57,11 @@ impl Body for Finish {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let this = self.get_mut();
         let chunk = this.body.poll_chunk(context);
-        this.under_way.set_waiting_on_server(chunk.is_pending());
+        if chunk.is_pending() {
+            this.under_way.wait_on_server();
+        } else {
+            this.under_way.wait_on_client();
+        }
         match ready!(chunk) {
             Some(Ok(chunk)) => {
                 this.under_way.count_chunk();

@@ -353,7 +353,7 @@ fn proxy_protocol_reports_ipv6_clients() {
     assert_eq!(client.rest().0, b"");
     let line = server.log_line("closed: ");
     assert!(
-        line.contains("connection from [::1]:") && line.contains("no address"),
+        line.contains("connection from [::1]:") && line.contains("invalid address"),
         "{line}"
     );
 }

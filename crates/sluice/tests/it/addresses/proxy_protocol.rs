@@ -90,8 +90,8 @@ fn declared_proxy_must_send_a_valid_header() {
             &b"GET /a.txt HTTP/1.1\r\nHost: a.test\r\n\r\n"[..],
             "does not begin with",
         ),
-        (b"PROXY TCP4 192.0.2.7 nowhere 1 2\r\n", "no address"),
-        (&[b'P', b'R', b'O', b'X', b'Y', b' '].repeat(30), "its line is too long"),
+        (b"PROXY TCP4 192.0.2.7 nowhere 1 2\r\n", "invalid address"),
+        (&[b'P', b'R', b'O', b'X', b'Y', b' '].repeat(30), "the line is too long"),
         (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff", "too long"),
     ] {
         let server = setup().start();

@@ -117,12 +117,12 @@ fn busy_socket_or_existing_file_is_reported_in_one_line() {
     let ran = serve("unix:page.html");
     assert_eq!(
         ran.errors,
-        "sluice: listen on unix:page.html: a file is there that is no socket: remove it, or choose another name\n"
+        "sluice: listen on unix:page.html: a file of this name exists and is not a socket: remove it, or choose another name\n"
     );
     assert_eq!(fs::read_to_string(server.path("page.html")).unwrap(), "a page");
     let ran = serve(&format!("unix:{}", "x".repeat(200)));
     assert!(
-        ran.errors.ends_with("the system takes 107: choose a shorter one\n"),
+        ran.errors.ends_with("the system allows 107: choose a shorter one\n"),
         "{}",
         ran.errors
     );

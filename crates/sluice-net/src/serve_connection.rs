@@ -1,0 +1,245 @@
+//! The life of one connection: which protocol it speaks, and how it is closed.
+//!
+//! Here: from its acceptance to its close. Not here: the exchanges (`http1`, `http2`).
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use sluice_settings::limits::Limits;
+use tokio::time::timeout;
+
+use crate::connection::Connection;
+use crate::front::Front;
+use crate::http_connection::HttpConnection;
+use crate::http1::run_http1;
+use crate::http2::run_http2;
+use crate::listener_protocol::ListenerProtocol;
+use crate::proxy_protocol;
+use crate::service::{Refusal, Service};
+use crate::slots::Slot;
+use crate::socket::Socket;
+use crate::stream::ClientStream;
+use crate::tls_info;
+use crate::transport::Transport;
+
+/// How long a client may take to read the response to a refused head.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The first bytes of HTTP/2 with prior knowledge (RFC 9113 §3.4); no method of HTTP/1.1 begins with them.
+const PREFACE: &[u8] = b"PRI";
+
+/// A connection whose protocol is not known yet.
+struct Accepted<S> {
+    front: Rc<Front>,
+    service: Rc<S>,
+    slot: Slot,
+}
+
+impl<S: Service> Accepted<S> {
+    fn limits(&self) -> Limits {
+        self.service.limits()
+    }
+
+    fn into_http(self, transport: Transport) -> HttpConnection<S> {
+        let Accepted { front, service, slot } = self;
+        let send_timeout = service.limits().send_timeout;
+        let stream = ClientStream::new(transport, Rc::clone(&slot), send_timeout);
+        HttpConnection {
+            front,
+            service,
+            stream: Rc::new(RefCell::new(stream)),
+            slot,
+        }
+    }
+}
+
+/// Serves one connection from its acceptance to its close, then frees its slot. `listener` is the index of its listener.
+pub(crate) fn serve_connection<S: Service>(
+    front: Rc<Front>,
+    service: Rc<S>,
+    socket: Socket,
+    slot: Slot,
+    listener: usize,
+) -> impl Future<Output = ()> {
+    // Outside the async block, and in one variable: the future stores all its arguments and variables for its whole life.
+    let mut stage = begin(Accepted { front, service, slot }, socket, listener);
+    async move {
+        while let Stage::Opening(opening) = &mut stage {
+            stage = opening.as_mut().await;
+        }
+        let refusal = match &stage {
+            Stage::Http1(http) => run_http1(http).await,
+            Stage::Http2(http) => {
+                Box::pin(run_http2(http)).await;
+                None
+            }
+            Stage::Opening(_) | Stage::Closed => None,
+        };
+        if let Stage::Http1(http) | Stage::Http2(http) = mem::replace(&mut stage, Stage::Closed) {
+            // Boxed, so that the memory for closing is not part of every open connection.
+            Box::pin(close(http, refusal)).await;
+        }
+    }
+}
+
+/// The stage of a connection.
+enum Stage<S> {
+    /// Reads the header of the PROXY protocol, the TLS handshake, or the first bytes. Boxed, so that the memory for it is freed
+    /// when the protocol is known.
+    Opening(Pin<Box<dyn Future<Output = Stage<S>>>>),
+    Http1(HttpConnection<S>),
+    Http2(HttpConnection<S>),
+    Closed,
+}
+
+/// The version of HTTP that a client speaks.
+#[derive(Clone, Copy)]
+enum HttpVersion {
+    Http1,
+    Http2,
+}
+
+impl<S> Stage<S> {
+    fn http(http: HttpConnection<S>, version: HttpVersion) -> Stage<S> {
+        match version {
+            HttpVersion::Http1 => Stage::Http1(http),
+            HttpVersion::Http2 => Stage::Http2(http),
+        }
+    }
+}
+
+fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize) -> Stage<S> {
+    let mut protocol = accepted.front.listener_protocol(listener);
+    accepted.slot.set_https_port(protocol.redirect_to_https);
+    match protocol.proxy_protocol.take() {
+        None => begin_http(accepted, socket, protocol),
+        Some(proxies) => Stage::Opening(Box::pin(async move {
+            let Accepted { front, slot, .. } = &accepted;
+            let limit = accepted.limits().head_timeout;
+            if proxy_protocol::receive(front, limit, slot, &mut socket, &proxies).await {
+                begin_http(accepted, socket, protocol)
+            } else {
+                Stage::Closed
+            }
+        })),
+    }
+}
+
+fn begin_http<S: Service>(accepted: Accepted<S>, mut socket: Socket, protocol: ListenerProtocol) -> Stage<S> {
+    match protocol.tls {
+        Some(tls) => Stage::Opening(Box::pin(async move {
+            let limit = accepted.limits().head_timeout;
+            let Some(transport) = handshake(limit, &accepted.slot, socket, tls).await else {
+                return Stage::Closed;
+            };
+            let version = if transport.is_http2() {
+                HttpVersion::Http2
+            } else {
+                HttpVersion::Http1
+            };
+            Stage::http(accepted.into_http(transport), version)
+        })),
+        None if protocol.http2 => Stage::Opening(Box::pin(async move {
+            let limit = accepted.limits().head_timeout;
+            let Some(version) = peek_version(limit, &mut socket).await else {
+                return Stage::Closed;
+            };
+            Stage::http(accepted.into_http(Transport::Clear(socket)), version)
+        })),
+        None => Stage::Http1(accepted.into_http(Transport::Clear(socket))),
+    }
+}
+
+/// Performs the TLS handshake. `None` if it fails or takes too long: the client's fault.
+async fn handshake(
+    limit: Duration,
+    connection: &Connection,
+    mut socket: Socket,
+    config: Arc<ServerConfig>,
+) -> Option<Transport> {
+    let client = connection.endpoints().client;
+    let handshake = async {
+        let mut first = [0];
+        match poll_fn(|context| socket.poll_peek(context, &mut first)).await {
+            Ok(1..) if is_http_in_clear(first[0]) => {
+                answer_http_in_clear(socket).await;
+                Err(io::Error::other("HTTP in clear text"))
+            }
+            Ok(_) => Transport::encrypt(socket, config).await,
+            Err(error) => Err(error),
+        }
+    };
+    match timeout(limit, handshake).await {
+        Ok(Ok(transport)) => {
+            if let Some(tls_info) = transport.tls_info() {
+                connection.set_tls_info(tls_info);
+            }
+            Some(transport)
+        }
+        // Logged at `info`, because such failures are rare and the client learns only that it was refused.
+        Ok(Err(error)) if tls_info::is_of_client_certificate(&error) => {
+            tracing::info!("connection from {client}: client certificate: {error}");
+            None
+        }
+        Ok(Err(error)) => {
+            tracing::debug!("connection from {client}: TLS handshake: {error}");
+            None
+        }
+        Err(_) => {
+            tracing::debug!("connection from {client}: no TLS handshake within {limit:?}");
+            None
+        }
+    }
+}
+
+/// Whether a connection begins with a method of HTTP instead of a TLS record.
+fn is_http_in_clear(first: u8) -> bool {
+    first.is_ascii_uppercase()
+}
+
+/// Sends a page that a browser can show if its user left out https://.
+async fn answer_http_in_clear(mut socket: Socket) {
+    const TEXT: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n\
+        This port speaks https: write https:// in the address.\n";
+    let chunks = [io::IoSlice::new(TEXT)];
+    // One write suffices: the text is small, and the send buffer is empty.
+    let _ = poll_fn(|context| socket.poll_write_vectored(context, &chunks)).await;
+    socket.linger().await;
+}
+
+/// Finds out in clear text whether a client begins with HTTP/2. `None` if it sends nothing in time, or closes.
+async fn peek_version(limit: Duration, socket: &mut Socket) -> Option<HttpVersion> {
+    let mut first = [0; PREFACE.len()];
+    let peeked = timeout(limit, poll_fn(|context| socket.poll_peek(context, &mut first))).await;
+    match peeked {
+        Ok(Ok(1..)) if first == PREFACE => Some(HttpVersion::Http2),
+        Ok(Ok(1..)) => Some(HttpVersion::Http1),
+        _ => None,
+    }
+}
+
+/// Sends the response to a refused head, if there is one, and closes the connection.
+async fn close<S: Service>(http: HttpConnection<S>, refusal: Option<Refusal>) {
+    let HttpConnection {
+        service, stream, slot, ..
+    } = http;
+    let Ok(stream) = Rc::try_unwrap(stream) else {
+        return tracing::error!(
+            "connection from {}: its socket is still in use",
+            slot.endpoints().client
+        );
+    };
+    let mut stream = stream.into_inner();
+    if let Some(response) = refusal.and_then(|refusal| service.refuse(slot.endpoints(), &refusal)) {
+        let _ = timeout(REFUSAL_TIMEOUT, stream.send(&response)).await;
+    }
+    stream.close().await;
+    drop(slot);
+}
