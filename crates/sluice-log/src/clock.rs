@@ -1,20 +1,44 @@
-//! Times as text, for lines: each form is written once a second and thread, and copied from there.
+//! Times as text for lines: each time format is written once per second and thread, and cached.
 //!
-//! Here: the server's time zone, and the texts that are kept. Not here: parts of a second, which are numbers (`line`).
+//! Here: the server's time zone, the cached texts, and the thread's own clock. Not here: fractions of a second, which are numbers (`line`).
 
 use std::cell::RefCell;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 
-/// Texts kept by a thread: more forms than a server has formats. What comes beyond takes the place of the oldest.
+/// Texts cached per thread, more than a server has time formats. Further ones replace the oldest.
 const TEXTS_MAX: usize = 16;
 
-/// In which zone a time is told.
+/// The current time, read once for each pass of the log's thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Now {
+    pub instant: Instant,
+    /// Seconds since 1970.
+    pub second: i64,
+}
+
+impl Now {
+    pub(crate) fn read() -> Now {
+        Now {
+            instant: Instant::now(),
+            second: second_of(SystemTime::now()),
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn second_of(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or_default()
+}
+
+/// The time zone of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zone {
-    /// The server's own, as Apache has it.
+    /// The server's own, as in Apache's logs.
     Local,
     Utc,
 }
@@ -22,19 +46,19 @@ pub(crate) enum Zone {
 struct Clock {
     zone: TimeZone,
     texts: Vec<Text>,
-    /// The text that makes room for the next.
+    /// The index of the text to be replaced next.
     oldest: usize,
 }
 
 struct Text {
-    form: Box<str>,
+    format: Box<str>,
     zone: Zone,
     second: i64,
     text: String,
 }
 
-/// Hands a second since 1970 over as text, in a form that strftime(3) knows. Parts of a second are none in it.
-pub(crate) fn tell(form: &str, zone: Zone, second: i64, take: impl FnOnce(&str)) {
+/// Calls `take` with a second since 1970 as text, in a format of strftime(3) without fractions.
+pub(crate) fn with_text(format: &str, zone: Zone, second: i64, take: impl FnOnce(&str)) {
     thread_local! {
         static CLOCK: RefCell<Clock> = RefCell::new(Clock {
             zone: TimeZone::system(),
@@ -42,31 +66,31 @@ pub(crate) fn tell(form: &str, zone: Zone, second: i64, take: impl FnOnce(&str))
             oldest: 0,
         });
     }
-    CLOCK.with_borrow_mut(|clock| take(clock.text(form, zone, second)));
+    CLOCK.with_borrow_mut(|clock| take(clock.text(format, zone, second)));
 }
 
 impl Clock {
-    fn text(&mut self, form: &str, zone: Zone, second: i64) -> &str {
+    fn text(&mut self, format: &str, zone: Zone, second: i64) -> &str {
         let known = self
             .texts
             .iter()
-            .position(|text| text.zone == zone && *text.form == *form);
-        let place = known.unwrap_or_else(|| self.make_room(form, zone));
-        let kept = &mut self.texts[place];
-        if kept.second != second {
+            .position(|text| text.zone == zone && *text.format == *format);
+        let index = known.unwrap_or_else(|| self.insert(format, zone));
+        let cached = &mut self.texts[index];
+        if cached.second != second {
             let zone = match zone {
                 Zone::Local => self.zone.clone(),
                 Zone::Utc => TimeZone::UTC,
             };
-            kept.text = write(form, zone, second);
-            kept.second = second;
+            cached.text = write(format, zone, second);
+            cached.second = second;
         }
-        &kept.text
+        &cached.text
     }
 
-    fn make_room(&mut self, form: &str, zone: Zone) -> usize {
+    fn insert(&mut self, format: &str, zone: Zone) -> usize {
         let text = Text {
-            form: form.into(),
+            format: format.into(),
             zone,
             second: i64::MIN,
             text: String::new(),
@@ -75,17 +99,17 @@ impl Clock {
             self.texts.push(text);
             return self.texts.len() - 1;
         }
-        let place = self.oldest;
-        self.oldest = (place + 1) % TEXTS_MAX;
-        self.texts[place] = text;
-        place
+        let index = self.oldest;
+        self.oldest = (index + 1) % TEXTS_MAX;
+        self.texts[index] = text;
+        index
     }
 }
 
-/// A form is made sure of when it is read (`log_format`); one that fails all the same is `-`.
-fn write(form: &str, zone: TimeZone, second: i64) -> String {
+/// Formats a time. `-` if that fails, although the format was checked when it was read (`log_format`).
+fn write(format: &str, zone: TimeZone, second: i64) -> String {
     let time = Timestamp::from_second(second).unwrap_or_default();
-    strtime::format(form, &time.to_zoned(zone)).unwrap_or_else(|_| "-".to_owned())
+    strtime::format(format, &time.to_zoned(zone)).unwrap_or_else(|_| "-".to_owned())
 }
 
 #[cfg(test)]
@@ -101,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_their_zone_and_change_with_the_second() {
+    fn times_follow_their_zone_and_the_second() {
         let mut clock = clock();
         assert_eq!(clock.text("%F %T %z", Zone::Local, 0), "1970-01-01 02:00:00 +0200");
         assert_eq!(clock.text("%F %T %z", Zone::Utc, 0), "1970-01-01 00:00:00 +0000");
@@ -110,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn more_forms_than_there_is_room_for_are_told_rightly() {
+    fn more_formats_than_the_cache_holds_are_correct() {
         let mut clock = clock();
         for round in 0..3 {
             for number in 0..TEXTS_MAX + 2 {
-                let form = format!("{number} %S");
-                assert_eq!(clock.text(&form, Zone::Utc, round), format!("{number} 0{round}"));
+                let format = format!("{number} %S");
+                assert_eq!(clock.text(&format, Zone::Utc, round), format!("{number} 0{round}"));
             }
         }
         assert_eq!(clock.texts.len(), TEXTS_MAX);

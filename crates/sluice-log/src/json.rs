@@ -1,7 +1,7 @@
 //! A line of the access log as one JSON object (RFC 8259), written by `serde_json` straight into the log's buffer.
 //!
-//! Here: the members of the object, in their order, and the escapes that `serde_json` does not make. Not here: what is
-//! known of an exchange, and the other formats (`line`).
+//! Here: the members of the object, in their order, and the escapes that `serde_json` does not write. Not here: the values of an
+//! exchange, and the other formats (`line`).
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -12,10 +12,10 @@ use std::time::Duration;
 use http::HeaderValue;
 use serde::{Serialize, Serializer};
 use serde_json::ser::CharEscape;
+use sluice_settings::log_format::TimePoint;
 
 use crate::clock::{self, Zone};
 use crate::line::{Line, protocol, seconds};
-use sluice_settings::log_format::TimePoint;
 
 /// The members; their names and order are part of the documented format.
 #[derive(Serialize)]
@@ -39,25 +39,25 @@ struct Object<'a> {
 
 /// Appends a line without its newline.
 pub(crate) fn write(out: &mut Vec<u8>, line: &Line<'_>) {
-    let field = |number| line.request_fields.value(number).map(text);
+    let field = |number| line.request.fields.value(number).map(text);
     let object = Object {
         time: Time(line.time_at(TimePoint::Begin)),
         id: line.id,
         client: line.endpoints.client.ip(),
-        client_name: line.name,
+        client_name: line.client_name,
         host: field(0),
-        method: line.method,
+        method: line.request.method,
         target: line.target(),
-        protocol: protocol(line.version),
-        status: line.status,
-        body_bytes: line.body_bytes,
-        cut: line.is_cut,
+        protocol: protocol(line.request.version),
+        status: line.response.status,
+        body_bytes: line.response.body_bytes,
+        cut: line.response.is_truncated,
         duration_us: line.duration().as_micros(),
         referer: field(1),
         agent: field(2),
     };
     let mut serializer = serde_json::Serializer::with_formatter(out, ControlsEscaped);
-    // It cannot fail: a vector takes all that is written to it, and no member refuses to be serialized.
+    // Cannot fail: writing to a vector succeeds, and no member fails to serialize.
     let _ = object.serialize(&mut serializer);
 }
 
@@ -66,13 +66,13 @@ fn text(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
 }
 
-/// Since 1970; written in UTC as RFC 3339 has it, with milliseconds.
+/// A time since 1970, written in UTC with milliseconds (RFC 3339).
 struct Time(Duration);
 
 impl Display for Time {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut written = Ok(());
-        clock::tell("%Y-%m-%dT%H:%M:%S", Zone::Utc, seconds(self.0), |text| {
+        clock::with_text("%Y-%m-%dT%H:%M:%S", Zone::Utc, seconds(self.0), |text| {
             written = f.write_str(text);
         });
         written?;
@@ -86,8 +86,8 @@ impl Serialize for Time {
     }
 }
 
-/// Escapes every control character as `\u00xx`. By default `serde_json` leaves DEL and the C1 controls (U+0080 to U+009F) as they
-/// are, because JSON allows them; a terminal that shows the log would obey them.
+/// Escapes every control character as `\u00xx`. By default `serde_json` does not escape DEL and the C1 controls (U+0080 to U+009F),
+/// because JSON allows them; a terminal that shows the log would interpret them.
 struct ControlsEscaped;
 
 impl serde_json::ser::Formatter for ControlsEscaped {

@@ -1,13 +1,25 @@
-//! The access log: lines formed by the workers, written and rotated by a thread of its own. Floor 4, safe Rust.
+//! The access log: lines formatted by the workers, and written and rotated by a thread. Floor 4, safe Rust.
 //!
-//! What counts as the end of an exchange is for the caller; diagnostics are written with `tracing`.
+//! When an exchange ends is up to the caller; diagnostics are written with `tracing`.
+//!
+//! ```text
+//! exchange ─▶ SiteLog (format) ─▶ LogFile, a WorkerBuffer for each worker ─▶ the thread ─▶ Sink (file)
+//! ```
+//! A `LogFile` stands for one file; sites that name the same file share it.
 #![forbid(unsafe_code)]
 
-pub mod clock;
+mod clock;
+mod failures;
+mod fields;
 mod json;
-pub mod line;
+mod line;
 mod log;
-pub mod rotate;
-pub mod sink;
+mod log_file;
+mod rotate;
+mod sink;
+mod wakeup;
+mod writer;
 
+pub use fields::{LoggedFields, RequestFields, ResponseFields};
+pub use line::{Line, LoggedRequest, LoggedResponse, STATUS_CLIENT_LEFT, Timing};
 pub use log::{Log, SiteLog};

@@ -1,7 +1,7 @@
-//! A line of the access log: what is known of an exchange, written item by item after the format.
+//! A line of the access log, written item by item as the format says.
 //!
-//! Here: the items, and the escapes that keep one exchange on one line whatever its client sent. Not here: what may be
-//! written in a format (`log_format`), lines that are JSON (`json`), and where lines go (`log`).
+//! Here: the items, and the escapes that keep each exchange on one line whatever its client sent. Not here: the syntax of formats
+//! (`log_format`), JSON lines (`json`), and where lines are written (`log`).
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
@@ -9,107 +9,76 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
+use http::{HeaderValue, Uri, Version};
 use sluice_http::endpoints::Endpoints;
 use sluice_settings::log_format::{Item, LineFormat, LogFormat, TimeFormat, TimePoint, TimeUnit};
 
 use crate::clock::{self, Zone};
+use crate::fields::{RequestFields, ResponseFields};
 use crate::json;
 
-/// Logged for a client that left before any answer was made; not a status of RFC 9110, but nginx's known word for it.
+/// The status logged for a client that left before there was a response: not from RFC 9110, but known from nginx.
 pub const STATUS_CLIENT_LEFT: u16 = 499;
 
-/// What a line says of an exchange.
+/// The values of one exchange from which its line is written.
 pub struct Line<'a> {
+    /// The exchange's UNIQUE_ID.
     pub id: &'a str,
+    /// The two ends of the exchange.
     pub endpoints: Endpoints,
-    /// Who is connected: the client, or a proxy that has told of it.
+    /// The address that is connected: the client, or a proxy that forwarded the request.
     pub peer: IpAddr,
     /// The client's name, if it is known.
-    pub name: Option<&'a str>,
-    pub method: &'a str,
-    pub uri: &'a Uri,
-    pub version: Version,
-    /// As the format numbers them.
-    pub request_fields: &'a RequestFields,
-    pub response_fields: &'a ResponseFields,
-    pub arrived: SystemTime,
-    pub started: Instant,
-    /// Taken from the clock by the first item that asks for it.
-    pub duration: OnceCell<Duration>,
-    pub status: u16,
-    pub body_bytes: u64,
-    pub is_cut: bool,
-    /// Nothing follows on the connection.
-    pub is_last: bool,
+    pub client_name: Option<&'a str>,
+    /// The request.
+    pub request: LoggedRequest<'a>,
+    /// The response.
+    pub response: LoggedResponse<'a>,
+    /// When the exchange began, and how long it took.
+    pub timing: Timing,
+    /// The handler that answered: `file`, `script`, and so on; `-` if none did.
     pub handler: &'static str,
+    /// The path of the file or script that answered.
     pub file: Option<&'a Path>,
 }
 
-/// The named forms need two or three, of nearly every request.
-pub type RequestFields = Kept<3>;
-
-/// No named form needs any.
-pub type ResponseFields = Kept<0>;
-
-/// Values of the fields that a format names, in its order; the first `N` are kept without an allocation.
-pub struct Kept<const N: usize> {
-    near: [Option<HeaderValue>; N],
-    more: Vec<Option<HeaderValue>>,
+/// The request of a line.
+pub struct LoggedRequest<'a> {
+    /// The method; `-` if the head could not be parsed.
+    pub method: &'a str,
+    /// The target.
+    pub uri: &'a Uri,
+    /// The version of HTTP.
+    pub version: Version,
+    /// The fields that the format names.
+    pub fields: &'a RequestFields,
 }
 
-impl<const N: usize> Default for Kept<N> {
-    fn default() -> Self {
-        Kept {
-            near: [const { None }; N],
-            more: Vec::new(),
-        }
-    }
+/// The response of a line.
+pub struct LoggedResponse<'a> {
+    /// The status, or `STATUS_CLIENT_LEFT`.
+    pub status: u16,
+    /// Bytes of the body that were sent.
+    pub body_bytes: u64,
+    /// Whether the response ended before it was complete.
+    pub is_truncated: bool,
+    /// Whether the connection is closed after it.
+    pub is_last: bool,
+    /// The fields that the format names.
+    pub fields: &'a ResponseFields,
 }
 
-impl<const N: usize> Kept<N> {
-    /// Keeps what a head has of these fields. Several of a name are one list, as RFC 9110 §5.3 reads them.
-    pub fn of(names: &[HeaderName], fields: &HeaderMap) -> Kept<N> {
-        let mut kept = Kept::default();
-        for (name, place) in names.iter().zip(&mut kept.near) {
-            *place = value(name, fields);
-        }
-        if names.len() > N {
-            kept.more = names[N..].iter().map(|name| value(name, fields)).collect();
-        }
-        kept
-    }
-
-    /// Puts in what was not in the head.
-    pub fn put(&mut self, number: usize, value: HeaderValue) {
-        let place = match number.checked_sub(N) {
-            None => self.near.get_mut(number),
-            Some(number) => self.more.get_mut(number),
-        };
-        if let Some(place) = place {
-            *place = Some(value);
-        }
-    }
-
-    pub fn value(&self, number: usize) -> Option<&HeaderValue> {
-        match number.checked_sub(N) {
-            None => self.near.get(number)?.as_ref(),
-            Some(number) => self.more.get(number)?.as_ref(),
-        }
-    }
+/// The times of a line.
+pub struct Timing {
+    /// When the head was complete.
+    pub arrived: SystemTime,
+    /// The same moment, by the monotonic clock.
+    pub started: Instant,
+    /// The duration, read from the clock by the first item that needs it.
+    pub duration: OnceCell<Duration>,
 }
 
-fn value(name: &HeaderName, fields: &HeaderMap) -> Option<HeaderValue> {
-    let mut values = fields.get_all(name).iter();
-    let first = values.next()?;
-    if values.next().is_none() {
-        return Some(first.clone());
-    }
-    let all: Vec<&[u8]> = fields.get_all(name).iter().map(HeaderValue::as_bytes).collect();
-    HeaderValue::from_bytes(&all.join(&b", "[..])).ok()
-}
-
-/// Adds a line with its end; `site` is the name of the exchange's site.
+/// Appends a line with its newline. `site` is the name of the exchange's site.
 pub(crate) fn write(out: &mut Vec<u8>, format: &LogFormat, site: &str, line: &Line<'_>) {
     match &format.line {
         LineFormat::Json => json::write(out, line),
@@ -125,12 +94,12 @@ pub(crate) fn write(out: &mut Vec<u8>, format: &LogFormat, site: &str, line: &Li
 
 impl Line<'_> {
     pub(crate) fn duration(&self) -> Duration {
-        *self.duration.get_or_init(|| self.started.elapsed())
+        *self.timing.duration.get_or_init(|| self.timing.started.elapsed())
     }
 
-    /// Since 1970.
+    /// A moment of the exchange, as the time since 1970.
     pub(crate) fn time_at(&self, point: TimePoint) -> Duration {
-        let begin = self.arrived.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let begin = self.timing.arrived.duration_since(UNIX_EPOCH).unwrap_or_default();
         match point {
             TimePoint::Begin => begin,
             TimePoint::End => begin.saturating_add(self.duration()),
@@ -138,19 +107,22 @@ impl Line<'_> {
     }
 
     pub(crate) fn target(&self) -> &str {
-        self.uri.path_and_query().map_or("-", |target| target.as_str())
+        self.request.uri.path_and_query().map_or("-", |target| target.as_str())
     }
 
     fn path(&self) -> &str {
-        self.uri.path_and_query().map_or("-", |target| target.path())
+        self.request.uri.path_and_query().map_or("-", |target| target.path())
     }
 
-    /// `X`: ended before its end; `-`: the connection is closed after it; `+`: it may go on.
+    /// `X`: the response was aborted; `-`: the connection is closed after it; `+`: the connection stays open.
     fn connection_state(&self) -> &'static [u8] {
-        match (self.is_cut || self.status == STATUS_CLIENT_LEFT, self.is_last) {
-            (true, _) => b"X",
-            (false, true) => b"-",
-            (false, false) => b"+",
+        let response = &self.response;
+        if response.is_truncated || response.status == STATUS_CLIENT_LEFT {
+            b"X"
+        } else if response.is_last {
+            b"-"
+        } else {
+            b"+"
         }
     }
 }
@@ -166,7 +138,7 @@ pub(crate) fn protocol(version: Version) -> &'static str {
     }
 }
 
-/// The host in a field Host: without its port.
+/// The value of a Host field without its port.
 fn without_port(host: &[u8]) -> &[u8] {
     let end = match host {
         [b'[', ..] => host.iter().position(|byte| *byte == b']').map(|at| at + 1),
@@ -175,7 +147,7 @@ fn without_port(host: &[u8]) -> &[u8] {
     &host[..end.unwrap_or(host.len())]
 }
 
-/// Bytes that stand for themselves between quotes: what prints, but for quotes and the escape itself.
+/// Bytes that need no escape between quotes: printable ASCII except `"` and `\\`.
 const IS_PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0x20;
@@ -186,7 +158,7 @@ const IS_PLAIN: [bool; 256] = {
     plain
 };
 
-/// Appends text with the escapes that keep one exchange on one line and a quote inside its quotes.
+/// Appends text, with escapes for newlines and quotes.
 struct Text<'a>(&'a mut Vec<u8>);
 
 impl Text<'_> {
@@ -197,11 +169,11 @@ impl Text<'_> {
     fn item(&mut self, item: &Item, site: &str, line: &Line<'_>) {
         match item {
             Item::Literal(text) => self.push(text.as_bytes()),
-            // Nobody has a name here yet: identd (RFC 1413) is not asked, and the server asks for no passwords.
+            // Always unknown: the server does not ask identd (RFC 1413), and does not authenticate users.
             Item::Unknown | Item::User => self.push(b"-"),
             Item::Client => self.address(line.endpoints.client.ip()),
             Item::Peer => self.address(line.peer),
-            Item::ClientName => match line.name {
+            Item::ClientName => match line.client_name {
                 Some(name) => self.quoted(name.as_bytes()),
                 None => self.address(line.endpoints.client.ip()),
             },
@@ -211,37 +183,37 @@ impl Text<'_> {
             Item::ProcessId => self.number(std::process::id()),
             Item::Time(point, format) => self.time(format, line.time_at(*point)),
             Item::RequestLine => {
-                self.quoted(line.method.as_bytes());
+                self.quoted(line.request.method.as_bytes());
                 self.push(b" ");
                 self.quoted(line.target().as_bytes());
                 self.push(b" ");
-                self.push(protocol(line.version).as_bytes());
+                self.push(protocol(line.request.version).as_bytes());
             }
-            Item::Method => self.quoted(line.method.as_bytes()),
+            Item::Method => self.quoted(line.request.method.as_bytes()),
             Item::Path => self.quoted(line.path().as_bytes()),
             Item::Query => {
-                if let Some(query) = line.uri.query() {
+                if let Some(query) = line.request.uri.query() {
                     self.push(b"?");
                     self.quoted(query.as_bytes());
                 }
             }
-            Item::Protocol => self.push(protocol(line.version).as_bytes()),
-            Item::Status => self.number(line.status),
-            Item::BodyBytesOrDash if line.body_bytes == 0 => self.push(b"-"),
-            Item::BodyBytes | Item::BodyBytesOrDash => self.number(line.body_bytes),
+            Item::Protocol => self.push(protocol(line.request.version).as_bytes()),
+            Item::Status => self.number(line.response.status),
+            Item::BodyBytesOrDash if line.response.body_bytes == 0 => self.push(b"-"),
+            Item::BodyBytes | Item::BodyBytesOrDash => self.number(line.response.body_bytes),
             Item::Duration(unit) => self.count(*unit, line.duration()),
             Item::Site => self.quoted(site.as_bytes()),
-            Item::Host(number) => match (line.uri.host(), line.request_fields.value(*number)) {
+            Item::Host(number) => match (line.request.uri.host(), line.request.fields.value(*number)) {
                 (Some(host), _) => self.quoted(host.as_bytes()),
                 (None, host) => self.quoted(host.map_or(b"-", |host| without_port(host.as_bytes()))),
             },
-            Item::RequestField(number) => self.field(line.request_fields.value(*number)),
-            Item::ResponseField(number) => self.field(line.response_fields.value(*number)),
+            Item::RequestField(number) => self.field(line.request.fields.value(*number)),
+            Item::ResponseField(number) => self.field(line.response.fields.value(*number)),
             Item::Id => self.push(line.id.as_bytes()),
             Item::File => self.quoted(line.file.map_or(b"-", |file| file.as_os_str().as_encoded_bytes())),
             Item::Handler => self.push(line.handler.as_bytes()),
             Item::ConnectionState => self.push(line.connection_state()),
-            Item::When(condition, item) => match condition.holds(line.status) {
+            Item::When(condition, item) => match condition.holds(line.response.status) {
                 true => self.item(item, site, line),
                 false => self.push(b"-"),
             },
@@ -252,7 +224,7 @@ impl Text<'_> {
         let _ = write!(self, "{value}");
     }
 
-    /// Without the machinery of formats, which takes longer than the number.
+    /// Without `std::fmt`, which takes longer than the number itself.
     fn number(&mut self, number: impl itoa::Integer) {
         self.push(itoa::Buffer::new().format(number).as_bytes());
     }
@@ -275,8 +247,8 @@ impl Text<'_> {
 
     fn time(&mut self, format: &TimeFormat, moment: Duration) {
         match format {
-            TimeFormat::Text(form) => {
-                clock::tell(form, Zone::Local, seconds(moment), |text| self.quoted(text.as_bytes()));
+            TimeFormat::Text(format) => {
+                clock::with_text(format, Zone::Local, seconds(moment), |text| self.quoted(text.as_bytes()));
             }
             TimeFormat::Since(unit) => self.count(*unit, moment),
             TimeFormat::Fraction(TimeUnit::Micros) => self.show(format_args!("{:06}", moment.subsec_micros())),
@@ -292,7 +264,7 @@ impl Text<'_> {
         }
     }
 
-    /// As Apache's mod_log_config: `\"`, `\\`, the letters of C, and `\xhh` for what does not print.
+    /// Escapes as Apache's mod_log_config does: `\"`, `\\`, the letters of C, and `\xhh` for other bytes that are not printable.
     fn quoted(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|byte| !IS_PLAIN[usize::from(*byte)]) {
@@ -325,12 +297,12 @@ pub(crate) fn seconds(moment: Duration) -> i64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use http::header;
+    use http::{HeaderMap, HeaderName, header};
     use proptest::prelude::*;
 
     use super::*;
 
-    /// A request of 1970 that took a millisecond and a half.
+    /// A request of 1970 that took a second and a millisecond and a half.
     pub(crate) fn line<'a>(uri: &'a Uri, request: &'a RequestFields, response: &'a ResponseFields) -> Line<'a> {
         Line {
             id: "k3x9m2p703000000ff",
@@ -340,19 +312,25 @@ pub(crate) mod tests {
                 is_unix: false,
             },
             peer: "10.0.0.1".parse().unwrap(),
-            name: None,
-            method: "GET",
-            uri,
-            version: Version::HTTP_11,
-            request_fields: request,
-            response_fields: response,
-            arrived: UNIX_EPOCH + Duration::from_micros(61_002_003),
-            started: Instant::now(),
-            duration: OnceCell::from(Duration::from_micros(1_001_500)),
-            status: 200,
-            body_bytes: 12,
-            is_cut: false,
-            is_last: false,
+            client_name: None,
+            request: LoggedRequest {
+                method: "GET",
+                uri,
+                version: Version::HTTP_11,
+                fields: request,
+            },
+            response: LoggedResponse {
+                status: 200,
+                body_bytes: 12,
+                is_truncated: false,
+                is_last: false,
+                fields: response,
+            },
+            timing: Timing {
+                arrived: UNIX_EPOCH + Duration::from_micros(61_002_003),
+                started: Instant::now(),
+                duration: OnceCell::from(Duration::from_micros(1_001_500)),
+            },
             handler: "file",
             file: Some(Path::new("/srv/www/x")),
         }
@@ -366,7 +344,7 @@ pub(crate) mod tests {
         head
     }
 
-    /// The line of `GET /x?y=1` in a format, after a change to what is known; without its newline.
+    /// The line of `GET /x?y=1` in a format, after `change`, without its newline.
     fn written(format: &str, fields: &[(HeaderName, &[u8])], change: impl Fn(&mut Line<'_>)) -> String {
         let format = LogFormat::parse(format).unwrap();
         let head = head(fields);
@@ -396,7 +374,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_directive_writes_what_it_stands_for() {
+    fn every_directive_writes_its_value() {
         for (format, expected) in [
             ("%h %a %{c}a %A", "192.0.2.7 192.0.2.7 10.0.0.1 2001:db8::1"),
             ("%l %u", "- -"),
@@ -434,30 +412,30 @@ pub(crate) mod tests {
             assert_written(format, expected);
         }
         assert_eq!(written("%P", &[], |_| {}), std::process::id().to_string());
-        let named = written("%h %a %{c}a", &[], |line| line.name = Some("a.example"));
+        let named = written("%h %a %{c}a", &[], |line| line.client_name = Some("a.example"));
         assert_eq!(named, "a.example 192.0.2.7 10.0.0.1");
     }
 
     #[test]
-    fn what_is_missing_is_a_dash() {
+    fn missing_values_are_dashes() {
         let bare = |format| {
             written(format, &[], |line| {
-                (line.body_bytes, line.file, line.handler) = (0, None, "-");
+                (line.response.body_bytes, line.file, line.handler) = (0, None, "-");
             })
         };
         assert_eq!(bare("%b %B %f %R %V %{a}i %{a}i"), "- 0 - - - - -");
     }
 
     #[test]
-    fn the_state_of_the_connection_is_told_in_one_letter() {
+    fn the_connection_state_is_one_character() {
         let state = |change: fn(&mut Line<'_>)| written("%X", &[], change);
-        assert_eq!(state(|line| line.is_last = true), "-");
-        assert_eq!(state(|line| line.is_cut = true), "X");
-        assert_eq!(state(|line| line.status = STATUS_CLIENT_LEFT), "X");
+        assert_eq!(state(|line| line.response.is_last = true), "-");
+        assert_eq!(state(|line| line.response.is_truncated = true), "X");
+        assert_eq!(state(|line| line.response.status = STATUS_CLIENT_LEFT), "X");
     }
 
     #[test]
-    fn the_host_is_told_without_its_port() {
+    fn the_host_is_written_without_its_port() {
         for (field, host) in [
             ("a:80", "a"),
             ("[::1]:80", "[::1]"),
@@ -471,7 +449,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn named_forms_are_what_they_always_were() {
+    fn built_in_formats_do_not_change() {
         let line = |format| written(format, &[(header::USER_AGENT, b"a\"b")], |_| {});
         let time = line("%t");
         assert!(
@@ -486,7 +464,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn json_lines_are_one_object_each() {
+    fn a_json_line_is_one_object() {
         let fields: [(HeaderName, &[u8]); 1] = [(header::USER_AGENT, "quote \" tab\té".as_bytes())];
         assert_eq!(
             written("json", &fields, |_| {}),
@@ -497,13 +475,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn json_strings_hold_no_control_character_and_only_utf_8() {
+    fn json_strings_are_utf_8_without_control_characters() {
         let fields: [(HeaderName, &[u8]); 2] = [
             (header::HOST, b"a\xc2\x85b\xc2\xa0c\\"),
             (header::REFERER, b"\xff\xc3\xa9\xc2"),
         ];
         let line = written("json", &fields, |line| {
-            (line.method, line.name) = ("\x7f\u{1b}\n", Some("a.example"));
+            (line.request.method, line.client_name) = ("\x7f\u{1b}\n", Some("a.example"));
         });
         for part in [
             "\"client\":\"192.0.2.7\",\"client_name\":\"a.example\",\"host\":\"a\\u0085b\u{a0}c\\\\\",",
@@ -515,10 +493,10 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Whatever a client or a script sends: a line has one end, nothing that moves a terminal's cursor, and no way out
-        /// of its quotes.
+        /// Whatever a client or a script sends, a line has one newline and no other control character, and quoted values cannot end
+        /// their quotes.
         #[test]
-        fn a_line_stays_a_line(
+        fn input_cannot_break_a_line(
             agent in proptest::collection::vec(any::<u8>(), 0..40),
             raw in proptest::collection::vec(any::<u8>(), 0..40),
             site in ".{0,10}",
@@ -536,7 +514,7 @@ pub(crate) mod tests {
             let path: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(&raw[..]);
             line.file = Some(Path::new(path));
             let method = String::from_utf8_lossy(&raw);
-            line.method = &method;
+            line.request.method = &method;
             let mut out = Vec::new();
             write(&mut out, &format, &site, &line);
             prop_assert_eq!(out.pop(), Some(b'\n'));

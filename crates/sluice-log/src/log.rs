@@ -1,56 +1,47 @@
-//! The access log: lines formed by the workers, written by a thread of its own.
+//! The access logs of the server and its sites.
 //!
-//! Here: the hand-over. A worker appends to memory of its own, under a lock that only the thread ever contends for, and
-//! never waits for a file; the thread takes all there is at once and, while traffic goes on, looks again by itself, so that
-//! a busy server makes no wake-up per line. Not here: what a line looks like (`line`), files (`sink`) and their rotation
-//! (`rotate`), diagnostics (`tracing`), and what counts as the end of an exchange (`exchange`).
-//!
-//! ```text
-//! Exchange ──▶ SiteLog (format) ──▶ LogFile ─ a buffer for each worker ─▶ the thread ──▶ Sink (file)
-//! ```
-//! A file is everything that goes to one file; sites that name the same file share it.
+//! Here: which site writes to which file, and the start and end of the log's thread. Not here: the text of a line (`line`), the
+//! hand-over of lines (`log_file`), the thread (`writer`), files (`sink`) and their rotation (`rotate`), diagnostics
+//! (`tracing`).
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use sluice_settings::log_format::LogFormat;
 use sluice_settings::{AccessLog, LogTarget, Settings, SiteSettings};
 
 use crate::line::{self, Line};
-use crate::sink::{Now, RETRY, Sink};
+use crate::log_file::{BUFFER_BYTES_LEAST, LogFile};
+use crate::sink::Sink;
+use crate::wakeup::{Command, lock};
+use crate::writer;
+use crate::writer::{PENDING_BYTES_MAX, Shared};
 
-/// Memory for lines that the thread has not written yet (a slow or full disk); further lines are counted, not kept.
-const PENDING_BYTES_MAX: usize = 16 << 20;
-
-/// What every buffer may hold of it, however many there are.
-const SHELF_BYTES_LEAST: usize = 64 << 10;
-
-/// How long the thread waits after a write before it looks for the lines that came meanwhile.
-const GATHER: Duration = Duration::from_millis(10);
-
-/// The log of a site, as its exchanges see it: one for each site, and the server's own.
+/// The log of one site, or of the server.
 #[derive(Clone)]
 pub struct SiteLog {
-    /// The site's name; the server's own, for exchanges that never found a site, is `-`.
+    /// The site's name; `-` in the server's own log, for exchanges without a site.
     site: Arc<str>,
+    /// The format of the lines.
     pub format: Arc<LogFormat>,
-    /// None: nothing is written.
+    /// `None` if the log is off.
     file: Option<Arc<LogFile>>,
 }
 
 impl SiteLog {
+    /// Whether lines are written at all.
     pub fn is_on(&self) -> bool {
         self.file.is_some()
     }
 
+    /// Whether the two logs have one format, so that the fields kept for one suit the other.
     pub fn shares_format(&self, other: &SiteLog) -> bool {
         Arc::ptr_eq(&self.format, &other.format)
     }
 
-    /// Adds a line of a worker; never blocks on a file.
+    /// Adds a line of the worker with this index. Never blocks on a file; if too many lines are pending, drops the line and counts it.
     pub fn write(&self, worker: usize, line: &Line<'_>) {
         if let Some(file) = &self.file {
             file.write(worker, |out| line::write(out, &self.format, &self.site, line));
@@ -66,59 +57,21 @@ pub struct Log {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Shared {
-    /// The files that are open. The thread has the lock while it writes; beside it only a configuration is read under it.
-    files: Mutex<Vec<Arc<LogFile>>>,
-    wakeup: Arc<Wakeup>,
-}
-
-/// How the thread is told that there is something to do.
-#[derive(Default)]
-struct Wakeup {
-    orders: Mutex<Orders>,
-    wake: Condvar,
-    /// The thread sleeps until it is woken. Set under the lock of `orders`.
-    is_asleep: AtomicBool,
-}
-
-#[derive(Default)]
-struct Orders {
-    reopen: bool,
-    end: bool,
-}
-
-/// What goes to one file.
-struct LogFile {
-    /// Lines that wait, by worker: so that workers do not wait for each other.
-    buffers: Box<[WorkerBuffer]>,
-    shelf_bytes_max: AtomicUsize,
-    wakeup: Arc<Wakeup>,
-    /// Only the thread writes to it; nobody else has the lock for longer than a look.
-    sink: Mutex<Sink>,
-}
-
-/// A worker's lines. Aligned, so that two workers never write to one cache line.
-#[derive(Default)]
-#[repr(align(128))]
-struct WorkerBuffer {
-    lines: Mutex<Vec<u8>>,
-    lost: AtomicU64,
-}
-
 impl Log {
+    /// Creates the logs of a server with `workers` workers; nothing is open yet.
     pub fn new(workers: usize) -> Log {
         Log {
             workers: workers.max(1),
-            shared: Arc::new(Shared {
-                files: Mutex::default(),
-                wakeup: Arc::default(),
-            }),
+            shared: Arc::default(),
             writer: Mutex::new(None),
         }
     }
 
-    /// Opens what the settings name, and starts the thread if it is needed: first the server's own log, then those of the
-    /// sites in their order. Files that are open already stay so. An error is the administrator's: a file cannot be opened.
+    /// Opens the logs of the settings: first the server's own, then those of the sites in their order. Files that are already open
+    /// stay open. Starts the thread if there is a file.
+    ///
+    /// # Errors
+    /// A file cannot be opened: the administrator's fault.
     pub fn open(&self, settings: &Settings) -> Result<Box<[SiteLog]>, String> {
         let own = self.site_log("-", &settings.access_log)?;
         let sites = settings.sites.iter().map(|site| match &site.log {
@@ -130,11 +83,11 @@ impl Log {
         });
         let sites = sites.collect::<Result<Vec<_>, _>>()?;
         let files = lock(&self.shared.files);
-        let room = PENDING_BYTES_MAX / (self.workers * files.len().max(1));
+        let bytes_max = PENDING_BYTES_MAX / (self.workers * files.len().max(1));
         for file in &*files {
-            // Relaxed: a bound that a worker may learn of some time later.
-            file.shelf_bytes_max
-                .store(room.max(SHELF_BYTES_LEAST), Ordering::Relaxed);
+            // Relaxed: a worker may see the new limit some time later.
+            file.buffer_bytes_max
+                .store(bytes_max.max(BUFFER_BYTES_LEAST), Ordering::Relaxed);
         }
         let is_any = !files.is_empty();
         drop(files);
@@ -147,15 +100,16 @@ impl Log {
 
     fn site_log(&self, site: &str, log: &AccessLog) -> Result<SiteLog, String> {
         let file = if let Some(file) = self.shared.file(&log.target) {
-            lock(&file.sink).rotate_by(&log.rotation);
+            lock(&file.sink).set_rotation(&log.rotation);
             Some(file)
         } else {
-            // Without any lock: opening a file may take its time.
+            // Without holding a lock, because opening a file may take long.
             let sink = Sink::open(&log.target, &log.rotation).map_err(|error| match &log.target {
                 LogTarget::File(path) => format!("access log {}: {error}", path.display()),
                 _ => format!("access log: {error}"),
             })?;
-            let file = sink.map(|sink| Arc::new(self.file(sink)));
+            let wakeup = &self.shared.wakeup;
+            let file = sink.map(|sink| Arc::new(LogFile::new(sink, self.workers, Arc::clone(wakeup))));
             lock(&self.shared.files).extend(file.clone());
             file
         };
@@ -166,33 +120,24 @@ impl Log {
         })
     }
 
-    fn file(&self, sink: Sink) -> LogFile {
-        LogFile {
-            buffers: (0..self.workers).map(|_| WorkerBuffer::default()).collect(),
-            shelf_bytes_max: AtomicUsize::new(SHELF_BYTES_LEAST),
-            wakeup: Arc::clone(&self.shared.wakeup),
-            sink: Mutex::new(sink),
-        }
-    }
-
     fn start(&self) -> io::Result<()> {
         let mut writer = lock(&self.writer);
         if writer.is_none() {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("access-log".into());
-            *writer = Some(thread.spawn(move || run(&shared))?);
+            *writer = Some(thread.spawn(move || writer::run(&shared))?);
         }
         Ok(())
     }
 
-    /// Closes and opens all files under their names again, after somebody has renamed them (SIGUSR1).
+    /// Reopens all files under their names, after they were renamed (SIGUSR1).
     pub fn reopen(&self) {
-        self.shared.wakeup.order(|orders| orders.reopen = true);
+        self.shared.wakeup.send(Command::Reopen);
     }
 
-    /// Writes what is left and ends the thread.
+    /// Writes the remaining lines and ends the thread.
     pub fn close(&self) {
-        self.shared.wakeup.order(|orders| orders.end = true);
+        self.shared.wakeup.send(Command::End);
         let writer = lock(&self.writer).take();
         if let Some(writer) = writer {
             let _ = writer.join();
@@ -205,162 +150,6 @@ fn name(site: &SiteSettings) -> &str {
     site.hosts.first().map_or("*", String::as_str)
 }
 
-/// A lock whose holder panicked still guards whole lines.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl LogFile {
-    fn write(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        let buffer = &self.buffers[worker % self.buffers.len()];
-        {
-            let mut lines = lock(&buffer.lines);
-            if lines.len() > self.shelf_bytes_max.load(Ordering::Relaxed) {
-                // Relaxed: a count that the thread reads some time later.
-                buffer.lost.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            write(&mut lines);
-        }
-        // SeqCst, as in `Shared::wait`: either this sees that the thread sleeps, or the thread, after it said so, sees the
-        // line.
-        if self.wakeup.is_asleep.load(Ordering::SeqCst) {
-            let _orders = lock(&self.wakeup.orders);
-            self.wakeup.wake.notify_one();
-        }
-    }
-
-    fn has_lines(&self) -> bool {
-        self.buffers
-            .iter()
-            .any(|buffer| !lock(&buffer.lines).is_empty() || buffer.lost.load(Ordering::Relaxed) > 0)
-    }
-
-    /// Takes the lines of all workers to the file. `lines` is memory to do it with.
-    fn empty(&self, lines: &mut Vec<u8>, turn: FlushPass) -> bool {
-        let mut sink = lock(&self.sink);
-        if turn.reopens {
-            sink.reopen();
-        }
-        if sink.is_waiting() {
-            sink.retry(turn.now);
-        }
-        for buffer in &self.buffers {
-            std::mem::swap(lines, &mut *lock(&buffer.lines));
-            sink.lose(buffer.lost.swap(0, Ordering::Relaxed));
-            if !lines.is_empty() {
-                sink.take(lines, turn.now, turn.waiting_bytes_max);
-                lines.clear();
-            }
-            // What a crowd has made large is not kept for good.
-            lines.shrink_to(SHELF_BYTES_LEAST);
-        }
-        sink.tell(turn.now);
-        if turn.is_last {
-            sink.end(turn.now);
-        }
-        sink.is_waiting()
-    }
-}
-
-/// What the thread is about to do with every file.
-#[derive(Clone, Copy)]
-struct FlushPass {
-    now: Now,
-    reopens: bool,
-    /// Nothing comes after it.
-    is_last: bool,
-    /// What one file may keep of lines that cannot be written.
-    waiting_bytes_max: usize,
-}
-
-/// The thread: take all, write, look again; sleep only when nothing came for a while.
-fn run(shared: &Shared) {
-    let mut lines = Vec::new();
-    let mut is_waiting = false;
-    loop {
-        let orders = shared.wait(is_waiting.then_some(RETRY));
-        let mut files = lock(&shared.files);
-        let turn = FlushPass {
-            now: Now::take(),
-            reopens: orders.reopen,
-            // The order comes after the last line.
-            is_last: orders.end,
-            waiting_bytes_max: (PENDING_BYTES_MAX / files.len().max(1)).max(SHELF_BYTES_LEAST),
-        };
-        is_waiting = false;
-        files.retain(|file| {
-            // Only this list has it, whose lock is held: nobody will have it again. Whoever wrote its last line has let go of
-            // it after that, so the line is found below.
-            let is_over = Arc::strong_count(file) == 1;
-            let is_last = turn.is_last || is_over;
-            is_waiting |= file.empty(&mut lines, FlushPass { is_last, ..turn });
-            !is_over
-        });
-        if orders.end {
-            return;
-        }
-    }
-}
-
-impl Shared {
-    /// The open file of a target.
-    fn file(&self, target: &LogTarget) -> Option<Arc<LogFile>> {
-        let files = lock(&self.files);
-        files.iter().find(|file| *lock(&file.sink).target() == *target).cloned()
-    }
-
-    /// Waits for lines or orders: for a moment, so that lines gather, and when none came, until the first does, or for as
-    /// long as is said.
-    fn wait(&self, patience: Option<Duration>) -> Orders {
-        let wakeup = &*self.wakeup;
-        let mut orders = lock(&wakeup.orders);
-        if !orders.is_given() {
-            (orders, _) = wakeup
-                .wake
-                .wait_timeout(orders, GATHER)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        if !orders.is_given() && !self.has_lines() {
-            wakeup.is_asleep.store(true, Ordering::SeqCst);
-            let mut is_over = false;
-            while !is_over && !orders.is_given() && !self.has_lines() {
-                (orders, is_over) = wakeup.sleep(orders, patience);
-            }
-            wakeup.is_asleep.store(false, Ordering::SeqCst);
-        }
-        std::mem::take(&mut orders)
-    }
-
-    fn has_lines(&self) -> bool {
-        lock(&self.files).iter().any(|file| file.has_lines())
-    }
-}
-
-impl Wakeup {
-    fn order(&self, change: impl FnOnce(&mut Orders)) {
-        change(&mut lock(&self.orders));
-        self.wake.notify_one();
-    }
-
-    /// Sleeps until it is rung; true if that took longer than is said.
-    fn sleep<'a>(&self, orders: MutexGuard<'a, Orders>, patience: Option<Duration>) -> (MutexGuard<'a, Orders>, bool) {
-        let Some(patience) = patience else {
-            let orders = self.wake.wait(orders).unwrap_or_else(PoisonError::into_inner);
-            return (orders, false);
-        };
-        let waited = self.wake.wait_timeout(orders, patience);
-        let (orders, result) = waited.unwrap_or_else(PoisonError::into_inner);
-        (orders, result.timed_out())
-    }
-}
-
-impl Orders {
-    fn is_given(&self) -> bool {
-        self.reopen || self.end
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -368,11 +157,11 @@ mod tests {
     use std::path::Path;
 
     use http::Uri;
+    use sluice_settings::limits::Limits;
+    use sluice_settings::{CompressionSettings, ErrorSettings, FileSettings, Rotation};
 
     use super::*;
     use crate::line::tests::line;
-    use sluice_settings::limits::Limits;
-    use sluice_settings::{CompressionSettings, ErrorSettings, FileSettings, Rotation};
 
     fn to(path: &Path) -> AccessLog {
         AccessLog {
@@ -431,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn reopen_goes_on_in_a_new_file_under_the_name() {
+    fn reopen_creates_a_new_file_under_the_name() {
         let directory = tempfile::tempdir().unwrap();
         let (path, old) = (directory.path().join("a.log"), directory.path().join("a.log.1"));
         let log = Log::new(2);
         let logs = log.open(&settings(to(&path), Vec::new())).unwrap();
         fs::rename(&path, &old).unwrap();
         log.reopen();
-        // The order is taken before any line that is given after it.
+        // The command is carried out before lines that come after it are written.
         write(&logs[0], 0);
         log.close();
         assert_eq!((lines(&path), lines(&old)), (1, 0));
@@ -447,12 +236,12 @@ mod tests {
     #[test]
     fn sites_write_to_their_own_file_or_share_one() {
         let directory = tempfile::tempdir().unwrap();
-        let place = |name: &str| directory.path().join(name);
+        let path = |name: &str| directory.path().join(name);
         let off = AccessLog {
             target: LogTarget::Off,
             ..to(Path::new(""))
         };
-        let (a, b) = (to(&place("a.log")), to(&place("b.log")));
+        let (a, b) = (to(&path("a.log")), to(&path("b.log")));
         let log = Log::new(1);
         let logs = log
             .open(&settings(a.clone(), vec![None, Some(b), Some(a), Some(off)]))
@@ -460,13 +249,13 @@ mod tests {
         assert_eq!(lock(&log.shared.files).len(), 2);
         logs.iter().for_each(|log| write(log, 0));
         log.close();
-        let read = |name: &str| fs::read_to_string(place(name)).unwrap();
+        let read = |name: &str| fs::read_to_string(path(name)).unwrap();
         assert_eq!(read("a.log"), "GET -\nGET site-0\nGET site-2\n");
         assert_eq!(read("b.log"), "GET site-1\n");
     }
 
     #[test]
-    fn a_log_that_no_configuration_names_any_more_is_written_to_its_end_and_closed() {
+    fn an_unused_log_is_flushed_and_closed() {
         let directory = tempfile::tempdir().unwrap();
         let (old, new) = (directory.path().join("old.log"), directory.path().join("new.log"));
         let log = Log::new(1);
@@ -487,13 +276,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_hangs_holds_no_worker_and_lines_over_the_bound_are_counted() {
+    fn a_slow_file_blocks_no_worker_and_lines_over_the_limit_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.log");
         let log = Log::new(1);
         let logs = log.open(&settings(to(&path), Vec::new())).unwrap();
         let file = logs[0].file.clone().unwrap();
-        file.shelf_bytes_max.store(100, Ordering::Relaxed);
+        file.buffer_bytes_max.store(100, Ordering::Relaxed);
         let hanging = lock(&file.sink);
         (0..100).for_each(|_| write(&logs[0], 0));
         let lost = file.buffers[0].lost.load(Ordering::Relaxed);
@@ -518,7 +307,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_opened_is_named() {
         let log = Log::new(1);
-        let told = log.open(&settings(to(Path::new("/nowhere/a.log")), Vec::new())).err();
-        assert!(told.unwrap().starts_with("access log /nowhere/a.log: No such file"));
+        let error = log.open(&settings(to(Path::new("/nowhere/a.log")), Vec::new())).err();
+        assert!(error.unwrap().starts_with("access log /nowhere/a.log: No such file"));
     }
 }

@@ -1,12 +1,12 @@
-//! Rotation: when a log's file is put aside, under which name, and which older ones go.
+//! Rotation: when a log file is renamed, to which name, and which older files are removed.
 //!
-//! Here: the decisions, and the renames and removals that carry them out. Not here: the file that is written to (`sink`).
+//! Here: the decisions, the renames and the removals. Not here: the file that is written to (`sink`).
 //!
-//! `access.log` becomes `access.log.20261121-235959`: the time of its last line, so that names sort as the lines do. A second
-//! of the same name gets `.1` behind it, and so on.
+//! `access.log` becomes `access.log.20261121-235959`, with the time of its last line, so that the names sort by time. If the
+//! name is taken, `.1` is appended, then `.2`, and so on.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,43 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use sluice_settings::Rotation;
 
-/// Files put aside within one second; with more the log stays in its file until the second is over.
+use crate::clock::second_of;
+
+/// Files rotated within one second; further rotations wait until the next second.
 const NAMES_MAX: u32 = 10_000;
 
-/// What is known of the file that is written to.
+/// The state of the file that is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileState {
-    /// Its bytes.
+    /// Its size.
     pub bytes: u64,
-    /// The first second of the day after its first line's.
+    /// The second at which the day of its first line ends.
     pub day_end: i64,
     /// The second of its last line.
     pub last: i64,
 }
 
-/// Whether the file is put aside before a line of so many bytes is written at this second. A file has at least one line.
-pub(crate) fn is_due(rotation: &Rotation, filling: &FileState, line_bytes: u64, now: i64) -> bool {
-    let is_full = |most: u64| filling.bytes.saturating_add(line_bytes) > most;
-    let is_over = rotation.is_daily && now >= filling.day_end;
-    filling.bytes > 0 && (is_over || rotation.bytes_max.is_some_and(is_full))
+impl FileState {
+    /// Reads the state of a file. What is not a regular file (a FIFO, a device) has size 0 and is never rotated.
+    pub(crate) fn read(file: &File, zone: &TimeZone) -> FileState {
+        let metadata = file.metadata().ok().filter(Metadata::is_file);
+        let last = metadata
+            .as_ref()
+            .and_then(|metadata| metadata.modified().ok())
+            .map_or(0, second_of);
+        FileState {
+            bytes: metadata.map_or(0, |metadata| metadata.len()),
+            day_end: day_end(last, zone),
+            last,
+        }
+    }
+}
+
+/// Whether to rotate before a line of `line_bytes` is written at second `now`. An empty file is never rotated.
+pub(crate) fn is_due(rotation: &Rotation, state: &FileState, line_bytes: u64, now: i64) -> bool {
+    let is_full = |bytes_max: u64| state.bytes.saturating_add(line_bytes) > bytes_max;
+    let is_over = rotation.is_daily && now >= state.day_end;
+    state.bytes > 0 && (is_over || rotation.bytes_max.is_some_and(is_full))
 }
 
 /// The first second of the next day in a time zone.
@@ -47,19 +65,19 @@ pub(crate) fn day_end(second: i64, zone: &TimeZone) -> i64 {
     end.unwrap_or(i64::MAX)
 }
 
-/// The first part of the name of a file whose last line is of this second.
+/// The time in the name of a rotated file whose last line was written at this second.
 pub(crate) fn stamp(second: i64, zone: &TimeZone) -> String {
     let time = Timestamp::from_second(second).unwrap_or_default();
     time.to_zoned(zone.clone()).strftime("%Y%m%d-%H%M%S").to_string()
 }
 
-/// Renames the file under `path`, if it is still the one that is held open, to the first name that is free. Names below
-/// number `first` are known to be taken; returns the next.
-pub(crate) fn rotate_out(path: &Path, held: &File, stamp: &str, first: u32) -> io::Result<u32> {
-    let about = held.metadata()?;
+/// Renames the file `path` to the first free name, if it is still the file that is open. Names with numbers below `first` are
+/// known to be taken; returns the number after the one used.
+pub(crate) fn rotate_out(path: &Path, open: &File, stamp: &str, first: u32) -> io::Result<u32> {
+    let metadata = open.metadata()?;
     match fs::metadata(path) {
-        Ok(there) if (there.dev(), there.ino()) == (about.dev(), about.ino()) => {}
-        // Somebody else has put it aside: what is under the name now is not ours to move.
+        Ok(found) if (found.dev(), found.ino()) == (metadata.dev(), metadata.ino()) => {}
+        // Another program has renamed our file: the one that has the name now is not ours.
         Ok(_) => return Ok(first),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(first),
         Err(error) => return Err(error),
@@ -70,13 +88,16 @@ pub(crate) fn rotate_out(path: &Path, held: &File, stamp: &str, first: u32) -> i
             renamed => return renamed.map(|()| number + 1),
         }
     }
-    Err(io::Error::new(ErrorKind::AlreadyExists, "every name for it is taken"))
+    Err(io::Error::new(
+        ErrorKind::AlreadyExists,
+        "all names for this second are taken",
+    ))
 }
 
-/// Renames without displacing what has the name.
+/// Renames without replacing an existing file.
 fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // A file system that cannot promise that (renameat2(2)); nobody else makes such names.
+        // The file system does not support that (renameat2(2)); no other program creates such names.
         Err(Errno::INVAL | Errno::NOSYS) => match fs::symlink_metadata(to) {
             Ok(_) => Err(ErrorKind::AlreadyExists.into()),
             Err(_) => fs::rename(from, to),
@@ -95,27 +116,27 @@ fn name(path: &Path, stamp: &str, number: u32) -> PathBuf {
     name.into()
 }
 
-/// Removes the oldest of the files that were put aside, but for so many.
+/// Removes the oldest rotated files, except the newest `keep`.
 pub(crate) fn remove_oldest(path: &Path, keep: usize) -> io::Result<()> {
     let (Some(directory), Some(own)) = (path.parent(), path.file_name()) else {
         return Ok(());
     };
-    let mut aside = Vec::new();
+    let mut rotated = Vec::new();
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
         if let Some(order) = order(own, &name) {
-            aside.push((order, name));
+            rotated.push((order, name));
         }
     }
-    aside.sort_unstable();
-    let surplus = aside.len().saturating_sub(keep);
-    for (_, name) in &aside[..surplus] {
+    rotated.sort_unstable();
+    let surplus = rotated.len().saturating_sub(keep);
+    for (_, name) in &rotated[..surplus] {
         fs::remove_file(directory.join(name))?;
     }
     Ok(())
 }
 
-/// Where in the order of its likes a file stands that was put aside; none for a file of another name.
+/// The sort key of a rotated file: its time and number. `None` for other files.
 fn order(own: &OsStr, name: &OsStr) -> Option<(String, u32)> {
     let rest = name.as_encoded_bytes().strip_prefix(own.as_encoded_bytes())?;
     let rest = std::str::from_utf8(rest).ok()?.strip_prefix('.')?;
@@ -144,30 +165,25 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_put_aside_when_it_would_grow_too_large_or_its_day_is_over() {
-        let filling = FileState {
+    fn a_file_is_rotated_when_it_would_grow_too_large_or_its_day_is_over() {
+        let state = FileState {
             bytes: 900,
             day_end: 86_400,
             last: 0,
         };
         let by_size = rotation(Some(1000), false);
-        assert!(!is_due(&by_size, &filling, 100, i64::MAX) && is_due(&by_size, &filling, 101, 0));
+        assert!(!is_due(&by_size, &state, 100, i64::MAX) && is_due(&by_size, &state, 101, 0));
         let by_day = rotation(None, true);
-        assert!(!is_due(&by_day, &filling, 1 << 40, 86_399) && is_due(&by_day, &filling, 1, 86_400));
+        assert!(!is_due(&by_day, &state, 1 << 40, 86_399) && is_due(&by_day, &state, 1, 86_400));
         let both = rotation(Some(1000), true);
-        assert!(
-            is_due(&both, &filling, 1, 86_400) && is_due(&both, &filling, 101, 0) && !is_due(&both, &filling, 1, 0)
-        );
-        assert!(!is_due(&rotation(None, false), &filling, 1 << 40, i64::MAX));
-        let empty = FileState { bytes: 0, ..filling };
-        assert!(
-            !is_due(&both, &empty, 2000, i64::MAX),
-            "an empty file is put aside by nothing"
-        );
+        assert!(is_due(&both, &state, 1, 86_400) && is_due(&both, &state, 101, 0) && !is_due(&both, &state, 1, 0));
+        assert!(!is_due(&rotation(None, false), &state, 1 << 40, i64::MAX));
+        let empty = FileState { bytes: 0, ..state };
+        assert!(!is_due(&both, &empty, 2000, i64::MAX), "an empty file is never rotated");
     }
 
     #[test]
-    fn a_day_ends_at_midnight_of_its_zone_also_when_clocks_change() {
+    fn a_day_ends_at_midnight_of_its_zone_even_when_clocks_change() {
         assert_eq!(day_end(0, &TimeZone::UTC), 86_400);
         assert_eq!(day_end(86_399, &TimeZone::UTC), 86_400);
         assert_eq!(day_end(86_400, &TimeZone::UTC), 172_800);
@@ -189,17 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn files_put_aside_within_a_second_are_numbered() {
+    fn files_rotated_within_a_second_are_numbered() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.log");
         let stamp = stamp(0, &TimeZone::UTC);
         let mut next = 0;
         for content in ["first", "second", "third"] {
             fs::write(&path, content).unwrap();
-            let held = File::open(&path).unwrap();
-            // As after a restart within the same second: the names that are taken are found out.
+            let open = File::open(&path).unwrap();
+            // As after a restart within the same second: taken names are skipped.
             let first = if content == "third" { 0 } else { next };
-            next = rotate_out(&path, &held, &stamp, first).unwrap();
+            next = rotate_out(&path, &open, &stamp, first).unwrap();
             assert!(!path.exists());
         }
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
@@ -209,23 +225,23 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_else_has_put_there_is_left_alone() {
+    fn a_file_of_another_program_is_not_renamed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.log");
         fs::write(&path, "ours").unwrap();
-        let held = File::open(&path).unwrap();
+        let open = File::open(&path).unwrap();
         fs::rename(&path, directory.path().join("a.log.1")).unwrap();
-        assert_eq!(rotate_out(&path, &held, "19700101-000000", 0).unwrap(), 0);
+        assert_eq!(rotate_out(&path, &open, "19700101-000000", 0).unwrap(), 0);
         fs::write(&path, "theirs").unwrap();
-        assert_eq!(rotate_out(&path, &held, "19700101-000000", 0).unwrap(), 0);
+        assert_eq!(rotate_out(&path, &open, "19700101-000000", 0).unwrap(), 0);
         assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
     }
 
     #[test]
-    fn the_oldest_go_and_other_files_stay() {
+    fn only_the_oldest_rotated_files_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.log");
-        let aside = [
+        let rotated = [
             "a.log.20261119-235959",
             "a.log.20261120-120000",
             "a.log.20261120-120000.2",
@@ -239,7 +255,7 @@ mod tests {
             "a.log.20261101-000000.gz",
             "b.a.log.20261101-000000",
         ];
-        for name in aside.iter().chain(&others) {
+        for name in rotated.iter().chain(&others) {
             fs::write(directory.path().join(name), "").unwrap();
         }
         remove_oldest(&path, 2).unwrap();
@@ -248,7 +264,7 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort_unstable();
-        let mut expected = [&aside[3..], &others].concat();
+        let mut expected = [&rotated[3..], &others].concat();
         expected.sort_unstable();
         assert_eq!(left, expected);
         remove_oldest(&path, 2).unwrap();

@@ -1,0 +1,94 @@
+//! The failures of a log: what goes wrong, and when to retry and report it.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use sluice_settings::LogTarget;
+
+use crate::clock::Now;
+
+/// How long to wait after a failed write before the next attempt.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
+
+/// How often a lasting failure is reported.
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The failures of one log, and what was reported of them.
+#[derive(Default)]
+pub(crate) struct Failures {
+    /// The reason why lines wait, if writing fails.
+    pub failure: Option<String>,
+    pub failed_at: Option<Instant>,
+    /// Lines dropped since the last report.
+    pub lost: u64,
+    pub reported_at: Option<Instant>,
+    /// When a failed rotation was last reported; it loses no line.
+    warned_at: Option<Instant>,
+}
+
+impl Failures {
+    /// Notes that writing has failed.
+    pub(crate) fn begin(&mut self, error: &io::Error, now: Now) {
+        self.failure = Some(error.to_string());
+        self.failed_at = Some(now.instant);
+    }
+
+    /// Notes that writing has succeeded, and reports the end of a failure.
+    pub(crate) fn end(&mut self, target: &LogTarget) {
+        if self.failure.take().is_some() {
+            let (log, lost) = (name(target), std::mem::take(&mut self.lost));
+            tracing::info!("access log {log}: writing succeeds again; {lost} more lines were lost");
+            (self.failed_at, self.reported_at) = (None, None);
+        }
+    }
+
+    /// Whether another attempt to write is due.
+    pub(crate) fn is_retry_due(&self, now: Now) -> bool {
+        has_passed(RETRY, self.failed_at, now)
+    }
+
+    /// Reports a failure and the lines lost, once per interval.
+    pub(crate) fn report(&mut self, target: &LogTarget, now: Now) {
+        let is_clean = self.failure.is_none() && self.lost == 0;
+        if is_clean || !has_passed(REPORT_INTERVAL, self.reported_at, now) {
+            return;
+        }
+        self.reported_at = Some(now.instant);
+        let lost = std::mem::take(&mut self.lost);
+        let log = name(target);
+        match (&self.failure, lost) {
+            (None, lost) => tracing::error!("access log {log}: {lost} lines lost, because it could not keep up"),
+            (Some(failure), 0) => {
+                tracing::error!("access log {log}: {failure}; lines wait until it can be written again");
+            }
+            (Some(failure), lost) => tracing::error!("access log {log}: {failure}; {lost} lines lost"),
+        }
+    }
+
+    /// Reports at the end, regardless of the interval.
+    pub(crate) fn report_last(&mut self, target: &LogTarget, now: Now) {
+        self.reported_at = None;
+        self.report(target, now);
+    }
+
+    /// Warns of a failed rotation, once per interval.
+    pub(crate) fn warn(&mut self, target: &LogTarget, text: &str, now: Now) {
+        if has_passed(REPORT_INTERVAL, self.warned_at, now) {
+            self.warned_at = Some(now.instant);
+            tracing::warn!("access log {}: {text}", name(target));
+        }
+    }
+}
+
+fn has_passed(interval: Duration, since: Option<Instant>, now: Now) -> bool {
+    since.is_none_or(|since| now.instant.duration_since(since) >= interval)
+}
+
+/// The name of a log in messages.
+fn name(target: &LogTarget) -> String {
+    match target {
+        LogTarget::Off => "off".to_owned(),
+        LogTarget::Stdout => "on standard output".to_owned(),
+        LogTarget::File(path) => path.display().to_string(),
+    }
+}

@@ -1,0 +1,103 @@
+//! A log file: the lines that the workers hand to the log's thread, and the sink that it writes to.
+//!
+//! Here: the hand-over. A worker appends to its own buffer, under a lock for which only the thread ever contends, and never waits
+//! for a file. Not here: the thread (`writer`), and writing (`sink`).
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::clock::Now;
+use crate::sink::Sink;
+use crate::wakeup::{Wakeup, lock};
+
+/// Bytes that every worker's buffer may hold, however many buffers there are.
+pub(crate) const BUFFER_BYTES_LEAST: usize = 64 << 10;
+
+/// One log file and the lines for it.
+pub(crate) struct LogFile {
+    /// One for each worker, so that workers do not wait for each other.
+    pub(crate) buffers: Box<[WorkerBuffer]>,
+    pub(crate) buffer_bytes_max: AtomicUsize,
+    wakeup: Arc<Wakeup>,
+    /// Only the thread writes to it; others hold the lock only to read or set a value.
+    pub(crate) sink: Mutex<Sink>,
+}
+
+/// The pending lines of one worker. Aligned, so that two workers never write to one cache line.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct WorkerBuffer {
+    lines: Mutex<Vec<u8>>,
+    /// Lines dropped since the last flush.
+    pub(crate) lost: AtomicU64,
+}
+
+/// What the thread does with every file in one pass.
+#[derive(Clone, Copy)]
+pub(crate) struct FlushPass {
+    pub now: Now,
+    pub reopens: bool,
+    /// Whether no pass follows.
+    pub is_last: bool,
+    /// Bytes of lines that one file may keep while they cannot be written.
+    pub waiting_bytes_max: usize,
+}
+
+impl LogFile {
+    pub(crate) fn new(sink: Sink, workers: usize, wakeup: Arc<Wakeup>) -> LogFile {
+        LogFile {
+            buffers: (0..workers).map(|_| WorkerBuffer::default()).collect(),
+            buffer_bytes_max: AtomicUsize::new(BUFFER_BYTES_LEAST),
+            wakeup,
+            sink: Mutex::new(sink),
+        }
+    }
+
+    /// Has a line written into a worker's buffer, or counts it as lost if the buffer is full.
+    pub(crate) fn write(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let buffer = &self.buffers[worker % self.buffers.len()];
+        {
+            let mut lines = lock(&buffer.lines);
+            if lines.len() > self.buffer_bytes_max.load(Ordering::Relaxed) {
+                // Relaxed: the thread may read the count some time later.
+                buffer.lost.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            write(&mut lines);
+        }
+        self.wakeup.wake_if_asleep();
+    }
+
+    pub(crate) fn has_lines(&self) -> bool {
+        self.buffers
+            .iter()
+            .any(|buffer| !lock(&buffer.lines).is_empty() || buffer.lost.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Writes the lines of all workers to the file. `scratch` is an empty vector to swap with the buffers. Returns whether lines
+    /// wait because they could not be written.
+    pub(crate) fn flush(&self, scratch: &mut Vec<u8>, pass: FlushPass) -> bool {
+        let mut sink = lock(&self.sink);
+        if pass.reopens {
+            sink.reopen();
+        }
+        if sink.is_waiting() {
+            sink.retry(pass.now);
+        }
+        for buffer in &self.buffers {
+            std::mem::swap(scratch, &mut *lock(&buffer.lines));
+            sink.count_lost(buffer.lost.swap(0, Ordering::Relaxed));
+            if !scratch.is_empty() {
+                sink.write_lines(scratch, pass.now, pass.waiting_bytes_max);
+                scratch.clear();
+            }
+            // A burst must not leave large buffers behind.
+            scratch.shrink_to(BUFFER_BYTES_LEAST);
+        }
+        sink.report(pass.now);
+        if pass.is_last {
+            sink.finish(pass.now);
+        }
+        sink.is_waiting()
+    }
+}

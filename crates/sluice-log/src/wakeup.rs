@@ -1,0 +1,101 @@
+//! The wake-up of the log's thread, and the commands for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long the thread waits after a write before it looks for more lines, so that lines collect.
+const COLLECT: Duration = Duration::from_millis(10);
+
+/// A command for the log's thread.
+#[derive(Clone, Copy)]
+pub(crate) enum Command {
+    /// Reopen all files under their names.
+    Reopen,
+    /// Write the remaining lines and end.
+    End,
+}
+
+/// Commands given to the thread since it last looked.
+#[derive(Default)]
+pub(crate) struct Commands {
+    pub reopen: bool,
+    pub end: bool,
+}
+
+impl Commands {
+    fn is_empty(&self) -> bool {
+        !self.reopen && !self.end
+    }
+}
+
+/// Wakes the thread for lines and commands.
+#[derive(Default)]
+pub(crate) struct Wakeup {
+    commands: Mutex<Commands>,
+    wake: Condvar,
+    /// Whether the thread sleeps until it is woken. Set under the lock of `commands`.
+    is_asleep: AtomicBool,
+}
+
+impl Wakeup {
+    pub(crate) fn send(&self, command: Command) {
+        let mut commands = lock(&self.commands);
+        match command {
+            Command::Reopen => commands.reopen = true,
+            Command::End => commands.end = true,
+        }
+        drop(commands);
+        self.wake.notify_one();
+    }
+
+    /// Wakes the thread if it sleeps; called after a line was added.
+    pub(crate) fn wake_if_asleep(&self) {
+        // SeqCst, as in `wait`: either this sees that the thread sleeps, or the thread sees the line after it has set `is_asleep`.
+        if self.is_asleep.load(Ordering::SeqCst) {
+            let _commands = lock(&self.commands);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits for lines or commands: first for a moment, so that lines collect, and if there are none then, until the first comes or
+    /// `timeout` has passed.
+    pub(crate) fn wait(&self, timeout: Option<Duration>, has_lines: impl Fn() -> bool) -> Commands {
+        let mut commands = lock(&self.commands);
+        if commands.is_empty() {
+            (commands, _) = self
+                .wake
+                .wait_timeout(commands, COLLECT)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        if commands.is_empty() && !has_lines() {
+            self.is_asleep.store(true, Ordering::SeqCst);
+            let mut is_over = false;
+            while !is_over && commands.is_empty() && !has_lines() {
+                (commands, is_over) = self.sleep(commands, timeout);
+            }
+            self.is_asleep.store(false, Ordering::SeqCst);
+        }
+        std::mem::take(&mut commands)
+    }
+
+    /// Sleeps until it is woken. True if the timeout has passed.
+    fn sleep<'a>(
+        &self,
+        commands: MutexGuard<'a, Commands>,
+        timeout: Option<Duration>,
+    ) -> (MutexGuard<'a, Commands>, bool) {
+        let Some(timeout) = timeout else {
+            let commands = self.wake.wait(commands).unwrap_or_else(PoisonError::into_inner);
+            return (commands, false);
+        };
+        let waited = self.wake.wait_timeout(commands, timeout);
+        let (commands, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        (commands, result.timed_out())
+    }
+}
+
+/// Locks a mutex of the log. If another holder panicked, the data is still consistent: only whole lines are ever in it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
