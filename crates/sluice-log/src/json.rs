@@ -1,7 +1,7 @@
 //! A line of the access log as one JSON object (RFC 8259), written by `serde_json` straight into the log's buffer.
 //!
-//! Here: the members of the object, in their order, and the escapes that `serde_json` does not write. Not here: the values of an
-//! exchange, and the other formats (`line`).
+//! Here: the members of the object, in their order, and the escapes that `serde_json` does not write. Not here: the
+//! values of an exchange, and the other formats (`line`).
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -86,8 +86,8 @@ impl Serialize for Time {
     }
 }
 
-/// Escapes every control character as `\u00xx`. By default `serde_json` does not escape DEL and the C1 controls (U+0080 to U+009F),
-/// because JSON allows them; a terminal that shows the log would interpret them.
+/// Escapes every control character as `\u00xx`. By default `serde_json` does not escape DEL and the C1 controls (U+0080
+/// to U+009F), because JSON allows them; a terminal that shows the log would interpret them.
 struct ControlsEscaped;
 
 impl serde_json::ser::Formatter for ControlsEscaped {

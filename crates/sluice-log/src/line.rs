@@ -1,7 +1,7 @@
 //! A line of the access log, written item by item as the format says.
 //!
-//! Here: the items, and the escapes that keep each exchange on one line whatever its client sent. Not here: the syntax of formats
-//! (`log_format`), JSON lines (`json`), and where lines are written (`log`).
+//! Here: the items, and the escapes that keep each exchange on one line whatever its client sent. Not here: the syntax
+//! of formats (`log_format`), JSON lines (`json`), and where lines are written (`log`).
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
@@ -264,7 +264,8 @@ impl Text<'_> {
         }
     }
 
-    /// Escapes as Apache's mod_log_config does: `\"`, `\\`, the letters of C, and `\xhh` for other bytes that are not printable.
+    /// Escapes as Apache's mod_log_config does: `\"`, `\\`, the letters of C, and `\xhh` for other bytes that are not
+    /// printable.
     fn quoted(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|byte| !IS_PLAIN[usize::from(*byte)]) {
@@ -493,8 +494,8 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Whatever a client or a script sends, a line has one newline and no other control character, and quoted values cannot end
-        /// their quotes.
+        /// Whatever a client or a script sends, a line has one newline and no other control character, and quoted
+        /// values cannot end their quotes.
         #[test]
         fn input_cannot_break_a_line(
             agent in proptest::collection::vec(any::<u8>(), 0..40),

@@ -1,8 +1,8 @@
 //! The access logs of the server and its sites.
 //!
-//! Here: which site writes to which file, and the start and end of the log's thread. Not here: the text of a line (`line`), the
-//! hand-over of lines (`log_file`), the thread (`writer`), files (`sink`) and their rotation (`rotate`), diagnostics
-//! (`tracing`).
+//! Here: which site writes to which file, and the start and end of the log's thread. Not here: the text of a line
+//! (`line`), the hand-over of lines (`log_file`), the thread (`writer`), files (`sink`) and their rotation (`rotate`),
+//! diagnostics (`tracing`).
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -41,7 +41,8 @@ impl SiteLog {
         Arc::ptr_eq(&self.format, &other.format)
     }
 
-    /// Adds a line of the worker with this index. Never blocks on a file; if too many lines are pending, drops the line and counts it.
+    /// Adds a line of the worker with this index. Never blocks on a file; if too many lines are pending, drops the line
+    /// and counts it.
     pub fn write(&self, worker: usize, line: &Line<'_>) {
         if let Some(file) = &self.file {
             file.write(worker, |out| line::write(out, &self.format, &self.site, line));
@@ -67,8 +68,8 @@ impl Log {
         }
     }
 
-    /// Opens the logs of the settings: first the server's own, then those of the sites in their order. Files that are already open
-    /// stay open. Starts the thread if there is a file.
+    /// Opens the logs of the settings: first the server's own, then those of the sites in their order. Files that are
+    /// already open stay open. Starts the thread if there is a file.
     ///
     /// # Errors
     /// A file cannot be opened: the administrator's fault.

@@ -1,7 +1,7 @@
 //! A log file: the lines that the workers hand to the log's thread, and the sink that it writes to.
 //!
-//! Here: the hand-over. A worker appends to its own buffer, under a lock for which only the thread ever contends, and never waits
-//! for a file. Not here: the thread (`writer`), and writing (`sink`).
+//! Here: the hand-over. A worker appends to its own buffer, under a lock for which only the thread ever contends, and
+//! never waits for a file. Not here: the thread (`writer`), and writing (`sink`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -74,8 +74,8 @@ impl LogFile {
             .any(|buffer| !lock(&buffer.lines).is_empty() || buffer.lost.load(Ordering::Relaxed) > 0)
     }
 
-    /// Writes the lines of all workers to the file. `scratch` is an empty vector to swap with the buffers. Returns whether lines
-    /// wait because they could not be written.
+    /// Writes the lines of all workers to the file. `scratch` is an empty vector to swap with the buffers. Returns
+    /// whether lines wait because they could not be written.
     pub(crate) fn flush(&self, scratch: &mut Vec<u8>, pass: FlushPass) -> bool {
         let mut sink = lock(&self.sink);
         if pass.reopens {

@@ -2,8 +2,8 @@
 //!
 //! Here: the decisions, the renames and the removals. Not here: the file that is written to (`sink`).
 //!
-//! `access.log` becomes `access.log.20261121-235959`, with the time of its last line, so that the names sort by time. If the
-//! name is taken, `.1` is appended, then `.2`, and so on.
+//! `access.log` becomes `access.log.20261121-235959`, with the time of its last line, so that the names sort by time.
+//! If the name is taken, `.1` is appended, then `.2`, and so on.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
@@ -71,8 +71,8 @@ pub(crate) fn stamp(second: i64, zone: &TimeZone) -> String {
     time.to_zoned(zone.clone()).strftime("%Y%m%d-%H%M%S").to_string()
 }
 
-/// Renames the file `path` to the first free name, if it is still the file that is open. Names with numbers below `first` are
-/// known to be taken; returns the number after the one used.
+/// Renames the file `path` to the first free name, if it is still the file that is open. Names with numbers below
+/// `first` are known to be taken; returns the number after the one used.
 pub(crate) fn rotate_out(path: &Path, open: &File, stamp: &str, first: u32) -> io::Result<u32> {
     let metadata = open.metadata()?;
     match fs::metadata(path) {

@@ -51,15 +51,16 @@ impl Wakeup {
 
     /// Wakes the thread if it sleeps; called after a line was added.
     pub(crate) fn wake_if_asleep(&self) {
-        // SeqCst, as in `wait`: either this sees that the thread sleeps, or the thread sees the line after it has set `is_asleep`.
+        // SeqCst, as in `wait`: either this sees that the thread sleeps, or the thread sees the line after it has set
+        // `is_asleep`.
         if self.is_asleep.load(Ordering::SeqCst) {
             let _commands = lock(&self.commands);
             self.wake.notify_one();
         }
     }
 
-    /// Waits for lines or commands: first for a moment, so that lines collect, and if there are none then, until the first comes or
-    /// `timeout` has passed.
+    /// Waits for lines or commands: first for a moment, so that lines collect, and if there are none then, until the
+    /// first comes or `timeout` has passed.
     pub(crate) fn wait(&self, timeout: Option<Duration>, has_lines: impl Fn() -> bool) -> Commands {
         let mut commands = lock(&self.commands);
         if commands.is_empty() {

@@ -1,7 +1,7 @@
 //! The log's thread: it takes all lines, writes them, and looks for more.
 //!
-//! While lines keep coming it looks by itself, so that a busy server makes no system call per line; it sleeps only when no line
-//! came for a moment. Not here: the hand-over of lines (`log_file`), writing (`sink`).
+//! While lines keep coming it looks by itself, so that a busy server makes no system call per line; it sleeps only when
+//! no line came for a moment. Not here: the hand-over of lines (`log_file`), writing (`sink`).
 
 use std::sync::{Arc, Mutex};
 
@@ -51,8 +51,8 @@ pub(crate) fn run(shared: &Shared) {
         };
         is_waiting = false;
         files.retain(|file| {
-            // A file that only this list holds gets no more holders, because the list is locked. Its last line was written before
-            // its last holder dropped it, so this flush finds the line.
+            // A file that only this list holds gets no more holders, because the list is locked. Its last line was
+            // written before its last holder dropped it, so this flush finds the line.
             let is_unused = Arc::strong_count(file) == 1;
             let is_last = pass.is_last || is_unused;
             is_waiting |= file.flush(&mut scratch, FlushPass { is_last, ..pass });

@@ -1,7 +1,7 @@
 //! A connection: the state that its exchanges, its protocol and its socket share.
 //!
-//! Here: a few cells per accepted socket, used only on its worker's thread. Not here: the socket (`stream`) and the protocols
-//! (`http1`, `http2`).
+//! Here: a few cells per accepted socket, used only on its worker's thread. Not here: the socket (`stream`) and the
+//! protocols (`http1`, `http2`).
 
 use std::cell::{Cell, OnceCell};
 use std::ops::Deref;
@@ -149,7 +149,8 @@ impl Connection {
         self.head_bytes.get() > 0
     }
 
-    /// Notes that the current request is complete and that the client will close after the response: no more bytes will arrive.
+    /// Notes that the current request is complete and that the client will close after the response: no more bytes will
+    /// arrive.
     pub fn expect_no_more(&self) {
         self.expects_no_more.set(true);
     }
@@ -178,8 +179,8 @@ impl Connection {
         }
     }
 
-    /// Aborts a response that is delimited by the end of the connection: the socket is reset instead of closed, because after an
-    /// orderly close the truncated response would look complete (RFC 9112 §8).
+    /// Aborts a response that is delimited by the end of the connection: the socket is reset instead of closed, because
+    /// after an orderly close the truncated response would look complete (RFC 9112 §8).
     pub fn abort(&self) {
         self.is_aborted.set(true);
     }
@@ -196,8 +197,8 @@ pub struct UnderWay {
 }
 
 impl UnderWay {
-    /// Begins an exchange when its head is complete: bytes read from now on belong to its body or to the next head. It waits for
-    /// the server first.
+    /// Begins an exchange when its head is complete: bytes read from now on belong to its body or to the next head. It
+    /// waits for the server first.
     pub fn begin(connection: &Rc<Connection>) -> UnderWay {
         connection.open.set(connection.open.get() + 1);
         connection.exchanges.set(connection.exchanges.get().wrapping_add(1));

@@ -1,9 +1,9 @@
 //! HTTP/1.1 with hyper: its limits, and the refusal of heads that it cannot take.
 //!
-//! Here: exchange after exchange on one connection. Between exchanges an idle connection costs little more than its socket,
-//! because hyper and its buffers are dropped and created again when the client sends more. hyper parses, frames, keeps alive,
-//! pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414, 431); a head that stays
-//! incomplete is answered here (408). Not here: what a request means (`service`).
+//! Here: exchange after exchange on one connection. Between exchanges an idle connection costs little more than its
+//! socket, because hyper and its buffers are dropped and created again when the client sends more. hyper parses,
+//! frames, keeps alive, pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414,
+//! 431); a head that stays incomplete is answered here (408). Not here: what a request means (`service`).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -28,7 +28,8 @@ const BUFFER_BYTES_MAX: usize = 512 << 10;
 /// The number of fields in a head that hyper accepts by default (`Builder::max_headers`).
 const HYPER_HEAD_FIELDS: usize = 100;
 
-/// Runs exchange after exchange until the connection is to be closed. Returns the refusal of the last head, if it was refused.
+/// Runs exchange after exchange until the connection is to be closed. Returns the refusal of the last head, if it was
+/// refused.
 pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<Refusal> {
     loop {
         // Boxed, so that its memory is freed while the connection is idle.
@@ -93,7 +94,8 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     })
     .await?;
     if let Outcome::Idle = outcome {
-        // Bytes that were read together with the last request may belong to the next one: they must not go with hyper's buffers.
+        // Bytes that were read together with the last request may belong to the next one: they must not go with hyper's
+        // buffers.
         stream.borrow_mut().unread(exchanges.into_parts().read_buf);
     }
     Ok(outcome)
@@ -102,8 +104,8 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
 /// Checks once a second whether the connection goes on.
 fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<Outcome> {
     let (connection, stream) = (&http.slot, http.stream.borrow());
-    // hyper notices at once that the client has closed, as long as it reads; it does not read while another request waits in
-    // its buffer, or while nobody takes the request's body.
+    // hyper notices at once that the client has closed, as long as it reads; it does not read while another request
+    // waits in its buffer, or while nobody takes the request's body.
     if connection.is_busy() && stream.has_left() {
         return Action::Close(Outcome::Closed);
     }
@@ -118,7 +120,8 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
     }
 }
 
-/// Waits with nothing but the socket until the client sends more. False if it does not in time, or if the server drains.
+/// Waits with nothing but the socket until the client sends more. False if it does not in time, or if the server
+/// drains.
 fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = bool> {
     let seconds = http.service.limits().head_timeout.as_secs() + 1;
     let until = http
@@ -134,8 +137,8 @@ fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = b
     })
 }
 
-/// hyper's message for a target of more than 64 KiB. It answers that with 414 and a large head with 431, but its error tells
-/// the two apart only by this text; without it the log would have 431 for both.
+/// hyper's message for a target of more than 64 KiB. It answers that with 414 and a large head with 431, but its error
+/// tells the two apart only by this text; without it the log would have 431 for both.
 const TARGET_TOO_LONG: &str = "URI too long";
 
 fn head_timed_out() -> Refusal {

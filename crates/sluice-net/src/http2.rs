@@ -1,9 +1,9 @@
 //! HTTP/2 (RFC 9113) with hyper, and its limits.
 //!
-//! Here: one connection, and how its exchanges are scheduled: each is polled once by the connection's own task, which suffices
-//! for responses from memory, and becomes a task only if it has more to do. Frames, flow control, header compression and the
-//! floods that they invite (resets, pings, settings, continuations) are hyper's; the numbers are here. Not here: what a request
-//! means (`service`), which is the same as in HTTP/1.1.
+//! Here: one connection, and how its exchanges are scheduled: each is polled once by the connection's own task, which
+//! suffices for responses from memory, and becomes a task only if it has more to do. Frames, flow control, header
+//! compression and the floods that they invite (resets, pings, settings, continuations) are hyper's; the numbers are
+//! here. Not here: what a request means (`service`), which is the same as in HTTP/1.1.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -63,7 +63,8 @@ impl NewExchanges {
         }
     }
 
-    /// Polls each once. Those that are not done become tasks; a new task is polled at once, and then its waker is registered.
+    /// Polls each once. Those that are not done become tasks; a new task is polled at once, and then its waker is
+    /// registered.
     fn poll_all(&self) {
         let mut context = Context::from_waker(Waker::noop());
         let mut exchanges = self.exchanges.take();

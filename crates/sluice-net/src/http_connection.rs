@@ -7,7 +7,8 @@ use crate::front::Front;
 use crate::slots::Slot;
 use crate::stream::ClientStream;
 
-/// A connection that speaks HTTP. The fields are dropped in this order, so the socket is closed before its slot becomes free.
+/// A connection that speaks HTTP. The fields are dropped in this order, so the socket is closed before its slot becomes
+/// free.
 pub(crate) struct HttpConnection<S> {
     pub front: Rc<Front>,
     pub service: Rc<S>,

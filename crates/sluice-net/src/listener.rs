@@ -1,7 +1,7 @@
 //! Listening sockets: bound once for all workers, and the loop that accepts.
 //!
-//! An internet address has one socket per worker (SO_REUSEPORT), among which the kernel distributes connections. A unix socket
-//! has one for all workers: each waiting worker is woken, and the first one gets the connection.
+//! An internet address has one socket per worker (SO_REUSEPORT), among which the kernel distributes connections. A unix
+//! socket has one for all workers: each waiting worker is woken, and the first one gets the connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -31,9 +31,9 @@ use crate::unix::SocketFile;
 /// Connections that wait in the kernel to be accepted by one worker; the system caps this (net.core.somaxconn).
 pub(crate) const BACKLOG: i32 = 4096;
 
-/// TCP keepalive detects clients whose machine or network has gone: the first probe is sent after a minute without a packet, and
-/// the connection is closed after six unanswered ones. Without it a script that computes for minutes would run on for a client
-/// that is gone, because no time limit of the server applies to it.
+/// TCP keepalive detects clients whose machine or network has gone: the first probe is sent after a minute without a
+/// packet, and the connection is closed after six unanswered ones. Without it a script that computes for minutes would
+/// run on for a client that is gone, because no time limit of the server applies to it.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
@@ -95,7 +95,8 @@ pub fn bind(settings: &ListenSettings, workers: usize) -> io::Result<Bound> {
 }
 
 fn bind_inet(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
-    // With SO_REUSEPORT a second server could bind the same port. Binding without it first fails if any process listens.
+    // With SO_REUSEPORT a second server could bind the same port. Binding without it first fails if any process
+    // listens.
     drop(socket(address, Sharing::Alone)?);
     let first = socket(address, Sharing::Workers)?;
     let address = first.local_addr()?;
@@ -136,7 +137,8 @@ fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Accepts connections until the worker drains, and starts a task for each. `index` is the listener's index in the worker.
+/// Accepts connections until the worker drains, and starts a task for each. `index` is the listener's index in the
+/// worker.
 pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: Listener, index: usize) {
     let Listener { socket, address } = listener;
     #[expect(
@@ -216,8 +218,8 @@ fn accept_now(listener: &OwnedFd) -> io::Result<Incoming> {
     })
 }
 
-/// The two ends of a connection. A listener on a wildcard address asks the socket which address the client reached. `None` for an
-/// internet client without an address, which must not be mistaken for a client of a unix socket.
+/// The two ends of a connection. A listener on a wildcard address asks the socket which address the client reached.
+/// `None` for an internet client without an address, which must not be mistaken for a client of a unix socket.
 fn endpoints(socket: &Socket, client: Option<SocketAddr>, listener: Option<SocketAddr>) -> Option<Endpoints> {
     let Some(listener) = listener else {
         return Some(Endpoints::UNIX);

@@ -16,13 +16,15 @@ pub struct ListenerProtocol {
     pub tls: Option<Arc<ServerConfig>>,
     /// Whether HTTP/2 is offered besides HTTP/1.1.
     pub http2: bool,
-    /// The proxies that connections must come from, if they begin with a header of the PROXY protocol; others are closed.
+    /// The proxies that connections must come from, if they begin with a header of the PROXY protocol; others are
+    /// closed.
     pub proxy_protocol: Option<Arc<Peers>>,
     /// The port of the same host to which every request is redirected.
     pub redirect_to_https: Option<u16>,
 }
 
-/// Opens the certificates and keys of the settings, and returns the protocols of each listener, in the order of the settings.
+/// Opens the certificates and keys of the settings, and returns the protocols of each listener, in the order of the
+/// settings.
 ///
 /// # Errors
 /// A certificate or key cannot be read or used: the administrator's fault.

@@ -1,8 +1,9 @@
 //! The monitor of a connection: decides once a second whether the connection goes on.
 //!
-//! Here: what a protocol asks whenever its task is polled, several times per request. So the clock is read, and the protocol's
-//! own check called, only when the worker has counted another second; otherwise the answer costs two comparisons. Not here:
-//! the time limits, and what happens to the connection then (`http1`, `http2`); the time limit of a single write (`stream`).
+//! Here: what a protocol asks whenever its task is polled, several times per request. So the clock is read, and the
+//! protocol's own check called, only when the worker has counted another second; otherwise the answer costs two
+//! comparisons. Not here: the time limits, and what happens to the connection then (`http1`, `http2`); the time limit
+//! of a single write (`stream`).
 
 use std::task::Context;
 use std::time::{Duration, Instant};
@@ -46,8 +47,9 @@ impl ConnectionMonitor {
         }
     }
 
-    /// Decides what to do with the connection now, and has its task woken after the next second. `check` is called once a second,
-    /// and its action takes precedence; if it is `Continue` and the server drains, the connection is shut down, once.
+    /// Decides what to do with the connection now, and has its task woken after the next second. `check` is called once
+    /// a second, and its action takes precedence; if it is `Continue` and the server drains, the connection is shut
+    /// down, once.
     pub(crate) fn next_action<T>(
         &mut self,
         front: &Front,
@@ -105,9 +107,9 @@ impl ConnectionMonitor {
         self.exchanges = Unchanged::new(connection.exchanges(), self.now);
     }
 
-    /// The time for which the client has taken nothing although every exchange waits for it. `None` if it has taken something
-    /// since the last check: a chunk of a body, or more bytes than it sent. A client that only pings, or opens its window by
-    /// single bytes, is sent no more than it sends itself.
+    /// The time for which the client has taken nothing although every exchange waits for it. `None` if it has taken
+    /// something since the last check: a chunk of a body, or more bytes than it sent. A client that only pings, or
+    /// opens its window by single bytes, is sent no more than it sends itself.
     pub(crate) fn stalled_time(&mut self, connection: &Connection, sent_less_received: u32) -> Option<Duration> {
         let has_taken = sent_less_received.wrapping_sub(self.sent_less_received).cast_signed() > 0;
         self.sent_less_received = sent_less_received;

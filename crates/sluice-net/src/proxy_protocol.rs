@@ -1,8 +1,9 @@
 //! The PROXY protocol, versions 1 and 2: a proxy sends a header with the client's address before the client's bytes.
 //!
-//! Exactly the header is read: TLS or HTTP follows, as on any connection. Where the protocol is configured, the header is
-//! required, and accepted only from declared proxies: guessing would let any client choose its address (the specification,
-//! haproxy.org/download/3.0/doc/proxy-protocol.txt, §2, §5). Not here: what proxies say in HTTP fields (`forwarded`).
+//! Exactly the header is read: TLS or HTTP follows, as on any connection. Where the protocol is configured, the header
+//! is required, and accepted only from declared proxies: guessing would let any client choose its address (the
+//! specification, haproxy.org/download/3.0/doc/proxy-protocol.txt, §2, §5). Not here: what proxies say in HTTP fields
+//! (`forwarded`).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -32,10 +33,12 @@ const V1_BYTES: std::ops::RangeInclusive<usize> = 15..=107;
 /// Bytes of the fixed part: signature, version and command, family, length (§2.2).
 const V2_HEAD_BYTES: usize = 16;
 
-/// Bytes after the fixed part, at most: addresses have up to 216; a client certificate, which may follow them, some thousands.
+/// Bytes after the fixed part, at most: addresses have up to 216; a client certificate, which may follow them, some
+/// thousands.
 const V2_REST_BYTES_MAX: usize = 16 << 10;
 
-/// Reads the header and sets the endpoints of the connection. False if the connection must be closed, which is logged then.
+/// Reads the header and sets the endpoints of the connection. False if the connection must be closed, which is logged
+/// then.
 pub(crate) async fn receive(
     front: &Front,
     limit: Duration,

@@ -60,7 +60,8 @@ impl<S: Service> Accepted<S> {
     }
 }
 
-/// Serves one connection from its acceptance to its close, then frees its slot. `listener` is the index of its listener.
+/// Serves one connection from its acceptance to its close, then frees its slot. `listener` is the index of its
+/// listener.
 pub(crate) fn serve_connection<S: Service>(
     front: Rc<Front>,
     service: Rc<S>,
@@ -68,7 +69,8 @@ pub(crate) fn serve_connection<S: Service>(
     slot: Slot,
     listener: usize,
 ) -> impl Future<Output = ()> {
-    // Outside the async block, and in one variable: the future stores all its arguments and variables for its whole life.
+    // Outside the async block, and in one variable: the future stores all its arguments and variables for its whole
+    // life.
     let mut stage = begin(Accepted { front, service, slot }, socket, listener);
     async move {
         while let Stage::Opening(opening) = &mut stage {
@@ -91,8 +93,8 @@ pub(crate) fn serve_connection<S: Service>(
 
 /// The stage of a connection.
 enum Stage<S> {
-    /// Reads the header of the PROXY protocol, the TLS handshake, or the first bytes. Boxed, so that the memory for it is freed
-    /// when the protocol is known.
+    /// Reads the header of the PROXY protocol, the TLS handshake, or the first bytes. Boxed, so that the memory for it
+    /// is freed when the protocol is known.
     Opening(Pin<Box<dyn Future<Output = Stage<S>>>>),
     Http1(HttpConnection<S>),
     Http2(HttpConnection<S>),

@@ -1,7 +1,8 @@
 //! A client's socket: read and written directly, and registered with the event loop only when it must first wait.
 //!
-//! A connection whose request has already arrived, and which is answered and closed, never enters the event loop; that saves two
-//! system calls and a wake-up. Here: that, and the system calls on the socket. Not here: time limits (`stream`).
+//! A connection whose request has already arrived, and which is answered and closed, never enters the event loop; that
+//! saves two system calls and a wake-up. Here: that, and the system calls on the socket. Not here: time limits
+//! (`stream`).
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read};
@@ -24,15 +25,15 @@ use tokio::net::TcpStream;
 /// Bytes read at once before the socket is in the event loop: most heads are smaller.
 const FIRST_READ_BYTES: usize = 2048;
 
-/// How long the client may take to close its side after the last byte was sent. Closing with unread bytes would reset the
-/// connection, and a client that is still sending could lose the response.
+/// How long the client may take to close its side after the last byte was sent. Closing with unread bytes would reset
+/// the connection, and a client that is still sending could lose the response.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Bytes read and discarded meanwhile, at most.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
-/// A client's TCP or unix socket. Apart from addresses, std and tokio call nothing on a `TcpStream` that a unix socket does not
-/// support. Only TCP has a reset: on a unix socket the client just sees the end.
+/// A client's TCP or unix socket. Apart from addresses, std and tokio call nothing on a `TcpStream` that a unix socket
+/// does not support. Only TCP has a reset: on a unix socket the client just sees the end.
 pub(crate) struct Socket {
     state: State,
     /// Bytes that the kernel has taken to send; wraps around.
@@ -228,7 +229,8 @@ impl Socket {
         matches!(peeked, Ok(Ok((1.., _))))
     }
 
-    /// Ends writing and waits for the client to close its side, so that the bytes sent arrive even if it was still sending.
+    /// Ends writing and waits for the client to close its side, so that the bytes sent arrive even if it was still
+    /// sending.
     pub(crate) async fn linger(&mut self) {
         if self.end_writing().is_ok() {
             let _ = tokio::time::timeout(LINGER, poll_fn(|context| self.poll_end(context))).await;

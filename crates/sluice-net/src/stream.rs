@@ -1,7 +1,7 @@
 //! The byte stream of a connection, with a time limit for clients that do not take what they are sent.
 //!
-//! Here: the time limit of writing, the counts that the connection needs (`connection`), sending from sealed memory, and how
-//! the socket is closed. Not here: the protocols.
+//! Here: the time limit of writing, the counts that the connection needs (`connection`), sending from sealed memory,
+//! and how the socket is closed. Not here: the protocols.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

@@ -1,10 +1,10 @@
 //! TLS: the configuration of rustls from certificates and keys in files, and the choice of a certificate for a client.
 //!
-//! Here: what happens at the start, on reload and when the files change. Not here: connections (`transport`). rustls chooses
-//! the cipher suites, their order and all limits of the handshake (TLS 1.2 and 1.3, only with forward secrecy and authenticated
-//! encryption). The keys of session tickets belong to the server, not to a configuration: a client can resume with any worker,
-//! and after a reload; rustls rotates them. A listener that asks for client certificates has ticket keys of its own, created
-//! again whenever certificates are read.
+//! Here: what happens at the start, on reload and when the files change. Not here: connections (`transport`). rustls
+//! chooses the cipher suites, their order and all limits of the handshake (TLS 1.2 and 1.3, only with forward secrecy
+//! and authenticated encryption). The keys of session tickets belong to the server, not to a configuration: a client
+//! can resume with any worker, and after a reload; rustls rotates them. A listener that asks for client certificates
+//! has ticket keys of its own, created again whenever certificates are read.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -88,8 +88,8 @@ fn server_config(
     }));
     config.ticketer = match tls.clients {
         ClientCertificates::Off => Arc::clone(tickets),
-        // A client that resumes is not asked for a certificate again. So tickets of other listeners, and those from before the CAs
-        // changed, must not be valid here.
+        // A client that resumes is not asked for a certificate again. So tickets of other listeners, and those from
+        // before the CAs changed, must not be valid here.
         _ => self::tickets()?,
     };
     // Tickets suffice for both versions; a session store would be a lock that all workers share.

@@ -1,6 +1,7 @@
 //! The result of a TLS handshake as variables for scripts, named as in Apache's `mod_ssl`.
 //!
-//! Created once per connection. Not here: the variables `HTTPS` and `REQUEST_SCHEME`, which only say whether there is TLS.
+//! Created once per connection. Not here: the variables `HTTPS` and `REQUEST_SCHEME`, which only say whether there is
+//! TLS.
 
 use std::io;
 
@@ -109,7 +110,8 @@ fn time(time: &ASN1Time) -> String {
     text.unwrap_or_else(|_| time.to_string())
 }
 
-/// PEM (RFC 7468) on one line, because a variable holds no newline; Apache also uses spaces when it puts PEM into a header field.
+/// PEM (RFC 7468) on one line, because a variable holds no newline; Apache also uses spaces when it puts PEM into a
+/// header field.
 fn pem(certificate: &[u8]) -> String {
     let text = STANDARD.encode(certificate);
     format!("-----BEGIN CERTIFICATE----- {text} -----END CERTIFICATE-----")

@@ -1,7 +1,7 @@
 //! Unix sockets: the file that clients connect to, from its creation to its removal.
 //!
-//! A socket file that a killed server left behind is replaced; one on which a process listens, or a file that is not a socket,
-//! never is. Not here: connections, which are the same as on TCP.
+//! A socket file that a killed server left behind is replaced; one on which a process listens, or a file that is not a
+//! socket, never is. Not here: connections, which are the same as on TCP.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -22,7 +22,8 @@ pub struct SocketFile {
     _socket: OwnedFd,
 }
 
-/// Binds a socket to a file. Processes with write permission by `mode` may connect. An error is the administrator's fault.
+/// Binds a socket to a file. Processes with write permission by `mode` may connect. An error is the administrator's
+/// fault.
 pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let address = address(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -62,7 +63,7 @@ fn address(path: &Path) -> io::Result<SockAddr> {
 /// Removes a socket file on which no process listens.
 fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
     let is_socket = match fs::symlink_metadata(path) {
-        Ok(about) => about.file_type().is_socket(),
+        Ok(metadata) => metadata.file_type().is_socket(),
         // Removed meanwhile.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
@@ -90,7 +91,7 @@ fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    fs::symlink_metadata(path).map(|about| (about.dev(), about.ino()))
+    fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 fn other(text: &str) -> io::Error {

@@ -1,9 +1,9 @@
 //! Reverse DNS: the names of clients, looked up for logs and scripts.
 //!
-//! Lookups run on a thread of their own, and workers never block on it: they ask a cache, which has the answer or queues a
-//! lookup. A script waits a moment for the name of a new client; files and log lines use the name only if it is already known.
-//! A name is used only if it resolves back to the same address, because anyone can choose their own PTR record (as Apache's
-//! `HostnameLookups Double`).
+//! Lookups run on a thread of their own, and workers never block on it: they ask a cache, which has the answer or
+//! queues a lookup. A script waits a moment for the name of a new client; files and log lines use the name only if it
+//! is already known. A name is used only if it resolves back to the same address, because anyone can choose their own
+//! PTR record (as Apache's `HostnameLookups Double`).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +26,8 @@ const ADDRESSES_MAX: usize = 10_000;
 const LOOKUPS_MAX: usize = 64;
 const WAITING_MAX: usize = 1024;
 
-/// How long a lookup may take in both directions together, and how long to wait for an answer before the query is repeated.
+/// How long a lookup may take in both directions together, and how long to wait for an answer before the query is
+/// repeated.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 const TRY_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -70,7 +71,8 @@ struct State {
 }
 
 impl ReverseDns {
-    /// Starts the thread that performs the lookups. The error is the system's: its resolver has no configuration, for example.
+    /// Starts the thread that performs the lookups. The error is the system's: its resolver has no configuration, for
+    /// example.
     pub(crate) fn start(settings: &DnsSettings) -> io::Result<ReverseDns> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let resolver = resolver(settings)?;
@@ -85,8 +87,8 @@ impl ReverseDns {
         })
     }
 
-    /// Returns the cached lookup of an address. If there is none or it has expired, queues a new one; `None` if the queue is full
-    /// and nothing is cached.
+    /// Returns the cached lookup of an address. If there is none or it has expired, queues a new one; `None` if the
+    /// queue is full and nothing is cached.
     pub(crate) fn look_up(&self, address: IpAddr) -> Option<Arc<Lookup>> {
         let address = address.to_canonical();
         let known = self.lookups.get(&address);
@@ -124,8 +126,8 @@ impl Lookup {
         self.state.borrow().name.clone()
     }
 
-    /// Waits for the name until the deadline. Only the first requests of a client wait, because the deadline is counted from the
-    /// first one.
+    /// Waits for the name until the deadline. Only the first requests of a client wait, because the deadline is counted
+    /// from the first one.
     pub(crate) async fn wait(self: Arc<Self>) -> Option<Arc<str>> {
         let mut state = self.state.subscribe();
         let is_known = |state: &State| state.expires.is_some() || state.name.is_some();
@@ -226,8 +228,8 @@ fn data(answer: Result<hickory_resolver::lookup::Lookup, hickory_resolver::net::
     }
 }
 
-/// Normalizes a name for logs and scripts: lower case, and only letters, digits, `-`, `_` and dots (RFC 952), because DNS carries any
-/// bytes. `None` for other names.
+/// Normalizes a name for logs and scripts: lower case, and only letters, digits, `-`, `_` and dots (RFC 952), because
+/// DNS carries any bytes. `None` for other names.
 fn host_name(name: &str) -> Option<Arc<str>> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

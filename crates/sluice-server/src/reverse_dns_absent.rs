@@ -1,6 +1,7 @@
 //! Reverse DNS in a program that is built without the cargo feature `reverse-dns`: there are no client names.
 //!
-//! Here: the types of `reverse_dns` without values, so that its callers need no conditions. Not here: the lookups (`reverse_dns`).
+//! Here: the types of `reverse_dns` without values, so that its callers need no conditions. Not here: the lookups
+//! (`reverse_dns`).
 
 use std::convert::Infallible;
 use std::io;

@@ -1,6 +1,7 @@
 //! The server as the program sees it: start, reload, drain, end.
 //!
-//! Here: everything that exists once, and the threads. Not here: the signals that cause all this (the program's supervisor).
+//! Here: everything that exists once, and the threads. Not here: the signals that cause all this (the program's
+//! supervisor).
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,8 +31,8 @@ use crate::serve::gate::Gate;
 use crate::worker;
 use crate::worker::Shared;
 
-/// Threads that start script processes. More than four gained nothing; with a second one, a slow disk does not delay all
-/// starts.
+/// Threads that start script processes. More than four gained nothing; with a second one, a slow disk does not delay
+/// all starts.
 const LAUNCHERS: std::ops::RangeInclusive<usize> = 2..=4;
 
 /// A running server.
@@ -134,8 +135,8 @@ impl Server {
         &self.addresses
     }
 
-    /// Applies new settings from the next exchange on. Exchanges under way, and their processes, keep the old ones. The addresses
-    /// and the number of workers do not change.
+    /// Applies new settings from the next exchange on. Exchanges under way, and their processes, keep the old ones. The
+    /// addresses and the number of workers do not change.
     ///
     /// # Errors
     /// The new settings cannot be used: nothing has changed.
@@ -161,8 +162,8 @@ impl Server {
         Ok(())
     }
 
-    /// The new protocols of the listeners that the server was started with. New addresses in the settings are ignored; listeners
-    /// whose address is gone keep their protocols.
+    /// The new protocols of the listeners that the server was started with. New addresses in the settings are ignored;
+    /// listeners whose address is gone keep their protocols.
     fn listener_protocols(&self, settings: &Settings) -> Result<Vec<ListenerProtocol>, OpenError> {
         let opened = listener_protocol::open(settings, &self.tickets)?;
         let mut protocols = Vec::clone(&self.shared.listener_protocols.load());
@@ -178,8 +179,8 @@ impl Server {
         Ok(protocols)
     }
 
-    /// Empties the file cache: from the next exchange on files are read again, even those of `permanent` paths, which are never
-    /// revalidated. Returns the counters from before; `None` if there is no cache.
+    /// Empties the file cache: from the next exchange on files are read again, even those of `permanent` paths, which
+    /// are never revalidated. Returns the counters from before; `None` if there is no cache.
     pub fn purge_cache(&self) -> Option<CacheCounters> {
         let config = self.shared.config.load_full();
         let cache = config.cache.as_ref()?;
@@ -227,8 +228,8 @@ pub fn check(settings: &Settings) -> Result<(), StartError> {
     open_without_logs(settings).map(drop)
 }
 
-/// Explains how a request would be handled with these settings: its site, how each route matches or not, and the answer. No script
-/// is run.
+/// Explains how a request would be handled with these settings: its site, how each route matches or not, and the
+/// answer. No script is run.
 ///
 /// # Errors
 /// As for `check`; or the question is not a valid request.
@@ -261,8 +262,8 @@ fn advance(phase: &mut Phase, to: Phase) -> bool {
     is_new
 }
 
-/// Raises the descriptor limit to its maximum, and returns the old limit. Scripts keep the old one, because a large limit harms
-/// programs that close all possible descriptors or use select(2).
+/// Raises the descriptor limit to its maximum, and returns the old limit. Scripts keep the old one, because a large
+/// limit harms programs that close all possible descriptors or use select(2).
 fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -1,7 +1,7 @@
 //! A worker: one event-loop thread of the server.
 //!
-//! Here: the thread's life (accept, drain, stop its script processes, end). Not here: who creates and ends workers (`server`),
-//! and what their exchanges share (`context`).
+//! Here: the thread's life (accept, drain, stop its script processes, end). Not here: who creates and ends workers
+//! (`server`), and what their exchanges share (`context`).
 
 use std::future::Future;
 use std::hint::black_box;
@@ -69,8 +69,8 @@ struct Worker {
     shared: Arc<Shared>,
 }
 
-/// Runs a worker on its thread. Returns when all its connections and script processes have ended. `slots` is the number of its
-/// connection slots.
+/// Runs a worker on its thread. Returns when all its connections and script processes have ended. `slots` is the number
+/// of its connection slots.
 pub(crate) fn run(
     index: usize,
     shared: Arc<Shared>,
@@ -116,8 +116,8 @@ async fn tick(context: Rc<Context>) {
     }
 }
 
-/// Makes the allocator return the memory of connections that have become idle: mimalloc, which the program uses, looks for pages
-/// to return only when a large allocation is freed.
+/// Makes the allocator return the memory of connections that have become idle: mimalloc, which the program uses, looks
+/// for pages to return only when a large allocation is freed.
 fn prompt_allocator() {
     const LARGE: usize = 1 << 20;
     drop(black_box(Vec::<u8>::with_capacity(LARGE)));
@@ -161,7 +161,8 @@ impl Worker {
             _ = timeout(limit, self.all_idle()) => {}
             () = self.ending() => {}
         }
-        // Idle processes are asked to exit (end of file on CGIPLUSIN); those that have not ended by then are sent a signal.
+        // Idle processes are asked to exit (end of file on CGIPLUSIN); those that have not ended by then are sent a
+        // signal.
         let config = self.context.config();
         let routes = || config.sites().flat_map(|site| site.script_routes());
         routes().for_each(|route| route.pools.close());
