@@ -63,8 +63,8 @@ impl NewExchanges {
         }
     }
 
-    /// Polls each once. Those that are not done become tasks; a new task is polled at once, and then its waker is
-    /// registered.
+    /// Polls each once. Those that are not done become tasks, whose first poll registers a real waker; the one here does
+    /// nothing.
     fn poll_all(&self) {
         let mut context = Context::from_waker(Waker::noop());
         let mut exchanges = self.exchanges.take();
