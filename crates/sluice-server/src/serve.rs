@@ -76,7 +76,7 @@ impl Service for Exchanges {
         let under_way = UnderWay::begin(connection);
         let (head, incoming) = request.into_parts();
         let config = self.context.config();
-        let client = Client::resolve(connection, &config.proxies, self.context.names.as_deref(), &head);
+        let client = Client::resolve(connection, &config.proxies, self.context.reverse_dns.as_deref(), &head);
         let mut exchange = Exchange::open(&self.context, &config, client, &head);
         if request::ends_connection(&head) {
             exchange.set_last();

@@ -15,7 +15,7 @@ use sluice_net::connection::Connection;
 use sluice_settings::ProxySettings;
 use sluice_settings::rule::Scheme;
 
-use crate::reverse_dns::{Lookup, Names};
+use crate::reverse_dns::{Lookup, ReverseDns};
 use crate::serve::forwarded::{self, ForwardedClient};
 
 /// The ports of the schemes (RFC 9110 §4.2), which addresses leave out.
@@ -52,7 +52,7 @@ impl Client {
     pub(crate) fn resolve(
         connection: &Connection,
         proxies: &ProxySettings,
-        names: Option<&Names>,
+        reverse_dns: Option<&ReverseDns>,
         head: &Parts,
     ) -> Client {
         let mut client = Client::unresolved(connection.endpoints());
@@ -73,7 +73,7 @@ impl Client {
             client.endpoints.is_unix = false;
         }
         if !client.endpoints.is_unix {
-            client.name = names.and_then(|names| names.of(client.endpoints.client.ip()));
+            client.name = reverse_dns.and_then(|dns| dns.look_up(client.endpoints.client.ip()));
         }
         client
     }

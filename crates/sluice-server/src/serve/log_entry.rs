@@ -1,6 +1,6 @@
 //! The line of an exchange in the access log, as it comes to be known.
 //!
-//! Here: which log gets it, and what only the log wants to know. Not here: what a line looks like (`sluice_log::line`).
+//! Here: which log gets it, and what only the log wants to know. Not here: what a line looks like (`sluice_log::Line`).
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -9,8 +9,9 @@ use std::time::{Instant, SystemTime};
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use sluice_http::request_id::UniqueId;
-use sluice_log::SiteLog;
-use sluice_log::line::{Line, RequestFields, ResponseFields, STATUS_CLIENT_LEFT};
+use sluice_log::{
+    Line, LoggedRequest, LoggedResponse, RequestFields, ResponseFields, STATUS_CLIENT_LEFT, SiteLog, Timing,
+};
 
 use crate::context::HeldConfig;
 use crate::serve::client::Client;
@@ -128,19 +129,25 @@ impl LogEntry {
             id: id.as_str(),
             endpoints: client.endpoints,
             peer: client.peer,
-            name: name.as_deref(),
-            method: line.method.as_str(),
-            uri: &line.uri,
-            version: line.version,
-            request_fields: &self.request_fields,
-            response_fields: &self.response_fields,
-            arrived: self.arrived,
-            started: self.started,
-            duration: OnceCell::new(),
-            status: self.status.map_or(STATUS_CLIENT_LEFT, |status| status.as_u16()),
-            body_bytes: self.body_bytes,
-            is_cut: self.is_truncated,
-            is_last: self.is_last,
+            client_name: name.as_deref(),
+            request: LoggedRequest {
+                method: line.method.as_str(),
+                uri: &line.uri,
+                version: line.version,
+                fields: &self.request_fields,
+            },
+            response: LoggedResponse {
+                status: self.status.map_or(STATUS_CLIENT_LEFT, |status| status.as_u16()),
+                body_bytes: self.body_bytes,
+                is_truncated: self.is_truncated,
+                is_last: self.is_last,
+                fields: &self.response_fields,
+            },
+            timing: Timing {
+                arrived: self.arrived,
+                started: self.started,
+                duration: OnceCell::new(),
+            },
             handler: self.handler,
             file: self.file.as_deref(),
         };
