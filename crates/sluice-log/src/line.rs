@@ -248,7 +248,9 @@ impl Text<'_> {
     fn time(&mut self, format: &TimeFormat, moment: Duration) {
         match format {
             TimeFormat::Text(format) => {
-                clock::with_text(format, Zone::Local, seconds(moment), |text| self.quoted(text.as_bytes()));
+                clock::with_text(format, Zone::Local, seconds(moment), |text| {
+                    self.quoted(text.as_bytes())
+                });
             }
             TimeFormat::Since(unit) => self.count(*unit, moment),
             TimeFormat::Fraction(TimeUnit::Micros) => self.show(format_args!("{:06}", moment.subsec_micros())),
