@@ -135,7 +135,7 @@ fn refuse_request(exchange: &Exchange, request: &Request, fault: &Fault) -> Resp
 
 fn refuse(exchange: &Exchange, fault: &Fault, settings: &ErrorSettings, fields: &HeaderMap) -> Response<ResponseBody> {
     exchange.report(fault);
-    error_page::response(fault, settings, (exchange.id, exchange.line.uri.path()), fields)
+    error_page::response(fault, settings, exchange.id, exchange.line.uri.path(), fields)
 }
 
 /// Completes the response.

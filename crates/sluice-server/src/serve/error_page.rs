@@ -1,14 +1,14 @@
-//! The one place where a fault becomes a response.
+//! Turns a fault into a response. This is the only place that does.
 //!
-//! Its form is the one that the client prefers: a page, JSON (RFC 9457), or some lines of text, which is what programs get
-//! that name no form, such as curl. It is short: the status, a sentence for whoever sees it, and the exchange's id to look up
-//! in the log. What happened in detail may name files and processes, and stays in the log unless the site tells it
-//! (`error_detail`). A site may have pages of its own; they take the place of the server's page, not of JSON and text.
+//! The client chooses the media type of the body: an HTML page, JSON (RFC 9457) or lines of text. Clients without a
+//! preference, such as curl, get text. The body has the status, a sentence for the visitor, and the exchange's id, by which
+//! the log can be searched. The log's text may name files and processes; it is in the body only if the site sets
+//! `error_detail`. HTML pages are templates: the site's (`[site.errors]`), or the built-in `error_page.html`.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use minijinja::HtmlEscape;
 use serde::Serialize;
 use sluice_http::accept::{MediaType, choose};
 use sluice_http::body::ResponseBody;
@@ -18,32 +18,34 @@ use sluice_http::request_id::UniqueId;
 use sluice_settings::ErrorSettings;
 use sluice_settings::template::{Template, TemplateError};
 
-/// What an error can be told in; of those that a client likes as well, the first.
-const FORMS: &[MediaType] = &[MediaType::Html, MediaType::Problem, MediaType::Text];
+/// The media types of an error response. If the client prefers several equally, the first of them is sent.
+const MEDIA_TYPES: &[MediaType] = &[MediaType::Html, MediaType::Problem, MediaType::Text];
 
-/// The look of the server's own page, that of its listings and of the demo.
-const STYLE: &str = ":root{color-scheme:light dark;--paper:#fcfcfa;--ink:#22272b;--faint:#5f6a72}\
-@media(prefers-color-scheme:dark){:root{--paper:#15191b;--ink:#dde2e2;--faint:#98a3a6}}\
-body{max-width:34rem;margin:15vh auto;padding:0 1.1rem;background:var(--paper);color:var(--ink);\
-font:1.05rem/1.55 system-ui,sans-serif;overflow-wrap:anywhere}h1{font-size:1.6rem;line-height:1.25}small{color:var(--faint)}";
+/// The text of the built-in page. Jinja removes the last newline of a template, hence one more.
+const BUILT_IN_TEXT: &str = concat!(include_str!("error_page.html"), "\n");
 
-/// What is told of a request that failed; the names are those of a template's values.
+/// The built-in page.
+static BUILT_IN: LazyLock<Template> = LazyLock::new(|| {
+    Template::parse(Path::new("error_page.html"), BUILT_IN_TEXT).expect("the built-in template, which a test renders")
+});
+
+/// The variables of a template. Documented in docs/guides/listings-and-error-pages.md: their names cannot change.
 #[derive(Serialize)]
 struct Page<'a> {
     status: u16,
-    /// `Not Found`
+    /// The reason phrase: `Not Found`.
     phrase: &'static str,
-    /// What a visitor can understand and do.
+    /// A text for the visitor.
     sentence: &'a str,
-    /// As the log says it; empty where visitors are not told.
+    /// The log's text; empty without `error_detail`.
     detail: &'a str,
-    /// The exchange's, to be found in the log.
+    /// The exchange's id.
     id: &'a str,
-    /// What was asked for, as it was sent.
+    /// The path as the client sent it.
     path: &'a str,
 }
 
-/// RFC 9457 §3.1; the id is a member of our own (§3.2).
+/// An object of RFC 9457 §3.1; `id` is an extension (§3.2).
 #[derive(Serialize)]
 struct Problem<'a> {
     r#type: &'static str,
@@ -53,42 +55,53 @@ struct Problem<'a> {
     id: &'a str,
 }
 
-/// The response to a request that failed: one for `path`, with these fields.
+/// The body of an error response and its media type.
+struct Rendered {
+    media_type: MediaType,
+    body: String,
+}
+
+/// Makes the response to a failed request for `path`; `fields` are those of the request.
 pub(crate) fn response(
     fault: &Fault,
     settings: &ErrorSettings,
-    (id, path): (UniqueId, &str),
+    id: UniqueId,
+    path: &str,
     fields: &HeaderMap,
 ) -> Response<ResponseBody> {
-    let template = settings.template(fault.status().as_u16());
-    // Who made a page wants it seen, by curl too.
-    let otherwise = if template.is_some() {
+    let status = fault.status();
+    let template = settings.template(status.as_u16());
+    // Clients without a preference, such as curl, get the site's page too, because its author wants it to be seen.
+    let default = if template.is_some() {
         MediaType::Html
     } else {
         MediaType::Text
     };
-    let form = choose(fields, FORMS, otherwise);
     let detail = match settings.detail {
         true => fault.to_string(),
         false => String::new(),
     };
-    let status = fault.status();
     let page = Page {
         detail: &detail,
         path,
         sentence: fault.visitor_text().unwrap_or(sentence(status)),
         ..Page::new(status, &id)
     };
-    let body = match form {
-        MediaType::Html => page.own_html(template),
+    let rendered = match choose(fields, MEDIA_TYPES, default) {
+        MediaType::Html => page.html(template.into_iter().chain([&*BUILT_IN])),
         MediaType::Json | MediaType::Problem => page.json(fault.visitor_text()),
         MediaType::Text => page.text(),
     };
-    let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(body).into()));
+    let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(rendered.body).into()));
     *response.status_mut() = status;
     let fields = response.headers_mut();
-    fields.insert(header::CONTENT_TYPE, form.content_type());
+    fields.insert(header::CONTENT_TYPE, rendered.media_type.content_type());
     fields.insert(header::VARY, HeaderValue::from_static("accept"));
+    add_fields_of_fault(fault, fields);
+    response
+}
+
+fn add_fields_of_fault(fault: &Fault, fields: &mut HeaderMap) {
     if let Some(wait) = fault.retry_after() {
         fields.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
     }
@@ -100,28 +113,28 @@ pub(crate) fn response(
     {
         fields.insert(header::CONTENT_RANGE, value);
     }
-    response
 }
 
-/// A whole HTTP/1.1 response for a connection that hyper has given up; the connection is closed after it. No head was
-/// understood, so nobody knows what its client prefers.
+/// Makes a whole HTTP/1.1 response for a connection on which hyper could not parse a request head. The server closes the
+/// connection after it. Without a head the client's preference is unknown, so the body is HTML.
 pub(crate) fn raw(status: StatusCode, id: UniqueId) -> Vec<u8> {
-    let page = Page::new(status, &id).html();
+    let Rendered { media_type, body } = Page::new(status, &id).html([&*BUILT_IN]);
     format!(
-        "HTTP/1.1 {} {}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\nserver: {}\r\ndate: {}\r\nconnection: close\r\n\r\n{page}",
+        "HTTP/1.1 {} {}\r\ncontent-type: {}\r\ncontent-length: {}\r\nserver: {}\r\ndate: {}\r\nconnection: close\r\n\r\n{body}",
         status.as_str(),
-        reason(status),
-        page.len(),
+        reason_phrase(status),
+        String::from_utf8_lossy(media_type.content_type().as_bytes()),
+        body.len(),
         head::SERVER_SOFTWARE,
         httpdate::fmt_http_date(std::time::SystemTime::now()),
     )
     .into_bytes()
 }
 
-/// A site's own page, read and tried; `path` is its name in messages.
+/// Parses a site's error page and renders it once with sample values; `path` is its name in messages.
 ///
 /// # Errors
-/// What is wrong with it; its author's to mend.
+/// The template does not parse or does not render; its author must fix it.
 pub fn error_template(path: &Path, text: &str) -> Result<Template, TemplateError> {
     let template = Template::parse(path, text)?;
     let id = UniqueId::new(*b"00000000", 0, 1);
@@ -138,7 +151,7 @@ impl<'a> Page<'a> {
     fn new(status: StatusCode, id: &'a UniqueId) -> Page<'a> {
         Page {
             status: status.as_u16(),
-            phrase: reason(status),
+            phrase: reason_phrase(status),
             sentence: sentence(status),
             detail: "",
             id: id.as_str(),
@@ -146,38 +159,29 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The site's page, or the server's where there is none, or it cannot be made.
-    fn own_html(&self, template: Option<&Template>) -> String {
-        let Some(template) = template else { return self.html() };
-        template.render(self).unwrap_or_else(|error| {
-            tracing::error!(id = self.id, "template {}: {error}", template.path().display());
-            self.html()
-        })
-    }
-
-    fn html(&self) -> String {
-        let Page {
-            status,
-            phrase,
-            sentence,
-            id,
-            ..
-        } = self;
-        let detail = match self.detail {
-            "" => String::new(),
-            detail => format!("<p><code>{}</code></p>\n", HtmlEscape(detail)),
-        };
-        format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{status} {phrase}</title>\
-             <style>{STYLE}</style></head>\n<body><h1>{status} {phrase}</h1>\n<p>{}</p>\n{detail}\
-             <p><small>Request {id}</small></p></body></html>\n",
-            HtmlEscape(sentence)
+    /// Renders the first template that does not fail. If all fail, the body is text.
+    fn html<'t>(&self, templates: impl IntoIterator<Item = &'t Template>) -> Rendered {
+        let body = templates.into_iter().find_map(|template| self.render(template));
+        body.map_or_else(
+            || self.text(),
+            |body| Rendered {
+                media_type: MediaType::Html,
+                body,
+            },
         )
     }
 
-    /// It has room for one text: what was written for this failure, or else what the log says, where visitors are told.
-    fn json(&self, told: Option<&str>) -> String {
+    /// `None` if the template fails; the reason is logged.
+    fn render(&self, template: &Template) -> Option<String> {
+        let rendered = template.render(self);
+        rendered
+            .inspect_err(|error| tracing::error!(id = self.id, "template {}: {error}", template.path().display()))
+            .ok()
+    }
+
+    /// JSON has one member `detail` for three texts: the text of the route that refused the request (`visitor_text`), or
+    /// else the log's, or else the sentence.
+    fn json(&self, visitor_text: Option<&str>) -> Rendered {
         let detail = match self.detail {
             "" => self.sentence,
             detail => detail,
@@ -186,13 +190,16 @@ impl<'a> Page<'a> {
             r#type: "about:blank",
             title: self.phrase,
             status: self.status,
-            detail: told.unwrap_or(detail),
+            detail: visitor_text.unwrap_or(detail),
             id: self.id,
         };
-        serde_json::to_string(&problem).unwrap_or_default()
+        Rendered {
+            media_type: MediaType::Problem,
+            body: serde_json::to_string(&problem).unwrap_or_default(),
+        }
     }
 
-    fn text(&self) -> String {
+    fn text(&self) -> Rendered {
         let Page {
             status,
             phrase,
@@ -201,16 +208,19 @@ impl<'a> Page<'a> {
             id,
             ..
         } = self;
-        let gap = if detail.is_empty() { "" } else { "\n" };
-        format!("{status} {phrase}\n{sentence}\n{detail}{gap}Request {id}\n")
+        let newline = if detail.is_empty() { "" } else { "\n" };
+        Rendered {
+            media_type: MediaType::Text,
+            body: format!("{status} {phrase}\n{sentence}\n{detail}{newline}Request {id}\n"),
+        }
     }
 }
 
-fn reason(status: StatusCode) -> &'static str {
+fn reason_phrase(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or("Error")
 }
 
-/// What a visitor can understand and do.
+/// The text for the visitor: the problem and, if there is something to do about it, that.
 fn sentence(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "The server could not understand this request.",
@@ -243,7 +253,7 @@ mod tests {
     fn answer(fault: &Fault, settings: &ErrorSettings, accept: &str) -> (HeaderMap, String) {
         let fields = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_str(accept).unwrap())]);
         let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
-        let (head, body) = response(fault, settings, (id, "/<a>"), &fields).into_parts();
+        let (head, body) = response(fault, settings, id, "/<a>", &fields).into_parts();
         assert_eq!(head.status, fault.status());
         let ResponseBody::Whole(content) = body else {
             panic!("no body")
@@ -251,14 +261,14 @@ mod tests {
         (head.headers, String::from_utf8(content.bytes().to_vec()).unwrap())
     }
 
-    fn missing() -> Fault {
+    fn not_found() -> Fault {
         ClientFault::NotFound(Absent::File("/srv/<secret>".into())).into()
     }
 
     #[test]
-    fn each_form_tells_status_sentence_and_id_and_nothing_else() {
-        let short = ErrorSettings::default();
-        for (accept, kind, expected) in [
+    fn each_media_type_has_status_sentence_and_id_and_nothing_else() {
+        let settings = ErrorSettings::default();
+        for (accept, content_type, expected) in [
             (BROWSER, "text/html; charset=utf-8", "<h1>404 Not Found</h1>"),
             (
                 "application/json",
@@ -272,10 +282,13 @@ mod tests {
                 "404 Not Found\nThere is nothing at this address.\nRequest k3x9m2p70000000001\n",
             ),
         ] {
-            let (fields, body) = answer(&missing(), &short, accept);
+            let (fields, body) = answer(&not_found(), &settings, accept);
             assert_eq!(
                 (&fields[header::CONTENT_TYPE], &fields[header::VARY]),
-                (&HeaderValue::from_static(kind), &HeaderValue::from_static("accept"))
+                (
+                    &HeaderValue::from_static(content_type),
+                    &HeaderValue::from_static("accept")
+                )
             );
             assert!(body.contains(expected) && body.contains("k3x9m2p70000000001"), "{body}");
             assert!(!body.contains("secret"), "{body}");
@@ -283,12 +296,78 @@ mod tests {
     }
 
     #[test]
-    fn detail_is_told_in_each_form_and_escaped() {
+    fn the_built_in_page_renders_every_status() {
+        let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
+        for status in (100..1000).map(|code| StatusCode::from_u16(code).unwrap()) {
+            let Rendered { media_type, body } = Page::new(status, &id).html([&*BUILT_IN]);
+            assert_eq!(media_type, MediaType::Html, "{status}");
+            let (head, page) = body.split_once("</style></head>\n").unwrap();
+            // Of all reason phrases only that of 418 has a character to escape.
+            let title = format!("{} {}", status.as_str(), reason_phrase(status)).replace('\'', "&#x27;");
+            assert!(head.starts_with("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"));
+            assert!(head.contains(&format!("<title>{title}</title>")), "{head}");
+            assert_eq!(
+                page,
+                format!(
+                    "<body><h1>{title}</h1>\n<p>{}</p>\n<p><small>Request k3x9m2p70000000001</small></p></body></html>\n",
+                    sentence(status)
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn the_built_in_page_escapes_text_and_detail() {
+        let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
+        let page = Page {
+            sentence: "<a> & \"b\"",
+            detail: "'c' </code>",
+            path: "/<path>",
+            ..Page::new(StatusCode::GONE, &id)
+        };
+        let body = page.html([&*BUILT_IN]).body;
+        assert!(
+            body.contains(
+                "<p>&lt;a&gt; &amp; &quot;b&quot;</p>\n<p><code>&#x27;c&#x27; &lt;&#x2f;code&gt;</code></p>\n<p><small>"
+            ),
+            "{body}"
+        );
+        assert!(!body.contains("path"), "{body}");
+    }
+
+    #[test]
+    fn the_built_in_page_is_a_valid_template_for_a_site() {
+        assert!(error_template(Path::new("e.html"), include_str!("error_page.html")).is_ok());
+    }
+
+    #[test]
+    fn text_is_sent_if_no_template_renders() {
+        let fails = Template::parse(Path::new("e.html"), "{{ nothing }}").unwrap();
+        let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
+        let page = Page::new(StatusCode::NOT_FOUND, &id);
+        let rendered = page.html([&fails, &fails]);
+        assert_eq!(rendered.media_type, MediaType::Text);
+        assert_eq!(rendered.body, page.text().body);
+        assert_eq!(page.html([&fails, &*BUILT_IN]).media_type, MediaType::Html);
+    }
+
+    #[test]
+    fn a_raw_response_has_the_built_in_page() {
+        let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
+        let response = String::from_utf8(raw(StatusCode::BAD_REQUEST, id)).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\ncontent-type: text/html; charset=utf-8\r\n"));
+        assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())));
+        assert_eq!(body, Page::new(StatusCode::BAD_REQUEST, &id).html([&*BUILT_IN]).body);
+    }
+
+    #[test]
+    fn error_detail_is_in_each_media_type_and_escaped_in_html() {
         let detailed = ErrorSettings {
             detail: true,
             ..ErrorSettings::default()
         };
-        let body = |accept| answer(&missing(), &detailed, accept).1;
+        let body = |accept| answer(&not_found(), &detailed, accept).1;
         assert!(body(BROWSER).contains("&lt;secret&gt;"), "{}", body(BROWSER));
         assert!(
             body("*/*").contains("\nfile \"/srv/<secret>\": not there\n"),
@@ -307,12 +386,12 @@ mod tests {
         let problem: serde_json::Value = serde_json::from_str(&problem).unwrap();
         assert_eq!(
             problem["detail"], "The shop has closed.",
-            "a rule's own text is for all forms"
+            "a route's own text is in every media type"
         );
     }
 
     #[test]
-    fn a_sites_page_takes_the_place_of_the_servers_and_of_no_other_form() {
+    fn a_sites_page_replaces_the_built_in_page_and_no_other_media_type() {
         let template = |text: &str| error_template(Path::new("e.html"), text).unwrap();
         let settings = ErrorSettings {
             detail: false,
@@ -325,10 +404,10 @@ mod tests {
             ]),
         };
         let own = "no &lt;a&gt;, 404 Not Found k3x9m2p70000000001".replace("no ", "no &#x2f;");
-        assert_eq!(answer(&missing(), &settings, BROWSER).1, own);
-        assert_eq!(answer(&missing(), &settings, "*/*").1, own, "curl sees it too");
+        assert_eq!(answer(&not_found(), &settings, BROWSER).1, own);
+        assert_eq!(answer(&not_found(), &settings, "*/*").1, own, "curl gets it too");
         assert!(
-            answer(&missing(), &settings, "text/plain")
+            answer(&not_found(), &settings, "text/plain")
                 .1
                 .starts_with("404 Not Found\n")
         );
@@ -345,8 +424,8 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_cannot_be_made_is_the_servers() {
-        // Good for the page that it is tried with, and for no other status.
+    fn a_failing_template_is_replaced_by_the_built_in_page() {
+        // Renders with the sample values (status 404), and fails for every other status.
         let text = "{% if status != 404 %}{{ nothing }}{% endif %}";
         let settings = ErrorSettings {
             detail: false,
@@ -360,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_the_fault_stand_whatever_the_form() {
+    fn fields_of_the_fault_are_in_every_response() {
         let method = Fault::from(ClientFault::method_not_allowed(
             &Method::PUT,
             &[Method::GET, Method::HEAD],
