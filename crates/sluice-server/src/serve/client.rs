@@ -1,7 +1,7 @@
-//! The client of a request, and the address that it reached: what the exchange says of both endpoints.
+//! The client of a request: its address and name, its scheme, and the server port that it addressed.
 //!
-//! Here: what a connection does not say by itself, and which proxies are trusted to say it. Every later stage knows the client by
-//! `exchange.client` alone. Not here: the connection (`sluice_net`), and what proxies write (`forwarded`).
+//! They come from the connection or, if that is the connection of a trusted proxy, from the proxy's header fields. All later
+//! stages use `exchange.client`. Not here: the connection (`sluice_net`), and parsing the fields (`forwarded`).
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use sluice_settings::rule::Scheme;
 use crate::reverse_dns::{Lookup, ReverseDns};
 use crate::serve::forwarded::{self, ForwardedClient};
 
-/// The ports of the schemes (RFC 9110 §4.2), which addresses leave out.
+/// The default ports of the schemes (RFC 9110 §4.2), which URLs omit.
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
@@ -27,16 +27,16 @@ pub(crate) struct Client {
     pub endpoints: Endpoints,
     /// The address at the other end of the connection: the client, or a proxy that forwards for it.
     pub peer: IpAddr,
-    /// Whether the client speaks https, be it to a proxy before this server.
+    /// Whether the client uses https, to this server or to the proxy.
     pub is_https: bool,
-    /// What TLS has found out; `None` if the connection is in clear text.
+    /// The TLS parameters of the connection; `None` in clear text.
     pub tls_info: Option<Rc<TlsInfo>>,
     /// The client's name, if names are looked up.
     name: Option<Arc<Lookup>>,
 }
 
 impl Client {
-    /// The client of a connection, before a request of it is known.
+    /// The client of a connection, before it has sent a request.
     pub(crate) fn unresolved(endpoints: Endpoints) -> Client {
         Client {
             endpoints,
@@ -47,8 +47,8 @@ impl Client {
         }
     }
 
-    /// The client of a request: that of the connection, or the one that a trusted proxy names. Begins to look up its name, if
-    /// names are looked up.
+    /// The client of a request: that of the connection, or the one that a trusted proxy names. Starts the lookup of its name
+    /// if names are looked up.
     pub(crate) fn resolve(
         connection: &Connection,
         proxies: &ProxySettings,
@@ -65,7 +65,7 @@ impl Client {
         };
         client.is_https = forwarded.is_https.unwrap_or(is_encrypted);
         if client.endpoints.is_unix || client.is_https != is_encrypted {
-            let port = port_asked_for(&head.uri, &head.headers, client.is_https);
+            let port = requested_port(&head.uri, &head.headers, client.is_https);
             client.endpoints.server.set_port(port);
         }
         if let Some(address) = forwarded.client {
@@ -78,7 +78,7 @@ impl Client {
         client
     }
 
-    /// The scheme that the client used.
+    /// The scheme that the client uses.
     pub(crate) fn scheme(&self) -> Scheme {
         match self.is_https {
             true => Scheme::Https,
@@ -97,17 +97,17 @@ impl Client {
     }
 }
 
-/// The port that the client has asked for, where the connection's own is none or that of a proxy: scripts write it into addresses,
-/// after the host, which is also the one that was asked for.
-fn port_asked_for(uri: &Uri, fields: &HeaderMap, is_https: bool) -> u16 {
-    let of_field = || {
+/// The port that the client addressed. It replaces the connection's port if that belongs to a proxy or does not exist (unix
+/// socket), because scripts combine it with the host of the request in URLs.
+fn requested_port(uri: &Uri, fields: &HeaderMap, is_https: bool) -> u16 {
+    let from_host = || {
         let host = fields.get(header::HOST)?.to_str().ok()?;
         let (_, port) = host.rsplit_once(':')?;
         port.parse().ok()
     };
     let port = match uri.authority() {
         Some(authority) => authority.port_u16(),
-        None => of_field(),
+        None => from_host(),
     };
     port.unwrap_or(if is_https { HTTPS_PORT } else { HTTP_PORT })
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_port_is_that_of_the_host_or_of_the_scheme() {
+    fn requested_port_is_that_of_the_host_or_the_default_of_the_scheme() {
         for (uri, host, is_https, expected) in [
             ("/", Some("a.test:8080"), false, 8080),
             ("/", Some("a.test"), false, 80),
@@ -134,7 +134,7 @@ mod tests {
             let mut fields = HeaderMap::new();
             fields.extend(host.map(|host| (header::HOST, HeaderValue::from_static(host))));
             assert_eq!(
-                port_asked_for(&Uri::from_static(uri), &fields, is_https),
+                requested_port(&Uri::from_static(uri), &fields, is_https),
                 expected,
                 "{uri} {host:?}"
             );

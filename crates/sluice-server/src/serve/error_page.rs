@@ -224,17 +224,17 @@ fn reason_phrase(status: StatusCode) -> &'static str {
 fn sentence(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "The server could not understand this request.",
-        StatusCode::FORBIDDEN => "This may not be fetched.",
+        StatusCode::FORBIDDEN => "Access to this address is forbidden.",
         StatusCode::NOT_FOUND => "There is nothing at this address.",
-        StatusCode::METHOD_NOT_ALLOWED => "This address does not take requests of this kind.",
+        StatusCode::METHOD_NOT_ALLOWED => "This address does not support this request method.",
         StatusCode::REQUEST_TIMEOUT => "The request took too long to arrive.",
-        StatusCode::PRECONDITION_FAILED => "What is at this address is not the version that was asked for.",
-        StatusCode::RANGE_NOT_SATISFIABLE => "What is at this address is shorter than the part that was asked for.",
-        StatusCode::PAYLOAD_TOO_LARGE => "The request is larger than this server takes.",
-        StatusCode::BAD_GATEWAY => "The program behind this address gave no usable answer.",
+        StatusCode::PRECONDITION_FAILED => "The content at this address does not meet the conditions of the request.",
+        StatusCode::RANGE_NOT_SATISFIABLE => "The content at this address is shorter than the requested range.",
+        StatusCode::PAYLOAD_TOO_LARGE => "The request is larger than this server accepts.",
+        StatusCode::BAD_GATEWAY => "The program behind this address sent no valid response.",
         StatusCode::SERVICE_UNAVAILABLE => "This address is busy; please try again in a moment.",
-        StatusCode::GATEWAY_TIMEOUT => "The program behind this address did not answer in time.",
-        status if status.is_server_error() => "The server failed; its log says why.",
+        StatusCode::GATEWAY_TIMEOUT => "The program behind this address did not respond in time.",
+        status if status.is_server_error() => "The server failed; the reason is in its log.",
         _ => "The request was refused.",
     }
 }
@@ -414,7 +414,7 @@ mod tests {
         let forbidden = Fault::from(ClientFault::Forbidden(Forbidden::NotListed("no".into())));
         assert_eq!(
             answer(&forbidden, &settings, BROWSER).1,
-            "refused: This may not be fetched."
+            "refused: Access to this address is forbidden."
         );
         assert!(
             answer(&Fault::unexpected("no"), &settings, BROWSER)

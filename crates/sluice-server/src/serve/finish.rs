@@ -1,7 +1,8 @@
-//! The end of an exchange: the body that hyper gets, which counts what is sent.
+//! The end of an exchange: the response body that hyper polls.
 //!
-//! When the body has ended, or the client has left, `Finish` drops the exchange, which writes its line in the access log. A
-//! body that fails returns its fault, and hyper then aborts the response: a client never takes half of it for all of it.
+//! `Finish` counts the bytes sent. When the body has ended or the client has left, it drops the exchange, which then writes
+//! its line to the access log. If the body fails, `Finish` returns the fault and hyper aborts the response, so that the client
+//! can detect the truncation.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,12 +17,13 @@ use sluice_net::connection::UnderWay;
 use crate::serve::exchange::Exchange;
 use crate::serve::fault_log::log_fault;
 
-/// The body that hyper gets: counts, logs the end, and makes a cut visible.
+/// The response body as hyper gets it, with its exchange.
 pub(crate) struct Finish {
     body: ResponseBody,
+    /// `None` after the end of the body.
     exchange: Option<Box<Exchange>>,
     under_way: UnderWay,
-    /// The client can see by itself whether something is missing: by Content-Length, or by the last chunk.
+    /// Whether the client can detect a truncated body, by Content-Length, the last chunk, or the end of an HTTP/2 stream.
     is_delimited: bool,
 }
 
@@ -39,13 +41,14 @@ impl Finish {
         }
     }
 
-    fn cut(&mut self, fault: &Fault) {
+    /// Logs the fault, and has a body that is delimited by the end of the connection end with a reset.
+    fn abort(&mut self, fault: &Fault) {
         if !self.is_delimited {
             self.under_way.abort();
         }
         if let Some(mut exchange) = self.exchange.take() {
             exchange.note_truncated();
-            log_fault(fault, exchange.id, None, format_args!("response cut: {fault}"));
+            log_fault(fault, exchange.id, None, format_args!("response aborted: {fault}"));
         }
     }
 }
@@ -71,7 +74,7 @@ impl Body for Finish {
                 Poll::Ready(Some(Ok(Frame::data(chunk))))
             }
             Some(Err(fault)) => {
-                this.cut(&fault);
+                this.abort(&fault);
                 Poll::Ready(Some(Err(fault)))
             }
             None => {
@@ -92,8 +95,8 @@ impl Body for Finish {
 }
 
 impl Drop for Finish {
-    /// Dropped with bytes left: the client has left. By HTTP/1.1 a body of a known length is not asked for more after its last
-    /// byte.
+    /// If bytes are left, the client has left. The exchange of a complete body may still be here, because in HTTP/1.1 hyper does
+    /// not poll a body of known length again after its last byte.
     fn drop(&mut self) {
         if let Some(exchange) = &mut self.exchange
             && self.body.length() != Some(0)

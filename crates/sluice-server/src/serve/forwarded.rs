@@ -1,8 +1,8 @@
-//! What proxies say of the client before them: `X-Forwarded-For`, or `Forwarded` (RFC 7239).
+//! Parses the fields in which proxies name the client: `X-Forwarded-For`, or `Forwarded` (RFC 7239).
 //!
-//! Each proxy adds, at the end, the address that it was spoken to from; what stands before it is what that one has said. So the
-//! lists are read from their end, and only as far as the addresses are those of proxies that are trusted: the first other one is
-//! the client, and what stands before it anybody can have written. Not here: whether the one that sent them is trusted (`client`).
+//! Each proxy appends the address of its own client to the list that it has received. Therefore the lists are read from their
+//! end, as long as the addresses are those of trusted proxies: the first other address is the client. The elements before it
+//! are ignored, because anybody can have written them. Not here: whether the connection's peer is trusted (`client`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,41 +13,40 @@ use sluice_settings::{ForwardedField, ProxySettings};
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Proxies in a row that are looked through; the one at the bound is taken for the client.
+/// Largest number of elements that are read; if all are trusted proxies, the last one read is the client.
 const PROXIES_MAX: usize = 32;
 
-/// What is believed.
+/// The statements of trusted proxies about the client.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ForwardedClient {
-    /// The client; port 0 where none is told.
+    /// The client's address; port 0 if unknown.
     pub client: Option<SocketAddr>,
-    /// Whether it speaks https.
+    /// Whether the client uses https; `None` if unknown.
     pub is_https: Option<bool>,
 }
 
-/// Reads what a trusted proxy has sent: fields that it has added to or passed on.
+/// Reads the fields that a trusted proxy has sent: it wrote them, or appended to them.
 #[must_use]
 pub fn read(settings: &ProxySettings, fields: &HeaderMap) -> ForwardedClient {
-    let mut told = ForwardedClient::default();
+    let mut forwarded = ForwardedClient::default();
     match settings.forwarded {
         ForwardedField::XForwardedFor => {
             follow(settings, elements(fields, &X_FORWARDED_FOR), |address| {
-                told.client = Some(node(address)?);
-                told.client
+                forwarded.client = Some(node(address)?);
+                forwarded.client
             });
             let scheme = elements(fields, &X_FORWARDED_PROTO).next();
-            told.is_https = scheme.as_deref().and_then(is_https);
+            forwarded.is_https = scheme.as_deref().and_then(is_https);
         }
         ForwardedField::Forwarded => follow(settings, elements(fields, &FORWARDED), |element| {
-            let hop = forwarded_element(element)?;
-            told = hop;
-            told.client
+            forwarded = forwarded_element(element)?;
+            forwarded.client
         }),
     }
-    told
+    forwarded
 }
 
-/// Reads elements as long as they tell the address of a trusted proxy.
+/// Calls `read` for each element, up to and including the first that is not the address of a trusted proxy.
 fn follow(
     settings: &ProxySettings,
     elements: impl Iterator<Item = String>,
@@ -61,18 +60,19 @@ fn follow(
     }
 }
 
-/// The elements of a list, which may stand in several fields (RFC 9110 §5.3), the last first. Empty ones are none (§5.6.1).
+/// The elements of a list, the last first. The list may be split over several fields (RFC 9110 §5.3); empty elements are
+/// ignored (§5.6.1).
 fn elements(fields: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> {
     let lines = fields.get_all(name).iter().rev().map(HeaderValue::as_bytes);
     lines
         .flat_map(FromEnd)
-        // Bytes that are no text are an element's own affair: proxies add to the line that a client has begun with them.
+        // Invalid UTF-8 makes only its own element invalid, because proxies append to the line that a client has sent.
         .map(|element| String::from_utf8_lossy(element).trim_matches([' ', '\t']).to_owned())
         .filter(|element| !element.is_empty())
 }
 
-/// Cuts a list at its commas, from its end: a quote that a client has opened and not closed is met last, and hides nothing that
-/// a proxy has added.
+/// Splits a list at its commas, from its end. So a quotation mark that a client has opened and not closed is found last, and
+/// does not hide elements that a proxy has appended.
 struct FromEnd<'a>(&'a [u8]);
 
 impl<'a> Iterator for FromEnd<'a> {
@@ -99,27 +99,27 @@ impl<'a> Iterator for FromEnd<'a> {
     }
 }
 
-/// Whether an odd number of backslashes stands before a byte.
+/// Whether the byte at `at` follows an odd number of backslashes.
 fn is_escaped(bytes: &[u8], at: usize) -> bool {
     let backslashes = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
     backslashes % 2 == 1
 }
 
-/// `for=192.0.2.60;proto=https;by=203.0.113.43` (RFC 7239 §4). None where it names no address, or is none.
+/// Parses `for=192.0.2.60;proto=https;by=203.0.113.43` (RFC 7239 §4). `None` if it is invalid or has no address.
 fn forwarded_element(element: &str) -> Option<ForwardedClient> {
     let (mut client, mut scheme) = (None, None);
     let mut rest = element;
     while !rest.is_empty() {
         let (name, after) = rest.split_once('=')?;
         let (value, after) = value(after)?;
-        let place = match name.trim_matches([' ', '\t']) {
+        let parameter = match name.trim_matches([' ', '\t']) {
             name if name.eq_ignore_ascii_case("for") => Some(&mut client),
             name if name.eq_ignore_ascii_case("proto") => Some(&mut scheme),
             _ => None,
         };
-        // A parameter stands once (§4).
-        if let Some(place) = place
-            && place.replace(value).is_some()
+        // A parameter must not occur twice (§4).
+        if let Some(parameter) = parameter
+            && parameter.replace(value).is_some()
         {
             return None;
         }
@@ -134,7 +134,7 @@ fn forwarded_element(element: &str) -> Option<ForwardedClient> {
     })
 }
 
-/// A token or a quoted string (RFC 9110 §5.6.4), and what follows it.
+/// Splits off a token or a quoted string (RFC 9110 §5.6.4); returns its value and the rest.
 fn value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ' ', '\t']).unwrap_or(text.len());
@@ -152,8 +152,8 @@ fn value(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// An address with or without a port: `192.0.2.43`, `192.0.2.43:47011`, `[2001:db8::17]:47011`, and `2001:db8::17`, which stands
-/// in `X-Forwarded-For`. `unknown` and made-up names (RFC 7239 §6.2, §6.3) are none.
+/// Parses an address with or without a port: `192.0.2.43`, `192.0.2.43:47011`, `[2001:db8::17]:47011`, and `2001:db8::17`,
+/// which occurs in `X-Forwarded-For`. `None` for `unknown` and obfuscated identifiers (RFC 7239 §6.2, §6.3).
 fn node(text: &str) -> Option<SocketAddr> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(SocketAddr::new(address.to_canonical(), 0));
@@ -175,7 +175,7 @@ fn node(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address.to_canonical(), port))
 }
 
-/// A number, or a made-up name for it (RFC 7239 §6.3), which is no number that could be told.
+/// Parses a port. An obfuscated port (RFC 7239 §6.3) is valid, but unknown: 0.
 fn port(text: &str) -> Option<u16> {
     match text.strip_prefix('_') {
         Some(name) if !name.is_empty() => Some(0),

@@ -1,4 +1,4 @@
-//! Redirects: where a client is sent instead of an answer.
+//! Redirects: by a route, to a directory's path with a slash, and to https.
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -8,7 +8,7 @@ use sluice_http::fault::{ClientFault, Fault, ServerFault};
 use sluice_http::target::{Target, encode};
 use sluice_settings::rule::Replacement;
 
-/// A redirect that is decided on.
+/// The status and Location of a redirect.
 pub(crate) struct Redirect {
     pub status: StatusCode,
     pub location: HeaderValue,
@@ -20,9 +20,9 @@ impl Redirect {
         Ok(Redirect { status, location })
     }
 
-    /// The response.
+    /// Makes the response.
     pub(crate) fn respond(self) -> Response<ResponseBody> {
-        // A body that is there and has no bytes: so HEAD announces its length as GET does (RFC 9110 §9.3.2).
+        // An empty body, not `ResponseBody::Empty`, so that HEAD and GET have the same Content-Length: 0 (RFC 9110 §9.3.2).
         let mut response = Response::new(ResponseBody::Whole(Bytes::new().into()));
         *response.status_mut() = self.status;
         response.headers_mut().insert(header::LOCATION, self.location);
@@ -30,7 +30,7 @@ impl Redirect {
     }
 }
 
-/// Sends the client to `to`, with what the rule has captured of the path put into it; a query goes along.
+/// Redirects to `to`, expanded with the captures of the path. The query is appended if `to` has none of its own.
 pub(crate) fn by_route(
     to: &Replacement,
     status: StatusCode,
@@ -38,7 +38,7 @@ pub(crate) fn by_route(
     target: &Target,
 ) -> Result<Redirect, Fault> {
     let mut location = to.expand(captures, target.query.as_deref());
-    // Before a fragment, which is for the browser (RFC 3986 §3.5).
+    // The query stands before the fragment (RFC 3986 §3).
     let end = location.find('#').unwrap_or(location.len());
     if let Some(query) = &target.query
         && !location[..end].contains('?')
@@ -48,28 +48,29 @@ pub(crate) fn by_route(
     Redirect::new(&location, status)
 }
 
-/// Sends the client to the same directory, by the path and the query that it knows, with the slash that relative links in it need.
-pub(crate) fn to_directory(asked: &Target) -> Result<Redirect, Fault> {
-    let mut location = encode(&asked.path);
+/// Redirects to the requested path with a slash at its end, which relative links in a directory need; the query is kept.
+pub(crate) fn to_directory(requested: &Target) -> Result<Redirect, Fault> {
+    let mut location = encode(&requested.path);
     location.push('/');
-    if let Some(query) = &asked.query {
+    if let Some(query) = &requested.query {
         location.push('?');
         location.push_str(query);
     }
     Redirect::new(&location, StatusCode::MOVED_PERMANENTLY)
 }
 
-/// Sends the client to the same place by https, with the same method and body (RFC 9110 §15.4.9).
+/// Redirects to the same URL with https; the client repeats method and body (RFC 9110 §15.4.9).
 pub(crate) fn to_https(host: &str, port: u16, uri: &Uri) -> Result<Redirect, Fault> {
     const HTTPS_PORT: u16 = 443;
     if host.is_empty() {
         return Err(ClientFault::NoHostForHttps.into());
     }
-    let place = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let place = if place == "*" { "/" } else { place };
+    let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    // The target of `OPTIONS *` is no path.
+    let path = if path == "*" { "/" } else { path };
     let location = match port {
-        HTTPS_PORT => format!("https://{host}{place}"),
-        port => format!("https://{host}:{port}{place}"),
+        HTTPS_PORT => format!("https://{host}{path}"),
+        port => format!("https://{host}:{port}{path}"),
     };
     Redirect::new(&location, StatusCode::PERMANENT_REDIRECT)
 }
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn star_and_query_go_along() {
+    fn capture_and_query_are_in_the_location() {
         assert_eq!(
             location("https://example.org/*", "/old/*", "/old/a%20b?q=1"),
             "https://example.org/a%20b?q=1"
@@ -99,12 +100,12 @@ mod tests {
     }
 
     #[test]
-    fn a_path_cannot_smuggle_a_line_into_the_head() {
+    fn a_newline_in_the_path_stays_encoded() {
         assert_eq!(location("/n/*", "/*", "/a%0DSet-Cookie:%20x"), "/n/a%0DSet-Cookie:%20x");
     }
 
     #[test]
-    fn directory_gets_its_slash_before_the_query() {
+    fn the_slash_of_a_directory_stands_before_the_query() {
         let redirect = to_directory(&Target::parse("/d%20x?q").unwrap()).unwrap();
         assert_eq!(redirect.location, "/d%20x/?q");
     }

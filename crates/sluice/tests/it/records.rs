@@ -136,7 +136,7 @@ fn malformed_record_truncates_the_response_and_is_logged_with_its_offset() {
         // How many lines arrive depends on the client's speed: an abort does not wait for the client.
         assert!(lines.as_bytes().starts_with(&response.body), "the lines differ");
     }
-    let message = format!("response cut: file \"large.txt\": byte {position}: a record of 65534 bytes");
+    let message = format!("response aborted: file \"large.txt\": byte {position}: a record of 65534 bytes");
     assert_eq!(server.log_lines(2, &message).len(), 2);
 }
 

@@ -211,7 +211,12 @@ fn refusal_shows_the_text_of_its_route() {
         "{}",
         later.text()
     );
-    assert!(server.get("/no").text().contains("This may not be fetched."));
+    assert!(
+        server
+            .get("/no")
+            .text()
+            .contains("Access to this address is forbidden.")
+    );
     let line = server.log_line("refused by the rule of sluice.toml:");
     assert!(line.contains("GET /gone"), "{line}");
     let posted = server.post("/later", "a=b");

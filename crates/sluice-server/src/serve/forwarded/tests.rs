@@ -1,16 +1,19 @@
-//! Tables of what proxies and liars send, and what is believed of it.
+//! Tables of fields, as proxies and forging clients send them, and the client that is read from them.
 
 use proptest::prelude::*;
 use sluice_settings::address::Peers;
 
 use super::*;
 
-fn settings(forwarded: ForwardedField) -> ProxySettings {
+fn settings(field: ForwardedField) -> ProxySettings {
     let mut trusted = Peers::default();
     for network in ["10.0.0.0/8", "2001:db8:a::/48"] {
         trusted.add(network).unwrap();
     }
-    ProxySettings { trusted, forwarded }
+    ProxySettings {
+        trusted,
+        forwarded: field,
+    }
 }
 
 fn fields(name: &HeaderName, lines: &[&str]) -> HeaderMap {
@@ -18,14 +21,14 @@ fn fields(name: &HeaderName, lines: &[&str]) -> HeaderMap {
     lines.iter().map(line).collect()
 }
 
-/// Who is believed to be the client, as text; `-` for nobody.
-fn client(forwarded: ForwardedField, lines: &[&str]) -> String {
-    let name = match forwarded {
+/// The client that is read from the fields, as text; `-` for none.
+fn client(field: ForwardedField, lines: &[&str]) -> String {
+    let name = match field {
         ForwardedField::XForwardedFor => X_FORWARDED_FOR,
         ForwardedField::Forwarded => FORWARDED,
     };
-    let told = read(&settings(forwarded), &fields(&name, lines));
-    told.client.map_or("-".to_owned(), |client| client.to_string())
+    let forwarded = read(&settings(field), &fields(&name, lines));
+    forwarded.client.map_or("-".to_owned(), |client| client.to_string())
 }
 
 #[test]
@@ -35,18 +38,18 @@ fn x_forwarded_for_is_read_from_its_end_to_the_first_address_that_is_not_trusted
         (&[""], "-"),
         (&["192.0.2.1"], "192.0.2.1:0"),
         (&["192.0.2.1, 10.0.0.7, 10.1.2.3"], "192.0.2.1:0"),
-        // What a client writes itself stands before what the proxy has seen.
+        // A forged element stands before the elements that proxies have appended.
         (&["6.6.6.6, 192.0.2.1, 10.0.0.7"], "192.0.2.1:0"),
         (&["6.6.6.6", "192.0.2.1", "10.0.0.7"], "192.0.2.1:0"),
-        // All are proxies: the first of them has asked by itself.
+        // All are trusted proxies: the first one is the client.
         (&["10.0.0.8, 10.0.0.7"], "10.0.0.8:0"),
-        // What is no address ends the way; the last good one stands.
+        // An invalid address ends the search; the last valid one is used.
         (&["192.0.2.1, unknown, 10.0.0.7"], "10.0.0.7:0"),
         (&["192.0.2.1, _hidden"], "-"),
         (&["192.0.2.1, 300.1.1.1"], "-"),
         (&["192.0.2.1, a b"], "-"),
         (&["192.0.2.1", "\u{e9}", "10.0.0.7"], "10.0.0.7:0"),
-        // Proxies add to the client's own line, whatever stands in it.
+        // Proxies append to the client's own line, even if it is invalid.
         (&["\u{e9}, 192.0.2.1, 10.0.0.7"], "192.0.2.1:0"),
         (&[" , 192.0.2.1 ,, \t"], "192.0.2.1:0"),
         // Ports and brackets.
@@ -87,7 +90,7 @@ fn forwarded_is_read_by_its_grammar() {
         (&["for=192.0.2.43 x"], "-"),
         (&["192.0.2.43"], "-"),
         (&["for=\"192.0.2.43"], "-"),
-        // A quote that a client has opened does not swallow what the proxy has added.
+        // A quotation mark that a client has opened does not hide the element that the proxy has appended.
         (&["for=\"6.6.6.6, for=192.0.2.1"], "192.0.2.1:0"),
         (&["for=\"6.6.6.6", "for=192.0.2.1"], "192.0.2.1:0"),
         (&["x=\"\\\", for=\"192.0.2.1\""], "192.0.2.1:0"),
@@ -99,26 +102,29 @@ fn forwarded_is_read_by_its_grammar() {
 }
 
 #[test]
-fn only_the_field_that_was_chosen_is_read() {
+fn only_the_configured_field_is_read() {
     let mut both = fields(&X_FORWARDED_FOR, &["192.0.2.1"]);
     both.extend(fields(&FORWARDED, &["for=192.0.2.2;proto=http"]));
     both.extend(fields(&X_FORWARDED_PROTO, &["https"]));
-    let told = |forwarded| {
-        let told = read(&settings(forwarded), &both);
-        (told.client.map(|client| client.ip().to_string()), told.is_https)
+    let read_both = |field| {
+        let forwarded = read(&settings(field), &both);
+        (
+            forwarded.client.map(|client| client.ip().to_string()),
+            forwarded.is_https,
+        )
     };
     assert_eq!(
-        told(ForwardedField::XForwardedFor),
+        read_both(ForwardedField::XForwardedFor),
         (Some("192.0.2.1".to_owned()), Some(true))
     );
     assert_eq!(
-        told(ForwardedField::Forwarded),
+        read_both(ForwardedField::Forwarded),
         (Some("192.0.2.2".to_owned()), Some(false))
     );
 }
 
 #[test]
-fn the_scheme_is_that_of_who_speaks_with_the_client() {
+fn the_scheme_is_that_of_the_clients_own_connection() {
     for (lines, expected) in [
         (&["https"][..], Some(true)),
         (&["HTTP"], Some(false)),
@@ -127,11 +133,11 @@ fn the_scheme_is_that_of_who_speaks_with_the_client() {
         (&["gopher"], None),
         (&[], None),
     ] {
-        let told = read(
+        let forwarded = read(
             &settings(ForwardedField::XForwardedFor),
             &fields(&X_FORWARDED_PROTO, lines),
         );
-        assert_eq!(told.is_https, expected, "{lines:?}");
+        assert_eq!(forwarded.is_https, expected, "{lines:?}");
     }
     for (line, expected) in [
         ("for=192.0.2.1;proto=https", Some(true)),
@@ -140,19 +146,19 @@ fn the_scheme_is_that_of_who_speaks_with_the_client() {
         ("for=192.0.2.1, for=10.0.0.7;proto=https", None),
         ("for=unknown;proto=https", None),
     ] {
-        let told = read(&settings(ForwardedField::Forwarded), &fields(&FORWARDED, &[line]));
-        assert_eq!(told.is_https, expected, "{line}");
+        let forwarded = read(&settings(ForwardedField::Forwarded), &fields(&FORWARDED, &[line]));
+        assert_eq!(forwarded.is_https, expected, "{line}");
     }
 }
 
 #[test]
-fn a_long_row_of_proxies_is_not_followed_to_its_end() {
-    let row: Vec<String> = (0..1000)
+fn at_most_proxies_max_elements_are_read() {
+    let proxies: Vec<String> = (0..1000)
         .map(|number| format!("10.0.{}.{}", number / 250, number % 250))
         .collect();
-    let last = row[row.len() - PROXIES_MAX].clone();
+    let last = proxies[proxies.len() - PROXIES_MAX].clone();
     assert_eq!(
-        client(ForwardedField::XForwardedFor, &[&row.join(",")]),
+        client(ForwardedField::XForwardedFor, &[&proxies.join(",")]),
         format!("{last}:0")
     );
 }
@@ -160,14 +166,14 @@ fn a_long_row_of_proxies_is_not_followed_to_its_end() {
 proptest! {
     #[test]
     fn nothing_panics(text in "[-for=proto\";,\\\\:\\[\\]0-9. _x\u{e9}]{0,60}") {
-        for forwarded in [ForwardedField::XForwardedFor, ForwardedField::Forwarded] {
-            client(forwarded, &[&text]);
+        for field in [ForwardedField::XForwardedFor, ForwardedField::Forwarded] {
+            client(field, &[&text]);
         }
     }
 
-    /// Whatever stands before it, an address that the proxy has added is the client's.
+    /// The address that the proxy has appended is the client's, whatever text stands before it.
     #[test]
-    fn nothing_before_what_the_proxy_adds_counts(text in "[ -~]{0,60}") {
+    fn text_before_the_appended_element_is_ignored(text in "[ -~]{0,60}") {
         prop_assert_eq!(client(ForwardedField::XForwardedFor, &[&format!("{text}, 192.0.2.1")]), "192.0.2.1:0");
         prop_assert_eq!(client(ForwardedField::Forwarded, &[&format!("{text}, for=\"192.0.2.1\"")]), "192.0.2.1:0");
     }

@@ -92,7 +92,10 @@ fn aborted_body_is_never_complete() {
                 expected_log.push((
                     framing.0,
                     words,
-                    server.log_lines(expected_log.len() + 1, "response cut").pop().unwrap(),
+                    server
+                        .log_lines(expected_log.len() + 1, "response aborted")
+                        .pop()
+                        .unwrap(),
                 ));
             }
         }
@@ -172,7 +175,7 @@ fn process_killed_from_outside_truncates_its_reply() {
         let mut kill = spawn(std::process::Command::new("kill").args(["-TERM", &pid])).unwrap();
         assert!(kill.wait().unwrap().success());
         assert_eq!(client.body(head.framing("GET")).1, Ending::Truncated);
-        let lines = server.log_lines(turn + 1, "response cut");
+        let lines = server.log_lines(turn + 1, "response aborted");
         assert!(
             lines[turn].contains(&format!("pid {pid}, ended by signal 15 (SIGTERM)")),
             "{}",
@@ -203,7 +206,7 @@ fn fewer_bytes_than_announced_are_a_truncated_body() {
     let server = Setup::new().python("miscounter", MISCOUNTER).start();
     let mut client = server.connect();
     assert_eq!(client.get("/cgi-bin/miscounter?4").response().ending, Ending::Truncated);
-    let line = server.log_line("response cut");
+    let line = server.log_line("response aborted");
     assert!(line.contains("6 bytes short of its Content-Length") && line.contains("miscounter, pid "));
     server.assert_idle();
     assert_eq!(warnings_and_errors(&server.stop().errors).len(), 1);
@@ -222,7 +225,7 @@ fn sentinel_is_not_counted_as_missing_body_bytes() {
             response.ending == Ending::Truncated && !text.contains("$Z-"),
             "{count} of 100 bytes: {text}"
         );
-        server.log_lines(turn + 1, "response cut");
+        server.log_lines(turn + 1, "response aborted");
         server.assert_idle();
     }
 }

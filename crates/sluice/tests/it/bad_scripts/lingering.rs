@@ -65,7 +65,7 @@ fn endless_body_is_truncated_at_the_deadline() {
     for (turn, mode) in ["cgi", "cgiplus"].into_iter().enumerate() {
         let response = server.get(&format!("/{mode}-bin/endless"));
         assert_eq!((response.status, response.ending), (200, Ending::Truncated));
-        let lines = server.log_lines(turn + 1, "response cut");
+        let lines = server.log_lines(turn + 1, "response aborted");
         assert!(
             lines[turn].contains("endless, pid ") && lines[turn].contains("deadline"),
             "{}",
@@ -165,7 +165,7 @@ fn stalled_reply_is_truncated_after_the_output_timeout() {
                 "{mode} {script}"
             );
             count += 1;
-            let line = server.log_lines(count, "response cut").pop().unwrap();
+            let line = server.log_lines(count, "response aborted").pop().unwrap();
             assert!(
                 line.contains(script) && line.contains(", pid ") && line.contains("silent for 500ms"),
                 "{line}"

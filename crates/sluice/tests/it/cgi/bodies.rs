@@ -226,7 +226,7 @@ fn script_killed_within_its_body_truncates_the_response() {
     assert_eq!(client.chunk(), b"half");
     gate.open();
     assert_eq!(client.body(head.framing("GET")), (Vec::new(), Ending::Truncated));
-    server.log_line("response cut");
+    server.log_line("response aborted");
     server.assert_idle();
 }
 

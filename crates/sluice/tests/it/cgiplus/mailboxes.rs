@@ -192,7 +192,7 @@ while variables := accept():
     let head = client.head();
     assert_eq!(client.chunk().len(), 4096);
     gate.open();
-    let line = server.log_line("response cut");
+    let line = server.log_line("response aborted");
     assert!(line.contains("a record of 4097 bytes, the largest is 4096"), "{line}");
     assert_eq!(client.body(head.framing("GET")).1, Ending::Truncated);
     server.wait_for_processes(0);

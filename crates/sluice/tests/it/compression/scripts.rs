@@ -234,7 +234,7 @@ fn killed_script_leaves_an_incomplete_compressed_body() {
             }
         }
     }
-    server.log_lines(12, "response cut");
+    server.log_lines(12, "response aborted");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn violation_truncates_the_reply_and_ends_the_process() {
         let (rest, ending) = client.body(head.framing("GET"));
         assert_eq!(ending, Ending::Truncated, "{way}: {rest:?}");
         server.wait_for_processes(0);
-        let lines = server.log_lines(turn + 1, "response cut");
+        let lines = server.log_lines(turn + 1, "response aborted");
         let line = &lines[turn];
         assert!(
             line.contains(&format!("cgi-bin/{way}")) && line.contains(&format!("pid {pid}")),
