@@ -1,13 +1,13 @@
-//! A file on its way out: exactly the bytes that it had when its length was announced, or a cut; and no worker waits for a
-//! disk meanwhile.
+//! Reading a file while it is sent: exactly the bytes that it had when its length was announced, or an aborted body. No
+//! worker waits for a disk.
 //!
-//! Here: a body made of a file ([`FileBody`]), and what reads one chunk by chunk for whoever makes something else of it
-//! ([`Reader`]). Not here: which file (`file`), and how long content is kept (`cache`).
+//! Here: the body of a file ([`FileBody`]), a reader by chunks for bodies that convert a file ([`Reader`]), and reading as a
+//! whole. Not here: which file (`lookup`), and for how long content is kept (`cache`).
 //!
-//! What the kernel has in memory is read by the worker itself, which costs no more than any read. The first chunk that it
-//! has not is read by a thread, and from there on the thread is one chunk ahead of what is sent, to the end of the file:
-//! what follows is most likely not in memory either, and the next chunk comes from the disk while this one is taken by the
-//! client. So it is, too, on file systems that cannot say what is in memory.
+//! The worker itself reads chunks that are in the page cache, which costs no more than any read. The first chunk that is not
+//! there is read by a blocking thread. From then on the thread reads one chunk ahead until the end of the file, because the
+//! rest is most likely not in memory either; it reads from the disk while the client receives the chunk before. The same is
+//! done on file systems that cannot say what is in memory.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -24,9 +24,13 @@ use sluice_http::fault::{Activity, Fault, ServerFault};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// What the worker reads by itself at once: little enough to be in the processor's own cache still when it is encrypted or sent
-/// (100 MB, ten clients: 0.95 of the processor's time that chunks of 256 KiB take).
-const CACHED_PIECE_BYTES: usize = 64 << 10;
+/// Files of at most this size are read at once, so that head and body leave in one write. Larger files, and those that are not
+/// in the page cache, are read into the cache by a blocking thread, while the first request is served from the file.
+pub(crate) const WHOLE_BYTES_MAX: u64 = 64 << 10;
+
+/// Bytes that the worker reads at once: few enough to be still in the processor's cache when they are encrypted or sent (100 MB,
+/// ten clients: 0.95 of the processor time with chunks of 256 KiB).
+const CACHED_CHUNK_BYTES: usize = 64 << 10;
 
 /// A file that is read while it is sent.
 pub(crate) struct FileBody(Reader);
@@ -37,7 +41,7 @@ impl FileBody {
         FileBody(Reader::new(file, 0, bytes))
     }
 
-    /// A part of the same file; as much of the range as this is to send.
+    /// A range of this body, as far as it lies inside.
     pub(crate) fn slice(&self, range: &Range<u64>) -> FileBody {
         let whole = &self.0;
         let (start, end) = (range.start.min(whole.left), range.end.min(whole.left));
@@ -48,18 +52,18 @@ impl FileBody {
         ))
     }
 
-    /// The file that it is read from.
+    /// The file that is read.
     pub(crate) fn file(&self) -> &Arc<File> {
         &self.0.file
     }
 
-    /// Bytes still to come.
+    /// Bytes that are still to be sent.
     pub(crate) fn left(&self) -> u64 {
         self.0.left
     }
 
-    /// All of it at once, for small files; None if not all of it is in memory.
-    pub(crate) fn gather(&self) -> Option<Bytes> {
+    /// Reads all of it now; `None` if not all of it is in the page cache. For small files.
+    pub(crate) fn read_now(&self) -> Option<Bytes> {
         read_cached(&self.0.file, self.0.at, self.0.left).map(Bytes::from)
     }
 }
@@ -79,17 +83,17 @@ impl Source for FileBody {
     }
 }
 
-/// Reads a stretch of a file from its start to its end.
+/// Reads a range of a file, chunk by chunk.
 pub(crate) struct Reader {
     file: Arc<File>,
     at: u64,
     left: u64,
-    /// The chunk that a thread reads.
+    /// The chunk that a blocking thread is reading.
     ahead: Option<Ahead>,
 }
 
 impl Reader {
-    /// `bytes` bytes from `at` on.
+    /// Reads `bytes` bytes from the offset `at`.
     pub(crate) fn new(file: Arc<File>, at: u64, bytes: u64) -> Reader {
         Reader {
             file,
@@ -99,21 +103,21 @@ impl Reader {
         }
     }
 
-    /// All has been read, or is of no use any more.
+    /// Whether everything was read, or reading was ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.left == 0
     }
 
-    /// Reads no more.
+    /// Ends reading early.
     pub(crate) fn end(&mut self) {
         self.left = 0;
         self.ahead = None;
     }
 
-    /// The next chunk, never empty. An error if the file has ended before; not to be asked after the end.
+    /// Reads the next chunk, which is never empty. Fails if the file has become shorter. Must not be called after the end.
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
         if self.ahead.is_none() {
-            let wanted = self.piece_bytes(CACHED_PIECE_BYTES);
+            let wanted = self.chunk_bytes(CACHED_CHUNK_BYTES);
             if let Ok(Some(chunk)) = sluice_membuf::read_cached(&self.file, wanted, self.at) {
                 self.advance(chunk.len());
                 if chunk.len() < wanted {
@@ -121,13 +125,13 @@ impl Reader {
                 }
                 return Poll::Ready(Ok(chunk));
             }
-            // Not in memory, or who knows; an error is told by the thread's reading.
+            // Not in memory, unknown, or an error, which the thread will get too.
             self.read_ahead();
         }
         let chunk = match &mut self.ahead {
             Some(ahead) => ready!(ahead.poll(context)),
-            // Outside of a runtime there is no such thread.
-            None => read_at(&self.file, self.at, self.piece_bytes(CHUNK_BYTES)),
+            // Outside a runtime there are no blocking threads.
+            None => read_at(&self.file, self.at, self.chunk_bytes(CHUNK_BYTES)),
         };
         let was_ahead = self.ahead.take().is_some();
         let chunk = chunk?;
@@ -141,7 +145,7 @@ impl Reader {
         Poll::Ready(Ok(chunk))
     }
 
-    fn piece_bytes(&self, most: usize) -> usize {
+    fn chunk_bytes(&self, most: usize) -> usize {
         usize::try_from(self.left).map_or(most, |left| left.min(most))
     }
 
@@ -150,15 +154,15 @@ impl Reader {
         self.left -= bytes as u64;
     }
 
-    /// Has the next chunk read by a thread.
+    /// Makes a blocking thread read the next chunk.
     fn read_ahead(&mut self) {
         if self.has_ended() {
             return;
         }
-        let (file, at, bytes) = (Arc::clone(&self.file), self.at, self.piece_bytes(CHUNK_BYTES));
+        let (file, at, bytes) = (Arc::clone(&self.file), self.at, self.chunk_bytes(CHUNK_BYTES));
         self.ahead = Handle::try_current().ok().map(|runtime| {
             Ahead(runtime.spawn_blocking(move || {
-                // The kernel reads on by itself, in larger chunks; where it cannot, nothing is lost.
+                // Makes the kernel read ahead in larger chunks; a failure does no harm.
                 let _ = fadvise(&file, 0, None, Advice::Sequential);
                 read_at(&file, at, bytes)
             }))
@@ -166,7 +170,7 @@ impl Reader {
     }
 }
 
-/// A chunk that is being read by a thread. Dropped, it is not read any more if no thread has begun to.
+/// A chunk that is being read by a blocking thread. Dropping it cancels the reading if no thread has started it.
 struct Ahead(JoinHandle<io::Result<Vec<u8>>>);
 
 impl Ahead {
@@ -182,7 +186,7 @@ impl Drop for Ahead {
     }
 }
 
-/// `bytes` bytes of a file from `at` on, if all of them are in memory. Not if it has fewer by now.
+/// Reads `bytes` bytes of a file from `at`; `None` if not all are in the page cache, or the file is shorter by now.
 pub(crate) fn read_cached(file: &File, at: u64, bytes: u64) -> Option<Vec<u8>> {
     let bytes = usize::try_from(bytes).ok()?;
     if bytes == 0 {
@@ -192,11 +196,11 @@ pub(crate) fn read_cached(file: &File, at: u64, bytes: u64) -> Option<Vec<u8>> {
     read.filter(|chunk| chunk.len() == bytes)
 }
 
-/// `bytes` bytes of a file from an offset on, by a thread that may wait; an error if it has fewer by now.
+/// Reads `bytes` bytes of a file from `at`, in a blocking thread. Fails if the file is shorter by now.
 pub(crate) fn read_part(file: &File, at: u64, bytes: u64) -> io::Result<Bytes> {
     let wanted = usize::try_from(bytes).map_err(|_| ErrorKind::OutOfMemory)?;
     let mut part = read_at(file, at, wanted)?;
-    // A read may return less than there is.
+    // pread(2) may return fewer bytes than the file has.
     while part.len() < wanted {
         let more = read_at(file, at + part.len() as u64, wanted - part.len())?;
         if more.is_empty() {
@@ -207,20 +211,20 @@ pub(crate) fn read_part(file: &File, at: u64, bytes: u64) -> io::Result<Bytes> {
     Ok(part.into())
 }
 
-/// Up to `bytes` bytes of a file from `at` on, by a thread that may wait; fewer only at its end or where the system likes;
-/// none at its end.
+/// Reads up to `bytes` bytes of a file from `at`, in a blocking thread: one pread(2), so there may be fewer; none only at the
+/// end of the file.
 pub(crate) fn read_at(file: &File, at: u64, bytes: usize) -> io::Result<Vec<u8>> {
-    // The spare capacity is all that is read into, so it is exactly what is wanted.
+    // pread fills the spare capacity, so the capacity is the size to be read.
     let mut chunk = Vec::with_capacity(bytes);
     if bytes > 0 {
         rustix::io::pread(file, spare_capacity(&mut chunk), at)?;
     }
-    // with_capacity may give more than was asked for: what the file has gained meanwhile is not sent.
+    // The capacity may be larger than requested: bytes that were appended to the file meanwhile are not sent.
     chunk.truncate(bytes);
     Ok(chunk)
 }
 
-/// The file ended before the bytes that it had when it was opened.
+/// The error that a file has become shorter since it was opened, by `missing` bytes.
 pub(crate) fn shrank(missing: u64) -> io::Error {
     let text = format!("shrank while it was sent, {missing} bytes are missing");
     io::Error::new(ErrorKind::UnexpectedEof, text)
@@ -233,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of so many bytes, none of which looks like its neighbours.
+    /// A file of this size in which neighbouring bytes differ, and its content.
     fn file(bytes: u64) -> (File, Vec<u8>) {
         let mut file = tempfile::tempfile().unwrap();
         let content: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
@@ -241,8 +245,8 @@ mod tests {
         (file, content)
     }
 
-    /// A file of which the kernel cannot say what is in memory, and its content.
-    fn unsure() -> (File, Vec<u8>) {
+    /// A file for which the kernel cannot say what is in memory, and its content.
+    fn unknown_to_page_cache() -> (File, Vec<u8>) {
         let file = File::open("/proc/version").unwrap();
         let error = sluice_membuf::read_cached(&file, 1, 0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -263,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_shrinks_is_a_fault_not_an_end() {
+    fn file_that_shrinks_is_an_error_and_not_an_end() {
         let (file, content) = file(1_000_000);
         let file = Arc::new(file);
         in_runtime(1, async {
@@ -274,7 +278,7 @@ mod tests {
                     reader.read_ahead();
                 }
                 let first = poll_fn(|context| reader.poll_read(context)).await.unwrap();
-                assert!(by_thread || first == content[..CACHED_PIECE_BYTES]);
+                assert!(by_thread || first == content[..CACHED_CHUNK_BYTES]);
                 file.set_len(0).unwrap();
                 let error = read_all(reader).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
@@ -283,32 +287,32 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_read_from_its_place_and_never_beyond_the_whole() {
+    fn slice_is_read_from_its_offset_and_never_beyond_the_body() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("f");
         std::fs::write(&path, "0123456789, grown meanwhile").unwrap();
         let body = FileBody::new(Arc::new(File::open(&path).unwrap()), 10);
-        let gathered = |part: FileBody| read_part(&part.0.file, part.0.at, part.0.left).unwrap();
-        assert_eq!(gathered(body.slice(&(2..5))), "234");
-        assert_eq!(gathered(body.slice(&(2..8)).slice(&(1..3))), "34");
-        assert_eq!(gathered(body.slice(&(8..20))), "89");
-        assert_eq!(gathered(body.slice(&(20..30))), "");
+        let read = |part: FileBody| read_part(&part.0.file, part.0.at, part.0.left).unwrap();
+        assert_eq!(read(body.slice(&(2..5))), "234");
+        assert_eq!(read(body.slice(&(2..8)).slice(&(1..3))), "34");
+        assert_eq!(read(body.slice(&(8..20))), "89");
+        assert_eq!(read(body.slice(&(20..30))), "");
         let part = in_runtime(1, read_all(body.slice(&(4..6)).0));
         assert_eq!(part.unwrap(), b"45");
         std::fs::write(&path, "01234").unwrap();
-        assert!(body.slice(&(4..6)).gather().is_none());
+        assert!(body.slice(&(4..6)).read_now().is_none());
         let error = read_part(&body.0.file, 4, 2).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
     }
 
     #[test]
-    fn what_is_in_memory_is_read_without_a_thread() {
+    fn bytes_in_memory_are_read_without_a_thread() {
         let (file, content) = file(1_000_000);
         if read_cached(&file, 0, 1_000_000).is_none() {
-            // A file system that cannot say: it has the tests of threads.
+            // A file system that cannot say what is in memory; other tests cover it.
             return;
         }
-        // Without a runtime there is no thread.
+        // There is no runtime, so no blocking thread can help.
         let mut reader = Reader::new(Arc::new(file), 0, 1_000_000);
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut all = Vec::new();
@@ -323,15 +327,15 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_hangs_holds_no_worker() {
-        let (file, content) = unsure();
+    fn disk_that_hangs_does_not_block_the_worker() {
+        let (file, content) = unknown_to_page_cache();
         in_runtime(1, async {
-            // The only thread stands still, as it would with a disk that does not answer.
+            // The only blocking thread is busy, as with a disk that does not respond.
             let (answer, hang) = mpsc::channel::<()>();
             let disk = tokio::task::spawn_blocking(move || hang.recv());
             let mut reader = Reader::new(Arc::new(file), 0, content.len() as u64);
             let first = poll_fn(|context| Poll::Ready(reader.poll_read(context))).await;
-            assert!(first.is_pending(), "the worker has read it by itself");
+            assert!(first.is_pending(), "the worker read it itself");
             answer.send(()).unwrap();
             disk.await.unwrap().unwrap();
             assert!(read_all(reader).await.unwrap() == content);
@@ -339,21 +343,21 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_has_forgotten_comes_all_the_same() {
+    fn bytes_not_in_the_page_cache_are_read_from_disk() {
         let (file, content) = file(1_000_000);
         file.sync_all().unwrap();
         let file = Arc::new(file);
-        // The whole, and a part of it: what is read while the rest is forgotten comes in chunks of two kinds.
-        for forgotten in [0..1_000_000, 100_000..900_000] {
-            let length = std::num::NonZeroU64::new(forgotten.end - forgotten.start);
-            fadvise(&file, forgotten.start, length, Advice::DontNeed).unwrap();
+        // All of the file, and a part of it, so that chunks of both kinds are read.
+        for evicted in [0..1_000_000, 100_000..900_000] {
+            let length = std::num::NonZeroU64::new(evicted.end - evicted.start);
+            fadvise(&file, evicted.start, length, Advice::DontNeed).unwrap();
             let reader = Reader::new(Arc::clone(&file), 0, 1_000_000);
             assert!(in_runtime(2, read_all(reader)).unwrap() == content);
         }
     }
 
     #[test]
-    fn a_thread_is_one_piece_ahead_and_forgets_what_nobody_wants() {
+    fn thread_reads_one_chunk_ahead_and_stops_when_the_body_is_dropped() {
         let (file, content) = file(1_000_000);
         let file = Arc::new(file);
         in_runtime(1, async {
@@ -362,7 +366,7 @@ mod tests {
             let first = poll_fn(|context| reader.poll_read(context)).await.unwrap();
             assert!(first == content[..CHUNK_BYTES] && reader.ahead.is_some());
             assert!(read_all(reader).await.unwrap() == content[CHUNK_BYTES..]);
-            // One that no thread has begun to read yet, when the client leaves.
+            // A chunk that no thread has started to read when the client disconnects.
             let (answer, hang) = mpsc::channel::<()>();
             let disk = tokio::task::spawn_blocking(move || hang.recv());
             let mut reader = Reader::new(Arc::clone(&file), 0, 1_000_000);
@@ -370,7 +374,7 @@ mod tests {
             drop(reader);
             answer.send(()).unwrap();
             disk.await.unwrap().unwrap();
-            // The thread takes its orders in turn: behind this one, nothing of the dropped is left.
+            // Jobs run in order: after this one, the dropped job is gone.
             tokio::task::spawn_blocking(|| ()).await.unwrap();
             assert_eq!(Arc::strong_count(&file), 1);
         });

@@ -1,10 +1,16 @@
-//! What the cache keeps, for how long it believes it, and its bounds.
+//! Tests of the cache: lookups, freshness, admission, bounds, and reading in the background.
 
 use std::path::Path;
 
+use std::io::ErrorKind;
+
+use bytes::Bytes;
 use sluice_settings::FileSettings;
 
 use super::*;
+use crate::cache::content::SEALED_BYTES;
+use crate::cache::fill::Fill;
+use crate::representation::Representation;
 use crate::types::Types;
 
 const SETTINGS: CacheSettings = CacheSettings {
@@ -34,25 +40,25 @@ fn cached(name: &str, file: &File, content: &'static [u8]) -> Arc<Cached> {
 }
 
 #[test]
-fn what_is_kept_is_found_by_folder_and_name_alone() {
+fn entry_is_found_by_directory_and_name_only() {
     let place = tempfile::tempdir().unwrap();
-    let (directory, same_place) = (
+    let (directory, same_path) = (
         Directory::open(place.path()).unwrap(),
         Directory::open(place.path()).unwrap(),
     );
     let file = old_file(&place.path().join("a"), b"text");
     let cache = Cache::new(&SETTINGS);
-    cache.keep(&directory, "a", &cached("a", &file, b"text"));
+    cache.insert(Key::new(&directory, "a"), &cached("a", &file, b"text"));
     assert!(
-        matches!(cache.find(&directory, "a", CacheUse::On), Known::Fresh(cached) if cached.content.bytes() == b"text")
+        matches!(cache.find(&directory, "a", CacheUse::On), CacheLookup::Fresh(cached) if cached.content.bytes() == b"text")
     );
-    assert!(matches!(cache.find(&directory, "b", CacheUse::On), Known::Nothing));
-    // The same place under other rules is another directory.
-    assert!(matches!(cache.find(&same_place, "a", CacheUse::On), Known::Nothing));
+    assert!(matches!(cache.find(&directory, "b", CacheUse::On), CacheLookup::Miss));
+    // The same path opened again is another directory, because it may have other rules.
+    assert!(matches!(cache.find(&same_path, "a", CacheUse::On), CacheLookup::Miss));
 }
 
 #[test]
-fn belief_ends_and_is_renewed() {
+fn entry_becomes_stale_and_its_file_is_compared() {
     let place = tempfile::tempdir().unwrap();
     let directory = Directory::open(place.path()).unwrap();
     let file = old_file(&place.path().join("a"), b"text");
@@ -60,29 +66,29 @@ fn belief_ends_and_is_renewed() {
         revalidate_after: Duration::ZERO,
         ..SETTINGS
     });
-    cache.keep(&directory, "a", &cached("a", &file, b"text"));
-    let Known::Stale(stale) = cache.find(&directory, "a", CacheUse::On) else {
-        panic!("believed for no time at all")
+    cache.insert(Key::new(&directory, "a"), &cached("a", &file, b"text"));
+    let CacheLookup::Stale(stale) = cache.find(&directory, "a", CacheUse::On) else {
+        panic!("fresh for no time at all")
     };
-    assert!(stale.is_of(&file.metadata().unwrap()));
+    assert!(stale.is_current(&file.metadata().unwrap()));
     old_file(&place.path().join("a"), b"texts");
-    assert!(!stale.is_of(&file.metadata().unwrap()));
+    assert!(!stale.is_current(&file.metadata().unwrap()));
 }
 
 #[test]
-fn large_and_unsettled_files_are_not_taken() {
+fn large_and_just_changed_files_are_not_admitted() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
     let cache = Cache::new(&SETTINGS);
-    let takes = |file: &File| cache.takes(&file.metadata().unwrap());
-    assert!(takes(&old_file(&at("most"), &[0; 100 << 10])));
-    assert!(!takes(&old_file(&at("more"), &[0; (100 << 10) + 1])));
+    let admits = |file: &File| cache.admits(&file.metadata().unwrap());
+    assert!(admits(&old_file(&at("most"), &[0; 100 << 10])));
+    assert!(!admits(&old_file(&at("more"), &[0; (100 << 10) + 1])));
     std::fs::write(at("new"), "").unwrap();
-    assert!(!takes(&File::open(at("new")).unwrap()));
+    assert!(!admits(&File::open(at("new")).unwrap()));
 }
 
 #[test]
-fn bounds_hold_for_bytes_and_for_entries() {
+fn bytes_and_entries_stay_within_the_bounds() {
     static LARGE: [u8; 90 << 10] = [0; 90 << 10];
     let place = tempfile::tempdir().unwrap();
     let directory = Directory::open(place.path()).unwrap();
@@ -91,13 +97,13 @@ fn bounds_hold_for_bytes_and_for_entries() {
         let cache = Cache::new(&SETTINGS);
         for number in 0..100 {
             let name = number.to_string();
-            cache.keep(&directory, &name, &cached(&name, &file, content));
+            cache.insert(Key::new(&directory, &name), &cached(&name, &file, content));
         }
         let kept = (0..100)
             .filter(|number| {
                 !matches!(
                     cache.find(&directory, &number.to_string(), CacheUse::On),
-                    Known::Nothing
+                    CacheLookup::Miss
                 )
             })
             .count();
@@ -106,7 +112,7 @@ fn bounds_hold_for_bytes_and_for_entries() {
 }
 
 #[test]
-fn the_largest_files_are_kept_too_and_the_only_one() {
+fn largest_file_is_kept_also_as_the_only_one() {
     static LARGEST: [u8; 100 << 10] = [0; 100 << 10];
     let place = tempfile::tempdir().unwrap();
     let directory = Directory::open(place.path()).unwrap();
@@ -117,19 +123,22 @@ fn the_largest_files_are_kept_too_and_the_only_one() {
     };
     for settings in [SETTINGS, for_one] {
         let cache = Cache::new(&settings);
-        cache.keep(&directory, "a", &cached("a", &file, &LARGEST));
-        assert!(matches!(cache.find(&directory, "a", CacheUse::On), Known::Fresh(_)));
+        cache.insert(Key::new(&directory, "a"), &cached("a", &file, &LARGEST));
+        assert!(matches!(
+            cache.find(&directory, "a", CacheUse::On),
+            CacheLookup::Fresh(_)
+        ));
     }
 }
 
 #[test]
-fn content_of_middle_size_is_sealed_while_there_is_room_for_it() {
+fn content_of_medium_size_is_sealed_up_to_the_bound() {
     const LARGEST: u64 = *SEALED_BYTES.end();
     let place = tempfile::tempdir().unwrap();
     let text: Vec<u8> = (0..=LARGEST).map(|at| (at % 251) as u8).collect();
     let file = old_file(&place.path().join("a"), &text);
     let mut cache = Cache::new(&SETTINGS);
-    cache.sealed_max = 1;
+    cache.content.sealed_max = 1;
     let sealed = cache.read(&file, LARGEST).unwrap();
     let beyond = cache.read(&file, LARGEST).unwrap();
     assert_eq!((sealed.is_sealed(), beyond.is_sealed()), (true, false));
@@ -142,24 +151,26 @@ fn content_of_middle_size_is_sealed_while_there_is_room_for_it() {
     assert!(!cache.read(&file, 100).unwrap().is_sealed());
     assert!(!cache.read(&file, LARGEST + 1).unwrap().is_sealed());
     let content = &text[..text.len() - 1];
-    let [held, beyond] = [cache.hold(content.to_vec()), cache.hold(content.to_vec())];
+    let [held, beyond] = [cache.content_of(content.to_vec()), cache.content_of(content.to_vec())];
     assert_eq!((held.is_sealed(), beyond.is_sealed()), (true, false));
     assert_eq!((held.bytes(), beyond.bytes()), (content, content));
     drop(held);
-    assert!(!cache.hold(text.clone()).is_sealed());
-    assert!(!cache.hold(vec![0; 100]).is_sealed());
+    assert!(!cache.content_of(text.clone()).is_sealed());
+    assert!(!cache.content_of(vec![0; 100]).is_sealed());
     let error = cache.read(&file, LARGEST + 2).err().map(|error| error.kind());
     assert_eq!(error, Some(ErrorKind::UnexpectedEof));
 }
 
 #[tokio::test]
-async fn filling_reads_a_file_once_it_is_what_was_looked_at() {
+async fn fill_keeps_a_file_only_if_it_has_not_changed() {
     let place = tempfile::tempdir().unwrap();
     let directory = Directory::open(place.path()).unwrap();
     let cache = Arc::new(Cache::new(&SETTINGS));
     let fill = |name: &str, seen: &Metadata| {
         let file = File::open(place.path().join(name)).unwrap();
-        cache.fill((&directory, name), Arc::new(file), representation(name, seen), seen);
+        let key = Key::new(&directory, name);
+        let fill = Fill::new(key, &Arc::new(file), &representation(name, seen), seen);
+        cache.fill(fill, Cache::read);
     };
     let seen = old_file(&place.path().join("changed"), b"text").metadata().unwrap();
     old_file(&place.path().join("changed"), b"other text");
@@ -170,23 +181,24 @@ async fn filling_reads_a_file_once_it_is_what_was_looked_at() {
         tokio::task::yield_now().await;
     }
     assert!(
-        matches!(cache.find(&directory, "same", CacheUse::On), Known::Fresh(cached) if cached.content.bytes() == b"text")
+        matches!(cache.find(&directory, "same", CacheUse::On), CacheLookup::Fresh(cached) if cached.content.bytes() == b"text")
     );
     assert!(matches!(
         cache.find(&directory, "changed", CacheUse::On),
-        Known::Nothing
+        CacheLookup::Miss
     ));
 }
 
 #[tokio::test]
-async fn a_file_whose_reading_panicked_can_be_read_again() {
+async fn file_whose_reading_panicked_can_be_read_again() {
     let place = tempfile::tempdir().unwrap();
     let directory = Directory::open(place.path()).unwrap();
     let cache = Arc::new(Cache::new(&SETTINGS));
     let seen = old_file(&place.path().join("a"), b"text").metadata().unwrap();
     let fill = async |read: fn(&Cache, &File, u64) -> io::Result<Content>| {
         let file = Arc::new(File::open(place.path().join("a")).unwrap());
-        cache.fill_by((&directory, "a"), file, representation("a", &seen), &seen, read);
+        let fill = Fill::new(Key::new(&directory, "a"), &file, &representation("a", &seen), &seen);
+        cache.fill(fill, read);
         for _ in 0..1_000_000 {
             if cache.lock_filling().is_empty() {
                 return true;
@@ -196,7 +208,10 @@ async fn a_file_whose_reading_panicked_can_be_read_again() {
         false
     };
     assert!(fill(|_, _, _| panic!("on purpose")).await);
-    assert!(matches!(cache.find(&directory, "a", CacheUse::On), Known::Nothing));
+    assert!(matches!(cache.find(&directory, "a", CacheUse::On), CacheLookup::Miss));
     assert!(fill(Cache::read).await);
-    assert!(matches!(cache.find(&directory, "a", CacheUse::On), Known::Fresh(_)));
+    assert!(matches!(
+        cache.find(&directory, "a", CacheUse::On),
+        CacheLookup::Fresh(_)
+    ));
 }

@@ -1,9 +1,9 @@
-//! A directory that files are served from, held open, and the rule that nothing outside it is ever reached.
+//! A directory that files are served from, held open. Nothing outside it is ever reached.
 //!
-//! The kernel enforces the rule: every open is an openat2(2) with RESOLVE_BENEATH, which refuses `..`, absolute symbolic
-//! links and links that leave the directory at every step, without a race. What the kernel cannot know is added here: hidden
-//! names (a leading dot, but `.well-known`, RFC 8615) and private places, such as a script directory that lies inside the
-//! served one, are not there, not even through a symbolic link from elsewhere in the directory.
+//! The kernel enforces this: every open is an openat2(2) with RESOLVE_BENEATH, which rejects `..`, absolute symbolic links
+//! and links that leave the directory, at every step and without a race. Two rules that the kernel does not know are enforced
+//! here, also for symbolic links from elsewhere in the directory: hidden names (a leading dot, except `.well-known`, RFC 8615)
+//! and private directories, such as a script directory inside the served one, do not exist for clients.
 
 use std::fs::File;
 use std::io;
@@ -14,68 +14,58 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::records::Records;
-
-/// Tells directories apart: the same place opened anew, under other rules, is another directory.
+/// The identity of an open directory. The same path opened again has another id, because its rules may differ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirectoryId(u64);
 
-/// A directory held open.
+/// An open directory.
 pub struct Directory {
     id: DirectoryId,
     path: PathBuf,
     descriptor: OwnedFd,
-    /// Directories below this one whose files are never served: paths relative to it.
+    /// Directories whose files are never served, relative to this one.
     private: Vec<PathBuf>,
-    /// Paths below this one that are scripts, not files.
+    /// Tests for paths that are scripts, whose text is never served.
     programs: Vec<Program>,
-    /// How its files are stored, where that is not as bytes.
-    records: Option<Records>,
-    /// Directories in it without an index page are listed.
+    /// Whether directories without an index page are listed.
     is_listed: bool,
 }
 
-/// Tells whether a path is a script's.
+/// A test whether a path, with a leading slash, is that of a script.
 pub type Program = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl Directory {
-    /// Opens a directory. An error is the administrator's: it is not there, or may not be read.
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// It does not exist or may not be read; the administrator's fault.
     pub fn open(path: &Path) -> io::Result<Directory> {
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let path = path.canonicalize()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
         Ok(Directory {
-            // Relaxed: only that no number comes twice matters.
+            // Relaxed: the numbers only have to be different.
             id: DirectoryId(OPENED.fetch_add(1, Ordering::Relaxed)),
             path,
             descriptor,
             private: Vec::new(),
             programs: Vec::new(),
-            records: None,
             is_listed: false,
         })
     }
 
+    /// Its identity in the cache.
     pub fn id(&self) -> DirectoryId {
         self.id
     }
 
-    /// Where it is, without symbolic links.
+    /// Its path, without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its files are records.
-    pub fn hold_records(&mut self, records: Records) {
-        self.records = Some(records);
-    }
-
-    pub(crate) fn records(&self) -> Option<&Records> {
-        self.records.as_ref()
-    }
-
-    /// Withholds another directory's files if it lies within this one.
+    /// Makes the directory `other` private if it lies inside this one.
     pub fn withhold(&mut self, other: &Path) {
         if let Ok(other) = other.canonicalize()
             && let Ok(inside) = other.strip_prefix(&self.path)
@@ -85,38 +75,41 @@ impl Directory {
         }
     }
 
-    /// Withholds what is a script by its path, whatever other name leads to it.
+    /// Does not serve files whose path is that of a script, also if another name leads to them.
     pub fn withhold_programs(&mut self, program: Program) {
         self.programs.push(program);
     }
 
-    /// Lets directories in it that have no index page be listed.
+    /// Whether directories without an index page are listed.
     pub fn set_listed(&mut self, is_listed: bool) {
         self.is_listed = is_listed;
     }
 
+    /// Whether directories without an index page are listed.
     pub fn is_listed(&self) -> bool {
         self.is_listed
     }
 
-    /// Opens a file or directory for reading by its path below this directory (no leading slash; empty = the directory itself).
+    /// Opens a file or directory for reading, by its path below this directory without a leading slash; an empty path is the
+    /// directory itself.
     ///
-    /// What may not be served is `NotFound`, as if it were not there; what the system refuses keeps its error.
+    /// # Errors
+    /// `NotFound` also for files that may not be served; otherwise the error of the system.
     pub(crate) fn open_below(&self, relative: &str) -> io::Result<File> {
         let path = Path::new(relative);
-        // A script's path leads here where conditions keep its own route from it: still it is no file.
+        // The path of a script leads here if the conditions of its route do not hold: its text is not served then either.
         if !self.may_serve(path) || self.is_program(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let name = if relative.is_empty() { "." } else { relative };
-        // Most paths hold no symbolic link, and then the checked name is the real one.
+        // Without symbolic links, as in most paths, the checked name is the real one.
         match self.open_with(name, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => self.open_through_links(name),
             other => Ok(other?.into()),
         }
     }
 
-    /// As `open_below`, for who is to change something there: over no symbolic link at all.
+    /// As `open_below`, but follows no symbolic links; for callers that change files.
     pub(crate) fn open_without_links(&self, relative: &str) -> io::Result<File> {
         if !self.may_serve(Path::new(relative)) {
             return Err(io::ErrorKind::NotFound.into());
@@ -125,7 +118,7 @@ impl Directory {
         Ok(self.open_with(name, ResolveFlags::NO_SYMLINKS)?.into())
     }
 
-    /// The path leads over symbolic links that stay inside: what it leads to must be servable by its real name too.
+    /// Opens a path with symbolic links that stay inside. The file must be servable by its real name too.
     fn open_through_links(&self, name: &str) -> io::Result<File> {
         let file = match self.open_with(name, ResolveFlags::empty()) {
             // EXDEV: a link leaves the directory (openat2(2)); ELOOP: too many links.
@@ -143,11 +136,11 @@ impl Directory {
     }
 
     fn open_with(&self, name: &str, more: ResolveFlags) -> Result<OwnedFd, Errno> {
-        // NONBLOCK: a FIFO in the directory must not hold the worker; it is refused later, not being a plain file.
+        // NONBLOCK: opening a FIFO must not block the worker; it is rejected later because it is not a regular file.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
         loop {
-            // EAGAIN: something was renamed meanwhile and the kernel could not be sure (openat2(2)).
+            // EAGAIN: a concurrent rename, so that the kernel could not be sure (openat2(2)).
             match rustix::fs::openat2(&self.descriptor, name, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 other => return other,
@@ -155,7 +148,7 @@ impl Directory {
         }
     }
 
-    /// Whether what lies there is a script by its path, whose text is not sent.
+    /// Whether the path, relative to this directory, is that of a script, whose text is not sent.
     pub(crate) fn is_program(&self, inside: &Path) -> bool {
         if self.programs.is_empty() {
             return false;
@@ -165,7 +158,7 @@ impl Directory {
     }
 
     fn may_serve(&self, inside: &Path) -> bool {
-        // `.` and `..` name nothing of their own, and would slip past the comparison with private places.
+        // `.` and `..` are rejected because they would defeat the comparison with private directories.
         let is_hidden = inside.components().any(|part| match part {
             Component::Normal(name) => name.as_encoded_bytes().starts_with(b".") && name != ".well-known",
             _ => true,
@@ -186,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_outside_hidden_or_private_is_opened() {
+    fn hidden_and_private_files_and_files_outside_are_not_opened() {
         let outside = tempfile::tempdir().unwrap();
         std::fs::write(outside.path().join("secret"), "s").unwrap();
         let root = tempfile::tempdir().unwrap();

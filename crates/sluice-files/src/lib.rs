@@ -1,15 +1,23 @@
 //! Files as responses: opening below a directory, cache, variants, ranges, records, directory listings. Floor 4, safe Rust.
 //!
-//! Which directory a path means, and whether a request may have its file, is decided by the caller.
+//! The caller decides which directory a path belongs to, and whether a request may have its file.
+//!
+//! ```text
+//! file ──▶ lookup ──▶ cache ─────────▶ Found ──▶ variants ──▶ Selected ──▶ response
+//!                └──▶ directory ─▶ records
+//! ```
 #![forbid(unsafe_code)]
 
-pub mod body;
-pub mod cache;
+pub(crate) mod body;
+pub(crate) mod cache;
 pub mod directory;
 pub mod file;
+pub mod file_cache;
+pub(crate) mod found;
 pub mod listing;
+pub mod lookup;
 pub mod records;
-pub mod representation;
+pub(crate) mod representation;
 pub mod response;
 pub mod send_file;
 pub mod types;

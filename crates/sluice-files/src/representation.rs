@@ -1,6 +1,6 @@
-//! What a response says of a file: its type, and what tells this version of it from others.
+//! Representations of files: the metadata that a response states (RFC 9110 §8).
 //!
-//! Not here: what a request's conditions make of that (`conditions`), and the response (`file`).
+//! Not here: conditions of requests (`conditions` of sluice-http), and the response (`response`).
 
 use std::fmt::Display;
 use std::fs::Metadata;
@@ -10,77 +10,78 @@ use http::HeaderValue;
 use sluice_http::conditions::Validators;
 use sluice_http::encoding::Encoding;
 
-/// What a response says of a file (RFC 9110 §8).
+/// The metadata of a representation.
 #[derive(Clone)]
 pub(crate) struct Representation {
     pub validators: Validators,
     pub content_type: HeaderValue,
-    /// When the file that holds these bytes was changed.
+    /// When the file that holds these bytes was modified.
     pub modified: SystemTime,
-    pub form: Form,
-    /// There may be compressed forms of the file, where a route offers them: which one is sent hangs on Accept-Encoding.
-    pub has_forms: bool,
+    pub coding: Coding,
+    /// Whether the file may have variants; if a route offers them, the response varies by Accept-Encoding.
+    pub has_variants: bool,
 }
 
-/// The form in which a file is sent.
+/// The content coding of a representation, and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// As it is.
-    Plain,
-    /// Compressed by who made the site: a file beside it.
-    Stored(Encoding),
+pub(crate) enum Coding {
+    /// The file as it is.
+    Identity,
+    /// A compressed file beside the file.
+    Precompressed(Encoding),
     /// Compressed by the server.
-    Made(Encoding),
+    OnDemand(Encoding),
 }
 
 impl Representation {
-    /// Of a file of this type, looked at now.
+    /// The representation of a file of this type, with this metadata now.
     pub(crate) fn of(content_type: HeaderValue, metadata: &Metadata) -> Representation {
         let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         Representation {
             validators: Validators::new(metadata.len(), modified, SystemTime::now()),
             content_type,
             modified,
-            form: Form::Plain,
-            has_forms: false,
+            coding: Coding::Identity,
+            has_variants: false,
         }
     }
 
-    /// The same file in another form: its bytes are others, and so is its tag (RFC 9110 §8.8.3.1).
-    pub(crate) fn in_form(mut self, form: impl Display) -> Representation {
+    /// The same file converted to other bytes, so its entity tag gets a suffix (RFC 9110 §8.8.3.1).
+    pub(crate) fn with_tag_suffix(mut self, suffix: impl Display) -> Representation {
         let tag = self.validators.etag.to_str().unwrap_or_default();
-        if let Ok(tag) = HeaderValue::try_from(format!("{}-{form}\"", tag.trim_end_matches('"'))) {
+        if let Ok(tag) = HeaderValue::try_from(format!("{}-{suffix}\"", tag.trim_end_matches('"'))) {
             self.validators.etag = tag;
         }
         self
     }
 
-    /// The same file as the server compresses it. The tag is weak: another version of the library makes other bytes.
-    pub(crate) fn made(&self, encoding: Encoding) -> Representation {
-        let mut made = self.clone().in_form(encoding);
-        made.validators.weaken();
-        made.form = Form::Made(encoding);
-        made
+    /// The variant that the server compresses. Its tag is weak, because another version of the library may produce other
+    /// bytes.
+    pub(crate) fn on_demand(&self, encoding: Encoding) -> Representation {
+        let mut variant = self.clone().with_tag_suffix(encoding);
+        variant.validators.weaken();
+        variant.coding = Coding::OnDemand(encoding);
+        variant
     }
 
-    /// What a file that lies beside this one says of itself, as a form of this one: the bytes are its own, their meaning is
-    /// this one's.
-    pub(crate) fn stored(&self, beside: &Representation, encoding: Encoding) -> Representation {
+    /// The precompressed variant in another file, `beside`: bytes and validators are those of that file, the type is that of
+    /// this one.
+    pub(crate) fn precompressed(&self, beside: &Representation, encoding: Encoding) -> Representation {
         Representation {
             content_type: self.content_type.clone(),
-            form: Form::Stored(encoding),
-            has_forms: true,
-            ..beside.clone().in_form(encoding)
+            coding: Coding::Precompressed(encoding),
+            has_variants: true,
+            ..beside.clone().with_tag_suffix(encoding)
         }
     }
 }
 
-impl Form {
-    /// The field Content-Encoding.
+impl Coding {
+    /// The value of the field Content-Encoding.
     pub(crate) fn encoding(self) -> Option<Encoding> {
         match self {
-            Form::Plain => None,
-            Form::Stored(encoding) | Form::Made(encoding) => Some(encoding),
+            Coding::Identity => None,
+            Coding::Precompressed(encoding) | Coding::OnDemand(encoding) => Some(encoding),
         }
     }
 }

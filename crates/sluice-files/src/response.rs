@@ -1,13 +1,10 @@
-//! The response that a file found is sent with.
+//! The response with a file: 200, 206, 304, 412 or 416, and its header fields.
 //!
-//! Here: which of 200, 206, 304, 412 and 416 it is, and what it says of the file. Not here: where the file's bytes were found
-//! (`file`), what conditions say of it (`conditions`), which parts are wanted (`ranges`), and how several become one body
-//! (`multipart`).
-
-use std::ops::Range;
+//! Not here: finding the file (`lookup`), and, in sluice-http, evaluating conditions (`conditions`), selecting ranges
+//! (`ranges`) and joining several parts in one body (`multipart`).
 
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use sluice_http::body::{Content, ResponseBody};
+use sluice_http::body::ResponseBody;
 use sluice_http::conditions;
 use sluice_http::conditions::Evaluation;
 use sluice_http::fault::{ClientFault, Fault, RangeMismatch};
@@ -16,27 +13,82 @@ use sluice_http::ranges;
 use sluice_http::ranges::Selection;
 use sluice_settings::Precompressed;
 
-use crate::body::FileBody;
-use crate::file::{Found, WHOLE_BYTES_MAX, not_found};
-use crate::records::RecordBody;
-use crate::representation::{Form, Representation};
+use crate::found::{Found, Stored, not_found};
+use crate::records::body::RecordBody;
+use crate::representation::{Coding, Representation};
 
-/// Fields of such a head in the end, and some more for rules.
+/// Room for the fields of a head, including those that the server and routes add.
 const HEAD_FIELDS: usize = 10;
 
-/// The field Vary of what has forms (RFC 9110 §12.5.5).
+/// The value of Vary for a file with variants (RFC 9110 §12.5.5).
 const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 
-/// The response to GET or HEAD of what was found; these forms of it are offered, or none.
-pub(crate) fn respond(
+/// A file in the representation that was selected for a request (RFC 9110 §12).
+pub struct Selected {
+    content: SelectedContent,
+    /// The variants that the route offers, if any: they decide about the field Vary.
+    precompressed: Option<Precompressed>,
+}
+
+enum SelectedContent {
+    /// The file as it is.
+    Original(Found),
+    /// A variant in another file.
+    Precompressed(Representation, Stored),
+    /// A variant that is not compressed yet, and that the client has already.
+    NotModified(Representation),
+}
+
+impl Selected {
+    /// The file as it is.
+    pub(crate) fn original(found: Found, precompressed: Option<Precompressed>) -> Selected {
+        Selected {
+            content: SelectedContent::Original(found),
+            precompressed,
+        }
+    }
+
+    /// A variant in another file.
+    pub(crate) fn precompressed(representation: Representation, stored: Stored) -> Selected {
+        Selected {
+            content: SelectedContent::Precompressed(representation, stored),
+            precompressed: None,
+        }
+    }
+
+    /// A variant that is not compressed yet, and that the client has already.
+    pub(crate) fn not_modified(representation: Representation) -> Selected {
+        Selected {
+            content: SelectedContent::NotModified(representation),
+            precompressed: None,
+        }
+    }
+
+    /// The response to GET or HEAD: 200, 206 or 304. `path` names the file in messages.
+    ///
+    /// # Errors
+    /// The client's fault: a condition fails (412), or no byte is in its ranges (416).
+    pub fn respond(self, path: &str, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
+        match self.content {
+            SelectedContent::Original(found) => respond(path, found, self.precompressed, method, fields),
+            SelectedContent::Precompressed(representation, stored) => {
+                respond_stored(path, representation, stored, method, fields)
+            }
+            SelectedContent::NotModified(representation) => Ok(not_modified(&representation)),
+        }
+    }
+}
+
+/// The response to GET or HEAD with what was found. `precompressed` says which variants the route offers.
+fn respond(
     name: &str,
     found: Found,
-    forms: Option<Precompressed>,
+    precompressed: Option<Precompressed>,
     method: &Method,
     fields: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Fault> {
     let offer = |mut representation: Representation| {
-        representation.has_forms &= forms.is_some();
+        representation.has_variants &= precompressed.is_some();
         representation
     };
     match found {
@@ -52,7 +104,7 @@ pub(crate) fn respond(
     }
 }
 
-/// The response to GET or HEAD of bytes that are described so.
+/// The response to GET or HEAD with these bytes.
 pub(crate) fn respond_stored(
     name: &str,
     representation: Representation,
@@ -60,7 +112,7 @@ pub(crate) fn respond_stored(
     method: &Method,
     fields: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Fault> {
-    if let Some(response) = judge(name, &representation, fields)? {
+    if let Some(response) = check_conditions(name, &representation, fields)? {
         return Ok(response);
     }
     if *method == Method::HEAD {
@@ -69,14 +121,14 @@ pub(crate) fn respond_stored(
     send(name, representation, stored, fields)
 }
 
-/// Lines that are made while they are sent: how many bytes they are is not known, so there are no parts of them.
+/// The response with lines that are made while they are sent. Their length is not known, so there are no ranges of them.
 fn respond_lines(
     name: &str,
     representation: Representation,
     lines: RecordBody,
     fields: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Fault> {
-    if let Some(response) = judge(name, &representation, fields)? {
+    if let Some(response) = check_conditions(name, &representation, fields)? {
         return Ok(response);
     }
     let body = ResponseBody::Source(Box::new(lines));
@@ -85,8 +137,11 @@ fn respond_lines(
     Ok(response)
 }
 
-/// The response if the request's conditions do not let it be carried out.
-pub(crate) fn judge(
+/// Evaluates the conditions of a request: `None` if it is to be carried out, otherwise the response 304.
+///
+/// # Errors
+/// The client wants another version of the file (412).
+fn check_conditions(
     name: &str,
     representation: &Representation,
     fields: &HeaderMap,
@@ -98,7 +153,7 @@ pub(crate) fn judge(
     }
 }
 
-/// The file or the parts of it that GET asks for; no other method has ranges (RFC 9110 §14.2).
+/// The response to GET, the only method with ranges (RFC 9110 §14.2): the file or parts of it.
 fn send(
     name: &str,
     mut representation: Representation,
@@ -112,13 +167,13 @@ fn send(
         Selection::Whole
     };
     match selection {
-        Selection::Whole => Ok(respond_with(StatusCode::OK, representation, stored.gather())),
-        // Content-Encoding would be said of the parts and of what holds them together: clients read it as they like.
-        Selection::Parts(_) if representation.form != Form::Plain => {
-            Ok(respond_with(StatusCode::OK, representation, stored.gather()))
+        Selection::Whole => Ok(respond_with(StatusCode::OK, representation, stored.read_small())),
+        // Of a variant as a whole, because clients disagree on whether Content-Encoding is about the parts or about multipart.
+        Selection::Parts(_) if representation.coding != Coding::Identity => {
+            Ok(respond_with(StatusCode::OK, representation, stored.read_small()))
         }
         Selection::Part(range) => {
-            let body = stored.slice(&range).gather();
+            let body = stored.slice(&range).read_small();
             let mut response = respond_with(StatusCode::PARTIAL_CONTENT, representation, body);
             let content_range = ranges::content_range(&range, length);
             response.headers_mut().insert(header::CONTENT_RANGE, content_range);
@@ -140,85 +195,46 @@ fn send(
     }
 }
 
-/// A response with a body, and all that is said of the file. A part says it too, even to who asks by If-Range and might
-/// do with less (RFC 9110 §15.3.7): players take the type from the part that they have.
+/// A response with a body and all metadata of the representation. A part has them too, also after If-Range where fewer
+/// fields would do (RFC 9110 §15.3.7), because media players take the type from the part that they have.
 fn respond_with(status: StatusCode, representation: Representation, body: ResponseBody) -> Response<ResponseBody> {
     let Representation {
         validators,
         content_type,
-        form,
-        has_forms,
+        coding,
+        has_variants,
         ..
     } = representation;
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let head = response.headers_mut();
-    // Once: it would else grow while the server adds its own.
+    // Once, because the map would otherwise grow when the server adds its fields.
     head.reserve(HEAD_FIELDS);
     head.insert(header::ETAG, validators.etag);
     head.insert(header::LAST_MODIFIED, validators.last_modified);
-    // Of what the server compresses itself there are no parts: made anew it may be other bytes.
-    if !matches!(form, Form::Made(_)) {
+    // There are no ranges of what the server compresses, because it may compress it to other bytes the next time.
+    if !matches!(coding, Coding::OnDemand(_)) {
         head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     }
     head.insert(header::CONTENT_TYPE, content_type);
-    if let Some(encoding) = form.encoding() {
+    if let Some(encoding) = coding.encoding() {
         head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
     }
-    if has_forms {
+    if has_variants {
         head.insert(header::VARY, VARY);
     }
     response
 }
 
-/// As much as a client needs to go on with what it has, and a cache to know whose answer it is (RFC 9110 §15.4.5): beside a
-/// tag it needs no date.
-pub(crate) fn not_modified(representation: &Representation) -> Response<ResponseBody> {
+/// The response 304, with the fields that identify the client's or cache's copy (RFC 9110 §15.4.5); a date is not needed
+/// besides a tag.
+fn not_modified(representation: &Representation) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     let head = response.headers_mut();
     head.insert(header::ETAG, representation.validators.etag.clone());
-    if representation.has_forms {
+    if representation.has_variants {
         head.insert(header::VARY, VARY);
     }
     response
-}
-
-/// Where the bytes of a file are.
-pub(crate) enum Stored {
-    Memory(Content),
-    File(FileBody),
-}
-
-impl Stored {
-    pub(crate) fn length(&self) -> u64 {
-        match self {
-            Stored::Memory(content) => content.len() as u64,
-            Stored::File(body) => body.left(),
-        }
-    }
-
-    fn slice(&self, range: &Range<u64>) -> Stored {
-        match self {
-            Stored::Memory(content) => Stored::Memory(content.slice(range)),
-            Stored::File(body) => Stored::File(body.slice(range)),
-        }
-    }
-
-    /// A body that is read while it is sent.
-    fn into_body(self) -> ResponseBody {
-        match self {
-            Stored::Memory(content) => ResponseBody::Whole(content),
-            Stored::File(body) => ResponseBody::Source(Box::new(body)),
-        }
-    }
-
-    /// A body that is read now, if it is small and nobody need wait for it.
-    fn gather(self) -> ResponseBody {
-        let small = match &self {
-            Stored::File(body) if body.left() <= WHOLE_BYTES_MAX => body.gather(),
-            _ => None,
-        };
-        small.map_or_else(|| self.into_body(), |bytes| ResponseBody::Whole(bytes.into()))
-    }
 }

@@ -1,8 +1,9 @@
-//! Files that a script hands over: X-Sendfile, as Apache's mod_xsendfile and lighttpd know it, and X-Accel-Redirect, as nginx does.
+//! Files that a script names in its reply: X-Sendfile, as in Apache's mod_xsendfile and lighttpd, and X-Accel-Redirect, as in
+//! nginx.
 //!
-//! A script decides who may have a file, and leaves the sending to the server. Here: which file a reply names, of those that the
-//! script's route declares (`send_files`), and how the script's head and the file's become one. Not here: running the script
-//! (`script`), what may be opened below a directory (`directory`), conditions and ranges (`file`).
+//! The script decides that the client may have the file, and the server sends it. Here: which file a reply names, among those
+//! that the route of the script declares (`send_files`), and joining the heads of the script and of the file. Not here:
+//! running the script (sluice-script), opening files (`directory`), conditions and ranges (`response`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,41 +23,42 @@ use sluice_http::target::Target;
 use sluice_settings::CacheUse;
 use sluice_settings::compression::Compression;
 
-use crate::cache::Cache;
 use crate::directory::Directory;
-use crate::file;
-use crate::file::Files;
+use crate::file::serve_named;
+use crate::file_cache::FileCache;
+use crate::lookup::Files;
 use crate::types::Types;
 
-/// What a query and a fragment begin with, where they are letters of a file's name.
+/// The characters that begin a query and a fragment; in X-Sendfile they are part of the name.
 const NOT_IN_NAMES: &AsciiSet = &CONTROLS.add(b'?').add(b'#');
 
-/// The directories that the scripts of a route may hand files of.
+/// The directories of which the scripts of a route may send files.
 #[derive(Default)]
 pub struct SendDirectories(Vec<SendDirectory>);
 
 struct SendDirectory {
-    /// What X-Accel-Redirect calls it: begins and ends with a slash.
+    /// Its prefix in X-Accel-Redirect: begins and ends with a slash.
     prefix: String,
-    /// As the settings name it, while `Directory::path` is without symbolic links; X-Sendfile may say either.
+    /// The path in the settings; `Directory::path` is without symbolic links. X-Sendfile may use both.
     path: PathBuf,
     directory: Directory,
 }
 
-/// A file that a script hands over, and the head that it gave to it.
+/// A file that a reply names, and the rest of the reply's head.
 pub struct SendFile {
     directories: Arc<SendDirectories>,
-    place: Place,
-    /// The field that names it, for messages.
-    named: SendFileField,
+    file: NamedFile,
+    field: SendFileField,
     status: StatusCode,
     fields: HeaderMap,
 }
 
-/// A file of the directories: which of them, and the name below it.
+/// A file below one of the directories.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
-    number: usize,
+struct NamedFile {
+    /// The index of the directory.
+    directory: usize,
+    /// The path below it.
     name: String,
 }
 
@@ -73,7 +75,7 @@ impl fmt::Display for SendFileField {
     }
 }
 
-/// A field that names no file that may be sent.
+/// The error that a field does not name a file that may be sent.
 #[derive(Debug)]
 struct BadSendFile {
     field: SendFileField,
@@ -86,7 +88,7 @@ impl fmt::Display for BadSendFile {
     }
 }
 
-/// What is wrong with such a field.
+/// The reason why a field does not name such a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Problem {
     NoDirectories,
@@ -104,15 +106,15 @@ impl fmt::Display for Problem {
             Problem::NoDirectories => "the route lets no file be sent: declare its directory in send_files",
             Problem::Status(status) => return write!(out, "no file can be sent with status {}", status.as_u16()),
             Problem::NotAbsolute => "must be an absolute path",
-            Problem::NotAPath => "is no path of a file",
-            Problem::NotAUrlPath => "is no path of URLs",
-            Problem::Outside => "is outside of the directories of send_files",
-            Problem::UnknownPrefix => "begins with none of the paths of send_files",
+            Problem::NotAPath => "is not a valid file path",
+            Problem::NotAUrlPath => "is not a valid URL path",
+            Problem::Outside => "is outside the directories of send_files",
+            Problem::UnknownPrefix => "does not begin with a path of send_files",
         })
     }
 }
 
-/// A head with several fields that name a file, or one twice.
+/// The error that a head names more than one file.
 #[derive(Debug)]
 struct SeveralFiles;
 
@@ -123,6 +125,7 @@ impl fmt::Display for SeveralFiles {
 }
 
 impl SendDirectories {
+    /// Adds a directory: `prefix` is its path in X-Accel-Redirect, `path` that in the settings.
     pub fn add(&mut self, prefix: &str, path: &Path, directory: Directory) {
         self.0.push(SendDirectory {
             prefix: prefix.to_owned(),
@@ -131,15 +134,18 @@ impl SendDirectories {
         });
     }
 
+    /// The directories, to change which files of them are served.
     pub fn directories_mut(&mut self) -> impl Iterator<Item = &mut Directory> {
         self.0.iter_mut().map(|send| &mut send.directory)
     }
 
-    /// Takes the file out of a reply's head, if it names one. What it names outside of the directories is the script's fault:
-    /// the path is none that a client may learn, so it is not passed on either.
+    /// Removes the field that names a file from a reply's head; `None` if there is none. The field never reaches the client,
+    /// because it may reveal a path.
+    ///
+    /// # Errors
+    /// The script's fault: several files, a file outside the directories, or a status with which no file can be sent.
     pub fn take_sendfile_field(self: &Arc<Self>, head: &mut ReplyHead) -> Result<Option<SendFile>, Fault> {
         let mut named = Vec::new();
-        // Most replies name none, and look no further.
         for name in SEND_FILE_FIELDS {
             if !head.fields.contains_key(&name) {
                 continue;
@@ -161,27 +167,27 @@ impl SendDirectories {
         if self.0.is_empty() {
             return Err(refuse(Problem::NoDirectories));
         }
-        // Which parts are sent is for the server to choose.
+        // 206 is rejected too, because the server selects the ranges.
         if head.status == StatusCode::PARTIAL_CONTENT || !may_have_body(&Method::GET, head.status) {
             return Err(refuse(Problem::Status(head.status)));
         }
-        let place = if named.name == X_SENDFILE {
+        let file = if named.name == X_SENDFILE {
             self.by_path(&named.value)
         } else {
             self.by_prefix(&named.value)
         };
-        let place = place.map_err(refuse)?;
+        let file = file.map_err(refuse)?;
         Ok(Some(SendFile {
             directories: Arc::clone(self),
-            place,
-            named,
+            file,
+            field: named,
             status: head.status,
             fields: std::mem::take(&mut head.fields),
         }))
     }
 
-    /// X-Sendfile. Its value is percent-decoded, as Apache and lighttpd do it; it is no URL, so `?` and `#` are of the name.
-    fn by_path(&self, value: &str) -> Result<Place, Problem> {
+    /// X-Sendfile: a file path. It is percent-decoded, as in Apache and lighttpd; `?` and `#` are part of the name.
+    fn by_path(&self, value: &str) -> Result<NamedFile, Problem> {
         if !value.starts_with('/') {
             return Err(Problem::NotAbsolute);
         }
@@ -191,35 +197,35 @@ impl SendDirectories {
             let inside =
                 [&*send.path, send.directory.path()].map(|directory| Path::new(&path).strip_prefix(directory).ok());
             let name = inside.into_iter().flatten().next()?.to_str()?.to_owned();
-            // What ends with a slash is no file; the directory itself has no name.
+            // A slash at the end is kept, so that the name is not found as a file; the directory itself has an empty name.
             let is_directory = path.ends_with('/') && !name.is_empty();
             Some(if is_directory { name + "/" } else { name })
         };
         self.innermost(below).ok_or(Problem::Outside)
     }
 
-    /// X-Accel-Redirect: a path of URLs, percent-decoded.
-    fn by_prefix(&self, value: &str) -> Result<Place, Problem> {
+    /// X-Accel-Redirect: a URL path, percent-decoded.
+    fn by_prefix(&self, value: &str) -> Result<NamedFile, Problem> {
         let path = Target::parse(value).map_err(|_| Problem::NotAUrlPath)?.path;
         let below = |send: &SendDirectory| path.strip_prefix(&send.prefix).map(str::to_owned);
         self.innermost(below).ok_or(Problem::UnknownPrefix)
     }
 
-    /// Of the directories that hold the file, the one that leaves the shortest name.
-    fn innermost(&self, below: impl Fn(&SendDirectory) -> Option<String>) -> Option<Place> {
-        let places = self.0.iter().enumerate().filter_map(|(number, send)| {
+    /// The file below the innermost directory that contains it, which leaves the shortest name.
+    fn innermost(&self, below: impl Fn(&SendDirectory) -> Option<String>) -> Option<NamedFile> {
+        let files = self.0.iter().enumerate().filter_map(|(directory, send)| {
             let name = below(send)?;
-            Some(Place { number, name })
+            Some(NamedFile { directory, name })
         });
-        places.min_by_key(|place| place.name.len())
+        files.min_by_key(|file| file.name.len())
     }
 }
 
-/// What a site says of the files that its scripts name.
+/// The settings of a site for files that its scripts name.
 pub struct SendContext<'a> {
     /// The file cache, if there is one.
-    pub cache: Option<&'a Arc<Cache>>,
-    /// How files are kept in it.
+    pub cache: Option<&'a FileCache>,
+    /// Whether and for how long files are kept in it.
     pub cache_use: CacheUse,
     /// The media types by suffix.
     pub types: &'a Types,
@@ -228,8 +234,10 @@ pub struct SendContext<'a> {
 }
 
 impl SendFile {
-    /// Sends it, to a request with these fields. The faults of the file are the script's, except what the client's own
-    /// conditions and ranges make of it.
+    /// The response to a request with this method and these fields.
+    ///
+    /// # Errors
+    /// The script's fault if the file does not exist or may not be read; the client's if its conditions or ranges fail.
     pub fn serve(
         self,
         context: &SendContext<'_>,
@@ -237,24 +245,25 @@ impl SendFile {
         fields: &HeaderMap,
     ) -> Result<Response<ResponseBody>, Fault> {
         let is_plain = self.status == StatusCode::OK;
-        // Conditions and ranges ask about what GET gives with 200 (RFC 9110 §13.2.1, §14.2).
+        // Conditions and ranges apply only to a GET or HEAD that succeeds with 200 (RFC 9110 §13.2.1, §14.2).
         let no_fields = HeaderMap::new();
         let (method, fields) = match *method {
             Method::GET | Method::HEAD if is_plain => (method, fields),
             _ => (&Method::GET, &no_fields),
         };
         let files = Files {
-            directory: &self.directories.0[self.place.number].directory,
+            directory: &self.directories.0[self.file.directory].directory,
+            records: None,
             cache: context.cache,
             cache_use: context.cache_use,
             types: context.types,
             compression: context.compression,
-            // As it is stored: whether it is of some coding already is for the script to say.
+            // No variants, because the script may state a content coding itself.
             precompressed: None,
         };
         let content_type = self.fields.get(CONTENT_TYPE).cloned();
-        let served = file::serve_named(files, &self.place.name, content_type, method, fields);
-        let mut response = served.map_err(|fault| blame_script(&self.named, fault))?;
+        let served = serve_named(files, &self.file.name, content_type, method, fields);
+        let mut response = served.map_err(|fault| blame_script(&self.field, fault))?;
         if !is_plain {
             *response.status_mut() = self.status;
             for name in [ACCEPT_RANGES, ETAG, LAST_MODIFIED] {
@@ -266,14 +275,14 @@ impl SendFile {
     }
 }
 
-/// The script's fields join those of the file, which decide where both have one; what a response varies by adds up.
+/// Adds the script's fields to those of the file, which take precedence, except that the values of Vary add up.
 fn join(response: &mut Response<ResponseBody>, mut fields: HeaderMap) {
-    // What is said of the bytes is for the server to say; of the clock likewise (RFC 9110 §6.6.1).
+    // Fields about the bytes and the clock are the server's (RFC 9110 §6.6.1).
     for name in [ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, LAST_MODIFIED] {
         fields.remove(name);
     }
     if response.status() == StatusCode::NOT_MODIFIED {
-        // The client has them, with the file (RFC 9110 §15.4.5).
+        // The client has them already (RFC 9110 §15.4.5).
         for name in [CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE] {
             fields.remove(name);
         }
@@ -283,7 +292,7 @@ fn join(response: &mut Response<ResponseBody>, mut fields: HeaderMap) {
     }
     let mut name = None;
     for (next, value) in fields {
-        // A name stands with its first value alone.
+        // The iterator yields a name only with its first value.
         name = next.or(name);
         if let Some(name) = &name {
             response.headers_mut().append(name.clone(), value);
@@ -291,7 +300,7 @@ fn join(response: &mut Response<ResponseBody>, mut fields: HeaderMap) {
     }
 }
 
-/// A file that is not there or may not be read is what the script named, not what the client asked for.
+/// Makes it the script's fault that the file does not exist or may not be read, because the script named it.
 fn blame_script(field: &SendFileField, fault: Fault) -> Fault {
     match fault {
         Fault::Client(fault @ (ClientFault::NotFound(_) | ClientFault::Forbidden(_))) => {
@@ -337,18 +346,18 @@ mod tests {
     }
 
     #[test]
-    fn files_are_named_by_path_or_by_prefix() {
+    fn files_are_named_by_path_or_prefix() {
         let root = tempfile::tempdir().unwrap();
         let directories = directories(root.path());
         let root = root.path().canonicalize().unwrap();
         let root = root.to_str().unwrap();
-        let place = |line: String| {
-            let handed = directories
+        let named = |line: String| {
+            let send_file = directories
                 .take_sendfile_field(&mut head(&format!("{line}\n\n")))
                 .ok()??;
-            Some((handed.place.number, handed.place.name))
+            Some((send_file.file.directory, send_file.file.name))
         };
-        let some = |number, name: &str| Some((number, name.to_owned()));
+        let some = |directory, name: &str| Some((directory, name.to_owned()));
         for (value, expected) in [
             ("/real/a b", some(0, "a b")),
             ("/link/a%20b", some(0, "a b")),
@@ -363,7 +372,7 @@ mod tests {
             ("/link/../a", None),
             ("/link/a%00", None),
         ] {
-            assert_eq!(place(format!("X-Sendfile: {root}{value}")), expected, "{value}");
+            assert_eq!(named(format!("X-Sendfile: {root}{value}")), expected, "{value}");
         }
         for (value, expected) in [
             ("/files/a%20b?query", some(0, "a b")),
@@ -373,13 +382,13 @@ mod tests {
             ("files/a", None),
             ("/other/a", None),
         ] {
-            assert_eq!(place(format!("X-Accel-Redirect: {value}")), expected, "{value}");
+            assert_eq!(named(format!("X-Accel-Redirect: {value}")), expected, "{value}");
         }
-        assert_eq!(place("X-Sendfile: link/a".to_owned()), None);
+        assert_eq!(named("X-Sendfile: link/a".to_owned()), None);
     }
 
     #[test]
-    fn fields_of_script_and_file_are_one_head() {
+    fn fields_of_script_and_file_are_joined() {
         let mut response = Response::new(ResponseBody::Empty);
         let own = response.headers_mut();
         own.insert(ETAG, HeaderValue::from_static("\"file\""));
@@ -394,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_names_no_declared_file_is_the_scripts_fault_and_goes_no_further() {
+    fn field_without_a_declared_file_is_the_scripts_fault_and_is_removed() {
         let root = tempfile::tempdir().unwrap();
         let directories = directories(root.path());
         for text in [

@@ -1,20 +1,21 @@
-//! Media types of files by the endings of their names: what a site adds, then a maintained table.
+//! Media types of files by the endings of their names: first the types that a site adds, then the table of a library.
 
 use http::HeaderValue;
 use sluice_settings::FileSettings;
 
-/// Sent when nothing is known of a name (RFC 9110 §8.3): browsers offer to save it.
+/// Sent for unknown endings (RFC 9110 §8.3); browsers offer to save such a file.
 const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 /// The media types of a site's files.
 pub struct Types {
-    /// What the site adds: endings in lower case, the longest first, so that `.tar.gz` comes before `.gz`.
+    /// The types that the site adds. Endings are in lower case, the longest first, so that `.tar.gz` comes before `.gz`.
     added: Vec<(String, HeaderValue)>,
-    /// Told of text that does not tell it itself, such as `utf-8`; empty for none.
+    /// The charset of text types that name none themselves, such as `utf-8`; empty for no charset.
     charset: String,
 }
 
 impl Types {
+    /// The types that the settings add, and their charset. A type that is not a valid field value is ignored.
     pub fn new(settings: &FileSettings) -> Types {
         let charset = settings.charset.clone();
         let added = settings.types.iter().filter_map(|(ending, kind)| {
@@ -26,7 +27,7 @@ impl Types {
         Types { added, charset }
     }
 
-    /// The type of a file of this name, or path.
+    /// The value of Content-Type for a file with this name or path.
     pub fn of(&self, name: &str) -> HeaderValue {
         let ends = |ending: &str| {
             let at = name.len().checked_sub(ending.len());
@@ -54,7 +55,7 @@ fn with_charset(kind: &str, charset: &str) -> String {
     }
 }
 
-/// Whether a type is text to a browser, which must then know its charset.
+/// Whether a browser treats a type as text and needs its charset.
 fn is_text(kind: &str) -> bool {
     kind.starts_with("text/") || kind == "application/javascript" || kind == "application/json"
 }
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sites_types_come_before_the_table_and_the_longest_ending_first() {
+    fn types_of_the_site_come_first_and_the_longest_ending_counts() {
         let types = types(
             "utf-8",
             &[
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_charset_is_the_sites_or_not_told() {
+    fn charset_is_that_of_the_site_or_absent() {
         assert_eq!(types("iso-8859-15", &[]).of("a.txt"), "text/plain; charset=iso-8859-15");
         assert_eq!(types("", &[(".foo", "text/x-foo")]).of("a.txt"), "text/plain");
         assert_eq!(types("", &[(".foo", "text/x-foo")]).of("a.foo"), "text/x-foo");

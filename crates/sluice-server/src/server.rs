@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use arc_swap::ArcSwap;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::server::ProducesTickets;
-use sluice_files::cache::CacheCounters;
+use sluice_files::file_cache::CacheCounters;
 use sluice_launch::Launcher;
 use sluice_log::Log;
 use sluice_net::listener;

@@ -1,47 +1,47 @@
-//! What the file cache has done so far, in numbers.
+//! Counters of the file cache.
 //!
-//! Every request for a file counts, so the counters of a worker lie apart from those of others: a line of memory that all
-//! processors write to would cost more than the rest of a hit.
+//! Every request for a file increments one, so threads use different cache lines: a line that all processors write to would
+//! cost more than the rest of a hit.
 
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Sets of counters. More threads than this share some.
+/// Sets of counters. If there are more threads, some share a set.
 const STRIPES: usize = 16;
 
-/// Something that happens to be counted.
+/// An event that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Hit,
     Miss,
-    /// To be looked at again.
+    /// The entry had to be revalidated.
     Stale,
-    /// Looked at again, and the same.
+    /// The file was found unchanged.
     Unchanged,
     Evicted,
     TooLarge,
-    Unsettled,
+    JustChanged,
 }
 
-/// What the file cache has done since the server was started or its configuration was read again, and what it holds.
+/// Counters since the server was started or its configuration was reloaded, and the present size of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounters {
-    /// Requests answered from memory alone, the file not being looked at.
+    /// Requests answered from memory without checking the file.
     pub hits: u64,
-    /// Requests for names of which nothing was in memory: files read, and names that lead to directories or nowhere.
+    /// Requests for names that were not in memory: files that were read, directories, and names that do not exist.
     pub misses: u64,
-    /// Files looked at again that were as before, and were sent from memory.
+    /// Files that were revalidated, had not changed, and were sent from memory.
     pub unchanged: u64,
-    /// Files looked at again that were not, or were not there.
+    /// Files that were revalidated and had changed or were gone.
     pub changed: u64,
-    /// Files that made room for others.
+    /// Entries that were removed to make room.
     pub evicted: u64,
-    /// Times that a file was too large to be kept.
+    /// Requests for files that were too large to keep.
     pub too_large: u64,
-    /// Times that a file was not kept yet, having been changed within the last second.
+    /// Requests for files that were not kept yet because they had changed within the last second.
     pub just_changed: u64,
-    /// Files in memory now.
+    /// Entries in memory now.
     pub files: u64,
     /// Bytes of their content.
     pub bytes: u64,
@@ -65,18 +65,18 @@ impl fmt::Display for CacheCounters {
     }
 }
 
-/// Counts events.
+/// Counts events of all threads.
 #[derive(Default)]
 pub(super) struct Tally([Stripe; STRIPES]);
 
-/// The counters of some threads: one for each event, in one line of memory.
+/// The counters of some threads, one for each event, in one cache line.
 #[derive(Default)]
 #[repr(align(64))]
 struct Stripe([AtomicU64; 8]);
 
 impl Tally {
     pub(super) fn count(&self, event: Event) {
-        // Relaxed: numbers that nothing else depends on.
+        // Relaxed: nothing else depends on the numbers.
         self.0[stripe()].0[event as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -85,7 +85,7 @@ impl Tally {
         counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// The numbers so far, beside what is held now. Events that happen meanwhile may be in one and not in another.
+    /// The counters now, with the size of the cache. Concurrent events may be in one counter and not yet in another.
     pub(super) fn counters(&self, files: u64, bytes: u64) -> CacheCounters {
         let unchanged = self.sum(Event::Unchanged);
         CacheCounters {
@@ -95,14 +95,14 @@ impl Tally {
             changed: self.sum(Event::Stale).saturating_sub(unchanged),
             evicted: self.sum(Event::Evicted),
             too_large: self.sum(Event::TooLarge),
-            just_changed: self.sum(Event::Unsettled),
+            just_changed: self.sum(Event::JustChanged),
             files,
             bytes,
         }
     }
 }
 
-/// The set of counters of this thread.
+/// The index of this thread's set of counters.
 fn stripe() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -110,7 +110,7 @@ fn stripe() -> usize {
     }
     OWN.with(|own| {
         own.get().unwrap_or_else(|| {
-            // Relaxed: only that neighbours differ matters.
+            // Relaxed: only the spread over the sets matters.
             let stripe = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
             own.set(Some(stripe));
             stripe

@@ -1,12 +1,11 @@
-//! Listings of directories that have no index page.
+//! Listings of directories without an index page.
 //!
-//! Here: what is in a directory. The rule is that an entry is listed exactly when asking for it would be answered with that
-//! file or directory, or by running it as a script: each is opened just as it would be to be served, and the site is asked
-//! what its path means. So whatever is not served is not listed either, without a second set of rules that could differ.
-//! Not here: what a listing looks like (`page`).
+//! Here: reading a directory. An entry is listed exactly if a request for it would be answered with that file or directory, or
+//! by running it as a script: each is opened as for a request, and the site is asked what its path means. So a listing needs
+//! no second set of rules that could differ. Not here: order, links and text of a listing (`page`).
 //!
 //! ```text
-//! respond (worker) ──▶ make (a thread that may wait) ──▶ read: names ──▶ look: Entry ──▶ page: HTML or JSON
+//! respond (worker) ──▶ make (blocking thread) ──▶ read: names ──▶ entry ──▶ page: HTML or JSON
 //! ```
 
 pub mod page;
@@ -26,109 +25,116 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::directory::Directory;
-use crate::file;
+use crate::found::open_fault;
 use page::{ListingRequest, Page};
 
-/// Entries listed: a page of so many is some 3 MB. That there are more is told.
+/// Entries that are listed: a page with this number has about 3 MB. The page says if there are more.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Names looked at in a directory, listed or not. At a few microseconds each this bounds the time that a listing takes.
+/// Names that are read from a directory, listed or not. At a few microseconds each, this bounds the time of a listing.
 const NAMES_MAX: usize = 50_000;
 
-/// Bytes of a README that are shown; the rest is a click away.
+/// Bytes of a README that are shown, with a link to the whole file.
 const README_BYTES_MAX: usize = 64 << 10;
 
-/// Names under which a README is looked for, in this order, in letters of any case. Not README.html: its text would
-/// become part of a page that it was not written for, with its own styles, headings and scripts; it is in the list.
+/// The names of a README, in order of precedence and in any case. README.html is listed but not shown, because a complete
+/// HTML document cannot be part of another page.
 const README_NAMES: [&str; 3] = ["README.md", "README.txt", "README"];
 
-/// Listings that are made at once, by all workers together: each keeps a thread busy, or waiting for a disk.
-static TURNS: Semaphore = Semaphore::const_new(4);
+/// Listings that are made at once, for all workers together, because each occupies a blocking thread.
+static PERMITS: Semaphore = Semaphore::const_new(4);
 
-/// Longest wait for a turn. Over it: 503.
-const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for a permit. After it the response is 503.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a listing asks of the site around the directory.
+/// The site to which a listed directory belongs.
 pub trait ListingSite {
-    /// What a request for `path` would meet.
-    fn lead(&self, path: &str, directory: &Directory, below: &str) -> EntryKind;
-    /// The type that a file of this name is sent with.
+    /// What a request for `path` would lead to, if the entry is `below` in `directory`.
+    fn entry_kind(&self, path: &str, directory: &Directory, below: &str) -> EntryKind;
+
+    /// The media type of a file with this name.
     fn content_type(&self, name: &str) -> HeaderValue;
-    /// The site's own page.
+
+    /// The site's template for listings; `None` for the built-in page.
     fn template(&self) -> Option<&Template>;
 }
 
-/// What a request for a path would meet.
+/// What a request for the path of an entry would lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// What lies in the directory under that name.
+    /// The entry itself.
     There,
-    /// A script, which is run.
+    /// Running a script.
     Script,
-    /// Something else, or nothing.
+    /// Another file, another answer, or an error.
     Elsewhere,
 }
 
-/// What is listed.
+/// A listed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub name: String,
-    pub kind: Kind,
-    /// None for what has no size that a client would see.
+    pub entry_type: EntryType,
+    /// `None` for directories and scripts.
     pub bytes: Option<u64>,
     pub modified: Option<SystemTime>,
 }
 
-/// What an entry is to who asks for it.
+/// What a client gets for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EntryType {
     Directory,
     File,
     Script,
 }
 
-/// A directory's entries, in no order.
-pub(crate) struct Found {
+/// The entries of a directory, unsorted.
+pub(crate) struct Contents {
     pub entries: Vec<Entry>,
-    /// There are more.
-    pub is_cut: bool,
+    /// There are more entries.
+    pub is_truncated: bool,
     pub readme: Option<Readme>,
 }
 
-/// The beginning of a README.
+/// The first bytes of a README.
 pub(crate) struct Readme {
     pub name: String,
     pub text: String,
-    /// There is more of it.
-    pub is_cut: bool,
+    /// The file is longer.
+    pub is_truncated: bool,
 }
 
-/// Has a listing made by a thread that may wait, for a directory can be large, and its disk slow or far away: 10,000
-/// entries take some 50 ms when all is in memory, for which no worker can be spared.
+/// Makes a listing in a blocking thread, because a directory may be large and its disk slow: 10,000 entries take about 50 ms
+/// even in memory, which would delay the other connections of a worker.
 ///
-/// The server's fault (503) when so many are being made already.
+/// # Errors
+/// The server's fault: too many listings are being made (503), or the fault of `make`.
 pub async fn respond(
     make: impl FnOnce() -> Result<Page, Fault> + Send + 'static,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let Ok(Ok(turn)) = timeout(TURN_TIMEOUT, TURNS.acquire()).await else {
-        return Err(ServerFault::ListingsBusy(TURN_TIMEOUT).into());
+    let Ok(Ok(permit)) = timeout(PERMIT_TIMEOUT, PERMITS.acquire()).await else {
+        return Err(ServerFault::ListingsBusy(PERMIT_TIMEOUT).into());
     };
-    // The turn belongs to the thread: a client that leaves does not end its work.
+    // The thread holds the permit, because it goes on if the client disconnects.
     let made = spawn_blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         make()
     });
     let page = made.await.map_err(|error| ServerFault::Listing(Arc::new(error)))??;
     let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(page.body).into()));
     let fields = response.headers_mut();
-    fields.insert(header::CONTENT_TYPE, page.form.content_type());
+    fields.insert(header::CONTENT_TYPE, page.format.content_type());
     fields.insert(header::VARY, HeaderValue::from_static("accept"));
-    // No validator tells whether a directory has changed: its time of change does not when a file in it grows.
+    // There are no validators, because the mtime of a directory does not change when a file in it grows.
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }
 
-/// Makes the listing of `below` in `directory`. Waits for the disk.
+/// Makes the listing of the directory `below` in `directory`. Waits for the disk.
+///
+/// # Errors
+/// The client's fault: the directory does not exist or may not be read. The server's: it cannot be read, or the template
+/// fails.
 pub fn make(
     directory: &Directory,
     below: &str,
@@ -142,96 +148,98 @@ pub fn make(
         path: &request.path,
         site,
     };
-    let found = reader.read().map_err(|error| file::refused(below, error))?;
-    page::page(found, request, site).map_err(|error| ServerFault::Listing(Arc::new(error)).into())
+    let contents = reader.read().map_err(|error| open_fault(below, error))?;
+    page::page(contents, request, site).map_err(|error| ServerFault::Listing(Arc::new(error)).into())
 }
 
-/// Reads one directory.
+/// Reads a directory.
 struct Reader<'a> {
     directory: &'a Directory,
-    /// The directory to be listed, below `directory`.
+    /// The path of the listed directory below `directory`.
     below: &'a str,
-    /// Its path as clients name it, ending with a slash.
+    /// Its URL path, decoded, with a slash at the end.
     path: &'a str,
     site: &'a dyn ListingSite,
 }
 
 impl Reader<'_> {
-    fn read(&self) -> io::Result<Found> {
-        let (mut entries, mut is_cut) = (Vec::new(), false);
+    fn read(&self) -> io::Result<Contents> {
+        let (mut entries, mut is_truncated) = (Vec::new(), false);
         for (count, name) in Dir::new(self.directory.open_below(self.below)?)?.enumerate() {
-            let entry = self.look(&name?);
+            let entry = self.entry(&name?);
             if count == NAMES_MAX || (entry.is_some() && entries.len() == ENTRIES_MAX) {
-                is_cut = true;
+                is_truncated = true;
                 break;
             }
             entries.extend(entry);
         }
         let readme = self.readme(&entries);
-        Ok(Found {
+        Ok(Contents {
             entries,
-            is_cut,
+            is_truncated,
             readme,
         })
     }
 
-    /// The entry of a name, if a request for it would be answered.
-    fn look(&self, found: &DirEntry) -> Option<Entry> {
-        // What is no UTF-8 or holds a newline cannot be asked for (`Target`).
-        let name = found.file_name().to_str().ok().filter(|name| !name.contains('\n'))?;
-        // The others are never served, and a device may feel that it is opened.
+    /// The entry of a name; `None` if it is not listed.
+    fn entry(&self, read: &DirEntry) -> Option<Entry> {
+        // A name that is not UTF-8 or contains a newline cannot be requested (`Target`).
+        let name = read.file_name().to_str().ok().filter(|name| !name.contains('\n'))?;
+        // Other types are never served, and are not opened because that may have an effect on a device.
         let may_be_served = matches!(
-            found.file_type(),
+            read.file_type(),
             FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown
         );
         if !may_be_served || name == "." || name == ".." {
             return None;
         }
         let (path, below) = (format!("{}{name}", self.path), self.below_of(name));
-        let entry = |kind, bytes, modified| Entry {
+        let entry = |entry_type, bytes, modified| Entry {
             name: name.to_owned(),
-            kind,
+            entry_type,
             bytes,
             modified,
         };
-        match self.site.lead(&path, self.directory, &below) {
+        match self.site.entry_kind(&path, self.directory, &below) {
             EntryKind::Elsewhere => None,
-            EntryKind::Script => Some(entry(Kind::Script, None, None)),
+            EntryKind::Script => Some(entry(EntryType::Script, None, None)),
             EntryKind::There => {
-                let about = self.open(&below).and_then(|file| file.metadata()).ok()?;
-                let is_directory = about.is_dir();
-                if is_directory && self.site.lead(&format!("{path}/"), self.directory, &below) != EntryKind::There {
+                let metadata = self.open(&below).and_then(|file| file.metadata()).ok()?;
+                let is_directory = metadata.is_dir();
+                if is_directory && self.site.entry_kind(&format!("{path}/"), self.directory, &below) != EntryKind::There
+                {
                     return None;
                 }
-                let modified = about.modified().ok();
+                let modified = metadata.modified().ok();
                 match is_directory {
-                    true => Some(entry(Kind::Directory, None, modified)),
-                    false if about.is_file() => Some(entry(Kind::File, Some(about.len()), modified)),
+                    true => Some(entry(EntryType::Directory, None, modified)),
+                    false if metadata.is_file() => Some(entry(EntryType::File, Some(metadata.len()), modified)),
                     false => None,
                 }
             }
         }
     }
 
-    /// The beginning of the directory's README, if one is listed and can be read.
+    /// The first bytes of the directory's README, if one is listed and can be read.
     fn readme(&self, entries: &[Entry]) -> Option<Readme> {
         let named = |wanted: &str| {
-            let is_it = |entry: &&Entry| entry.kind == Kind::File && entry.name.eq_ignore_ascii_case(wanted);
-            entries.iter().find(is_it)
+            let has_name =
+                |entry: &&Entry| entry.entry_type == EntryType::File && entry.name.eq_ignore_ascii_case(wanted);
+            entries.iter().find(has_name)
         };
         let entry = README_NAMES.into_iter().find_map(named)?;
         let mut bytes = Vec::new();
         let most = README_BYTES_MAX as u64 + 1;
         let file = self.open(&self.below_of(&entry.name)).ok()?;
         file.take(most).read_to_end(&mut bytes).ok()?;
-        let is_cut = bytes.len() > README_BYTES_MAX;
+        let is_truncated = bytes.len() > README_BYTES_MAX;
         bytes.truncate(README_BYTES_MAX);
         let text = String::from_utf8_lossy(&bytes);
-        let is_strange = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t');
+        let is_unprintable = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t');
         Some(Readme {
             name: entry.name.clone(),
-            text: text.replace(is_strange, "\u{fffd}"),
-            is_cut,
+            text: text.replace(is_unprintable, "\u{fffd}"),
+            is_truncated,
         })
     }
 
@@ -253,16 +261,16 @@ mod tests {
     use http::StatusCode;
 
     #[tokio::test(start_paused = true)]
-    async fn who_gets_no_turn_is_told_when_to_come_again() {
-        let all = TURNS.acquire_many(4).await.unwrap();
-        let fault = respond(|| unreachable!("no turn")).await.err().unwrap();
+    async fn request_without_a_permit_gets_503_and_retry_after() {
+        let all = PERMITS.acquire_many(4).await.unwrap();
+        let fault = respond(|| unreachable!("no permit")).await.err().unwrap();
         assert_eq!(fault.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(fault.retry_after(), Some(TURN_TIMEOUT));
+        assert_eq!(fault.retry_after(), Some(PERMIT_TIMEOUT));
         drop(all);
         let fault = respond(|| Err(Fault::unexpected("made"))).await.err().unwrap();
         assert_eq!(fault.to_string(), "made");
-        let fault = respond(|| panic!("a mistake")).await.err().unwrap();
+        let fault = respond(|| panic!("on purpose")).await.err().unwrap();
         assert_eq!(fault.status(), StatusCode::INTERNAL_SERVER_ERROR);
-        assert_eq!(TURNS.available_permits(), 4, "every turn has been given back");
+        assert_eq!(PERMITS.available_permits(), 4, "every permit was released");
     }
 }

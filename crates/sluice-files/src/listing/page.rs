@@ -1,7 +1,8 @@
-//! What a listing looks like: a page for people, by the server's template or the site's own, or JSON for programs.
+//! The text of a listing: an HTML page from the built-in template or the site's, or JSON.
 //!
-//! Here: the order of entries, and everything about them as text. All links are relative, so that they hold behind a proxy
-//! that serves the site below another path; `./` before a name keeps a colon in it from making it a scheme (RFC 3986 §4.2).
+//! Here: the order of entries, and their names, links, sizes and dates. All links are relative, so that they are valid behind
+//! a proxy that serves the site below another path; `./` before a name prevents that a colon in it makes it a scheme (RFC 3986
+//! §4.2).
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -15,25 +16,25 @@ use sluice_http::accept::{MediaType, choose};
 use sluice_http::target::{Target, encode};
 use sluice_settings::template::{Template, TemplateError};
 
-use super::{Entry, Found, Kind, ListingSite, Readme};
+use super::{Contents, Entry, EntryType, ListingSite, Readme};
 
-/// The server's own page.
-static OWN: LazyLock<Template> = LazyLock::new(|| {
+/// The built-in template.
+static BUILT_IN: LazyLock<Template> = LazyLock::new(|| {
     let text = include_str!("listing.html");
-    Template::parse(Path::new("listing.html"), text).expect("the server's own template, which a test renders")
+    Template::parse(Path::new("listing.html"), text).expect("the built-in template, which a test renders")
 });
 
-/// What is asked for: of which directory, in which order, in which form.
+/// The directory, order and format of a requested listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListingRequest {
-    /// The directory's path as clients name it, decoded, ending with a slash.
+    /// The URL path of the directory, decoded, with a slash at the end.
     pub path: String,
     column: Column,
     order: Order,
-    form: MediaType,
+    format: MediaType,
 }
 
-/// What entries are sorted by.
+/// The column by which entries are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Name,
@@ -47,70 +48,76 @@ enum Order {
     Descending,
 }
 
-/// A listing, ready to be sent.
+/// A complete listing.
 #[derive(Debug)]
 pub struct Page {
-    pub form: MediaType,
+    /// Its media type.
+    pub format: MediaType,
+    /// Its text.
     pub body: String,
 }
 
-/// What a template is given. Documented in docs/guides/listings-and-error-pages.md: names are a promise.
+/// The variables of a template. Their names are documented in docs/guides/listings-and-error-pages.md and must not change.
 #[derive(Serialize)]
 struct Values<'a> {
     path: &'a str,
     crumbs: Vec<Crumb<'a>>,
-    /// Empty at the top.
+    /// The link to the parent directory; empty at the top.
     parent: &'static str,
-    columns: [Head; 3],
+    columns: [Heading; 3],
     entries: Vec<Row<'a>>,
     #[serde(rename = "folders")]
     directories: usize,
     files: usize,
-    is_cut: bool,
+    #[serde(rename = "is_cut")]
+    is_truncated: bool,
     readme: Option<ReadmeValues<'a>>,
 }
 
-/// A directory on the way to this one; the names together are the path.
+/// A directory of the path; the names together are the path.
 #[derive(Serialize)]
 struct Crumb<'a> {
     name: &'a str,
     link: String,
 }
 
-/// The head of a column.
+/// The heading of a column.
 #[derive(Serialize)]
-struct Head {
+struct Heading {
     key: &'static str,
     name: &'static str,
-    /// Sorts by this column; the other way round if it is sorted by it already.
+    /// Sorts by this column, or reverses the order if entries are sorted by it.
     link: String,
-    /// `ascending`, `descending` (as ARIA has it) or, for a column that it is not sorted by, empty.
+    /// `ascending` or `descending`, as in ARIA; empty if entries are not sorted by this column.
     order: &'static str,
 }
 
+/// The variables of an entry.
 #[derive(Serialize)]
 struct Row<'a> {
     name: &'a str,
     link: String,
     kind: &'static str,
-    /// For people: `1.2 MiB`; empty where there is none.
+    /// `1.2 MiB`; empty if the entry has no size.
     size: String,
     bytes: u64,
-    /// RFC 3339, in UTC; with the two that follow empty where it is not known.
+    /// RFC 3339, in UTC. Empty if unknown, as are the two that follow.
     modified: String,
     date: String,
     time: String,
 }
 
+/// The variables of a README.
 #[derive(Serialize)]
 struct ReadmeValues<'a> {
     name: &'a str,
     link: String,
     text: &'a str,
-    is_cut: bool,
+    #[serde(rename = "is_cut")]
+    is_truncated: bool,
 }
 
-/// The form for programs.
+/// A listing as JSON.
 #[derive(Serialize)]
 struct Json<'a> {
     path: &'a str,
@@ -118,6 +125,7 @@ struct Json<'a> {
     complete: bool,
 }
 
+/// An entry as JSON.
 #[derive(Serialize)]
 struct JsonEntry<'a> {
     name: &'a str,
@@ -132,7 +140,7 @@ struct JsonEntry<'a> {
 }
 
 impl ListingRequest {
-    /// What a request asks for. An order that there is not is none.
+    /// The listing that a request asks for. An unknown sort order is ignored.
     pub fn of(target: &Target, fields: &HeaderMap) -> ListingRequest {
         let query = target.query.as_deref().unwrap_or_default();
         let value = |name: &str| {
@@ -152,13 +160,13 @@ impl ListingRequest {
                 Some("desc") => Order::Descending,
                 _ => column.first_order(),
             },
-            form: choose(fields, &[MediaType::Html, MediaType::Json], MediaType::Html),
+            format: choose(fields, &[MediaType::Html, MediaType::Json], MediaType::Html),
         }
     }
 }
 
 impl Column {
-    /// What is looked for first: the largest, the newest.
+    /// The order of the first click: the largest and the newest first.
     fn first_order(self) -> Order {
         match self {
             Column::Name => Order::Ascending,
@@ -166,7 +174,7 @@ impl Column {
         }
     }
 
-    fn head(self, request: &ListingRequest) -> Head {
+    fn heading(self, request: &ListingRequest) -> Heading {
         let (key, name) = match self {
             Column::Name => ("name", "Name"),
             Column::Size => ("size", "Size"),
@@ -182,7 +190,7 @@ impl Column {
             Order::Ascending => "asc",
             Order::Descending => "desc",
         };
-        Head {
+        Heading {
             key,
             name,
             link: format!("?sort={key}&order={order}"),
@@ -195,58 +203,62 @@ impl Column {
     }
 }
 
-/// The listing of what was found, as it is wished for. An error is one of the server's own template.
-pub(super) fn page(mut found: Found, request: &ListingRequest, site: &dyn ListingSite) -> Result<Page, TemplateError> {
-    sort(&mut found.entries, request.column, request.order);
-    let body = match request.form {
-        MediaType::Json | MediaType::Problem => json(&found, request, site),
-        MediaType::Html | MediaType::Text => html(&values(&found, request), site.template())?,
+/// Makes a listing of these entries. An error is one of the built-in template.
+pub(super) fn page(
+    mut contents: Contents,
+    request: &ListingRequest,
+    site: &dyn ListingSite,
+) -> Result<Page, TemplateError> {
+    sort(&mut contents.entries, request.column, request.order);
+    let body = match request.format {
+        MediaType::Json | MediaType::Problem => json(&contents, request, site),
+        MediaType::Html | MediaType::Text => html(&values(&contents, request), site.template())?,
     };
     Ok(Page {
-        form: request.form,
+        format: request.format,
         body,
     })
 }
 
-/// A site's own page, read and tried; `path` is its name in messages.
+/// Parses a site's template and renders it once with sample values; `path` is its name in messages.
 ///
 /// # Errors
-/// What is wrong with it; its author's to mend.
+/// The template is invalid; the administrator's fault.
 pub fn listing_template(path: &Path, text: &str) -> Result<Template, TemplateError> {
     let template = Template::parse(path, text)?;
-    let entry = |name: &str, kind, bytes| Entry {
+    let entry = |name: &str, entry_type, bytes| Entry {
         name: name.to_owned(),
-        kind,
+        entry_type,
         bytes,
         modified: Some(SystemTime::UNIX_EPOCH),
     };
-    let found = Found {
+    let contents = Contents {
         entries: vec![
-            entry("a", Kind::Directory, None),
-            entry("b", Kind::File, Some(1)),
-            entry("c", Kind::Script, None),
+            entry("a", EntryType::Directory, None),
+            entry("b", EntryType::File, Some(1)),
+            entry("c", EntryType::Script, None),
         ],
-        is_cut: true,
+        is_truncated: true,
         readme: Some(Readme {
             name: "README".to_owned(),
             text: "text".to_owned(),
-            is_cut: true,
+            is_truncated: true,
         }),
     };
     let request = ListingRequest {
         path: "/a/".to_owned(),
         column: Column::Name,
         order: Order::Ascending,
-        form: MediaType::Html,
+        format: MediaType::Html,
     };
-    template.render(values(&found, &request))?;
+    template.render(values(&contents, &request))?;
     Ok(template)
 }
 
-/// Directories first, for they lead on; of equals the names decide, as people sort them.
+/// Sorts entries: directories first, equals in the natural order of their names.
 fn sort(entries: &mut [Entry], column: Column, order: Order) {
     entries.sort_by_cached_key(|entry| (natural(&entry.name), entry.name.clone()));
-    // Each further sort keeps the order of equals.
+    // The sorts are stable, so each keeps the order of equals.
     match (column, order) {
         (Column::Name, Order::Ascending) => {}
         (Column::Name, Order::Descending) => entries.reverse(),
@@ -255,11 +267,11 @@ fn sort(entries: &mut [Entry], column: Column, order: Order) {
         (Column::Date, Order::Ascending) => entries.sort_by_key(|entry| entry.modified),
         (Column::Date, Order::Descending) => entries.sort_by_key(|entry| Reverse(entry.modified)),
     }
-    entries.sort_by_key(|entry| entry.kind != Kind::Directory);
+    entries.sort_by_key(|entry| entry.entry_type != EntryType::Directory);
 }
 
-/// A text by which names sort as people sort them: letters whatever their case, numbers by their value. Before the digits of
-/// a number stands how many they are.
+/// A key for the natural order of names: case is ignored, and numbers are compared by value, because the key has the number
+/// of digits before the digits.
 fn natural(name: &str) -> String {
     let name = name.to_lowercase();
     let (mut key, mut rest) = (String::with_capacity(name.len() + 8), name.as_str());
@@ -268,7 +280,7 @@ fn natural(name: &str) -> String {
         let end = number.find(|letter: char| !letter.is_ascii_digit());
         let (digits, after) = number.split_at(end.unwrap_or(number.len()));
         let digits = digits.trim_start_matches('0');
-        // A name has 255 bytes at most. The zero keeps numbers where digits stand among other letters.
+        // A name has at most 255 bytes. The zero sorts numbers where digits are among other characters.
         let count = u8::try_from(digits.len()).unwrap_or(u8::MAX);
         key.extend([before, "0", char::from(count).encode_utf8(&mut [0; 2]), digits]);
         rest = after;
@@ -276,7 +288,7 @@ fn natural(name: &str) -> String {
     key + rest
 }
 
-/// By the site's template; by the server's if there is none, or it fails.
+/// Renders the site's template, or the built-in one if there is none or it fails.
 fn html(values: &Values<'_>, template: Option<&Template>) -> Result<String, TemplateError> {
     if let Some(template) = template {
         match template.render(values) {
@@ -284,31 +296,37 @@ fn html(values: &Values<'_>, template: Option<&Template>) -> Result<String, Temp
             Err(error) => tracing::error!("template {}: {error}", template.path().display()),
         }
     }
-    OWN.render(values)
+    BUILT_IN.render(values)
 }
 
-fn values<'a>(found: &'a Found, request: &'a ListingRequest) -> Values<'a> {
-    let count = |kind| found.entries.iter().filter(|entry| entry.kind == kind).count();
-    let directories = count(Kind::Directory);
+fn values<'a>(contents: &'a Contents, request: &'a ListingRequest) -> Values<'a> {
+    let count = |entry_type| {
+        contents
+            .entries
+            .iter()
+            .filter(|entry| entry.entry_type == entry_type)
+            .count()
+    };
+    let directories = count(EntryType::Directory);
     Values {
         path: &request.path,
         crumbs: crumbs(&request.path),
         parent: if request.path == "/" { "" } else { "../" },
-        columns: [Column::Name, Column::Size, Column::Date].map(|column| column.head(request)),
-        entries: found.entries.iter().map(row).collect(),
+        columns: [Column::Name, Column::Size, Column::Date].map(|column| column.heading(request)),
+        entries: contents.entries.iter().map(row).collect(),
         directories,
-        files: found.entries.len() - directories,
-        is_cut: found.is_cut,
-        readme: found.readme.as_ref().map(|readme| ReadmeValues {
+        files: contents.entries.len() - directories,
+        is_truncated: contents.is_truncated,
+        readme: contents.readme.as_ref().map(|readme| ReadmeValues {
             name: &readme.name,
-            link: link(&readme.name, Kind::File),
+            link: link(&readme.name, EntryType::File),
             text: &readme.text,
-            is_cut: readme.is_cut,
+            is_truncated: readme.is_truncated,
         }),
     }
 }
 
-/// `/a/b/` is `/`, `a/` and `b/`.
+/// The directories of a path: of `/a/b/` these are `/`, `a/` and `b/`.
 fn crumbs(path: &str) -> Vec<Crumb<'_>> {
     let depth = path.matches('/').count();
     let names = path.split_inclusive('/').enumerate();
@@ -325,11 +343,11 @@ fn crumbs(path: &str) -> Vec<Crumb<'_>> {
 
 fn row(entry: &Entry) -> Row<'_> {
     let modified = entry.modified.and_then(|time| Timestamp::try_from(time).ok());
-    let time = |form: &str| modified.map_or_else(String::new, |time| time.strftime(form).to_string());
+    let time = |format: &str| modified.map_or_else(String::new, |time| time.strftime(format).to_string());
     Row {
         name: &entry.name,
-        link: link(&entry.name, entry.kind),
-        kind: entry.kind.as_str(),
+        link: link(&entry.name, entry.entry_type),
+        kind: entry.entry_type.as_str(),
         size: entry.bytes.map_or_else(String::new, size),
         bytes: entry.bytes.unwrap_or_default(),
         modified: time("%Y-%m-%dT%H:%M:%SZ"),
@@ -338,11 +356,11 @@ fn row(entry: &Entry) -> Row<'_> {
     }
 }
 
-fn json(found: &Found, request: &ListingRequest, site: &dyn ListingSite) -> String {
+fn json(contents: &Contents, request: &ListingRequest, site: &dyn ListingSite) -> String {
     let listing = Json {
         path: &request.path,
-        entries: found.entries.iter().map(|entry| json_entry(entry, site)).collect(),
-        complete: !found.is_cut,
+        entries: contents.entries.iter().map(|entry| json_entry(entry, site)).collect(),
+        complete: !contents.is_truncated,
     };
     serde_json::to_string(&listing).unwrap_or_default()
 }
@@ -355,27 +373,27 @@ fn json_entry<'a>(entry: &'a Entry, site: &dyn ListingSite) -> JsonEntry<'a> {
         kind: row.kind,
         link: row.link,
         bytes: entry.bytes,
-        r#type: (entry.kind == Kind::File).then(content_type).flatten(),
+        r#type: (entry.entry_type == EntryType::File).then(content_type).flatten(),
         modified: Some(row.modified).filter(|time| !time.is_empty()),
     }
 }
 
-impl Kind {
+impl EntryType {
     fn as_str(self) -> &'static str {
         match self {
-            Kind::Directory => "folder",
-            Kind::File => "file",
-            Kind::Script => "script",
+            EntryType::Directory => "folder",
+            EntryType::File => "file",
+            EntryType::Script => "script",
         }
     }
 }
 
-fn link(name: &str, kind: Kind) -> String {
-    let slash = if kind == Kind::Directory { "/" } else { "" };
+fn link(name: &str, entry_type: EntryType) -> String {
+    let slash = if entry_type == EntryType::Directory { "/" } else { "" };
     format!("./{}{slash}", encode(name))
 }
 
-/// Bytes for people: `999 B`, `1.2 KiB`, `35 MiB`.
+/// A size as text: `999 B`, `1.2 KiB`, `35 MiB`.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut number, mut unit) = (bytes as f64, 0);
@@ -384,7 +402,7 @@ fn size(bytes: u64) -> String {
         (number, unit) = (number / 1024.0, unit + 1);
     }
     let digits = usize::from(unit > 0 && number < 9.95);
-    // What belongs together stays on one line, where there is no style sheet to say so either.
+    // A no-break space, which keeps number and unit on one line also without a style sheet.
     format!("{number:.digits$}\u{a0}{}", UNITS[unit])
 }
 

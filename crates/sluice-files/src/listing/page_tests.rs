@@ -1,4 +1,4 @@
-//! What a listing looks like: its order, its links and its text, whatever the names are.
+//! Tests of the order, the links and the text of listings, with unusual names.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use super::super::EntryKind;
 use super::*;
 use crate::directory::Directory;
 
-/// A site that has nothing of its own.
+/// A site with nothing but perhaps a template.
 struct Plain(Option<Template>);
 
 impl ListingSite for Plain {
-    fn lead(&self, _: &str, _: &Directory, _: &str) -> EntryKind {
+    fn entry_kind(&self, _: &str, _: &Directory, _: &str) -> EntryKind {
         EntryKind::There
     }
 
@@ -30,33 +30,33 @@ fn request(target: &str, accept: &'static str) -> ListingRequest {
     ListingRequest::of(&Target::parse(target).unwrap(), &fields)
 }
 
-fn entry(name: &str, kind: Kind, bytes: u64, seconds: u64) -> Entry {
+fn entry(name: &str, entry_type: EntryType, bytes: u64, seconds: u64) -> Entry {
     Entry {
         name: name.to_owned(),
-        kind,
-        bytes: (kind == Kind::File).then_some(bytes),
-        modified: (kind != Kind::Script).then(|| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
+        entry_type,
+        bytes: (entry_type == EntryType::File).then_some(bytes),
+        modified: (entry_type != EntryType::Script).then(|| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
     }
 }
 
-fn found(entries: Vec<Entry>) -> Found {
-    Found {
+fn contents(entries: Vec<Entry>) -> Contents {
+    Contents {
         entries,
-        is_cut: false,
+        is_truncated: false,
         readme: None,
     }
 }
 
 #[test]
-fn folders_come_first_and_equals_stay_in_the_order_of_their_names() {
+fn directories_come_first_and_equals_are_sorted_by_name() {
     let order = |query: &str| {
         let mut entries = vec![
-            entry("b", Kind::File, 2, 10),
-            entry("C", Kind::File, 2, 30),
-            entry("a", Kind::File, 1, 20),
-            entry("z", Kind::Directory, 0, 40),
-            entry("Y", Kind::Directory, 0, 5),
-            entry("run.cgi", Kind::Script, 0, 0),
+            entry("b", EntryType::File, 2, 10),
+            entry("C", EntryType::File, 2, 30),
+            entry("a", EntryType::File, 1, 20),
+            entry("z", EntryType::Directory, 0, 40),
+            entry("Y", EntryType::Directory, 0, 5),
+            entry("run.cgi", EntryType::Script, 0, 0),
         ];
         let request = request(&format!("/{query}"), "*/*");
         sort(&mut entries, request.column, request.order);
@@ -74,7 +74,7 @@ fn folders_come_first_and_equals_stay_in_the_order_of_their_names() {
 }
 
 #[test]
-fn numbers_in_names_are_sorted_by_their_value() {
+fn numbers_in_names_are_sorted_by_value() {
     let mut names = [
         "b",
         "a10",
@@ -110,29 +110,29 @@ fn numbers_in_names_are_sorted_by_their_value() {
 }
 
 #[test]
-fn heads_of_columns_lead_to_the_other_order() {
-    let heads = |target: &str| {
+fn headings_reverse_the_order() {
+    let headings = |target: &str| {
         let request = request(target, "*/*");
-        let found = found(Vec::new());
-        let heads = values(&found, &request).columns;
-        heads.map(|head| format!("{} {}", head.link, head.order).trim_end().to_owned())
+        let contents = contents(Vec::new());
+        let headings = values(&contents, &request).columns;
+        headings.map(|heading| format!("{} {}", heading.link, heading.order).trim_end().to_owned())
     };
     let first = [
         "?sort=name&order=desc ascending",
         "?sort=size&order=desc",
         "?sort=date&order=desc",
     ];
-    assert_eq!(heads("/"), first);
+    assert_eq!(headings("/"), first);
     let by_size = [
         "?sort=name&order=asc",
         "?sort=size&order=asc descending",
         "?sort=date&order=desc",
     ];
-    assert_eq!(heads("/?sort=size"), by_size);
+    assert_eq!(headings("/?sort=size"), by_size);
 }
 
 #[test]
-fn crumbs_lead_up_and_are_the_path() {
+fn crumbs_are_the_path_and_link_to_the_directories() {
     let links = |path| {
         crumbs(path)
             .into_iter()
@@ -148,10 +148,10 @@ fn crumbs_lead_up_and_are_the_path() {
 }
 
 #[test]
-fn names_are_text_on_the_page_and_addresses_in_links() {
+fn names_are_escaped_in_text_and_links() {
     let names = ["<b>&\"'", "a:b", "100%", "a?b#c", "\r\t", "é", "..."];
-    let entries = names.map(|name| entry(name, Kind::File, 1, 0)).to_vec();
-    let page = html(&values(&found(entries), &request("/", "text/html")), None).unwrap();
+    let entries = names.map(|name| entry(name, EntryType::File, 1, 0)).to_vec();
+    let page = html(&values(&contents(entries), &request("/", "text/html")), None).unwrap();
     let links = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
     let links: Vec<String> = links
         .map(|link| link.replace("&#x2f;", "/").replace("&#x27;", "'").replace("&amp;", "&"))
@@ -168,14 +168,14 @@ fn names_are_text_on_the_page_and_addresses_in_links() {
 }
 
 #[test]
-fn json_tells_all_that_the_page_does() {
+fn json_contains_all_that_the_page_does() {
     let entries = vec![
-        entry("s.cgi", Kind::Script, 0, 0),
-        entry("a b", Kind::File, 1500, 86_400),
-        entry("d", Kind::Directory, 0, 0),
+        entry("s.cgi", EntryType::Script, 0, 0),
+        entry("a b", EntryType::File, 1500, 86_400),
+        entry("d", EntryType::Directory, 0, 0),
     ];
     let page = page(
-        found(entries),
+        contents(entries),
         &request("/x/?sort=name", "application/json"),
         &Plain(None),
     )
@@ -190,37 +190,42 @@ fn json_tells_all_that_the_page_does() {
 }
 
 #[test]
-fn the_longest_listing_can_be_made() {
-    let entries = (0..super::super::ENTRIES_MAX).map(|number| entry(&format!("file-{number}"), Kind::File, 1, 0));
-    let found = Found {
-        is_cut: true,
-        ..found(entries.collect())
+fn longest_listing_can_be_made() {
+    let entries = (0..super::super::ENTRIES_MAX).map(|number| entry(&format!("file-{number}"), EntryType::File, 1, 0));
+    let contents = Contents {
+        is_truncated: true,
+        ..self::contents(entries.collect())
     };
-    let page = page(found, &request("/", "text/html"), &Plain(None)).unwrap();
+    let page = page(contents, &request("/", "text/html"), &Plain(None)).unwrap();
     assert_eq!(
         page.body.matches("<td class=\"name\">").count(),
         super::super::ENTRIES_MAX
     );
-    assert!(page.body.contains("Only 10000 names are shown"), "the reader is told");
+    assert!(page.body.contains("Only 10000 names are shown"), "the page says so");
 }
 
 #[test]
-fn a_sites_template_is_used_and_a_failing_one_replaced() {
+fn template_of_the_site_is_used_unless_it_fails() {
     let rendered = |text: &str, entries: Vec<Entry>| {
         let template = listing_template(Path::new("l.html"), text).unwrap();
-        page(found(entries), &request("/x/", "text/html"), &Plain(Some(template)))
+        page(contents(entries), &request("/x/", "text/html"), &Plain(Some(template)))
             .unwrap()
             .body
     };
     let list = "{{ path }}{% for entry in entries %} {{ entry.name }}={{ entry.size }}{% endfor %}";
-    let entries = || vec![entry("a", Kind::File, 2000, 0), entry("d", Kind::Directory, 0, 0)];
+    let entries = || {
+        vec![
+            entry("a", EntryType::File, 2000, 0),
+            entry("d", EntryType::Directory, 0, 0),
+        ]
+    };
     assert_eq!(rendered(list, entries()), "&#x2f;x&#x2f; d= a=2.0\u{a0}KiB");
     let fails = "{% if entries|length == 2 %}{{ nothing }}{% endif %}";
-    assert!(rendered(fails, entries()).contains("<h1>"), "the server's own page");
+    assert!(rendered(fails, entries()).contains("<h1>"), "the built-in page");
 }
 
 #[test]
-fn a_template_that_names_what_there_is_not_is_refused() {
+fn template_with_unknown_variables_is_rejected() {
     for text in [
         "{{ entry }}",
         "{% for entry in entries %}{{ entry.nmae }}{% endfor %}",
@@ -230,12 +235,12 @@ fn a_template_that_names_what_there_is_not_is_refused() {
     }
     assert!(
         listing_template(Path::new("l.html"), include_str!("listing.html")).is_ok(),
-        "the server's own is an example"
+        "the built-in template is an example"
     );
 }
 
 #[test]
-fn sizes_have_three_digits_at_most() {
+fn sizes_have_at_most_three_digits() {
     for (bytes, expected) in [
         (0, "0 B"),
         (999, "999 B"),

@@ -1,8 +1,8 @@
-//! Records to lines, chunk by chunk: bytes of a file go in, lines come out, and nothing is kept but where it stands.
+//! Decodes VMS records to lines, chunk by chunk, with constant state.
 //!
-//! Pure: no I/O, no clock. A record becomes its bytes and a newline; one that ends with a newline of its own gets no second.
-//! In formats with lengths a length of 0xFFFF says that the rest of its block (512 bytes, counted from the file's start) is not
-//! used: files whose records may not span blocks have them, and those from which records were deleted.
+//! Pure: no I/O, no clock. A record becomes its bytes and a newline; a record that ends with a newline gets no second one. In
+//! formats with lengths, a length of 0xFFFF means that the rest of the block (512 bytes, counted from the start of the file) is
+//! unused. It occurs in files whose records may not span blocks, and after records were deleted.
 //!
 //! ```text
 //!            length 0xFFFF
@@ -18,78 +18,78 @@ use std::io;
 
 use sluice_settings::record_format::{RECORD_BYTES_MAX, RecordFormat};
 
-/// Bytes of a disk block of VMS.
+/// Bytes of a VMS disk block.
 const BLOCK_BYTES: u64 = 512;
 
-/// In the place of a length: the rest of the block is not used.
+/// The value of a length that marks the rest of the block as unused.
 const UNUSED: u16 = 0xffff;
 
-/// Makes lines of the records of one file.
+/// Converts the records of one file to lines.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     format: RecordFormat,
     state: State,
-    /// Bytes of the file that were taken.
+    /// Bytes of the file that were consumed.
     at: u64,
-    /// Where the record under way begins, with its length.
+    /// The offset of the present record, including its length.
     record_at: u64,
-    /// The record under way is followed by a byte that means nothing.
+    /// The present record has an odd size, so a padding byte follows.
     is_odd: bool,
-    /// The last byte of the record under way is a newline.
+    /// The last byte of the present record is a newline.
     ends_line: bool,
     records: u64,
 }
 
-/// What the next byte is.
+/// The meaning of the next byte.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// The first byte of a record or of its length.
     Between,
-    /// The second byte of a length; this is the first.
+    /// The second byte of a length, whose first byte is this.
     Length(u8),
-    /// Of a record: so many bytes of its control area and of its data are to come, together at least one.
+    /// A byte of a record: the bytes of its control area and of its data that are missing, together at least one.
     Record { control: usize, data: usize },
-    /// What makes an odd record even.
+    /// The byte after a record of odd size.
     Padding,
-    /// In the unused rest of a block.
+    /// A byte in the unused rest of a block.
     Unused,
 }
 
-/// A file is not of the format that was said: where, and what is wrong there.
+/// The error that a file does not have the given format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Where in the file the record begins, with its length: bytes from the start.
+    /// The offset of the record, including its length, in bytes from the start of the file.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The error in the record.
     pub flaw: Flaw,
 }
 
-/// What is wrong with a record.
+/// An error in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// No record has so many bytes.
+    /// The record is longer than records may be.
     TooLong {
         /// Its length.
         bytes: u16,
     },
-    /// It has no room for the control area.
+    /// The record is shorter than its control area.
     TooShort {
         /// Its length.
         bytes: u16,
         /// Bytes of the control area.
         control_bytes: u8,
     },
-    /// The file ends within its length.
+    /// The file ends within the length of the record.
     HalfLength,
-    /// The file ends within it.
-    CutShort {
+    /// The file ends within the record.
+    Incomplete {
         /// Bytes that are missing.
         missing: usize,
     },
 }
 
 impl Decoder {
-    /// At the start of a file.
+    /// A decoder at the start of a file.
     #[must_use]
     pub fn new(format: RecordFormat) -> Decoder {
         Decoder {
@@ -103,17 +103,17 @@ impl Decoder {
         }
     }
 
-    /// Records that are complete.
+    /// The number of complete records up to now.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Takes the next chunk of the file, cut anywhere, and adds the lines in it to `lines`: at most half as many bytes again as
-    /// the chunk has.
+    /// Decodes the next chunk of the file, which may end anywhere, and adds its lines to `lines`: at most 1.5 times the bytes
+    /// of the chunk.
     ///
     /// # Errors
-    /// The file is malformed. Lines before that place were added; the decoder is of no more use.
+    /// The file is malformed. The lines before the error were added; the decoder must not be used any more.
     pub fn push(&mut self, chunk: &[u8], lines: &mut Vec<u8>) -> Result<(), Malformed> {
         lines.reserve(self.format.lines_bytes_max(chunk.len()));
         let mut rest = chunk;
@@ -125,23 +125,23 @@ impl Decoder {
         Ok(())
     }
 
-    /// The file ends here. The byte after an odd last record may be missing.
+    /// Ends the file. The padding byte of the last record may be missing.
     ///
     /// # Errors
-    /// It ends within a record.
+    /// The file ends within a record.
     pub fn finish(&self) -> Result<(), Malformed> {
         match self.state {
             State::Between | State::Padding | State::Unused => Ok(()),
             State::Length(_) => Err(self.malformed(Flaw::HalfLength)),
             State::Record { control, data } => {
                 let missing = control + data;
-                Err(self.malformed(Flaw::CutShort { missing }))
+                Err(self.malformed(Flaw::Incomplete { missing }))
             }
         }
     }
 
-    /// One step of the drawing above: how many bytes of `rest`, which is not empty, it took. A step that takes none leads to
-    /// one that does.
+    /// Makes one step of the drawing above and returns how many bytes of `rest`, which is not empty, it consumed. A step that
+    /// consumes none is followed by one that does.
     fn step(&mut self, rest: &[u8], lines: &mut Vec<u8>) -> Result<usize, Malformed> {
         match (self.state, rest) {
             (State::Between, _) => {
@@ -155,12 +155,12 @@ impl Decoder {
             (State::Record { control: 0, data }, _) => return Ok(self.copy_data(data, rest, lines)),
             (State::Record { control, data }, _) => {
                 let skipped = control.min(rest.len());
-                self.go_on(control - skipped, data, lines);
+                self.continue_record(control - skipped, data, lines);
                 return Ok(skipped);
             }
             (State::Unused, _) => return Ok(self.skip_unused(rest)),
             (State::Padding, _) => self.state = State::Between,
-            // There is no empty rest.
+            // `rest` is never empty.
             (State::Length(_), []) => return Ok(0),
         }
         Ok(1)
@@ -188,8 +188,8 @@ impl Decoder {
         }
     }
 
-    /// Records that lie whole in `rest`, without the steps of each: that is most of a file, and takes half the time. What is no
-    /// such record, sound or not, is left to the steps.
+    /// Decodes the records that are complete in `rest` without single steps, in half the time; these are most of a file. All
+    /// others, valid or not, are left to the steps. Returns the number of consumed bytes.
     fn take_whole_records(&mut self, rest: &[u8], lines: &mut Vec<u8>) -> usize {
         let control = usize::from(self.control_bytes());
         let mut taken = 0;
@@ -235,11 +235,11 @@ impl Decoder {
         let (control, data) = (usize::from(control), usize::from(data));
         self.is_odd = !(control + data).is_multiple_of(2);
         self.ends_line = false;
-        self.go_on(control, data, lines);
+        self.continue_record(control, data, lines);
     }
 
-    /// So much of a record is still to come.
-    fn go_on(&mut self, control: usize, data: usize, lines: &mut Vec<u8>) {
+    /// Continues the present record, of which these bytes are missing; ends it if none are.
+    fn continue_record(&mut self, control: usize, data: usize, lines: &mut Vec<u8>) {
         if control + data > 0 {
             self.state = State::Record { control, data };
             return;
@@ -255,7 +255,7 @@ impl Decoder {
         let part = &rest[..data.min(rest.len())];
         lines.extend_from_slice(part);
         self.ends_line = part.last() == Some(&b'\n');
-        self.go_on(0, data - part.len(), lines);
+        self.continue_record(0, data - part.len(), lines);
         part.len()
     }
 
@@ -292,7 +292,7 @@ impl fmt::Display for Malformed {
                 )
             }
             Flaw::HalfLength => out.write_str("the file ends within the length of a record"),
-            Flaw::CutShort { missing } => write!(out, "the file ends within a record, {missing} bytes are missing"),
+            Flaw::Incomplete { missing } => write!(out, "the file ends within a record, {missing} bytes are missing"),
         }
     }
 }
@@ -311,26 +311,26 @@ mod tests {
 
     use super::*;
 
-    /// The lines of a file that comes in chunks of at most so many bytes.
-    fn lines_in_pieces(format: &str, file: &[u8], piece_bytes: usize) -> (String, Result<u64, Malformed>) {
+    /// Decodes a file in chunks of at most this size.
+    fn lines_in_chunks(format: &str, file: &[u8], chunk_bytes: usize) -> (String, Result<u64, Malformed>) {
         let mut decoder = Decoder::new(format.parse().unwrap());
         let mut lines = Vec::new();
         let pushed = file
-            .chunks(piece_bytes)
+            .chunks(chunk_bytes)
             .try_for_each(|chunk| decoder.push(chunk, &mut lines));
         let result = pushed.and_then(|()| decoder.finish()).map(|()| decoder.records());
         (String::from_utf8(lines).unwrap(), result)
     }
 
-    /// The lines of a file, which are the same however it is cut.
+    /// Decodes a file, and checks that the chunks do not matter.
     #[track_caller]
     fn lines(format: &str, file: &[u8]) -> (String, Result<u64, Malformed>) {
-        let whole = lines_in_pieces(format, file, usize::MAX);
-        for piece_bytes in 1..9 {
+        let whole = lines_in_chunks(format, file, usize::MAX);
+        for chunk_bytes in 1..9 {
             assert_eq!(
-                lines_in_pieces(format, file, piece_bytes),
+                lines_in_chunks(format, file, chunk_bytes),
                 whole,
-                "in chunks of {piece_bytes}"
+                "in chunks of {chunk_bytes}"
             );
         }
         whole
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_has_no_lines_in_any_format() {
+    fn empty_file_has_no_lines_in_any_format() {
         for format in ["variable", "vfc", "fixed:80"] {
             assert_lines(format, b"", "", 0);
         }
@@ -364,12 +364,12 @@ mod tests {
             "hello\ngood\n\n.\n",
             4,
         );
-        // What pads means nothing, and may be missing at the end.
+        // The padding byte has no meaning, and may be missing at the end.
         assert_lines("variable", b"\x01\0a\xff\x01\0b", "a\nb\n", 2);
     }
 
     #[test]
-    fn the_control_area_is_counted_and_left_out() {
+    fn control_area_is_skipped() {
         assert_lines(
             "vfc",
             b"\x05\0\x01\x8dabc\0\x02\0\x01\x8d\x04\0\x01\x8dde",
@@ -387,13 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_ends_with_a_newline_gets_no_second() {
+    fn record_that_ends_with_a_newline_gets_no_second() {
         assert_lines("variable", b"\x03\0ab\n\0\x01\0\n\0\x02\0\n.", "ab\n\n\n.\n", 3);
         assert_lines("fixed:2", b"a\n\nb", "a\n\nb\n", 2);
     }
 
     #[test]
-    fn the_rest_of_a_block_may_be_unused() {
+    fn rest_of_a_block_may_be_unused() {
         let mut file = b"\x02\0ab\xff\xff".to_vec();
         file.resize(512, b'x');
         file.extend(b"\x02\0cd\xff\xff");
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_no_record_has_is_told_with_its_place() {
+    fn invalid_length_is_reported_with_its_offset() {
         let flaw = Flaw::TooLong { bytes: 0x8000 };
         assert_malformed("variable", b"\x03\0abc\0\0\x80rest", "abc\n", 6, flaw);
         let flaw = Flaw::TooLong { bytes: 0xfffe };
@@ -423,45 +423,45 @@ mod tests {
         assert_malformed("vfc:4", b"\x04\0\0\0\0\0\x03\0\0\0\0", "\n", 6, flaw);
         let mut longest = vec![0xff, 0x7f];
         longest.resize(2 + 32_767, b'.');
-        assert_eq!(lines_in_pieces("variable", &longest, 4096).1, Ok(1));
+        assert_eq!(lines_in_chunks("variable", &longest, 4096).1, Ok(1));
     }
 
     #[test]
-    fn a_file_that_ends_too_soon_is_told_what_is_missing() {
+    fn incomplete_file_is_reported_with_the_missing_bytes() {
         assert_malformed(
             "variable",
             b"\x02\0ab\x05\0cd",
             "ab\ncd",
             4,
-            Flaw::CutShort { missing: 3 },
+            Flaw::Incomplete { missing: 3 },
         );
         assert_malformed("variable", b"\x02\0ab\x05", "ab\n", 4, Flaw::HalfLength);
-        assert_malformed("vfc:4", b"\x06\0\0", "", 0, Flaw::CutShort { missing: 5 });
-        assert_malformed("fixed:3", b"one\0tw", "one\ntw", 4, Flaw::CutShort { missing: 1 });
+        assert_malformed("vfc:4", b"\x06\0\0", "", 0, Flaw::Incomplete { missing: 5 });
+        assert_malformed("fixed:3", b"one\0tw", "one\ntw", 4, Flaw::Incomplete { missing: 1 });
     }
 
     #[test]
     fn messages_name_the_byte_and_the_lengths() {
-        let told = |format: &str, file: &[u8]| lines(format, file).1.unwrap_err().to_string();
+        let message = |format: &str, file: &[u8]| lines(format, file).1.unwrap_err().to_string();
         assert_eq!(
-            told("variable", b"\0\0\x60\xea"),
+            message("variable", b"\0\0\x60\xea"),
             "byte 2: a record of 60000 bytes, but none is longer than 32767"
         );
         assert_eq!(
-            told("vfc", b"\x01\0"),
+            message("vfc", b"\x01\0"),
             "byte 0: a record of 1 bytes, too short for its control area of 2"
         );
         assert_eq!(
-            told("variable", b"\0"),
+            message("variable", b"\0"),
             "byte 0: the file ends within the length of a record"
         );
         assert_eq!(
-            told("fixed:80", b"abc"),
+            message("fixed:80", b"abc"),
             "byte 0: the file ends within a record, 77 bytes are missing"
         );
     }
 
-    /// A file as VMS writes it; with blocks, no record spans two.
+    /// Encodes a file as VMS writes it; with `in_blocks` no record spans two blocks.
     fn encode(format: RecordFormat, records: &[Vec<u8>], in_blocks: bool) -> Vec<u8> {
         let mut file = Vec::new();
         for record in records {
@@ -494,18 +494,18 @@ mod tests {
         ]
     }
 
-    fn decode(format: RecordFormat, file: &[u8], cuts: &[usize]) -> (Vec<u8>, Result<u64, Malformed>) {
+    fn decode(format: RecordFormat, file: &[u8], chunks: &[usize]) -> (Vec<u8>, Result<u64, Malformed>) {
         let mut decoder = Decoder::new(format);
-        let (mut lines, mut rest, mut cuts) = (Vec::new(), file, cuts.iter().cycle());
+        let (mut lines, mut rest, mut chunks) = (Vec::new(), file, chunks.iter().cycle());
         while !rest.is_empty() {
-            let (chunk, after) = rest.split_at(cuts.next().map_or(rest.len(), |cut| rest.len().min(*cut)));
+            let (chunk, after) = rest.split_at(chunks.next().map_or(rest.len(), |bytes| rest.len().min(*bytes)));
             let before = lines.len();
             if let Err(malformed) = decoder.push(chunk, &mut lines) {
                 return (lines, Err(malformed));
             }
             assert!(
                 lines.len() - before <= format.lines_bytes_max(chunk.len()),
-                "more than was promised"
+                "more than documented"
             );
             rest = after;
         }
@@ -514,11 +514,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_vms_writes_comes_out_as_lines_however_it_is_cut(
+        fn encoded_records_are_decoded_in_any_chunks(
             format in format(),
             texts in prop::collection::vec("[ -~]{0,300}", 0..20),
             in_blocks: bool,
-            cuts in prop::collection::vec(1..700_usize, 1..9),
+            chunks in prop::collection::vec(1..700_usize, 1..9),
         ) {
             let records: Vec<Vec<u8>> = texts.iter().map(|text| match format {
                 RecordFormat::Fixed { bytes } => format!("{text:<200}").into_bytes()[..bytes.get().into()].to_vec(),
@@ -527,22 +527,22 @@ mod tests {
             let in_blocks = in_blocks && !matches!(format, RecordFormat::Fixed { .. });
             let file = encode(format, &records, in_blocks);
             let expected: Vec<u8> = records.iter().flat_map(|record| [record, &b"\n"[..]].concat()).collect();
-            let (lines, result) = decode(format, &file, &cuts);
+            let (lines, result) = decode(format, &file, &chunks);
             prop_assert_eq!(result, Ok(records.len() as u64));
             prop_assert_eq!(lines, expected);
         }
 
         #[test]
-        fn any_bytes_are_lines_or_malformed_within_the_file_however_they_are_cut(
+        fn any_bytes_give_the_same_lines_and_error_in_any_chunks(
             format in format(),
             file in prop::collection::vec(prop_oneof![Just(0_u8), Just(0xff), Just(2), any::<u8>()], 0..700),
-            cuts in prop::collection::vec(1..700_usize, 1..9),
+            chunks in prop::collection::vec(1..700_usize, 1..9),
         ) {
             let whole = decode(format, &file, &[usize::MAX]);
             if let Err(malformed) = whole.1 {
                 prop_assert!(malformed.offset < file.len() as u64);
             }
-            prop_assert_eq!(decode(format, &file, &cuts), whole);
+            prop_assert_eq!(decode(format, &file, &chunks), whole);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! A file of records written anew as stream-LF: in its own place, at one moment, with the original kept beside it.
+//! Rewrites a record file as stream-LF, atomically, and keeps the original beside it.
 //!
-//! The original is kept as `NAME.orig`, and that is how it is known later that NAME holds lines ([`has_original`]): on Linux
-//! no header says it. The order of steps makes this true at every moment, also for one who looks in between:
+//! The original is kept as `NAME.orig`. Its existence shows later that NAME contains lines ([`has_original`]), because Linux has
+//! no file attribute for that. The order of the steps makes this true at every moment, also for concurrent readers:
 //!
 //! 1. the lines are written to a hidden file in the same directory;
-//! 2. `NAME.orig` becomes a second name of the original: NAME still is the original, so it still holds records;
+//! 2. `NAME.orig` becomes a second hard link to the original: NAME still is the original, so it still contains records;
 //! 3. the hidden file is renamed to NAME.
 //!
-//! Whoever is interrupted after the second step finds his own link when he comes again. No symbolic link is followed, and no
-//! file that is called `.orig` is ever written over.
+//! If the server is interrupted after the second step, the next attempt finds its own link. No symbolic link is followed, and
+//! no file with the suffix `.orig` is ever overwritten.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -25,44 +25,44 @@ use sluice_settings::record_format::RecordFormat;
 
 use crate::records::decoder::{Decoder, Malformed};
 
-/// What is added to the name of a file to name its original.
+/// The suffix that is added to the name of a file to name its original.
 pub const ORIGINAL_SUFFIX: &str = ".orig";
 
-/// Bytes that are read at once.
+/// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// What a file has become.
+/// A rewritten file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewritten {
-    /// Its records, each a line now.
+    /// The number of records, each of which is a line now.
     pub records: u64,
-    /// Its bytes.
+    /// The size of the lines in bytes.
     pub bytes: u64,
 }
 
-/// Why a file stays as it is.
+/// The reason why a file was not changed.
 #[derive(Debug)]
 pub enum RewriteError {
-    /// It is not of this format.
+    /// The file does not have this format.
     Malformed(Malformed),
-    /// Its name says that it is the original of another.
+    /// The file is the original of another, according to its name.
     IsOriginal,
-    /// It is a symbolic link.
+    /// The path is a symbolic link.
     IsLink,
-    /// It is a directory, a device.
-    NoFile,
-    /// There is a file of the name that the original would get: it was written anew already, or the name is taken.
+    /// Not a regular file: a directory, a device.
+    NotRegular,
+    /// A file with the name of the original exists: the file was rewritten already, or the name is in use.
     OriginalExists,
-    /// Somebody else changed it meanwhile.
+    /// The file was changed during the rewriting.
     Changed,
-    /// What could not be done, and the system's reason.
+    /// The operation that failed, and the error of the system.
     System(&'static str, io::Error),
 }
 
-/// Writes the file `name` in `directory` anew. Mode and times stay, so does the owner where the system allows it.
+/// Rewrites the file `name` in `directory`. Mode and times are kept, and the owner if the system allows it.
 ///
 /// # Errors
-/// Why it was left as it is; whoever owns the directory can mend it.
+/// The file was not changed, for this reason; the owner of the directory can fix it.
 pub fn rewrite(directory: &File, name: &OsStr, format: RecordFormat) -> Result<Rewritten, RewriteError> {
     if name.as_bytes().ends_with(ORIGINAL_SUFFIX.as_bytes()) {
         return Err(RewriteError::IsOriginal);
@@ -70,11 +70,11 @@ pub fn rewrite(directory: &File, name: &OsStr, format: RecordFormat) -> Result<R
     let mut original = open_original(directory, name)?;
     let before = original.metadata().map_err(|error| system("read", error))?;
     if !before.is_file() {
-        return Err(RewriteError::NoFile);
+        return Err(RewriteError::NotRegular);
     }
     let kept = original_of(name);
-    // Said now, before the work; keep_original makes sure of it.
-    if look(directory, &kept)?.is_some_and(|there| !is_same(&there, &before)) {
+    // Checked before the work; keep_original checks it again.
+    if metadata_of(directory, &kept)?.is_some_and(|there| !is_same(&there, &before)) {
         return Err(RewriteError::OriginalExists);
     }
     let mut draft = Draft::create(directory)?;
@@ -82,17 +82,17 @@ pub fn rewrite(directory: &File, name: &OsStr, format: RecordFormat) -> Result<R
     inherit(&draft.file, &before)?;
     keep_original(directory, name, &kept, &before)?;
     draft.replace(name).inspect_err(|_| remove(directory, &kept))?;
-    // The names are as good as the directory is: one that cannot be synced still holds them.
+    // A failure is ignored: the names are valid also if the directory cannot be synced.
     let _ = directory.sync_all();
     Ok(rewritten)
 }
 
-/// As [`rewrite`], for a path whose directories may be symbolic links.
+/// Rewrites a file as [`rewrite`] does; the directories of its path may be symbolic links.
 ///
 /// # Errors
-/// As there.
+/// As of [`rewrite`].
 pub fn rewrite_path(path: &Path, format: RecordFormat) -> Result<Rewritten, RewriteError> {
-    let name = path.file_name().ok_or(RewriteError::NoFile)?;
+    let name = path.file_name().ok_or(RewriteError::NotRegular)?;
     let directory = match path.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
@@ -101,13 +101,13 @@ pub fn rewrite_path(path: &Path, format: RecordFormat) -> Result<Rewritten, Rewr
     rewrite(&directory, name, format)
 }
 
-/// Whether an open file was written anew: another file beside it has its name and [`ORIGINAL_SUFFIX`].
+/// Whether an open file was rewritten: another file beside it has its name with [`ORIGINAL_SUFFIX`].
 ///
-/// By its real name, so that it is no matter over which links it was reached. The kernel says that name without a race;
-/// one that is no longer in its directory has none.
+/// Uses the real name of the file, independent of the links through which it was opened. The kernel reports that name without
+/// a race; a removed file has none.
 pub(crate) fn has_original(file: &File, metadata: &Metadata) -> bool {
-    let place = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let beside = std::fs::read_link(place).map(|path| original_of(path.as_os_str()));
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let beside = std::fs::read_link(link).map(|path| original_of(path.as_os_str()));
     beside
         .and_then(std::fs::symlink_metadata)
         .is_ok_and(|beside| beside.is_file() && !is_same_file(&beside, metadata))
@@ -120,27 +120,27 @@ fn original_of(name: &OsStr) -> OsString {
 }
 
 fn open_original(directory: &File, name: &OsStr) -> Result<File, RewriteError> {
-    // NONBLOCK: a FIFO is no reason to wait.
+    // NONBLOCK: opening a FIFO must not block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     match rustix::fs::openat(directory, name, flags, Mode::empty()) {
         Ok(file) => Ok(file.into()),
         Err(Errno::LOOP) => Err(RewriteError::IsLink),
         // A socket.
-        Err(Errno::NXIO) => Err(RewriteError::NoFile),
+        Err(Errno::NXIO) => Err(RewriteError::NotRegular),
         Err(error) => Err(system("read", error.into())),
     }
 }
 
-/// What is there by this name, not what it links to.
-fn look(directory: &File, name: &OsStr) -> Result<Option<Metadata>, RewriteError> {
+/// The metadata of a name, without following a symbolic link; `None` if it does not exist.
+fn metadata_of(directory: &File, name: &OsStr) -> Result<Option<Metadata>, RewriteError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(directory, name, flags, Mode::empty()) {
         Ok(file) => {
             let metadata = File::from(file).metadata();
-            metadata.map(Some).map_err(|error| system("look at", error))
+            metadata.map(Some).map_err(|error| system("check", error))
         }
         Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(system("look at", error.into())),
+        Err(error) => Err(system("check", error.into())),
     }
 }
 
@@ -169,34 +169,34 @@ fn convert(original: &mut File, draft: &mut File, format: RecordFormat) -> Resul
     })
 }
 
-/// Gives the draft what the original has beside its content, and has it stored before any name leads to it.
+/// Copies owner, mode and times of the original to the draft, and syncs the draft before it gets its name.
 fn inherit(draft: &File, before: &Metadata) -> Result<(), RewriteError> {
-    // Only root may give a file away, and others may give it to their groups: then so much of it as is allowed.
+    // Only root may change the owner; others may change the group to one of theirs. As much as is allowed is done.
     let _ = fchown(draft, Some(before.uid()), Some(before.gid())).or_else(|_| fchown(draft, None, Some(before.gid())));
     let stored = || {
-        // After the owner: a change of owner takes bits of the mode away.
+        // After the owner, because a change of owner clears bits of the mode.
         draft.set_permissions(before.permissions())?;
         let times = FileTimes::new().set_accessed(before.accessed()?);
-        // The lines are those that were served before: whoever has them by their time of change need not fetch them again.
+        // The lines are those that were served before, so clients that revalidate by date need not fetch them again.
         draft.set_times(times.set_modified(before.modified()?))?;
         draft.sync_all()
     };
     stored().map_err(|error| system("write", error))
 }
 
-/// Makes `kept` a second name of the original, and makes sure that NAME still is the file that was read.
+/// Links the original as `kept`, and checks that `name` still is the file that was read.
 fn keep_original(directory: &File, name: &OsStr, kept: &OsStr, before: &Metadata) -> Result<(), RewriteError> {
     match rustix::fs::linkat(directory, name, directory, kept, AtFlags::empty()) {
         Ok(()) => {}
-        // An earlier attempt was interrupted after this step; or somebody else was faster.
-        Err(Errno::EXIST) if look(directory, kept)?.is_some_and(|there| is_same(&there, before)) => {}
+        // An earlier attempt was interrupted after this step, or a concurrent one was faster.
+        Err(Errno::EXIST) if metadata_of(directory, kept)?.is_some_and(|there| is_same(&there, before)) => {}
         Err(Errno::EXIST) => return Err(RewriteError::OriginalExists),
         Err(error) => return Err(system("keep as .orig", error.into())),
     }
-    // What is renamed or written between here and the next step, a few microseconds, would be kept as nothing: there is no
-    // call that replaces a file only if it is a certain one.
+    // A change between this check and the rename, a few microseconds, would be lost: no system call replaces a file only if it
+    // is a certain one.
     for name in [kept, name] {
-        if !look(directory, name)?.is_some_and(|now| is_same(&now, before)) {
+        if !metadata_of(directory, name)?.is_some_and(|now| is_same(&now, before)) {
             remove(directory, kept);
             return Err(RewriteError::Changed);
         }
@@ -208,14 +208,14 @@ fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// The same file with the same content. Its time of last change of any kind (ctime) is no measure: a new name changes it.
+/// Whether both are the same file with the same content. The ctime is not compared, because a new link changes it.
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     let content = |metadata: &Metadata| (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
     is_same_file(one, other) && content(one) == content(other)
 }
 
 fn remove(directory: &File, name: &OsStr) {
-    // Nothing better can be done where it fails, and nothing is lost: it is one name too many.
+    // A failure is ignored: it only leaves a superfluous name.
     let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
 }
 
@@ -223,7 +223,7 @@ fn system(what: &'static str, error: io::Error) -> RewriteError {
     RewriteError::System(what, error)
 }
 
-/// The file that is to be, under a hidden name, which no directory serves; gone if it does not come to be.
+/// The new file under a hidden name, which is never served. Dropping it removes the file unless it was renamed.
 struct Draft<'a> {
     directory: &'a File,
     name: OsString,
@@ -263,22 +263,19 @@ impl Drop for Draft<'_> {
     }
 }
 
-/// What is wrong, without the file's name.
+/// The reason, without the name of the file.
 impl fmt::Display for RewriteError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RewriteError::Malformed(malformed) => malformed.fmt(out),
-            RewriteError::IsOriginal => write!(
-                out,
-                "is the original of a file that was written anew ({ORIGINAL_SUFFIX})"
-            ),
-            RewriteError::IsLink => out.write_str("is a symbolic link: name the file that it leads to"),
-            RewriteError::NoFile => out.write_str("is no plain file"),
+            RewriteError::IsOriginal => write!(out, "is the original of a rewritten file ({ORIGINAL_SUFFIX})"),
+            RewriteError::IsLink => out.write_str("is a symbolic link: name its target instead"),
+            RewriteError::NotRegular => out.write_str("is not a regular file"),
             RewriteError::OriginalExists => write!(
                 out,
-                "was written anew already, or another file has the name that its original would get: {ORIGINAL_SUFFIX} is there"
+                "was rewritten already, or another file has the name that its original would get: {ORIGINAL_SUFFIX} exists"
             ),
-            RewriteError::Changed => out.write_str("was changed meanwhile"),
+            RewriteError::Changed => out.write_str("was changed during the rewriting"),
             RewriteError::System(what, error) => write!(out, "cannot {what}: {error}"),
         }
     }
@@ -326,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_written_anew_and_its_original_kept() {
+    fn file_is_rewritten_and_its_original_kept() {
         let (place, directory) = directory();
         let (path, kept) = (place.path().join("a.txt"), place.path().join("a.txt.orig"));
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
@@ -348,43 +345,43 @@ mod tests {
         }
         assert!(is_rewritten(&path) && !is_rewritten(&kept));
         assert_eq!(names(&place), ["a.txt", "a.txt.orig"]);
-        for (name, told) in [("a.txt", ".orig is there"), ("a.txt.orig", "is the original")] {
-            assert!(rewrite_in(&directory, name).unwrap_err().contains(told), "{name}");
+        for (name, message) in [("a.txt", ".orig exists"), ("a.txt.orig", "is the original")] {
+            assert!(rewrite_in(&directory, name).unwrap_err().contains(message), "{name}");
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), LINES);
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_anew_stays_and_leaves_nothing() {
+    fn file_that_cannot_be_rewritten_stays_and_leaves_nothing() {
         let (place, directory) = directory();
         let at = |name: &str| place.path().join(name);
-        fs::write(at("cut"), &RECORDS[..10]).unwrap();
+        fs::write(at("short"), &RECORDS[..10]).unwrap();
         fs::write(at("taken"), RECORDS).unwrap();
         symlink("nowhere", at("taken.orig")).unwrap();
         symlink("a.txt", at("link")).unwrap();
-        fs::create_dir(at("folder")).unwrap();
+        fs::create_dir(at("directory")).unwrap();
         let before = names(&place);
-        for (name, told) in [
-            ("cut", "byte 8: the file ends within a record, 4 bytes are missing"),
-            ("taken", ".orig is there"),
+        for (name, message) in [
+            ("short", "byte 8: the file ends within a record, 4 bytes are missing"),
+            ("taken", ".orig exists"),
             ("link", "is a symbolic link"),
-            ("folder", "is no plain file"),
+            ("directory", "is not a regular file"),
             ("none", "cannot read: No such file"),
         ] {
             let error = rewrite_in(&directory, name).unwrap_err();
-            assert!(error.contains(told), "{name}: {error}");
+            assert!(error.contains(message), "{name}: {error}");
         }
         assert_eq!(names(&place), before);
-        assert_eq!(fs::read(at("cut")).unwrap(), &RECORDS[..10]);
+        assert_eq!(fs::read(at("short")).unwrap(), &RECORDS[..10]);
         assert_eq!(fs::read(at("taken")).unwrap(), RECORDS);
     }
 
     #[test]
-    fn an_attempt_that_was_interrupted_is_finished() {
+    fn interrupted_attempt_is_finished() {
         let (place, directory) = directory();
         let (path, kept) = (place.path().join("a.txt"), place.path().join("a.txt.orig"));
         fs::hard_link(&path, &kept).unwrap();
-        assert!(!is_rewritten(&path), "it still is the original");
+        assert!(!is_rewritten(&path), "still the original");
         rewrite_in(&directory, "a.txt").unwrap();
         assert_eq!(
             (fs::read_to_string(&path).unwrap(), fs::read(&kept).unwrap()),
@@ -393,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_meanwhile_is_not_replaced() {
+    fn file_that_was_changed_meanwhile_is_not_replaced() {
         let (place, directory) = directory();
         let before = fs::metadata(place.path().join("a.txt")).unwrap();
         fs::write(place.path().join("new"), "other").unwrap();
@@ -405,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_lead_over_links_but_not_end_in_one() {
+    fn path_may_contain_links_but_not_end_in_one() {
         let (place, _) = directory();
         let (real, link) = (place.path().join("real"), place.path().join("link"));
         fs::create_dir(&real).unwrap();
@@ -420,7 +417,7 @@ mod tests {
         assert!(matches!(error, RewriteError::IsLink), "{error}");
         assert!(matches!(
             rewrite_path(Path::new("/"), RecordFormat::Variable),
-            Err(RewriteError::NoFile)
+            Err(RewriteError::NotRegular)
         ));
     }
 }

@@ -1,11 +1,11 @@
-//! PendingVariant compressed forms of files: by a thread that may take its time, once for all who want one, for the cache.
+//! Compresses variants of files for the cache: in a blocking thread, once for all requests that want the variant.
 //!
-//! Not here: whether a request gets such a form at all (`encodings`), and the compressing (`write::encode`).
+//! Not here: whether a request gets a variant (`variants`), the table of compressions in progress (`in_flight`), and the
+//! compression itself (`encoding::encoder` of sluice-http).
 
-use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Response};
@@ -19,185 +19,163 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::body as file_body;
-use crate::cache::{Cache, Cached, Key};
-use crate::file::{Files, Found};
+use crate::body::read_part;
+use crate::cache::Cache;
+use crate::cache::entry::{Cached, Key};
+use crate::file_cache::FileCache;
+use crate::found::Found;
+use crate::lookup::Files;
 use crate::representation::Representation;
-use crate::response::respond;
+use crate::response::Selected;
+use crate::variants::in_flight::{Awaited, InFlight, Outcome, Started};
 
-/// The first request for a file up to this many bytes waits for its form, so that who tries it with curl sees it. That of a larger
-/// one is made behind the back of a request that gets the file as it is: it would wait for longer than it saves.
+/// The first request for a file of at most this size waits for the variant, so that it shows in a test with curl. Larger files
+/// are compressed in the background while the request gets the file as it is, because it would wait for longer than the
+/// variant saves.
 const AWAITED_BYTES_MAX: u64 = 1 << 20;
 
-/// Longest wait for a form. Over it the file is sent as it is.
+/// Longest wait for a variant. After it the file is sent as it is.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Forms that are made or wait for it. Over it files are sent as they are, and their forms are made for a later request.
-const MAKINGS_MAX: usize = 256;
+/// Compressions that run at once, for all workers together, because each keeps a processor busy.
+static PERMITS: Semaphore = Semaphore::const_new(4);
 
-/// Forms that are made at once, by all workers together: each keeps a processor busy.
-static TURNS: Semaphore = Semaphore::const_new(4);
+/// A variant to be compressed.
+pub(super) struct Task<'a> {
+    pub cache: &'a FileCache,
+    pub original: Original,
+    pub encoding: Encoding,
+}
+
+/// The result of a request for a variant.
+pub(super) enum Compressed {
+    /// It is in the cache.
+    Ready(Arc<Cached>),
+    /// It is being compressed, and the request waits for it.
+    Pending(Awaited),
+    /// The request gets another representation.
+    Unavailable,
+}
 
 impl Files<'_> {
-    /// A form that the server makes: from the cache, or from a thread that makes it now.
-    pub(super) fn made(
-        &self,
-        cache: &Arc<Cache>,
-        name: &str,
-        original: Original,
-        representation: &Representation,
-        encoding: Encoding,
-    ) -> Made {
-        let form_name = form_name(name, encoding);
-        let kept = || {
-            let form = cache.peek(self.directory, &form_name);
-            form.filter(|form| original.is_behind(form))
+    /// A variant that the server compresses: from the cache, or from a thread that compresses it now.
+    pub(super) fn compress_on_demand(&self, name: &str, task: Task<'_>, representation: &Representation) -> Compressed {
+        let Task {
+            cache: FileCache { cache, in_flight },
+            original,
+            encoding,
+        } = task;
+        let variant_name = variant_name(name, encoding);
+        let cached = || {
+            let variant = cache.peek(self.directory, &variant_name);
+            variant.filter(|variant| original.has_version_of(variant))
         };
-        if let Some(form) = kept() {
-            return Made::There(form);
+        if let Some(variant) = cached() {
+            return Compressed::Ready(variant);
         }
         let Ok(runtime) = Handle::try_current() else {
-            return Made::Not;
+            return Compressed::Unavailable;
         };
-        if !self.keeps(cache, name, &original) {
-            return Made::Not;
+        if !self.is_kept(cache, name, &original) {
+            return Compressed::Unavailable;
         }
         let is_awaited = original.bytes() <= AWAITED_BYTES_MAX;
-        let key = Key::new(self.directory, &form_name);
-        let (told, form) = watch::channel(None);
-        let form = match cache.makings.begin(&key, form, kept) {
-            Begun::Here(form) => {
-                let order = Order {
+        let key = Key::new(self.directory, &variant_name);
+        let (outcome, awaited) = watch::channel(None);
+        let awaited = match in_flight.start(&key, awaited, cached) {
+            Started::Now(awaited) => {
+                let job = Job {
                     cache: Arc::clone(cache),
+                    in_flight: Arc::clone(in_flight),
                     key,
                     original,
-                    representation: representation.made(encoding),
+                    representation: representation.on_demand(encoding),
                     encoding,
-                    told,
+                    outcome,
                 };
-                runtime.spawn(order.carry_out());
-                form
+                runtime.spawn(job.run());
+                awaited
             }
-            Begun::Elsewhere(form) => form,
-            Begun::Done(form) => return Made::There(form),
-            Begun::Not => return Made::Not,
+            Started::Earlier(awaited) => awaited,
+            Started::Finished(variant) => return Compressed::Ready(variant),
+            Started::TooMany => return Compressed::Unavailable,
         };
-        if is_awaited { Made::Awaited(form) } else { Made::Not }
+        if is_awaited {
+            Compressed::Pending(awaited)
+        } else {
+            Compressed::Unavailable
+        }
     }
 
-    /// Whether the cache holds the file, or will: of what it does not hold it keeps no form either.
-    fn keeps(&self, cache: &Cache, name: &str, original: &Original) -> bool {
+    /// Whether the file is in the cache or will be. Variants of other files are not kept.
+    fn is_kept(&self, cache: &Cache, name: &str, original: &Original) -> bool {
         match original {
-            Original::Kept(cached) => {
-                let held = cache.peek(self.directory, name);
-                held.is_some_and(|held| Arc::ptr_eq(&held, cached))
+            Original::Cached(cached) => {
+                let present = cache.peek(self.directory, name);
+                present.is_some_and(|present| Arc::ptr_eq(&present, cached))
             }
-            Original::Open(_, metadata) => cache.would_take(metadata),
+            Original::Open(_, metadata) => cache.would_admit(metadata),
         }
     }
 }
 
-/// The name of a form's entry in the cache; no file has a NUL in its name.
-fn form_name(name: &str, encoding: Encoding) -> String {
+/// The name of a variant in the cache. Names of files do not contain NUL.
+fn variant_name(name: &str, encoding: Encoding) -> String {
     format!("{name}\0{encoding}")
 }
 
-/// What became of the wish for a form.
-pub(super) enum Made {
-    There(Arc<Cached>),
-    Awaited(Awaited),
-    Not,
-}
-
-/// A form that somebody makes: nothing yet, then the form, or that there is none.
-pub(super) type Awaited = watch::Receiver<Option<Option<Arc<Cached>>>>;
-
-/// Forms that are being made.
-#[derive(Default)]
-pub(crate) struct InFlight(Mutex<HashMap<Key, Awaited>>);
-
-/// Whether the making of a form begins.
-enum Begun {
-    /// With this request, which must see to it.
-    Here(Awaited),
-    /// It has, with another.
-    Elsewhere(Awaited),
-    /// It has ended meanwhile.
-    Done(Arc<Cached>),
-    /// There are too many.
-    Not,
-}
-
-impl InFlight {
-    /// Notes that a form is being made, unless it is, or was a moment ago, which `kept` tells.
-    fn begin(&self, key: &Key, form: Awaited, kept: impl Fn() -> Option<Arc<Cached>>) -> Begun {
-        let mut makings = self.lock();
-        if let Some(form) = makings.get(key) {
-            return Begun::Elsewhere(form.clone());
-        }
-        if let Some(form) = kept() {
-            return Begun::Done(form);
-        }
-        if makings.len() >= MAKINGS_MAX {
-            return Begun::Not;
-        }
-        makings.insert(key.clone(), form.clone());
-        Begun::Here(form)
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Key, Awaited>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A response that waits for a form.
+/// A response that waits for a variant.
 pub struct PendingVariant {
     name: String,
     original: Found,
-    form: Awaited,
+    variant: Awaited,
 }
 
 impl PendingVariant {
-    /// Waits for a form of what was found under a name.
-    pub(super) fn new(name: &str, original: Found, form: Awaited) -> Box<PendingVariant> {
+    /// Waits for a variant of `original`, which was found under `name`.
+    pub(super) fn new(name: &str, original: Found, variant: Awaited) -> Box<PendingVariant> {
         Box::new(PendingVariant {
             name: name.to_owned(),
             original,
-            form,
+            variant,
         })
     }
 
-    /// The response, with the file as it is where the form does not come.
+    /// Waits and makes the response: with the variant, or with the file as it is if there is no variant within two seconds.
+    ///
+    /// # Errors
+    /// As of [`Selected::respond`].
     pub async fn respond(
         mut self: Box<Self>,
         method: &Method,
         fields: &HeaderMap,
     ) -> Result<Response<ResponseBody>, Fault> {
-        let form = match timeout(WAIT_TIMEOUT, self.form.wait_for(Option::is_some)).await {
-            Ok(Ok(told)) => told.clone().flatten(),
+        let variant = match timeout(WAIT_TIMEOUT, self.variant.wait_for(Option::is_some)).await {
+            Ok(Ok(outcome)) => outcome.clone().flatten(),
             Ok(Err(_)) | Err(_) => None,
         };
-        let found = form.map_or(self.original, Found::Cached);
-        respond(&self.name, found, Some(Precompressed::OnDemand), method, fields)
+        let found = variant.map_or(self.original, Found::Cached);
+        Selected::original(found, Some(Precompressed::OnDemand)).respond(&self.name, method, fields)
     }
 }
 
-/// What a form is made of.
+/// The file from which a variant is made.
 pub(super) enum Original {
-    /// A file in memory.
-    Kept(Arc<Cached>),
-    /// One on its way there.
+    /// In memory.
+    Cached(Arc<Cached>),
+    /// Being read into the cache.
     Open(Arc<File>, Metadata),
 }
 
 impl Original {
+    /// The file that was found, if it is small enough for the cache.
     pub(super) fn of(found: &Found, cache: &Cache) -> Option<Original> {
         match found {
-            Found::Cached(cached) => Some(Original::Kept(Arc::clone(cached))),
+            Found::Cached(cached) => Some(Original::Cached(Arc::clone(cached))),
             Found::File(representation, body) if body.left() <= cache.file_bytes_max() => {
                 let file = Arc::clone(body.file());
                 let metadata = file.metadata().ok()?;
-                // The form has the tag of the file as it was described.
+                // The variant gets the tag of the version that was described.
                 let is_described =
                     metadata.len() == body.left() && metadata.modified().ok()? == representation.modified;
                 is_described.then_some(Original::Open(file, metadata))
@@ -208,88 +186,91 @@ impl Original {
 
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Original::Kept(cached) => cached.content.len() as u64,
+            Original::Cached(cached) => cached.content.len() as u64,
             Original::Open(_, metadata) => metadata.len(),
         }
     }
 
-    /// Whether a form was made of this.
-    fn is_behind(&self, form: &Cached) -> bool {
+    /// Whether a variant was made from this version of the file.
+    fn has_version_of(&self, variant: &Cached) -> bool {
         match self {
-            Original::Kept(cached) => cached.is_of_same(form),
-            Original::Open(_, metadata) => form.is_of(metadata),
+            Original::Cached(cached) => cached.has_version_of(variant),
+            Original::Open(_, metadata) => variant.is_current(metadata),
         }
     }
 
-    pub(super) fn is_useless_as(&self, encoding: Encoding) -> bool {
-        matches!(self, Original::Kept(cached) if cached.forms.is_useless(encoding))
+    /// Whether the file was compressed in vain before.
+    pub(super) fn is_incompressible(&self, encoding: Encoding) -> bool {
+        matches!(self, Original::Cached(cached) if cached.variants.is_incompressible(encoding))
     }
 }
 
-/// The order to make a form; it is carried out once, however many wait.
-struct Order {
+/// A compression. It runs once, however many requests wait for it.
+struct Job {
     cache: Arc<Cache>,
+    in_flight: Arc<InFlight>,
     key: Key,
     original: Original,
+    /// Of the variant.
     representation: Representation,
     encoding: Encoding,
-    told: watch::Sender<Option<Option<Arc<Cached>>>>,
+    outcome: watch::Sender<Option<Outcome>>,
 }
 
-impl Order {
-    async fn carry_out(self) {
-        // Nobody closes it.
-        let Ok(turn) = TURNS.acquire().await else { return };
-        let made = spawn_blocking(move || {
-            let _turn = turn;
-            let form = self.make().unwrap_or_else(|error| {
+impl Job {
+    async fn run(self) {
+        // The semaphore is never closed.
+        let Ok(permit) = PERMITS.acquire().await else { return };
+        let compressed = spawn_blocking(move || {
+            let _permit = permit;
+            let variant = self.compress().unwrap_or_else(|error| {
                 let name = self.key.name().split('\0').next().unwrap_or_default();
                 tracing::warn!("file {name:?}: not compressed: {error}");
                 None
             });
-            if let Some(form) = &form {
-                self.cache.insert(self.key.clone(), form);
+            if let Some(variant) = &variant {
+                self.cache.insert(self.key.clone(), variant);
             }
-            let _ = self.told.send(Some(form));
+            let _ = self.outcome.send(Some(variant));
         });
-        // A panic is told where it happens; who waits sees that nobody tells anything any more.
-        let _ = made.await;
+        // A panic is logged by its hook; waiting requests see that the channel is closed.
+        let _ = compressed.await;
     }
 
-    /// The form, if it is smaller than the file, and the file is still the same.
-    fn make(&self) -> io::Result<Option<Arc<Cached>>> {
+    /// The variant; `None` if it is not smaller than the file, or the file has changed meanwhile.
+    fn compress(&self) -> io::Result<Outcome> {
         let compress = |content: &[u8]| -> io::Result<Option<Vec<u8>>> {
             let encoded = encode(self.encoding, Effort::Kept, content)?;
             Ok((encoded.len() < content.len()).then_some(encoded))
         };
         let representation = || self.representation.clone();
-        let form = match &self.original {
-            Original::Kept(cached) => {
+        let variant = match &self.original {
+            Original::Cached(cached) => {
                 let Some(encoded) = compress(cached.content.bytes())? else {
-                    cached.forms.note_useless(self.encoding);
+                    cached.variants.note_incompressible(self.encoding);
                     return Ok(None);
                 };
-                cached.in_form(representation(), self.cache.hold(encoded))
+                cached.variant(representation(), self.cache.content_of(encoded))
             }
             Original::Open(file, metadata) => {
-                let Some(encoded) = compress(&file_body::read_part(file, 0, metadata.len())?)? else {
+                let Some(encoded) = compress(&read_part(file, 0, metadata.len())?)? else {
                     return Ok(None);
                 };
-                let form = Cached::new(representation(), self.cache.hold(encoded), metadata);
-                if !form.is_of(&file.metadata()?) {
+                let variant = Cached::new(representation(), self.cache.content_of(encoded), metadata);
+                if !variant.is_current(&file.metadata()?) {
                     return Ok(None);
                 }
-                form
+                variant
             }
         };
-        Ok(Some(Arc::new(form)))
+        Ok(Some(Arc::new(variant)))
     }
 }
 
-impl Drop for Order {
-    /// Done, or never to be done: the next who wants the form orders it anew, if it is not in the cache.
+impl Drop for Job {
+    /// The job has ended or will never run. The next request starts another one if the variant is not in the cache.
     fn drop(&mut self) {
-        self.cache.makings.lock().remove(&self.key);
+        self.in_flight.finish(&self.key);
     }
 }
 
@@ -303,44 +284,33 @@ mod tests {
     use sluice_settings::compression::Compression;
     use sluice_settings::{CacheUse, CompressionSettings, FileSettings};
 
-    #[test]
-    fn no_more_forms_are_made_at_once_than_the_bound() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(place.path()).unwrap();
-        let makings = InFlight::default();
-        let (_told, form) = watch::channel(None);
-        let begin = |number: usize| makings.begin(&Key::new(&directory, &number.to_string()), form.clone(), || None);
-        assert!((0..MAKINGS_MAX).all(|number| matches!(begin(number), Begun::Here(_))));
-        assert!(matches!(begin(0), Begun::Elsewhere(_)), "it is being made");
-        assert!(matches!(begin(MAKINGS_MAX), Begun::Not));
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn a_form_that_does_not_come_is_not_waited_for_without_end() {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::write(place.path().join("a.txt"), "text").unwrap();
-        let directory = Directory::open(place.path()).unwrap();
+    async fn wait_for_a_variant_is_bounded() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("a.txt"), "text").unwrap();
+        let directory = Directory::open(root.path()).unwrap();
         let files = Files {
             directory: &directory,
+            records: None,
             cache: None,
             cache_use: CacheUse::On,
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: Some(Precompressed::OnDemand),
         };
-        let respond = async |form| {
-            let making = PendingVariant::new("a.txt", files.find("a.txt").unwrap(), form);
-            let response = making.respond(&Method::GET, &HeaderMap::new()).await.unwrap();
+        let respond = async |variant| {
+            let pending = PendingVariant::new("a.txt", files.find("a.txt").unwrap(), variant);
+            let response = pending.respond(&Method::GET, &HeaderMap::new()).await.unwrap();
             assert!(!response.headers().contains_key(header::CONTENT_ENCODING));
             assert_eq!(response.body().length(), Some(4));
         };
-        let (told, form) = watch::channel(None);
-        // The clock stands until nothing else is to be done.
-        respond(form.clone()).await;
-        told.send_replace(Some(None));
-        respond(form).await;
-        let (gone, form) = watch::channel(None);
-        drop(gone);
-        respond(form).await;
+        let (outcome, variant) = watch::channel(None);
+        // The paused clock advances only when nothing else is to be done.
+        respond(variant.clone()).await;
+        outcome.send_replace(Some(None));
+        respond(variant).await;
+        let (dropped, variant) = watch::channel(None);
+        drop(dropped);
+        respond(variant).await;
     }
 }

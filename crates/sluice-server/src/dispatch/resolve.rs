@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use http::Uri;
 use sluice_files::directory::Directory;
+use sluice_files::records::Records;
 use sluice_http::fault::{ClientFault, Fault, RewriteMismatch};
 use sluice_http::target::{Target, has_dot_segment};
 use sluice_settings::rule::{Adjustments, Miss, Replacement, RequestAttributes, Scheme};
@@ -210,7 +211,15 @@ impl<'s> Resolved<'s> {
     pub(crate) fn directory<'p>(&self, path: &'p str) -> Option<(&'s Directory, &'p str)> {
         match self {
             Resolved::Root(directory) => Some((directory, &path[1..])),
-            Resolved::Route(_, RouteKind::Files(directory), star) => Some((directory, star.of(path))),
+            Resolved::Route(_, RouteKind::Files(files), star) => Some((&files.directory, star.of(path))),
+            _ => None,
+        }
+    }
+
+    /// How the files of the directory are converted to lines, if they consist of records.
+    pub(crate) fn records(&self) -> Option<&'s Records> {
+        match self {
+            Resolved::Route(_, RouteKind::Files(files), _) => files.records.as_ref(),
             _ => None,
         }
     }

@@ -45,10 +45,17 @@ pub(crate) enum Effect {
 
 /// What a route answers with.
 pub(crate) enum RouteKind {
-    Files(Directory),
+    Files(RouteFiles),
     Script(Arc<ScriptRoute>),
     Redirect { to: Replacement, status: StatusCode },
     Refuse(Refusal),
+}
+
+/// The directory of a route with `files`.
+pub(crate) struct RouteFiles {
+    pub directory: Directory,
+    /// How its files are converted to lines, if they consist of records.
+    pub records: Option<Records>,
 }
 
 /// An error that a route answers with.
@@ -77,13 +84,10 @@ impl Route {
         let effect = match &settings.action {
             Action::Rewrite(to) => Effect::Rewrite(to.clone()),
             Action::Pass => Effect::Pass,
-            Action::Files { directory, records, .. } => {
-                let mut directory = open_directory(directory, &settings.origin)?;
-                if let Some(records) = records {
-                    directory.hold_records(Records::new(*records));
-                }
-                Effect::Answer(RouteKind::Files(directory))
-            }
+            Action::Files { directory, records, .. } => Effect::Answer(RouteKind::Files(RouteFiles {
+                directory: open_directory(directory, &settings.origin)?,
+                records: records.map(Records::new),
+            })),
             Action::Script(script) => {
                 let script = open_script(script, site, &settings.origin)?;
                 Effect::Answer(RouteKind::Script(Arc::new(script)))

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use sluice_files::cache::Cache;
 use sluice_files::directory::{Directory, Program};
+use sluice_files::file_cache::FileCache;
 use sluice_files::send_file::SendDirectories;
 use sluice_files::types::Types;
 use sluice_log::{Log, SiteLog};
@@ -27,7 +27,7 @@ pub(crate) struct Config {
     sites: Vec<Arc<Site>>,
     pub limits: Limits,
     pub proxies: ProxySettings,
-    pub cache: Option<Arc<Cache>>,
+    pub cache: Option<FileCache>,
     /// The server's own, then those of the sites.
     pub logs: Box<[SiteLog]>,
 }
@@ -109,7 +109,7 @@ impl Config {
             sites,
             limits: settings.limits.clone(),
             proxies: settings.proxies.clone(),
-            cache: settings.cache.as_ref().map(|cache| Arc::new(Cache::new(cache))),
+            cache: settings.cache.as_ref().map(FileCache::new),
             // Last: nothing fails after it, so a configuration that is refused leaves the logs as they are.
             logs: log.open(settings).map_err(|text| OpenError::new("", text))?,
         })
@@ -121,7 +121,7 @@ impl Config {
             sites: self.sites.clone(),
             limits: self.limits.clone(),
             proxies: self.proxies.clone(),
-            cache: Some(Arc::new(self.cache.as_ref()?.anew())),
+            cache: Some(self.cache.as_ref()?.empty_copy()),
             logs: self.logs.clone(),
         })
     }
@@ -220,7 +220,7 @@ impl Site {
     pub(crate) fn file_at(&self, place: &Resolved<'_>, path: &str) -> Option<PathBuf> {
         match place {
             Resolved::Route(_, kind, star) => match kind {
-                RouteKind::Files(directory) => Some(directory.path().join(star.of(path))),
+                RouteKind::Files(files) => Some(files.directory.path().join(star.of(path))),
                 RouteKind::Script(script) => match &script.settings.source {
                     ScriptSource::Directory(directory) => Some(directory.join(star.of(path))),
                     ScriptSource::File(file) => Some(file.clone()),
@@ -254,7 +254,7 @@ impl Map for Site {
         let file = Path::new(OsStr::from_bytes(file.as_bytes()));
         let by_route = self.routes.iter().find_map(|route| {
             let directory = match route.answer()? {
-                RouteKind::Files(directory) => directory.path(),
+                RouteKind::Files(files) => files.directory.path(),
                 RouteKind::Script(script) => match &script.settings.source {
                     ScriptSource::Directory(directory) => directory.as_path(),
                     _ => return None,
@@ -287,7 +287,7 @@ impl Route {
 /// The directory whose files a rule serves.
 fn served_mut(effect: &mut Effect) -> Option<&mut Directory> {
     match effect {
-        Effect::Answer(RouteKind::Files(directory)) => Some(directory),
+        Effect::Answer(RouteKind::Files(files)) => Some(&mut files.directory),
         _ => None,
     }
 }

@@ -23,9 +23,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::Uri;
-use sluice_files::cache::Cache;
-use sluice_files::file::Selected;
+use sluice_files::file_cache::FileCache;
 use sluice_files::listing::page::ListingRequest;
+use sluice_files::response::Selected;
 use sluice_files::send_file::{SendDirectories, SendFile};
 use sluice_files::variants::on_demand::PendingVariant;
 use sluice_gateway::ReplyHead;
@@ -48,7 +48,7 @@ pub(crate) use listing::list;
 pub(crate) struct Asked<'a> {
     pub subject: Subject<'a>,
     pub attributes: RequestAttributes<'a>,
-    pub cache: Option<&'a Arc<Cache>>,
+    pub cache: Option<&'a FileCache>,
     pub variants: Variants,
 }
 

@@ -243,7 +243,7 @@ fn page_is_self_contained_and_sorted_by_the_query() {
         "title=\"2000 bytes\">2.0\u{a0}KiB<",
         "<a href=\"..&#x2f;\">../</a>",
         "aria-sort=\"ascending\"",
-        "1 folder, 2 files",
+        "1 directory, 2 files",
     ] {
         assert!(page.text().contains(part), "no {part} in {}", page.text());
     }
@@ -305,7 +305,7 @@ fn readme_is_shown_as_text_up_to_a_limit() {
     );
     assert!(!page("/md/").contains("second"));
     assert!(!page("/html/").contains("shown?"));
-    assert!(page("/long/").contains("This is only its beginning") && page("/long/").matches('é').count() == 32_768);
+    assert!(page("/long/").contains("Only the beginning is shown") && page("/long/").matches('é').count() == 32_768);
     assert!(page("/binary/").contains("<pre>\u{fffd}\u{fffd}\u{fffd}</pre>"));
     assert!(!page("/hidden/").contains("secret"));
 }

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 use http::Method;
 use sluice_files::directory::Directory;
-use sluice_files::file::{Files, Lookup, PathForm};
+use sluice_files::file::{Lookup, PathForm};
 use sluice_files::listing::page::ListingRequest;
+use sluice_files::lookup::Files;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
 use sluice_settings::rule::Adjustments;
@@ -49,13 +50,15 @@ struct AskedPath<'a> {
 
 impl AskedPath<'_> {
     /// The files of a directory, as routes say that they are sent.
-    fn files<'f>(&'f self, site: &'f Site, directory: &'f Directory, adjustments: &Adjustments) -> Files<'f> {
+    fn files<'f>(&'f self, site: &'f Site, directory: &'f Directory, resolution: &Resolution<'f>) -> Files<'f> {
+        let adjustments = &resolution.adjustments;
         let compress = match self.asked.variants {
             Variants::Offered => adjustments.compress,
             Variants::Ignored => Some(false),
         };
         Files {
             directory,
+            records: resolution.place.records(),
             cache: self.asked.cache,
             cache_use: adjustments.cache.unwrap_or(site.cache),
             types: &site.types,
@@ -136,7 +139,7 @@ fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>)
     let Some((directory, relative)) = served.resolution.place.directory(&target.path) else {
         return Err(Fault::unexpected("files without a directory"));
     };
-    let files = path.files(site, directory, &served.resolution.adjustments);
+    let files = path.files(site, directory, &served.resolution);
     let looked_up = files.look_up(relative, form, attributes.method, attributes.fields);
     match (looked_up, script) {
         // Which methods a directory takes is for its script to say, and so is what else it answers.
@@ -216,7 +219,7 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
             && is_read
             && failed.is_none()
         {
-            let files = path.files(site, directory, &resolution.adjustments);
+            let files = path.files(site, directory, &resolution);
             let found = files.look_up_index(relative, attributes.fields);
             let index = Some(page);
             match found {

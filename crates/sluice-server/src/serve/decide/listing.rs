@@ -40,7 +40,7 @@ struct View<'a> {
 }
 
 impl ListingSite for View<'_> {
-    fn lead(&self, path: &str, directory: &Directory, below: &str) -> EntryKind {
+    fn entry_kind(&self, path: &str, directory: &Directory, below: &str) -> EntryKind {
         // Links of a listing have no query.
         let Ok(resolution) = self.site.resolve(path, None, Some(&self.attributes), &mut ()) else {
             return EntryKind::Elsewhere;

@@ -40,7 +40,7 @@ fn requested_file_is_rewritten_once() {
         let path = format!("/vms/{name}");
         let first = server.get(&path);
         assert!(first.text() == text, "{name}: the lines differ");
-        server.log_line(&format!("file \"{name}\": written anew as stream-LF"));
+        server.log_line(&format!("file \"{name}\": rewritten as stream-LF"));
         assert!(read(&server, name) == text.as_bytes(), "{name} contains other lines");
         assert!(
             read(&server, &format!("{name}.orig")) == raw,
@@ -77,7 +77,7 @@ fn nothing_is_rewritten_without_permission() {
             assert_eq!(server.get("/vms/a.txt").text(), LINES);
         }
         assert_eq!(names(&server.path("htdocs/vms")), ["a.txt", "index.html"]);
-        assert!(!server.stop().errors.contains("written anew"));
+        assert!(!server.stop().errors.contains("rewritten as"));
     }
 }
 
@@ -89,7 +89,7 @@ fn file_that_cannot_be_rewritten_is_sent_with_one_warning() {
     for _ in 0..3 {
         assert_eq!(server.get("/vms/a.txt").text(), LINES);
     }
-    let warning = "file \"a.txt\": not written anew: ";
+    let warning = "file \"a.txt\": not rewritten: ";
     server.log_line(warning);
     assert_eq!(read(&server, "a.txt"), RECORDS);
     assert_eq!(names(&server.path("htdocs/vms")), ["a.txt", "a.txt.orig", "index.html"]);
@@ -110,14 +110,14 @@ fn symlinks_are_followed_for_reading_but_not_for_writing() {
     symlink("real", setup.path("htdocs/vms/linked")).unwrap();
     let server = setup.start();
     assert_eq!(server.get("/vms/link.txt").text(), LINES);
-    server.log_line("file \"link.txt\": not written anew: is a symbolic link");
+    server.log_line("file \"link.txt\": not rewritten: is a symbolic link");
     assert_eq!(server.get("/vms/linked/a.txt").text(), LINES);
-    server.log_line("file \"linked/a.txt\": not written anew: its directory: ");
+    server.log_line("file \"linked/a.txt\": not rewritten: its directory: ");
     assert_eq!(read(&server, "real/a.txt"), RECORDS);
     assert!(server.path("htdocs/vms/link.txt").is_symlink());
     // Requested by its own name it is rewritten, and all other names see the new file.
     assert_eq!(server.get("/vms/real/a.txt").text(), LINES);
-    server.log_line("file \"real/a.txt\": written anew");
+    server.log_line("file \"real/a.txt\": rewritten");
     for path in ["/vms/link.txt", "/vms/linked/a.txt", "/vms/real/a.txt"] {
         assert!(wait_until(|| {
             let response = server.get(path);
@@ -212,10 +212,10 @@ fn stream_lf_continues_after_a_file_that_it_cannot_convert() {
     let expected = [
         "sluice: cut.txt: byte 8: the file ends within the length of a record: not a file of variable records, or damaged; it stays as it is",
         "none.txt: cannot read: No such file or directory",
-        "done.txt: was written anew already, or another file has the name that its original would get: .orig is there",
-        "link.txt: is a symbolic link: name the file that it leads to",
-        "htdocs: is no plain file",
-        "done.txt.orig: is the original of a file that was written anew (.orig)",
+        "done.txt: was rewritten already, or another file has the name that its original would get: .orig exists",
+        "link.txt: is a symbolic link: name its target instead",
+        "htdocs: is not a regular file",
+        "done.txt.orig: is the original of a rewritten file (.orig)",
     ];
     let lines: Vec<&str> = ran.errors.lines().collect();
     assert_eq!(lines, expected);

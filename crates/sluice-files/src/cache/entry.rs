@@ -1,0 +1,210 @@
+//! Entries of the file cache, their keys, and the policy of the library that holds them.
+//!
+//! Not here: when an entry is fresh and which files are admitted (`cache`).
+
+use std::fs::Metadata;
+use std::hash::{Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quick_cache::{DefaultHashBuilder, Equivalent, Lifecycle, OptionsBuilder, Weighter};
+use sluice_http::body::Content;
+use sluice_settings::CacheSettings;
+
+use crate::cache::counters::{Event, Tally};
+use crate::cache::variant_notes::VariantNotes;
+use crate::directory::{Directory, DirectoryId};
+use crate::representation::Representation;
+
+/// Bytes that an entry needs besides its content, roughly: key, fields, the library's own data.
+const ENTRY_BYTES: u64 = 768;
+
+/// Least room of a shard of the cache, in files of the largest size.
+const FILES_A_SHARD: u64 = 4;
+
+/// The library's map of entries. It evicts by S3-FIFO: a file that is requested once does not displace one that is requested
+/// often.
+pub(super) type Entries = quick_cache::sync::Cache<Key, Arc<Cached>, Weigh, DefaultHashBuilder, Evictions>;
+
+/// Makes an empty map within the bounds of the settings.
+pub(super) fn entries(settings: &CacheSettings, tally: &Arc<Tally>) -> Entries {
+    // The library takes the number of entries as an estimate only; the minimum weight enforces it.
+    let count = settings.entries_max.max(1);
+    let weigh = Weigh {
+        // Exactly `count` entries of this weight fit. A weight of bytes_max / count would not do: the library does not keep
+        // an entry that fills all of its room.
+        least: settings.bytes_max / (count as u64 + 1) + 1,
+    };
+    let shard_bytes = FILES_A_SHARD * (settings.file_bytes_max + ENTRY_BYTES).max(weigh.least);
+    // Each shard has room for some of the largest files, because a file that exceeds its shard would never be kept.
+    let shards = usize::try_from(settings.bytes_max / shard_bytes)
+        .unwrap_or(usize::MAX)
+        .clamp(1, 64);
+    let options = OptionsBuilder::new()
+        .shards(if shards.is_power_of_two() {
+            shards
+        } else {
+            shards.next_power_of_two() / 2
+        })
+        .estimated_items_capacity(count)
+        .weight_capacity(settings.bytes_max)
+        .build();
+    let hash = DefaultHashBuilder::default();
+    let evictions = Evictions(Arc::clone(tally));
+    match options {
+        Ok(options) => Entries::with_options(options, weigh, hash, evictions),
+        Err(_) => Entries::with(count, settings.bytes_max, weigh, hash, evictions),
+    }
+}
+
+/// A file in memory, or a variant that was made from one.
+pub(crate) struct Cached {
+    pub representation: Representation,
+    pub content: Content,
+    pub variants: VariantNotes,
+    version: FileVersion,
+    /// When the file was last known to have this version: milliseconds since the cache was made.
+    checked_at: AtomicU64,
+}
+
+/// The metadata that change when the content of a file changes (stat(2)).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileVersion {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Cached {
+    /// The content of the version of a file that `metadata` describes.
+    pub(crate) fn new(representation: Representation, content: Content, metadata: &Metadata) -> Cached {
+        Cached::of_version(representation, content, FileVersion::of(metadata))
+    }
+
+    /// A variant of the same version of the file.
+    pub(crate) fn variant(&self, representation: Representation, content: Content) -> Cached {
+        Cached::of_version(representation, content, self.version)
+    }
+
+    fn of_version(representation: Representation, content: Content, version: FileVersion) -> Cached {
+        Cached {
+            representation,
+            content,
+            variants: VariantNotes::default(),
+            version,
+            checked_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether both come from the same version of one file.
+    pub(crate) fn has_version_of(&self, other: &Cached) -> bool {
+        self.version == other.version
+    }
+
+    /// Whether the file still has the version that was read, according to its present `metadata`.
+    pub(crate) fn is_current(&self, metadata: &Metadata) -> bool {
+        self.version == FileVersion::of(metadata)
+    }
+
+    /// When the file was last revalidated: milliseconds since the cache was made.
+    pub(crate) fn checked_at(&self) -> u64 {
+        // Relaxed: nothing else is published with the time, and an old value only costs one more comparison.
+        self.checked_at.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_checked_at(&self, now: u64) {
+        // Relaxed: see `checked_at`.
+        self.checked_at.store(now, Ordering::Relaxed);
+    }
+}
+
+impl FileVersion {
+    /// The version that `metadata` describes.
+    pub(crate) fn of(metadata: &Metadata) -> FileVersion {
+        FileVersion {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// The size of the file.
+    pub(super) fn bytes(self) -> u64 {
+        self.bytes
+    }
+}
+
+/// The key of an entry: a directory and a path below it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Key(DirectoryId, Box<str>);
+
+impl Key {
+    /// The key of `name` below `directory`.
+    pub(crate) fn new(directory: &Directory, name: &str) -> Key {
+        Key(directory.id(), name.into())
+    }
+
+    /// The path below the directory.
+    pub(crate) fn name(&self) -> &str {
+        &self.1
+    }
+}
+
+/// A key for lookups, which does not own its text.
+pub(super) struct BorrowedKey<'a>(pub(super) DirectoryId, pub(super) &'a str);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        BorrowedKey(self.0, &self.1).hash(state);
+    }
+}
+
+impl Hash for BorrowedKey<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+        self.1.hash(state);
+    }
+}
+
+impl Equivalent<Key> for BorrowedKey<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.0 == key.0 && *self.1 == *key.1
+    }
+}
+
+/// Counts evicted entries.
+#[derive(Clone)]
+pub(super) struct Evictions(Arc<Tally>);
+
+impl Lifecycle<Key, Arc<Cached>> for Evictions {
+    /// Evicted entries, which are freed after the library has released its lock; there is rarely more than one.
+    type RequestState = [Option<(Key, Arc<Cached>)>; 2];
+
+    fn before_evict(&self, _: &mut Self::RequestState, _: &Key, _: &mut Arc<Cached>) {
+        self.0.count(Event::Evicted);
+    }
+
+    /// Also called for an entry that is replaced under the same key, which is not an eviction.
+    fn on_evict(&self, evicted: &mut Self::RequestState, key: Key, cached: Arc<Cached>) {
+        if let Some(free) = evicted.iter_mut().find(|entry| entry.is_none()) {
+            *free = Some((key, cached));
+        }
+    }
+}
+
+/// The weight of an entry: its bytes, but at least `least`, which bounds the number of entries.
+#[derive(Clone)]
+pub(super) struct Weigh {
+    least: u64,
+}
+
+impl Weighter<Key, Arc<Cached>> for Weigh {
+    fn weight(&self, key: &Key, cached: &Arc<Cached>) -> u64 {
+        (cached.content.len() as u64 + key.1.len() as u64 + ENTRY_BYTES).max(self.least)
+    }
+}

@@ -1,0 +1,115 @@
+//! The result of looking up a name: a file in memory, an open file, a record file, or no file.
+//!
+//! Not here: the lookup (`lookup`), and the response that is made of the result (`response`).
+
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::sync::Arc;
+
+use sluice_http::body::{Content, ResponseBody};
+use sluice_http::fault::{Absent, Activity, ClientFault, Fault, Forbidden, IoFailure, ServerFault};
+
+use crate::body::{FileBody, WHOLE_BYTES_MAX};
+use crate::cache::entry::Cached;
+use crate::directory::Directory;
+use crate::records::body::RecordBody;
+use crate::representation::Representation;
+
+/// What a name stands for.
+pub(crate) enum Found {
+    Cached(Arc<Cached>),
+    File(Representation, FileBody),
+    Records(Representation, RecordBody),
+    Directory,
+    /// A socket, a device.
+    Other,
+}
+
+impl Found {
+    /// The metadata of a file.
+    pub(crate) fn representation(&self) -> Option<&Representation> {
+        match self {
+            Found::Cached(cached) => Some(&cached.representation),
+            Found::File(representation, _) | Found::Records(representation, _) => Some(representation),
+            Found::Directory | Found::Other => None,
+        }
+    }
+
+    /// A file whose bytes are sent unconverted.
+    pub(crate) fn into_stored(self) -> Option<(Representation, Stored)> {
+        match self {
+            Found::Cached(cached) => Some((cached.representation.clone(), Stored::Memory(cached.content.clone()))),
+            Found::File(representation, body) => Some((representation, Stored::File(body))),
+            Found::Records(..) | Found::Directory | Found::Other => None,
+        }
+    }
+}
+
+/// A regular file that was opened for a request.
+pub(crate) struct Opened<'a> {
+    pub directory: &'a Directory,
+    /// The path below the directory.
+    pub name: &'a str,
+    pub file: File,
+    pub metadata: Metadata,
+    pub representation: Representation,
+}
+
+/// The bytes of a file: in memory, or to be read while they are sent.
+pub(crate) enum Stored {
+    Memory(Content),
+    File(FileBody),
+}
+
+impl Stored {
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Stored::Memory(content) => content.len() as u64,
+            Stored::File(body) => body.left(),
+        }
+    }
+
+    pub(crate) fn slice(&self, range: &Range<u64>) -> Stored {
+        match self {
+            Stored::Memory(content) => Stored::Memory(content.slice(range)),
+            Stored::File(body) => Stored::File(body.slice(range)),
+        }
+    }
+
+    /// A body that is read while it is sent.
+    pub(crate) fn into_body(self) -> ResponseBody {
+        match self {
+            Stored::Memory(content) => ResponseBody::Whole(content),
+            Stored::File(body) => ResponseBody::Source(Box::new(body)),
+        }
+    }
+
+    /// A body that is read now if it is small and in the page cache.
+    pub(crate) fn read_small(self) -> ResponseBody {
+        let small = match &self {
+            Stored::File(body) if body.left() <= WHOLE_BYTES_MAX => body.read_now(),
+            _ => None,
+        };
+        small.map_or_else(|| self.into_body(), |bytes| ResponseBody::Whole(bytes.into()))
+    }
+}
+
+/// The fault for a file or directory that could not be opened.
+pub(crate) fn open_fault(name: &str, error: io::Error) -> Fault {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(name),
+        ErrorKind::PermissionDenied => {
+            let failure = IoFailure::shared(Activity::File(name.into()), error);
+            ClientFault::Forbidden(Forbidden::Unreadable(failure)).into()
+        }
+        // ENXIO: a socket, or a FIFO without a writer.
+        _ if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => not_found(name),
+        _ => ServerFault::io(Activity::File(name.into()), error).into(),
+    }
+}
+
+/// The fault for a name that does not exist, for the client.
+pub(crate) fn not_found(name: &str) -> Fault {
+    ClientFault::NotFound(Absent::File(name.into())).into()
+}
