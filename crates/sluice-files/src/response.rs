@@ -31,8 +31,8 @@ pub struct Selected {
 }
 
 enum SelectedContent {
-    /// The file as it is.
-    Original(Found),
+    /// The file as it is, or a variant in the cache.
+    Found(Found),
     /// A variant in another file.
     Precompressed(Representation, Stored),
     /// A variant that is not compressed yet, and that the client has already.
@@ -40,10 +40,10 @@ enum SelectedContent {
 }
 
 impl Selected {
-    /// The file as it is.
-    pub(crate) fn original(found: Found, precompressed: Option<Precompressed>) -> Selected {
+    /// The file as it is, or a variant in the cache.
+    pub(crate) fn found(found: Found, precompressed: Option<Precompressed>) -> Selected {
         Selected {
-            content: SelectedContent::Original(found),
+            content: SelectedContent::Found(found),
             precompressed,
         }
     }
@@ -70,7 +70,7 @@ impl Selected {
     /// The client's fault: a condition fails (412), or no byte is in its ranges (416).
     pub fn respond(self, path: &str, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
         match self.content {
-            SelectedContent::Original(found) => respond(path, found, self.precompressed, method, fields),
+            SelectedContent::Found(found) => respond(path, found, self.precompressed, method, fields),
             SelectedContent::Precompressed(representation, stored) => {
                 respond_stored(path, representation, stored, method, fields)
             }

@@ -46,19 +46,19 @@ impl Files<'_> {
     /// Selects the representation of what was found that the client prefers, for GET or HEAD. Between variants of equal
     /// quality, a precompressed one is sent, because it exists already and is often compressed better.
     pub(crate) fn select(&self, name: &str, found: Found, fields: &HeaderMap) -> Lookup {
-        let original = |found| Lookup::File(Selected::original(found, self.precompressed));
+        let select = |found| Lookup::File(Selected::found(found, self.precompressed));
         if self.precompressed.is_none() {
-            return original(found);
+            return select(found);
         }
         let Some(representation) = found
             .representation()
             .filter(|representation| representation.has_variants)
         else {
-            return original(found);
+            return select(found);
         };
         let ranked = self.compression.rank(fields);
         if ranked[0].is_none() {
-            return original(found);
+            return select(found);
         }
         let beside = self.find_beside(name, &found, representation, &ranked);
         // Another variant must have a higher quality than the precompressed one.
@@ -66,7 +66,7 @@ impl Files<'_> {
         if let Some(task) = self.choose_task(&found, fields, &ranked, least) {
             let encoding = task.encoding;
             match self.compress_on_demand(name, task, representation) {
-                Compressed::Ready(variant) => return original(Found::Cached(variant)),
+                Compressed::Ready(variant) => return select(Found::Cached(variant)),
                 Compressed::Pending(awaited) => {
                     // The entity tag is known before the variant exists. A client that does not send it gets whatever
                     // representation is ready.
@@ -83,7 +83,7 @@ impl Files<'_> {
         }
         match beside {
             Some(beside) => Lookup::File(Selected::precompressed(beside.representation, beside.stored)),
-            None => original(found),
+            None => select(found),
         }
     }
 

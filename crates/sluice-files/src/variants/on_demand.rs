@@ -155,7 +155,7 @@ impl PendingVariant {
             Ok(Err(_)) | Err(_) => None,
         };
         let found = variant.map_or(self.original, Found::Cached);
-        Selected::original(found, Some(Precompressed::OnDemand)).respond(&self.name, method, fields)
+        Selected::found(found, Some(Precompressed::OnDemand)).respond(&self.name, method, fields)
     }
 }
 
