@@ -1,4 +1,4 @@
-//! Listings of directories without an index page.
+//! Directory listings, which are sent for directories without an index page.
 //!
 //! Here: reading a directory. An entry is listed exactly if a request for it would be answered with that file or directory, or
 //! by running it as a script: each is opened as for a request, and the site is asked what its path means. So a listing needs
