@@ -125,7 +125,7 @@ fn respond(
 /// The body of the response. If all of it is here it is one chunk with its length, unless it is too long to compress in one turn
 /// of the event loop.
 fn body(mut session: Box<Session>, encoding: Option<Encoding>) -> io::Result<ResponseBody> {
-    Ok(match (session.gather(), encoding) {
+    Ok(match (session.collect_whole(), encoding) {
         (Some(whole), None) => ResponseBody::Whole(whole.into()),
         (Some(whole), Some(encoding)) if whole.len() > TURN_BYTES_MAX => {
             ResponseBody::Source(Box::new(EncodedBody::from_whole(encoding, whole)?))

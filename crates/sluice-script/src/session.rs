@@ -1,15 +1,15 @@
 //! One exchange with a script process, as its handler and then the response hold it: the head of the reply first, then the
 //! body as a `Source`.
 //!
-//! Here: chunks gathered so that a short reply leaves in one write, the order of faults and bytes, and the moment when the
+//! Here: chunks collected so that a short reply leaves in one write, the order of faults and bytes, and the moment when the
 //! exchange is over. Not here: how the next chunk is made (`conversation`), and what happens to the process (`ending`).
 //!
 //! ```text
-//!   new ──▶ head ──▶ begin_body ──▶ gather ──▶ poll_chunk … ──▶ the last chunk     Ending::of_written
-//!             │           │            └──────── all is here ──▶ one chunk         Ending::of_written
-//!             │           └─ begin_unwanted_body ──▶ discard                       Ending::Drain
-//!             ├─ the client is sent elsewhere ──▶ abandon                          Ending::ClientGone
-//!             └─ dropped at any point                                              Ending::Stop after a fault, else of_left
+//!   new ──▶ head ──▶ begin_body ──▶ collect_whole ──▶ poll_chunk … ──▶ the last chunk   Ending::of_written
+//!             │           │                 └─ all is here ──▶ one chunk                 Ending::of_written
+//!             │           └─ begin_unwanted_body ──▶ discard                             Ending::Drain
+//!             ├─ the client is sent elsewhere ──▶ abandon                                Ending::ClientGone
+//!             └─ dropped at any point                          Ending::Stop after a fault, otherwise Ending::of_left
 //! ```
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ use crate::ending::{Audience, Ending};
 use crate::pump::Pump;
 
 /// A reply that is complete and no larger than this, bytes, is sent in one chunk, with its length.
-const GATHER_BYTES_MAX: usize = 128 << 10;
+const COLLECT_BYTES_MAX: usize = 128 << 10;
 
 /// One exchange with one script process, from its request to the end of its reply.
 pub(crate) struct Session {
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     /// The reply has a Content-Length.
     is_counted: bool,
     /// Chunks to send before all others.
-    gathered: VecDeque<Bytes>,
+    collected: VecDeque<Bytes>,
     /// A fault that was met while bytes before it were still to be sent.
     fault: Option<Fault>,
     /// The task has yielded before the fault, so that these bytes leave first.
@@ -51,7 +51,7 @@ impl Session {
             conversation: Some(conversation),
             has_failed: false,
             is_counted: false,
-            gathered: VecDeque::new(),
+            collected: VecDeque::new(),
             fault: None,
             has_yielded: false,
         })
@@ -67,7 +67,7 @@ impl Session {
         reply
     }
 
-    /// Whether the process has ended without looking at its request, so that another can be tried.
+    /// Whether the process has ended without reading its request, so that another can be tried.
     pub(crate) fn is_request_unread(&self) -> bool {
         let conversation = self.conversation.as_ref();
         conversation.is_some_and(|conversation| conversation.relay.is_request_unread())
@@ -95,17 +95,17 @@ impl Session {
 
     /// The whole body, if all of it is here already: a short reply then leaves in one write, and its process is free before
     /// the client has read it.
-    pub(crate) fn gather(&mut self) -> Option<Bytes> {
+    pub(crate) fn collect_whole(&mut self) -> Option<Bytes> {
         let mut bytes = 0;
         // No waker is needed: the body polls again for what is not here now.
         let mut context = Context::from_waker(Waker::noop());
-        while self.conversation.is_some() && bytes <= GATHER_BYTES_MAX {
+        while self.conversation.is_some() && bytes <= COLLECT_BYTES_MAX {
             match self.poll_body(&mut context) {
                 Poll::Ready(Some(Ok(chunk))) => {
                     bytes += chunk.len();
-                    self.gathered.push_back(chunk);
+                    self.collected.push_back(chunk);
                 }
-                Poll::Ready(None) => return Some(join(std::mem::take(&mut self.gathered), bytes)),
+                Poll::Ready(None) => return Some(join(std::mem::take(&mut self.collected), bytes)),
                 Poll::Ready(Some(Err(fault))) => {
                     self.fault = Some(fault);
                     return None;
@@ -164,7 +164,7 @@ impl Session {
 
 impl Source for Session {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
-        let chunk = match self.gathered.pop_front() {
+        let chunk = match self.collected.pop_front() {
             Some(chunk) => chunk,
             None => match ready!(self.poll_body(context)) {
                 Some(Ok(chunk)) => chunk,
@@ -191,11 +191,11 @@ impl Source for Session {
         if !self.is_counted {
             return None;
         }
-        let gathered: u64 = self.gathered.iter().map(|chunk| chunk.len() as u64).sum();
+        let collected: u64 = self.collected.iter().map(|chunk| chunk.len() as u64).sum();
         // At the end of the exchange no byte was missing.
         let conversation = self.conversation.as_ref();
         let missing = conversation.and_then(|conversation| conversation.filter.missing_bytes());
-        Some(missing.unwrap_or(0) + gathered)
+        Some(missing.unwrap_or(0) + collected)
     }
 
     /// Nobody wants the body.
