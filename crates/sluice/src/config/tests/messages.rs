@@ -340,7 +340,7 @@ fn routes_without_an_action_or_with_two_are_refused() {
         ),
         (
             "path = '/a/*/*'\nredirect = { to = '/b/*/*' }",
-            "5: to = '/b/*/*': a \"*\" receives what the first \"*\" of path matched: write \"$2\" for what the second did, \"%2A\" for a star",
+            "5: to = '/b/*/*': a \"*\" receives what the first \"*\" of path matched: write \"$2\" for the match of the second, \"%2A\" for a star",
         ),
         (
             "path = '/a'\nredirect = { to = '/b', status = 304 }",
