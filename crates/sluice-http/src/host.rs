@@ -110,10 +110,46 @@ fn plain_host(text: &[u8]) -> Option<&str> {
 }
 
 /// Whether an authority has no user information, and nothing, a colon or a port after the host (RFC 9110 §4.2.1).
+/// Brackets enclose the whole host or do not occur in it (RFC 3986 §3.2.2), though `Authority` accepts them anywhere.
 fn is_host_and_port(authority: &Authority) -> bool {
-    match authority.as_str().strip_prefix(authority.host()) {
+    let host = authority.host();
+    if !host.starts_with('[') && host.contains(['[', ']']) {
+        return false;
+    }
+    match authority.as_str().strip_prefix(host) {
         Some("" | ":") => true,
         Some(port) => port.starts_with(':') && authority.port_u16().is_some(),
         None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host_of_field(value: &'static str) -> Result<String, HostError> {
+        let mut fields = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(value))]);
+        host(Version::HTTP_11, &Uri::from_static("/"), &mut fields)
+    }
+
+    #[test]
+    fn a_host_with_brackets_is_a_literal_as_a_whole() {
+        assert_eq!(host_of_field("[0:0::1]:80").ok().as_deref(), Some("[::1]"));
+        for value in ["v[x2.]", "a[::1]", "[::1]a", "a[]:80"] {
+            assert!(host_of_field(value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_target_with_brackets_inside_its_host_is_refused() {
+        let uri = Uri::try_from("http://v[x2.]/").expect("the library accepts it");
+        assert!(
+            host(
+                Version::HTTP_11,
+                &uri,
+                &mut HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("a"))])
+            )
+            .is_err()
+        );
     }
 }
