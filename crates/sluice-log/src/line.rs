@@ -249,7 +249,7 @@ impl Text<'_> {
         match format {
             TimeFormat::Text(format) => {
                 clock::with_text(format, Zone::Local, seconds(moment), |text| {
-                    self.quoted(text.as_bytes())
+                    self.quoted(text.as_bytes());
                 });
             }
             TimeFormat::Since(unit) => self.count(*unit, moment),

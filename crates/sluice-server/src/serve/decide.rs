@@ -82,6 +82,10 @@ pub(crate) struct Decision<'s> {
 }
 
 /// What answers a request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a file is the usual answer, and a box would cost each request an allocation"
+)]
 pub(crate) enum Answer {
     Refuse(Fault),
     Redirect(Redirect),
@@ -164,12 +168,14 @@ pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut Re
 struct IndexScript {
     target: Target,
     resume_at: ResumeAt,
+    /// What the routes on the way to its directory say about the log.
+    is_logged: Option<bool>,
 }
 
 /// Decides by the routes of the site; once more from an index page that is a script.
 fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: &mut impl Trace) -> Decision<'s> {
     let mut is_logged = None;
-    let mut index: Option<IndexScript> = None;
+    let mut index: Option<Box<IndexScript>> = None;
     loop {
         let (target, resume_at) = match &mut index {
             None => (target, ResumeAt::default()),
@@ -190,8 +196,8 @@ fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: 
                 decision.adjustments.is_logged = is_logged.unwrap_or(decision.adjustments.is_logged);
                 return decision;
             }
-            Err((script, adjustments)) => {
-                is_logged.get_or_insert(adjustments.is_logged);
+            Err(script) => {
+                is_logged.get_or_insert(script.is_logged);
                 index = Some(script);
             }
         }
@@ -205,7 +211,7 @@ fn decide_resolved<'s>(
     target: &Target,
     mut resolution: Resolution<'s>,
     trace: &mut impl Trace,
-) -> Result<Decision<'s>, (IndexScript, Adjustments)> {
+) -> Result<Decision<'s>, Box<IndexScript>> {
     resolution.keep_raw(target);
     let resolved = resolution.rewritten.as_ref().unwrap_or(target);
     let (handler, answer) = match &resolution.place {

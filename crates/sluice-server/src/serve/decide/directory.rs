@@ -71,7 +71,7 @@ impl AskedPath<'_> {
 /// What was found below a directory.
 enum Outcome {
     Answer(Answer),
-    IndexScript(IndexScript),
+    IndexScript(Box<IndexScript>),
 }
 
 /// Decides about a path that leads to a directory of files; an index page that is a script comes back as the error.
@@ -81,7 +81,7 @@ pub(super) fn decide<'s>(
     original: &Target,
     resolution: Resolution<'s>,
     trace: &mut impl Trace,
-) -> Result<Decision<'s>, (IndexScript, Adjustments)> {
+) -> Result<Decision<'s>, Box<IndexScript>> {
     let rewritten = resolution.rewritten.clone();
     let asked = AskedPath {
         asked,
@@ -103,7 +103,7 @@ pub(super) fn decide<'s>(
     // The changes are taken out: the gate applies them.
     let adjustments = std::mem::take(&mut served.resolution.adjustments);
     let answer = match outcome {
-        Ok(Outcome::IndexScript(script)) => return Err((script, adjustments)),
+        Ok(Outcome::IndexScript(script)) => return Err(script),
         Ok(Outcome::Answer(answer)) => answer,
         Err(fault) => Answer::Refuse(fault),
     };
@@ -239,10 +239,11 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
                 query: target.query.clone(),
                 raw: target.raw.clone(),
             };
-            Ok(Some(Outcome::IndexScript(IndexScript {
+            Ok(Some(Outcome::IndexScript(Box::new(IndexScript {
                 target,
                 resume_at: start,
-            })))
+                is_logged: served.resolution.adjustments.is_logged,
+            }))))
         }
         (None, Some((fault, found))) => {
             *served = found;
