@@ -117,7 +117,7 @@ fn render_round(round: &Round, line: &mut dyn FnMut(&str, &str)) {
             changes => format!("; {}", changes.join("; ")),
         };
         let outcome = match &step.outcome {
-            StepOutcome::Passed(why) => format!("no, {why}"),
+            StepOutcome::Skipped(why) => format!("no, {why}"),
             StepOutcome::Set => format!("yes{changes}; continues"),
             StepOutcome::Rewritten(to) => format!("yes, rewritten to {to}{changes}; continues"),
             StepOutcome::Answers => format!("yes{changes}; answers"),

@@ -1,8 +1,8 @@
-//! From a path on a script route to the program: which file it is, what of the path is its name, what is left for it.
+//! The script file behind a path of a script route, and the division of the path into SCRIPT_NAME and PATH_INFO.
 //!
-//! Here: RFC 3875 §3.3 (SCRIPT_NAME, PATH_INFO) for directories of any depth, single programs and patterns. One stat(2) for a
-//! script directly in its directory. Symbolic links are followed here: what a script directory points to is its owner's choice
-//! (`ln -s /usr/lib/git-core/git-http-backend cgi-bin/`), and nothing of it is sent as a file.
+//! Here: RFC 3875 §4.1.5 and §4.1.13 for directories of any depth, single scripts and patterns. One stat(2) for a script directly
+//! in its directory. Symbolic links are followed, because the owner of a script directory decides what it contains
+//! (`ln -s /usr/lib/git-core/git-http-backend cgi-bin/`), and nothing in it is sent as a file.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -18,15 +18,16 @@ use sluice_settings::ScriptSource;
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 
-/// Finds the program for a path that `route` answers for; `star` is what its pattern's star stands for.
+/// Finds the script for a path of `route`; `captured` is the part of the path that its pattern captured.
 ///
-/// The client's fault: 404 where there is none; the script author's: 403 where it may not be run.
+/// # Errors
+/// The client's fault: 404 if there is no such script. The script author's: 403 if it cannot be run.
 pub(crate) fn locate(
     site: &Site,
     route: &Route,
     script: &ScriptRoute,
     path: &str,
-    star: &str,
+    captured: &str,
 ) -> Result<Script, Fault> {
     match &script.settings.source {
         ScriptSource::File(file) => {
@@ -34,37 +35,37 @@ pub(crate) fn locate(
             check(script, file.clone(), name, rest, &stat(file)?)
         }
         ScriptSource::Root => {
-            let file = site.document_root().join(star.trim_start_matches('/'));
+            let file = site.document_root().join(captured.trim_start_matches('/'));
             let metadata = stat(&file)?;
-            if is_hidden(star) || metadata.is_dir() {
+            if is_hidden(captured) || metadata.is_dir() {
                 return Err(not_found(&file));
             }
-            check(script, file, star, &path[star.len()..], &metadata)
+            check(script, file, captured, &path[captured.len()..], &metadata)
         }
         ScriptSource::Directory(directory) => {
-            if is_hidden(star) {
-                return Err(not_found(&directory.join(star)));
+            if is_hidden(captured) {
+                return Err(not_found(&directory.join(captured)));
             }
-            descend(script, directory, route.pattern.prefix(), star)
+            descend(script, directory, route.pattern.prefix(), captured)
         }
     }
 }
 
-/// Divides the path of one program into its name and what is left: at the first slash behind the text before the star, if that
-/// ends the pattern. PATH_INFO begins with a slash (RFC 3875 §4.1.5). All of any other path is the name.
+/// Divides the path of a single script into SCRIPT_NAME and PATH_INFO. If the pattern is a fixed text and a final `*`, PATH_INFO
+/// begins at the first slash after that text (RFC 3875 §4.1.5); otherwise the whole path is the name.
 fn divide<'p>(begin: Option<&str>, path: &'p str) -> (&'p str, &'p str) {
     let fixed = begin.map(|begin| begin.trim_end_matches('/').len());
     let rest = fixed.and_then(|fixed| Some(fixed + path.get(fixed..)?.find('/')?));
     path.split_at(rest.unwrap_or(path.len()))
 }
 
-/// Walks down from the directory to the first thing that is not a directory.
-fn descend(script: &ScriptRoute, directory: &Path, prefix: &str, star: &str) -> Result<Script, Fault> {
+/// Descends from the script directory to the first entry that is not a directory: the script.
+fn descend(script: &ScriptRoute, directory: &Path, prefix: &str, captured: &str) -> Result<Script, Fault> {
     let mut end = 0;
     loop {
-        let length = star[end..].find('/').unwrap_or(star.len() - end);
+        let length = captured[end..].find('/').unwrap_or(captured.len() - end);
         end += length;
-        let (below, rest) = star.split_at(end);
+        let (below, rest) = captured.split_at(end);
         let file = directory.join(below);
         let metadata = stat(&file)?;
         if !metadata.is_dir() {
@@ -77,6 +78,7 @@ fn descend(script: &ScriptRoute, directory: &Path, prefix: &str, star: &str) -> 
     }
 }
 
+/// Checks that the file can be run.
 fn check(script: &ScriptRoute, file: PathBuf, name: &str, rest: &str, metadata: &Metadata) -> Result<Script, Fault> {
     let refuse = |problem| {
         let file = file.as_path().into();
@@ -125,7 +127,7 @@ fn not_found(file: &Path) -> Fault {
     ClientFault::NotFound(Absent::Script(file.into())).into()
 }
 
-/// Names with a leading dot are editors' and tools' files, never scripts.
+/// Whether a name begins with a dot: such files belong to editors and tools and are never scripts.
 fn is_hidden(path: &str) -> bool {
     path.starts_with('.') || path.contains("/.")
 }
@@ -136,8 +138,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::dispatch::route::RouteKind;
-    use crate::dispatch::site::{Config, Resolved};
+    use crate::dispatch::config::Config;
+    use crate::dispatch::resolve::Resolved;
     use http::StatusCode;
     use sluice_log::Log;
     use sluice_settings::{
@@ -185,16 +187,17 @@ mod tests {
     fn locate_path(config: &Config, path: &str) -> Result<(String, Option<String>), StatusCode> {
         let site = config.site("");
         let resolution = site.resolve(path, None, None, &mut ()).unwrap();
-        let Resolved::Route(route, RouteKind::Script(script), star) = resolution.place else {
-            panic!("no script route for {path}");
+        let Resolved::Route(route, kind, capture) = resolution.resolved else {
+            panic!("no route for {path}");
         };
-        locate(site, route, script, path, star.of(path))
+        let script = kind.script().unwrap();
+        locate(site, route, script, path, capture.of(path))
             .map(|script| (script.name, script.path_info))
             .map_err(|fault| fault.status())
     }
 
     #[test]
-    fn script_name_and_path_info_divide_the_path() {
+    fn a_path_is_divided_into_script_name_and_path_info() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         fs::create_dir_all(root.join("cgi-bin/deep/er")).unwrap();

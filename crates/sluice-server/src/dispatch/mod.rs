@@ -1,9 +1,14 @@
-//! The second stage: what a request's target means. From the host to the site, from the path by its
-//! rules to what answers, from a route to the script's file.
+//! Dispatch: the site of a host, the route of a path, and the script file of a script route.
+//!
+//! It comes after the request head is read and before `serve::decide`, which says what the route found here answers with.
 
+pub(crate) mod config;
 pub(crate) mod locate;
+mod map;
 pub(crate) mod resolve;
 pub(crate) mod route;
+pub(crate) mod script_sources;
 pub(crate) mod site;
 
-pub(crate) use site::{Config, Site};
+pub(crate) use config::Config;
+pub(crate) use site::Site;

@@ -1,19 +1,19 @@
-//! The way of a request through the rules of a site: in the order in which they are written, once, to what answers.
+//! Resolution: the routes of a site are tried once, in their written order, until one answers.
 //!
-//! Here: what each kind of rule does to the way. Not here: whether a rule is for a request (`route`, `rule`), what an answer
-//! looks like (`accept::serve`). Whoever wants to know how it went brings a [`Trace`].
+//! Here: the effect of each action on the resolution. Not here: whether a route matches a request (`route`, the conditions of
+//! `sluice_settings`), the answer of the route that was found (`serve::decide`). A [`Trace`] records the routes that were tried.
 //!
 //! ```text
-//!            ┌──────────── next rule ◀───────────┐
+//!            ┌──────────── next route ◀──────────┐
 //!            ▼                                   │
-//!  path ─▶ for it? ── no ────────────────────────┤
-//!            │ yes: its changes are noted        │
-//!            ├─ sets things ─────────────────────┤
-//!            ├─ rewrites ─▶ another path ────────┘
-//!            └─ answers ─▶ there               none left ─▶ the root, or nowhere
+//!  path ─▶ match? ── no ─────────────────────────┤
+//!            │ yes: its changes are collected    │
+//!            ├─ pass ────────────────────────────┤
+//!            ├─ rewrite ─▶ another path ─────────┘
+//!            └─ answer ─▶ the route            none left ─▶ the root, or nowhere
 //! ```
-//! There is no way back, so it ends after as many steps as there are rules. The way of a directory's index page is one of its own:
-//! for the path at which the page lies, from above all rules, or from behind the last one that rewrote the directory's path.
+//! It never goes back, so it ends after as many steps as there are routes. An index page is resolved separately: from the path of
+//! the page, beginning at the first route, or after the last one that rewrote the path of the directory.
 
 use std::rc::Rc;
 
@@ -24,32 +24,42 @@ use sluice_http::fault::{ClientFault, Fault, RewriteMismatch};
 use sluice_http::target::{Target, has_dot_segment};
 use sluice_settings::rule::{Adjustments, Miss, Replacement, RequestAttributes, Scheme};
 
-use crate::dispatch::route::{Effect, Route, RouteKind};
-use crate::dispatch::site::{Resolved, Site};
+use crate::dispatch::route::{Capture, Route, RouteAction, RouteKind};
+use crate::dispatch::site::Site;
 
-/// Where a request's way through the rules has led.
+/// What a path resolves to.
+pub(crate) enum Resolved<'s> {
+    /// A route that answers, its kind, and the captured part of the path.
+    Route(&'s Route, &'s RouteKind, Capture),
+    /// A file below the root.
+    Root(&'s Directory),
+    /// Nothing: no route answers, and the site has no root.
+    Nowhere,
+}
+
+/// The result of resolving a path.
 pub(crate) struct Resolution<'s> {
-    pub place: Resolved<'s>,
-    /// What rules have made of the path and the query; none: they are as they were sent.
+    pub resolved: Resolved<'s>,
+    /// The rewritten path and query. `None` if no route rewrote them.
     pub rewritten: Option<Target>,
-    /// What rules on the way, and the last one, change.
+    /// The changes of all routes that matched.
     pub adjustments: Adjustments,
-    /// Behind the last rule that rewrote: what lies in the directory to which the path leads has its way from there.
+    /// The route after the last one that rewrote the path: an index page of the directory is resolved from there.
     start: ResumeAt,
 }
 
-/// Where a way begins: above all rules, or behind those that led to the directory of an index page.
+/// Where a resolution begins: at the first route, or after those that led to the directory of an index page.
 #[derive(Clone, Default)]
 pub(crate) struct ResumeAt {
-    /// The first rule.
-    rule: usize,
-    /// What those above it change.
+    /// The number of the first route that is tried.
+    route: usize,
+    /// The changes of the routes before it.
     adjustments: Adjustments,
-    /// The way of an index page: the path for which it is to be sent.
+    /// The path of the directory whose index page is resolved. `None` if no index page is.
     index_of: Option<Rc<str>>,
 }
 
-/// A way that leads nowhere, because a rule makes something of its path that is none; and what the rules before it change.
+/// The error when a rewrite yields an invalid path, with the adjustments made up to there.
 #[derive(Debug)]
 pub(crate) struct RewriteError {
     pub fault: Fault,
@@ -62,27 +72,27 @@ impl From<Box<RewriteError>> for Fault {
     }
 }
 
-/// Is told of every rule on the way.
+/// A record of the routes that were tried.
 pub(crate) trait Trace {
-    /// Whether anybody wants to know.
+    /// Whether anything is recorded.
     fn is_on(&self) -> bool {
         true
     }
 
-    /// A way through the rules begins with this path.
+    /// The resolution of this path begins.
     fn begin(&mut self, _path: &str) {}
 
-    /// The rule is for others.
-    fn passed(&mut self, _rule: &Route, _miss: Miss<'_>) {}
+    /// The route does not match.
+    fn skipped(&mut self, _route: &Route, _miss: Miss<'_>) {}
 
-    /// The rule redirects from an index page to its directory: it is for who asks for the page by its own name.
-    fn left_out(&mut self, _rule: &Route) {}
+    /// The route redirects from an index page to its directory, which applies only if the client asked for the page by name.
+    fn skipped_for_index(&mut self, _route: &Route) {}
 
-    /// The rule is for this request; the target that it has made of it, if it rewrites.
-    fn met(&mut self, _rule: &Route, _rewritten: Option<&Target>) {}
+    /// The route matches; `rewritten` is the new target if it rewrites.
+    fn matched(&mut self, _route: &Route, _rewritten: Option<&Target>) {}
 }
 
-/// Nobody wants to know.
+/// Records nothing.
 impl Trace for () {
     fn is_on(&self) -> bool {
         false
@@ -90,68 +100,68 @@ impl Trace for () {
 }
 
 impl Site {
-    /// What answers for a decoded path, as somebody asks for it. Without facts it is only known what the path means to
-    /// everybody: rules that have conditions are passed by.
+    /// Resolves a decoded path. Without attributes, as outside a request, routes with conditions are skipped.
     ///
-    /// The client's fault: a rule makes something of its path that is none.
+    /// # Errors
+    /// The client's fault: a route rewrites the path to an invalid one.
     pub(crate) fn resolve(
         &self,
         path: &str,
         query: Option<&str>,
-        facts: Option<&RequestAttributes<'_>>,
+        attributes: Option<&RequestAttributes<'_>>,
         trace: &mut impl Trace,
     ) -> Result<Resolution<'_>, Box<RewriteError>> {
-        self.resolve_from(ResumeAt::default(), path, query, facts, trace)
+        self.resolve_from(ResumeAt::default(), path, query, attributes, trace)
     }
 
-    /// The same, for a path that has its beginning behind other rules.
+    /// Resolves a decoded path from `start` on; errors as for `resolve`.
     pub(crate) fn resolve_from(
         &self,
         mut start: ResumeAt,
         path: &str,
         query: Option<&str>,
-        facts: Option<&RequestAttributes<'_>>,
+        attributes: Option<&RequestAttributes<'_>>,
         trace: &mut impl Trace,
     ) -> Result<Resolution<'_>, Box<RewriteError>> {
         let mut adjustments = start.adjustments.clone();
         let mut rewritten: Option<Target> = None;
-        for (number, rule) in self.routes.iter().enumerate().skip(start.rule) {
+        for (number, route) in self.routes.iter().enumerate().skip(start.route) {
             let (path, query) = match &rewritten {
                 None => (path, query),
                 Some(target) => (target.path.as_str(), target.query.as_deref()),
             };
-            let star = match rule.matches(path, query, facts) {
-                Ok(star) => star,
+            let capture = match route.matches(path, query, attributes) {
+                Ok(capture) => capture,
                 Err(miss) => {
-                    trace.passed(rule, miss);
+                    trace.skipped(route, miss);
                     continue;
                 }
             };
-            if let (Some(directory), Some(facts)) = (&start.index_of, facts)
-                && leads_to(rule, (path, query), directory, facts)
+            if let (Some(directory), Some(attributes)) = (&start.index_of, attributes)
+                && redirects_to(route, path, query, directory, attributes)
             {
-                trace.left_out(rule);
+                trace.skipped_for_index(route);
                 continue;
             }
-            if !rule.changes.is_empty() {
-                adjustments.take(&rule.changes);
+            if !route.changes.is_empty() {
+                adjustments.take(&route.changes);
             }
-            match &rule.effect {
-                Effect::Pass => trace.met(rule, None),
-                Effect::Rewrite(to) => {
-                    let target = match rewrite(rule, to, path, query) {
+            match &route.action {
+                RouteAction::Pass => trace.matched(route, None),
+                RouteAction::Rewrite(to) => {
+                    let target = match rewrite(route, to, path, query) {
                         Ok(target) => target,
                         Err(fault) => return Err(Box::new(RewriteError { fault, adjustments })),
                     };
-                    trace.met(rule, Some(&target));
+                    trace.matched(route, Some(&target));
                     rewritten = Some(target);
-                    start.rule = number + 1;
+                    start.route = number + 1;
                     start.adjustments = adjustments.clone();
                 }
-                Effect::Answer(kind) => {
-                    trace.met(rule, None);
+                RouteAction::Answer(kind) => {
+                    trace.matched(route, None);
                     return Ok(Resolution {
-                        place: Resolved::Route(rule, kind, star),
+                        resolved: Resolved::Route(route, kind, capture),
                         rewritten,
                         adjustments,
                         start,
@@ -160,7 +170,7 @@ impl Site {
             }
         }
         Ok(Resolution {
-            place: self.root.as_ref().map_or(Resolved::Nowhere, Resolved::Root),
+            resolved: self.root.as_ref().map_or(Resolved::Nowhere, Resolved::Root),
             rewritten,
             adjustments,
             start,
@@ -168,36 +178,43 @@ impl Site {
     }
 }
 
-/// Whether a rule redirects to this very path, on the same host.
-fn leads_to(rule: &Route, (path, query): (&str, Option<&str>), directory: &str, facts: &RequestAttributes<'_>) -> bool {
-    let Some(RouteKind::Redirect { to, .. }) = rule.answer() else {
+/// Whether a route redirects from this path to that of its directory, on the same host.
+fn redirects_to(
+    route: &Route,
+    path: &str,
+    query: Option<&str>,
+    directory: &str,
+    attributes: &RequestAttributes<'_>,
+) -> bool {
+    let Some(to) = route.kind().and_then(|kind| kind.redirect()) else {
         return false;
     };
-    let scheme = match facts.scheme {
+    let scheme = match attributes.scheme {
         Scheme::Http => "http",
         Scheme::Https => "https",
     };
-    let captures = rule.pattern.captures(path).unwrap_or_default();
+    let captures = route.pattern.captures(path).unwrap_or_default();
     let Ok(uri) = to.expand(&captures, query).parse::<Uri>() else {
         return false;
     };
-    uri.host().is_none_or(|host| host.eq_ignore_ascii_case(facts.host))
+    uri.host().is_none_or(|host| host.eq_ignore_ascii_case(attributes.host))
         && uri.scheme_str().is_none_or(|named| named == scheme)
         && Target::from_uri(&uri).is_ok_and(|target| target.path == directory)
 }
 
-/// The target that a rule makes of a path and a query, which stays if the rule says nothing of one.
-fn rewrite(rule: &Route, to: &Replacement, path: &str, query: Option<&str>) -> Result<Target, Fault> {
-    let captures = rule.pattern.captures(path).unwrap_or_default();
-    let made = to.expand(&captures, query);
-    // What a client sends has been resolved already. In what was made of it dots would lead where no rule expects it.
-    if has_dot_segment(&made) {
-        let (target, origin) = (made.into(), rule.origin.as_str().into());
+/// The rewritten target. The query stays if the replacement has none.
+fn rewrite(route: &Route, to: &Replacement, path: &str, query: Option<&str>) -> Result<Target, Fault> {
+    let captures = route.pattern.captures(path).unwrap_or_default();
+    let text = to.expand(&captures, query);
+    // Dot segments of the request were removed before. New ones are an error, because they would lead to a path that no route
+    // expects.
+    if has_dot_segment(&text) {
+        let (target, origin) = (text.into(), route.origin.as_str().into());
         return Err(ClientFault::BadRewrite(Box::new(RewriteMismatch { target, origin })).into());
     }
-    let mut target = Target::parse(&made)?;
-    // `/app/*` is also for `/app`: without a slash there, without one here.
-    if rule.pattern.bare() == Some(path) && target.path.len() > 1 && target.path.ends_with('/') {
+    let mut target = Target::parse(&text)?;
+    // `/app/*` also matches `/app`; that path stays without a trailing slash.
+    if route.pattern.bare() == Some(path) && target.path.len() > 1 && target.path.ends_with('/') {
         target.path.pop();
     }
     if target.query.is_none() {
@@ -207,26 +224,26 @@ fn rewrite(rule: &Route, to: &Replacement, path: &str, query: Option<&str>) -> R
 }
 
 impl<'s> Resolved<'s> {
-    /// The directory in which the file of a path lies that has led here, and the path below it.
+    /// The directory that files are served from, and the part of the path below it; `path` is the one that was resolved.
     pub(crate) fn directory<'p>(&self, path: &'p str) -> Option<(&'s Directory, &'p str)> {
         match self {
             Resolved::Root(directory) => Some((directory, &path[1..])),
-            Resolved::Route(_, RouteKind::Files(files), star) => Some((&files.directory, star.of(path))),
-            _ => None,
+            Resolved::Route(_, kind, capture) => Some((kind.directory()?, capture.of(path))),
+            Resolved::Nowhere => None,
         }
     }
 
     /// How the files of the directory are converted to lines, if they consist of records.
     pub(crate) fn records(&self) -> Option<&'s Records> {
         match self {
-            Resolved::Route(_, RouteKind::Files(files), _) => files.records.as_ref(),
-            _ => None,
+            Resolved::Route(_, kind, _) => kind.records(),
+            Resolved::Root(_) | Resolved::Nowhere => None,
         }
     }
 }
 
 impl Resolution<'_> {
-    /// Where the way of an index page begins that is to be sent for this path.
+    /// Where the resolution of an index page begins; `asked` is the path of its directory as the client sent it.
     pub(crate) fn index_start(&self, asked: &str) -> ResumeAt {
         ResumeAt {
             index_of: Some(asked.into()),
@@ -234,12 +251,12 @@ impl Resolution<'_> {
         }
     }
 
-    /// The path that has led here, of the one that was asked for.
+    /// The path that was resolved: the rewritten one, or else `asked`.
     pub(crate) fn path<'p>(&'p self, asked: &'p str) -> &'p str {
         self.rewritten.as_ref().map_or(asked, |target| &target.path)
     }
 
-    /// Gives a rewritten target the raw form of the one that was asked for, which scripts get as REQUEST_URI.
+    /// Copies the raw text of the target that the client sent to the rewritten one, because scripts get it as REQUEST_URI.
     pub(crate) fn keep_raw(&mut self, asked: &Target) {
         if let Some(rewritten) = &mut self.rewritten {
             rewritten.raw.clone_from(&asked.raw);

@@ -1,7 +1,7 @@
-//! A route, opened: which requests it is for, and what is behind it held ready.
+//! A route, opened: its conditions, and the directories, interpreters and pools that its action needs.
 //!
-//! Here: the step from settings to things that exist (directories open, interpreters found, pools empty), with messages for
-//! whoever wrote the settings. Not here: the way from route to route (`walk`), doing what a route says (`handler`).
+//! Here: the step from settings to open resources, with messages for the administrator, and the match of one route. Not here: the
+//! sequence of routes (`resolve`), carrying out the action of a route (`serve`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -18,32 +18,32 @@ use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard};
 use sluice_settings::{Action, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource};
 
-/// Leading parts of a path in which a refusal looks for its regular expression. More directories, one in another, nobody has, and
-/// all parts of any path would take time by its square.
+/// The most leading parts of a path that a refusal matches against its regular expression. Real trees are not deeper, and
+/// without a limit the time would grow with the square of the path's length.
 const REGEX_PARTS_MAX: usize = 32;
 
-/// A rule of a site, ready for use.
+/// A route of a site, ready for use.
 pub(crate) struct Route {
-    /// Where it was written.
+    /// Its place in the configuration.
     pub origin: String,
     pub pattern: Pattern,
     pub when: Conditions,
-    pub effect: Effect,
-    /// What its scripts may hand files of.
+    pub action: RouteAction,
+    /// The directories of the files that its scripts may name instead of a body.
     pub send_directories: Arc<SendDirectories>,
     pub changes: Changes,
 }
 
-/// What a route does to a request that it is for.
-pub(crate) enum Effect {
+/// The action of a route on a request that it matches.
+pub(crate) enum RouteAction {
     Answer(RouteKind),
-    /// The next route is tried, for another target.
+    /// The next route is tried, with another target.
     Rewrite(Replacement),
     /// The next route is tried.
     Pass,
 }
 
-/// What a route answers with.
+/// The kind of a route that answers. Only `serve::decide` matches on it; other files use its methods.
 pub(crate) enum RouteKind {
     Files(RouteFiles),
     Script(Arc<ScriptRoute>),
@@ -60,43 +60,43 @@ pub(crate) struct RouteFiles {
 
 /// An error that a route answers with.
 pub(crate) struct Refusal {
-    /// The paths below those that it names; none for a regular expression.
+    /// The paths below the refused ones. `None` for a regular expression.
     below: Option<Wildcard>,
     status: StatusCode,
     settings: RefusalSettings,
     text: Option<Arc<str>>,
 }
 
-/// What a pattern's first star stands for: a part of the path. Of a script among the files (`*.cgi`) the part that is its
-/// name.
+/// The part of a path that the first `*` of a route's pattern matched. For scripts by suffix (`*.cgi`) it is the part that names
+/// the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Star(Range<usize>);
+pub(crate) struct Capture(Range<usize>);
 
-impl Star {
+impl Capture {
     pub(crate) fn of<'p>(&self, path: &'p str) -> &'p str {
         path.get(self.0.clone()).unwrap_or_default()
     }
 }
 
 impl Route {
-    /// Opens what the settings name; `site` is its name for the log.
+    /// Opens what the settings name; `site` is the name of the site for the log. An error is the administrator's.
     pub(crate) fn open(settings: &RouteSettings, site: &str) -> Result<Route, OpenError> {
-        let effect = match &settings.action {
-            Action::Rewrite(to) => Effect::Rewrite(to.clone()),
-            Action::Pass => Effect::Pass,
-            Action::Files { directory, records, .. } => Effect::Answer(RouteKind::Files(RouteFiles {
+        let action = match &settings.action {
+            Action::Rewrite(to) => RouteAction::Rewrite(to.clone()),
+            Action::Pass => RouteAction::Pass,
+            Action::Files { directory, records, .. } => RouteAction::Answer(RouteKind::Files(RouteFiles {
                 directory: open_directory(directory, &settings.origin)?,
                 records: records.map(Records::new),
             })),
             Action::Script(script) => {
                 let script = open_script(script, site, &settings.origin)?;
-                Effect::Answer(RouteKind::Script(Arc::new(script)))
+                RouteAction::Answer(RouteKind::Script(Arc::new(script)))
             }
-            Action::Redirect { to, status } => Effect::Answer(RouteKind::Redirect {
+            Action::Redirect { to, status } => RouteAction::Answer(RouteKind::Redirect {
                 to: to.clone(),
                 status: status_of(*status, settings)?,
             }),
-            Action::Refuse(refusal) => Effect::Answer(RouteKind::Refuse(Refusal {
+            Action::Refuse(refusal) => RouteAction::Answer(RouteKind::Refuse(Refusal {
                 below: match &settings.path {
                     Pattern::Wildcard(path) => Some(Wildcard::new(&format!("{path}/*"))),
                     Pattern::Regex(_) => None,
@@ -110,62 +110,136 @@ impl Route {
             origin: settings.origin.clone(),
             pattern: settings.path.clone(),
             when: settings.when.clone(),
-            effect,
-            send_directories: Arc::new(open_send_folders(settings)?),
+            action,
+            send_directories: Arc::new(open_send_directories(settings)?),
             changes: settings.changes.clone(),
         })
     }
 
-    /// What it answers with, if it does.
-    pub(crate) fn answer(&self) -> Option<&RouteKind> {
-        match &self.effect {
-            Effect::Answer(kind) => Some(kind),
-            Effect::Rewrite(_) | Effect::Pass => None,
+    /// The kind of the route, if it answers.
+    pub(crate) fn kind(&self) -> Option<&RouteKind> {
+        match &self.action {
+            RouteAction::Answer(kind) => Some(kind),
+            RouteAction::Rewrite(_) | RouteAction::Pass => None,
         }
     }
 
-    /// What the pattern's star stands for, if this route is for the request; or why it is not.
+    /// The directory whose files the route serves.
+    pub(crate) fn directory_mut(&mut self) -> Option<&mut Directory> {
+        served_mut(&mut self.action)
+    }
+
+    /// Every directory that files of this route are sent from. Only for a route that is being opened: later the
+    /// directories that scripts name files of are shared.
+    pub(crate) fn directories_mut(&mut self) -> impl Iterator<Item = &mut Directory> {
+        let sent = Arc::get_mut(&mut self.send_directories);
+        let sent = sent.into_iter().flat_map(SendDirectories::directories_mut);
+        served_mut(&mut self.action).into_iter().chain(sent)
+    }
+
+    /// The captured part of the path if this route matches the request; otherwise the first condition that fails. Without
+    /// attributes, as outside a request, a route with conditions does not match.
     pub(crate) fn matches(
         &self,
         path: &str,
         query: Option<&str>,
-        facts: Option<&RequestAttributes<'_>>,
-    ) -> Result<Star, Miss<'_>> {
-        let conditions = || self.when.miss(query, facts).map_or(Ok(()), Err);
-        // A look at the path costs less than most conditions, but a regular expression more.
+        attributes: Option<&RequestAttributes<'_>>,
+    ) -> Result<Capture, Miss<'_>> {
+        let conditions = || self.when.miss(query, attributes).map_or(Ok(()), Err);
+        // A wildcard costs less than most conditions, a regular expression more.
         if matches!(self.pattern, Pattern::Regex(_)) {
             conditions()?;
-            return self.star(path).ok_or(Miss::Path);
+            return self.capture(path).ok_or(Miss::Path);
         }
-        let star = self.star(path).ok_or(Miss::Path)?;
+        let capture = self.capture(path).ok_or(Miss::Path)?;
         conditions()?;
-        Ok(star)
+        Ok(capture)
     }
 
-    fn star(&self, path: &str) -> Option<Star> {
-        match self.answer() {
-            // What is refused is so with all below it: there a script would find its PATH_INFO.
+    fn capture(&self, path: &str) -> Option<Capture> {
+        match self.kind() {
+            // A refusal includes every path below, because a script would find its PATH_INFO there.
             Some(RouteKind::Refuse(refusal)) => {
                 let is_refused = self.pattern.matches(path).is_some() || refusal.is_above(&self.pattern, path);
-                is_refused.then_some(Star(0..0))
+                is_refused.then_some(Capture(0..0))
             }
-            // `*.cgi`: the script may be any leading part of the path, and the rest is its PATH_INFO.
+            // `*.cgi`: any leading part of the path may name the script; the rest is its PATH_INFO.
             Some(RouteKind::Script(script)) if script.settings.source == ScriptSource::Root => {
                 let part = leading_parts(path).find(|part| self.pattern.matches(part).is_some())?;
-                Some(Star(0..part.len()))
+                Some(Capture(0..part.len()))
             }
             _ => {
                 let star = self.pattern.matches(path)?;
-                // `/app/*` is also for `/app`.
+                // `/app/*` also matches `/app`.
                 let begin = self.pattern.prefix().len().min(path.len());
-                Some(Star(begin..begin + star.len()))
+                Some(Capture(begin..begin + star.len()))
             }
         }
     }
 }
 
+impl RouteKind {
+    /// The directory whose files the route serves.
+    pub(crate) fn directory(&self) -> Option<&Directory> {
+        match self {
+            RouteKind::Files(files) => Some(&files.directory),
+            _ => None,
+        }
+    }
+
+    /// How the files of the route are converted to lines, if they consist of records.
+    pub(crate) fn records(&self) -> Option<&Records> {
+        match self {
+            RouteKind::Files(files) => files.records.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The script route, if the route runs scripts.
+    pub(crate) fn script(&self) -> Option<&Arc<ScriptRoute>> {
+        match self {
+            RouteKind::Script(script) => Some(script),
+            _ => None,
+        }
+    }
+
+    /// The replacement that makes the location, if the route redirects.
+    pub(crate) fn redirect(&self) -> Option<&Replacement> {
+        match self {
+            RouteKind::Redirect { to, .. } => Some(to),
+            _ => None,
+        }
+    }
+
+    /// The file that a path of the route names, whether it exists or not; `root` is the root of the site. `None` if the route
+    /// serves no files and runs no scripts.
+    pub(crate) fn file_of(&self, capture: &Capture, path: &str, root: Option<&Path>) -> Option<PathBuf> {
+        match self {
+            RouteKind::Files(files) => Some(files.directory.path().join(capture.of(path))),
+            RouteKind::Script(script) => match &script.settings.source {
+                ScriptSource::Directory(directory) => Some(directory.join(capture.of(path))),
+                ScriptSource::File(file) => Some(file.clone()),
+                ScriptSource::Root => Some(below_root(root?, path)),
+            },
+            RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
+        }
+    }
+
+    /// The directory that the prefix of the route's pattern stands for. `None` if there is no such directory.
+    pub(crate) fn mapped_directory(&self) -> Option<&Path> {
+        match self {
+            RouteKind::Files(files) => Some(files.directory.path()),
+            RouteKind::Script(script) => match &script.settings.source {
+                ScriptSource::Directory(directory) => Some(directory),
+                ScriptSource::File(_) | ScriptSource::Root => None,
+            },
+            RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
+        }
+    }
+}
+
 impl Refusal {
-    /// Whether what is refused lies above this path.
+    /// Whether this path lies below a refused one.
     fn is_above(&self, pattern: &Pattern, path: &str) -> bool {
         match &self.below {
             Some(below) => below.matches(path).is_some(),
@@ -175,7 +249,7 @@ impl Refusal {
         }
     }
 
-    /// The fault that the client is told of.
+    /// The refusal as the client's fault; `origin` is the place of the route in the configuration.
     pub(crate) fn fault(&self, origin: &str) -> Fault {
         Fault::from(ClientFault::Refused(Box::new(RefusedByRule {
             status: self.status,
@@ -186,12 +260,19 @@ impl Refusal {
     }
 }
 
+fn served_mut(action: &mut RouteAction) -> Option<&mut Directory> {
+    match action {
+        RouteAction::Answer(RouteKind::Files(files)) => Some(&mut files.directory),
+        _ => None,
+    }
+}
+
 fn status_of(status: u16, settings: &RouteSettings) -> Result<StatusCode, OpenError> {
     StatusCode::from_u16(status).map_err(|_| OpenError::new(&settings.origin, format!("no such status: {status}")))
 }
 
-/// The directories that the route's scripts may hand files of.
-fn open_send_folders(settings: &RouteSettings) -> Result<SendDirectories, OpenError> {
+/// Opens the directories of the files that the route's scripts may name instead of a body.
+fn open_send_directories(settings: &RouteSettings) -> Result<SendDirectories, OpenError> {
     let mut directories = SendDirectories::default();
     if let Action::Script(script) = &settings.action {
         for (prefix, path) in &script.send_files {
@@ -202,7 +283,7 @@ fn open_send_folders(settings: &RouteSettings) -> Result<SendDirectories, OpenEr
     Ok(directories)
 }
 
-/// The places of a script route, made sure of.
+/// Makes the paths of a script route absolute, checks that they exist, and finds its interpreters in PATH.
 fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -> Result<ScriptRoute, OpenError> {
     let mut settings = settings.clone();
     match &mut settings.source {
@@ -238,7 +319,12 @@ fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -> Result<Sc
     })
 }
 
-/// `/a/b/c` → `/a`, `/a/b`, `/a/b/c`.
+/// The file of a path below a root.
+pub(crate) fn below_root(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+/// The leading parts of a path: `/a/b/c` → `/a`, `/a/b`, `/a/b/c`.
 pub(crate) fn leading_parts(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/')
         .map(|(at, _)| at)
@@ -275,20 +361,20 @@ mod tests {
         Route::open(&RouteSettings::new(path, Action::Script(Box::new(settings))), "test").unwrap()
     }
 
-    fn star<'p>(route: &Route, path: &'p str) -> Option<&'p str> {
-        route.matches(path, None, None).ok().map(|star| star.of(path))
+    fn captured<'p>(route: &Route, path: &'p str) -> Option<&'p str> {
+        route.matches(path, None, None).ok().map(|capture| capture.of(path))
     }
 
     #[test]
-    fn scripts_by_pattern_are_found_at_any_depth_and_leave_path_info() {
+    fn a_script_by_suffix_is_found_at_any_depth_and_leaves_path_info() {
         let route = route("*.cgi", ScriptSource::Root);
-        assert_eq!(star(&route, "/a/x.cgi/more/info"), Some("/a/x.cgi"));
-        assert_eq!(star(&route, "/x.cgi"), Some("/x.cgi"));
-        assert_eq!(star(&route, "/x.cgis/y"), None);
+        assert_eq!(captured(&route, "/a/x.cgi/more/info"), Some("/a/x.cgi"));
+        assert_eq!(captured(&route, "/x.cgi"), Some("/x.cgi"));
+        assert_eq!(captured(&route, "/x.cgis/y"), None);
     }
 
     #[test]
-    fn what_is_refused_is_refused_with_all_below_it() {
+    fn a_refusal_includes_every_path_below() {
         let refuse = |path: Pattern| {
             let refusal = RefusalSettings {
                 status: 403,
@@ -319,10 +405,10 @@ mod tests {
     }
 
     #[test]
-    fn one_script_answers_for_its_path_with_and_without_slash() {
+    fn a_single_script_matches_its_path_with_and_without_a_slash() {
         let route = route("/app/*", ScriptSource::File("/bin/sh".into()));
-        assert_eq!(star(&route, "/app"), Some(""));
-        assert_eq!(star(&route, "/app/x"), Some("x"));
-        assert_eq!(star(&route, "/apple"), None);
+        assert_eq!(captured(&route, "/app"), Some(""));
+        assert_eq!(captured(&route, "/app/x"), Some("x"));
+        assert_eq!(captured(&route, "/apple"), None);
     }
 }

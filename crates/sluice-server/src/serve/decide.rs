@@ -36,9 +36,8 @@ use sluice_settings::rule::{Adjustments, RequestAttributes};
 
 use crate::dispatch::Site;
 use crate::dispatch::locate::locate;
-use crate::dispatch::resolve::{Resolution, ResumeAt, Trace};
+use crate::dispatch::resolve::{Resolution, Resolved, ResumeAt, Trace};
 use crate::dispatch::route::RouteKind;
-use crate::dispatch::site::Resolved;
 use crate::serve::redirect::{self, Redirect};
 use directory::ServedPath;
 pub(crate) use listing::list;
@@ -214,7 +213,7 @@ fn decide_resolved<'s>(
 ) -> Result<Decision<'s>, Box<IndexScript>> {
     resolution.keep_raw(target);
     let resolved = resolution.rewritten.as_ref().unwrap_or(target);
-    let (handler, answer) = match &resolution.place {
+    let (handler, answer) = match &resolution.resolved {
         Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_), _) => {
             return directory::decide(site, asked, target, resolution, trace);
         }

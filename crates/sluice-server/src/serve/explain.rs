@@ -1,8 +1,8 @@
-//! What would happen to a request, without one: the same way through the rules, told step by step.
+//! Explanations: how a request would be answered, without serving it (`check --explain`).
 //!
-//! Nothing here decides anything. The site is chosen, the rules are gone through and files are looked for by the code that
-//! serves (`Config::choose`, `Site::walk` with a [`Trace`], `files::serve_file`); only scripts are not started. Not here: what
-//! the explanation looks like (the program).
+//! Nothing here decides anything. `decide` chooses the route and looks for files, as it does for a request, and records the
+//! routes in a [`Trace`]; here its decision and the trace are rendered. No script is started. Not here: the layout of the
+//! explanation (the program).
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -24,103 +24,103 @@ use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 use crate::serve::decide::{self, Asked, Decision, Subject, Variants, decide};
 
-/// A request that is only thought of.
+/// A hypothetical request.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// None: over TLS if nothing is served in clear text.
+    /// `None`: https if no address serves clear text, otherwise http.
     pub scheme: Option<Scheme>,
-    /// The host, without port; empty where none is named.
+    /// The host, without port; empty if the request names none.
     pub host: String,
-    /// Path and query, as a client sends them.
+    /// Path and query, percent-encoded as a client sends them.
     pub target: String,
     /// The method.
     pub method: String,
-    /// Fields of its head.
+    /// Its header fields.
     pub fields: Vec<(String, String)>,
-    /// Where it comes from.
+    /// The address of the client.
     pub client: IpAddr,
 }
 
-/// What would happen to it.
+/// How a request would be answered, and why.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// What it would come over.
+    /// The scheme of the request.
     pub scheme: Scheme,
-    /// The site, and why it is this one; none where the address sends it elsewhere.
+    /// The site, and why it was chosen. `None` if every clear-text address redirects to https.
     pub site: Option<SiteChoice>,
-    /// The ways through the rules: one, and another one for an index page.
+    /// The resolutions: that of the path, and one for the index page if there is one.
     pub rounds: Vec<Round>,
-    /// What it would be answered with.
+    /// The answer.
     pub answer: Answer,
-    /// Whether it would be written down in the access log.
+    /// Whether the request would be written to the access log.
     pub is_logged: bool,
 }
 
-/// The site of a request.
+/// The site of a request, and why it was chosen.
 #[derive(Clone, Debug)]
 pub struct SiteChoice {
-    /// Where it was written.
+    /// Its place in the configuration.
     pub origin: String,
-    /// Its names.
+    /// Its host names.
     pub hosts: Vec<String>,
-    /// In words.
+    /// Why it was chosen, as text.
     pub reason: &'static str,
 }
 
-/// A way through the rules.
+/// One resolution of a path.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// The decoded path at its beginning.
+    /// The decoded path before any rewrite.
     pub path: String,
-    /// Every rule on the way.
+    /// Every route that was tried, in order.
     pub steps: Vec<Step>,
 }
 
-/// A rule on the way.
+/// A route that was tried.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Where it was written.
+    /// Its place in the configuration.
     pub origin: String,
-    /// Which paths it is for.
+    /// The pattern of its paths.
     pub pattern: String,
-    /// What it does.
+    /// Its effect on the request.
     pub outcome: StepOutcome,
-    /// What it changes for whatever answers.
+    /// Its changes to the response, one per line.
     pub changes: Vec<String>,
 }
 
-/// What a rule does to the way.
+/// The effect of a route on a request.
 #[derive(Clone, Debug)]
 pub enum StepOutcome {
-    /// It is for others; why.
-    Passed(String),
-    /// It goes on.
+    /// The route does not match; the text says why.
+    Skipped(String),
+    /// The route changes the response; the next one is tried.
     Set,
-    /// It goes on, with this path and query.
+    /// The next route is tried with this path and query.
     Rewritten(String),
-    /// It answers.
+    /// The route answers.
     Answers,
 }
 
-/// What a request would be answered with.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// A file.
     File {
-        /// 200, or another one where the method or a condition of the request wants it.
+        /// 200, unless the method or a condition of the request calls for another one.
         status: u16,
-        /// Where it is.
+        /// Its path.
         file: PathBuf,
         /// Its media type.
         content_type: Option<String>,
     },
     /// The listing of a directory.
     Listing(PathBuf),
-    /// Whatever this script says.
+    /// The reply of a script.
     Script {
-        /// The program.
+        /// The script file.
         file: PathBuf,
-        /// How it runs.
+        /// Its mode.
         mode: Mode,
         /// SCRIPT_NAME.
         name: String,
@@ -131,27 +131,30 @@ pub enum Answer {
     Redirect {
         /// Its status.
         status: u16,
-        /// Where to.
+        /// Its Location field.
         location: String,
     },
     /// An error.
     Error {
         /// Its status.
         status: u16,
-        /// What the log would say.
+        /// The text for the log.
         text: String,
     },
 }
 
 impl Explanation {
-    /// Whether it would be answered with anything but an error.
+    /// Whether the answer is not an error.
     #[must_use]
     pub fn is_served(&self) -> bool {
         !matches!(self.answer, Answer::Error { .. })
     }
 }
 
-/// Explains what would happen to a request. The error is one line about the question.
+/// Explains how a request would be answered.
+///
+/// # Errors
+/// One line that says what is wrong with the question.
 pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question) -> Result<Explanation, String> {
     let method = Method::from_bytes(question.method.as_bytes())
         .map_err(|_| format!("method {:?}: is no method, as \"GET\" is", question.method))?;
@@ -170,15 +173,15 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
         scheme,
         fields: &fields,
     };
-    if let Some(port) = sent_to_https(&settings.listen).filter(|_| scheme == Scheme::Http) {
+    if let Some(port) = https_port(&settings.listen).filter(|_| scheme == Scheme::Http) {
         let uri: Uri = question
             .target
             .parse()
             .map_err(|error| format!("{}: {error}", question.target))?;
-        let (site, _) = config.choose(attributes.host);
+        let (site, _) = config.choose_site(attributes.host);
         return Ok(render(site, Subject::Https(port, &uri), attributes));
     }
-    let (site, chosen) = config.choose(attributes.host);
+    let (site, chosen) = config.choose_site(attributes.host);
     let mut explanation = match target_of(&question.target) {
         Err(fault) => Explanation {
             scheme,
@@ -197,13 +200,13 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
     Ok(explanation)
 }
 
-/// The target, if a client can send it.
+/// The target, if it is one that a client can send.
 fn target_of(text: &str) -> Result<Target, Fault> {
     let bad = |error: InvalidUri| TargetError::boxed(text, TargetProblem::NotAUri(Arc::new(error)));
     Ok(Target::from_uri(&text.parse().map_err(bad)?)?)
 }
 
-/// Every rule on the way, by round.
+/// The routes that were tried, by resolution.
 #[derive(Default)]
 struct Rounds(Vec<Round>);
 
@@ -215,31 +218,31 @@ impl Trace for Rounds {
         });
     }
 
-    fn passed(&mut self, rule: &Route, miss: Miss<'_>) {
-        self.push(rule, StepOutcome::Passed(miss.to_string()), Vec::new());
+    fn skipped(&mut self, route: &Route, miss: Miss<'_>) {
+        self.push(route, StepOutcome::Skipped(miss.to_string()), Vec::new());
     }
 
-    fn left_out(&mut self, rule: &Route) {
+    fn skipped_for_index(&mut self, route: &Route) {
         let why = "it leads from the index page to its directory".to_owned();
-        self.push(rule, StepOutcome::Passed(why), Vec::new());
+        self.push(route, StepOutcome::Skipped(why), Vec::new());
     }
 
-    fn met(&mut self, rule: &Route, rewritten: Option<&Target>) {
-        let outcome = match (rewritten, rule.answer()) {
+    fn matched(&mut self, route: &Route, rewritten: Option<&Target>) {
+        let outcome = match (rewritten, route.kind()) {
             (Some(target), _) => StepOutcome::Rewritten(shown(target)),
             (None, None) => StepOutcome::Set,
             (None, Some(_)) => StepOutcome::Answers,
         };
-        self.push(rule, outcome, rule.changes.lines());
+        self.push(route, outcome, route.changes.lines());
     }
 }
 
 impl Rounds {
-    fn push(&mut self, rule: &Route, outcome: StepOutcome, changes: Vec<String>) {
+    fn push(&mut self, route: &Route, outcome: StepOutcome, changes: Vec<String>) {
         let Some(round) = self.0.last_mut() else { return };
         round.steps.push(Step {
-            origin: rule.origin.clone(),
-            pattern: rule.pattern.to_string(),
+            origin: route.origin.clone(),
+            pattern: route.pattern.to_string(),
             outcome,
             changes,
         });
@@ -253,7 +256,7 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>) 
         subject,
         attributes,
         cache: None,
-        // Whichever variant is sent: it is a variant of the same file.
+        // Variants do not matter here: every one is of the same file.
         variants: Variants::Ignored,
     };
     let decision = decide(site, &asked, &mut rounds);
@@ -296,7 +299,7 @@ fn render_answer(site: &Site, path: &str, decision: Decision<'_>, attributes: &R
     }
 }
 
-/// A file, with the status and the type that this response has.
+/// The answer with a file, with the status and the media type of the response.
 fn sent(file: PathBuf, response: &Response<ResponseBody>) -> Answer {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     Answer::File {
@@ -343,7 +346,7 @@ fn fields_of(question: &Question) -> Result<HeaderMap, String> {
     Ok(fields)
 }
 
-/// What a client comes over who is told no scheme.
+/// The scheme of a question that names none.
 fn usual_scheme(listen: &[ListenSettings]) -> Scheme {
     let is_clear = |listen: &ListenSettings| listen.tls.is_none() && listen.redirect_to_https.is_none();
     match listen.is_empty() || listen.iter().any(is_clear) {
@@ -352,8 +355,8 @@ fn usual_scheme(listen: &[ListenSettings]) -> Scheme {
     }
 }
 
-/// The port to which every address in clear text sends its requests.
-fn sent_to_https(listen: &[ListenSettings]) -> Option<u16> {
+/// The port that the first clear-text address redirects to. `None` unless all of them redirect.
+fn https_port(listen: &[ListenSettings]) -> Option<u16> {
     let mut clear = listen.iter().filter(|listen| listen.tls.is_none());
     let first = clear.next()?.redirect_to_https?;
     clear.all(|listen| listen.redirect_to_https.is_some()).then_some(first)

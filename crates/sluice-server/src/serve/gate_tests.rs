@@ -1,4 +1,4 @@
-//! The gate under a real server: with a check that refuses everything no request gets an answer of its own, whatever answers it.
+//! The gate of a running server: a check that refuses everything refuses every request, whatever kind of answer it has.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use super::gate::Check;
 use super::*;
 use crate::server::Server;
 
-/// Refuses with 418, which nothing else answers with.
+/// Refuses with 418, a status that no other code sends.
 struct RefuseAll;
 
 impl Check for RefuseAll {
@@ -30,7 +30,7 @@ impl Check for RefuseAll {
     }
 }
 
-/// Lets scripts pass and refuses what they lead to.
+/// Permits scripts, counts them, and refuses the files and redirects that they lead to.
 struct RefuseAllButScripts(Arc<AtomicUsize>);
 
 impl Check for RefuseAllButScripts {
@@ -52,7 +52,7 @@ fn teapot() -> Fault {
     })))
 }
 
-/// A site with everything that can answer, below `root`. Scripts note that they ran.
+/// A site below `root` with every kind of answer. Each script writes to the file `ran` that it ran.
 fn settings(root: &Path) -> Settings {
     for directory in ["site/sub", "site/listed", "site/with-script", "cgi-bin", "private"] {
         fs::create_dir_all(root.join(directory)).unwrap();
@@ -126,7 +126,7 @@ fn settings(root: &Path) -> Settings {
     }
 }
 
-/// The statuses of these requests, each on a connection of its own.
+/// The statuses of the responses, each request on a new connection.
 fn statuses(gate: Gate, settings: &Settings, requests: &[&str]) -> Vec<u16> {
     let server = Server::start_with(settings, gate).unwrap();
     let ListenAddress::Inet(address) = server.addresses()[0] else {
@@ -168,20 +168,23 @@ const REQUESTS: [(&str, u16); 15] = [
 ];
 
 #[test]
-fn no_request_gets_around_the_gate() {
+fn no_request_bypasses_the_gate() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path());
     let ran = directory.path().join("ran");
     let (requests, expected): (Vec<_>, Vec<_>) = REQUESTS.into_iter().unzip();
     assert_eq!(statuses(Gate::default(), &settings, &requests), expected);
-    assert!(fs::remove_file(&ran).is_ok(), "scripts run where the gate lets them");
+    assert!(
+        fs::remove_file(&ran).is_ok(),
+        "no script ran although the gate was open"
+    );
     let refused = statuses(Gate::with(RefuseAll), &settings, &requests);
     assert_eq!(refused, vec![418; requests.len()]);
     assert!(!ran.exists(), "a script ran behind a closed gate");
 }
 
 #[test]
-fn what_a_script_leads_to_passes_the_gate_again() {
+fn local_redirects_and_named_files_of_scripts_pass_the_gate_too() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path());
     let requests = ["GET /cgi-bin/hello", "GET /cgi-bin/redirect", "GET /cgi-bin/send"];

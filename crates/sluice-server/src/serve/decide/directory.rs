@@ -17,9 +17,8 @@ use sluice_settings::rule::Adjustments;
 
 use crate::dispatch::Site;
 use crate::dispatch::locate::locate;
-use crate::dispatch::resolve::{Resolution, Trace};
+use crate::dispatch::resolve::{Resolution, Resolved, Trace};
 use crate::dispatch::route::RouteKind;
-use crate::dispatch::site::Resolved;
 use crate::serve::decide::{Answer, Asked, Decision, IndexScript, Variants};
 use crate::serve::redirect;
 
@@ -34,7 +33,7 @@ impl ServedPath<'_> {
     /// The file behind the path; `asked` is the path that the client asked for.
     pub(super) fn file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
         let path = self.resolution.path(self.index.as_deref().unwrap_or(asked));
-        site.file_at(&self.resolution.place, path)
+        site.file_at(&self.resolution.resolved, path)
     }
 }
 
@@ -58,7 +57,7 @@ impl AskedPath<'_> {
         };
         Files {
             directory,
-            records: resolution.place.records(),
+            records: resolution.resolved.records(),
             cache: self.asked.cache,
             cache_use: adjustments.cache.unwrap_or(site.cache),
             types: &site.types,
@@ -136,7 +135,7 @@ fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>)
         },
         PathForm::Any => None,
     };
-    let Some((directory, relative)) = served.resolution.place.directory(&target.path) else {
+    let Some((directory, relative)) = served.resolution.resolved.directory(&target.path) else {
         return Err(Fault::unexpected("files without a directory"));
     };
     let files = path.files(site, directory, &served.resolution);
@@ -169,7 +168,7 @@ fn list<'s>(
         target,
     } = path;
     let forbidden = |why| Err(ClientFault::Forbidden(why).into());
-    match served.resolution.place.directory(&target.path) {
+    match served.resolution.resolved.directory(&target.path) {
         Some((directory, relative)) if !directory.is_listed() => forbidden(Forbidden::NotListed(relative.into())),
         // The links of the listing are relative to the path that the client knows.
         _ if !original.path.ends_with('/') => forbidden(Forbidden::ListedWithSlashOnly(original.path.as_str().into())),
@@ -211,11 +210,11 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
             continue;
         };
         let page_path = resolution.path(&page);
-        if let Resolved::Route(route, RouteKind::Script(program), star) = &resolution.place {
+        if let Resolved::Route(route, RouteKind::Script(program), star) = &resolution.resolved {
             if script.is_none() && locate(site, route, program, page_path, star.of(page_path)).is_ok() {
                 script = Some(page);
             }
-        } else if let Some((directory, relative)) = resolution.place.directory(page_path)
+        } else if let Some((directory, relative)) = resolution.resolved.directory(page_path)
             && is_read
             && failed.is_none()
         {

@@ -12,8 +12,9 @@ use sluice_settings::rule::RequestAttributes;
 use sluice_settings::template::Template;
 
 use crate::dispatch::locate::locate;
+use crate::dispatch::resolve::Resolved;
 use crate::dispatch::route::RouteKind;
-use crate::dispatch::site::{Resolved, Site};
+use crate::dispatch::site::Site;
 
 /// The listing that is asked for, as one client sees it. Waits for the disk.
 ///
@@ -27,7 +28,7 @@ pub(crate) fn list(
 ) -> Result<Page, Fault> {
     let view = View { site, attributes };
     let resolution = site.resolve(&request.path, query, Some(&attributes), &mut ())?;
-    match resolution.place.directory(resolution.path(&request.path)) {
+    match resolution.resolved.directory(resolution.path(&request.path)) {
         Some((directory, below)) => listing::make(directory, below, request, &view),
         None => Err(ServerFault::NotADirectory(request.path.as_str().into()).into()),
     }
@@ -45,14 +46,14 @@ impl ListingSite for View<'_> {
         let Ok(resolution) = self.site.resolve(path, None, Some(&self.attributes), &mut ()) else {
             return EntryKind::Elsewhere;
         };
-        if let Resolved::Route(route, RouteKind::Script(script), star) = &resolution.place {
+        if let Resolved::Route(route, RouteKind::Script(script), star) = &resolution.resolved {
             let path = resolution.path(path);
             return match locate(self.site, route, script, path, star.of(path)) {
                 Ok(_) => EntryKind::Script,
                 Err(_) => EntryKind::Elsewhere,
             };
         }
-        match resolution.place.directory(resolution.path(path)) {
+        match resolution.resolved.directory(resolution.path(path)) {
             Some((other, rest)) if other.id() == directory.id() && rest.trim_matches('/') == below => EntryKind::There,
             _ => EntryKind::Elsewhere,
         }
