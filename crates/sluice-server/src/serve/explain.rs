@@ -157,15 +157,15 @@ impl Explanation {
 /// One line that says what is wrong with the question.
 pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question) -> Result<Explanation, String> {
     let method = Method::from_bytes(question.method.as_bytes())
-        .map_err(|_| format!("method {:?}: is no method, as \"GET\" is", question.method))?;
+        .map_err(|_| format!("method {:?}: is not a method, as \"GET\" is", question.method))?;
     let mut fields = fields_of(question)?;
     if !question.host.is_empty() && !fields.contains_key(header::HOST) {
         let host =
-            HeaderValue::from_str(&question.host).map_err(|_| format!("host {:?}: is no host", question.host))?;
+            HeaderValue::from_str(&question.host).map_err(|_| format!("host {:?}: is not a host", question.host))?;
         fields.insert(header::HOST, host);
     }
     let scheme = question.scheme.unwrap_or_else(|| usual_scheme(&settings.listen));
-    let host = as_compared(&question.host).ok_or_else(|| format!("host {:?}: is no host", question.host))?;
+    let host = as_compared(&question.host).ok_or_else(|| format!("host {:?}: is not a host", question.host))?;
     let attributes = RequestAttributes {
         method: &method,
         host: host.as_ref(),

@@ -4,6 +4,7 @@
 //! what is wrong and what to do. Here: reading the tree and running every checker.
 
 mod cycles;
+mod decision;
 mod docs;
 mod figures;
 mod floors;
@@ -41,6 +42,11 @@ fn imports_inside_a_crate_have_no_large_cycle_and_none_between_directories() {
     let roots = roots(&sources);
     assert!(roots.len() > 4, "the workspace has at least five crates");
     assert_tidy(roots.iter().flat_map(|root| cycles::check(root, &sources)));
+}
+
+#[test]
+fn only_the_decision_matches_on_the_kind_of_a_route() {
+    assert_tidy(sources().iter().flat_map(decision::check));
 }
 
 #[test]

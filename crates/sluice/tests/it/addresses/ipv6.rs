@@ -252,7 +252,7 @@ fn ipv6_host_matches_in_every_notation() {
     );
     let explained = explain("http://[x]/private");
     assert!(
-        explained.errors.contains("host \"[x]\": is no host"),
+        explained.errors.contains("host \"[x]\": is not a host"),
         "{}",
         explained.errors
     );

@@ -218,7 +218,7 @@ fn invalid_arguments_are_reported_in_one_line() {
             &["ftp://example.org/"][..],
             "a URL begins with http:// or https://, a path with /",
         ),
-        (&["/", "--method", "G T"], "is no method, as \"GET\" is"),
+        (&["/", "--method", "G T"], "is not a method, as \"GET\" is"),
         (&["/", "--header", "A B: c"], "must be a name and a value"),
     ] {
         let ran = run(
