@@ -110,7 +110,9 @@ fn plain_host(text: &[u8]) -> Option<&str> {
 }
 
 /// Whether an authority has no user information, and nothing, a colon or a port after the host (RFC 9110 §4.2.1).
-/// Brackets enclose the whole host or do not occur in it (RFC 3986 §3.2.2), though `Authority` accepts them anywhere.
+///
+/// `Authority` is more liberal. It accepts brackets anywhere, where RFC 3986 §3.2.2 allows them only around the whole host; it
+/// takes the part before the first colon for the host even if that colon is inside brackets; and it accepts a port with a sign.
 fn is_host_and_port(authority: &Authority) -> bool {
     let host = authority.host();
     if !host.starts_with('[') && host.contains(['[', ']']) {
@@ -118,7 +120,10 @@ fn is_host_and_port(authority: &Authority) -> bool {
     }
     match authority.as_str().strip_prefix(host) {
         Some("" | ":") => true,
-        Some(port) => port.starts_with(':') && authority.port_u16().is_some(),
+        Some(port) => {
+            let digits = port.strip_prefix(':').unwrap_or_default();
+            digits.bytes().all(|digit| digit.is_ascii_digit()) && digits.parse::<u16>().is_ok()
+        }
         None => false,
     }
 }
@@ -135,7 +140,17 @@ mod tests {
     #[test]
     fn a_host_with_brackets_is_a_literal_as_a_whole() {
         assert_eq!(host_of_field("[0:0::1]:80").ok().as_deref(), Some("[::1]"));
-        for value in ["v[x2.]", "a[::1]", "[::1]a", "a[]:80"] {
+        for value in ["v[x2.]", "a[::1]", "[::1]a", "a[]:80", ":[::1]a:443"] {
+            assert!(host_of_field(value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_a_number_without_a_sign() {
+        for value in ["a:", "a:0", "a_b:00443", "a:65535"] {
+            assert!(host_of_field(value).is_ok(), "{value}");
+        }
+        for value in ["t:+0", "[::1]:+80", "a:65536", "a:-1", "a:8 0"] {
             assert!(host_of_field(value).is_err(), "{value}");
         }
     }
