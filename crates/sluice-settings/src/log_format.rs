@@ -329,6 +329,7 @@ mod tests {
         assert_mistake("%!s", 1, "%!200,304");
         assert_mistake("%{h}T", 1, "%{ms}T");
         assert_mistake("%{x}r", 1, "takes an argument");
+        assert_mistake("%{x}\u{1}", 1, "%{x}\\u{1} is ");
         assert_mistake("%I", 1, "not counted");
         assert_mistake("%h\n%r", 3, "one line");
         assert_mistake(r"%h\n%r", 3, "one line");

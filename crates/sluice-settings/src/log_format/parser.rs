@@ -266,7 +266,7 @@ fn check_strftime(format: &str) -> Result<(), String> {
 /// The message for a directive that does not exist, or not with this argument.
 fn unknown(letter: char, argument: Option<&str>) -> String {
     let shown = match argument {
-        Some(argument) => format!("%{{{}}}{letter}", argument.escape_debug()),
+        Some(argument) => format!("%{{{}}}{}", argument.escape_debug(), letter.escape_debug()),
         None => format!("%{}", letter.escape_debug()),
     };
     let fix = match letter {
