@@ -117,8 +117,7 @@ fn within(spec: &str, length: u128) -> Option<Option<Range<u64>>> {
         (first, "") => (number(first)?, length),
         (first, last) => {
             let (first, last) = (number(first)?, number(last)?);
-            // Numbers beyond 64 bits are all the same to the server.
-            if first > last && first <= u128::from(u64::MAX) {
+            if first > last {
                 return None;
             }
             (first, (last + 1).min(length))
@@ -132,16 +131,18 @@ fn within(spec: &str, length: u128) -> Option<Option<Range<u64>>> {
     Some(Some(bound(start)..bound(end)))
 }
 
-/// Digits, of any number; what has no room in 64 bits is beyond the end of any file.
+/// Digits, of any number; what does not fit into 64 bits is beyond the end of any file.
 fn number(digits: &str) -> Option<u128> {
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
     let significant = digits.trim_start_matches('0');
-    let number = significant
-        .parse()
-        .unwrap_or(if significant.is_empty() { 0 } else { u128::MAX / 2 });
-    Some(number)
+    let number = match significant.len() {
+        0 => 0,
+        1..=20 => significant.parse().expect("20 digits fit into 128 bits"),
+        _ => u128::from(u64::MAX),
+    };
+    Some(number.min(u64::MAX.into()))
 }
 
 fn blank_trimmed(text: &str) -> &str {

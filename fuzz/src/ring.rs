@@ -171,7 +171,7 @@ impl Model {
         if self.fault.is_none() && head < seen {
             self.fault = Some(RingFault::HeadWentBack { head, seen });
         } else if self.fault.is_none() && u128::from(head) > u128::from(tail) + u128::from(capacity) {
-            self.fault = Some(RingFault::HeadPastRoom { head, tail, capacity });
+            self.fault = Some(RingFault::HeadBeyondRoom { head, tail, capacity });
         }
         if let Some(fault) = self.fault {
             return Err(fault);
