@@ -60,7 +60,7 @@ impl Config {
         }
         Ok(Config {
             sites,
-            limits: settings.limits.clone(),
+            limits: settings.limits,
             proxies: settings.proxies.clone(),
             cache: settings.cache.as_ref().map(FileCache::new),
             // Last, because a configuration that fails to open must leave the logs as they are.
@@ -72,7 +72,7 @@ impl Config {
     pub(crate) fn with_empty_cache(&self) -> Option<Config> {
         Some(Config {
             sites: self.sites.clone(),
-            limits: self.limits.clone(),
+            limits: self.limits,
             proxies: self.proxies.clone(),
             cache: Some(self.cache.as_ref()?.empty_copy()),
             logs: self.logs.clone(),
