@@ -471,9 +471,11 @@ pub(crate) mod tests {
         let fields: [(HeaderName, &[u8]); 1] = [(header::USER_AGENT, "quote \" tab\té".as_bytes())];
         assert_eq!(
             written("json", &fields, |_| {}),
-            "{\"time\":\"1970-01-01T00:01:01.002Z\",\"id\":\"k3x9m2p703000000ff\",\"client\":\"192.0.2.7\",\"host\":null,\
-             \"method\":\"GET\",\"target\":\"/x?y=1\",\"protocol\":\"HTTP/1.1\",\"status\":200,\"body_bytes\":12,\"cut\":false,\
-             \"duration_us\":1001500,\"referer\":null,\"agent\":\"quote \\\" tab\\u0009é\"}"
+            concat!(
+                r#"{"time":"1970-01-01T00:01:01.002Z","id":"k3x9m2p703000000ff","client":"192.0.2.7","host":null,"#,
+                r#""method":"GET","target":"/x?y=1","protocol":"HTTP/1.1","status":200,"body_bytes":12,"cut":false,"#,
+                r#""duration_us":1001500,"referer":null,"agent":"quote \" tab\u0009é"}"#
+            )
         );
     }
 

@@ -13,7 +13,6 @@ use sluice_files::listing::page::ListingRequest;
 use sluice_files::lookup::Files;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
-use sluice_settings::rule::Adjustments;
 
 use crate::dispatch::Site;
 use crate::dispatch::locate::locate;
@@ -68,6 +67,10 @@ impl AskedPath<'_> {
 }
 
 /// What was found below a directory.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an answer is the usual case, and is moved at once"
+)]
 enum Outcome {
     Answer(Answer),
     IndexScript(Box<IndexScript>),
