@@ -34,7 +34,7 @@ pub fn check(bytes: &[u8]) {
         check_sole(media_type, otherwise);
     }
     // One list, upper case, blanks around each entry, and then a field for each entry.
-    if list.len() < LIST_BYTES_MAX / 4 {
+    if bytes.len() < LIST_BYTES_MAX / 4 {
         let loud = list.to_ascii_uppercase().replace(',', " ,\t ");
         let entries: Vec<&str> = list.split(',').collect();
         for variant in [vec![&list[..]], vec![&loud], entries] {
