@@ -5,7 +5,7 @@
 //! nothing themselves.
 //!
 //! ```text
-//! Fault ─┬─ Client(ClientFault)   bad request, too large, too slow, nothing there, refused by a rule
+//! Fault ─┬─ Client(ClientFault)   bad request, too large, too slow, nothing there, refused by a route
 //!        ├─ Script(ScriptFault)   no valid reply, silent, not executable, no process free
 //!        └─ Server(ServerFault)   input or output failed, no memory, a mistake in the server
 //! ```
@@ -21,7 +21,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 pub use crate::fault::client::{
-    Absent, BodyFailure, ClientFault, Forbidden, MethodMismatch, RangeMismatch, RefusedByRule, RewriteMismatch,
+    Absent, BodyFailure, ClientFault, Forbidden, MethodMismatch, RangeMismatch, RefusedByRoute, RewriteMismatch,
     SlowBody,
 };
 pub use crate::fault::detail::Detail;
@@ -102,7 +102,7 @@ impl Fault {
         }
     }
 
-    /// The text that a rule gives the visitor instead of the usual sentence of the error page.
+    /// The text that a route gives the visitor instead of the usual sentence of the error page.
     #[must_use]
     pub fn visitor_text(&self) -> Option<&str> {
         match self {
@@ -111,7 +111,7 @@ impl Fault {
         }
     }
 
-    /// Whether there is nothing at the path that the client requested, or a rule says so.
+    /// Whether there is nothing at the path that the client requested, or a route says so.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match self {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_kind_decides_what_the_response_says() {
-        let refused = Fault::from(ClientFault::Refused(Box::new(RefusedByRule {
+        let refused = Fault::from(ClientFault::Refused(Box::new(RefusedByRoute {
             status: StatusCode::GONE,
             origin: "sluice.toml:7".into(),
             retry_after: Some(Duration::from_secs(9)),
@@ -195,7 +195,7 @@ mod tests {
         );
         assert_eq!(refused.retry_after(), Some(Duration::from_secs(9)));
         assert_eq!(refused.visitor_text(), Some("Moved out."));
-        assert_eq!(refused.to_string(), "refused by the rule of sluice.toml:7");
+        assert_eq!(refused.to_string(), "refused by the route at sluice.toml:7");
 
         let method = Fault::from(ClientFault::method_not_allowed(&Method::PUT, &[Method::GET]));
         assert_eq!(method.status(), StatusCode::METHOD_NOT_ALLOWED);

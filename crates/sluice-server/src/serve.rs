@@ -1,11 +1,11 @@
 //! One exchange, every stage in its order: this file is the server's table of contents.
 //!
 //! ```text
-//! read the head ─▶ resolve the client ─▶ decide ─▶ gate ─▶ carry out ─▶ finish ─▶ log
-//!  hyper, request    client               decide    gate    carry_out    finish    exchange (when it is dropped)
+//! resolve the client ─▶ read the head ─▶ decide ─▶ gate ─▶ carry out ─▶ finish ─▶ log
+//!  client               request           decide    gate    carry_out    finish    log_entry (when the exchange is dropped)
 //! ```
-//! A fault of any stage becomes a response here (`refuse`); the line in the access log is written when the exchange is dropped, by
-//! whoever has it last.
+//! A fault of any stage becomes a response here (`refuse`); the line in the access log is written when the exchange is dropped, by its
+//! last owner.
 
 mod carry_out;
 mod client;
@@ -51,14 +51,15 @@ use request::Request;
 /// What answers the requests of a worker's connections.
 pub(crate) struct Exchanges {
     context: Rc<Context>,
-    gate: Arc<Gate>,
+    /// Counted once for all exchanges of the worker, so that workers do not contend for one reference count.
+    gate: Rc<Arc<Gate>>,
 }
 
 impl Exchanges {
     pub(crate) fn new(context: &Rc<Context>, gate: &Arc<Gate>) -> Exchanges {
         Exchanges {
             context: Rc::clone(context),
-            gate: Arc::clone(gate),
+            gate: Rc::new(Arc::clone(gate)),
         }
     }
 }
@@ -95,7 +96,7 @@ impl Service for Exchanges {
         exchange.note_site(&request);
         let answered = match carry_out::pass(&self.gate, &mut exchange, &mut request) {
             Ok(passed) if passed.needs_time() => {
-                let gate = Arc::clone(&self.gate);
+                let gate = Rc::clone(&self.gate);
                 return Reply::Later(Box::pin(async move {
                     let answered = carry_out::in_time(&gate, &mut exchange, &mut request, passed).await;
                     let response = answered.unwrap_or_else(|fault| refuse_request(&exchange, &request, &fault));

@@ -37,7 +37,7 @@ const TICK: Duration = Duration::from_secs(1);
 const REAP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a worker waits at its end for its threads that read files, because a disk may hang. Rewriting a file may be
-/// interrupted at any point (`record_format::stream_lf`).
+/// interrupted at any point (`sluice_files::records::stream_lf`).
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The state that all workers share.

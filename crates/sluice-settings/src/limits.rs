@@ -20,7 +20,7 @@ pub struct Limits {
     pub body_bytes_max: u64,
     /// The time from the start of waiting for a head until it is complete; also for a TLS handshake. A partial head gets 408;
     /// a connection without a byte of a head (idle) is closed. Checked once a second. (`sluice_net::http1`,
-    /// `sluice_net::protocol`)
+    /// `sluice_net::serve_connection`)
     pub head_timeout: Duration,
     /// Longest time without a byte of a request's body. Beyond it: 408, and the script is stopped.
     /// (`sluice_script::request_body`)

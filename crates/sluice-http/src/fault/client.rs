@@ -19,7 +19,7 @@ pub enum ClientFault {
     BadHost(HostError),
     /// 400: the request target is not a path.
     BadTarget(Box<TargetError>),
-    /// 400: a rule rewrites the target to a path with a segment `.` or `..`.
+    /// 400: a route rewrites the target to a path with a segment `.` or `..`.
     BadRewrite(Box<RewriteMismatch>),
     /// 400: the redirect to https needs a host, and the request names none.
     NoHostForHttps,
@@ -43,8 +43,8 @@ pub enum ClientFault {
     BodyTooSlow(Box<SlowBody>),
     /// 400: the request body ended early or is malformed.
     BadBody(Box<BodyFailure>),
-    /// The status of the rule: a rule refuses the request.
-    Refused(Box<RefusedByRule>),
+    /// The status of the route: a route refuses the request.
+    Refused(Box<RefusedByRoute>),
 }
 
 /// What is not there. The server tells a client no more than that (404).
@@ -54,8 +54,8 @@ pub enum Absent {
     File(Box<str>),
     /// A script in this file.
     Script(Box<Path>),
-    /// A rule that answers for this path.
-    Rule(Box<str>),
+    /// A route that answers for this path.
+    Route(Box<str>),
 }
 
 /// What exists and is not sent (403).
@@ -65,7 +65,7 @@ pub enum Forbidden {
     Unreadable(Arc<IoFailure>),
     /// A directory without an index page, whose route does not list directories.
     NotListed(Box<str>),
-    /// A path without a slash that a rule rewrites to a listed directory: the listing's links are relative.
+    /// A path without a slash that a route rewrites to a listed directory: the listing's links are relative.
     ListedWithSlashOnly(Box<str>),
 }
 
@@ -87,12 +87,12 @@ pub struct RangeMismatch {
     pub length: u64,
 }
 
-/// A target made by a rule.
+/// A target made by a route.
 #[derive(Clone, Debug)]
 pub struct RewriteMismatch {
     /// The new target.
     pub target: Box<str>,
-    /// Where the rule was written.
+    /// Where the route was written.
     pub origin: Box<str>,
 }
 
@@ -114,12 +114,12 @@ pub struct BodyFailure {
     pub error: Arc<dyn Detail>,
 }
 
-/// What a rule says that refuses a request.
+/// What a route says that refuses a request.
 #[derive(Clone, Debug)]
-pub struct RefusedByRule {
+pub struct RefusedByRoute {
     /// The status of the error page.
     pub status: StatusCode,
-    /// Where the rule was written.
+    /// Where the route was written.
     pub origin: Box<str>,
     /// The value of Retry-After.
     pub retry_after: Option<Duration>,
@@ -164,7 +164,7 @@ impl Display for ClientFault {
             ClientFault::BadTarget(error) => Display::fmt(error, out),
             ClientFault::BadRewrite(rewrite) => write!(
                 out,
-                "rewritten to {:?}, which has a segment of dots, by the rule of {}",
+                "rewritten to {:?}, with a `.` or `..` segment, by the route at {}",
                 rewrite.target, rewrite.origin
             ),
             ClientFault::NoHostForHttps => out.write_str("names no host, which the redirect to https needs"),
@@ -177,7 +177,7 @@ impl Display for ClientFault {
             }
             ClientFault::RangeNotSatisfiable(mismatch) => write!(
                 out,
-                "file {:?}: of its {} bytes none is in the range asked for",
+                "file {:?}: the requested range is outside its {} bytes",
                 mismatch.name, mismatch.length
             ),
             ClientFault::BodyTooLarge(bytes_max) => write!(out, "the request body is larger than {bytes_max} bytes"),
@@ -190,7 +190,7 @@ impl Display for ClientFault {
             ClientFault::BadBody(body) => {
                 write!(out, "request body: {}, after {} bytes", body.error, body.received)
             }
-            ClientFault::Refused(refused) => write!(out, "refused by the rule of {}", refused.origin),
+            ClientFault::Refused(refused) => write!(out, "refused by the route at {}", refused.origin),
         }
     }
 }
@@ -200,7 +200,7 @@ impl Display for Absent {
         match self {
             Absent::File(name) => write!(out, "file {name:?}: not there"),
             Absent::Script(file) => write!(out, "script {}: not there", file.display()),
-            Absent::Rule(path) => write!(out, "nothing answers for {path:?}"),
+            Absent::Route(path) => write!(out, "nothing answers for {path:?}"),
         }
     }
 }

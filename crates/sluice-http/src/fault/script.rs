@@ -146,7 +146,7 @@ impl Display for NotExecutable {
         out.write_str(match self {
             NotExecutable::NotAFile => "is not a plain file",
             NotExecutable::NoExecutePermission => {
-                "has no run bit (chmod +x) and its route names no interpreter for its suffix"
+                "has no execute bit (chmod +x) and its route names no interpreter for its suffix"
             }
         })
     }

@@ -11,7 +11,7 @@ use http::StatusCode;
 use sluice_files::directory::Directory;
 use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
-use sluice_http::fault::{ClientFault, Fault, RefusedByRule};
+use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_script::lease::Pools;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::open_error::OpenError;
@@ -251,7 +251,7 @@ impl Refusal {
 
     /// The refusal as the client's fault; `origin` is the place of the route in the configuration.
     pub(crate) fn fault(&self, origin: &str) -> Fault {
-        Fault::from(ClientFault::Refused(Box::new(RefusedByRule {
+        Fault::from(ClientFault::Refused(Box::new(RefusedByRoute {
             status: self.status,
             origin: origin.into(),
             retry_after: self.settings.retry_after,

@@ -35,7 +35,7 @@ pub(crate) fn pass(gate: &Gate, exchange: &mut Exchange, request: &mut Request) 
     gate.pass(exchange, request, site, decision)
 }
 
-/// The response of an answer that nobody must be waited for.
+/// The response of an answer that needs no waiting.
 ///
 /// # Errors
 /// The client's: conditions and ranges of its request do not fit the file (412, 416).
@@ -83,8 +83,7 @@ pub(crate) async fn in_time(
             Answer::Script(script) => script,
             answer => return respond(request, answer),
         };
-        let directories = Arc::clone(&script.send_directories);
-        let task = task(exchange, request, *script).await;
+        let (task, directories) = task(exchange, request, *script).await;
         match script::serve(task).await? {
             Outcome::Response(response) => return Ok(response),
             Outcome::LocalRedirect(target) => request.redirect(&target)?,
@@ -94,11 +93,11 @@ pub(crate) async fn in_time(
     }
     Err(Fault::from(ScriptFault::TooManyLocalRedirects {
         redirects_max: LOCAL_REDIRECTS_MAX,
-        last: request.path().into(),
+        last: request.raw_target().into(),
     }))
 }
 
-/// Sends the file that a script names, if the gate lets it pass. Otherwise the script is stopped, as after any fault.
+/// Sends the file that a script names, if the gate lets it pass. Otherwise the script ends as if its client had left.
 fn send_file(
     gate: &Gate,
     exchange: &Exchange,
@@ -136,14 +135,14 @@ async fn list(
     listing::respond(make).await
 }
 
-/// The script's task; waits a little for the client's name, where names are looked up.
-async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) -> Task {
+/// The script's task, and the directories of the files that it may name; waits a little for the client's name, where names are looked up.
+async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) -> (Task, Arc<SendDirectories>) {
     let ScriptAnswer {
         route,
         script,
         target,
         compress,
-        ..
+        send_directories,
     } = script;
     let client_name = match exchange.client.name() {
         Some(name) => name.await,
@@ -170,8 +169,9 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
         map: Arc::<Site>::clone(site),
         compression: compress.then(|| Arc::clone(&site.compression)),
     };
-    Task {
+    let task = Task {
         job: Box::new(job),
         body: request.body.take().unwrap_or_else(RequestBody::none),
-    }
+    };
+    (task, send_directories)
 }

@@ -2,7 +2,7 @@
 //!
 //! This is the only place that matches on the kind of a route. Requests, index pages, local redirects, files that scripts name,
 //! the entries of directory listings and `check --explain` all come through here. A decision opens the files that it must know
-//! about, and runs, sends and changes nothing. Not here: the way through the routes (`dispatch::resolve`), whether the request
+//! about, which may put them into the cache and begin to compress them; it runs no script and sends nothing. Not here: the way through the routes (`dispatch::resolve`), whether the request
 //! may have the answer (`gate`), making the response (`carry_out`).
 //!
 //! ```text
@@ -67,7 +67,7 @@ pub(crate) enum Subject<'a> {
 pub(crate) enum Variants {
     /// As the site and the route say.
     Offered,
-    /// Not at all: a question about a request, not a request.
+    /// Not at all, for `check --explain`.
     Ignored,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct ScriptAnswer {
 
 impl Decision<'_> {
     /// A decision that no route took part in.
-    fn without_rules(answer: Answer) -> Decision<'static> {
+    fn without_routes(answer: Answer) -> Decision<'static> {
         Decision {
             adjustments: Adjustments::default(),
             answer,
@@ -143,10 +143,10 @@ impl Decision<'_> {
 pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Trace) -> Decision<'s> {
     match asked.subject {
         Subject::Target(target) => decide_target(site, asked, target, trace),
-        Subject::Server => Decision::without_rules(Answer::ServerOptions),
+        Subject::Server => Decision::without_routes(Answer::ServerOptions),
         Subject::Https(port, uri) => {
             let redirect = redirect::to_https(asked.attributes.host, port, uri);
-            Decision::without_rules(redirect.map_or_else(Answer::Refuse, Answer::Redirect))
+            Decision::without_routes(redirect.map_or_else(Answer::Refuse, Answer::Redirect))
         }
     }
 }
@@ -160,7 +160,7 @@ pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut Re
         Ok(None) => Answer::Refuse(Fault::unexpected("a reply that names a file names none")),
         Err(fault) => Answer::Refuse(fault),
     };
-    Decision::without_rules(answer)
+    Decision::without_routes(answer)
 }
 
 /// An index page that is a script: the target to decide about next, and where its way through the routes begins.
@@ -185,7 +185,7 @@ fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: 
         let next = match site.resolve_from(resume_at, &target.path, query, Some(&asked.attributes), trace) {
             Err(error) => Ok(Decision {
                 adjustments: error.adjustments,
-                ..Decision::without_rules(Answer::Refuse(error.fault))
+                ..Decision::without_routes(Answer::Refuse(error.fault))
             }),
             Ok(resolution) => decide_resolved(site, asked, target, resolution, trace),
         };
@@ -218,7 +218,7 @@ fn decide_resolved<'s>(
             return directory::decide(site, asked, target, resolution, trace);
         }
         Resolved::Nowhere => {
-            let absent = Absent::Rule(resolved.path.as_str().into());
+            let absent = Absent::Route(resolved.path.as_str().into());
             (None, Answer::Refuse(ClientFault::NotFound(absent).into()))
         }
         Resolved::Route(route, RouteKind::Redirect { to, status }, _) => {
@@ -229,8 +229,8 @@ fn decide_resolved<'s>(
         Resolved::Route(route, RouteKind::Refuse(refusal), _) => {
             (Some("refuse"), Answer::Refuse(refusal.fault(&route.origin)))
         }
-        Resolved::Route(route, RouteKind::Script(script), star) => {
-            match locate(site, route, script, &resolved.path, star.of(&resolved.path)) {
+        Resolved::Route(route, RouteKind::Script(script), capture) => {
+            match locate(site, route, script, &resolved.path, capture.of(&resolved.path)) {
                 Err(fault) => (None, Answer::Refuse(fault)),
                 Ok(found) => {
                     let answer = ScriptAnswer {

@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
     use http::Method;
-    use sluice_http::fault::{Absent, ClientFault, Forbidden, RefusedByRule};
+    use sluice_http::fault::{Absent, ClientFault, Forbidden, RefusedByRoute};
     use sluice_settings::Statuses;
 
     const BROWSER: &str = "text/html,*/*;q=0.8";
@@ -376,7 +376,7 @@ mod tests {
         );
         let problem: serde_json::Value = serde_json::from_str(&body("application/json")).unwrap();
         assert_eq!(problem["detail"], "file \"/srv/<secret>\": not there");
-        let refused = ClientFault::Refused(Box::new(RefusedByRule {
+        let refused = ClientFault::Refused(Box::new(RefusedByRoute {
             status: StatusCode::NOT_FOUND,
             origin: "sluice.toml:7".into(),
             retry_after: None,

@@ -1,7 +1,7 @@
 //! The gate between a decision and its answer: every answer passes here, files and refusals too.
 //!
-//! What may stop a request stands here (today the bounds of its body; checks can be added), and what the routes change is taken
-//! over here. `carry_out` takes nothing but a [`Passed`], and only this file makes one.
+//! What may stop a request stands here (today the limits of its body; checks can be added), and the adjustments of the routes are
+//! copied from here to the exchange and the request. The functions of `carry_out` take a [`Passed`], and only this file makes one.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl Passed {
         self.0
     }
 
-    /// Whether somebody must be waited for: a script, or a thread.
+    /// Whether a script or a thread must finish first.
     pub(crate) fn needs_time(&self) -> bool {
         matches!(self.0, Answer::Variant(_) | Answer::Listing(_) | Answer::Script(_))
     }

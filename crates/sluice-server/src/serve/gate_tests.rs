@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sluice_http::fault::{ClientFault, RefusedByRule};
+use sluice_http::fault::{ClientFault, RefusedByRoute};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::{Pattern, Replacement};
 use sluice_settings::{
@@ -44,7 +44,7 @@ impl Check for RefuseAllButScripts {
 }
 
 fn teapot() -> Fault {
-    Fault::from(ClientFault::Refused(Box::new(RefusedByRule {
+    Fault::from(ClientFault::Refused(Box::new(RefusedByRoute {
         status: http::StatusCode::IM_A_TEAPOT,
         origin: "the test's gate".into(),
         retry_after: None,

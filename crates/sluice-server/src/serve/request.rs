@@ -101,6 +101,14 @@ impl Request {
         }
     }
 
+    /// The target as it was sent, for messages.
+    pub(crate) fn raw_target(&self) -> &str {
+        match &self.subject {
+            RequestSubject::Target(target) => &target.raw,
+            RequestSubject::Server | RequestSubject::Https(_) => "*",
+        }
+    }
+
     /// The query, if there is one.
     pub(crate) fn query(&self) -> Option<&str> {
         match &self.subject {

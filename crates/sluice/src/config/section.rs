@@ -229,14 +229,17 @@ impl<S> Key<S> {
 
     fn integer(&self, written: &Written<'_>) -> Result<u64, String> {
         let number = self.expect(written.value.as_integer())?;
-        // A negative number is below every lower bound, and one beyond 64 bits above every upper bound.
+        // A negative number is below every lower bound but 0, and one beyond 64 bits above every upper bound.
         Ok(to_number(number).unwrap_or(if number.as_str().starts_with('-') { 0 } else { u64::MAX }))
     }
 
     fn number(&self, bounds: &Bounds, written: &Written<'_>) -> Result<u64, String> {
         let number = self.integer(written)?;
         check_bounds(bounds, number, |bound| bound.to_string())?;
-        Ok(number)
+        match written.value.as_integer() {
+            Some(negative) if negative.as_str().starts_with('-') => Err("must not be negative".to_owned()),
+            _ => Ok(number),
+        }
     }
 
     fn code(&self, codes: &[u16], written: &Written<'_>) -> Result<u16, String> {

@@ -217,7 +217,7 @@ fn refusal_shows_the_text_of_its_route() {
             .text()
             .contains("Access to this address is forbidden.")
     );
-    let line = server.log_line("refused by the rule of sluice.toml:");
+    let line = server.log_line("refused by the route at sluice.toml:");
     assert!(line.contains("GET /gone"), "{line}");
     let posted = server.post("/later", "a=b");
     assert_eq!(posted.status, 503);

@@ -213,8 +213,8 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
             continue;
         };
         let page_path = resolution.path(&page);
-        if let Resolved::Route(route, RouteKind::Script(program), star) = &resolution.resolved {
-            if script.is_none() && locate(site, route, program, page_path, star.of(page_path)).is_ok() {
+        if let Resolved::Route(route, RouteKind::Script(program), capture) = &resolution.resolved {
+            if script.is_none() && locate(site, route, program, page_path, capture.of(page_path)).is_ok() {
                 script = Some(page);
             }
         } else if let Some((directory, relative)) = resolution.resolved.directory(page_path)

@@ -46,9 +46,9 @@ impl ListingSite for View<'_> {
         let Ok(resolution) = self.site.resolve(path, None, Some(&self.attributes), &mut ()) else {
             return EntryKind::Elsewhere;
         };
-        if let Resolved::Route(route, RouteKind::Script(script), star) = &resolution.resolved {
+        if let Resolved::Route(route, RouteKind::Script(script), capture) = &resolution.resolved {
             let path = resolution.path(path);
-            return match locate(self.site, route, script, path, star.of(path)) {
+            return match locate(self.site, route, script, path, capture.of(path)) {
                 Ok(_) => EntryKind::Script,
                 Err(_) => EntryKind::Elsewhere,
             };

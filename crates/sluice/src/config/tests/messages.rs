@@ -120,6 +120,7 @@ fn numbers_out_of_bounds_are_reported_with_the_bound_and_a_hint() {
             "max = -1",
             "max = -1: must be at least 1; to switch the script off, remove its route",
         ),
+        ("queue = -1", "queue = -1: must not be negative"),
         (
             "idle = '0s'",
             "idle = '0s': must be at least 1ms; for a process that ends after its request write mode = \"cgi\"",

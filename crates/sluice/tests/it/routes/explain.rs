@@ -169,7 +169,7 @@ fn conditions_see_the_given_request_attributes() {
     let (lines, is_served) = explain(&setup, &["/admin/", "--client", "192.0.2.7"]);
     let answer = explained(&lines, "answer");
     assert!(
-        !is_served && answer.starts_with("403, refused by the rule of sluice.toml:"),
+        !is_served && answer.starts_with("403, refused by the route at sluice.toml:"),
         "{answer}"
     );
     assert!(answer.ends_with(": From inside only."), "{answer}");
