@@ -16,10 +16,6 @@ use crate::variants::on_demand::PendingVariant;
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
 
 /// What a path below a directory stands for.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is moved once; a box would cost each request an allocation"
-)]
 pub enum Lookup {
     /// A file, in the representation that the client gets.
     File(Selected),

@@ -19,8 +19,9 @@ use crate::representation::Representation;
 /// What a name stands for.
 pub(crate) enum Found {
     Cached(Arc<Cached>),
-    File(Representation, FileBody),
-    Records(Representation, RecordBody),
+    // Boxed: a file in the cache, the usual case, is moved through many hands.
+    File(Box<Representation>, Box<FileBody>),
+    Records(Box<Representation>, Box<RecordBody>),
     Directory,
     /// A socket, a device.
     Other,
@@ -40,7 +41,7 @@ impl Found {
     pub(crate) fn into_stored(self) -> Option<(Representation, Stored)> {
         match self {
             Found::Cached(cached) => Some((cached.representation.clone(), Stored::Memory(cached.content.clone()))),
-            Found::File(representation, body) => Some((representation, Stored::File(body))),
+            Found::File(representation, body) => Some((*representation, Stored::File(*body))),
             Found::Records(..) | Found::Directory | Found::Other => None,
         }
     }

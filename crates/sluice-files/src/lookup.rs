@@ -122,5 +122,5 @@ fn keep(cache: &Arc<Cache>, opened: Opened<'_>) -> Found {
 
 /// A file that is read while it is sent.
 fn stream(representation: Representation, file: Arc<File>, bytes: u64) -> Found {
-    Found::File(representation, FileBody::new(file, bytes))
+    Found::File(Box::new(representation), Box::new(FileBody::new(file, bytes)))
 }

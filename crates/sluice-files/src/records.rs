@@ -80,7 +80,7 @@ impl Records {
             self.fill_with_lines(cache, fill, opened.name, opened.metadata);
         }
         let body = RecordBody::new(opened.name, file, bytes, format);
-        Ok(Found::Records(opened.representation, body))
+        Ok(Found::Records(Box::new(opened.representation), Box::new(body)))
     }
 
     /// Converts the content of a small file, and keeps the lines if there is a cache.

@@ -34,9 +34,9 @@ enum SelectedContent {
     /// The file as it is, or a variant in the cache.
     Found(Found),
     /// A variant in another file.
-    Precompressed(Representation, Stored),
+    Precompressed(Box<(Representation, Stored)>),
     /// A variant that is not compressed yet, and that the client has already.
-    NotModified(Representation),
+    NotModified(Box<Representation>),
 }
 
 impl Selected {
@@ -51,7 +51,7 @@ impl Selected {
     /// A variant in another file.
     pub(crate) fn precompressed(representation: Representation, stored: Stored) -> Selected {
         Selected {
-            content: SelectedContent::Precompressed(representation, stored),
+            content: SelectedContent::Precompressed(Box::new((representation, stored))),
             precompressed: None,
         }
     }
@@ -59,7 +59,7 @@ impl Selected {
     /// A variant that is not compressed yet, and that the client has already.
     pub(crate) fn not_modified(representation: Representation) -> Selected {
         Selected {
-            content: SelectedContent::NotModified(representation),
+            content: SelectedContent::NotModified(Box::new(representation)),
             precompressed: None,
         }
     }
@@ -71,7 +71,8 @@ impl Selected {
     pub fn respond(self, path: &str, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
         match self.content {
             SelectedContent::Found(found) => respond(path, found, self.precompressed, method, fields),
-            SelectedContent::Precompressed(representation, stored) => {
+            SelectedContent::Precompressed(variant) => {
+                let (representation, stored) = *variant;
                 respond_stored(path, representation, stored, method, fields)
             }
             SelectedContent::NotModified(representation) => Ok(not_modified(&representation)),
@@ -97,9 +98,9 @@ fn respond(
             respond_stored(name, offer(cached.representation.clone()), stored, method, fields)
         }
         Found::File(representation, body) => {
-            respond_stored(name, offer(representation), Stored::File(body), method, fields)
+            respond_stored(name, offer(*representation), Stored::File(*body), method, fields)
         }
-        Found::Records(representation, body) => respond_lines(name, offer(representation), body, fields),
+        Found::Records(representation, body) => respond_lines(name, offer(*representation), *body, fields),
         Found::Directory | Found::Other => Err(not_found(name)),
     }
 }

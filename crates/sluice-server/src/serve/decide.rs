@@ -81,10 +81,6 @@ pub(crate) struct Decision<'s> {
 }
 
 /// What answers a request.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a file is the usual answer, and a box would cost each request an allocation"
-)]
 pub(crate) enum Answer {
     Refuse(Fault),
     Redirect(Redirect),

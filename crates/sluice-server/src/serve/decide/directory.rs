@@ -67,10 +67,6 @@ impl AskedPath<'_> {
 }
 
 /// What was found below a directory.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an answer is the usual case, and is moved at once"
-)]
 enum Outcome {
     Answer(Answer),
     IndexScript(Box<IndexScript>),
