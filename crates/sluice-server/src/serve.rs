@@ -51,7 +51,7 @@ use request::Request;
 /// What answers the requests of a worker's connections.
 pub(crate) struct Exchanges {
     context: Rc<Context>,
-    /// Counted once for all exchanges of the worker, so that workers do not contend for one reference count.
+    #[expect(clippy::redundant_allocation, reason = "workers must not contend for one reference count")]
     gate: Rc<Arc<Gate>>,
 }
 
