@@ -51,7 +51,8 @@ use request::Request;
 /// What answers the requests of a worker's connections.
 pub(crate) struct Exchanges {
     context: Rc<Context>,
-    #[expect(clippy::redundant_allocation, reason = "workers must not contend for one reference count")]
+    // Workers must not contend for one reference count.
+    #[expect(clippy::redundant_allocation)]
     gate: Rc<Arc<Gate>>,
 }
 

@@ -167,6 +167,17 @@ const REQUESTS: [(&str, u16); 15] = [
     ("GET /cgi-bin/send", 200),
 ];
 
+/// Without a target no route takes part, so no limit of a body applies.
+#[test]
+fn body_of_a_request_about_the_server_is_not_limited() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = settings(directory.path());
+    settings.limits.body_bytes_max = 1;
+    let server = "OPTIONS * HTTP/1.1\r\nContent-Length: 2\r\nX:";
+    let file = "GET /a.txt HTTP/1.1\r\nContent-Length: 2\r\nX:";
+    assert_eq!(statuses(Gate::default(), &settings, &[server, file]), [200, 413]);
+}
+
 #[test]
 fn no_request_bypasses_the_gate() {
     let directory = tempfile::tempdir().unwrap();

@@ -122,9 +122,10 @@ impl Request {
     /// # Errors
     /// The client's: it announced a larger body (413).
     pub(crate) fn bound_body(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
-        match &mut self.body {
-            Some(body) => body.bound(bounds, &self.config.limits),
-            None => Ok(()),
+        match (&self.subject, &mut self.body) {
+            (RequestSubject::Target(_), Some(body)) => body.bound(bounds, &self.config.limits),
+            // Without a target no route takes part, and nobody reads the body.
+            _ => Ok(()),
         }
     }
 

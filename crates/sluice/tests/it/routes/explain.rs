@@ -182,7 +182,7 @@ fn conditions_see_the_given_request_attributes() {
     );
     let (lines, _) = explain(&setup, &["/api/x", "--method", "DELETE"]);
     assert!(
-        explained(&lines, "answer").starts_with("403, refused by the rule"),
+        explained(&lines, "answer").starts_with("403, refused by the route"),
         "{lines:#?}"
     );
     let (lines, _) = explain(&setup, &["/quiet/x"]);
