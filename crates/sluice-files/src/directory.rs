@@ -80,9 +80,9 @@ impl Directory {
         self.programs.push(program);
     }
 
-    /// Whether directories without an index page are listed.
-    pub fn set_listed(&mut self, is_listed: bool) {
-        self.is_listed = is_listed;
+    /// Lets directories without an index page be listed; without this they are not.
+    pub fn list(&mut self) {
+        self.is_listed = true;
     }
 
     /// Whether directories without an index page are listed.

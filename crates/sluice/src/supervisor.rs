@@ -155,6 +155,9 @@ fn needing_restart(started: &Settings, read: &Settings) -> Vec<String> {
     if started.workers != read.workers {
         pending.push(format!("there are still {} workers", started.workers));
     }
+    if started.limits.connections_max != read.limits.connections_max {
+        pending.push(format!("connections is still {}", started.limits.connections_max));
+    }
     if started.dns != read.dns {
         pending.push("dns_lookup, dns_timeout and dns_server are unchanged".to_owned());
     }

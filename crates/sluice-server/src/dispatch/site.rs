@@ -45,14 +45,16 @@ impl Site {
             .as_deref()
             .map(|path| open_directory(path, &settings.origin))
             .transpose()?;
-        if let Some(root) = &mut root {
-            root.set_listed(settings.files.listing);
+        if let (Some(root), true) = (&mut root, settings.files.listing) {
+            root.list();
         }
         let mut routes = Vec::new();
         for route_settings in &settings.routes {
             let mut route = Route::open(route_settings, name)?;
-            if let (Some(directory), Action::Files { listing, .. }) = (route.directory_mut(), &route_settings.action) {
-                directory.set_listed(listing.unwrap_or(settings.files.listing));
+            if let (Some(directory), Action::Files { listing, .. }) = (route.directory_mut(), &route_settings.action)
+                && listing.unwrap_or(settings.files.listing)
+            {
+                directory.list();
             }
             routes.push(route);
         }

@@ -203,7 +203,7 @@ fn sighup_names_settings_that_need_a_restart() {
         .listeners("[[listen]]\naddress = \"unix:web.sock\"\nmode = \"660\"")
         .start();
     let toml = "[[listen]]\naddress = \"unix:web.sock\"\nmode = \"600\"\n\n[[listen]]\naddress = \"unix:new.sock\"\n\n\
-                [server]\nworkers = 7\ndns_lookup = true\n\n[[site]]\nroot = \"htdocs\"\n";
+                [server]\nworkers = 7\ndns_lookup = true\n\n[limits]\nconnections = 77\n\n[[site]]\nroot = \"htdocs\"\n";
     std::fs::write(server.path("sluice.toml"), toml).unwrap();
     server.signal("HUP");
     let unix = |name: &str| format!("unix:{}", server.path(name).display());
@@ -212,6 +212,7 @@ fn sighup_names_settings_that_need_a_restart() {
     server.log_line("127.0.0.1:0 is still listened on");
     server.log_line("workers: this change takes effect");
     server.log_line("dns_server are unchanged");
+    server.log_line("connections is still ");
     assert_eq!(server.get("/a.txt").text(), "a");
 }
 
