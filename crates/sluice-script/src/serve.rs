@@ -50,9 +50,9 @@ pub struct SendFileReply {
 
 impl SendFileReply {
     /// The server sends the file: the script may finish in the background.
-    pub fn accept(self, status: StatusCode) {
-        let SendFileReply { mut session, .. } = self;
-        session.begin_unwanted_body(status);
+    pub fn accept(self) {
+        let SendFileReply { head, mut session } = self;
+        session.begin_unwanted_body(head.status);
         session.abandon();
     }
 }

@@ -105,10 +105,9 @@ fn send_file(
     directories: &Arc<SendDirectories>,
     mut reply: SendFileReply,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let status = reply.head.status;
     let decision = decide_send_file(directories, &mut reply.head);
     let passed = gate.pass_file(exchange, request, decision)?;
-    reply.accept(status);
+    reply.accept();
     at_once(request, passed)
 }
 
