@@ -1,4 +1,4 @@
-//! The result of looking up a name: a file in memory, an open file, a record file, or no file.
+//! The result of looking up a name: a file in memory, an open file, a record file, a variant of one, or no file.
 //!
 //! Not here: the lookup (`lookup`), and the response that is made of the result (`response`).
 
@@ -22,6 +22,10 @@ pub(crate) enum Found {
     // Boxed: a file in the cache, the usual case, is moved through many hands.
     File(Box<Representation>, Box<FileBody>),
     Records(Box<Representation>, Box<RecordBody>),
+    /// A variant in another file.
+    Precompressed(Box<(Representation, Stored)>),
+    /// A variant that is not compressed yet, and that the client has already.
+    NotModified(Box<Representation>),
     Directory,
     /// A socket, a device.
     Other,
@@ -32,7 +36,10 @@ impl Found {
     pub(crate) fn representation(&self) -> Option<&Representation> {
         match self {
             Found::Cached(cached) => Some(&cached.representation),
-            Found::File(representation, _) | Found::Records(representation, _) => Some(representation),
+            Found::File(representation, _) | Found::Records(representation, _) | Found::NotModified(representation) => {
+                Some(representation)
+            }
+            Found::Precompressed(variant) => Some(&variant.0),
             Found::Directory | Found::Other => None,
         }
     }
@@ -42,7 +49,8 @@ impl Found {
         match self {
             Found::Cached(cached) => Some((cached.representation.clone(), Stored::Memory(cached.content.clone()))),
             Found::File(representation, body) => Some((*representation, Stored::File(*body))),
-            Found::Records(..) | Found::Directory | Found::Other => None,
+            Found::Precompressed(variant) => Some(*variant),
+            Found::Records(..) | Found::NotModified(_) | Found::Directory | Found::Other => None,
         }
     }
 }

@@ -3,15 +3,14 @@
 //! The caller decides which directory a path belongs to, and whether a request may have its file.
 //!
 //! ```text
-//! file ──▶ lookup ──▶ cache ─────────▶ Found ──▶ variants ──▶ Selected ──▶ response
-//!                └──▶ directory ─▶ records
+//! lookup ──▶ cache ─────────▶ Found ──▶ variants ──▶ Selected ──▶ response
+//!       └──▶ directory ─▶ records
 //! ```
 #![forbid(unsafe_code)]
 
 pub(crate) mod body;
 pub(crate) mod cache;
 pub mod directory;
-pub mod file;
 pub mod file_cache;
 pub(crate) mod found;
 pub mod listing;

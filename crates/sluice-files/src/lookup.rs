@@ -1,13 +1,15 @@
-//! Looking up a name below a directory: in the cache, or by opening the file.
+//! Requests for files: from a path below a directory to the representation that the client gets.
 //!
-//! Not here: which files may be opened (`directory`), for how long content is kept (`cache`), record files (`records`), and
-//! the variant that a request gets (`variants`).
+//! The name is looked up in the cache, or the file is opened. Not here: which files may be opened (`directory`), for how long
+//! content is kept (`cache`), record files (`records`), selecting a variant (`variants`), the response (`response`), and index
+//! pages and listings of a directory (sluice-server and `listing`).
 
 use std::fs::File;
 use std::sync::Arc;
 
+use http::{HeaderMap, Method};
 use sluice_http::encoding::Encoding;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{ClientFault, Fault};
 use sluice_settings::compression::Compression;
 use sluice_settings::{CacheUse, Precompressed};
 
@@ -17,10 +19,12 @@ use crate::cache::fill::Fill;
 use crate::cache::{Cache, CacheLookup};
 use crate::directory::Directory;
 use crate::file_cache::FileCache;
-use crate::found::{Found, Opened, open_fault};
+use crate::found::{Found, Opened, not_found, open_fault};
 use crate::records::Records;
 use crate::representation::Representation;
+use crate::response::{METHODS, Selected};
 use crate::types::Types;
+use crate::variants::on_demand::PendingVariant;
 
 /// The files of a directory, and how they are sent.
 #[derive(Clone, Copy)]
@@ -42,7 +46,79 @@ pub struct Files<'a> {
     pub precompressed: Option<Precompressed>,
 }
 
+/// What a path stands for if no file is sent for it at once.
+pub enum NotSent {
+    /// The client or the server is at fault.
+    Fault(Fault),
+    /// A directory.
+    Directory,
+    /// A file or directory that exists, for OPTIONS.
+    Options,
+    /// A file of which a variant is being compressed.
+    Pending(Box<PendingVariant>),
+}
+
+impl From<Fault> for NotSent {
+    fn from(fault: Fault) -> NotSent {
+        NotSent::Fault(fault)
+    }
+}
+
+impl From<Box<PendingVariant>> for NotSent {
+    fn from(pending: Box<PendingVariant>) -> NotSent {
+        NotSent::Pending(pending)
+    }
+}
+
+/// How a path is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathForm {
+    /// With a slash at the end: it can only be a directory.
+    Directory,
+    /// Without.
+    Any,
+}
+
 impl<'a> Files<'a> {
+    /// Looks up a path, and selects the representation that the client gets. Opens the file unless it is fresh in the cache;
+    /// makes no response.
+    ///
+    /// # Errors
+    /// What else the path stands for. The client's fault: it does not exist (404), may not be read (403), or the method is not
+    /// one of files (405). The server's: the system refuses (500).
+    pub fn look_up(
+        &self,
+        relative: &str,
+        form: PathForm,
+        method: &Method,
+        fields: &HeaderMap,
+    ) -> Result<Selected, NotSent> {
+        if !METHODS.contains(method) {
+            return Err(Fault::from(ClientFault::method_not_allowed(method, METHODS)).into());
+        }
+        let name = relative.trim_matches('/');
+        match (self.find(name)?, form) {
+            (Found::Directory, _) if *method == Method::OPTIONS => Err(NotSent::Options),
+            (Found::Directory, _) => Err(NotSent::Directory),
+            (_, PathForm::Directory) | (Found::Other, _) => Err(not_found(name).into()),
+            (_, _) if *method == Method::OPTIONS => Err(NotSent::Options),
+            (found, _) => Ok(self.select(name, found, fields)?),
+        }
+    }
+
+    /// Looks up an index page for GET or HEAD; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// A variant is being compressed, it may not be read (403), or the system refuses (500).
+    pub fn look_up_index(&self, relative: &str, fields: &HeaderMap) -> Result<Option<Selected>, NotSent> {
+        let name = relative.trim_matches('/');
+        match self.find(name) {
+            Ok(Found::Directory | Found::Other) | Err(Fault::Client(ClientFault::NotFound(_))) => Ok(None),
+            Ok(found) => Ok(Some(self.select(name, found, fields)?)),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
     /// The file cache, if these files are kept in it.
     pub(crate) fn cache(&self) -> Option<&'a FileCache> {
         self.cache.filter(|_| self.cache_use != CacheUse::Off)
@@ -123,4 +199,114 @@ fn keep(cache: &Arc<Cache>, opened: Opened<'_>) -> Found {
 /// A file that is read while it is sent.
 fn stream(representation: Representation, file: Arc<File>, bytes: u64) -> Found {
     Found::File(Box::new(representation), Box::new(FileBody::new(file, bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::path::Path;
+    use std::time::{Duration, SystemTime};
+
+    use http::{HeaderValue, Response, StatusCode, header};
+    use sluice_http::body::ResponseBody;
+
+    use super::*;
+    use sluice_settings::{CacheSettings, CompressionSettings, FileSettings};
+
+    fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
+        fetch(None, root, path, fields)
+    }
+
+    fn fetch(
+        cache: Option<&FileCache>,
+        root: &Path,
+        path: &str,
+        fields: &HeaderMap,
+    ) -> Result<Response<ResponseBody>, StatusCode> {
+        let directory = Directory::open(root).unwrap();
+        let files = Files {
+            directory: &directory,
+            records: None,
+            cache,
+            cache_use: CacheUse::On,
+            types: &Types::new(&FileSettings::default()),
+            compression: &Compression::new(&CompressionSettings::default()),
+            precompressed: None,
+        };
+        let form = if path.ends_with('/') {
+            PathForm::Directory
+        } else {
+            PathForm::Any
+        };
+        let looked_up = files.look_up(&path[1..], form, &Method::GET, fields);
+        match looked_up {
+            Ok(selected) => selected
+                .respond(path, &Method::GET, fields)
+                .map_err(|fault| fault.status()),
+            Err(NotSent::Fault(fault)) => Err(fault.status()),
+            Err(NotSent::Directory) => Err(StatusCode::FORBIDDEN),
+            Err(NotSent::Pending(_) | NotSent::Options) => unreachable!("GET without compression"),
+        }
+    }
+
+    #[test]
+    fn path_of_a_file_has_no_slash_at_the_end() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("full")).unwrap();
+        std::fs::write(root.path().join("full/index.html"), "hello").unwrap();
+        let none = HeaderMap::new();
+        let page = get(root.path(), "/full/index.html", &none).unwrap();
+        assert_eq!(page.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");
+        assert_eq!(page.body().length(), Some(5));
+        for (path, status) in [
+            ("/full", StatusCode::FORBIDDEN),
+            ("/full/", StatusCode::FORBIDDEN),
+            ("/full/index.html/", StatusCode::NOT_FOUND),
+            ("/none", StatusCode::NOT_FOUND),
+        ] {
+            assert_eq!(get(root.path(), path, &none).err(), Some(status), "{path}");
+        }
+    }
+
+    #[test]
+    fn matching_validators_give_304_and_the_tag_takes_precedence() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("f.txt"), "x").unwrap();
+        let first = get(root.path(), "/f.txt", &HeaderMap::new()).unwrap();
+        let with = |name: header::HeaderName, value: &HeaderValue| {
+            let mut fields = HeaderMap::new();
+            fields.insert(name, value.clone());
+            fields
+        };
+        let tag = with(header::IF_NONE_MATCH, &first.headers()[header::ETAG]);
+        let date = with(header::IF_MODIFIED_SINCE, &first.headers()[header::LAST_MODIFIED]);
+        assert_eq!(
+            get(root.path(), "/f.txt", &tag).unwrap().status(),
+            StatusCode::NOT_MODIFIED
+        );
+        assert_eq!(
+            get(root.path(), "/f.txt", &date).unwrap().status(),
+            StatusCode::NOT_MODIFIED
+        );
+        let mut both = date;
+        both.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"other\""));
+        assert_eq!(get(root.path(), "/f.txt", &both).unwrap().status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn ranges_of_cached_content_stay_in_sealed_memory() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("f"), "text".repeat(16 << 10)).unwrap();
+        let file = File::options().append(true).open(root.path().join("f")).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600))
+            .unwrap();
+        let cache = FileCache::new(&CacheSettings::default());
+        for (range, length) in [("bytes=0-9999", Some(10_000)), ("bytes=0-9999,20000-29999", None)] {
+            let fields = HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static(range))]);
+            let response = fetch(Some(&cache), root.path(), "/f", &fields).unwrap();
+            assert_eq!(response.status(), StatusCode::PARTIAL_CONTENT);
+            assert!(response.body().sealed().is_some(), "{range}");
+            assert!(length.is_none() || response.body().length() == length);
+        }
+    }
 }

@@ -8,6 +8,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::conditions;
 use sluice_http::conditions::Evaluation;
 use sluice_http::fault::{ClientFault, Fault, RangeMismatch};
+use sluice_http::head;
 use sluice_http::multipart::{Boundary, Multipart};
 use sluice_http::ranges;
 use sluice_http::ranges::Selection;
@@ -17,6 +18,9 @@ use crate::found::{Found, Stored, not_found};
 use crate::records::body::RecordBody;
 use crate::representation::{Coding, Representation};
 
+/// The methods of files and directories.
+pub(crate) const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
+
 /// Room for the fields of a head, including those that the server and routes add.
 const HEAD_FIELDS: usize = 10;
 
@@ -25,84 +29,48 @@ const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 
 /// A file in the representation that was selected for a request (RFC 9110 §12).
 pub struct Selected {
-    content: SelectedContent,
+    pub(crate) found: Found,
     /// The variants that the route offers, if any: they decide about the field Vary.
-    precompressed: Option<Precompressed>,
-}
-
-enum SelectedContent {
-    /// The file as it is, or a variant in the cache.
-    Found(Found),
-    /// A variant in another file.
-    Precompressed(Box<(Representation, Stored)>),
-    /// A variant that is not compressed yet, and that the client has already.
-    NotModified(Box<Representation>),
+    pub(crate) precompressed: Option<Precompressed>,
 }
 
 impl Selected {
-    /// The file as it is, or a variant in the cache.
-    pub(crate) fn found(found: Found, precompressed: Option<Precompressed>) -> Selected {
-        Selected {
-            content: SelectedContent::Found(found),
-            precompressed,
-        }
-    }
-
-    /// A variant in another file.
-    pub(crate) fn precompressed(representation: Representation, stored: Stored) -> Selected {
-        Selected {
-            content: SelectedContent::Precompressed(Box::new((representation, stored))),
-            precompressed: None,
-        }
-    }
-
-    /// A variant that is not compressed yet, and that the client has already.
-    pub(crate) fn not_modified(representation: Representation) -> Selected {
-        Selected {
-            content: SelectedContent::NotModified(Box::new(representation)),
-            precompressed: None,
-        }
-    }
-
     /// The response to GET or HEAD: 200, 206 or 304. `path` names the file in messages.
     ///
     /// # Errors
     /// The client's fault: a condition fails (412), or no byte is in its ranges (416).
     pub fn respond(self, path: &str, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
-        match self.content {
-            SelectedContent::Found(found) => respond(path, found, self.precompressed, method, fields),
-            SelectedContent::Precompressed(variant) => {
+        let offer = |mut representation: Representation| {
+            representation.has_variants &= self.precompressed.is_some();
+            representation
+        };
+        match self.found {
+            Found::Cached(cached) => {
+                let stored = Stored::Memory(cached.content.clone());
+                respond_stored(path, offer(cached.representation.clone()), stored, method, fields)
+            }
+            Found::File(representation, body) => {
+                respond_stored(path, offer(*representation), Stored::File(*body), method, fields)
+            }
+            Found::Records(representation, body) => respond_lines(path, offer(*representation), *body, fields),
+            Found::Precompressed(variant) => {
                 let (representation, stored) = *variant;
                 respond_stored(path, representation, stored, method, fields)
             }
-            SelectedContent::NotModified(representation) => Ok(not_modified(&representation)),
+            Found::NotModified(representation) => Ok(not_modified(&representation)),
+            Found::Directory | Found::Other => Err(not_found(path)),
         }
     }
 }
 
-/// The response to GET or HEAD with what was found. `precompressed` says which variants the route offers.
-fn respond(
-    name: &str,
-    found: Found,
-    precompressed: Option<Precompressed>,
-    method: &Method,
-    fields: &HeaderMap,
-) -> Result<Response<ResponseBody>, Fault> {
-    let offer = |mut representation: Representation| {
-        representation.has_variants &= precompressed.is_some();
-        representation
-    };
-    match found {
-        Found::Cached(cached) => {
-            let stored = Stored::Memory(cached.content.clone());
-            respond_stored(name, offer(cached.representation.clone()), stored, method, fields)
-        }
-        Found::File(representation, body) => {
-            respond_stored(name, offer(*representation), Stored::File(*body), method, fields)
-        }
-        Found::Records(representation, body) => respond_lines(name, offer(*representation), *body, fields),
-        Found::Directory | Found::Other => Err(not_found(name)),
-    }
+/// The response to OPTIONS for a file or directory: its methods. Conditions and ranges have no meaning here (RFC 9110 §13.2.1,
+/// §14.2).
+#[must_use]
+pub fn respond_options() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Empty);
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(header::ALLOW, head::allow(METHODS));
+    response
 }
 
 /// The response to GET or HEAD with these bytes.

@@ -13,7 +13,7 @@ use http::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE,
     CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, VARY,
 };
-use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use sluice_gateway::{ReplyHead, SEND_FILE_FIELDS, X_SENDFILE};
 use sluice_http::body::ResponseBody;
@@ -24,9 +24,10 @@ use sluice_settings::CacheUse;
 use sluice_settings::compression::Compression;
 
 use crate::directory::Directory;
-use crate::file::serve_named;
 use crate::file_cache::FileCache;
+use crate::found::not_found;
 use crate::lookup::Files;
+use crate::response::respond_stored;
 use crate::types::Types;
 
 /// The characters that begin a query and a fragment; in X-Sendfile they are part of the name.
@@ -273,6 +274,21 @@ impl SendFile {
         join(&mut response, self.fields);
         Ok(response)
     }
+}
+
+/// Sends the file `name` with the media type `content_type`, or that of its name.
+fn serve_named(
+    files: Files<'_>,
+    name: &str,
+    content_type: Option<HeaderValue>,
+    method: &Method,
+    fields: &HeaderMap,
+) -> Result<Response<ResponseBody>, Fault> {
+    let found = files.find(name)?.into_stored();
+    let (mut representation, stored) = found.ok_or_else(|| not_found(name))?;
+    representation.content_type = content_type.unwrap_or(representation.content_type);
+    representation.has_variants &= files.precompressed.is_some();
+    respond_stored(name, representation, stored, method, fields)
 }
 
 /// Adds the script's fields to those of the file, which take precedence, except that the values of Vary add up.

@@ -23,7 +23,6 @@ use sluice_http::encoding::Encoding;
 use sluice_http::encoding::accept::Ranked;
 use sluice_settings::Precompressed;
 
-use crate::file::Lookup;
 use crate::found::{Found, Stored};
 use crate::lookup::Files;
 use crate::representation::Representation;
@@ -45,8 +44,12 @@ struct Beside {
 impl Files<'_> {
     /// Selects the representation of what was found that the client prefers, for GET or HEAD. Between variants of equal
     /// quality, a precompressed one is sent, because it exists already and is often compressed better.
-    pub(crate) fn select(&self, name: &str, found: Found, fields: &HeaderMap) -> Lookup {
-        let select = |found| Lookup::File(Selected::found(found, self.precompressed));
+    ///
+    /// # Errors
+    /// The variant is being compressed, and the request waits for it.
+    pub(crate) fn select(&self, name: &str, found: Found, fields: &HeaderMap) -> Result<Selected, Box<PendingVariant>> {
+        let precompressed = self.precompressed;
+        let select = |found| Ok(Selected { found, precompressed });
         if self.precompressed.is_none() {
             return select(found);
         }
@@ -74,15 +77,15 @@ impl Files<'_> {
                     if conditions::names(fields, &variant.validators)
                         && conditions::evaluate(fields, &variant.validators) == Evaluation::NotModified
                     {
-                        return Lookup::File(Selected::not_modified(variant));
+                        return select(Found::NotModified(Box::new(variant)));
                     }
-                    return Lookup::Pending(PendingVariant::new(name, found, awaited));
+                    return Err(PendingVariant::new(name, found, awaited));
                 }
                 Compressed::Unavailable => {}
             }
         }
         match beside {
-            Some(beside) => Lookup::File(Selected::precompressed(beside.representation, beside.stored)),
+            Some(beside) => select(Found::Precompressed(Box::new((beside.representation, beside.stored)))),
             None => select(found),
         }
     }
@@ -189,9 +192,8 @@ mod tests {
         let fields = HeaderMap::from_iter([(header::ACCEPT_ENCODING, "gzip".parse().unwrap())]);
         let found = files.find("a.txt").unwrap();
         let (was_pending, response) = match files.select("a.txt", found, &fields) {
-            Lookup::File(selected) => (false, selected.respond("a.txt", &Method::GET, &fields).unwrap()),
-            Lookup::Pending(pending) => (true, pending.respond(&Method::GET, &fields).await.unwrap()),
-            Lookup::Options | Lookup::Directory => panic!("a.txt is a file"),
+            Ok(selected) => (false, selected.respond("a.txt", &Method::GET, &fields).unwrap()),
+            Err(pending) => (true, pending.respond(&Method::GET, &fields).await.unwrap()),
         };
         let encoding = response.headers().get(header::CONTENT_ENCODING);
         (was_pending, encoding.map(|value| value.to_str().unwrap().to_owned()))
@@ -213,10 +215,10 @@ mod tests {
         };
         let pending = |fields: &HeaderMap| {
             let found = files.find("a.txt").unwrap();
-            match files.select("a.txt", found, fields) {
-                Lookup::Pending(variant) => variant,
-                _ => panic!("it is not in the cache yet"),
-            }
+            files
+                .select("a.txt", found, fields)
+                .err()
+                .expect("it is not in the cache yet")
         };
         let fields = HeaderMap::from_iter([(header::ACCEPT_ENCODING, "gzip".parse().unwrap())]);
         let waiting: Vec<_> = (0..5).map(|_| pending(&fields)).collect();

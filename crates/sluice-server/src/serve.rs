@@ -21,7 +21,6 @@ pub(crate) mod gate;
 mod gate_tests;
 mod log_entry;
 mod redirect;
-mod reply;
 mod request;
 
 use std::rc::Rc;
@@ -41,11 +40,11 @@ use sluice_settings::ErrorSettings;
 use sluice_settings::limits::Limits;
 
 use crate::context::Context;
+use carry_out::Unanswered;
 use client::Client;
 use exchange::Exchange;
-use finish::Finish;
+use finish::{Finish, Reply};
 use gate::Gate;
-use reply::Reply;
 use request::Request;
 
 /// What answers the requests of a worker's connections.
@@ -95,19 +94,18 @@ impl Service for Exchanges {
             }
         };
         exchange.note_site(&request);
-        let answered = match carry_out::pass(&self.gate, &mut exchange, &mut request) {
-            Ok(passed) if passed.needs_time() => {
+        let response = match carry_out::answer(&self.gate, &mut exchange, &mut request) {
+            Ok(response) => response,
+            Err(Unanswered::Fault(fault)) => refuse_request(&exchange, &request, &fault),
+            Err(Unanswered::Waiting(waiting)) => {
                 let gate = Rc::clone(&self.gate);
                 return Reply::Later(Box::pin(async move {
-                    let answered = carry_out::in_time(&gate, &mut exchange, &mut request, passed).await;
+                    let answered = waiting.respond(&gate, &mut exchange, &mut request).await;
                     let response = answered.unwrap_or_else(|fault| refuse_request(&exchange, &request, &fault));
                     finish(response, exchange, under_way)
                 }));
             }
-            Ok(passed) => carry_out::at_once(&request, passed),
-            Err(fault) => Err(fault),
         };
-        let response = answered.unwrap_or_else(|fault| refuse_request(&exchange, &request, &fault));
         Reply::now(finish(response, exchange, under_way))
     }
 

@@ -155,7 +155,8 @@ impl PendingVariant {
             Ok(Err(_)) | Err(_) => None,
         };
         let found = variant.map_or(self.original, Found::Cached);
-        Selected::found(found, Some(Precompressed::OnDemand)).respond(&self.name, method, fields)
+        let precompressed = Some(Precompressed::OnDemand);
+        Selected { found, precompressed }.respond(&self.name, method, fields)
     }
 }
 

@@ -16,7 +16,7 @@ use sluice_script::serve::{self as script, Outcome, SendFileReply, Task};
 use sluice_settings::rule::RequestAttributes;
 
 use crate::dispatch::Site;
-use crate::serve::decide::{self, Answer, ScriptAnswer, decide, decide_send_file};
+use crate::serve::decide::{self, Answer, Later, ScriptAnswer, decide, decide_send_file};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Gate, Passed};
 use crate::serve::request::Request;
@@ -24,29 +24,42 @@ use crate::serve::request::Request;
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
 const LOCAL_REDIRECTS_MAX: u16 = 10;
 
-/// Decides what answers a request and lets it pass the gate.
+/// Why a request has no response yet.
+pub(crate) enum Unanswered {
+    Fault(Fault),
+    Waiting(Waiting),
+}
+
+impl From<Fault> for Unanswered {
+    fn from(fault: Fault) -> Unanswered {
+        Unanswered::Fault(fault)
+    }
+}
+
+/// An answer that has passed the gate and takes time.
+pub(crate) struct Waiting(Later);
+
+/// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time.
 ///
 /// # Errors
-/// The fault that the client gets instead.
-pub(crate) fn pass(gate: &Gate, exchange: &mut Exchange, request: &mut Request) -> Result<Passed, Fault> {
+/// The answer that takes time; or the fault that the client gets instead: that of the decision or the gate, or the client's,
+/// because conditions and ranges of its request do not fit the file (412, 416).
+pub(crate) fn answer(
+    gate: &Gate,
+    exchange: &mut Exchange,
+    request: &mut Request,
+) -> Result<Response<ResponseBody>, Unanswered> {
     let config = Rc::clone(&request.config);
     let site = config.site(&request.host);
     let decision = decide(site, &request.asked(exchange), &mut ());
-    gate.pass(exchange, request, site, decision)
+    let passed = gate.pass(exchange, request, site, decision)?;
+    respond(request, passed)
 }
 
-/// The response of an answer that needs no waiting.
-///
-/// # Errors
-/// The client's: conditions and ranges of its request do not fit the file (412, 416).
-pub(crate) fn at_once(request: &Request, passed: Passed) -> Result<Response<ResponseBody>, Fault> {
-    respond(request, passed.into_answer())
-}
-
-fn respond(request: &Request, answer: Answer) -> Result<Response<ResponseBody>, Fault> {
-    match answer {
-        Answer::File(selected) => selected.respond(request.path(), &request.method, &request.fields),
-        Answer::FileOptions => Ok(sluice_files::file::respond_options()),
+fn respond(request: &Request, passed: Passed) -> Result<Response<ResponseBody>, Unanswered> {
+    match passed.into_answer() {
+        Answer::File(selected) => Ok(selected.respond(request.path(), &request.method, &request.fields)?),
+        Answer::FileOptions => Ok(sluice_files::response::respond_options()),
         Answer::Redirect(redirect) => Ok(redirect.respond()),
         Answer::ServerOptions => Ok(Response::new(ResponseBody::Empty)),
         Answer::SendFile(file) => {
@@ -57,44 +70,50 @@ fn respond(request: &Request, answer: Answer) -> Result<Response<ResponseBody>, 
                 types: &site.types,
                 compression: &site.compression,
             };
-            file.serve(&context, &request.method, &request.fields)
+            Ok(file.serve(&context, &request.method, &request.fields)?)
         }
-        Answer::Refuse(fault) => Err(fault),
-        Answer::Variant(_) | Answer::Listing(_) | Answer::Script(_) => {
-            Err(Fault::unexpected("an answer that takes time was not waited for"))
-        }
+        Answer::Later(later) => Err(Unanswered::Waiting(Waiting(later))),
     }
 }
 
-/// The response of any answer; a script's local redirects are decided on again.
-///
-/// # Errors
-/// Anybody's: the client's body, the script's reply, the server's threads.
-pub(crate) async fn in_time(
-    gate: &Gate,
-    exchange: &mut Exchange,
-    request: &mut Request,
-    mut passed: Passed,
-) -> Result<Response<ResponseBody>, Fault> {
-    for _ in 0..=LOCAL_REDIRECTS_MAX {
-        let script = match passed.into_answer() {
-            Answer::Variant(pending) => return pending.respond(&request.method, &request.fields).await,
-            Answer::Listing(listing) => return list(exchange, request, *listing).await,
-            Answer::Script(script) => script,
-            answer => return respond(request, answer),
-        };
-        let (task, directories) = task(exchange, request, *script).await;
-        match script::serve(task).await? {
-            Outcome::Response(response) => return Ok(response),
-            Outcome::LocalRedirect(target) => request.redirect(&target)?,
-            Outcome::SendFile(reply) => return send_file(gate, exchange, request, &directories, reply),
+impl Waiting {
+    /// Waits for the response. A script's local redirects are decided on again.
+    ///
+    /// # Errors
+    /// Anybody's: the client's body, the script's reply, the server's threads.
+    pub(crate) async fn respond(
+        self,
+        gate: &Gate,
+        exchange: &mut Exchange,
+        request: &mut Request,
+    ) -> Result<Response<ResponseBody>, Fault> {
+        let Waiting(mut later) = self;
+        for _ in 0..=LOCAL_REDIRECTS_MAX {
+            let script = match later {
+                Later::Variant(pending) => return pending.respond(&request.method, &request.fields).await,
+                Later::Listing(listing) => return list(exchange, request, *listing).await,
+                Later::Script(script) => script,
+            };
+            let (task, directories) = task(exchange, request, *script).await;
+            let answered = match script::serve(task).await? {
+                Outcome::Response(response) => return Ok(response),
+                Outcome::LocalRedirect(target) => {
+                    request.redirect(&target)?;
+                    answer(gate, exchange, request)
+                }
+                Outcome::SendFile(reply) => send_file(gate, exchange, request, &directories, reply),
+            };
+            later = match answered {
+                Ok(response) => return Ok(response),
+                Err(Unanswered::Fault(fault)) => return Err(fault),
+                Err(Unanswered::Waiting(Waiting(later))) => later,
+            };
         }
-        passed = pass(gate, exchange, request)?;
+        Err(Fault::from(ScriptFault::TooManyLocalRedirects {
+            redirects_max: LOCAL_REDIRECTS_MAX,
+            last: request.raw_target().into(),
+        }))
     }
-    Err(Fault::from(ScriptFault::TooManyLocalRedirects {
-        redirects_max: LOCAL_REDIRECTS_MAX,
-        last: request.raw_target().into(),
-    }))
 }
 
 /// Sends the file that a script names, if the gate lets it pass. Otherwise the script ends as if its client had left.
@@ -104,11 +123,11 @@ fn send_file(
     request: &Request,
     directories: &Arc<SendDirectories>,
     mut reply: SendFileReply,
-) -> Result<Response<ResponseBody>, Fault> {
+) -> Result<Response<ResponseBody>, Unanswered> {
     let decision = decide_send_file(directories, &mut reply.head);
     let passed = gate.pass_file(exchange, request, decision)?;
     reply.accept();
-    at_once(request, passed)
+    respond(request, passed)
 }
 
 /// The listing, made by a thread that may wait.

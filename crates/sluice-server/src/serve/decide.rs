@@ -2,14 +2,14 @@
 //!
 //! This is the only place that matches on the kind of a route. Requests, index pages, local redirects, files that scripts name,
 //! the entries of directory listings and `check --explain` all come through here. A decision opens the files that it must know
-//! about, which may put them into the cache and begin to compress them; it runs no script and sends nothing. Not here: the way through the routes (`dispatch::resolve`), whether the request
-//! may have the answer (`gate`), making the response (`carry_out`).
+//! about, which may put them into the cache and begin to compress them; it runs no script and sends nothing. Not here: the way
+//! through the routes (`dispatch::resolve`), whether the request may have the answer (`gate`), making the response (`carry_out`).
 //!
 //! ```text
 //! subject ─┬─ https ───────────────────────────▶ Redirect
 //!          ├─ the server ──────────────────────▶ ServerOptions
 //!          └─ a path ─▶ routes ┬─ redirect ────▶ Redirect
-//!               ▲              ├─ refuse ──────▶ Refuse
+//!               ▲              ├─ refuse ──────▶ a fault
 //!               │              ├─ script ──────▶ Script
 //!               │              └─ directory ─┬─▶ File, Variant, FileOptions, Listing, Redirect (missing slash)
 //!               └── index page that is ◀─────┘
@@ -74,7 +74,8 @@ pub(crate) enum Variants {
 /// What answers, and what the routes on the way to it change.
 pub(crate) struct Decision<'s> {
     pub adjustments: Adjustments,
-    pub answer: Answer,
+    /// The answer, or the fault that refuses the request.
+    pub answer: Result<Answer, Fault>,
     /// The name of what answers, for the log; `None` if nothing does.
     pub handler: Option<&'static str>,
     served: Option<ServedPath<'s>>,
@@ -82,7 +83,6 @@ pub(crate) struct Decision<'s> {
 
 /// What answers a request.
 pub(crate) enum Answer {
-    Refuse(Fault),
     Redirect(Redirect),
     /// `OPTIONS *`.
     ServerOptions,
@@ -91,6 +91,12 @@ pub(crate) enum Answer {
     File(Selected),
     /// A file that a script names instead of a body.
     SendFile(Box<SendFile>),
+    /// The answer takes time.
+    Later(Later),
+}
+
+/// An answer for which a script or a thread must finish first.
+pub(crate) enum Later {
     /// A file whose compressed variant is being made.
     Variant(Box<PendingVariant>),
     Listing(Box<ListingRequest>),
@@ -111,7 +117,7 @@ pub(crate) struct ScriptAnswer {
 
 impl Decision<'_> {
     /// A decision that no route took part in.
-    fn without_routes(answer: Answer) -> Decision<'static> {
+    fn without_routes(answer: Result<Answer, Fault>) -> Decision<'static> {
         Decision {
             adjustments: Adjustments::default(),
             answer,
@@ -123,8 +129,8 @@ impl Decision<'_> {
     /// The file or program behind the path that was asked for, for the log.
     pub(crate) fn file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
         match (&self.answer, &self.served) {
-            (Answer::Script(script), _) => Some(script.script.file.clone()),
-            (Answer::Listing(_), _) => None,
+            (Ok(Answer::Later(Later::Script(script))), _) => Some(script.script.file.clone()),
+            (Ok(Answer::Later(Later::Listing(_))), _) => None,
             _ => self.served_file(site, asked),
         }
     }
@@ -139,10 +145,10 @@ impl Decision<'_> {
 pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Trace) -> Decision<'s> {
     match asked.subject {
         Subject::Target(target) => decide_target(site, asked, target, trace),
-        Subject::Server => Decision::without_routes(Answer::ServerOptions),
+        Subject::Server => Decision::without_routes(Ok(Answer::ServerOptions)),
         Subject::Https(port, uri) => {
             let redirect = redirect::to_https(asked.attributes.host, port, uri);
-            Decision::without_routes(redirect.map_or_else(Answer::Refuse, Answer::Redirect))
+            Decision::without_routes(redirect.map(Answer::Redirect))
         }
     }
 }
@@ -152,9 +158,9 @@ pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Tra
 /// A field that names no such file is the script's fault.
 pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut ReplyHead) -> Decision<'static> {
     let answer = match directories.take_sendfile_field(head) {
-        Ok(Some(file)) => Answer::SendFile(Box::new(file)),
-        Ok(None) => Answer::Refuse(Fault::unexpected("a reply that names a file names none")),
-        Err(fault) => Answer::Refuse(fault),
+        Ok(Some(file)) => Ok(Answer::SendFile(Box::new(file))),
+        Ok(None) => Err(Fault::unexpected("a reply that names a file names none")),
+        Err(fault) => Err(fault),
     };
     Decision::without_routes(answer)
 }
@@ -181,7 +187,7 @@ fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: 
         let next = match site.resolve_from(resume_at, &target.path, query, Some(&asked.attributes), trace) {
             Err(error) => Ok(Decision {
                 adjustments: error.adjustments,
-                ..Decision::without_routes(Answer::Refuse(error.fault))
+                ..Decision::without_routes(Err(error.fault))
             }),
             Ok(resolution) => decide_resolved(site, asked, target, resolution, trace),
         };
@@ -215,19 +221,17 @@ fn decide_resolved<'s>(
         }
         Resolved::Nowhere => {
             let absent = Absent::Route(resolved.path.as_str().into());
-            (None, Answer::Refuse(ClientFault::NotFound(absent).into()))
+            (None, Err(ClientFault::NotFound(absent).into()))
         }
         Resolved::Route(route, RouteKind::Redirect { to, status }, _) => {
             let captures = route.pattern.captures(&resolved.path).unwrap_or_default();
             let redirect = redirect::by_route(to, *status, &captures, resolved);
-            (Some("redirect"), redirect.map_or_else(Answer::Refuse, Answer::Redirect))
+            (Some("redirect"), redirect.map(Answer::Redirect))
         }
-        Resolved::Route(route, RouteKind::Refuse(refusal), _) => {
-            (Some("refuse"), Answer::Refuse(refusal.fault(&route.origin)))
-        }
+        Resolved::Route(route, RouteKind::Refuse(refusal), _) => (Some("refuse"), Err(refusal.fault(&route.origin))),
         Resolved::Route(route, RouteKind::Script(script), capture) => {
             match locate(site, route, script, &resolved.path, capture.of(&resolved.path)) {
-                Err(fault) => (None, Answer::Refuse(fault)),
+                Err(fault) => (None, Err(fault)),
                 Ok(found) => {
                     let answer = ScriptAnswer {
                         route: Arc::clone(script),
@@ -236,7 +240,7 @@ fn decide_resolved<'s>(
                         compress: resolution.adjustments.compress == Some(true),
                         send_directories: Arc::clone(&route.send_directories),
                     };
-                    (Some("script"), Answer::Script(Box::new(answer)))
+                    (Some("script"), Ok(Answer::Later(Later::Script(Box::new(answer)))))
                 }
             }
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
-use sluice_files::file::respond_options;
+use sluice_files::response::respond_options;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_http::host::as_compared;
@@ -22,7 +22,8 @@ use crate::dispatch::Config;
 use crate::dispatch::resolve::Trace;
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
-use crate::serve::decide::{self, Asked, Decision, Subject, Variants, decide};
+use crate::serve::decide::{self, Asked, Decision, Later, Subject, Variants, decide};
+use crate::serve::gate::Gate;
 
 /// A hypothetical request.
 #[derive(Clone, Debug)]
@@ -249,7 +250,7 @@ impl Rounds {
     }
 }
 
-/// Decides, and renders the decision and its trace.
+/// Decides, asks the gate, and renders the decision and its trace.
 fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>) -> Explanation {
     let mut rounds = Rounds::default();
     let asked = Asked {
@@ -264,36 +265,44 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>) 
         Subject::Target(target) => target.path.as_str(),
         Subject::Server | Subject::Https(..) => "",
     };
+    let is_logged = decision.adjustments.is_logged.unwrap_or(true);
+    let answer = match Gate::default().check(&asked, &decision) {
+        Ok(()) => render_answer(site, path, decision, &attributes),
+        Err(fault) => error(&fault),
+    };
     Explanation {
         scheme: attributes.scheme,
         site: None,
         rounds: rounds.0,
-        is_logged: decision.adjustments.is_logged.unwrap_or(true),
-        answer: render_answer(site, path, decision, &attributes),
+        is_logged,
+        answer,
     }
 }
 
 fn render_answer(site: &Site, path: &str, decision: Decision<'_>, attributes: &RequestAttributes<'_>) -> Answer {
     let file = decision.served_file(site, path).unwrap_or_default();
-    match decision.answer {
-        decide::Answer::Refuse(fault) => error(&fault),
+    let answer = match decision.answer {
+        Ok(answer) => answer,
+        Err(fault) => return error(&fault),
+    };
+    match answer {
         decide::Answer::Redirect(redirect) => Answer::Redirect {
             status: redirect.status.as_u16(),
             location: String::from_utf8_lossy(redirect.location.as_bytes()).into_owned(),
         },
-        decide::Answer::Script(script) => Answer::Script {
+        decide::Answer::Later(Later::Script(script)) => Answer::Script {
             file: script.script.file,
             mode: script.route.settings.mode,
             name: script.script.name,
             path_info: script.script.path_info,
         },
-        decide::Answer::Listing(_) => Answer::Listing(without_slash(&file)),
+        decide::Answer::Later(Later::Listing(_)) => Answer::Listing(without_slash(&file)),
         decide::Answer::File(selected) => match selected.respond(path, attributes.method, attributes.fields) {
             Ok(response) => sent(file, &response),
             Err(fault) => error(&fault),
         },
         decide::Answer::FileOptions => sent(file, &respond_options()),
-        decide::Answer::ServerOptions | decide::Answer::SendFile(_) | decide::Answer::Variant(_) => {
+        decide::Answer::ServerOptions | decide::Answer::SendFile(_) | decide::Answer::Later(Later::Variant(_)) => {
             error(&Fault::unexpected("no target leads to this answer"))
         }
     }

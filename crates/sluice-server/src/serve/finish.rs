@@ -1,14 +1,16 @@
-//! The end of an exchange: the response body that hyper polls.
+//! The end of an exchange: the response as hyper waits for it, and its body as hyper polls it.
 //!
 //! `Finish` counts the bytes sent. When the body has ended or the client has left, it drops the exchange, which then writes
 //! its line to the access log. If the body fails, `Finish` returns the fault and hyper aborts the response, so that the client
 //! can detect the truncation.
 
+use std::convert::Infallible;
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::Version;
+use http::{Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
@@ -16,6 +18,33 @@ use sluice_net::connection::UnderWay;
 
 use crate::serve::exchange::Exchange;
 use crate::serve::fault_log::log_fault;
+
+/// The answer to one request: now (files, redirects, refusals), or later, from a script or a thread. Only those that are waited
+/// for need a future, which is large.
+pub(crate) enum Reply {
+    Now(Option<Response<Finish>>),
+    Later(Pin<Box<dyn Future<Output = Response<Finish>>>>),
+}
+
+impl Reply {
+    /// A response that is ready.
+    pub(crate) fn now(response: Response<Finish>) -> Reply {
+        Reply::Now(Some(response))
+    }
+}
+
+impl Future for Reply {
+    type Output = Result<Response<Finish>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Reply::Now(response) => response
+                .take()
+                .map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
+            Reply::Later(answer) => answer.as_mut().poll(context).map(Ok),
+        }
+    }
+}
 
 /// The response body as hyper gets it, with its exchange.
 pub(crate) struct Finish {

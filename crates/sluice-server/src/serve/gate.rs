@@ -8,7 +8,7 @@ use std::fmt;
 use sluice_http::fault::Fault;
 
 use crate::dispatch::Site;
-use crate::serve::decide::{Answer, Decision};
+use crate::serve::decide::{Answer, Asked, Decision};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 
@@ -18,7 +18,7 @@ pub(crate) trait Check: Send + Sync {
     ///
     /// # Errors
     /// The fault that the client gets instead.
-    fn check(&self, exchange: &Exchange, request: &Request, decision: &Decision<'_>) -> Result<(), Fault>;
+    fn check(&self, asked: &Asked<'_>, decision: &Decision<'_>) -> Result<(), Fault>;
 }
 
 /// The checks that every answer passes, in their order.
@@ -37,20 +37,8 @@ impl fmt::Debug for Gate {
 pub(crate) struct Passed(Answer);
 
 impl Passed {
-    fn new(answer: Answer) -> Result<Passed, Fault> {
-        match answer {
-            Answer::Refuse(fault) => Err(fault),
-            answer => Ok(Passed(answer)),
-        }
-    }
-
     pub(crate) fn into_answer(self) -> Answer {
         self.0
-    }
-
-    /// Whether a script or a thread must finish first.
-    pub(crate) fn needs_time(&self) -> bool {
-        matches!(self.0, Answer::Variant(_) | Answer::Listing(_) | Answer::Script(_))
     }
 }
 
@@ -75,9 +63,9 @@ impl Gate {
         mut decision: Decision<'_>,
     ) -> Result<Passed, Fault> {
         exchange.note_decision(site, request, &mut decision);
-        self.check(exchange, request, &decision)?;
+        self.check(&request.asked(exchange), &decision)?;
         request.bound_body(decision.adjustments.body)?;
-        Passed::new(decision.answer)
+        decision.answer.map(Passed)
     }
 
     /// Lets the file pass that a script names; what the routes changed for the script holds for the file too.
@@ -90,13 +78,15 @@ impl Gate {
         request: &Request,
         decision: Decision<'_>,
     ) -> Result<Passed, Fault> {
-        self.check(exchange, request, &decision)?;
-        Passed::new(decision.answer)
+        self.check(&request.asked(exchange), &decision)?;
+        decision.answer.map(Passed)
     }
 
-    fn check(&self, exchange: &Exchange, request: &Request, decision: &Decision<'_>) -> Result<(), Fault> {
-        self.checks
-            .iter()
-            .try_for_each(|check| check.check(exchange, request, decision))
+    /// Asks the checks alone, as `check --explain` does.
+    ///
+    /// # Errors
+    /// The fault of the first check that refuses.
+    pub(crate) fn check(&self, asked: &Asked<'_>, decision: &Decision<'_>) -> Result<(), Fault> {
+        self.checks.iter().try_for_each(|check| check.check(asked, decision))
     }
 }

@@ -16,7 +16,7 @@ use sluice_settings::{
     Mode, ProxySettings, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
 };
 
-use super::decide::Answer;
+use super::decide::{Answer, Asked, Decision, Later};
 use super::gate::Check;
 use super::*;
 use crate::server::Server;
@@ -25,7 +25,7 @@ use crate::server::Server;
 struct RefuseAll;
 
 impl Check for RefuseAll {
-    fn check(&self, _: &Exchange, _: &Request, _: &decide::Decision<'_>) -> Result<(), Fault> {
+    fn check(&self, _: &Asked<'_>, _: &Decision<'_>) -> Result<(), Fault> {
         Err(teapot())
     }
 }
@@ -34,8 +34,8 @@ impl Check for RefuseAll {
 struct RefuseAllButScripts(Arc<AtomicUsize>);
 
 impl Check for RefuseAllButScripts {
-    fn check(&self, _: &Exchange, _: &Request, decision: &decide::Decision<'_>) -> Result<(), Fault> {
-        if let Answer::Script(_) = decision.answer {
+    fn check(&self, _: &Asked<'_>, decision: &Decision<'_>) -> Result<(), Fault> {
+        if let Ok(Answer::Later(Later::Script(_))) = decision.answer {
             self.0.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }

@@ -8,9 +8,8 @@ use std::path::PathBuf;
 
 use http::Method;
 use sluice_files::directory::Directory;
-use sluice_files::file::{Lookup, PathForm};
 use sluice_files::listing::page::ListingRequest;
-use sluice_files::lookup::Files;
+use sluice_files::lookup::{Files, NotSent, PathForm};
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
 
@@ -18,7 +17,7 @@ use crate::dispatch::Site;
 use crate::dispatch::locate::locate;
 use crate::dispatch::resolve::{Resolution, Resolved, Trace};
 use crate::dispatch::route::RouteKind;
-use crate::serve::decide::{Answer, Asked, Decision, IndexScript, Variants};
+use crate::serve::decide::{Answer, Asked, Decision, IndexScript, Later, Variants};
 use crate::serve::redirect;
 
 /// The way through the routes to what is served, and the path at its beginning, which is another one for an index page.
@@ -66,10 +65,16 @@ impl AskedPath<'_> {
     }
 }
 
-/// What was found below a directory.
-enum Outcome {
-    Answer(Answer),
+/// Why a path below a directory has no answer yet.
+enum Unanswered {
+    Fault(Fault),
     IndexScript(Box<IndexScript>),
+}
+
+impl From<Fault> for Unanswered {
+    fn from(fault: Fault) -> Unanswered {
+        Unanswered::Fault(fault)
+    }
 }
 
 /// Decides about a path that leads to a directory of files; an index page that is a script comes back as the error.
@@ -91,7 +96,7 @@ pub(super) fn decide<'s>(
         resolution,
         index: None,
     };
-    let outcome = look_up(site, &mut served, asked);
+    let looked_up = look_up(site, &mut served, asked);
     if let (Some(start), Some(page)) = (start, &served.index) {
         // The page's own way through the routes, once more for the trace.
         trace.begin(page);
@@ -100,13 +105,13 @@ pub(super) fn decide<'s>(
     }
     // The changes are taken out: the gate applies them.
     let adjustments = std::mem::take(&mut served.resolution.adjustments);
-    let answer = match outcome {
-        Ok(Outcome::IndexScript(script)) => return Err(script),
-        Ok(Outcome::Answer(answer)) => answer,
-        Err(fault) => Answer::Refuse(fault),
+    let answer = match looked_up {
+        Ok(answer) => Ok(answer),
+        Err(Unanswered::Fault(fault)) => Err(fault),
+        Err(Unanswered::IndexScript(script)) => return Err(script),
     };
     let handler = match answer {
-        Answer::Listing(_) => "listing",
+        Ok(Answer::Later(Later::Listing(_))) => "listing",
         _ => "file",
     };
     Ok(Decision {
@@ -119,7 +124,7 @@ pub(super) fn decide<'s>(
 
 /// A file, an index page, or else a listing; `served` becomes the way of the page that is sent. An index page that a route runs as
 /// a script is run, and never sent as a file.
-fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Outcome, Fault> {
+fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Answer, Unanswered> {
     let AskedPath { asked, target, .. } = path;
     let attributes = &asked.attributes;
     let form = match target.path.ends_with('/') {
@@ -128,26 +133,28 @@ fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>)
     };
     let script = match form {
         PathForm::Directory => match find_index(site, served, path)? {
-            Some(Outcome::IndexScript(script)) => Some(script),
-            Some(found) => return Ok(found),
-            None => None,
+            Index::Answer(answer) => return Ok(answer),
+            Index::Script(script) => Some(script),
+            Index::None => None,
         },
         PathForm::Any => None,
     };
     let Some((directory, relative)) = served.resolution.resolved.directory(&target.path) else {
-        return Err(Fault::unexpected("files without a directory"));
+        return Err(Fault::unexpected("files without a directory").into());
     };
     let files = path.files(site, directory, &served.resolution);
-    let looked_up = files.look_up(relative, form, attributes.method, attributes.fields);
-    match (looked_up, script) {
+    let not_sent = match files.look_up(relative, form, attributes.method, attributes.fields) {
+        Ok(selected) => return Ok(Answer::File(selected)),
+        Err(not_sent) => not_sent,
+    };
+    match (not_sent, script) {
         // Which methods a directory takes is for its script to say, and so is what else it answers.
-        (Ok(Lookup::Options | Lookup::Directory), Some(script)) => Ok(Outcome::IndexScript(script)),
-        (Err(fault), Some(script)) if !fault.is_not_found() => Ok(Outcome::IndexScript(script)),
-        (Ok(Lookup::Directory), None) => list(site, served, path, form),
-        (Ok(Lookup::File(selected)), _) => Ok(Outcome::Answer(Answer::File(selected))),
-        (Ok(Lookup::Pending(pending)), _) => Ok(Outcome::Answer(Answer::Variant(pending))),
-        (Ok(Lookup::Options), None) => Ok(Outcome::Answer(Answer::FileOptions)),
-        (Err(fault), _) => Err(fault),
+        (NotSent::Options | NotSent::Directory, Some(script)) => Err(Unanswered::IndexScript(script)),
+        (NotSent::Fault(fault), Some(script)) if !fault.is_not_found() => Err(Unanswered::IndexScript(script)),
+        (NotSent::Directory, None) => list(site, served, path, form),
+        (NotSent::Pending(pending), _) => Ok(Answer::Later(Later::Variant(pending))),
+        (NotSent::Options, None) => Ok(Answer::FileOptions),
+        (NotSent::Fault(fault), _) => Err(fault.into()),
     }
 }
 
@@ -157,7 +164,7 @@ fn list<'s>(
     served: &mut ServedPath<'s>,
     path: AskedPath<'_>,
     form: PathForm,
-) -> Result<Outcome, Fault> {
+) -> Result<Answer, Unanswered> {
     if form == PathForm::Any {
         return add_slash(site, served, path);
     }
@@ -166,22 +173,22 @@ fn list<'s>(
         original,
         target,
     } = path;
-    let forbidden = |why| Err(ClientFault::Forbidden(why).into());
+    let forbidden = |why| Err(Fault::from(ClientFault::Forbidden(why)).into());
     match served.resolution.resolved.directory(&target.path) {
         Some((directory, relative)) if !directory.is_listed() => forbidden(Forbidden::NotListed(relative.into())),
         // The links of the listing are relative to the path that the client knows.
         _ if !original.path.ends_with('/') => forbidden(Forbidden::ListedWithSlashOnly(original.path.as_str().into())),
         _ => {
             let request = ListingRequest::of(original, asked.attributes.fields);
-            Ok(Outcome::Answer(Answer::Listing(Box::new(request))))
+            Ok(Answer::Later(Later::Listing(Box::new(request))))
         }
     }
 }
 
 /// A directory by a path without a slash: the client is redirected to the path with one, unless a rewrite has removed it.
-fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Outcome, Fault> {
+fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Answer, Unanswered> {
     if !path.original.path.ends_with('/') {
-        return redirect::to_directory(path.original).map(|redirect| Outcome::Answer(Answer::Redirect(redirect)));
+        return Ok(Answer::Redirect(redirect::to_directory(path.original)?));
     }
     let mut target = path.target.clone();
     target.path.push('/');
@@ -189,9 +196,17 @@ fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_
     look_up(site, served, AskedPath { target, ..path })
 }
 
+/// The index page of a directory.
+enum Index {
+    /// A file.
+    Answer(Answer),
+    Script(Box<IndexScript>),
+    None,
+}
+
 /// Looks for an index page. Each has its own way through the routes, as if its path had been asked for, and does not exist where
 /// that leads to a refusal or elsewhere; `served` becomes the way of one that is sent.
-fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Option<Outcome>, Fault> {
+fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Index, Fault> {
     let AskedPath {
         asked,
         original,
@@ -218,15 +233,21 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
             && failed.is_none()
         {
             let files = path.files(site, directory, &resolution);
-            let found = files.look_up_index(relative, attributes.fields);
+            let answer = match files.look_up_index(relative, attributes.fields) {
+                Ok(Some(selected)) => Ok(Answer::File(selected)),
+                Err(NotSent::Pending(pending)) => Ok(Answer::Later(Later::Variant(pending))),
+                Err(NotSent::Fault(fault)) => Err(fault),
+                // An index page is looked up for GET and HEAD only, and is never a directory.
+                Ok(None) | Err(NotSent::Options | NotSent::Directory) => continue,
+            };
             let index = Some(page);
-            match found {
-                Ok(None) => {}
-                Ok(Some(lookup)) => {
-                    *served = ServedPath { resolution, index };
-                    return Ok(Some(Outcome::Answer(lookup.into())));
+            let way = ServedPath { resolution, index };
+            match answer {
+                Ok(answer) => {
+                    *served = way;
+                    return Ok(Index::Answer(answer));
                 }
-                Err(fault) => failed = Some((fault, ServedPath { resolution, index })),
+                Err(fault) => failed = Some((fault, way)),
             }
         }
     }
@@ -237,28 +258,16 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
                 query: target.query.clone(),
                 raw: target.raw.clone(),
             };
-            Ok(Some(Outcome::IndexScript(Box::new(IndexScript {
+            Ok(Index::Script(Box::new(IndexScript {
                 target,
                 resume_at: start,
                 is_logged: served.resolution.adjustments.is_logged,
-            }))))
+            })))
         }
         (None, Some((fault, found))) => {
             *served = found;
             Err(fault)
         }
-        (None, None) => Ok(None),
-    }
-}
-
-impl From<Lookup> for Answer {
-    fn from(lookup: Lookup) -> Answer {
-        match lookup {
-            Lookup::File(selected) => Answer::File(selected),
-            Lookup::Pending(pending) => Answer::Variant(pending),
-            Lookup::Options => Answer::FileOptions,
-            // An index page is never a directory.
-            Lookup::Directory => Answer::Refuse(Fault::unexpected("an index page is a directory")),
-        }
+        (None, None) => Ok(Index::None),
     }
 }
