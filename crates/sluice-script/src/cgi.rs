@@ -29,7 +29,11 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     let variables = job.variables(&sentinels, content_length);
     let environment = Environment::for_cgi(&variables, &job.inherited()).into_bytes();
     let segment = new_segment()?;
-    let program = job.program(job.request.arguments(), environment, input, &segment)?;
+    let arguments = match settings.passes_arguments {
+        true => job.request.arguments(),
+        false => Vec::new(),
+    };
+    let program = job.program(arguments, environment, input, &segment)?;
     lease.take();
     let ended = lease.exit_notice();
     let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;

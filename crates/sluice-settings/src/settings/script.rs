@@ -20,6 +20,8 @@ pub struct ScriptSettings {
     pub send_files: BTreeMap<String, PathBuf>,
     /// How a script gets a request body without a length.
     pub request_body: RequestBody,
+    /// Whether the keywords of an ISINDEX query become command line arguments (RFC 3875 §4.4); CGI only.
+    pub passes_arguments: bool,
     /// The variables besides those of the request.
     pub variables: ScriptVariables,
     /// The channel for output and its limits.
@@ -193,6 +195,7 @@ impl ScriptSettings {
             interpreters: BTreeMap::new(),
             send_files: BTreeMap::new(),
             request_body: RequestBody::Spool,
+            passes_arguments: false,
             variables: ScriptVariables::default(),
             output: ScriptOutput::default(),
             timeouts: ScriptTimeouts::default(),

@@ -96,6 +96,11 @@ fn check_mode(script: &ScriptSettings, table: &Table<'_>) {
         let message = "only a cgi script can do without CONTENT_LENGTH, because a process that serves further requests sees no end of its input: write \"spool\"";
         table.refuse("request_body", message);
     }
+    if script.mode.keeps_process() && script.passes_arguments {
+        let message =
+            "only a cgi script is started for each request and has arguments: remove it, or write mode = \"cgi\"";
+        table.refuse("arguments", message);
+    }
     let pool = &script.pool;
     if !script.mode.keeps_process() && pool.min > 0 {
         table.refuse(
@@ -123,6 +128,7 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         MAILBOX,
         RECORD_SIZE,
         REQUEST_BODY,
+        ARGUMENTS,
         VARIABLE_PREFIX,
         ENVIRONMENT,
         INHERIT,
@@ -241,6 +247,16 @@ const REQUEST_BODY: Key<Draft> = Key {
     text: "How a script gets a request body without a length: `spool` stores it first, so that CONTENT_LENGTH is exact; `stream` passes it on \
            as it arrives, without CONTENT_LENGTH (`cgi` only).",
     example: "\"stream\"",
+};
+
+const ARGUMENTS: Key<Draft> = Key {
+    name: "arguments",
+    kind: Kind::Flag(|script, is_on| script.settings.passes_arguments = is_on),
+    default: Value("false"),
+    text: "Whether the keywords of an ISINDEX query (`?word+word`, without `=`) become command line arguments, as in RFC 3875 §4.4 (`cgi` \
+           only). Many programs take an argument for the name of a file, and Perl's `<>` even for a command, so use it \
+           only for scripts that expect it. Scripts get the keywords in `WWW_KEY_1` … in any case.",
+    example: "true",
 };
 
 const VARIABLE_PREFIX: Key<Draft> = Key {

@@ -68,7 +68,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         "[[site.route]].redirect" => &[("to", "'/base'")],
         "[[site.route]].when" if value.is_none() => &[("method", "'BASE'")],
         "[[site.route]].script" => match key.name {
-            "mode" | "request_body" => &[("directory", "'base'")],
+            "mode" | "request_body" | "arguments" => &[("directory", "'base'")],
             _ => &[("directory", "'base'"), ("mode", "'cgiplus'")],
         },
         _ => &[],

@@ -373,6 +373,10 @@ fn contradictory_keys_of_a_script_are_refused() {
             "request_body = 'stream': only a cgi script can do without CONTENT_LENGTH, because a process that serves further requests sees no end of its input: write \"spool\"",
         ),
         (
+            "mode = 'cgiplus', arguments = true",
+            "arguments = true: only a cgi script is started for each request and has arguments: remove it, or write mode = \"cgi\"",
+        ),
+        (
             "file = 'wiki'",
             "file = 'wiki': the script has a directory already; keep directory for many programs, file for one",
         ),

@@ -142,8 +142,32 @@ fn http_1_0_is_the_server_protocol() {
 }
 
 #[test]
-fn keywords_of_a_query_are_arguments_and_variables() {
+fn keywords_of_a_query_are_variables_and_no_arguments_by_default() {
     let server = Setup::new()
+        .script(
+            "show",
+            r#"printf 'Content-Type: text/plain\n\nARGUMENTS=%s\n' "$#"; env"#,
+        )
+        .script(
+            "reads.pl",
+            "#!/usr/bin/env perl\nprint \"Content-Type: text/plain\\n\\nread: \"; print while <>;\n",
+        )
+        .start();
+    let response = server.get("/cgi-bin/show?one+two%20three");
+    assert_eq!(response.variable("ARGUMENTS"), Some("0"));
+    assert_eq!(response.variable("WWW_KEY_COUNT"), Some("2"));
+    assert_eq!(response.variable("WWW_KEY_2"), Some("two three"));
+    // Perl's `<>` runs an argument that ends in `|` as a command, and reads any other as a file.
+    for query in ["id|", "/etc/hostname"] {
+        let response = server.get(&format!("/cgi-bin/reads.pl?{query}"));
+        assert_eq!((response.status, response.text()), (200, "read: "), "{query}");
+    }
+}
+
+#[test]
+fn keywords_of_a_query_are_arguments_where_the_route_says_so() {
+    let server = Setup::new()
+        .cgi("arguments = true")
         .script(
             "show",
             r#"printf 'Content-Type: text/plain\n\n'; for word in "$@"; do echo "[$word]"; done; env"#,
