@@ -3,6 +3,7 @@
 //! Here: the only place where a path is decoded or encoded. All later code uses the result: it begins with `/`, has no `.`,
 //! `..` or empty segments, no NUL, and is UTF-8. Not here: the meaning of the path (`sluice_server::dispatch`).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,6 +54,8 @@ pub struct TargetError {
 pub enum TargetProblem {
     /// It does not begin with a slash.
     NoSlash,
+    /// A `%` in its path does not begin an escape of two hexadecimal digits (RFC 3986 §2.1).
+    BadEscape,
     /// Its decoded path is not UTF-8.
     NotUtf8,
     /// Its decoded path holds a NUL or a newline, which no variable can hold.
@@ -88,6 +91,7 @@ impl fmt::Display for TargetProblem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             TargetProblem::NoSlash => "does not begin with a slash",
+            TargetProblem::BadEscape => "has a % without two hexadecimal digits after it",
             TargetProblem::NotUtf8 => "is not UTF-8 when decoded",
             TargetProblem::NulOrNewline => "holds a NUL or a newline, which no variable can hold",
             TargetProblem::AboveRoot => "climbs above the root",
@@ -101,10 +105,14 @@ impl Target {
     /// The target of a request; the client's fault (400) if it cannot be one.
     pub fn from_uri(uri: &Uri) -> Result<Target, Box<TargetError>> {
         let raw = uri.path_and_query().map_or("", |target| target.as_str());
+        if !has_valid_escapes(uri.path()) {
+            return Err(TargetError::boxed(raw, TargetProblem::BadEscape));
+        }
         Target::parse(if raw.is_empty() { "/" } else { raw })
     }
 
-    /// Parses a path and query from a request line or a script's local redirect.
+    /// Parses a path and query from a request line or a script's local redirect. A `%` that begins no escape is taken literally,
+    /// because scripts write paths of files without encoding them.
     pub fn parse(raw: &str) -> Result<Target, Box<TargetError>> {
         let bad = |problem| TargetError::boxed(raw, problem);
         // A request must not have a fragment (RFC 9112 §3.2); a local redirect may have one.
@@ -131,6 +139,13 @@ impl Target {
     }
 }
 
+/// Whether each `%` of a path begins an escape.
+fn has_valid_escapes(path: &str) -> bool {
+    let mut parts = path.as_bytes().split(|byte| *byte == b'%');
+    parts.next();
+    parts.all(|part| part.len() >= 2 && part[..2].iter().all(u8::is_ascii_hexdigit))
+}
+
 /// Whether the path of a path and query has a segment `.` or `..`, encoded or not.
 pub fn has_dot_segment(raw: &str) -> bool {
     let path = raw.split(['?', '#']).next().unwrap_or_default();
@@ -143,6 +158,12 @@ pub fn has_dot_segment(raw: &str) -> bool {
 /// Encodes a decoded path for a URL.
 pub fn encode(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
+}
+
+/// Encodes the characters of a path as sent that a client should have encoded and that may be invisible: controls, and all
+/// outside ASCII.
+pub fn encode_invisible(path: &str) -> Cow<'_, str> {
+    utf8_percent_encode(path, CONTROLS).into()
 }
 
 /// Removes dot segments (RFC 3986 §5.2.4) from a decoded path, and empty segments too, because `//cgi-bin/x` would otherwise
@@ -220,6 +241,18 @@ mod tests {
         ] {
             assert_eq!(path(raw), None, "{raw}");
         }
+    }
+
+    #[test]
+    fn a_request_with_a_percent_sign_that_begins_no_escape_is_refused() {
+        let is_target = |raw: &str| Target::from_uri(&raw.parse().unwrap()).is_ok();
+        for raw in ["/%zz", "/%", "/a%4", "/%4g/b", "/%%41", "/100%.txt"] {
+            assert!(!is_target(raw), "{raw}");
+        }
+        for raw in ["/%41", "/%2F%e2%82%ac", "/?%zz", "/a?100%", "/"] {
+            assert!(is_target(raw), "{raw}");
+        }
+        assert_eq!(path("/100%.txt").as_deref(), Some("/100%.txt"));
     }
 
     #[test]
