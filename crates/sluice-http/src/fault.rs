@@ -15,11 +15,12 @@ mod detail;
 mod script;
 mod server;
 
-use std::fmt::{self, Display};
+use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 
+use crate::escape::Escaping;
 pub use crate::fault::client::{
     Absent, BodyFailure, ClientFault, Forbidden, MethodMismatch, RangeMismatch, RefusedByRoute, RewriteMismatch,
     SlowBody,
@@ -128,12 +129,14 @@ impl Fault {
     }
 }
 
+/// One line: what clients, scripts and file names contribute to it is escaped here.
 impl Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = Escaping::new(out);
         match self {
-            Fault::Client(fault) => Display::fmt(fault, out),
-            Fault::Script(fault) => Display::fmt(fault, out),
-            Fault::Server(fault) => Display::fmt(fault, out),
+            Fault::Client(fault) => write!(out, "{fault}"),
+            Fault::Script(fault) => write!(out, "{fault}"),
+            Fault::Server(fault) => write!(out, "{fault}"),
         }
     }
 }
@@ -243,5 +246,18 @@ mod tests {
         assert_eq!(fault.status(), StatusCode::FORBIDDEN);
         assert_eq!(fault.to_string(), "script /s/a b: permission denied");
         assert_eq!(Fault::unexpected("no").to_string(), "no");
+    }
+
+    #[test]
+    fn text_of_clients_and_file_names_is_escaped() {
+        let name = "/s/\r2026 \u{202e}";
+        let absent = Fault::from(ClientFault::NotFound(Absent::Script(Path::new(name).into())));
+        assert_eq!(absent.to_string(), r"script /s/\r2026 \u{202e}: not there");
+        let denied = IoFailure::shared(
+            Activity::Script(Path::new(name).into()),
+            std::io::ErrorKind::PermissionDenied.into(),
+        );
+        let denied = Fault::from(ClientFault::Forbidden(Forbidden::Unreadable(denied)));
+        assert_eq!(denied.to_string(), r"script /s/\r2026 \u{202e}: permission denied");
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use serde::{Serialize, Serializer};
 use serde_json::ser::CharEscape;
+use sluice_http::escape::is_deceptive;
 use sluice_settings::log_format::TimePoint;
 
 use crate::clock::{self, Zone};
@@ -56,7 +57,7 @@ pub(crate) fn write(out: &mut Vec<u8>, line: &Line<'_>) {
         referer: field(1),
         agent: field(2),
     };
-    let mut serializer = serde_json::Serializer::with_formatter(out, ControlsEscaped);
+    let mut serializer = serde_json::Serializer::with_formatter(out, DeceptiveEscaped);
     // Cannot fail: writing to a vector succeeds, and no member fails to serialize.
     let _ = object.serialize(&mut serializer);
 }
@@ -86,21 +87,23 @@ impl Serialize for Time {
     }
 }
 
-/// Escapes every control character as `\u00xx`. By default `serde_json` does not escape DEL and the C1 controls (U+0080
-/// to U+009F), because JSON allows them; a terminal that shows the log would interpret them.
-struct ControlsEscaped;
+/// Escapes every deceptive character as `\uxxxx`. By default `serde_json` does not escape DEL, the C1 controls (U+0080 to
+/// U+009F) and characters that reverse text, because JSON allows them; a terminal that shows the log would interpret them.
+struct DeceptiveEscaped;
 
-impl serde_json::ser::Formatter for ControlsEscaped {
+impl serde_json::ser::Formatter for DeceptiveEscaped {
     fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        // In UTF-8 each C1 control begins with 0xc2.
-        if memchr::memchr2(0x7f, 0xc2, fragment.as_bytes()).is_none() {
+        if fragment.is_ascii() && memchr::memchr(0x7f, fragment.as_bytes()).is_none() {
             return writer.write_all(fragment.as_bytes());
         }
         let mut rest = fragment;
-        while let Some((at, control)) = rest.char_indices().find(|(_, letter)| letter.is_control()) {
+        while let Some((at, letter)) = rest.char_indices().find(|(_, letter)| is_deceptive(*letter)) {
             writer.write_all(&rest.as_bytes()[..at])?;
-            write!(writer, "\\u{:04x}", u32::from(control))?;
-            rest = &rest[at + control.len_utf8()..];
+            // JSON writes characters beyond U+FFFF as two units of UTF-16 (RFC 8259 §7).
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + letter.len_utf8()..];
         }
         writer.write_all(rest.as_bytes())
     }

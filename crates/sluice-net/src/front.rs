@@ -6,15 +6,16 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use tokio::sync::watch;
 
 use crate::listener_protocol::ListenerProtocol;
 use crate::phase;
 use crate::phase::Phase;
-use crate::rate_limited_log::RateLimitedLog;
 use crate::slots::ConnectionSlots;
 
 /// The state that the connections of one worker share.
@@ -22,8 +23,8 @@ pub struct Front {
     /// The protocols of each listener, in the order of the listeners; replaced on reload.
     listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     slots: Rc<ConnectionSlots>,
-    /// For connections that are closed before their first request.
-    pub(crate) rate_limited_log: RateLimitedLog,
+    /// Connections that are closed before their first request.
+    refused: RateLimitedLog,
     phases: watch::Receiver<Phase>,
     is_draining: Cell<bool>,
     /// Seconds since the worker started.
@@ -50,7 +51,7 @@ impl Front {
         Front {
             listener_protocols,
             slots: Rc::new(ConnectionSlots::new(slots)),
-            rate_limited_log: RateLimitedLog::default(),
+            refused: RateLimitedLog::default(),
             phases,
             is_draining: Cell::new(false),
             tick: Cell::new(0),
@@ -85,8 +86,16 @@ impl Front {
 
     /// Counts a second, and wakes the connections that are due. The worker calls this once a second.
     pub fn advance(&self) {
+        log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, Instant::now()));
         self.tick.set(self.tick.get() + 1);
         self.slots.wake_due(self.tick.get());
+    }
+
+    /// Whether a line about a connection that is closed before its first request may be logged. It counts the line otherwise.
+    pub(crate) fn admits_refusal(&self, lines_max: u32) -> bool {
+        let now = Instant::now();
+        log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, now));
+        self.refused.admits(lines_max, RateLimitedLog::INTERVAL, now)
     }
 
     /// Whether the server drains: no connection begins another exchange.
@@ -103,5 +112,18 @@ impl Front {
     /// Waits until the server drains.
     pub async fn draining(&self) {
         phase::reached(&self.phases, Phase::Draining).await;
+    }
+}
+
+/// The count of the last interval is not lost.
+impl Drop for Front {
+    fn drop(&mut self) {
+        log_suppressed(self.refused.take());
+    }
+}
+
+fn log_suppressed(suppressed: Option<Suppressed>) {
+    if let Some(suppressed) = suppressed {
+        tracing::warn!("connections closed before their first request: {suppressed}");
     }
 }

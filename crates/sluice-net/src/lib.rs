@@ -19,7 +19,6 @@ pub mod listener_protocol;
 mod monitor;
 pub mod phase;
 pub mod proxy_protocol;
-mod rate_limited_log;
 mod serve_connection;
 pub mod service;
 mod slots;

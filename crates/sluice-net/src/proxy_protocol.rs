@@ -10,10 +10,10 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
-use std::time::Duration;
 
 use sluice_http::endpoints::Endpoints;
 use sluice_settings::Peers;
+use sluice_settings::limits::Limits;
 use tokio::io::ReadBuf;
 use tokio::time::timeout;
 
@@ -41,14 +41,14 @@ const V2_REST_BYTES_MAX: usize = 16 << 10;
 /// then.
 pub(crate) async fn receive(
     front: &Front,
-    limit: Duration,
+    limits: &Limits,
     connection: &Connection,
     socket: &mut Socket,
     proxies: &Peers,
 ) -> bool {
     let endpoints = connection.endpoints();
     let refusal = if proxies.contains(&endpoints) {
-        match timeout(limit, read(socket)).await {
+        match timeout(limits.head_timeout, read(socket)).await {
             Ok(Ok(Source::Proxied { client, server })) => {
                 connection.set_endpoints(Endpoints {
                     client,
@@ -59,22 +59,19 @@ pub(crate) async fn receive(
             }
             Ok(Ok(Source::Local)) => return true,
             Ok(Err(refusal)) => refusal.to_string(),
-            Err(_) => format!("no header of the PROXY protocol within {limit:?}"),
+            Err(_) => format!("no header of the PROXY protocol within {:?}", limits.head_timeout),
         }
     } else {
         "not from a proxy that proxy_protocol names".to_owned()
     };
-    front.rate_limited_log.log(front.tick(), |suppressed| {
+    if front.admits_refusal(limits.log_lines_max) {
         let peer = if endpoints.is_unix {
             "a unix socket".to_owned()
         } else {
             endpoints.client.to_string()
         };
-        match suppressed {
-            0 => tracing::warn!("connection from {peer} closed: {refusal}"),
-            _ => tracing::warn!("connection from {peer} closed: {refusal}; {suppressed} others before it, not logged"),
-        }
-    });
+        tracing::warn!("connection from {peer} closed: {refusal}");
+    }
     false
 }
 

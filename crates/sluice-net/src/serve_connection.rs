@@ -124,8 +124,8 @@ fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize)
         None => begin_http(accepted, socket, protocol),
         Some(proxies) => Stage::Opening(Box::pin(async move {
             let Accepted { front, slot, .. } = &accepted;
-            let limit = accepted.limits().head_timeout;
-            if proxy_protocol::receive(front, limit, slot, &mut socket, &proxies).await {
+            let limits = accepted.limits();
+            if proxy_protocol::receive(front, &limits, slot, &mut socket, &proxies).await {
                 begin_http(accepted, socket, protocol)
             } else {
                 Stage::Closed
@@ -137,8 +137,8 @@ fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize)
 fn begin_http<S: Service>(accepted: Accepted<S>, mut socket: Socket, protocol: ListenerProtocol) -> Stage<S> {
     match protocol.tls {
         Some(tls) => Stage::Opening(Box::pin(async move {
-            let limit = accepted.limits().head_timeout;
-            let Some(transport) = handshake(limit, &accepted.slot, socket, tls).await else {
+            let limits = accepted.limits();
+            let Some(transport) = handshake(&accepted.front, &limits, &accepted.slot, socket, tls).await else {
                 return Stage::Closed;
             };
             let version = if transport.is_http2() {
@@ -161,12 +161,13 @@ fn begin_http<S: Service>(accepted: Accepted<S>, mut socket: Socket, protocol: L
 
 /// Performs the TLS handshake. `None` if it fails or takes too long: the client's fault.
 async fn handshake(
-    limit: Duration,
+    front: &Front,
+    limits: &Limits,
     connection: &Connection,
     mut socket: Socket,
     config: Arc<ServerConfig>,
 ) -> Option<Transport> {
-    let client = connection.endpoints().client;
+    let (client, limit) = (connection.endpoints().client, limits.head_timeout);
     let handshake = async {
         let mut first = [0];
         match poll_fn(|context| socket.poll_peek(context, &mut first)).await {
@@ -186,7 +187,7 @@ async fn handshake(
             Some(transport)
         }
         // Logged at `info`, because such failures are rare and the client learns only that it was refused.
-        Ok(Err(error)) if tls_info::is_of_client_certificate(&error) => {
+        Ok(Err(error)) if tls_info::is_of_client_certificate(&error) && front.admits_refusal(limits.log_lines_max) => {
             tracing::info!("connection from {client}: client certificate: {error}");
             None
         }

@@ -5,10 +5,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use sluice_gateway::{Answer, Callout, CalloutRequest, Lifetime, RequestEncoding, ScriptControl};
+use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::target::Target;
 use sluice_membuf::Segment;
 
@@ -16,10 +17,16 @@ use crate::buffer::{Answering, Buffer};
 use crate::process::Process;
 use crate::route::Map;
 
+/// Lines that an exchange may have logged in an interval, as for standard error; further ones are counted.
+const LINES_MAX: u32 = 100;
+
+/// The interval of `LINES_MAX`.
+const INTERVAL: Duration = Duration::from_secs(1);
+
 /// The callouts of one exchange.
 pub(crate) struct Callouts {
     map: Arc<dyn Map>,
-    process: Arc<Process>,
+    notices: Notices,
     memory_buffer_max: u64,
     pub buffer: Buffer,
     /// The status of the response, once the head of the reply is complete.
@@ -39,7 +46,10 @@ impl Callouts {
     pub(crate) fn new(map: Arc<dyn Map>, process: Arc<Process>, memory_buffer_max: u64) -> Callouts {
         Callouts {
             map,
-            process,
+            notices: Notices {
+                process,
+                limited: RateLimitedLog::default(),
+            },
             memory_buffer_max,
             buffer: Buffer::new(),
             status: None,
@@ -74,11 +84,11 @@ impl Callouts {
                 Answer::ok("OK")
             }
             Callout::Noticed(text) => {
-                self.log(&text);
+                self.notices.log(&text);
                 Answer::ok("OK")
             }
             Callout::Watch(text) => {
-                let Process { pid, script, .. } = &*self.process;
+                let Process { pid, script, .. } = &*self.notices.process;
                 tracing::debug!(target: "watch", script, pid, "{text}");
                 Answer::ok("OK")
             }
@@ -111,13 +121,40 @@ impl Callouts {
             }
         }
     }
+}
 
+/// The lines that a script has the server log.
+struct Notices {
+    process: Arc<Process>,
+    limited: RateLimitedLog,
+}
+
+impl Notices {
     fn log(&self, text: &str) {
+        let now = Instant::now();
+        self.log_suppressed(self.limited.take_due(INTERVAL, now));
+        if !self.limited.admits(LINES_MAX, INTERVAL, now) {
+            return;
+        }
         let Process { pid, script, site, .. } = &*self.process;
         match self.process.exchange() {
             Some(id) => tracing::info!(target: "script", site, script, pid, %id, "{text}"),
             None => tracing::info!(target: "script", site, script, pid, "{text}"),
         }
+    }
+
+    fn log_suppressed(&self, suppressed: Option<Suppressed>) {
+        if let Some(suppressed) = suppressed {
+            let Process { pid, script, .. } = &*self.process;
+            tracing::info!(target: "script", script, pid, "NOTICED: {suppressed}");
+        }
+    }
+}
+
+/// The last count is not lost.
+impl Drop for Notices {
+    fn drop(&mut self) {
+        self.log_suppressed(self.limited.take());
     }
 }
 

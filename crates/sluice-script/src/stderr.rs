@@ -1,22 +1,28 @@
 //! The standard error of a script: each line is logged with the script, its process and its exchange.
 //!
-//! A script that writes too much loses only its own lines: the pipe is always read, and beyond `LINES_PER_SECOND` lines are
-//! counted instead of logged.
+//! A script that writes too much loses only its own lines: the pipe is always read, and beyond `LINES_MAX` lines in an `INTERVAL`
+//! they are counted instead of logged.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sluice_http::escape::Escaped;
+use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use tokio::net::unix::pipe;
+use tokio::time::sleep;
 
 use crate::process::Process;
 
 /// Longer lines are split after so many bytes.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// Lines of one process that are logged within a second; further ones are counted.
-const LINES_PER_SECOND: u32 = 100;
+/// Lines of one process that are logged within an interval; further ones are counted.
+const LINES_MAX: u32 = 100;
+
+/// The interval: so short that a script whose output is being debugged soon has its lines logged again.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Bytes read after the end of the process at most: what a pipe can hold, so that none of its own are missed.
 const LAST_BYTES_MAX: usize = 1 << 20;
@@ -27,9 +33,7 @@ pub(crate) struct StderrReader {
     process: Arc<Process>,
     line: Vec<u8>,
     is_open: bool,
-    second: Instant,
-    in_second: u32,
-    suppressed: u64,
+    limited: RateLimitedLog,
 }
 
 impl StderrReader {
@@ -40,18 +44,23 @@ impl StderrReader {
             process,
             line: Vec::new(),
             is_open: true,
-            second: Instant::now(),
-            in_second: 0,
-            suppressed: 0,
+            limited: RateLimitedLog::default(),
         })
     }
 
-    /// Waits for output and logs its lines. Pending for ever once the script has closed its end.
+    /// Waits for output and logs its lines, or logs the count of those that were not logged, once their interval is over. Pending
+    /// for ever once the script has closed its end.
     pub(crate) async fn read(&mut self) {
-        if !self.is_open || self.pipe.readable().await.is_err() {
-            return std::future::pending().await;
+        tokio::select! {
+            readable = self.pipe.readable(), if self.is_open => match readable {
+                Ok(()) => {
+                    self.take();
+                }
+                Err(_) => self.is_open = false,
+            },
+            () = sleep(INTERVAL), if self.limited.has_suppressed() => self.log_suppressed(self.limited.take()),
+            else => std::future::pending().await,
         }
-        self.take();
     }
 
     /// The process has ended: logs the lines that are left, the last one even without a newline.
@@ -64,7 +73,7 @@ impl StderrReader {
             }
         }
         self.end_line();
-        self.report_suppressed();
+        self.log_suppressed(self.limited.take());
     }
 
     /// Reads once. Returns the number of bytes.
@@ -97,19 +106,16 @@ impl StderrReader {
 
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
-        let text = without_controls(&String::from_utf8_lossy(&line));
+        let text = String::from_utf8_lossy(&line).replace('\t', " ");
+        // A line must not look like two in the log, or move the cursor of a terminal.
+        let text = Escaped(text.trim_end()).to_string();
         if text.is_empty() {
             return;
         }
         self.process.note_error(&text);
-        if self.second.elapsed() > Duration::from_secs(1) {
-            self.report_suppressed();
-            self.second = Instant::now();
-            self.in_second = 0;
-        }
-        self.in_second += 1;
-        if self.in_second > LINES_PER_SECOND {
-            self.suppressed += 1;
+        let now = Instant::now();
+        self.log_suppressed(self.limited.take_due(INTERVAL, now));
+        if !self.limited.admits(LINES_MAX, INTERVAL, now) {
             return;
         }
         let Process { pid, script, site, .. } = &*self.process;
@@ -119,24 +125,10 @@ impl StderrReader {
         }
     }
 
-    fn report_suppressed(&mut self) {
-        if self.suppressed > 0 {
+    fn log_suppressed(&self, suppressed: Option<Suppressed>) {
+        if let Some(suppressed) = suppressed {
             let Process { pid, script, .. } = &*self.process;
-            tracing::warn!(target: "script", script, pid, "{} more error lines not logged", self.suppressed);
-            self.suppressed = 0;
+            tracing::warn!(target: "script", script, pid, "standard error: {suppressed}");
         }
     }
-}
-
-/// Escapes control characters, so that a line cannot look like two in the log, or move the cursor of a terminal.
-fn without_controls(line: &str) -> String {
-    let mut text = String::with_capacity(line.len());
-    for character in line.trim_end().chars() {
-        match character {
-            '\t' => text.push(' '),
-            control if control.is_control() => text.extend(control.escape_default()),
-            other => text.push(other),
-        }
-    }
-    text
 }

@@ -14,6 +14,7 @@ use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
 use crate::reverse_dns::ReverseDns;
+use crate::serve::fault_log::FaultLog;
 
 /// The state that the exchanges of one worker share.
 pub(crate) struct Context {
@@ -25,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) scripts: Rc<Scripts>,
     /// The lookup of client names, if it is configured.
     pub(crate) reverse_dns: Option<Arc<ReverseDns>>,
+    /// The log of faults, which counts those that repeat.
+    pub(crate) fault_log: FaultLog,
     config: RefCell<CurrentConfig>,
     /// Part of every UNIQUE_ID of this start of the server.
     boot: [u8; 8],
@@ -44,6 +47,7 @@ impl Context {
             front,
             scripts,
             reverse_dns,
+            fault_log: FaultLog::default(),
             config: RefCell::new(CurrentConfig::new(config)),
             boot,
             exchanges: Cell::new(0),

@@ -13,7 +13,7 @@ mod decide;
 pub(crate) mod error_page;
 mod exchange;
 pub(crate) mod explain;
-mod fault_log;
+pub(crate) mod fault_log;
 mod finish;
 pub mod forwarded;
 pub(crate) mod gate;
@@ -112,7 +112,12 @@ impl Service for Exchanges {
     fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>> {
         let mut exchange = Exchange::without_head(&self.context, endpoints);
         exchange.note_status(refusal.status);
-        tracing::info!(id = %exchange.id, "request head from {}: {}", endpoints.client, refusal.reason);
+        self.context.fault_log.log_refused_head(
+            self.context.config().limits.log_lines_max,
+            exchange.id,
+            refusal.status,
+            format_args!("request head from {}: {}", endpoints.client, refusal.reason),
+        );
         (!refusal.is_answered).then(|| error_page::raw(refusal.status, exchange.id))
     }
 }

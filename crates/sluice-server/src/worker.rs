@@ -104,6 +104,7 @@ async fn tick(context: Rc<Context>) {
     loop {
         interval.tick().await;
         context.front.advance();
+        context.fault_log.advance();
         prompt_allocator();
         // Loading it also drops a configuration that was replaced; its processes end when its last holder drops it.
         let config = context.config();

@@ -34,6 +34,9 @@ pub struct Limits {
     pub send_timeout: Duration,
     /// The time after SIGTERM until exchanges in progress are aborted. (`sluice_server::worker`)
     pub drain_timeout: Duration,
+    /// Lines of one kind that a worker logs about refused requests and failed responses within 10 seconds. Beyond it they are
+    /// counted, and the count is logged: a client must not be able to fill a disk. (`sluice_server::serve`)
+    pub log_lines_max: u32,
 }
 
 impl Default for Limits {
@@ -48,6 +51,7 @@ impl Default for Limits {
             body_bytes_per_second_min: 500,
             send_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
+            log_lines_max: 10,
         }
     }
 }

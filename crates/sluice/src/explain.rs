@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use sluice_http::escape::Escaped;
 use sluice_server::{Answer, Explanation, Question, Round, StepOutcome};
 use sluice_settings::rule::Scheme;
 
@@ -68,7 +69,8 @@ fn host_of(authority: &str) -> &str {
 /// The explanation as text, step by step. Ends with a newline.
 pub(crate) fn render(question: &Question, explanation: &Explanation) -> String {
     let mut out = String::new();
-    let mut line = |label: &str, text: &str| writeln!(out, "{label:<9}{text}").expect("a String takes every text");
+    let mut line =
+        |label: &str, text: &str| writeln!(out, "{label:<9}{}", Escaped(text)).expect("a String takes every text");
     let host = if question.host.is_empty() {
         "(any host)"
     } else {

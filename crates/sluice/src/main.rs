@@ -8,6 +8,7 @@ mod certificates;
 mod config;
 mod demo;
 mod explain;
+mod log_fields;
 mod stream_lf;
 mod supervisor;
 
@@ -18,6 +19,7 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 use crate::arguments::{Arguments, Check, Command};
+use crate::log_fields::EscapedFields;
 use crate::supervisor::Origin;
 
 /// Variables of scripts and responses are many short-lived allocations, for which this allocator is faster than the system's.
@@ -93,6 +95,7 @@ fn log_to_stderr() -> WorkerGuard {
         .finish(std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")))
+        .fmt_fields(EscapedFields::default())
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(writer)
         .init();

@@ -15,6 +15,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_http::head;
 use sluice_http::request_id::UniqueId;
+use sluice_http::target::encode_invisible;
 use sluice_settings::ErrorSettings;
 use sluice_settings::template::{Template, TemplateError};
 
@@ -83,7 +84,7 @@ pub(crate) fn response(
     };
     let page = Page {
         detail: &detail,
-        path,
+        path: &encode_invisible(path),
         sentence: fault.visitor_text().unwrap_or(sentence(status)),
         ..Page::new(status, &id)
     };

@@ -3,6 +3,7 @@
 //! Here: what every stage may want to know about it. It is logged exactly once, whatever happens, because the line is written when
 //! the value is dropped (`log_entry`). Not here: what was decided (`decide`), the body (`finish`).
 
+use std::fmt;
 use std::rc::Rc;
 use std::time::SystemTime;
 
@@ -19,7 +20,6 @@ use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
 use crate::serve::client::Client;
 use crate::serve::decide::Decision;
-use crate::serve::fault_log::log_fault;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::request::{Request, RequestSubject};
 
@@ -104,12 +104,18 @@ impl Exchange {
     /// Logs a fault, at the level of its culprit.
     pub(crate) fn report(&self, fault: &Fault) {
         let RequestLine { method, uri, .. } = &self.line;
-        log_fault(
-            fault,
-            self.id,
-            Some(fault.status()),
-            format_args!("{method} {uri}: {fault}"),
-        );
+        let text = format_args!("{method} {uri}: {fault}");
+        self.log_fault(fault, Some(fault.status()), text);
+    }
+
+    /// Logs a fault of a response whose head was already sent.
+    pub(crate) fn report_abort(&self, fault: &Fault) {
+        self.log_fault(fault, None, format_args!("response aborted: {fault}"));
+    }
+
+    fn log_fault(&self, fault: &Fault, status: Option<StatusCode>, text: fmt::Arguments<'_>) {
+        let lines_max = self.context.config().limits.log_lines_max;
+        self.context.fault_log.log(lines_max, fault, self.id, status, text);
     }
 
     /// Applies to the head of the response what the site and its routes change, and notes what the log's format names of it.

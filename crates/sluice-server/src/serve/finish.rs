@@ -17,7 +17,6 @@ use sluice_http::fault::Fault;
 use sluice_net::connection::UnderWay;
 
 use crate::serve::exchange::Exchange;
-use crate::serve::fault_log::log_fault;
 
 /// The answer to one request: now (files, redirects, refusals), or later, from a script or a thread. Only those that are waited
 /// for need a future, which is large.
@@ -77,7 +76,7 @@ impl Finish {
         }
         if let Some(mut exchange) = self.exchange.take() {
             exchange.note_truncated();
-            log_fault(fault, exchange.id, None, format_args!("response aborted: {fault}"));
+            exchange.report_abort(fault);
         }
     }
 }

@@ -102,5 +102,22 @@ pub(super) static LIMITS: Section<Limits> = Section {
             text: "Longest time that exchanges in progress may take after SIGTERM; then they are aborted.",
             example: "\"2m\"",
         },
+        Key {
+            name: "log_lines",
+            kind: Kind::Number {
+                unit: "lines",
+                bounds: Bounds {
+                    least: 1,
+                    most: 1_000_000,
+                    hint: "the first line says what is wrong, and the others are counted",
+                },
+                set: |limits, lines| limits.log_lines_max = u32::try_from(lines).unwrap_or(u32::MAX),
+            },
+            default: Value("10"),
+            text: "Lines of one kind (the same status) that a worker writes to the server's log about refused requests, failed \
+                   responses and refused connections within 10 seconds. Further ones are counted, and the count is logged. The access \
+                   log has a line for each request in any case.",
+            example: "100",
+        },
     ],
 };

@@ -28,5 +28,6 @@ mod ranges;
 mod records;
 mod routes;
 mod send_file;
+mod server_log;
 mod slow_clients;
 mod tls;

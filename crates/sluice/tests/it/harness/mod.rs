@@ -45,7 +45,7 @@ pub(crate) use lines::warnings_and_errors;
 pub(crate) use processes::is_alive;
 pub(crate) use program::{RunResult, run, signal, spawn, write_script, write_with_mode};
 pub(crate) use response::{Ending, Response};
-pub(crate) use server::Server;
+pub(crate) use server::{Ended, Server};
 pub(crate) use setup::{Setup, make_old};
 pub(crate) use tls::{Authority, TlsClient, curl};
 
