@@ -122,6 +122,16 @@ impl Fault {
         }
     }
 
+    /// Whether the connection must be closed after the response, because the end of the request is in doubt (RFC 9112
+    /// §6.1).
+    #[must_use]
+    pub fn ends_connection(&self) -> bool {
+        matches!(
+            self,
+            Fault::Client(ClientFault::UnknownTransferCoding(_) | ClientFault::ChunkedTwice)
+        )
+    }
+
     /// A mistake in the server itself: a state that its code excludes.
     #[must_use]
     pub fn unexpected(what: &'static str) -> Fault {

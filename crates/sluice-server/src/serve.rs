@@ -26,7 +26,7 @@ mod request;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::body::ResponseBody;
@@ -89,7 +89,13 @@ impl Service for Exchanges {
         let mut request = match Request::read(&exchange, connection, config, &mut fields, incoming) {
             Ok(request) => request,
             Err(fault) => {
-                let response = self.refuse_head(&exchange, &fault, &mut fields);
+                let mut response = self.refuse_head(&exchange, &fault, &mut fields);
+                // In HTTP/2, which ends bodies by frames, there is no such fault.
+                if fault.ends_connection() {
+                    exchange.set_last();
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(header::CONNECTION, close);
+                }
                 return Reply::now(finish(response, exchange, under_way));
             }
         };

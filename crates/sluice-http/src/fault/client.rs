@@ -25,6 +25,10 @@ pub enum ClientFault {
     NoHostForHttps,
     /// 431: the head has this many fields, more than the limit.
     TooManyFields(usize),
+    /// 501: the body has a transfer coding other than chunked.
+    UnknownTransferCoding(Box<str>),
+    /// 400: the body is chunked more than once.
+    ChunkedTwice,
     /// 405.
     MethodNotAllowed(Box<MethodMismatch>),
     /// 404.
@@ -143,8 +147,10 @@ impl ClientFault {
             | ClientFault::BadTarget(_)
             | ClientFault::BadRewrite(_)
             | ClientFault::NoHostForHttps
+            | ClientFault::ChunkedTwice
             | ClientFault::BadBody(_) => StatusCode::BAD_REQUEST,
             ClientFault::TooManyFields(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            ClientFault::UnknownTransferCoding(_) => StatusCode::NOT_IMPLEMENTED,
             ClientFault::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             ClientFault::NotFound(_) => StatusCode::NOT_FOUND,
             ClientFault::Forbidden(_) => StatusCode::FORBIDDEN,
@@ -169,6 +175,13 @@ impl Display for ClientFault {
             ),
             ClientFault::NoHostForHttps => out.write_str("names no host, which the redirect to https needs"),
             ClientFault::TooManyFields(count) => write!(out, "{count} fields in its head"),
+            ClientFault::UnknownTransferCoding(codings) => {
+                write!(
+                    out,
+                    "transfer coding {codings:?} of the request body: only \"chunked\" is known"
+                )
+            }
+            ClientFault::ChunkedTwice => out.write_str("the request body is chunked more than once"),
             ClientFault::MethodNotAllowed(mismatch) => write!(out, "method {} is not served here", mismatch.method),
             ClientFault::NotFound(absent) => Display::fmt(absent, out),
             ClientFault::Forbidden(forbidden) => Display::fmt(forbidden, out),

@@ -232,6 +232,7 @@ fn sentence(status: StatusCode) -> &'static str {
         StatusCode::PRECONDITION_FAILED => "The content at this address does not meet the conditions of the request.",
         StatusCode::RANGE_NOT_SATISFIABLE => "The content at this address is shorter than the requested range.",
         StatusCode::PAYLOAD_TOO_LARGE => "The request is larger than this server accepts.",
+        StatusCode::NOT_IMPLEMENTED => "This server does not support what the request needs.",
         StatusCode::BAD_GATEWAY => "The program behind this address sent no valid response.",
         StatusCode::SERVICE_UNAVAILABLE => "This address is busy; please try again in a moment.",
         StatusCode::GATEWAY_TIMEOUT => "The program behind this address did not respond in time.",

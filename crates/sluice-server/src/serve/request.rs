@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri, Version, header};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use sluice_http::fault::{ClientFault, Fault, ScriptFault};
 use sluice_http::host::host;
 use sluice_http::target::{Target, TargetError, TargetProblem};
@@ -45,7 +45,8 @@ impl Request {
     /// Reads the head of the client's request. The fields move to the request if there is no fault.
     ///
     /// # Errors
-    /// The client's: no usable host or target (400), too many fields (431), a tunnel is asked for (405).
+    /// The client's: no usable host or target (400), too many fields (431), a body with another transfer coding than
+    /// chunked (501), a tunnel is asked for (405).
     pub(crate) fn read(
         exchange: &Exchange,
         connection: &Connection,
@@ -57,6 +58,10 @@ impl Request {
         // HTTP/1.1 has been bounded by its parser; HTTP/2 bounds their bytes alone.
         if fields.len() > config.limits.head_fields_max {
             return Err(ClientFault::TooManyFields(fields.len()).into());
+        }
+        // Without a body, hyper has seen no such field.
+        if !incoming.is_end_stream() {
+            check_transfer_coding(fields)?;
         }
         // Not for a client that speaks https with a proxy: it would be redirected to where it is.
         let subject = match connection.https_port().filter(|_| !exchange.client.is_https) {
@@ -145,6 +150,25 @@ impl Request {
         self.body = None;
         Ok(())
     }
+}
+
+/// Checks that a body is only chunked, and only once (RFC 9112 §6.1): a script would get coded bytes without being told. hyper
+/// answers 400 if the last coding is not chunked, because then the end of the body is unknown (§6.3).
+fn check_transfer_coding(fields: &HeaderMap) -> Result<(), ClientFault> {
+    let mut is_chunked = false;
+    for value in fields.get_all(header::TRANSFER_ENCODING) {
+        let unknown = || ClientFault::UnknownTransferCoding(String::from_utf8_lossy(value.as_bytes()).into());
+        let codings = value.to_str().map_err(|_| unknown())?;
+        // Empty list elements are allowed (RFC 9110 §5.6.1).
+        for coding in codings.split(',').map(str::trim).filter(|coding| !coding.is_empty()) {
+            match coding.eq_ignore_ascii_case("chunked") {
+                true if is_chunked => return Err(ClientFault::ChunkedTwice),
+                true => is_chunked = true,
+                false => return Err(unknown()),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What a target is about. Two forms of it name no resource (RFC 9112 §3.2.3, §3.2.4): `*` is the server as a whole, an
