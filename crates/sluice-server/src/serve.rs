@@ -4,7 +4,7 @@
 //! resolve the client ─▶ read the head ─▶ decide ─▶ gate ─▶ carry out ─▶ finish ─▶ log
 //!  client               request           decide    gate    carry_out    finish    log_entry (when the exchange is dropped)
 //! ```
-//! A fault of any stage becomes a response here (`refuse`); the line in the access log is written when the exchange is dropped, by its
+//! A fault of any stage becomes a response (`refuse`); the line in the access log is written when the exchange is dropped, by its
 //! last owner.
 
 mod carry_out;
@@ -21,22 +21,21 @@ pub(crate) mod gate;
 mod gate_tests;
 mod log_entry;
 mod redirect;
+mod refuse;
 mod request;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::Response;
 use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
-use sluice_http::fault::Fault;
 use sluice_http::head;
 use sluice_net::connection::{Connection, UnderWay};
 use sluice_net::service::Refusal;
 use sluice_net::service::Service;
-use sluice_settings::ErrorSettings;
 use sluice_settings::limits::Limits;
 
 use crate::context::Context;
@@ -89,25 +88,19 @@ impl Service for Exchanges {
         let mut request = match Request::read(&exchange, connection, config, &mut fields, incoming) {
             Ok(request) => request,
             Err(fault) => {
-                let mut response = self.refuse_head(&exchange, &fault, &mut fields);
-                // In HTTP/2, which ends bodies by frames, there is no such fault.
-                if fault.ends_connection() {
-                    exchange.set_last();
-                    let close = HeaderValue::from_static("close");
-                    response.headers_mut().insert(header::CONNECTION, close);
-                }
+                let response = refuse::head(&mut exchange, &fault, &mut fields);
                 return Reply::now(finish(response, exchange, under_way));
             }
         };
         exchange.note_site(&request);
         let response = match carry_out::answer(&self.gate, &mut exchange, &mut request) {
             Ok(response) => response,
-            Err(Unanswered::Fault(fault)) => refuse_request(&exchange, &request, &fault),
+            Err(Unanswered::Fault(fault)) => refuse::request(&exchange, &request, &fault),
             Err(Unanswered::Waiting(waiting)) => {
                 let gate = Rc::clone(&self.gate);
                 return Reply::Later(Box::pin(async move {
                     let answered = waiting.respond(&gate, &mut exchange, &mut request).await;
-                    let response = answered.unwrap_or_else(|fault| refuse_request(&exchange, &request, &fault));
+                    let response = answered.unwrap_or_else(|fault| refuse::request(&exchange, &request, &fault));
                     finish(response, exchange, under_way)
                 }));
             }
@@ -126,27 +119,6 @@ impl Service for Exchanges {
         );
         (!refusal.is_answered).then(|| error_page::raw(refusal.status, exchange.id))
     }
-}
-
-impl Exchanges {
-    /// Turns a fault of the head into a response, as the site wants it if the head names one.
-    fn refuse_head(&self, exchange: &Exchange, fault: &Fault, fields: &mut HeaderMap) -> Response<ResponseBody> {
-        match sluice_http::host::host(exchange.line.version, &exchange.line.uri, fields) {
-            Ok(host) => refuse(exchange, fault, &self.context.config().site(&host).errors, fields),
-            Err(_) => refuse(exchange, fault, &ErrorSettings::default(), fields),
-        }
-    }
-}
-
-/// Turns a fault into a response, as the site of the request wants it.
-fn refuse_request(exchange: &Exchange, request: &Request, fault: &Fault) -> Response<ResponseBody> {
-    let errors = &request.config.site(&request.host).errors;
-    refuse(exchange, fault, errors, &request.fields)
-}
-
-fn refuse(exchange: &Exchange, fault: &Fault, settings: &ErrorSettings, fields: &HeaderMap) -> Response<ResponseBody> {
-    exchange.report(fault);
-    error_page::response(fault, settings, exchange.id, exchange.line.uri.path(), fields)
 }
 
 /// Completes the response.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sluice_http::fault::{ClientFault, RefusedByRoute};
+use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::{Pattern, Replacement};
 use sluice_settings::{

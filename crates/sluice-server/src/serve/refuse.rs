@@ -1,0 +1,40 @@
+//! Faults as responses: logged, and answered with the error page that the site wants.
+//!
+//! Not here: what an error page looks like (`error_page`), which faults are logged and how often (`fault_log`).
+
+use http::{HeaderMap, HeaderValue, Response, header};
+use sluice_http::body::ResponseBody;
+use sluice_http::fault::Fault;
+use sluice_http::host::host;
+use sluice_settings::ErrorSettings;
+
+use crate::serve::error_page;
+use crate::serve::exchange::Exchange;
+use crate::serve::request::Request;
+
+/// The response to a request whose head has a fault, as the site wants it if the head names one.
+pub(crate) fn head(exchange: &mut Exchange, fault: &Fault, fields: &mut HeaderMap) -> Response<ResponseBody> {
+    let config = exchange.context.config();
+    let mut response = match host(exchange.line.version, &exchange.line.uri, fields) {
+        Ok(host) => refuse(exchange, fault, &config.site(&host).errors, fields),
+        Err(_) => refuse(exchange, fault, &ErrorSettings::default(), fields),
+    };
+    // In HTTP/2, which ends bodies by frames, there is no such fault.
+    if fault.ends_connection() {
+        exchange.set_last();
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
+}
+
+/// The response to a request that was refused, or could not be served, as its site wants it.
+pub(crate) fn request(exchange: &Exchange, request: &Request, fault: &Fault) -> Response<ResponseBody> {
+    let errors = &request.config.site(&request.host).errors;
+    refuse(exchange, fault, errors, &request.fields)
+}
+
+fn refuse(exchange: &Exchange, fault: &Fault, settings: &ErrorSettings, fields: &HeaderMap) -> Response<ResponseBody> {
+    exchange.report(fault);
+    error_page::response(fault, settings, exchange.id, exchange.line.uri.path(), fields)
+}
