@@ -95,7 +95,7 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
         leave_descriptor_table(plan).map_err(failed(Stage::Descriptors))?;
         reset_dispositions(plan.signals_to_reset.get());
         unblock_signals();
-        create_process_group().map_err(failed(Stage::Group))?;
+        create_session().map_err(failed(Stage::Session))?;
         move_descriptors(plan).map_err(failed(Stage::Descriptors))?;
         enter_directory(plan).map_err(failed(Stage::Directory))?;
         for limit in plan.limits {
@@ -164,11 +164,14 @@ fn unblock_signals() {
     };
 }
 
-/// Makes the child the leader of a new process group, so that the server can signal it together with its own children.
-fn create_process_group() -> Result<(), i32> {
-    const MYSELF: libc::pid_t = 0;
-    // SAFETY: takes numbers only.
-    checked(unsafe { libc::syscall(libc::SYS_setpgid, MYSELF, MYSELF) }).map(drop)
+/// Makes the child the leader of a new session and of its process group (setsid(2)).
+///
+/// A group can be signalled as a whole. A leader cannot change its group, no process can enter a group of another session,
+/// and descendants that leave the group are found by their session (`session`). The session has no terminal: a script
+/// cannot write to the terminal of the server.
+fn create_session() -> Result<(), i32> {
+    // SAFETY: takes nothing.
+    checked(unsafe { libc::syscall(libc::SYS_setsid) }).map(drop)
 }
 
 /// Duplicates the descriptors to 0 to 4, without close-on-exec, and closes all others.

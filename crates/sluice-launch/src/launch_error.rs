@@ -22,8 +22,8 @@ pub enum Stage {
     Channels,
     /// Creating the process.
     Clone,
-    /// Creating its process group.
-    Group,
+    /// Creating its session.
+    Session,
     /// Moving the five descriptors to 0 to 4 and closing all others.
     Descriptors,
     /// Entering the working directory.
@@ -80,7 +80,7 @@ impl fmt::Display for Stage {
             Stage::Environment => "invalid environment",
             Stage::Channels => "cannot create the channels to the process",
             Stage::Clone => "cannot create the process",
-            Stage::Group => "cannot create its process group",
+            Stage::Session => "cannot create its session",
             Stage::Descriptors => "cannot set up its descriptors",
             Stage::Directory => "cannot enter its working directory",
             Stage::Limits => "cannot set its limits",

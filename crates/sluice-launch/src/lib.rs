@@ -2,9 +2,10 @@
 //!
 //! Here: the program to start and the process that it becomes (`program`), the threads that start processes
 //! (`launcher`), the channels between server and script (`channels`), the clone (`clone`), the code that the child runs
-//! before its program (`child`), and the end of a process (`pidfd`). Not here: the protocol on those channels
-//! (sluice-gateway), the memory behind descriptor 4 (sluice-membuf), and the decision when to start or end a process
-//! (the process pools).
+//! before its program (`child`), the end of a process (`pidfd`) and of the processes that it leaves behind (`session`,
+//! `orphans`), and what the server needs for that of its own process (`own_process`). Not here: the protocol on those
+//! channels (sluice-gateway), the memory behind descriptor 4 (sluice-membuf), and the decision when to start or end a
+//! process (the process pools).
 //!
 //! Floor 1. Linux 5.9 or later: `close_range(2)`, pidfds.
 
@@ -23,14 +24,20 @@ mod credentials;
 mod launch_error;
 mod launcher;
 mod limits;
+mod orphans;
+mod own_process;
 mod pidfd;
 mod program;
 mod reserved_fds;
+mod session;
 mod syscall;
 
 pub use credentials::Credentials;
 pub use launch_error::{LaunchError, Stage};
 pub use launcher::Launcher;
 pub use limits::ProcessLimits;
-pub use pidfd::{Exit, Signal, has_exited, kill_group, reap};
+pub use orphans::{has_orphans, reap_orphans};
+pub use own_process::{allow_core_dumps, is_root, prepare_process};
+pub use pidfd::{Exit, Signal, has_exited, kill, kill_group, reap};
 pub use program::{Mailbox, Program, Started, Stdin};
+pub use session::{Survivors, end_session};

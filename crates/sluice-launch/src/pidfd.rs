@@ -64,7 +64,8 @@ pub fn has_exited(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
 /// process. So at the end of every script process, even one that exited by itself (its children may still run): wait
 /// until the pidfd is readable, `kill_group(pid, Signal::Kill)`, `reap(pidfd)`.
 ///
-/// A process that has left the group (setsid(2)) is not reached; a cgroup would reach it.
+/// A process that has left the group is not reached: [`crate::end_session`] finds it, unless it has also left the session
+/// (setsid(2)). A cgroup would reach it.
 ///
 /// # Errors
 /// `ESRCH`: no such group (reaped too early), the caller's fault. `EPERM`: every member runs as a user whom the server
@@ -75,6 +76,29 @@ pub fn kill_group(pid: i32, signal: Signal) -> io::Result<()> {
     }
     // SAFETY: takes numbers only; -pid cannot overflow and is below -1.
     if unsafe { libc::kill(-pid, signal.number()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Sends a signal to the process of a pidfd alone. Never reaches another process, even if this one has been reaped.
+///
+/// # Errors
+/// `ESRCH`: it has been reaped. `EPERM`: it runs as a user whom the server may not signal.
+pub fn kill(pidfd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    const INFO: usize = 0;
+    const FLAGS: libc::c_uint = 0;
+    // SAFETY: takes numbers and a null pointer, which stands for the information that kill(2) sends.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal.number(),
+            INFO,
+            FLAGS,
+        )
+    };
+    if done < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())

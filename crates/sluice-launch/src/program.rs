@@ -57,7 +57,7 @@ pub enum Mailbox {
 /// A script process whose program runs, and the server's ends of its channels, all non-blocking and close-on-exec.
 #[derive(Debug)]
 pub struct Started {
-    /// The process id, also the id of the process group that it leads.
+    /// The process id, also the id of the session and of the process group that it leads.
     pub pid: i32,
     /// The pidfd of the process, readable when it has exited. See [`crate::reap`].
     pub pidfd: OwnedFd,

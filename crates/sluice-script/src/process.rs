@@ -7,13 +7,16 @@
 //! ```text
 //!            stop, or the time of finish is over              kill grace is over
 //!   running ──────────────────────────────────────▶ SIGTERM ───────────────────▶ SIGKILL
-//!      └──────────────────────────── exits ───────────┴──────────────────────────────┴──▶ group killed, reaped, announced
+//!      └──────────────────────────── exits ───────────┴──────────────────────────────┴──▶ session ended, reaped, announced
 //! ```
-//! Signals go to the whole process group. Processes of the group that are left when its leader ends are killed: a script leaves
-//! none behind unless it creates a session of its own (setsid(2)), as daemons do.
+//! Signals go to the whole process group. Processes of the session that are left when its leader ends are killed, whatever
+//! their group: a script leaves none behind unless it creates a session of its own (setsid(2)), as daemons do.
+//!
+//! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) gives up its place in the pool
+//! after a while, and is watched further.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -27,7 +30,7 @@ use sluice_launch::{Exit, Program, Signal, Started};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -37,6 +40,10 @@ use crate::pump::Input;
 use crate::request_pipe::RequestPipe;
 use crate::scripts::Scripts;
 use crate::stderr::StderrReader;
+
+/// Least time after SIGKILL before a process gives up its place in the pool. SIGKILL takes effect at once, except for a
+/// process that waits for a disk.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
 
 /// A script process, as all but its watcher see it.
 pub(crate) struct Process {
@@ -94,42 +101,28 @@ pub(crate) async fn start(
     segment: Segment,
     ended: impl FnOnce(Exit) + Send + 'static,
 ) -> Result<(Arc<Process>, Channels), Fault> {
-    let kind = spec.mailbox;
     let (announce, started) = oneshot::channel();
     scripts.launcher().launch(program, move |result| {
         // Fails if the request has gone; then the drop of the result ends the process.
         let _ = announce.send(result.map(|started| Unclaimed::new(started, ended)));
     });
-    let (started, ended) = started
+    let unclaimed = started
         .await
         .map_err(|_| ServerFault::LauncherEnded)?
-        .map_err(|error| launch_fault(&spec.script, error))?
-        .claim();
-    let unusable = |error: io::Error| ServerFault::io(Activity::Channels(spec.script.as_str().into()), error);
+        .map_err(|error| launch_fault(&spec.script, error))?;
+    let (kind, record_bytes_max) = (spec.mailbox, spec.record_bytes_max);
+    let (started, ended) = unclaimed.claim();
     let (commands, received) = watch::channel(Command::Run);
-    let process = Arc::new(Process {
-        pid: started.pid,
-        sentinels: spec.sentinels,
-        script: spec.script.clone(),
-        site: spec.site,
-        kill_grace: spec.kill_grace,
-        commands,
-        state: Mutex::default(),
-    });
-    // Nobody ends a process without a watcher.
-    let kill = |_: &io::Error| {
-        let _ = sluice_launch::kill_group(started.pid, Signal::Kill);
-    };
-    let pidfd = awaitable(started.pidfd).inspect_err(kill).map_err(unusable)?;
-    let errors = StderrReader::new(started.stderr, Arc::clone(&process))
-        .inspect_err(kill)
-        .map_err(unusable)?;
+    let process = Arc::new(Process::new(started.pid, spec, commands));
+    let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.script.as_str().into()), error);
+    let watched = Watched::register(started.pidfd, started.stderr, &process, ended);
+    let Watched { pidfd, errors, ended } = watched.map_err(unusable)?;
     tracing::debug!(pid = process.pid, script = process.script, "script process started");
     scripts.track(&process, watch(Arc::clone(&process), pidfd, errors, received, ended));
     let channels = (|| {
         Ok(Channels {
             input: started.stdin.map(Input::new).transpose()?,
-            mailbox: Mailbox::new(started.mailbox, kind, spec.record_bytes_max)?,
+            mailbox: Mailbox::new(started.mailbox, kind, record_bytes_max)?,
             cgiplusin: RequestPipe::new(started.cgiplusin),
             segment,
         })
@@ -161,6 +154,18 @@ pub(crate) struct ProcessSpec {
 }
 
 impl Process {
+    fn new(pid: i32, spec: ProcessSpec, commands: watch::Sender<Command>) -> Process {
+        Process {
+            pid,
+            sentinels: spec.sentinels,
+            script: spec.script,
+            site: spec.site,
+            kill_grace: spec.kill_grace,
+            commands,
+            state: Mutex::default(),
+        }
+    }
+
     /// Stops it: SIGTERM now, SIGKILL after the grace.
     pub(crate) fn stop(&self) {
         self.commands.send_replace(Command::Stop);
@@ -256,13 +261,41 @@ impl Process {
     }
 }
 
-/// A pidfd in the worker's event loop.
+/// The parts of a process that its watcher needs, registered with the worker's event loop.
+struct Watched<E: Send + 'static> {
+    pidfd: AsyncFd<OwnedFd>,
+    errors: StderrReader,
+    ended: E,
+}
+
+impl<E: Send + 'static> Watched<E> {
+    /// Ends the process if the event loop refuses a descriptor: nobody else would.
+    fn register(pidfd: OwnedFd, stderr: OwnedFd, process: &Arc<Process>, ended: E) -> io::Result<Watched<E>> {
+        let pid = process.pid;
+        let errors = match StderrReader::new(stderr, Arc::clone(process)) {
+            Ok(errors) => errors,
+            Err(error) => {
+                Unwatched { pid, pidfd, ended }.end();
+                return Err(error);
+            }
+        };
+        match awaitable(pidfd) {
+            Ok(pidfd) => Ok(Watched { pidfd, errors, ended }),
+            Err((pidfd, error)) => {
+                Unwatched { pid, pidfd, ended }.end();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A pidfd in the worker's event loop; the pidfd itself if the event loop refuses it.
 #[expect(
     deprecated,
     reason = "its replacement is unsafe because a type may give away its descriptor; OwnedFd cannot"
 )]
-fn awaitable(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(pidfd, Interest::READABLE)
+fn awaitable(pidfd: OwnedFd) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
+    AsyncFd::try_with_interest(pidfd, Interest::READABLE).map_err(AsyncFdRegisterError::into_parts)
 }
 
 /// The watcher: the drawing above.
@@ -274,6 +307,7 @@ async fn watch(
     ended: impl FnOnce(Exit),
 ) {
     let mut next = Escalation::None;
+    let mut ended = Some(ended);
     loop {
         tokio::select! {
             biased;
@@ -285,17 +319,20 @@ async fn watch(
             },
             () = next.due() => next = match next {
                 Escalation::Term(_) => terminate(&process, next),
-                Escalation::Kill(_) | Escalation::None => {
-                    let _ = sluice_launch::kill_group(process.pid, Signal::Kill);
+                Escalation::Kill(_) => kill(&process, pidfd.get_ref().as_fd()),
+                Escalation::GiveUp(_) | Escalation::None => {
+                    tracing::error!("{}: cannot be ended; another may be started instead", process.describe());
+                    if let Some(ended) = ended.take() {
+                        ended(Exit::Code(255));
+                    }
                     Escalation::None
                 }
             },
             () = errors.read() => {}
         }
     }
-    // Kill the rest of the group first: until the leader is reaped, its number cannot become that of another group.
-    let _ = sluice_launch::kill_group(process.pid, Signal::Kill);
-    let exit = match sluice_launch::reap(pidfd.as_fd()) {
+    end_session(&process).await;
+    let exit = match sluice_launch::reap(pidfd.get_ref().as_fd()) {
         Ok(Some(exit)) => exit,
         other => {
             tracing::error!(pid = process.pid, "script process cannot be reaped: {other:?}");
@@ -309,7 +346,24 @@ async fn watch(
         "script process ended: {exit}"
     );
     process.announce(exit);
-    ended(exit);
+    if let Some(ended) = ended {
+        ended(exit);
+    }
+}
+
+/// Kills what a process has left behind. It must have exited, and must not be reaped yet: until then its number cannot become
+/// that of another group or session.
+async fn end_session(process: &Process) {
+    let leader = process.pid;
+    let _ = sluice_launch::kill_group(leader, Signal::Kill);
+    // Usually this is all. The rest reads the process table.
+    if !sluice_launch::has_orphans() {
+        return;
+    }
+    let ending = tokio::task::spawn_blocking(move || sluice_launch::end_session(leader));
+    if let Ok(Err(survivors)) = ending.await {
+        tracing::error!("{}: {survivors}", process.describe());
+    }
 }
 
 /// The next signal, and when.
@@ -318,13 +372,16 @@ enum Escalation {
     None,
     Term(Instant),
     Kill(Instant),
+    GiveUp(Instant),
 }
 
 impl Escalation {
     async fn due(&self) {
         match self {
             Escalation::None => std::future::pending().await,
-            Escalation::Term(time) | Escalation::Kill(time) => tokio::time::sleep_until(*time).await,
+            Escalation::Term(time) | Escalation::Kill(time) | Escalation::GiveUp(time) => {
+                tokio::time::sleep_until(*time).await;
+            }
         }
     }
 
@@ -337,15 +394,21 @@ impl Escalation {
 }
 
 fn terminate(process: &Process, now: Escalation) -> Escalation {
-    if let Escalation::Kill(_) = now {
+    if let Escalation::Kill(_) | Escalation::GiveUp(_) = now {
         return now;
     }
     let _ = sluice_launch::kill_group(process.pid, Signal::Terminate);
     Escalation::Kill(Instant::now() + process.kill_grace)
 }
 
-/// A process that was started and that nobody has taken yet. Its drop kills and reaps it, and drops `ended` only then, because
-/// the process counts until its end.
+/// Kills the group, and the process itself in case that the group has members of another user only.
+fn kill(process: &Process, pidfd: BorrowedFd<'_>) -> Escalation {
+    let _ = sluice_launch::kill_group(process.pid, Signal::Kill);
+    let _ = sluice_launch::kill(pidfd, Signal::Kill);
+    Escalation::GiveUp(Instant::now() + process.kill_grace.max(UNKILLABLE_AFTER))
+}
+
+/// A process that was started and that nobody has taken yet. Its drop ends it.
 struct Unclaimed<E: Send + 'static>(Option<(Started, E)>);
 
 impl<E: Send + 'static> Unclaimed<E> {
@@ -360,15 +423,97 @@ impl<E: Send + 'static> Unclaimed<E> {
 
 impl<E: Send + 'static> Drop for Unclaimed<E> {
     fn drop(&mut self) {
-        if let Some((started, ended)) = self.0.take() {
-            let _ = sluice_launch::kill_group(started.pid, Signal::Kill);
-            // SIGKILL takes effect at once, except for a process that waits for a disk: the event loop must not wait for that.
-            let _ = std::thread::Builder::new().name("reaper".into()).spawn(move || {
-                let mut descriptors = [PollFd::new(&started.pidfd, PollFlags::IN)];
-                let _ = poll(&mut descriptors, None);
-                let _ = sluice_launch::reap(started.pidfd.as_fd());
-                drop(ended);
-            });
+        if let Some((Started { pid, pidfd, .. }, ended)) = self.0.take() {
+            Unwatched { pid, pidfd, ended }.end();
         }
+    }
+}
+
+/// A process that has no watcher and never gets one.
+struct Unwatched<E> {
+    pid: i32,
+    pidfd: OwnedFd,
+    /// Dropped when the process is reaped, because the process counts until its end.
+    ended: E,
+}
+
+impl<E: Send + 'static> Unwatched<E> {
+    /// Kills and reaps it, in a thread of its own: SIGKILL takes effect at once, except for a process that waits for a disk,
+    /// and the event loop must not wait for that.
+    fn end(self) {
+        let _ = sluice_launch::kill_group(self.pid, Signal::Kill);
+        let shared = Arc::new(Mutex::new(Some(self)));
+        let own = Arc::clone(&shared);
+        let spawned = std::thread::Builder::new()
+            .name("reaper".into())
+            .spawn(move || reap(&own));
+        if spawned.is_err() {
+            // No more threads: the rare wait on the event loop is better than a zombie.
+            reap(&shared);
+        }
+    }
+}
+
+fn reap<E: Send>(unwatched: &Mutex<Option<Unwatched<E>>>) {
+    let taken = unwatched.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(Unwatched { pid, pidfd, ended }) = taken else {
+        return;
+    };
+    let mut descriptors = [PollFd::new(&pidfd, PollFlags::IN)];
+    let _ = poll(&mut descriptors, None);
+    if sluice_launch::has_orphans() {
+        let _ = sluice_launch::end_session(pid);
+    }
+    let _ = sluice_launch::reap(pidfd.as_fd());
+    drop(ended);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use sluice_launch::{Launcher, ProcessLimits, Stdin};
+
+    use super::*;
+
+    fn sleeper() -> Program {
+        let text = |text: &str| CString::new(text).unwrap();
+        Program {
+            path: text("/bin/sleep"),
+            arguments: vec![text("sleep"), text("1000")],
+            environment: Vec::new(),
+            directory: text("/"),
+            stdin: Stdin::Null,
+            mailbox: sluice_launch::Mailbox::Stream,
+            memory: tempfile::tempfile().unwrap().into(),
+            credentials: None,
+            limits: ProcessLimits::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up_its_slot() {
+        let launcher = Launcher::start(1).unwrap();
+        let (sender, started) = oneshot::channel();
+        launcher.launch(sleeper(), move |result| drop(sender.send(result)));
+        let started = started.await.unwrap().unwrap();
+        let spec = ProcessSpec {
+            sentinels: Sentinels::from_random([0; 12]),
+            script: String::new(),
+            site: String::new(),
+            mailbox: settings::Mailbox::Stream,
+            record_bytes_max: 0,
+            kill_grace: Duration::ZERO,
+        };
+        let process = Arc::new(Process::new(started.pid, spec, watch::channel(Command::Run).0));
+        let pidfd = started.pidfd.try_clone().unwrap();
+        // epoll_ctl(2) refuses plain files (EPERM).
+        let refused = tempfile::tempfile().unwrap().into();
+        let (slot, freed) = oneshot::channel::<()>();
+        let watched = Watched::register(started.pidfd, refused, &process, slot);
+        assert!(watched.is_err());
+        assert!(freed.await.is_err(), "the slot is dropped");
+        let reaped = sluice_launch::reap(pidfd.as_fd());
+        assert!(reaped.is_err(), "the process is still there: {reaped:?}");
     }
 }

@@ -16,3 +16,4 @@ pub use serve::error_page::error_template;
 pub use serve::explain::{Answer, Explanation, Question, Round, SiteChoice, Step, StepOutcome};
 pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain};
+pub use sluice_launch::{allow_core_dumps, is_root, prepare_process};

@@ -111,6 +111,7 @@ async fn tick(context: Rc<Context>) {
         if context.worker > 0 {
             continue;
         }
+        sluice_launch::reap_orphans();
         for route in config.sites().flat_map(|site| site.script_routes()) {
             route.pools.tick();
         }

@@ -27,7 +27,12 @@ use crate::supervisor::Origin;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // First, because threads inherit the signals that are blocked.
+    let prepared = sluice_server::prepare_process();
     let diagnostics = log_to_stderr();
+    if let Err(error) = prepared {
+        tracing::warn!("the process cannot be protected from its scripts: {error}");
+    }
     let result = run(arguments::parse());
     // A thread writes the diagnostics: its pending lines come before the last message.
     drop(diagnostics);

@@ -7,9 +7,8 @@
 //! | SIGUSR2 | the file cache is emptied, and its counters are logged |
 //! | SIGTERM, SIGINT | no new connections; exchanges in progress may end within `drain_timeout`; a second signal aborts them |
 
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::PathBuf;
-use std::{fs, io};
 
 use sluice_server::Server;
 use sluice_settings::Settings;
@@ -88,8 +87,7 @@ fn announce(settings: &Settings, server: &Server) {
     for line in config::describe(&settings).lines() {
         tracing::info!("{line}");
     }
-    // proc(5): the effective user of a process owns its directory.
-    if fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+    if sluice_server::is_root() {
         tracing::warn!(
             "running as root, so scripts run as root too: use an ordinary user if others can reach this server"
         );

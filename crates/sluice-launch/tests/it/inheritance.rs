@@ -62,13 +62,14 @@ fn no_signal_is_ignored_or_blocked() {
 }
 
 #[test]
-fn a_script_leads_its_own_process_group() {
+fn a_script_leads_its_own_session_and_process_group() {
     let started = start(program("/bin/cat", &["cat", "/proc/self/stat"])).unwrap();
     let stat = read_to_end(&started.mailbox);
     exit_of(&started);
-    // pid (name) state ppid pgrp: proc_pid_stat(5).
-    let group = stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap();
-    assert_eq!(group, started.pid.to_string());
+    // pid (name) state ppid pgrp session: proc_pid_stat(5).
+    let fields: Vec<_> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    let pid = started.pid.to_string();
+    assert_eq!(fields[2..4], [pid.as_str(), pid.as_str()]);
 }
 
 #[test]

@@ -2,10 +2,11 @@
 //!
 //! In every case the client gets 502 or 504 or a truncated body, the log has one line that names the culprit, nothing
 //! is left behind, and the next request is served. Here: unusable replies. Submodules: truncated bodies (`bodies`),
-//! scripts that take too long or leave processes behind (`lingering`).
+//! scripts that take too long or leave processes behind (`lingering`), or start them outside their process group (`strays`).
 
 mod bodies;
 mod lingering;
+mod strays;
 
 use crate::harness::{Response, Server, Setup, warnings_and_errors};
 

@@ -1,0 +1,196 @@
+//! Ending what a script leaves behind: the processes of its session.
+//!
+//! A script process leads a session (setsid(2)) and cannot leave it. Its descendants may leave its process group
+//! (timeout(1), `set -m` of a shell), but not its session, unless they start one of their own, as daemons do. A session's
+//! number is that of its leader. The kernel does not reuse a number while its process is an unreaped zombie, nor while a
+//! session of that number has a member. So the processes of a session are killed while its leader is a zombie.
+//!
+//! Here: finding and killing them. Not here: the usual case, in which there are none (`orphans::has_orphans`), and the
+//! process group, which kill(2) reaches (`pidfd`).
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use crate::orphans;
+use crate::pidfd::{Signal, kill};
+
+/// The time after which the end of a session is given up: SIGKILL takes effect at once, except for a process that waits
+/// for a disk.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a round waits for the processes that it has killed. Others may have been started meanwhile.
+const ROUND_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// Processes killed in one round, each of which needs a descriptor.
+const ROUND_PROCESSES_MAX: usize = 64;
+
+/// Processes that a script has left behind and that cannot be ended.
+#[derive(Debug)]
+pub struct Survivors {
+    /// Their process ids.
+    pub pids: Vec<i32>,
+}
+
+impl fmt::Display for Survivors {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN_MAX: usize = 8;
+        out.write_str("processes that it started cannot be ended:")?;
+        for pid in self.pids.iter().take(SHOWN_MAX) {
+            write!(out, " {pid}")?;
+        }
+        match self.pids.len().saturating_sub(SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(out, " and {more} more"),
+        }
+    }
+}
+
+/// Kills every process of the session that `leader` (`Started::pid`) leads, except the leader itself, and waits for their
+/// end. The leader must have exited and must not be reaped yet.
+///
+/// Reads the process table and waits: not for an event loop. Returns within three seconds.
+///
+/// # Errors
+/// Some cannot be ended: they wait for a disk, or run as a user whom the server may not signal.
+pub fn end_session(leader: i32) -> Result<(), Survivors> {
+    let until = Instant::now() + END_TIMEOUT;
+    loop {
+        let pids = members(leader);
+        if pids.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(Survivors { pids });
+        }
+        let round = pids.iter().take(ROUND_PROCESSES_MAX);
+        let killed: Vec<OwnedFd> = round.filter_map(|pid| kill_member(*pid, leader)).collect();
+        wait_for_exits(&killed);
+    }
+}
+
+/// The processes of a session, without zombies.
+fn members(session: i32) -> Vec<i32> {
+    let (mut unvisited, are_all) = match orphans::list() {
+        Ok(Some(orphans)) => (orphans, false),
+        Ok(None) | Err(_) => (all_processes(), true),
+    };
+    let mut members = Vec::new();
+    while let Some(pid) = unvisited.pop() {
+        let stat = Stat::read(pid);
+        if stat.is_some_and(|stat| stat.session == session && !stat.is_zombie) {
+            members.push(pid);
+        }
+        if !are_all {
+            unvisited.extend(children(pid));
+        }
+    }
+    members
+}
+
+/// The children of a process, as far as they are known: those that appear or end meanwhile may be missing.
+fn children(pid: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists = threads.filter_map(|thread| fs::read(thread.path().join("children")).ok());
+    lists.flat_map(|list| orphans::parse(&list)).collect()
+}
+
+fn all_processes() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// Kills a process if it is a member of the session. Returns its pidfd.
+fn kill_member(pid: i32, session: i32) -> Option<OwnedFd> {
+    let pidfd = open(pid).ok()?;
+    // The number may have passed to another process before it was opened. If it passes on later, the pidfd still refers to
+    // the earlier process, which has exited then.
+    if Stat::read(pid)?.session == session {
+        // Fails for a process that the server may not signal; it is a survivor then.
+        let _ = kill(pidfd.as_fd(), Signal::Kill);
+    }
+    Some(pidfd)
+}
+
+fn open(pid: i32) -> io::Result<OwnedFd> {
+    const FLAGS: libc::c_uint = 0;
+    // SAFETY: takes numbers only.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, FLAGS) };
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just created it; nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Waits until all have exited, no longer than for a round.
+fn wait_for_exits(pidfds: &[OwnedFd]) {
+    let until = Instant::now() + ROUND_TIMEOUT;
+    for pidfd in pidfds {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut request = libc::pollfd {
+            fd: pidfd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // At most `ROUND_TIMEOUT`.
+        let left = i32::try_from(left.as_millis()).unwrap_or(0);
+        // SAFETY: one valid pollfd, which the kernel writes.
+        unsafe { libc::poll(&raw mut request, 1, left) };
+    }
+}
+
+/// What /proc/PID/stat says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    session: i32,
+    is_zombie: bool,
+}
+
+impl Stat {
+    /// `None` if there is no such process.
+    fn read(pid: i32) -> Option<Stat> {
+        Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Parses `PID (NAME) STATE PARENT GROUP SESSION …`, where the name may hold anything (proc_pid_stat(5)).
+    fn parse(line: &[u8]) -> Option<Stat> {
+        let name_end = line.iter().rposition(|byte| *byte == b')')?;
+        let fields = std::str::from_utf8(&line[name_end + 1..]).ok()?;
+        let mut fields = fields.split_ascii_whitespace();
+        let state = fields.next()?;
+        Some(Stat {
+            session: fields.nth(2)?.parse().ok()?,
+            is_zombie: matches!(state, "Z" | "X"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_blanks_and_parentheses_does_not_hide_the_session() {
+        let stat = |line: &str| Stat::parse(line.as_bytes()).map(|stat| (stat.session, stat.is_zombie));
+        assert_eq!(stat("7 (sh) S 1 7 9 0 -1 4194560"), Some((9, false)));
+        assert_eq!(stat("7 (a) S 1 2 3 (b) Z 1 7 8 0"), Some((8, true)));
+        assert_eq!(stat("7 (sh) S 1 7"), None);
+        assert_eq!(stat(""), None);
+    }
+
+    #[test]
+    fn survivors_are_named_up_to_a_number() {
+        let shown = |pids: Vec<i32>| Survivors { pids }.to_string();
+        assert_eq!(shown(vec![7, 9]), "processes that it started cannot be ended: 7 9");
+        assert!(shown((1..=10).collect()).ends_with(" 8 and 2 more"));
+    }
+}
