@@ -1,18 +1,28 @@
 //! A directory that files are served from, held open. Nothing outside it is ever reached.
 //!
 //! The kernel enforces this: every open is an openat2(2) with RESOLVE_BENEATH, which rejects `..`, absolute symbolic links
-//! and links that leave the directory, at every step and without a race. Two rules that the kernel does not know are enforced
-//! here, also for symbolic links from elsewhere in the directory: hidden names (a leading dot, except `.well-known`, RFC 8615)
-//! and private directories, such as a script directory inside the served one, do not exist for clients.
+//! and links that leave the directory, at every step and without a race. Rules that the kernel does not know are enforced here,
+//! also for symbolic links from elsewhere in the directory. These do not exist for clients: hidden names (a leading dot, except
+//! `.well-known`, RFC 8615), directories of scripts, files whose names are withheld (`*~`), and the server's own files.
 
-use std::fs::File;
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, statat};
 use rustix::io::Errno;
+use sluice_settings::rule::Wildcard;
+
+use crate::withheld::{WithheldFile, WithheldFiles};
+
+/// Names of directories that hold scripts by convention: no file in them is sent, although no route may run it yet.
+const SCRIPT_DIRECTORIES: [&str; 2] = ["cgi-bin", "cgiplus-bin"];
 
 /// The identity of an open directory. The same path opened again has another id, because its rules may differ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,12 +33,33 @@ pub struct Directory {
     id: DirectoryId,
     path: PathBuf,
     descriptor: OwnedFd,
-    /// Directories whose files are never served, relative to this one.
-    private: Vec<PathBuf>,
+    /// Directories whose files are never served.
+    private: Vec<PrivateDirectory>,
+    /// Files that are never served, by path and, also those outside, by identity.
+    withheld_below: Vec<WithheldFile>,
+    withheld: Arc<WithheldFiles>,
+    /// Patterns, in lower case, of names of files that are never served.
+    withheld_names: Arc<[Wildcard]>,
     /// Tests for paths that are scripts, whose text is never served.
     programs: Vec<Program>,
     /// Whether directories without an index page are listed.
     is_listed: bool,
+}
+
+/// A directory whose files are never served.
+struct PrivateDirectory {
+    /// Relative to the served one.
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+/// A program below the directory.
+pub struct ProgramFile {
+    /// Its path, without symbolic links below the directory.
+    pub path: PathBuf,
+    /// What the system says about it.
+    pub metadata: Metadata,
 }
 
 /// A test whether a path, with a leading slash, is that of a script.
@@ -50,6 +81,9 @@ impl Directory {
             path,
             descriptor,
             private: Vec::new(),
+            withheld_below: Vec::new(),
+            withheld: Arc::default(),
+            withheld_names: Arc::default(),
             programs: Vec::new(),
             is_listed: false,
         })
@@ -70,9 +104,25 @@ impl Directory {
         if let Ok(other) = other.canonicalize()
             && let Ok(inside) = other.strip_prefix(&self.path)
             && !inside.as_os_str().is_empty()
+            && let Ok(metadata) = other.metadata()
         {
-            self.private.push(inside.to_owned());
+            self.private.push(PrivateDirectory {
+                path: inside.to_owned(),
+                device: metadata.dev(),
+                inode: metadata.ino(),
+            });
         }
+    }
+
+    /// Does not serve these files, whatever path leads to them.
+    pub fn withhold_files(&mut self, files: &Arc<WithheldFiles>) {
+        self.withheld_below = files.below(&self.path);
+        self.withheld = Arc::clone(files);
+    }
+
+    /// Does not serve files whose names match one of these patterns, which are in lower case; directories may have such names.
+    pub fn withhold_names(&mut self, names: Arc<[Wildcard]>) {
+        self.withheld_names = names;
     }
 
     /// Does not serve files whose path is that of a script, also if another name leads to them.
@@ -95,7 +145,7 @@ impl Directory {
     ///
     /// # Errors
     /// `NotFound` also for files that may not be served; otherwise the error of the system.
-    pub(crate) fn open_below(&self, relative: &str) -> io::Result<File> {
+    pub(crate) fn open_below(&self, relative: &str) -> io::Result<(File, Metadata)> {
         let path = Path::new(relative);
         // The path of a script leads here if the conditions of its route do not hold: its text is not served then either.
         if !self.may_serve(path) || self.is_program(path) {
@@ -103,10 +153,42 @@ impl Directory {
         }
         let name = if relative.is_empty() { "." } else { relative };
         // Without symbolic links, as in most paths, the checked name is the real one.
-        match self.open_with(name, ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => self.open_through_links(name),
-            other => Ok(other?.into()),
+        let file = match self.open_with(name, READ, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => self.open_through_links(name)?,
+            other => File::from(other?),
+        };
+        let metadata = file.metadata()?;
+        if !metadata.is_dir() && (self.is_withheld_name(path) || self.withheld.has(&metadata)) {
+            return Err(io::ErrorKind::NotFound.into());
         }
+        Ok((file, metadata))
+    }
+
+    /// Finds a program below this directory, by its path without a leading slash. Symbolic links that lead out of the directory,
+    /// and hidden names, are not followed. The result has no symbolic links in its path, so that the program that is executed
+    /// is the one that was found, unless somebody who may write to the directory replaces it.
+    ///
+    /// # Errors
+    /// `NotFound` also for programs that may not be run; otherwise the error of the system.
+    pub fn find_program(&self, relative: &str) -> io::Result<ProgramFile> {
+        if is_hidden(Path::new(relative)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let (file, inside) = match self.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => {
+                let file = self.open_beneath(relative, OFlags::PATH)?;
+                let inside = self.real_path(&file)?;
+                (file, inside)
+            }
+            other => (File::from(other?), PathBuf::from(relative)),
+        };
+        if is_hidden(&inside) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(ProgramFile {
+            path: self.path.join(inside),
+            metadata: file.metadata()?,
+        })
     }
 
     /// As `open_below`, but follows no symbolic links; for callers that change files.
@@ -115,29 +197,41 @@ impl Directory {
             return Err(io::ErrorKind::NotFound.into());
         }
         let name = if relative.is_empty() { "." } else { relative };
-        Ok(self.open_with(name, ResolveFlags::NO_SYMLINKS)?.into())
+        Ok(self.open_with(name, READ, ResolveFlags::NO_SYMLINKS)?.into())
     }
 
     /// Opens a path with symbolic links that stay inside. The file must be servable by its real name too.
     fn open_through_links(&self, name: &str) -> io::Result<File> {
-        let file = match self.open_with(name, ResolveFlags::empty()) {
-            // EXDEV: a link leaves the directory (openat2(2)); ELOOP: too many links.
-            Err(Errno::XDEV | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
-            other => File::from(other?),
-        };
-        let real = rustix::fs::readlink(proc_path(&file), Vec::new())?;
-        let real = PathBuf::from(std::ffi::OsString::from(
-            real.into_string().map_err(|_| io::ErrorKind::NotFound)?,
-        ));
-        match real.strip_prefix(&self.path) {
-            Ok(inside) if self.may_serve(inside) && !self.is_program(inside) => Ok(file),
-            _ => Err(io::ErrorKind::NotFound.into()),
+        let file = self.open_beneath(name, READ)?;
+        let inside = self.real_path(&file)?;
+        let may_serve = self.may_serve(&inside) && !self.is_program(&inside) && !self.is_withheld_name(&inside);
+        if may_serve {
+            Ok(file)
+        } else {
+            Err(io::ErrorKind::NotFound.into())
         }
     }
 
-    fn open_with(&self, name: &str, more: ResolveFlags) -> Result<OwnedFd, Errno> {
-        // NONBLOCK: opening a FIFO must not block the worker; it is rejected later because it is not a regular file.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    /// Opens a path whose symbolic links stay inside.
+    fn open_beneath(&self, name: &str, access: OFlags) -> io::Result<File> {
+        match self.open_with(name, access, ResolveFlags::empty()) {
+            // EXDEV: a link leaves the directory (openat2(2)); ELOOP: too many links.
+            Err(Errno::XDEV | Errno::LOOP) => Err(io::ErrorKind::NotFound.into()),
+            other => Ok(File::from(other?)),
+        }
+    }
+
+    /// The path of an open file below this directory, without symbolic links.
+    fn real_path(&self, file: &File) -> io::Result<PathBuf> {
+        let real = rustix::fs::readlink(proc_path(file), Vec::new())?;
+        let real = real.into_string().map_err(|_| io::ErrorKind::NotFound)?;
+        let real = PathBuf::from(OsString::from(real));
+        let inside = real.strip_prefix(&self.path).map_err(|_| io::ErrorKind::NotFound)?;
+        Ok(inside.to_owned())
+    }
+
+    fn open_with(&self, name: &str, access: OFlags, more: ResolveFlags) -> Result<OwnedFd, Errno> {
+        let flags = access | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
         loop {
             // EAGAIN: a concurrent rename, so that the kernel could not be sure (openat2(2)).
@@ -158,13 +252,62 @@ impl Directory {
     }
 
     fn may_serve(&self, inside: &Path) -> bool {
-        // `.` and `..` are rejected because they would defeat the comparison with private directories.
-        let is_hidden = inside.components().any(|part| match part {
-            Component::Normal(name) => name.as_encoded_bytes().starts_with(b".") && name != ".well-known",
-            _ => true,
-        });
-        !is_hidden && !self.private.iter().any(|private| inside.starts_with(private))
+        !is_hidden(inside)
+            && !is_in_script_directory(inside)
+            && !self.private.iter().any(|private| self.is_in(inside, private))
+            && !self.withheld_below.iter().any(|file| file.is_at(inside))
     }
+
+    fn is_in(&self, inside: &Path, private: &PrivateDirectory) -> bool {
+        let (mut parts, mut above) = (inside.components(), PathBuf::new());
+        let mut is_exact = true;
+        for own in private.path.components() {
+            let Some(part) = parts.next() else { return false };
+            if !part.as_os_str().eq_ignore_ascii_case(own.as_os_str()) {
+                return false;
+            }
+            is_exact &= part == own;
+            above.push(part);
+        }
+        // In other letters it is the same directory only on a file system that ignores case.
+        is_exact
+            || statat(&self.descriptor, &above, AtFlags::empty())
+                .is_ok_and(|found| (found.st_dev, found.st_ino) == (private.device, private.inode))
+    }
+
+    fn is_withheld_name(&self, path: &Path) -> bool {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            return false;
+        };
+        let name = match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => Cow::Owned(name.to_ascii_lowercase()),
+            false => Cow::Borrowed(name),
+        };
+        self.withheld_names
+            .iter()
+            .any(|pattern| pattern.matches(&name).is_some())
+    }
+}
+
+/// Access to a file that is to be sent. NONBLOCK: opening a FIFO must not block the worker; it is rejected later because it is
+/// not a regular file.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// Whether a path has a hidden name. So have `.` and `..`, because they would defeat the comparison with private directories.
+fn is_hidden(inside: &Path) -> bool {
+    inside.components().any(|part| match part {
+        Component::Normal(name) => name.as_encoded_bytes().starts_with(b".") && name != ".well-known",
+        _ => true,
+    })
+}
+
+/// Whether a directory of a path has a name of `SCRIPT_DIRECTORIES`, in any case, because a file system may ignore it.
+fn is_in_script_directory(inside: &Path) -> bool {
+    inside.iter().any(|name| {
+        SCRIPT_DIRECTORIES
+            .iter()
+            .any(|directory| name.eq_ignore_ascii_case(directory))
+    })
 }
 
 fn proc_path(file: &File) -> String {
@@ -216,6 +359,88 @@ mod tests {
         ] {
             let error = directory.open_below(name).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::NotFound, "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn withheld_files_are_opened_by_no_path() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        for name in [
+            "page.txt",
+            "notes.txt~",
+            "OLD.BAK",
+            "access.log",
+            "access.log.1",
+            "sluice.toml",
+        ] {
+            std::fs::write(at(name), "f").unwrap();
+        }
+        for directory in ["a/cgi-bin", "b/CGI-Bin/sub", "cgiplus-bin", "pages.bak"] {
+            std::fs::create_dir_all(at(directory)).unwrap();
+            std::fs::write(at(directory).join("file"), "f").unwrap();
+        }
+        symlink("sluice.toml", at("link")).unwrap();
+        symlink("notes.txt~", at("draft")).unwrap();
+        symlink("a/cgi-bin", at("programs")).unwrap();
+        std::fs::hard_link(at("sluice.toml"), at("hard")).unwrap();
+        let mut files = WithheldFiles::default();
+        files.add(&at("sluice.toml"));
+        files.add_log(&at("access.log"));
+        let mut directory = Directory::open(root.path()).unwrap();
+        directory.withhold_files(&Arc::new(files));
+        directory.withhold_names(["*~", "*.bak"].map(Wildcard::new).into());
+
+        for name in ["page.txt", "pages.bak", "pages.bak/file", ""] {
+            assert!(directory.open_below(name).is_ok(), "{name}");
+        }
+        for name in [
+            "notes.txt~",
+            "OLD.BAK",
+            "access.log",
+            "access.log.1",
+            "sluice.toml",
+            "a/cgi-bin/file",
+            "a/cgi-bin",
+            "b/CGI-Bin/sub/file",
+            "cgiplus-bin/file",
+            "link",
+            "draft",
+            "programs/file",
+            "hard",
+        ] {
+            let error = directory.open_below(name).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound, "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn programs_are_found_only_beneath_the_directory() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("tool"), "t").unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        std::fs::create_dir_all(at("sub/.git")).unwrap();
+        for name in ["x.cgi", "sub/y.cgi", "sub/.git/z.cgi"] {
+            std::fs::write(at(name), "f").unwrap();
+        }
+        symlink(outside.path().join("tool"), at("leaves.cgi")).unwrap();
+        symlink(outside.path(), at("out")).unwrap();
+        symlink("sub/y.cgi", at("stays.cgi")).unwrap();
+        symlink("sub/.git/z.cgi", at("hidden.cgi")).unwrap();
+        let directory = Directory::open(root.path()).unwrap();
+        let found = |name: &str| directory.find_program(name).map(|program| program.path);
+        assert_eq!(found("x.cgi").unwrap(), directory.path().join("x.cgi"));
+        assert_eq!(found("stays.cgi").unwrap(), directory.path().join("sub/y.cgi"));
+        for name in [
+            "leaves.cgi",
+            "out/tool",
+            "hidden.cgi",
+            "sub/.git/z.cgi",
+            "../x.cgi",
+            "none.cgi",
+        ] {
+            assert_eq!(found(name).unwrap_err().kind(), io::ErrorKind::NotFound, "{name}");
         }
     }
 }

@@ -21,3 +21,4 @@ pub mod response;
 pub mod send_file;
 pub mod types;
 pub mod variants;
+pub mod withheld;

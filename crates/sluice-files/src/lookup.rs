@@ -138,11 +138,10 @@ impl<'a> Files<'a> {
         if let CacheLookup::Fresh(cached) = looked_up {
             return Ok(Found::Cached(cached));
         }
-        let opened = self.directory.open_below(name).and_then(|file| {
-            let metadata = file.metadata()?;
-            Ok((file, metadata))
-        });
-        let (file, metadata) = opened.map_err(|error| open_fault(name, error))?;
+        let (file, metadata) = self
+            .directory
+            .open_below(name)
+            .map_err(|error| open_fault(name, error))?;
         if metadata.is_dir() {
             return Ok(Found::Directory);
         }

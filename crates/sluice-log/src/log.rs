@@ -195,6 +195,7 @@ mod tests {
             limits: Limits::default(),
             cache: None,
             access_log: own,
+            config_files: Vec::new(),
         }
     }
 

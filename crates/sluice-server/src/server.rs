@@ -24,6 +24,7 @@ use sluice_settings::{AccessLog, ListenAddress, LogTarget, Settings};
 use tokio::sync::watch;
 
 use crate::dispatch::Config;
+use crate::dispatch::withheld::withheld_files;
 use crate::reverse_dns::ReverseDns;
 use crate::serve::explain;
 use crate::serve::explain::{Explanation, Question};
@@ -82,6 +83,7 @@ impl Server {
         let mut listener_protocols = listener_protocol::open(settings, &tickets)?;
         let log = Log::new(settings.workers.get());
         let config = Config::open(settings, &log)?;
+        config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         let script_files_max = raise_descriptor_limit();
         let workers = settings.workers.get();
         let mut bound = Vec::new();
@@ -143,6 +145,7 @@ impl Server {
     pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
         let listener_protocols = self.listener_protocols(settings)?;
         let config = Config::open(settings, &self.shared.log)?;
+        config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
         let replaced = self.shared.config.swap(Arc::new(config));
         // Idle processes end now, busy ones after their reply.
@@ -239,11 +242,12 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, 
 }
 
 fn open_without_logs(settings: &Settings) -> Result<Config, StartError> {
+    let withheld = withheld_files(settings);
     let mut settings = settings.clone();
     // Opening a log would create its file.
     settings.access_log = AccessLog::new(LogTarget::Off);
     settings.sites.iter_mut().for_each(|site| site.log = None);
-    Ok(Config::open(&settings, &Log::new(1))?)
+    Ok(Config::open_withholding(&settings, withheld, &Log::new(1))?)
 }
 
 /// The order to end, which `drain` returns. It can be made stricter while `Server::join` waits.

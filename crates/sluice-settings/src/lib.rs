@@ -19,8 +19,8 @@ pub use cache::{CacheSettings, CacheUse};
 pub use compression::{CompressionSettings, Precompressed};
 pub use log_format::LogFormat;
 pub use settings::{
-    AccessLog, Action, ClientCertificates, Convert, DnsSettings, ErrorSettings, FileSettings, ForwardedField,
-    IdentitySettings, IdentitySource, ListenSettings, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings,
-    RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings, ScriptSource,
-    ScriptTimeouts, ScriptVariables, Settings, SiteSettings, Statuses, TlsSettings,
+    AccessLog, Action, BACKUP_NAMES, ClientCertificates, Convert, DnsSettings, ErrorSettings, FileSettings,
+    ForwardedField, IdentitySettings, IdentitySource, ListenSettings, LogTarget, Mailbox, Mode, PoolSettings,
+    ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings,
+    ScriptSource, ScriptTimeouts, ScriptVariables, Settings, SiteSettings, Statuses, TlsSettings,
 };

@@ -12,6 +12,7 @@ mod script;
 mod site;
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 pub use client::{DnsSettings, ForwardedField, ProxySettings};
 pub use listen::{ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings};
@@ -21,7 +22,7 @@ pub use script::{
     Mailbox, Mode, PoolSettings, RequestBody, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
     ScriptVariables,
 };
-pub use site::{ErrorSettings, FileSettings, SiteSettings, Statuses};
+pub use site::{BACKUP_NAMES, ErrorSettings, FileSettings, SiteSettings, Statuses};
 
 use crate::cache::CacheSettings;
 use crate::limits::Limits;
@@ -45,4 +46,6 @@ pub struct Settings {
     pub cache: Option<CacheSettings>,
     /// The access log of sites without their own.
     pub access_log: AccessLog,
+    /// The files that these settings were read from. They are never sent to clients.
+    pub config_files: Vec<PathBuf>,
 }

@@ -207,6 +207,7 @@ impl Serve {
             dns: None,
             cache: Some(CacheSettings::default()),
             access_log: self.access_log()?,
+            config_files: Vec::new(),
         })
     }
 
@@ -243,22 +244,20 @@ impl Serve {
     }
 }
 
-/// The site of a directory: its files and, if it has a `cgi-bin`, the programs in it, both as CGI and as CGIplus.
+/// The site of a directory: its files and the programs in its `cgi-bin`, both as CGI and as CGIplus. The `cgi-bin` may be made
+/// later.
 fn directory_site(root: PathBuf, files: FileSettings) -> SiteSettings {
     let origin = "the command line";
     let programs = root.join("cgi-bin");
     let route = |path: &str, mode: Mode| {
-        let script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
+        let mut script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
+        script.is_directory_optional = true;
         RouteSettings {
             origin: origin.into(),
             ..RouteSettings::new(path, Action::Script(Box::new(script)))
         }
     };
-    let routes = if programs.is_dir() {
-        vec![route("/cgi-bin/*", Mode::Cgi), route("/cgiplus-bin/*", Mode::Cgiplus)]
-    } else {
-        Vec::new()
-    };
+    let routes = vec![route("/cgi-bin/*", Mode::Cgi), route("/cgiplus-bin/*", Mode::Cgiplus)];
     SiteSettings {
         origin: origin.into(),
         hosts: Vec::new(),
@@ -302,12 +301,13 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_cgi_bin_serves_only_files() {
+    fn a_directory_without_cgi_bin_may_get_one_later() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let settings = serve(&[directory.path().to_str().expect("UTF-8")]).expect("a directory");
         assert_eq!(settings.listen, [ListenSettings::clear(config::LISTEN)]);
         assert_eq!(settings.sites[0].root.as_deref(), Some(directory.path()));
-        assert!(settings.sites[0].routes.is_empty() && !settings.sites[0].files.listing);
+        assert_eq!(settings.sites[0].routes.len(), 2);
+        assert!(!settings.sites[0].files.listing);
         assert_eq!(settings.access_log, AccessLog::new(LogTarget::Stdout));
     }
 

@@ -10,7 +10,6 @@
 
 pub mod page;
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -165,7 +164,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn read(&self) -> io::Result<Contents> {
         let (mut entries, mut is_truncated) = (Vec::new(), false);
-        for (count, name) in Dir::new(self.directory.open_below(self.below)?)?.enumerate() {
+        for (count, name) in Dir::new(self.directory.open_below(self.below)?.0)?.enumerate() {
             let entry = self.entry(&name?);
             if count == NAMES_MAX || (entry.is_some() && entries.len() == ENTRIES_MAX) {
                 is_truncated = true;
@@ -204,7 +203,7 @@ impl Reader<'_> {
             EntryKind::Elsewhere => None,
             EntryKind::Script => Some(entry(EntryType::Script, None, None)),
             EntryKind::There => {
-                let metadata = self.open(&below).and_then(|file| file.metadata()).ok()?;
+                let (_, metadata) = self.directory.open_below(&below).ok()?;
                 let is_directory = metadata.is_dir();
                 if is_directory && self.site.entry_kind(&format!("{path}/"), self.directory, &below) != EntryKind::There
                 {
@@ -230,7 +229,7 @@ impl Reader<'_> {
         let entry = README_NAMES.into_iter().find_map(named)?;
         let mut bytes = Vec::new();
         let most = README_BYTES_MAX as u64 + 1;
-        let file = self.open(&self.below_of(&entry.name)).ok()?;
+        let (file, _) = self.directory.open_below(&self.below_of(&entry.name)).ok()?;
         file.take(most).read_to_end(&mut bytes).ok()?;
         let is_truncated = bytes.len() > README_BYTES_MAX;
         bytes.truncate(README_BYTES_MAX);
@@ -241,10 +240,6 @@ impl Reader<'_> {
             text: text.replace(is_unprintable, "\u{fffd}"),
             is_truncated,
         })
-    }
-
-    fn open(&self, below: &str) -> io::Result<File> {
-        self.directory.open_below(below)
     }
 
     fn below_of(&self, name: &str) -> String {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use sluice_files::directory::Directory;
 use sluice_files::file_cache::FileCache;
+use sluice_files::withheld::WithheldFiles;
 use sluice_log::{Log, SiteLog};
 use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
@@ -10,6 +12,7 @@ use sluice_settings::{ProxySettings, Settings};
 
 use crate::dispatch::script_sources::ScriptSources;
 use crate::dispatch::site::Site;
+use crate::dispatch::withheld::{self, withheld_files};
 
 /// The sites, limits and logs of a running server; replaced as a whole on reload.
 pub(crate) struct Config {
@@ -17,6 +20,8 @@ pub(crate) struct Config {
     pub limits: Limits,
     pub proxies: ProxySettings,
     pub cache: Option<FileCache>,
+    /// Lines for the log about files that are not sent although they lie below a served directory.
+    pub notices: Vec<String>,
     /// The server's own, then those of the sites.
     pub logs: Box<[SiteLog]>,
 }
@@ -46,6 +51,16 @@ impl HostMatch {
 impl Config {
     /// Opens everything that the settings name. An error is the administrator's.
     pub(crate) fn open(settings: &Settings, log: &Log) -> Result<Config, OpenError> {
+        Config::open_withholding(settings, withheld_files(settings), log)
+    }
+
+    /// As `open`, but never sends `withheld`.
+    pub(crate) fn open_withholding(
+        settings: &Settings,
+        withheld: WithheldFiles,
+        log: &Log,
+    ) -> Result<Config, OpenError> {
+        let withheld = Arc::new(withheld);
         let mut sites = Vec::new();
         for (number, site) in settings.sites.iter().enumerate() {
             sites.push(Site::open(site, number + 1)?);
@@ -53,7 +68,10 @@ impl Config {
         let script_sources = ScriptSources::of(settings)?;
         for directory in sites.iter_mut().flat_map(Site::directories_mut) {
             script_sources.withhold_from(directory);
+            directory.withhold_files(&withheld);
         }
+        let directories = sites.iter().flat_map(Site::directories).map(Directory::path);
+        let notices = withheld::notices(&withheld, directories);
         let sites: Vec<_> = sites.into_iter().map(Arc::new).collect();
         if sites.is_empty() {
             return Err(OpenError::new("", "there is no site to serve"));
@@ -63,6 +81,7 @@ impl Config {
             limits: settings.limits,
             proxies: settings.proxies.clone(),
             cache: settings.cache.as_ref().map(FileCache::new),
+            notices,
             // Last, because a configuration that fails to open must leave the logs as they are.
             logs: log.open(settings).map_err(|text| OpenError::new("", text))?,
         })
@@ -75,6 +94,7 @@ impl Config {
             limits: self.limits,
             proxies: self.proxies.clone(),
             cache: Some(self.cache.as_ref()?.empty_copy()),
+            notices: Vec::new(),
             logs: self.logs.clone(),
         })
     }
@@ -127,6 +147,7 @@ mod tests {
             limits: Limits::default(),
             proxies: ProxySettings::default(),
             cache: None,
+            notices: Vec::new(),
             logs: Box::default(),
         }
     }

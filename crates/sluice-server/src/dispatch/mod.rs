@@ -9,6 +9,7 @@ pub(crate) mod resolve;
 pub(crate) mod route;
 pub(crate) mod script_sources;
 pub(crate) mod site;
+pub(crate) mod withheld;
 
 pub(crate) use config::Config;
 pub(crate) use site::Site;

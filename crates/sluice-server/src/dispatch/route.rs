@@ -124,6 +124,11 @@ impl Route {
         }
     }
 
+    /// Whether the route serves files of records.
+    pub(crate) fn has_records(&self) -> bool {
+        self.kind().and_then(RouteKind::records).is_some()
+    }
+
     /// The directory whose files the route serves.
     pub(crate) fn directory_mut(&mut self) -> Option<&mut Directory> {
         served_mut(&mut self.action)
@@ -288,7 +293,9 @@ fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -> Result<Sc
     let mut settings = settings.clone();
     match &mut settings.source {
         ScriptSource::Directory(directory) => {
-            open_directory(directory, origin)?;
+            if !settings.is_directory_optional || directory.exists() {
+                open_directory(directory, origin)?;
+            }
             *directory = absolute(directory, origin)?;
         }
         ScriptSource::File(file) => {

@@ -11,10 +11,14 @@ use sluice_files::types::Types;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::compression::Compression;
 use sluice_settings::open_error::OpenError;
+use sluice_settings::rule::Wildcard;
 use sluice_settings::template::Template;
 use sluice_settings::{Action, CacheUse, ErrorSettings, SiteSettings};
 
 use crate::dispatch::route::{Route, open_directory};
+
+/// The pattern of the files that `convert = "rewrite"` leaves beside those that it has rewritten.
+const ORIGINALS: &str = "*.orig";
 
 /// A virtual host, ready for use.
 pub(crate) struct Site {
@@ -58,7 +62,7 @@ impl Site {
             }
             routes.push(route);
         }
-        Ok(Site {
+        let mut site = Site {
             origin: settings.origin.clone(),
             hosts: settings.hosts.clone(),
             log,
@@ -71,13 +75,37 @@ impl Site {
             listing_template: settings.files.listing_template.clone(),
             compression: Arc::new(Compression::new(&settings.compression)),
             errors: settings.errors.clone(),
-        })
+        };
+        site.withhold_names(&settings.files.withhold);
+        Ok(site)
+    }
+
+    /// Withholds files with these names, in every directory of the site.
+    fn withhold_names(&mut self, names: &[String]) {
+        let lower: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let patterns = |names: &mut dyn Iterator<Item = &String>| names.map(|name| Wildcard::new(name)).collect();
+        let all: Arc<[Wildcard]> = patterns(&mut lower.iter());
+        for directory in self.directories_mut() {
+            directory.withhold_names(Arc::clone(&all));
+        }
+        // Of record files these names have the originals, which such a route sends as lines.
+        let without_originals: Arc<[Wildcard]> = patterns(&mut lower.iter().filter(|name| *name != ORIGINALS));
+        let with_records = self.routes.iter_mut().filter(|route| route.has_records());
+        for directory in with_records.filter_map(Route::directory_mut) {
+            directory.withhold_names(Arc::clone(&without_originals));
+        }
     }
 
     /// Every directory that files are sent from.
     pub(crate) fn directories_mut(&mut self) -> impl Iterator<Item = &mut Directory> {
         let routes = self.routes.iter_mut().flat_map(Route::directories_mut);
         self.root.iter_mut().chain(routes)
+    }
+
+    /// Every directory that files of a route or of the root are sent from.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &Directory> {
+        let routes = self.routes.iter().filter_map(|route| route.kind()?.directory());
+        self.root.iter().chain(routes)
     }
 
     pub(crate) fn hosts(&self) -> &[String] {

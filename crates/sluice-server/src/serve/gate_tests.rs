@@ -123,6 +123,7 @@ fn settings(root: &Path) -> Settings {
         dns: None,
         cache: None,
         access_log: AccessLog::new(LogTarget::Off),
+        config_files: Vec::new(),
     }
 }
 

@@ -12,6 +12,8 @@ pub struct ScriptSettings {
     pub source: ScriptSource,
     /// How the program runs.
     pub mode: Mode,
+    /// Whether the directory of the source need not exist: its scripts run once it does.
+    pub is_directory_optional: bool,
     /// Programs that run files of a suffix (`".pl"` → `perl`), looked up in PATH unless they contain a slash. Such a file
     /// needs no execute bit and no `#!` line.
     pub interpreters: BTreeMap<String, String>,
@@ -194,6 +196,7 @@ impl ScriptSettings {
             mode,
             interpreters: BTreeMap::new(),
             send_files: BTreeMap::new(),
+            is_directory_optional: false,
             request_body: RequestBody::Spool,
             passes_arguments: false,
             variables: ScriptVariables::default(),

@@ -52,7 +52,13 @@ pub struct FileSettings {
     pub listing: bool,
     /// The template of directory listings; `None` for the server's own.
     pub listing_template: Option<Template>,
+    /// Names of files that are never sent, with stars; the case of ASCII letters does not matter.
+    pub withhold: Vec<String>,
 }
+
+/// Names of backup copies that editors, packaging tools and people make beside a file: Emacs, vim, nano, joe (`~`, `#…#`, `.swp`,
+/// `.save`), patch (`.orig`), cp and sed (`.bak`, `.old`). Such a copy of a script would be sent as text.
+pub const BACKUP_NAMES: [&str; 8] = ["*~", "#*#", "*.bak", "*.old", "*.orig", "*.save", "*.swp", "*.swo"];
 
 impl Default for FileSettings {
     fn default() -> Self {
@@ -62,6 +68,7 @@ impl Default for FileSettings {
             cache: CacheUse::On,
             listing: false,
             listing_template: None,
+            withhold: BACKUP_NAMES.map(str::to_owned).into(),
         }
     }
 }

@@ -71,7 +71,9 @@ pub(crate) fn load(path: &Path) -> Result<Settings, ConfigErrors> {
         ConfigErrors::one(format!("{name}:{line}: is not UTF-8 text: save the file in UTF-8"))
     })?;
     let directory = absolute.parent().unwrap_or(Path::new("/"));
-    interpret(Document::new(&ROOT, &name, &text, directory))
+    let mut settings = interpret(Document::new(&ROOT, &name, &text, directory))?;
+    settings.config_files.push(absolute.clone());
+    Ok(settings)
 }
 
 /// The reference page of all keys, in Markdown.

@@ -61,6 +61,7 @@ impl Root {
             limits: self.limits,
             cache: self.cache,
             access_log: self.access_log,
+            config_files: Vec::new(),
         }
     }
 }

@@ -99,6 +99,7 @@ pub(super) static SITE: Section<Draft> = Section {
         CACHE,
         LISTING,
         LISTING_TEMPLATE,
+        WITHHOLD,
         TYPES,
         CHARSET,
         Key {
@@ -212,6 +213,19 @@ const LISTING_TEMPLATE: Key<Draft> = Key {
     default: Words("the built-in page"),
     text: "The page of directory listings: a [template](../guides/listings-and-error-pages.md#templates).",
     example: "\"pages/listing.html\"",
+};
+
+const WITHHOLD: Key<Draft> = Key {
+    name: "withhold",
+    kind: Kind::Texts(|site, names, written| {
+        site.settings.files.withhold = read_withheld(names, written);
+        Ok(())
+    }),
+    default: Value("[\"*~\", \"#*#\", \"*.bak\", \"*.old\", \"*.orig\", \"*.save\", \"*.swp\", \"*.swo\"]"),
+    text: "Names of files that are [never sent](../guides/routes.md#files-that-are-never-sent), in any directory; `*` stands for any text, \
+           and upper and lower case are alike. The default has the names of backup copies, which would show the source of a \
+           script. `[]` withholds no names. A route with `record_format` sends `*.orig`.",
+    example: "[\"*~\", \"*.bak\", \"*.sql\"]",
 };
 
 const TYPES: Key<Draft> = Key {
@@ -380,6 +394,19 @@ fn check_host(host: &str) -> Result<(), String> {
         return Err("a host name consists of letters, digits, \"-\" and \".\"".into());
     }
     Ok(())
+}
+
+fn read_withheld(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
+    for name in &names {
+        if name.value.is_empty() || name.value.contains('/') || name.value.bytes().all(|byte| byte == b'*') {
+            let message = format!(
+                "withhold \"{}\": must be the name of a file, in which * stands for any text, as in \"*.bak\"",
+                name.value
+            );
+            written.document().report(name.line, message);
+        }
+    }
+    names.into_iter().map(|name| name.value).collect()
 }
 
 fn read_index(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {

@@ -103,6 +103,7 @@ impl Site {
             dns: None,
             cache: Some(CacheSettings::default()),
             access_log: AccessLog::new(LogTarget::Stdout),
+            config_files: Vec::new(),
         }
     }
 }

@@ -31,3 +31,4 @@ mod send_file;
 mod server_log;
 mod slow_clients;
 mod tls;
+mod withheld;

@@ -1,0 +1,183 @@
+//! Files that are never sent because of what they are: logs, configuration files, keys.
+//!
+//! Here: which files these are, by path and by identity, so that no other path leads to them: no link, no second mount, no other
+//! case of letters on a file system that ignores case. Not here: files that are withheld because of their names, and the check
+//! when a file is opened (`directory`).
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Files that no client gets, whichever path leads to them.
+#[derive(Default)]
+pub struct WithheldFiles {
+    files: Vec<WithheldFile>,
+    /// Files that were open at the start and whose paths are unknown.
+    open: Vec<FileId>,
+}
+
+/// A file with a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WithheldFile {
+    /// Without symbolic links in its directory.
+    pub path: PathBuf,
+    /// The file that was there at the start.
+    id: Option<FileId>,
+    names: WithheldNames,
+}
+
+/// Which names beside its own belong to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WithheldNames {
+    One,
+    /// Rotated and compressed files: the name and, after a dot, more.
+    WithRotated,
+}
+
+/// The identity of a file on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// `None` for anything but a regular file: a device or pipe has other readers.
+    fn of(metadata: &Metadata) -> Option<FileId> {
+        metadata.is_file().then(|| FileId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        })
+    }
+
+    fn at(path: &Path) -> Option<FileId> {
+        FileId::of(&fs::metadata(path).ok()?)
+    }
+}
+
+impl WithheldFiles {
+    /// Adds a file, which need not exist yet, and the file that it links to.
+    pub fn add(&mut self, path: &Path) {
+        self.add_names(path, WithheldNames::One);
+    }
+
+    /// Adds a log, and the files to which it was and will be rotated.
+    pub fn add_log(&mut self, path: &Path) {
+        self.add_names(path, WithheldNames::WithRotated);
+    }
+
+    /// Adds an open file, such as standard error that is redirected to a file.
+    ///
+    /// # Errors
+    /// The system gives no information about it.
+    pub fn add_open(&mut self, file: impl AsFd) -> io::Result<()> {
+        let file = File::from(file.as_fd().try_clone_to_owned()?);
+        self.open.extend(FileId::of(&file.metadata()?));
+        Ok(())
+    }
+
+    fn add_names(&mut self, path: &Path, names: WithheldNames) {
+        let beside = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        for path in [beside(path), path.canonicalize().ok()].into_iter().flatten() {
+            let file = WithheldFile {
+                id: FileId::at(&path),
+                path,
+                names,
+            };
+            if !self.files.contains(&file) {
+                self.files.push(file);
+            }
+        }
+    }
+
+    /// The paths of those that lie below a directory, which has no symbolic links in its path.
+    pub fn paths_below(&self, directory: &Path) -> impl Iterator<Item = &Path> {
+        let paths = self.files.iter().map(|file| file.path.as_path());
+        paths.filter(move |path| path.starts_with(directory))
+    }
+
+    /// Those that lie below a directory, with their paths in it.
+    pub(crate) fn below(&self, directory: &Path) -> Vec<WithheldFile> {
+        let below = self.files.iter().filter_map(|file| {
+            let path = file.path.strip_prefix(directory).ok()?.to_owned();
+            Some(WithheldFile { path, ..file.clone() })
+        });
+        below.collect()
+    }
+
+    /// Whether a file that was opened by another path is one of them.
+    pub(crate) fn has(&self, metadata: &Metadata) -> bool {
+        let Some(id) = FileId::of(metadata) else { return false };
+        if self.open.contains(&id) || self.files.iter().any(|file| file.id == Some(id)) {
+            return true;
+        }
+        // A hard link to a file that has replaced the one at the start: a renewed key, a new log.
+        metadata.nlink() > 1 && self.files.iter().any(|file| FileId::at(&file.path) == Some(id))
+    }
+}
+
+impl WithheldFile {
+    /// Whether a path, relative to the same directory, is that of the file.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        match self.names {
+            WithheldNames::One => path == self.path,
+            WithheldNames::WithRotated => {
+                let mut rotated = OsString::from(&self.path);
+                rotated.push(".");
+                path == self.path
+                    || path
+                        .as_os_str()
+                        .as_encoded_bytes()
+                        .starts_with(rotated.as_encoded_bytes())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_by_path_and_by_identity() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        fs::create_dir(at("real")).unwrap();
+        fs::write(at("real/key.pem"), "secret").unwrap();
+        symlink("real", at("linked")).unwrap();
+        symlink("real/key.pem", at("key.pem")).unwrap();
+        let mut withheld = WithheldFiles::default();
+        withheld.add(&at("key.pem"));
+        withheld.add_log(&at("linked/access.log"));
+        withheld.add_open(File::create(at("errors")).unwrap()).unwrap();
+
+        let below = withheld.below(&root);
+        let is_at = |path: &str| below.iter().any(|file| file.is_at(Path::new(path)));
+        for path in [
+            "key.pem",
+            "real/key.pem",
+            "real/access.log",
+            "real/access.log.20261121-235958",
+            "real/access.log.1.gz",
+        ] {
+            assert!(is_at(path), "{path}");
+        }
+        for path in ["key.pem.txt", "real/access.logs", "access.log", "real"] {
+            assert!(!is_at(path), "{path}");
+        }
+        let has = |name: &str| withheld.has(&fs::metadata(at(name)).unwrap());
+        assert!(has("errors") && has("real/key.pem"));
+        // The key is renewed: another file has its name, and a hard link leads to it.
+        fs::write(at("new"), "secret").unwrap();
+        fs::hard_link(at("new"), at("copy")).unwrap();
+        assert!(!has("copy"));
+        fs::rename(at("new"), at("real/key.pem")).unwrap();
+        assert!(has("copy"));
+    }
+}

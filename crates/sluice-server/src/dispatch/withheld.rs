@@ -1,0 +1,71 @@
+//! The server's own files: logs, configuration files and keys, which no site sends although they may lie below a root.
+//!
+//! Here: which files these are, over all settings, and what is said about them at the start. Not here: the check when a file is
+//! opened (`sluice_files::directory`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use sluice_files::withheld::WithheldFiles;
+use sluice_settings::{
+    AccessLog, ClientCertificates, IdentitySettings, IdentitySource, LogTarget, Settings, TlsSettings,
+};
+
+/// Collects the server's own files: those that the settings name, and the files to which its output is redirected.
+pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
+    let mut files = WithheldFiles::default();
+    settings.config_files.iter().for_each(|path| files.add(path));
+    let logs = settings.sites.iter().filter_map(|site| site.log.as_ref());
+    logs.chain([&settings.access_log])
+        .filter_map(path_of_log)
+        .for_each(|path| files.add_log(path));
+    for tls in settings.listen.iter().filter_map(|listen| listen.tls.as_ref()) {
+        secrets_of(tls).for_each(|path| files.add(path));
+    }
+    let identities = settings.sites.iter().filter_map(|site| site.identity.as_ref());
+    identities.filter_map(key_of).for_each(|path| files.add(path));
+    // Where that fails, the output is closed, and there is no file.
+    let _ = files.add_open(std::io::stdout());
+    let _ = files.add_open(std::io::stderr());
+    files
+}
+
+/// A line for the log about each of the files that lie below a directory from which files are sent.
+pub(crate) fn notices<'d>(files: &WithheldFiles, directories: impl Iterator<Item = &'d Path>) -> Vec<String> {
+    let paths: BTreeSet<PathBuf> = directories
+        .flat_map(|directory| files.paths_below(directory))
+        .map(Path::to_owned)
+        .collect();
+    let paths = paths.iter();
+    paths
+        .map(|path| {
+            format!(
+                "{} lies below a served directory; clients get 404 for it",
+                path.display()
+            )
+        })
+        .collect()
+}
+
+fn path_of_log(log: &AccessLog) -> Option<&Path> {
+    match &log.target {
+        LogTarget::File(path) => Some(path),
+        LogTarget::Off | LogTarget::Stdout => None,
+    }
+}
+
+/// The key of an address, and the authorities of its clients.
+fn secrets_of(tls: &TlsSettings) -> impl Iterator<Item = &Path> {
+    let authorities = match &tls.clients {
+        ClientCertificates::Off => None,
+        ClientCertificates::Optional(path) | ClientCertificates::Required(path) => Some(path.as_path()),
+    };
+    key_of(&tls.identity).into_iter().chain(authorities)
+}
+
+fn key_of(identity: &IdentitySettings) -> Option<&Path> {
+    match &identity.source {
+        IdentitySource::Files { key, .. } => Some(key),
+        IdentitySource::Made { .. } => None,
+    }
+}

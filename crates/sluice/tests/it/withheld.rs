@@ -1,0 +1,204 @@
+//! Files that are never sent: logs, configuration, keys, backup copies, directories of scripts.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::harness::{Authority, Server, Setup, run, write_script};
+
+#[track_caller]
+fn assert_not_sent(server: &Server, paths: &[&str]) {
+    for path in paths {
+        for method in ["GET", "OPTIONS"] {
+            let response = server.send(format!("{method} {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
+            assert_eq!(response.status, 404, "{method} {path}: {}", response.text());
+        }
+    }
+}
+
+#[test]
+fn access_log_of_serve_may_lie_in_the_served_directory_and_is_not_sent() {
+    let server = Setup::new().start_with(&[
+        "serve",
+        "htdocs",
+        "--listing",
+        "--listen",
+        "127.0.0.1:0",
+        "--access-log",
+        "htdocs/access.log",
+    ]);
+    server.log_line("access.log lies below a served directory; clients get 404 for it");
+    fs::write(server.path("htdocs/access.log.20261121-235958"), "GET /?token").unwrap();
+    fs::write(server.path("htdocs/access.log.1.gz"), "GET /?token").unwrap();
+    fs::hard_link(server.path("htdocs/access.log"), server.path("htdocs/copy.txt")).unwrap();
+    symlink("access.log", server.path("htdocs/link.txt")).unwrap();
+    assert_not_sent(
+        &server,
+        &[
+            "/access.log",
+            "/access%2elog",
+            "//./access.log",
+            "/access.log.20261121-235958",
+            "/access.log.1.gz",
+            "/access.log.1",
+            "/copy.txt",
+            "/link.txt",
+        ],
+    );
+    let listing = server.get("/").text().to_owned();
+    assert!(listing.contains("health.txt"), "{listing}");
+    for name in ["access.log", "copy.txt", "link.txt"] {
+        assert!(!listing.contains(name), "{listing}");
+    }
+    assert!(
+        fs::read_to_string(server.path("htdocs/access.log"))
+            .unwrap()
+            .contains("GET /copy.txt")
+    );
+}
+
+#[test]
+fn cgi_bin_that_is_made_after_serve_has_started_runs_its_programs() {
+    let server = Setup::new()
+        .file("/site/health.txt", "well")
+        .file("/site/sub/index.html", "page")
+        .start_with(&["serve", "htdocs/site", "--listen", "127.0.0.1:0"]);
+    server.log_line("htdocs/site/cgi-bin, which does not exist yet");
+    assert_not_sent(&server, &["/cgi-bin/x", "/cgiplus-bin/x", "/cgi-bin/"]);
+    let programs = server.path("htdocs/site/cgi-bin");
+    write_script(&programs.join("x"), "printf 'Content-Type: text/plain\\n\\nran'");
+    fs::write(programs.join("secret.py"), "password = 1").unwrap();
+    assert_eq!(server.get("/cgi-bin/x").text(), "ran");
+    assert_eq!(server.get("/cgi-bin/secret.py").status, 403);
+    // Where no route runs programs they are not sent either.
+    write_script(&server.path("htdocs/site/sub/cgi-bin/y"), "password=1");
+    write_script(&server.path("htdocs/site/sub/CGI-BIN/z"), "password=1");
+    symlink("cgi-bin", server.path("htdocs/site/sub/programs")).unwrap();
+    assert_not_sent(
+        &server,
+        &["/sub/cgi-bin/y", "/sub/CGI-BIN/z", "/sub/programs/y", "/sub/cgi-bin/"],
+    );
+    assert_eq!(server.get("/sub/").text(), "page");
+}
+
+/// A site whose files are also reachable below `/all/`, where the configuration, a key and authorities lie.
+fn setup() -> Setup {
+    let authority = Authority::new();
+    let setup = Setup::new();
+    authority.issue_to(&setup.path("own.pem"), &["localhost"]);
+    fs::write(setup.path("authorities.pem"), authority.pem()).unwrap();
+    for name in ["sluice.toml", "own.pem", "authorities.pem"] {
+        symlink(name, setup.path(&format!("link-{name}"))).unwrap();
+    }
+    fs::hard_link(setup.path("own.pem"), setup.path("hard.pem")).unwrap();
+    setup
+        .listeners(
+            "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"own.pem\", client_certificates = \"optional\", \
+             client_authorities = \"authorities.pem\" }",
+        )
+        .log("access = \"logs/access.log\"")
+        .site("index = [\"index.html\", \"sluice.toml\"]\nlisting = true")
+        .route("path = \"/all/*\"\nfiles = { directory = \".\" }")
+        .route("path = \"/other/*\"\nrewrite = \"/all/*\"")
+        .cgi("send_files = { \"/private/\" = \".\" }")
+        .python(
+            "sends",
+            "put(b'X-Accel-Redirect: /private/' + os.environb[b'QUERY_STRING'] + b'\\n\\n')",
+        )
+        .python(
+            "names",
+            "put(b'X-Sendfile: ' + os.path.realpath(TEST_DIR).encode() + b'/' + os.environb[b'QUERY_STRING'] + b'\\n\\n')",
+        )
+}
+
+#[test]
+fn configuration_keys_and_logs_are_sent_by_no_path() {
+    let setup = setup();
+    fs::create_dir(setup.path("logs")).unwrap();
+    fs::write(setup.path("public.txt"), "public").unwrap();
+    let server = setup.start();
+    let names = [
+        "sluice.toml",
+        "own.pem",
+        "authorities.pem",
+        "logs/access.log",
+        "link-sluice.toml",
+        "link-own.pem",
+        "link-authorities.pem",
+        "hard.pem",
+    ];
+    for name in names {
+        server.log_line("sluice.toml lies below a served directory");
+        let ways = ["/all/", "/other/", "/cgi-bin/sends?", "/cgi-bin/names?"].map(|way| format!("{way}{name}"));
+        for way in ways {
+            let response = server.get(&way);
+            assert_eq!(response.status, 404, "{way}: {}", response.text());
+        }
+    }
+    assert_eq!(server.get("/cgi-bin/sends?public.txt").text(), "public");
+    assert_eq!(server.get("/cgi-bin/names?public.txt").text(), "public");
+    let listing = server.get("/all/").text().to_owned();
+    assert!(listing.contains("public.txt"), "{listing}");
+    for name in names.into_iter().filter(|name| !name.contains('/')) {
+        assert!(!listing.contains(name), "{name} in {listing}");
+    }
+    let explained = run(
+        &server.path(""),
+        &["check", "-c", "sluice.toml", "--explain", "/all/logs/access.log"],
+    );
+    assert!(explained.output.contains("404"), "{}", explained.output);
+}
+
+const COPIES: [&str; 9] = [
+    "/x.php~",
+    "/%23x.php%23",
+    "/x.cgi.bak",
+    "/X.CGI.BAK",
+    "/x.old",
+    "/x.orig",
+    "/x.save",
+    "/x.swp",
+    "/x.swo",
+];
+
+fn with_copies() -> Setup {
+    let setup = Setup::new()
+        .file("/pages.bak/page.html", "page")
+        .file("/backup.txt", "text");
+    COPIES
+        .iter()
+        .fold(setup, |setup, name| setup.file(&name.replace("%23", "#"), "secret"))
+}
+
+#[test]
+fn backup_copies_are_neither_sent_nor_listed() {
+    let server = with_copies().site("listing = true\nindex = [\"x.old\"]").start();
+    assert_not_sent(&server, &COPIES);
+    assert_eq!(server.get("/backup.txt").text(), "text");
+    assert_eq!(server.get("/pages.bak/page.html").text(), "page");
+    let listing = server.get("/").text().to_owned();
+    assert!(
+        listing.contains("pages.bak") && listing.contains("backup.txt"),
+        "{listing}"
+    );
+    for name in ["x.php~", "x.cgi.bak", "x.old", "x.swp"] {
+        assert!(!listing.contains(name), "{name} in {listing}");
+    }
+}
+
+#[test]
+fn names_that_are_withheld_are_configurable() {
+    let server = with_copies().site("withhold = [\"*.txt\"]").start();
+    for path in COPIES {
+        assert_eq!(server.get(path).text(), "secret", "{path}");
+    }
+    // The harness's own file is one of them.
+    assert_eq!(server.get("/backup.txt").status, 404);
+    fs::write(
+        server.path("sluice.toml"),
+        server.setup().configuration().replace("*.txt", "backup*"),
+    )
+    .unwrap();
+    server.signal("HUP");
+    server.log_line("is in force");
+    assert_eq!(server.get("/backup.txt").status, 404);
+}
