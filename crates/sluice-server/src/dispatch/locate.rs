@@ -1,11 +1,12 @@
 //! The script file behind a path of a script route, and the division of the path into SCRIPT_NAME and PATH_INFO.
 //!
 //! Here: RFC 3875 §4.1.5 and §4.1.13 for directories of any depth, single scripts and patterns. One stat(2) for a script directly
-//! in its directory. Symbolic links are followed, because the owner of a script directory decides what it contains
-//! (`ln -s /usr/lib/git-core/git-http-backend cgi-bin/`), and nothing in it is sent as a file.
+//! in its directory. Symbolic links are followed there, because the owner of a script directory decides what it contains
+//! (`ln -s /usr/lib/git-core/git-http-backend cgi-bin/`), and nothing in it is sent as a file. Scripts by pattern (`*.cgi`) lie among
+//! the files of a site, whose authors may only publish what is below the root: links out of the root are not followed.
 
 use std::fs::Metadata;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -35,12 +36,14 @@ pub(crate) fn locate(
             check(script, file.clone(), name, rest, &stat(file)?)
         }
         ScriptSource::Root => {
-            let file = site.document_root().join(captured.trim_start_matches('/'));
-            let metadata = stat(&file)?;
-            if is_hidden(captured) || metadata.is_dir() {
-                return Err(not_found(&file));
+            let below = captured.trim_start_matches('/');
+            let file = || site.document_root().join(below);
+            let root = site.root.as_ref().ok_or_else(|| not_found(&file()))?;
+            let found = root.find_program(below).map_err(|error| fault_of(&file(), error))?;
+            if found.metadata.is_dir() {
+                return Err(not_found(&found.path));
             }
-            check(script, file, captured, &path[captured.len()..], &metadata)
+            check(script, found.path, captured, &path[captured.len()..], &found.metadata)
         }
         ScriptSource::Directory(directory) => {
             if is_hidden(captured) {
@@ -113,14 +116,18 @@ fn interpreter(script: &ScriptRoute, file: &Path) -> Option<PathBuf> {
 }
 
 fn stat(file: &Path) -> Result<Metadata, Fault> {
-    std::fs::metadata(file).map_err(|error| match error.kind() {
+    std::fs::metadata(file).map_err(|error| fault_of(file, error))
+}
+
+fn fault_of(file: &Path, error: io::Error) -> Fault {
+    match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(file),
         ErrorKind::PermissionDenied => {
             let failure = IoFailure::shared(Activity::Script(file.into()), error);
             ClientFault::Forbidden(Forbidden::Unreadable(failure)).into()
         }
         _ => ServerFault::io(Activity::Script(file.into()), error).into(),
-    })
+    }
 }
 
 fn not_found(file: &Path) -> Fault {
@@ -180,6 +187,7 @@ mod tests {
             limits: sluice_settings::limits::Limits::default(),
             cache: None,
             access_log: AccessLog::new(LogTarget::Off),
+            config_files: Vec::new(),
         };
         Config::open(&settings, &Log::new(1)).unwrap()
     }

@@ -196,3 +196,44 @@ fn changed_script_runs_in_its_new_version() {
     );
     assert_eq!(server.get("/cgi-bin/y").text(), "added");
 }
+
+#[test]
+fn script_below_a_root_is_not_run_through_a_link_out_of_it() {
+    let setup = Setup::new()
+        .file_with_mode(
+            "/tools/in.cgi",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s' \"$SCRIPT_NAME\"\n",
+            0o755,
+        )
+        .file("/.hidden/x.cgi", "")
+        .script_route("*.cgi", "mode = \"cgi\"");
+    write_script(
+        &setup.path("outside/out.cgi"),
+        "printf 'Content-Type: text/plain\\n\\noutside'",
+    );
+    write_script(
+        &setup.path("htdocs/.hidden/x.cgi"),
+        "printf 'Content-Type: text/plain\\n\\nhidden'",
+    );
+    for (target, link) in [
+        ("../outside/out.cgi", "relative.cgi"),
+        ("../outside", "directory"),
+        ("tools/in.cgi", "link.cgi"),
+        (".hidden/x.cgi", "hidden.cgi"),
+    ] {
+        symlink(target, setup.path("htdocs").join(link)).unwrap();
+    }
+    symlink(setup.path("outside/out.cgi"), setup.path("htdocs/absolute.cgi")).unwrap();
+    let server = setup.start();
+    assert_eq!(server.get("/tools/in.cgi").text(), "/tools/in.cgi");
+    assert_eq!(server.get("/link.cgi").text(), "/link.cgi");
+    for path in [
+        "/relative.cgi",
+        "/absolute.cgi",
+        "/directory/out.cgi",
+        "/hidden.cgi",
+        "/.hidden/x.cgi",
+    ] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+}
