@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
-use sluice_http::request_id::UniqueId;
+use sluice_http::request_id::{IdSource, UniqueId};
 use sluice_log::SiteLog;
 use sluice_net::front::Front;
 use sluice_script::scripts::Scripts;
@@ -29,8 +29,7 @@ pub(crate) struct Context {
     /// The log of faults, which counts those that repeat.
     pub(crate) fault_log: FaultLog,
     config: RefCell<CurrentConfig>,
-    /// Part of every UNIQUE_ID of this start of the server.
-    boot: [u8; 8],
+    ids: IdSource,
     exchanges: Cell<u32>,
 }
 
@@ -40,7 +39,7 @@ impl Context {
         scripts: Rc<Scripts>,
         config: &Arc<ArcSwap<Config>>,
         reverse_dns: Option<Arc<ReverseDns>>,
-        boot: [u8; 8],
+        ids: IdSource,
     ) -> Context {
         Context {
             worker: scripts.worker,
@@ -49,7 +48,7 @@ impl Context {
             reverse_dns,
             fault_log: FaultLog::default(),
             config: RefCell::new(CurrentConfig::new(config)),
-            boot,
+            ids,
             exchanges: Cell::new(0),
         }
     }
@@ -64,7 +63,7 @@ impl Context {
         let count = self.exchanges.get().wrapping_add(1);
         self.exchanges.set(count);
         let worker = u8::try_from(self.worker % 256).unwrap_or_default();
-        UniqueId::new(self.boot, worker, count)
+        self.ids.id(worker, count)
     }
 }
 

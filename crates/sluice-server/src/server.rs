@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::server::ProducesTickets;
 use sluice_files::file_cache::CacheCounters;
+use sluice_http::request_id::IdSource;
 use sluice_launch::Launcher;
 use sluice_log::Log;
 use sluice_net::listener;
@@ -108,7 +109,7 @@ impl Server {
             reverse_dns: reverse_dns.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),
-            boot: boot_name().map_err(|error| StartError(format!("no random bytes: {error}")))?,
+            ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
         });
         let (phase, phases) = watch::channel(Phase::Serving);
         let mut threads = Vec::new();
@@ -280,10 +281,9 @@ fn raise_descriptor_limit() -> Option<u64> {
     limit.current
 }
 
-/// Eight random characters, which identify this start of the server.
-fn boot_name() -> Result<[u8; 8], getrandom::Error> {
-    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-    let mut name = [0; 8];
-    getrandom::fill(&mut name)?;
-    Ok(name.map(|byte| DIGITS[usize::from(byte % 32)]))
+/// The source of the ids of this start of the server.
+fn id_source() -> Result<IdSource, getrandom::Error> {
+    let mut random = [0; IdSource::RANDOM_BYTES];
+    getrandom::fill(&mut random)?;
+    Ok(IdSource::new(random))
 }

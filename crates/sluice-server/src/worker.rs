@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use sluice_http::request_id::IdSource;
 use sluice_http::tasks::Tasks;
 use sluice_launch::Launcher;
 use sluice_log::Log;
@@ -55,8 +56,8 @@ pub(crate) struct Shared {
     pub(crate) script_files_max: Option<u64>,
     /// The number of workers with exchanges under way, while the server drains.
     pub(crate) busy_workers: watch::Sender<usize>,
-    /// Part of every UNIQUE_ID of this start of the server.
-    pub(crate) boot: [u8; 8],
+    /// The source of UNIQUE_ID.
+    pub(crate) ids: IdSource,
 }
 
 /// A worker: its parts, and the phases of the server.
@@ -142,7 +143,7 @@ impl Worker {
             Rc::clone(&scripts),
             &shared.config,
             shared.reverse_dns.clone(),
-            shared.boot,
+            shared.ids,
         );
         Worker {
             context: Rc::new(context),

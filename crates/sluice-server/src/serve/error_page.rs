@@ -138,7 +138,7 @@ pub(crate) fn raw(status: StatusCode, id: UniqueId) -> Vec<u8> {
 /// The template does not parse or does not render; its author must fix it.
 pub fn error_template(path: &Path, text: &str) -> Result<Template, TemplateError> {
     let template = Template::parse(path, text)?;
-    let id = UniqueId::new(*b"00000000", 0, 1);
+    let id = UniqueId::new(*b"00000000", 1);
     let page = Page {
         detail: "file \"a\": not there",
         path: "/a",
@@ -254,7 +254,7 @@ mod tests {
 
     fn answer(fault: &Fault, settings: &ErrorSettings, accept: &str) -> (HeaderMap, String) {
         let fields = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_str(accept).unwrap())]);
-        let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
+        let id = UniqueId::new(*b"k3x9m2p7", 1);
         let (head, body) = response(fault, settings, id, "/<a>", &fields).into_parts();
         assert_eq!(head.status, fault.status());
         let ResponseBody::Whole(content) = body else {
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_built_in_page_renders_every_status() {
-        let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
+        let id = UniqueId::new(*b"k3x9m2p7", 1);
         for status in (100..1000).map(|code| StatusCode::from_u16(code).unwrap()) {
             let Rendered { media_type, body } = Page::new(status, &id).html([&*BUILT_IN]);
             assert_eq!(media_type, MediaType::Html, "{status}");
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_built_in_page_escapes_text_and_detail() {
-        let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
+        let id = UniqueId::new(*b"k3x9m2p7", 1);
         let page = Page {
             sentence: "<a> & \"b\"",
             detail: "'c' </code>",
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn text_is_sent_if_no_template_renders() {
         let fails = Template::parse(Path::new("e.html"), "{{ nothing }}").unwrap();
-        let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
+        let id = UniqueId::new(*b"k3x9m2p7", 1);
         let page = Page::new(StatusCode::NOT_FOUND, &id);
         let rendered = page.html([&fails, &fails]);
         assert_eq!(rendered.media_type, MediaType::Text);
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_raw_response_has_the_built_in_page() {
-        let id = UniqueId::new(*b"k3x9m2p7", 0, 1);
+        let id = UniqueId::new(*b"k3x9m2p7", 1);
         let response = String::from_utf8(raw(StatusCode::BAD_REQUEST, id)).unwrap();
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\ncontent-type: text/html; charset=utf-8\r\n"));

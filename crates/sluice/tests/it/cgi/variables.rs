@@ -295,3 +295,17 @@ fn unusual_methods_reach_the_script_unchanged() {
         assert_eq!(response.variable("REQUEST_METHOD"), Some(method));
     }
 }
+
+#[test]
+fn unique_id_does_not_count_requests() {
+    let server = Setup::new().workers(1).script("show", SHOW).start();
+    let number = || {
+        let id = server.get("/cgi-bin/show").variable("UNIQUE_ID").unwrap().to_owned();
+        i64::from_str_radix(&id[8..], 16).unwrap()
+    };
+    let numbers: Vec<i64> = (0..4).map(|_| number()).collect();
+    assert!(
+        numbers.windows(2).all(|pair| (pair[1] - pair[0]).abs() > 1000),
+        "{numbers:x?}"
+    );
+}
