@@ -103,7 +103,7 @@ fn request<'a>(
         server_signature: None,
         headers,
         record_bytes_max: 4096,
-        sentinels,
+        sentinels: Some(sentinels),
         prefix,
         environment: &[],
         request_time: SystemTime::UNIX_EPOCH,

@@ -11,6 +11,9 @@ use crate::request_record::RequestEncoding;
 /// Bytes in a memory buffer when the script names no size: one mebibyte, WASD's unit.
 pub const BUFFER_BYTES_DEFAULT: u64 = 1 << 20;
 
+/// The answer to a callout that does not exist.
+const UNKNOWN: &str = "unknown callout";
+
 /// One parsed callout line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalloutRequest {
@@ -88,13 +91,24 @@ pub enum BufferKind {
 /// Parses one callout line, without its newline; an invalid one becomes [`Callout::Invalid`].
 #[must_use]
 pub fn parse_callout(line: &[u8]) -> CalloutRequest {
-    let line = line.trim_ascii();
-    let (wants_answer, line) = match line {
-        [b'!' | b'#', rest @ ..] => (false, rest),
-        _ => (true, line),
-    };
+    let (is_unwanted, line) = without_mark(line.trim_ascii());
+    let wants_answer = !is_unwanted;
     let request = parse_request(line).unwrap_or_else(|reason| Callout::Invalid { code: 400, reason });
     CalloutRequest { wants_answer, request }
+}
+
+/// Whether a line begins with the keyword of a callout.
+pub(crate) fn is_known(line: &[u8]) -> bool {
+    let line = without_mark(line.trim_ascii()).1;
+    str::from_utf8(line).is_ok() && !matches!(parse_request(line), Err(reason) if reason == UNKNOWN)
+}
+
+/// Whether a line says that its answer is not wanted, and the line without that mark.
+fn without_mark(line: &[u8]) -> (bool, &[u8]) {
+    match line {
+        [b'!' | b'#', rest @ ..] => (true, rest),
+        _ => (false, line),
+    }
 }
 
 fn parse_request(line: &[u8]) -> Result<Callout, String> {
@@ -116,7 +130,7 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
         "BUFFER-BEGIN" => buffer_begin(parameters),
         "BUFFER-WRITE" => buffer_write(parameters),
         "BUFFER-END" => Ok(Callout::BufferEnd),
-        _ => Err("unknown callout".to_string()),
+        _ => Err(UNKNOWN.to_string()),
     }
 }
 

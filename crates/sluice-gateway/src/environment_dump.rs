@@ -1,16 +1,119 @@
 //! Telling a sentinel from its text in a dump of the environment.
 //!
 //! Programs print their environment: `env`, a debugging page. The value of `CGIPLUSEOF` in such a dump must not end the
-//! response. In every dump the variable's name stands shortly before its value, so this file keeps the last output
-//! bytes and looks for that name. `scanner` uses it.
+//! response. In every dump the variable's name stands shortly before its value. But a name alone proves nothing, because
+//! a client may have sent it: it only makes a sentinel *doubtful*. What follows decides, and the script alone writes that.
+//!
+//! | doubtful | it is the sentinel | it is text |
+//! |---|---|---|
+//! | end | nothing follows but blanks, until the script pauses | anything else follows |
+//! | escape | known callouts follow, and the close sentinel; or callouts, until the script pauses | anything else follows |
+//!
+//! `scanner` uses it, and asks the server to time the pause.
 
 use memchr::memmem;
 
-use crate::sentinel::Mark;
+use crate::callout;
+use crate::output::CALLOUT_LINE_BYTES_MAX;
+use crate::sentinel::{Mark, SENTINEL_BYTES};
 
 /// Bytes before a sentinel text that are searched for its variable's name: room for `</td><td class="…">` between the
 /// two.
 pub(crate) const NAME_DISTANCE_BYTES_MAX: usize = 64;
+
+/// Bytes after a doubtful escape sentinel that are examined, at most: one callout of the longest line. Whatever is still
+/// in doubt then is text.
+pub(crate) const EXAMINED_BYTES_MAX: usize = CALLOUT_LINE_BYTES_MAX + SENTINEL_BYTES + 1;
+
+/// What a doubtful sentinel is, by what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// More output decides, or a pause: then it is the sentinel.
+    Undecided,
+    /// It is the sentinel.
+    Sentinel,
+    /// It is text.
+    Text,
+}
+
+/// The meaning of a doubtful sentinel that `following` comes after. `close` is the close sentinel.
+pub(crate) fn meaning(mark: Mark, following: &[u8], close: &str) -> Meaning {
+    let text = following.trim_ascii_start();
+    let meaning = match mark {
+        Mark::Escape => escape_meaning(text, close.as_bytes()),
+        Mark::End | Mark::Close if text.is_empty() => Meaning::Undecided,
+        Mark::End | Mark::Close => Meaning::Text,
+    };
+    match meaning {
+        Meaning::Undecided if following.len() >= EXAMINED_BYTES_MAX => Meaning::Text,
+        meaning => meaning,
+    }
+}
+
+fn escape_meaning(following: &[u8], close: &[u8]) -> Meaning {
+    let closed_at = memmem::find(following, close);
+    let lines = &following[..closed_at.unwrap_or(following.len())];
+    // Without the close sentinel the last line may go on; part of that sentinel is no part of the line.
+    let last = memchr::memrchr(b'\n', lines).map_or(0, |at| at + 1);
+    let (whole, begun) = match closed_at {
+        Some(_) => (lines, &[][..]),
+        None => (&lines[..last], without_begun(&lines[last..], close)),
+    };
+    let mut are_known = true;
+    for line in whole.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
+        if line.is_empty() {
+            continue;
+        }
+        if !is_callout(line) {
+            return Meaning::Text;
+        }
+        are_known &= callout::is_known(line);
+    }
+    if !is_begun_callout(begun) {
+        return Meaning::Text;
+    }
+    match closed_at {
+        None => Meaning::Undecided,
+        Some(_) if are_known && !lines.is_empty() => Meaning::Sentinel,
+        // A callout that does not exist: its script waits for the answer, and a dump goes on.
+        Some(at) if following[at + close.len()..].trim_ascii().is_empty() => Meaning::Undecided,
+        Some(_) => Meaning::Text,
+    }
+}
+
+/// The line without the beginning of the close sentinel at its end.
+fn without_begun<'a>(line: &'a [u8], close: &[u8]) -> &'a [u8] {
+    match memchr::memrchr(b'$', line) {
+        Some(at) if close.starts_with(&line[at..]) => &line[..at],
+        _ => line,
+    }
+}
+
+/// Whether a whole line reads like a callout: `KEYWORD: …`, or one of the keywords alone.
+fn is_callout(line: &[u8]) -> bool {
+    let line = without_prefix(line);
+    match memchr::memchr(b':', line) {
+        Some(colon) => is_keyword(line[..colon].trim_ascii()),
+        None => callout::is_known(line),
+    }
+}
+
+/// Whether a line that has not ended may become one that reads like a callout.
+fn is_begun_callout(line: &[u8]) -> bool {
+    let line = without_prefix(line.trim_ascii_start());
+    match memchr::memchr(b':', line) {
+        Some(colon) => is_keyword(line[..colon].trim_ascii()),
+        None => line.is_empty() || is_keyword(line.trim_ascii_end()),
+    }
+}
+
+fn without_prefix(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"!").or(line.strip_prefix(b"#")).unwrap_or(line)
+}
+
+fn is_keyword(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+}
 
 /// The last output bytes since the last sentinel text, at most [`NAME_DISTANCE_BYTES_MAX`] of them.
 #[derive(Debug)]
@@ -37,16 +140,15 @@ impl PrecedingOutput {
     }
 
     /// Forgets all bytes. Called after each sentinel text, in a dump or not, because a name counts for one value only:
-    /// otherwise the real sentinel after the last line of a dump would be taken for one more value.
+    /// otherwise the real sentinel after the last line of a dump would be doubtful, too.
     pub(crate) fn clear(&mut self) {
         self.length = 0;
     }
 
-    /// Whether a sentinel text that comes next is a variable's value in a dump.
+    /// Whether a sentinel text that comes next may be a variable's value in a dump.
     ///
-    /// A text at the start of a line is always a sentinel, because that is how scripts write it, also right after a
-    /// page that mentions the variable's name in its last line.
-    pub(crate) fn has_name_of(&self, mark: Mark) -> bool {
+    /// A text at the start of a line is always a sentinel, because that is how most scripts write it.
+    pub(crate) fn makes_doubtful(&self, mark: Mark) -> bool {
         let preceding = &self.bytes[..self.length];
         if preceding.last() == Some(&b'\n') {
             return false;
@@ -66,12 +168,75 @@ impl PrecedingOutput {
 mod tests {
     use super::*;
 
+    const CLOSE: &str = "$D-0123456789abcdef01234567-";
+
     fn after(chunks: &[&str]) -> PrecedingOutput {
         let mut preceding = PrecedingOutput::new();
         for chunk in chunks {
             preceding.record(chunk.as_bytes());
         }
         preceding
+    }
+
+    fn meaning_of(mark: Mark, following: &str) -> Meaning {
+        meaning(mark, following.replace("CLOSE", CLOSE).as_bytes(), CLOSE)
+    }
+
+    #[test]
+    fn an_end_with_more_output_is_text() {
+        for following in ["", "\n", "\r\n \n"] {
+            assert_eq!(meaning_of(Mark::End, following), Meaning::Undecided, "{following:?}");
+        }
+        for following in ["\"", "\nx", "</td>", "$"] {
+            assert_eq!(meaning_of(Mark::End, following), Meaning::Text, "{following:?}");
+        }
+    }
+
+    #[test]
+    fn an_escape_with_callouts_and_a_close_is_the_sentinel() {
+        for following in [
+            "\nNOOP:\nCLOSE",
+            "!CGIPLUS: structCLOSE",
+            "map-path: /x\n#NOOP\n\nCLOSE and more",
+        ] {
+            assert_eq!(meaning_of(Mark::Escape, following), Meaning::Sentinel, "{following:?}");
+        }
+    }
+
+    #[test]
+    fn an_escape_in_a_dump_is_text() {
+        for following in [
+            "\nCGIPLUSEOT=CLOSE\n",
+            "\nCGIPLUSEOT=",
+            "\"}",
+            "</td>",
+            "\n\nend\n",
+            "\nWWW_GATEWAY",
+            "\nCGIPLUSEOT: CLOSE\nCGIPLUSIN: /dev/fd/3\n",
+            "\nHOME: /root\n<p>",
+            " NOTICED: the client's text\n<p>",
+            "CLOSE\nmore",
+        ] {
+            assert_eq!(meaning_of(Mark::Escape, following), Meaning::Text, "{following:?}");
+        }
+        let long = format!("X: {}", "x".repeat(EXAMINED_BYTES_MAX));
+        assert_eq!(meaning_of(Mark::Escape, &long), Meaning::Text);
+    }
+
+    #[test]
+    fn an_escape_with_no_more_than_the_beginning_of_callouts_is_undecided() {
+        for following in [
+            "",
+            "\n",
+            "!",
+            "MAP",
+            "MAP-PATH: /x",
+            "MAP-PATH: /x\n",
+            "NOOP:\n$D-01",
+            "FLY-TO: x\nCLOSE\n",
+        ] {
+            assert_eq!(meaning_of(Mark::Escape, following), Meaning::Undecided, "{following:?}");
+        }
     }
 
     #[test]
@@ -85,31 +250,31 @@ mod tests {
             "[CGIPLUSEOF] => ",
             "<dt>CGIPLUSEOF</dt>\n<dd>",
         ] {
-            assert!(after(&[text]).has_name_of(Mark::End), "{text}");
+            assert!(after(&[text]).makes_doubtful(Mark::End), "{text}");
         }
     }
 
     #[test]
     fn a_name_may_be_split_over_chunks() {
-        assert!(after(&["x", "CGIPL", "USE", "OF", "="]).has_name_of(Mark::End));
+        assert!(after(&["x", "CGIPL", "USE", "OF", "="]).makes_doubtful(Mark::End));
     }
 
     #[test]
     fn a_name_further_away_does_not_count() {
         let gap = "-".repeat(NAME_DISTANCE_BYTES_MAX - "CGIPLUSEOF".len());
-        assert!(after(&["CGIPLUSEOF", &gap]).has_name_of(Mark::End));
-        assert!(!after(&["CGIPLUSEOF", &gap, "-"]).has_name_of(Mark::End));
+        assert!(after(&["CGIPLUSEOF", &gap]).makes_doubtful(Mark::End));
+        assert!(!after(&["CGIPLUSEOF", &gap, "-"]).makes_doubtful(Mark::End));
     }
 
     #[test]
     fn a_name_counts_only_for_its_own_sentinel() {
-        assert!(!after(&["CGIPLUSESC="]).has_name_of(Mark::End));
-        assert!(after(&["CGIPLUSESC="]).has_name_of(Mark::Escape));
+        assert!(!after(&["CGIPLUSESC="]).makes_doubtful(Mark::End));
+        assert!(after(&["CGIPLUSESC="]).makes_doubtful(Mark::Escape));
     }
 
     #[test]
     fn a_text_at_the_start_of_a_line_is_a_sentinel() {
-        assert!(!after(&["see CGIPLUSEOF</body></html>\n"]).has_name_of(Mark::End));
+        assert!(!after(&["see CGIPLUSEOF</body></html>\n"]).makes_doubtful(Mark::End));
     }
 
     #[test]

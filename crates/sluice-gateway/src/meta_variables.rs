@@ -74,8 +74,9 @@ pub struct CgiRequest<'a> {
     pub headers: &'a HeaderMap,
     /// Bytes in the largest record that the mailbox accepts.
     pub record_bytes_max: usize,
-    /// The sentinels of the process that will answer.
-    pub sentinels: &'a Sentinels,
+    /// The sentinels of the process that will answer, for `WWW_GATEWAY_EOF` and the like. `None` for a persistent process, which
+    /// has them in its environment: a page that shows a request's variables then shows no sentinel.
+    pub sentinels: Option<&'a Sentinels>,
     /// The prefix of the names of RFC 3875 and of Apache: empty or `WWW_`.
     pub prefix: &'a str,
     /// The route's environment; these names get no prefix.
@@ -223,9 +224,11 @@ impl Variables {
             );
         }
         self.add_display("WWW_", "GATEWAY_MRS", request.record_bytes_max);
-        self.add("WWW_", "GATEWAY_EOF", request.sentinels.end());
-        self.add("WWW_", "GATEWAY_ESC", request.sentinels.escape());
-        self.add("WWW_", "GATEWAY_EOT", request.sentinels.close());
+        if let Some(sentinels) = request.sentinels {
+            self.add("WWW_", "GATEWAY_EOF", sentinels.end());
+            self.add("WWW_", "GATEWAY_ESC", sentinels.escape());
+            self.add("WWW_", "GATEWAY_EOT", sentinels.close());
+        }
     }
 
     /// WASD's variables for the parts of a query: `WWW_KEY_n` and `WWW_KEY_COUNT`, `WWW_FORM_<NAME>`.

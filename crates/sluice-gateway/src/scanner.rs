@@ -2,28 +2,33 @@
 //!
 //! It does not read the mailbox (the server pushes what it has read), does not parse the reply's head (`script_head`
 //! does, from the scanner's output) and does not answer callouts. Bytes are returned as slices of the input, without a
-//! copy; at most 27 of them are held back while they may be the start of a sentinel.
+//! copy; at most 27 of them are held back while they may be the start of a sentinel. Digits of a sentinel that is only
+//! text are replaced by zeros.
 //!
 //! ```text
 //!             escape                     end
 //!   callout <--------+                +------> ended --restart--> body
 //!      |             |                |
 //!      +-- close --> body ------------+        (CGI: only end-of-file ends)
+//!      |             | ^
+//!      |             v | text                  (doubtful: see `environment_dump`)
+//!      |            doubt -- escape, end --> as from body
 //!      |
 //!      +-- end, escape, too long --> faulted
 //! ```
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::{Buf, Bytes};
 use memchr::memchr2;
-use memchr::memmem::Finder;
+use memchr::memmem::{self, Finder};
 
 use crate::callout_lines::CalloutLines;
-use crate::environment_dump::PrecedingOutput;
+use crate::environment_dump::{EXAMINED_BYTES_MAX, Meaning, PrecedingOutput, meaning};
 use crate::output::{EndMark, MailboxKind, Output, OutputFault};
-use crate::sentinel::{Comparison, Mark, PartialMatch, SENTINEL_BYTES, Sentinels};
+use crate::sentinel::{Comparison, Found, Mark, PartialMatch, SENTINEL_BYTES, Sentinels};
 
 /// The scanner of one script process's mailbox.
 ///
@@ -50,6 +55,8 @@ pub struct Scanner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Body,
+    /// This sentinel has arrived, and what follows will show whether it counts.
+    Doubt(Mark),
     Callout,
     Ended,
     Faulted,
@@ -88,11 +95,12 @@ impl Scanner {
             return Some(queued);
         }
         loop {
-            if self.skips_newline && self.state != State::Ended {
+            if self.skips_newline && matches!(self.state, State::Body | State::Callout) {
                 self.skip_newline()?;
             }
             let step = match (self.state, self.kind) {
                 (State::Ended | State::Faulted, _) => return None,
+                (State::Doubt(mark), _) => self.decide(mark)?,
                 (State::Body, MailboxKind::Stream) => self.scan_body()?,
                 (State::Callout, MailboxKind::Stream) => self.scan_callout()?,
                 (State::Body, MailboxKind::Record) => self.take_record()?,
@@ -126,6 +134,34 @@ impl Scanner {
             && !self.callout.is_at_line_start()
     }
 
+    /// Whether the last sentinel is doubtful, so that the caller should time a pause of the script, and then call
+    /// [`Scanner::end_doubt`].
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        matches!(self.state, State::Doubt(_))
+    }
+
+    /// Takes the doubtful sentinel for one that counts, because the script has paused. [`Scanner::next`] has the output.
+    pub fn end_doubt(&mut self) {
+        if let State::Doubt(mark) = self.state {
+            self.enter(mark);
+        }
+    }
+
+    /// Ends a doubt because the output has ended: an end sentinel counts, a callout would have been closed. `true` if there
+    /// was one; [`Scanner::next`] has output then.
+    pub fn end_doubt_at_end_of_output(&mut self) -> bool {
+        match self.state {
+            State::Doubt(Mark::End) => self.enter(Mark::End),
+            State::Doubt(mark) => {
+                self.state = State::Body;
+                self.queued = Some(Output::Bytes(self.sentinels.masked_text(mark).into()));
+            }
+            _ => return false,
+        }
+        true
+    }
+
     /// Whether a callout is open: it is until [`Scanner::next`] has returned [`Output::CalloutClosed`].
     #[must_use]
     pub fn is_inside_callout(&self) -> bool {
@@ -144,7 +180,8 @@ impl Scanner {
     /// [`OutputFault::CalloutNotClosed`]: the output ended inside a callout, the script's fault.
     pub fn finish(&mut self) -> Result<Option<Bytes>, OutputFault> {
         match self.state {
-            State::Body => Ok(self.partial.take().map(|partial| self.text_of(partial))),
+            State::Body => Ok(self.partial.take().and_then(|partial| self.text_of(partial))),
+            State::Doubt(mark) => Ok(Some(self.sentinels.masked_text(mark).into())),
             State::Callout => Err(OutputFault::CalloutNotClosed),
             State::Ended | State::Faulted => Ok(None),
         }
@@ -156,6 +193,22 @@ impl Scanner {
         let Some(first) = self.input.front() else { return false };
         let newline_only = self.skips_newline && self.leading_newline(first) == first.len();
         self.state == State::Ended && !(newline_only && self.input.len() == 1)
+    }
+
+    /// Whether these bytes, the next to be pushed, are no more than the newline after the last response's end sentinel.
+    #[must_use]
+    pub fn is_late_newline(&self, bytes: &[u8]) -> bool {
+        self.skips_newline && self.input.is_empty() && self.leading_newline(bytes) == bytes.len()
+    }
+
+    /// Whether another end sentinel is among the output after the first: of two replies, the first may belong to an earlier
+    /// request.
+    #[must_use]
+    pub fn has_second_end(&self) -> bool {
+        self.has_trailing_output() && {
+            let rest: Vec<u8> = self.input.iter().flatten().copied().collect();
+            memmem::find(&rest, self.sentinels.end().as_bytes()).is_some()
+        }
     }
 
     /// Prepares for the next response of the same process; unprocessed input is discarded.
@@ -193,19 +246,22 @@ impl Scanner {
         if let Some(partial) = self.partial {
             return Some(self.continue_in_body(partial, wanted));
         }
-        if let Some((start, mark)) = self.sentinels.find(&self.finder, wanted, first) {
+        match self.sentinels.find(&self.finder, wanted, first) {
+            Some(Found::Sentinel(0, mark)) => return Some(self.on_sentinel(mark, SENTINEL_BYTES)),
             // The bytes before a sentinel are emitted first; the next step finds the sentinel at 0.
-            return Some(if start > 0 {
-                self.emit(start)
-            } else {
-                self.on_sentinel_text(mark, SENTINEL_BYTES)
-            });
+            Some(Found::Sentinel(start, _)) => return Some(self.emit(start)),
+            Some(Found::Digits(end)) => return Some(self.emit_masked(end)),
+            None => {}
         }
         match self.sentinels.find_partial(wanted, first) {
             Some((0, partial)) => {
                 self.input.pop_front();
                 self.partial = Some(partial);
                 Some(Step::Continue)
+            }
+            Some((start, partial)) if start == first.len() => {
+                self.partial = Some(partial);
+                Some(self.emit(start))
             }
             Some((start, _)) => Some(self.emit(start)),
             None => {
@@ -218,49 +274,84 @@ impl Scanner {
     /// Compares a partial sentinel with the chunk that follows it.
     fn continue_in_body(&mut self, partial: PartialMatch, wanted: &[Mark]) -> Step {
         match self.compare_next(Some(partial), wanted) {
-            Comparison::Whole { mark, used } => self.on_sentinel_text(mark, used),
+            Comparison::Whole { mark, used } => self.on_sentinel(mark, used),
+            Comparison::Digits { used } => {
+                self.skip(used);
+                self.emit_held(PartialMatch {
+                    length: partial.length + used,
+                    ..partial
+                })
+            }
             Comparison::Partial(longer) => {
                 self.partial = Some(longer);
                 self.input.pop_front();
                 Step::Continue
             }
-            Comparison::Different => {
-                self.partial = None;
-                let held = self.text_of(partial);
-                self.preceding.record(&held);
-                Step::Emit(Output::Bytes(held))
-            }
+            Comparison::Different => self.emit_held(partial),
         }
     }
 
-    /// Handles a sentinel text in the reply, whose last `used` bytes are still in the input.
-    fn on_sentinel_text(&mut self, mark: Mark, used: usize) -> Step {
-        let is_in_dump = self.preceding.has_name_of(mark);
+    /// Handles a sentinel in the reply, whose last `used` bytes are still in the input.
+    fn on_sentinel(&mut self, mark: Mark, used: usize) -> Step {
+        let is_doubtful = self.preceding.makes_doubtful(mark);
         self.preceding.clear();
         self.partial = None;
         self.skip(used);
-        if is_in_dump {
-            return Step::Emit(Output::Bytes(self.text_of(PartialMatch {
-                mark,
-                length: SENTINEL_BYTES,
-            })));
+        if is_doubtful {
+            self.state = State::Doubt(mark);
+            return Step::Continue;
         }
-        self.skips_newline = true;
         self.leave_body(mark)
     }
 
     /// Ends the response or opens a callout.
     fn leave_body(&mut self, mark: Mark) -> Step {
+        self.enter(mark);
+        self.queued.take().map_or(Step::Continue, Step::Emit)
+    }
+
+    fn enter(&mut self, mark: Mark) {
+        self.skips_newline = true;
         match mark {
             Mark::End => {
                 self.state = State::Ended;
-                Step::Emit(Output::End)
+                self.queued = Some(Output::End);
             }
             // `wanted_in_body` never has Close.
             Mark::Escape | Mark::Close => {
                 self.state = State::Callout;
                 self.callout = CalloutLines::default();
-                Step::Continue
+            }
+        }
+    }
+
+    /// Decides on the doubtful sentinel by what follows it; `None` if more input is needed, or a pause.
+    fn decide(&mut self, mark: Mark) -> Option<Step> {
+        match meaning(mark, &self.examined(), self.sentinels.close()) {
+            Meaning::Undecided => None,
+            Meaning::Sentinel => Some(self.leave_body(mark)),
+            Meaning::Text => {
+                self.state = State::Body;
+                self.partial = Some(PartialMatch::AFTER_HYPHEN);
+                Some(Step::Emit(Output::Bytes(self.sentinels.masked_text(mark).into())))
+            }
+        }
+    }
+
+    /// The next bytes of the input, as many as are needed to decide on a sentinel.
+    fn examined(&self) -> Cow<'_, [u8]> {
+        match &self.input {
+            input if input.len() <= 1 => {
+                let first = input.front().map_or(&[][..], |first| first);
+                Cow::Borrowed(&first[..first.len().min(EXAMINED_BYTES_MAX)])
+            }
+            input => {
+                let mut bytes = Vec::new();
+                for chunk in input {
+                    let room = EXAMINED_BYTES_MAX.saturating_sub(bytes.len());
+                    bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                }
+                bytes.into()
             }
         }
     }
@@ -296,7 +387,8 @@ impl Scanner {
                 self.input.pop_front();
                 Some(Step::Continue)
             }
-            Comparison::Different => {
+            // A partial sentinel in a callout never begins with its digits.
+            Comparison::Digits { .. } | Comparison::Different => {
                 self.add_text_to_line(partial);
                 Some(Step::Continue)
             }
@@ -336,12 +428,20 @@ impl Scanner {
     fn take_record(&mut self) -> Option<Step> {
         let record = self.input.pop_front()?;
         let Some(mark) = self.mark_of(&record, self.wanted_in_body()) else {
-            return Some(Step::Emit(Output::Bytes(record)));
+            return Some(Step::Emit(Output::Bytes(self.masked_record(record))));
         };
+        let step = self.leave_body(mark);
         // Only after an end sentinel: after a close sentinel, a record of one newline may be the empty line that ends a
         // head.
         self.skips_newline = mark == Mark::End && record.len() == SENTINEL_BYTES;
-        Some(self.leave_body(mark))
+        Some(step)
+    }
+
+    fn masked_record(&self, record: Bytes) -> Bytes {
+        match self.finder.find(&record) {
+            None => record,
+            Some(_) => self.sentinels.masked(&record).into_owned().into(),
+        }
     }
 
     /// One line of a record inside a callout; a record may contain several.
@@ -408,6 +508,27 @@ impl Scanner {
         Step::Emit(Output::Bytes(first))
     }
 
+    /// Emits the first `length` bytes of the first chunk, which end with digits that are text.
+    fn emit_masked(&mut self, length: usize) -> Step {
+        match self.emit(length) {
+            Step::Emit(Output::Bytes(bytes)) => {
+                let masked = self.sentinels.masked(&bytes).into_owned();
+                Step::Emit(Output::Bytes(masked.into()))
+            }
+            step => step,
+        }
+    }
+
+    /// Emits what was held back: it is text.
+    fn emit_held(&mut self, partial: PartialMatch) -> Step {
+        self.partial = None;
+        let Some(held) = self.text_of(partial) else {
+            return Step::Continue;
+        };
+        self.preceding.record(&held);
+        Step::Emit(Output::Bytes(held))
+    }
+
     /// Drops the first `length` bytes of the first chunk.
     fn skip(&mut self, length: usize) {
         let Some(first) = self.input.front_mut() else { return };
@@ -423,9 +544,10 @@ impl Scanner {
         }
     }
 
-    /// The text of a partial sentinel. It is known, so the chunks in which it arrived are not kept.
-    fn text_of(&self, partial: PartialMatch) -> Bytes {
-        Bytes::copy_from_slice(&self.sentinels.text(partial.mark).as_bytes()[..partial.length])
+    /// The bytes held back of a partial sentinel, if any. They are known, so the chunks in which they arrived are not kept.
+    fn text_of(&self, partial: PartialMatch) -> Option<Bytes> {
+        let held = self.sentinels.held_text(partial);
+        (!held.is_empty()).then(|| held.into())
     }
 
     fn fail(&mut self, fault: OutputFault) -> Step {

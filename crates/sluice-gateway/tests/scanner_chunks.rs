@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sluice_gateway::{CalloutRequest, EndMark, MailboxKind, Output, OutputFault, Scanner, Sentinels, parse_callout};
+use sluice_gateway::{
+    Callout, CalloutRequest, EndMark, MailboxKind, Output, OutputFault, Scanner, Sentinels, parse_callout,
+};
 
 /// The scanner's output, with adjacent body bytes joined.
 #[derive(Debug, PartialEq)]
@@ -52,13 +54,40 @@ impl Reference<'_> {
                 reference.step_in_body()
             };
             if !goes_on {
-                return reference.events;
+                return reference.masked();
             }
         }
         if reference.line.is_some() {
             reference.events.push(Event::Fault(OutputFault::CalloutNotClosed));
         }
-        reference.events
+        reference.masked()
+    }
+
+    /// The events as a client gets them.
+    fn masked(mut self) -> Vec<Event> {
+        for event in &mut self.events {
+            if let Event::Body(body) = event {
+                *body = sentinels().masked(body).into_owned();
+            }
+        }
+        self.events
+    }
+
+    /// Whether what follows a sentinel makes it one that counts, although its variable was named before.
+    fn counts(&self, text: &str) -> bool {
+        let rest = str::from_utf8(&self.stream[text.len()..]).unwrap();
+        if text == sentinels().end() {
+            return rest.trim().is_empty();
+        }
+        let Some((lines, _)) = rest.trim_start().split_once(sentinels().close()) else {
+            return false;
+        };
+        let unknown = |line: &str| {
+            let request = parse_callout(line.as_bytes()).request;
+            matches!(request, Callout::Invalid { reason, .. } if reason == "unknown callout")
+        };
+        let mut requests = lines.split('\n').filter(|line| !line.trim().is_empty());
+        !lines.is_empty() && !requests.any(unknown)
     }
 
     fn take_body(&mut self, length: usize) {
@@ -93,7 +122,7 @@ impl Reference<'_> {
         ];
         for (text, names) in dumped {
             let is_text = text == sentinels.end() && self.end == EndMark::EndOfFile;
-            if self.stream.starts_with(text.as_bytes()) && !is_text && self.is_in_dump(names) {
+            if self.stream.starts_with(text.as_bytes()) && !is_text && self.is_in_dump(names) && !self.counts(text) {
                 self.take_body(text.len());
                 self.output.clear();
                 return true;
@@ -163,6 +192,9 @@ fn scan(chunks: &[&[u8]], end: EndMark, pace: Pace) -> Vec<Event> {
         }
     }
     drain(&mut scanner, &mut events);
+    while scanner.end_doubt_at_end_of_output() {
+        drain(&mut scanner, &mut events);
+    }
     match scanner.finish() {
         Ok(held) => add_body(&mut events, &held.unwrap_or_default()),
         Err(fault) => events.push(Event::Fault(fault)),

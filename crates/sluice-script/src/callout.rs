@@ -88,6 +88,7 @@ impl Callouts {
                 Answer::ok("OK")
             }
             Callout::Watch(text) => {
+                let text = self.notices.masked(&text);
                 let Process { pid, script, .. } = &*self.notices.process;
                 tracing::debug!(target: "watch", script, pid, "{text}");
                 Answer::ok("OK")
@@ -130,12 +131,18 @@ struct Notices {
 }
 
 impl Notices {
+    /// The text with zeros for the digits of the process's sentinels.
+    fn masked(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.process.sentinels.masked(text.as_bytes())).into_owned()
+    }
+
     fn log(&self, text: &str) {
         let now = Instant::now();
         self.log_suppressed(self.limited.take_due(INTERVAL, now));
         if !self.limited.admits(LINES_MAX, INTERVAL, now) {
             return;
         }
+        let text = self.masked(text);
         let Process { pid, script, site, .. } = &*self.process;
         match self.process.exchange() {
             Some(id) => tracing::info!(target: "script", site, script, pid, %id, "{text}"),

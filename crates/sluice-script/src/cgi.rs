@@ -26,7 +26,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     let pool = job.route.pools.pool(&job.script, settings);
     let mut lease = pool.acquire(job.scripts.worker).await?;
     let sentinels = new_sentinels()?;
-    let variables = job.variables(&sentinels, content_length);
+    let variables = job.variables(Some(&sentinels), content_length);
     let environment = Environment::for_cgi(&variables, &job.inherited()).into_bytes();
     let segment = new_segment()?;
     let arguments = match settings.passes_arguments {

@@ -1,9 +1,6 @@
 //! CGIplus: a process is kept and gets one request after the other. The variables are a record on CGIPLUSIN, the body is
 //! CONTENT_LENGTH bytes on its standard input, and the end sentinel ends its reply.
 
-use std::io::{self, ErrorKind};
-
-use bytes::Bytes;
 use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_launch::Stdin;
@@ -11,10 +8,11 @@ use sluice_launch::Stdin;
 use crate::conversation::Conversation;
 use crate::job::{Job, new_segment, new_sentinels};
 use crate::lease::{IdleProcess, Lease};
-use crate::mailbox::Mailbox;
+use crate::mailbox::Silence;
+use crate::misbehaviour::Output;
 use crate::process;
 use crate::pump::{BodySource, Pump};
-use crate::relay::Relay;
+use crate::relay::{Age, Relay};
 use crate::request_body::RequestBody;
 use crate::session::Session;
 
@@ -22,28 +20,39 @@ use crate::session::Session;
 /// first request is a fault of the script at once.
 const ATTEMPTS_MAX: usize = 100;
 
+/// Processes that a request finds writing out of turn before it is refused. Each of them is stopped and takes the time until it
+/// writes, so the request must not wait for all of a large pool.
+const OVERTAKEN_MAX: usize = 16;
+
 /// Runs the script for one request, up to the head of its reply.
 pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
     let (mut pump, content_length) = prepare(body).await?;
-    let mut attempt = 1;
+    let (mut attempt, mut overtaken) = (1, 0);
     loop {
         let pool = job.route.pools.pool(&job.script, job.settings());
         let mut lease = pool.acquire(job.scripts.worker).await?;
-        let (idle, is_new) = match lease.take() {
+        let (idle, age) = match lease.take() {
             Some(idle) => match rebind_to_worker(&job, idle)? {
-                Some(idle) => (idle, false),
+                Some(idle) => (idle, Age::Used),
                 None => continue,
             },
-            None => (start(&job, &mut lease).await?, true),
+            None => (start(&job, &mut lease).await?, Age::New),
         };
-        let relay = begin(&job, idle, pump.take(), content_length);
+        let relay = begin(&job, idle, pump.take(), content_length).with_record(age);
         let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
         match session.head().await {
             Ok(reply) => return Ok((session, reply)),
-            Err(fault) if is_new || attempt == ATTEMPTS_MAX || !session.is_request_unread() => return Err(fault),
-            // It ended while it was idle, or just now: this request never reached it.
+            Err(fault) if age == Age::New || attempt == ATTEMPTS_MAX || overtaken == OVERTAKEN_MAX => {
+                return Err(fault);
+            }
+            Err(fault) if !session.take_request_back() => return Err(fault),
+            // It ended while it was idle, or just now, or wrote what is no reply: this request never reached it.
             Err(fault) => {
                 tracing::debug!(id = %job.request.id, "given to another process: {fault}");
+                if let Some(process) = session.overtaken() {
+                    job.scripts.misbehaviour.log(process, Output::BeforeRequest);
+                    overtaken += 1;
+                }
                 pump = session.take_pump().map(Pump::rewind);
                 attempt += 1;
             }
@@ -65,19 +74,16 @@ async fn prepare(body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault
 
 /// Moves an idle process to the event loop of this worker, if it belongs to another. `None` if the process cannot be used, because
 /// it has ended, or has written bytes outside a reply; it is stopped then. The server's fault: it cannot be moved.
-fn rebind_to_worker(job: &Job, mut idle: IdleProcess) -> Result<Option<IdleProcess>, Fault> {
-    let is_here = idle.worker == job.scripts.worker;
-    // This worker's event loop knows whether there are bytes; what another worker's knows may be outdated.
-    let read = if is_here {
-        Mailbox::read_if_ready
-    } else {
-        Mailbox::read_now
-    };
-    if !is_quiet(&mut idle.channels.mailbox, read) {
+fn rebind_to_worker(job: &Job, idle: IdleProcess) -> Result<Option<IdleProcess>, Fault> {
+    let silence = idle.channels.mailbox.silence();
+    if silence != Silence::Kept {
+        if silence == Silence::Broken {
+            job.scripts.misbehaviour.log(&idle.process, Output::BetweenRequests);
+        }
         idle.process.stop();
         return Ok(None);
     }
-    if is_here {
+    if idle.worker == job.scripts.worker {
         return Ok(Some(idle));
     }
     let process = idle.process;
@@ -92,15 +98,6 @@ fn rebind_to_worker(job: &Job, mut idle: IdleProcess) -> Result<Option<IdleProce
             process.stop();
             Err(ServerFault::io(Activity::ChangeOfWorker, error).into())
         }
-    }
-}
-
-/// Whether nothing has arrived since the last reply but the newline that may follow the sentinel, and the pipe is not closed.
-fn is_quiet(mailbox: &mut Mailbox, read: fn(&mut Mailbox) -> io::Result<Option<Bytes>>) -> bool {
-    let is_empty = |read: io::Result<_>| read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
-    match read(mailbox) {
-        Ok(Some(bytes)) if bytes == "\n" => is_empty(read(mailbox)),
-        read => is_empty(read),
     }
 }
 
@@ -133,10 +130,11 @@ fn begin(job: &Job, idle: IdleProcess, pump: Option<Pump>, content_length: Optio
         ..
     } = idle;
     process.begin_exchange(job.request.id);
-    let variables = job.variables(&process.sentinels, content_length);
+    // The process has the sentinels in its environment.
+    let variables = job.variables(None, content_length);
     let record = channels.cgiplusin.begin();
     encode_request(&variables, encoding, record);
     let (mut callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
     callouts.encoding = Some(encoding);
-    Relay::new(process, channels, scanner, callouts, pump, idle_timer).with_record()
+    Relay::new(process, channels, scanner, callouts, pump, idle_timer)
 }

@@ -23,6 +23,7 @@ use sluice_launch::Exit;
 
 use crate::conversation::Conversation;
 use crate::lease::{IdleProcess, Lease};
+use crate::misbehaviour::Output;
 use crate::process_fault::Violation;
 use crate::pump::Input;
 use crate::relay::Relay;
@@ -77,6 +78,9 @@ impl Ending {
                 Some(Exit::Signal(_)) if !filter.is_satisfied() => Err(relay.fault(Violation::EndedWithinBody)),
                 _ => Ok(Ending::Complete),
             };
+        }
+        if relay.has_two_replies() && audience == Audience::Waiting {
+            return Err(relay.fault(Violation::TwoReplies));
         }
         if relay.has_ended_well() {
             return Ok(Ending::Complete);
@@ -193,10 +197,7 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
         lease.set_lifetime(lifetime);
     }
     if scanner.has_trailing_output() {
-        tracing::warn!(
-            "{}: wrote after the sentinel that ended its reply (CGIPLUSEOF)",
-            process.describe()
-        );
+        scripts.misbehaviour.log(&process, Output::AfterSentinel);
         process.stop();
         return;
     }

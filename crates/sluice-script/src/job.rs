@@ -57,8 +57,9 @@ impl Job {
         &self.route.settings
     }
 
-    /// The variables of the request. `content_length` is that of the body, if there is one and its length is known.
-    pub(crate) fn variables(&self, sentinels: &Sentinels, content_length: Option<u64>) -> Variables {
+    /// The variables of the request; `sentinels` are among them if the process has none in its environment. `content_length` is that
+    /// of the body, if there is one and its length is known.
+    pub(crate) fn variables(&self, sentinels: Option<&Sentinels>, content_length: Option<u64>) -> Variables {
         let (settings, request) = (self.settings(), &self.request);
         let path_info = self.script.path_info.as_deref();
         let translated = path_info.and_then(|path| self.map.file_of(path));

@@ -86,17 +86,22 @@ impl Mailbox {
         }
     }
 
-    /// Bytes or a record that have arrived since the last reply, as far as the event loop knows. Without a readiness event this makes
-    /// no system call.
-    pub(crate) fn read_if_ready(&mut self) -> io::Result<Option<Bytes>> {
-        match self {
-            Mailbox::Stream(stream) => {
-                let mut bytes = [0; 64];
-                let length = stream.pipe.try_read(&mut bytes)?;
-                Ok((length > 0).then(|| Bytes::copy_from_slice(&bytes[..length])))
-            }
-            Mailbox::Record(records) => records.socket.try_io(Interest::READABLE, || records.receive()),
+    /// Whether anything has arrived between two replies. Always asks the kernel: what the event loop knows is as old as its last turn.
+    pub(crate) fn silence(&self) -> Silence {
+        let mut bytes = [0; 64];
+        match self.read_into(&mut bytes) {
+            // The newline that may follow the sentinel.
+            Ok(1) if bytes[0] == b'\n' => Silence::of(self.read_into(&mut bytes)),
+            read => Silence::of(read),
         }
+    }
+
+    /// The first bytes that are there at this moment, or of the record that is; the rest of a record is lost.
+    fn read_into(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(match self {
+            Mailbox::Stream(stream) => rustix::io::read(stream.pipe.as_fd(), bytes)?,
+            Mailbox::Record(records) => rustix::net::recv(&records.socket, bytes, RecvFlags::empty())?.0,
+        })
     }
 
     /// The reply is complete: releases the memory that was held for it.
@@ -118,6 +123,28 @@ impl Mailbox {
                 ..records
             }),
         })
+    }
+}
+
+/// The state of a mailbox between two replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// Nothing has arrived.
+    Kept,
+    /// The script has written something.
+    Broken,
+    /// The script has closed the mailbox, or has ended.
+    Closed,
+}
+
+impl Silence {
+    fn of(read: io::Result<usize>) -> Silence {
+        match read {
+            Ok(1..) => Silence::Broken,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Silence::Kept,
+            // An empty record looks like the end, and neither can be used.
+            Ok(0) | Err(_) => Silence::Closed,
+        }
     }
 }
 

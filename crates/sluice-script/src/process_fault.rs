@@ -35,6 +35,10 @@ pub(crate) enum Violation {
     Head(HeadFault),
     /// Sentinels or callouts are out of order.
     Output(OutputFault),
+    /// Output arrived before the script had read its request: it belongs to an earlier one, or the script does not read requests.
+    BeforeRequest,
+    /// Two replies arrived together: the first may be that of an earlier request.
+    TwoReplies,
     /// The cursors of the memory buffer are impossible.
     MemoryBuffer(RingFault),
     /// So many bytes on the mailbox while the memory buffer was open as a ring.
@@ -94,6 +98,13 @@ impl Display for Violation {
         match self {
             Violation::Head(fault) => Display::fmt(fault, out),
             Violation::Output(fault) => Display::fmt(fault, out),
+            Violation::BeforeRequest => out.write_str(
+                "wrote to its mailbox before it had read the request (CGIPLUSIN); \
+                 a script that writes one reply and ends has mode = \"cgi\"",
+            ),
+            Violation::TwoReplies => out.write_str(
+                "ended its reply twice (CGIPLUSEOF), so that it is not known which request the first end belongs to",
+            ),
             Violation::MemoryBuffer(fault) => write!(out, "memory buffer: {fault}"),
             Violation::MailboxDuringRing(bytes) => write!(
                 out,

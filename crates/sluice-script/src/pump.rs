@@ -7,23 +7,20 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
-use rustix::fs::{Mode, OFlags};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::tasks::yield_now;
 use tokio::net::unix::pipe;
 
 use crate::request_body::{RequestBody, Stored};
+use crate::unread::take_unread;
 
 /// Bytes read at a time from a stored body; also the capacity of a pipe (pipe(7)).
 const PIPE_BYTES: usize = 64 << 10;
-
-/// Reads to empty a pipe; each takes at least a page.
-const DRAIN_READS_MAX: usize = 32;
 
 /// Steps after which the other tasks of the worker get their turn.
 const STEPS_MAX: usize = 64;
@@ -44,24 +41,7 @@ impl Input {
 
     /// Discards the bytes that the script left unread, so that its next request does not begin with them.
     pub(crate) fn drain(&self) -> io::Result<()> {
-        if rustix::io::ioctl_fionread(self.0.as_fd())? == 0 {
-            return Ok(());
-        }
-        // A separate reading end: the descriptor's link in /proc opens the pipe again (proc(5)), and the script's end stays
-        // blocking.
-        let path = format!("/proc/self/fd/{}", self.0.as_fd().as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let reader = rustix::fs::open(path, flags, Mode::empty())?;
-        let mut unread = vec![0; PIPE_BYTES];
-        // One read takes all bytes of a pipe, or two if they wrap. Further bytes can only come from the script itself.
-        for _ in 0..DRAIN_READS_MAX {
-            match rustix::io::read(&reader, &mut unread) {
-                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(io::Error::other("there is more and more of it"))
+        take_unread(self.0.as_fd()).map(|_| ())
     }
 }
 

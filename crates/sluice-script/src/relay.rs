@@ -40,6 +40,10 @@ const EXIT_GRACE: Duration = Duration::from_millis(250);
 /// one write arrive together.
 const LINE_PAUSE: Duration = Duration::from_millis(20);
 
+/// A sentinel whose variable was named shortly before counts when the script is silent for this time: it may also be a page that
+/// shows the variables. Programs print those without a pause; a loaded machine may stop one in the middle for some time.
+const DOUBT_PAUSE: Duration = Duration::from_millis(100);
+
 /// Turns without output after which the other tasks of the worker get theirs.
 const TURNS_MAX: usize = 64;
 
@@ -66,12 +70,35 @@ pub(crate) struct Relay {
     /// The head of the reply is complete: bytes of the memory buffer may follow.
     has_head: bool,
     state: State,
-    /// Counts down `EXIT_GRACE` or `LINE_PAUSE`.
+    /// Counts down `EXIT_GRACE`, `LINE_PAUSE` or `DOUBT_PAUSE`.
     pause: Option<Pin<Box<Sleep>>>,
     /// Bytes to deliver before all others: body that came with the head, or the last bytes that the scanner held back.
     returned: Option<Bytes>,
-    /// The request is a record on CGIPLUSIN.
-    has_record: bool,
+    request: RequestState,
+    /// The process has served other requests before.
+    has_served: bool,
+}
+
+/// Whether a process has served requests before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// It was started for this request.
+    New,
+    /// It has.
+    Used,
+}
+
+/// How the script gets its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestState {
+    /// In its environment (CGI).
+    InEnvironment,
+    /// As the record in CGIPLUSIN, of which the script had read nothing when it was last checked.
+    Unread,
+    /// As the record in CGIPLUSIN, of which the script had read nothing when it wrote.
+    Overtaken,
+    /// As the record in CGIPLUSIN, which the script has begun to read: what it writes from now on is taken for its reply.
+    Read,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -96,7 +123,8 @@ impl Relay {
         Relay {
             process,
             returned: None,
-            has_record: false,
+            request: RequestState::InEnvironment,
+            has_served: false,
             channels,
             scanner,
             callouts,
@@ -110,17 +138,32 @@ impl Relay {
     }
 
     /// Sends the request as the record in `channels.cgiplusin`; the process is kept afterwards.
-    pub(crate) fn with_record(mut self) -> Relay {
-        self.has_record = true;
+    pub(crate) fn with_record(mut self, process: Age) -> Relay {
+        self.request = RequestState::Unread;
+        self.has_served = process == Age::Used;
         self
     }
 
-    /// Whether the process has ended without reading its request, so that another process can get it.
-    pub(crate) fn is_request_unread(&self) -> bool {
-        self.has_record
-            && self.process.exit().is_some()
-            && self.pump.as_ref().is_none_or(Pump::can_rewind)
-            && self.channels.cgiplusin.is_unread()
+    /// Whether two replies have arrived together, so that the first may be that of the request before: the script wrote it
+    /// before it read this one, and the server saw it only afterwards.
+    pub(crate) fn has_two_replies(&self) -> bool {
+        self.has_served && self.state == State::Ended && self.scanner.has_second_end()
+    }
+
+    /// Whether the script has written before it read its request.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.request == RequestState::Overtaken
+    }
+
+    /// Takes the request back from a process that has ended, or has written, without reading it. False if there is no such process,
+    /// or if no other one can get the request.
+    pub(crate) fn take_request_back(&mut self) -> bool {
+        let is_unread = match self.request {
+            RequestState::Unread => self.process.exit().is_some(),
+            RequestState::Overtaken => true,
+            RequestState::InEnvironment | RequestState::Read => false,
+        };
+        is_unread && self.pump.as_ref().is_none_or(Pump::can_rewind) && self.channels.cgiplusin.take_back()
     }
 
     /// The request body, for another process.
@@ -257,6 +300,11 @@ impl Relay {
             self.scanner.complete_paused_line();
             return Poll::Ready(Ok(()));
         }
+        if self.scanner.is_in_doubt() && self.poll_pause(DOUBT_PAUSE, context).is_ready() {
+            self.pause = None;
+            self.scanner.end_doubt();
+            return Poll::Ready(Ok(()));
+        }
         if self.pump.as_ref().is_some_and(Pump::awaits_client) {
             // The script waits for the client, which has its own limit.
             self.idle_timer.progress();
@@ -273,6 +321,9 @@ impl Relay {
     fn take_read(&mut self, read: io::Result<Option<Bytes>>) -> Result<(), Fault> {
         match read {
             Ok(Some(bytes)) => {
+                if self.request == RequestState::Unread {
+                    self.check_request(&bytes)?;
+                }
                 self.idle_timer.progress();
                 self.pause = None;
                 if let Some(pump) = &mut self.pump {
@@ -286,8 +337,26 @@ impl Relay {
         }
     }
 
+    /// The first output after the request was sent. It is the reply only if the script has read of the request; otherwise it belongs
+    /// to an earlier exchange: the script has written more than one end sentinel, a child process writes late, or the end sentinel
+    /// was not one.
+    fn check_request(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        // The mailbox is read first, then the pipe is asked: these bytes were written before the answer was given.
+        if !self.channels.cgiplusin.is_unread() {
+            self.request = RequestState::Read;
+        } else if !self.scanner.is_late_newline(bytes) {
+            self.request = RequestState::Overtaken;
+            return Err(self.fault(Violation::BeforeRequest));
+        }
+        Ok(())
+    }
+
     /// The mailbox is closed: held back bytes are delivered, then the end of the process is awaited.
     fn close(&mut self) -> Result<(), Fault> {
+        if self.scanner.end_doubt_at_end_of_output() {
+            // The mailbox is read again, and found closed, once this output is taken.
+            return Ok(());
+        }
         self.state = State::Closed;
         self.pause = None;
         match self.scanner.finish() {
@@ -326,7 +395,7 @@ impl Relay {
                 self.idle_timer.progress();
             }
             // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
-            if pump.is_done() && !self.has_record {
+            if pump.is_done() && self.request == RequestState::InEnvironment {
                 self.pump = None;
                 self.channels.input = None;
             }

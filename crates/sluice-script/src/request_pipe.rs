@@ -9,6 +9,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::net::unix::pipe;
 
+use crate::unread::take_unread;
+
 /// Bytes of unread answers beyond the pipe's capacity.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
 
@@ -94,11 +96,23 @@ impl RequestPipe {
         Poll::Ready(())
     }
 
-    /// Whether the script has read nothing since `begin`: all written bytes are still in the pipe.
+    /// Whether the script has read nothing since `begin`: all written bytes are still in the pipe. One system call.
     pub(crate) fn is_unread(&self) -> bool {
         self.pipe
             .as_fd()
             .is_some_and(|pipe| rustix::io::ioctl_fionread(pipe).is_ok_and(|unread| unread >= self.delivered))
+    }
+
+    /// Takes the request out of the pipe again, so that the script can no longer read it. False if it has read any of it: then
+    /// the request must not be repeated.
+    pub(crate) fn take_back(&mut self) -> bool {
+        self.waiting.clear();
+        self.written = 0;
+        self.is_unread()
+            && self
+                .pipe
+                .as_fd()
+                .is_some_and(|pipe| take_unread(pipe).is_ok_and(|taken| taken >= self.delivered))
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use sluice_http::tasks::Tasks;
 use sluice_launch::Launcher;
 
+use crate::misbehaviour::MisbehaviourLog;
 use crate::process::Process;
 
 /// The script processes of one worker.
@@ -22,6 +23,7 @@ pub struct Scripts {
     pub(crate) open_files_max: Option<u64>,
     processes: RefCell<HashMap<i32, Weak<Process>>>,
     tasks: Tasks,
+    pub(crate) misbehaviour: MisbehaviourLog,
     /// All processes are stopped, including those that are started later.
     is_stopping: Cell<bool>,
 }
@@ -35,6 +37,7 @@ impl Scripts {
             open_files_max,
             processes: RefCell::default(),
             tasks,
+            misbehaviour: MisbehaviourLog::default(),
             is_stopping: Cell::new(false),
         }
     }

@@ -118,14 +118,16 @@ fn respond(
         session.discard();
         return Ok(response);
     }
-    *response.body_mut() = body(session, encoding).map_err(|error| ServerFault::io(Activity::Compression, error))?;
+    let whole = session.collect_whole()?;
+    *response.body_mut() =
+        body(session, whole, encoding).map_err(|error| ServerFault::io(Activity::Compression, error))?;
     Ok(response)
 }
 
-/// The body of the response. If all of it is here it is one chunk with its length, unless it is too long to compress in one turn
-/// of the event loop.
-fn body(mut session: Box<Session>, encoding: Option<Encoding>) -> io::Result<ResponseBody> {
-    Ok(match (session.collect_whole(), encoding) {
+/// The body of the response. If all of it is here (`whole`) it is one chunk with its length, unless it is too long to compress in one
+/// turn of the event loop.
+fn body(session: Box<Session>, whole: Option<Bytes>, encoding: Option<Encoding>) -> io::Result<ResponseBody> {
+    Ok(match (whole, encoding) {
         (Some(whole), None) => ResponseBody::Whole(whole.into()),
         (Some(whole), Some(encoding)) if whole.len() > TURN_BYTES_MAX => {
             ResponseBody::Source(Box::new(EncodedBody::from_whole(encoding, whole)?))

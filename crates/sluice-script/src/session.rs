@@ -24,6 +24,7 @@ use sluice_http::tasks::yield_now;
 
 use crate::conversation::Conversation;
 use crate::ending::{Audience, Ending};
+use crate::process::Process;
 use crate::pump::Pump;
 
 /// A reply that is complete and no larger than this, bytes, is sent in one chunk, with its length.
@@ -67,10 +68,16 @@ impl Session {
         reply
     }
 
-    /// Whether the process has ended without reading its request, so that another can be tried.
-    pub(crate) fn is_request_unread(&self) -> bool {
-        let conversation = self.conversation.as_ref();
-        conversation.is_some_and(|conversation| conversation.relay.is_request_unread())
+    /// The process, if it has written before it read its request.
+    pub(crate) fn overtaken(&self) -> Option<&Process> {
+        let relay = &self.conversation.as_ref()?.relay;
+        relay.is_overtaken().then_some(&*relay.process)
+    }
+
+    /// Takes the request back from a process that did not read it, so that another can be tried. False if that is not possible.
+    pub(crate) fn take_request_back(&mut self) -> bool {
+        let conversation = self.conversation.as_mut();
+        conversation.is_some_and(|conversation| conversation.relay.take_request_back())
     }
 
     /// The request body, for another process.
@@ -94,8 +101,8 @@ impl Session {
     }
 
     /// The whole body, if all of it is here already: a short reply then leaves in one write, and its process is free before
-    /// the client has read it.
-    pub(crate) fn collect_whole(&mut self) -> Option<Bytes> {
+    /// the client has read it. The fault is the script's, and nothing of its reply may be sent.
+    pub(crate) fn collect_whole(&mut self) -> Result<Option<Bytes>, Fault> {
         let mut bytes = 0;
         // No waker is needed: the body polls again for what is not here now.
         let mut context = Context::from_waker(Waker::noop());
@@ -105,15 +112,21 @@ impl Session {
                     bytes += chunk.len();
                     self.collected.push_back(chunk);
                 }
-                Poll::Ready(None) => return Some(join(std::mem::take(&mut self.collected), bytes)),
+                Poll::Ready(None) => return Ok(Some(join(std::mem::take(&mut self.collected), bytes))),
+                Poll::Ready(Some(Err(fault))) if self.has_two_replies() => return Err(fault),
                 Poll::Ready(Some(Err(fault))) => {
                     self.fault = Some(fault);
-                    return None;
+                    return Ok(None);
                 }
-                Poll::Pending => return None,
+                Poll::Pending => return Ok(None),
             }
         }
-        None
+        Ok(None)
+    }
+
+    fn has_two_replies(&self) -> bool {
+        let conversation = self.conversation.as_ref();
+        conversation.is_some_and(|conversation| conversation.relay.has_two_replies())
     }
 
     /// The client was sent elsewhere: the script may finish within `client_grace`.

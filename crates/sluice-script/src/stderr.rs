@@ -106,6 +106,7 @@ impl StderrReader {
 
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
+        let line = self.process.sentinels.masked(&line);
         let text = String::from_utf8_lossy(&line).replace('\t', " ");
         // A line must not look like two in the log, or move the cursor of a terminal.
         let text = Escaped(text.trim_end()).to_string();

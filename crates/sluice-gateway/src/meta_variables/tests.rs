@@ -32,7 +32,7 @@ fn request<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> CgiRequest<'
         server_signature: None,
         headers,
         record_bytes_max: 65536,
-        sentinels,
+        sentinels: Some(sentinels),
         prefix: "",
         environment: &[],
         request_time: SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),

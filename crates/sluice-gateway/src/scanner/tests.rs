@@ -126,6 +126,27 @@ fn output_after_the_end_is_detected() {
 }
 
 #[test]
+fn a_second_end_is_detected() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    let end = sentinels().end().to_string();
+    for (text, is_second) in [
+        (format!("a{end}"), false),
+        (format!("a{end}\nb"), false),
+        (format!("a{end}\n{end}"), true),
+        (format!("a{end}b{end}\n"), true),
+    ] {
+        push(&mut scanner, &text);
+        assert_eq!(scanner.has_second_end(), is_second, "{text}");
+        scanner.restart();
+    }
+    scanner.push(Bytes::from(end.clone()));
+    scanner.push(Bytes::from(end[..5].to_owned()));
+    scanner.push(Bytes::from(end[5..].to_owned()));
+    assert_eq!(push(&mut scanner, ""), ["[end]"]);
+    assert!(scanner.has_second_end());
+}
+
+#[test]
 fn an_environment_dump_does_not_end_the_response() {
     let mut scanner = scanner(MailboxKind::Stream);
     let sentinels = sentinels();
@@ -137,7 +158,79 @@ fn an_environment_dump_does_not_end_the_response() {
     );
     let outputs = push(&mut scanner, &format!("{dump}{}", sentinels.end()));
     assert_eq!(outputs.last().map(String::as_str), Some("[end]"));
-    assert_eq!(outputs[..outputs.len() - 1].concat(), dump);
+    assert_eq!(outputs[..outputs.len() - 1].concat(), masked(&dump));
+}
+
+/// `text` as a client gets it.
+fn masked(text: &str) -> String {
+    String::from_utf8(sentinels().masked(text.as_bytes()).into_owned()).unwrap()
+}
+
+#[test]
+fn a_name_that_a_client_sent_does_not_switch_the_end_off() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    let text = format!("{{\"q\":\"CGIPLUSEOF\"}}{}", sentinels().end());
+    assert_eq!(push(&mut scanner, &text).concat(), "{\"q\":\"CGIPLUSEOF\"}");
+    assert!(scanner.is_in_doubt());
+    assert!(push(&mut scanner, "\n").is_empty());
+    scanner.end_doubt();
+    assert_eq!(push(&mut scanner, ""), ["[end]"]);
+    assert!(!scanner.is_in_doubt() && !scanner.has_trailing_output());
+}
+
+#[test]
+fn a_name_that_a_client_sent_does_not_switch_callouts_off() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    let (escape, close) = (sentinels().escape().to_string(), sentinels().close().to_string());
+    let text = format!("CGIPLUSESC{escape}\nMAP-PATH: /x\n{close}\nCGIPLUSESC: {escape}noop:");
+    let outputs = push(&mut scanner, &text);
+    assert_eq!(outputs.concat(), "CGIPLUSESC[map /x][closed]CGIPLUSESC: ");
+    // The script waits for the answer before it closes the callout.
+    assert!(scanner.is_in_doubt());
+    scanner.end_doubt();
+    assert!(push(&mut scanner, "").is_empty());
+    assert!(scanner.complete_paused_line());
+    assert_eq!(push(&mut scanner, &close), ["[Noop]", "[closed]"]);
+}
+
+#[test]
+fn text_after_a_printed_escape_is_no_callout() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    let text = format!(
+        "<p>CGIPLUSESC = {}\nNOTICED: from a client\n</p>\n",
+        sentinels().escape()
+    );
+    assert_eq!(push(&mut scanner, &text[..60]).concat(), "<p>CGIPLUSESC = ");
+    assert!(scanner.is_in_doubt());
+    assert_eq!(push(&mut scanner, &text[60..]).concat(), masked(&text[16..]));
+    assert!(!scanner.is_in_doubt() && !scanner.is_inside_callout());
+}
+
+#[test]
+fn the_end_of_the_output_ends_a_doubt() {
+    let mut scanner = scanner(MailboxKind::Stream);
+    push(&mut scanner, &format!("CGIPLUSEOF={}", sentinels().end()));
+    assert!(scanner.end_doubt_at_end_of_output());
+    assert_eq!(push(&mut scanner, ""), ["[end]"]);
+    scanner.restart();
+    push(&mut scanner, &format!("CGIPLUSESC={}\n", sentinels().escape()));
+    assert!(scanner.end_doubt_at_end_of_output());
+    let rest = format!("{}\n", masked(sentinels().escape()));
+    assert_eq!(push(&mut scanner, "").concat(), rest);
+    assert!(!scanner.end_doubt_at_end_of_output());
+}
+
+#[test]
+fn digits_are_masked_however_they_are_split() {
+    let text = format!("a%24Z{0} {0} $D{0}-{0}", &sentinels().close()[2..27]);
+    for length in 1..text.len() {
+        let mut scanner = scanner(MailboxKind::Stream);
+        let chunks: Vec<_> = text.as_bytes().chunks(length).collect();
+        let outputs = chunks
+            .iter()
+            .flat_map(|chunk| push(&mut scanner, str::from_utf8(chunk).unwrap()));
+        assert_eq!(outputs.collect::<String>(), masked(&text), "{length}");
+    }
 }
 
 #[test]
@@ -151,7 +244,10 @@ fn a_sentinel_right_after_one_in_a_dump_counts() {
 #[test]
 fn a_close_sentinel_outside_a_callout_is_text() {
     let mut scanner = scanner(MailboxKind::Stream);
-    assert_eq!(push(&mut scanner, sentinels().close()), [sentinels().close()]);
+    assert_eq!(
+        push(&mut scanner, sentinels().close()).concat(),
+        masked(sentinels().close())
+    );
 }
 
 #[test]
@@ -193,8 +289,8 @@ fn bytes_held_back_are_returned_at_end_of_file() {
     let escape = sentinels().escape().to_string();
     let start = &escape[..20];
     assert_eq!(
-        push(&mut scanner, &format!("{}{start}", sentinels().end())),
-        [sentinels().end()]
+        push(&mut scanner, &format!("{}{start}", sentinels().end())).concat(),
+        masked(sentinels().end())
     );
     assert_eq!(scanner.finish(), Ok(Some(Bytes::copy_from_slice(start.as_bytes()))));
     assert_eq!(scanner.finish(), Ok(None));
@@ -208,8 +304,11 @@ fn a_sentinel_must_be_a_whole_record() {
         sentinels().escape().to_string(),
         sentinels().close().to_string(),
     );
-    assert_eq!(push(&mut scanner, &format!("x{end}")), [format!("x{end}")]);
-    assert_eq!(push(&mut scanner, &format!("{end}\n\n")), [format!("{end}\n\n")]);
+    assert_eq!(push(&mut scanner, &format!("x{end}")), [format!("x{}", masked(&end))]);
+    assert_eq!(
+        push(&mut scanner, &format!("{end}\n\n")),
+        [format!("{}\n\n", masked(&end))]
+    );
     assert!(push(&mut scanner, &format!("{escape}\r\n")).is_empty());
     assert_eq!(push(&mut scanner, "MAP-PATH: /x"), ["[map /x]"]);
     assert_eq!(push(&mut scanner, "NOOP:\nMAP-PATH: /y\n"), ["[Noop]", "[map /y]"]);

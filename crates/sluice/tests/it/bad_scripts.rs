@@ -16,14 +16,23 @@ type Words = &'static [&'static str];
 /// A bad script: its name, its text (Python if its first line says so), and the words of its log line.
 type Bad = (&'static str, &'static str, Words);
 
+/// The first line of a shell script that begins to read its request in CGIplus: what it writes is then its reply.
+const READ_IN_SHELL: &str = "#!/bin/sh\n[ -z \"$CGIPLUSEOF\" ] || read -r request <&3\n";
+
+/// The same for a script in Python that does not call `accept` itself.
+const READ_IN_PYTHON: &str = "begin()\n";
+
 /// Requests each script once per mode; each must be answered with this status and leave one line in each log.
 #[track_caller]
 fn assert_refused(setup: Setup, status: u16, modes: &[&str], scripts: &[Bad]) {
     let setup = scripts
         .iter()
         .fold(setup, |setup, (name, text, _)| match text.strip_prefix("python\n") {
-            Some(python) => setup.python(name, python),
-            None => setup.file_with_mode(&format!("cgi-bin/{name}"), text, 0o755),
+            Some(python) => setup.python(name, &format!("{READ_IN_PYTHON}{python}")),
+            None => {
+                let text = text.replacen("#!/bin/sh\n", READ_IN_SHELL, 1);
+                setup.file_with_mode(&format!("cgi-bin/{name}"), text, 0o755)
+            }
         });
     let server = setup.start();
     let mut expected_log = Vec::new();

@@ -1,13 +1,15 @@
 //! CGIplus: persistent processes that serve one request after another.
 //!
 //! Here: reuse of a process, and the sentinel. Submodules: the request record on CGIPLUSIN (`record`), bodies
-//! (`bodies`), how processes end and are replaced (`processes`), the two mailbox types (`mailboxes`). Several
-//! processes at once are in `pools`, misbehaving scripts in `bad_scripts`.
+//! (`bodies`), how processes end and are replaced (`processes`), the two mailbox types (`mailboxes`), that each reply goes
+//! to its client (`replies`) and no sentinel to any (`sentinels`). Several processes at once are in `pools`, misbehaving scripts in `bad_scripts`.
 
 mod bodies;
 mod mailboxes;
 mod processes;
 mod record;
+mod replies;
+mod sentinels;
 
 use crate::harness::{Response, Setup};
 
@@ -120,11 +122,13 @@ while accept():
     let parts: Vec<_> = response.text().split('|').collect();
     assert_eq!(parts.len(), 5);
     assert_eq!((parts[0].len(), parts[1].len()), (27, 14));
-    assert!(parts[0].starts_with(parts[1]));
+    assert_eq!(parts[0], format!("$Z-{}", "0".repeat(24)), "complete digits are masked");
+    assert!(parts[1].starts_with("$Z-"));
     assert_eq!(parts[2], format!("$Z-{}-", "0".repeat(24)));
+    let zeros = "0".repeat(24);
     assert_eq!(
-        parts[3][3..27],
-        parts[0][3..27],
+        parts[3],
+        format!("$D-{zeros}-"),
         "a close sentinel without an open callout is text"
     );
     assert_eq!(parts[4], "$Z");

@@ -9,6 +9,9 @@ use crate::harness::{Ending, Server, Setup, spawn, wait_until_within, warnings_a
 /// Enough time for a shell to start, even on a busy machine.
 const IMPATIENT: &str = "reply_timeout = \"500ms\", output_timeout = \"500ms\", kill_grace = \"100ms\"";
 
+/// What a shell script does first so that, in CGIplus, its output is the reply to its request.
+const READ: &str = "[ -z \"$CGIPLUSEOF\" ] || read -r request <&3; ";
+
 #[test]
 fn script_without_a_head_in_time_is_killed_with_its_children() {
     let scripts: &[Bad] = &[
@@ -60,7 +63,10 @@ fn endless_body_is_truncated_at_the_deadline() {
     let server = Setup::new()
         .cgi(keys)
         .cgiplus(keys)
-        .script("endless", "printf 'Content-Type: text/plain\\n\\n'; exec yes")
+        .script(
+            "endless",
+            &format!("{READ}printf 'Content-Type: text/plain\\n\\n'; exec yes"),
+        )
         .start();
     for (turn, mode) in ["cgi", "cgiplus"].into_iter().enumerate() {
         let response = server.get(&format!("/{mode}-bin/endless"));
@@ -121,7 +127,10 @@ fn endless_unwanted_body_does_not_block_a_worker() {
     let server = Setup::new()
         .cgi(keys)
         .cgiplus(keys)
-        .script("endless", "printf 'Content-Type: text/plain\\n\\n'; exec yes")
+        .script(
+            "endless",
+            &format!("{READ}printf 'Content-Type: text/plain\\n\\n'; exec yes"),
+        )
         .start();
     for mode in ["cgi", "cgiplus"] {
         let mut client = server.connect();
@@ -145,11 +154,11 @@ fn stalled_reply_is_truncated_after_the_output_timeout() {
         .cgiplus(IMPATIENT)
         .script(
             "hangs",
-            "printf 'Content-Type: text/plain\\n\\npartial'; sleep 1000 & wait",
+            &format!("{READ}printf 'Content-Type: text/plain\\n\\npartial'; sleep 1000 & wait"),
         )
         .script(
             "hangs-counted",
-            "printf 'Content-Type: text/plain\\nContent-Length: 10\\n\\npartial'; sleep 1000",
+            &format!("{READ}printf 'Content-Type: text/plain\\nContent-Length: 10\\n\\npartial'; sleep 1000"),
         )
         .start();
     let mut count = 0;

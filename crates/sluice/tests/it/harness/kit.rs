@@ -1,7 +1,8 @@
 //! Scripts that need more than a shell: Python scripts with a small kit, and compiled ones that use the C library.
 //!
 //! The kit (`programs/kit.py`) speaks CGIPLUSIN, sentinels and callouts byte by byte, so that a test controls every
-//! byte. `bulk` (`programs/bulk.c`) and the demonstrator `membufdemo` write to memory buffers through the C library.
+//! byte. `bulk` (`programs/bulk.c`) and the demonstrator `membufdemo` write to memory buffers through the C library;
+//! `quote` (`programs/quote.c`) prints the text of a client.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -20,9 +21,9 @@ impl Setup {
         self.file("cgi-bin/kit.py", KIT)
     }
 
-    /// Adds the programs that use the C library: `bulk` and `membufdemo`.
-    pub(crate) fn ring_programs(self) -> Setup {
-        for program in ring_programs() {
+    /// Adds the programs that use the C library: `bulk`, `quote`, and those of the demo.
+    pub(crate) fn c_programs(self) -> Setup {
+        for program in c_programs() {
             let name = program.file_name().unwrap();
             symlink(program, self.path("htdocs/cgi-bin").join(name)).unwrap();
         }
@@ -36,33 +37,42 @@ pub(crate) fn python(text: &str) -> String {
 }
 
 /// Built once per test run.
-fn ring_programs() -> &'static [PathBuf; 2] {
-    static BUILT: OnceLock<[PathBuf; 2]> = OnceLock::new();
+fn c_programs() -> &'static [PathBuf] {
+    static BUILT: OnceLock<Vec<PathBuf>> = OnceLock::new();
     BUILT.get_or_init(|| {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let sdk = here.ancestors().nth(2).unwrap().join("sdk/c");
-        let (library, demonstrator) = ("build/libsluice.a", "build/membufdemo");
+        let library = "build/libsluice.a";
+        let demo = ["build/membufdemo", "build/cgipluscallout", "build/printenv"];
         run_to_success(
             Command::new("make")
                 .arg("--silent")
                 .current_dir(&sdk)
-                .args([library, demonstrator]),
+                .arg(library)
+                .args(demo),
         );
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        // Compile to a new file and rename it, because another test run may be executing the existing one.
-        let (bulk, new) = (
-            directory.join("bulk"),
-            directory.join(format!("bulk-{}", std::process::id())),
-        );
-        run_to_success(
-            Command::new("cc")
-                .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-I"])
-                .args([&sdk.join("include"), Path::new("-o"), &new])
-                .args([&here.join("tests/it/programs/bulk.c"), &sdk.join(library)]),
-        );
-        std::fs::rename(new, &bulk).unwrap();
-        [bulk, sdk.join(demonstrator)]
+        let compiled = ["bulk", "quote"].map(|name| compile(name, &sdk, library));
+        compiled.into_iter().chain(demo.map(|name| sdk.join(name))).collect()
     })
+}
+
+/// Compiles a program of `programs/` with the C library.
+fn compile(name: &str, sdk: &Path, library: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // Compile to a new file and rename it, because another test run may be executing the existing one.
+    let (program, new) = (
+        directory.join(name),
+        directory.join(format!("{name}-{}", std::process::id())),
+    );
+    run_to_success(
+        Command::new("cc")
+            .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-I"])
+            .args([&sdk.join("include"), Path::new("-o"), &new])
+            .args([&here.join(format!("tests/it/programs/{name}.c")), &sdk.join(library)]),
+    );
+    std::fs::rename(new, &program).unwrap();
+    program
 }
 
 fn run_to_success(command: &mut Command) {

@@ -10,7 +10,7 @@ use crate::harness::Setup;
 fn slow_client_blocks_the_script_and_gets_every_byte() {
     // More than all socket buffers on the way hold.
     const LENGTH: usize = 24 << 20;
-    let server = Setup::new().ring_programs().start();
+    let server = Setup::new().c_programs().start();
     let half = server.setup().event_fifo("half");
     let mut gate = server.setup().gate("go");
     let mut client = server.connect();
@@ -26,7 +26,7 @@ fn slow_client_blocks_the_script_and_gets_every_byte() {
 
 #[test]
 fn cgi_script_ends_with_its_client() {
-    let server = Setup::new().ring_programs().start();
+    let server = Setup::new().c_programs().start();
     let half = server.setup().event_fifo("half");
     let _gate = server.setup().gate("go");
     let mut client = server.connect();
@@ -44,7 +44,7 @@ fn cgi_script_ends_with_its_client() {
 fn writes_of_a_cgiplus_script_fail_after_its_client_left() {
     let server = Setup::new()
         .cgiplus("max = 1, client_grace = \"10s\"")
-        .ring_programs()
+        .c_programs()
         .start();
     let (half, failed) = (server.setup().event_fifo("half"), server.setup().event_fifo("failed"));
     let mut gate = server.setup().gate("go");
@@ -69,7 +69,7 @@ fn writes_of_a_cgiplus_script_fail_after_its_client_left() {
 fn blocked_write_fails_when_the_client_leaves() {
     let server = Setup::new()
         .cgiplus("max = 1, client_grace = \"10s\"")
-        .ring_programs()
+        .c_programs()
         .start();
     let failed = server.setup().event_fifo("failed");
     let mut client = server.connect();
@@ -86,7 +86,7 @@ fn blocked_write_fails_when_the_client_leaves() {
 fn cgiplus_script_without_a_client_is_killed_after_the_grace_period() {
     let server = Setup::new()
         .cgiplus("max = 1, client_grace = \"100ms\", kill_grace = \"100ms\"")
-        .ring_programs()
+        .c_programs()
         .start();
     let half = server.setup().event_fifo("half");
     let _gate = server.setup().gate("go");

@@ -6,7 +6,7 @@ use crate::harness::{Ending, Setup, warnings_and_errors};
 
 #[test]
 fn bytes_arrive_unchanged() {
-    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let server = Setup::new().cgiplus("max = 1").c_programs().start();
     for (length, buffer, chunk, letters) in [
         (0, 8192, 1, "c"),
         (0, 8192, 1, "t"),
@@ -36,7 +36,7 @@ fn bytes_arrive_unchanged() {
 
 #[test]
 fn start_of_a_ring_is_never_mixed_with_doorbells() {
-    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let server = Setup::new().cgiplus("max = 1").c_programs().start();
     for turn in 0..60 {
         let path = format!("/cgiplus-bin/bulk?{}+8192+100+t", 1 + turn * 97);
         assert_numbered(&server.get(&path), 1 + turn * 97, "tail", &path);
@@ -45,7 +45,7 @@ fn start_of_a_ring_is_never_mixed_with_doorbells() {
 
 #[test]
 fn end_of_the_reply_ends_the_ring() {
-    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let server = Setup::new().cgiplus("max = 1").c_programs().start();
     for mode in ["cgi", "cgiplus", "cgiplus"] {
         for letters in ["n", "nc"] {
             let path = format!("/{mode}-bin/bulk?300000+65536+9000+{letters}");
@@ -56,7 +56,7 @@ fn end_of_the_reply_ends_the_ring() {
 
 #[test]
 fn one_process_can_use_rings_of_many_sizes() {
-    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let server = Setup::new().cgiplus("max = 1").c_programs().start();
     let mut pids = Vec::new();
     for (buffer, bytes) in [
         (8192, 8192),
@@ -78,7 +78,7 @@ fn one_process_can_use_rings_of_many_sizes() {
 
 #[test]
 fn head_sends_no_ring_data_and_the_process_stays_usable() {
-    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let server = Setup::new().cgiplus("max = 1").c_programs().start();
     let mut client = server.connect();
     for mode in ["cgiplus", "cgi"] {
         for letters in ["c", "t", "n"] {
@@ -101,7 +101,7 @@ fn head_sends_no_ring_data_and_the_process_stays_usable() {
 
 #[test]
 fn http_1_0_client_gets_the_ring_up_to_the_end_of_the_connection() {
-    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let server = Setup::new().cgiplus("max = 1").c_programs().start();
     let response = server.send("GET /cgiplus-bin/bulk?300000+65536+9000+t HTTP/1.0\r\n\r\n");
     assert_eq!(response.field("transfer-encoding"), None);
     assert_numbered(&response, 300_000, "tail", "HTTP/1.0");
@@ -112,7 +112,7 @@ fn record_mailbox_supports_rings() {
     let server = Setup::new()
         .cgi("mailbox = \"record\"")
         .cgiplus("mailbox = \"record\", max = 1")
-        .ring_programs()
+        .c_programs()
         .start();
     for mode in ["cgi", "cgiplus", "cgiplus"] {
         for letters in ["c", "t", "n"] {
@@ -127,7 +127,7 @@ fn record_mailbox_supports_rings() {
 fn rings_of_several_processes_do_not_mix() {
     let server = Setup::new()
         .cgiplus("max = 4")
-        .ring_programs()
+        .c_programs()
         .python("plain", PLAIN)
         .start();
     std::thread::scope(|scope| {
@@ -149,7 +149,7 @@ fn rings_of_several_processes_do_not_mix() {
 
 #[test]
 fn demonstrator_sends_the_same_bytes_by_mailbox_and_buffer() {
-    let server = Setup::new().cgiplus("max = 1").ring_programs().start();
+    let server = Setup::new().cgiplus("max = 1").c_programs().start();
     let get = |mode: &str, query: &str| {
         let response = server.get(&format!("/{mode}-bin/membufdemo?{query}"));
         assert_eq!(

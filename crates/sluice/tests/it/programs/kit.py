@@ -39,6 +39,12 @@ def accept():
     return None
 
 
+def begin():
+    """In CGIplus, reads the first line of the request; `accept` reads the rest, or a script does without."""
+    if "CGIPLUSEOF" in os.environ:
+        cgiplusin.peek(1)
+
+
 def body(count):
     """Up to `count` bytes of the request body, fewer only at end-of-file."""
     read = b""
