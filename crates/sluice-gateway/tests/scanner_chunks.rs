@@ -75,7 +75,7 @@ impl Reference<'_> {
 
     /// Whether what follows a sentinel makes it one that counts, although its variable was named before.
     fn counts(&self, text: &str) -> bool {
-        let rest = str::from_utf8(&self.stream[text.len()..]).unwrap();
+        let rest = str::from_utf8(&self.stream[text.len()..]).expect("the stream is text");
         if text == sentinels().end() {
             return rest.trim().is_empty();
         }

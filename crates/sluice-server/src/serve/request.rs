@@ -152,7 +152,7 @@ impl Request {
     }
 }
 
-/// Checks that a body is only chunked, and only once (RFC 9112 §6.1): a script would get coded bytes without being told. hyper
+/// Checks that a body is only chunked, and only once (RFC 9112 §6.1): a script would get coded bytes and would not know it. hyper
 /// answers 400 if the last coding is not chunked, because then the end of the body is unknown (§6.3).
 fn check_transfer_coding(fields: &HeaderMap) -> Result<(), ClientFault> {
     let mut is_chunked = false;
