@@ -102,7 +102,7 @@ class Server:
         with open(self.path("sluice.toml"), "w") as file:
             file.write(CONFIGURATION)
         self.errors = open(self.path("stderr.log"), "w+b")
-        self.process = subprocess.Popen([binary, "run", "-c", self.path("sluice.toml")], stderr=self.errors)
+        self.process = subprocess.Popen([binary, "run", "--allow-root", "-c", self.path("sluice.toml")], stderr=self.errors)
         self.port = self.wait_for_port()
 
     def path(self, *names):

@@ -96,7 +96,10 @@ class Sluice(Server):
         )
 
     def command(self) -> List[str]:
-        return [str(Path(self.site.sluice).absolute()), "run", "-c", str(self.configuration_file)]
+        binary = str(Path(self.site.sluice).absolute())
+        # Older versions, to which a new one is compared, do not have the option.
+        consent = ["--allow-root"] if "--allow-root" in output_of([binary, "run", "--help"]) else []
+        return [binary, "run", *consent, "-c", str(self.configuration_file)]
 
 
 class SluiceUncached(Sluice):

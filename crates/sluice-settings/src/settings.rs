@@ -48,4 +48,6 @@ pub struct Settings {
     pub access_log: AccessLog,
     /// The files that these settings were read from. They are never sent to clients.
     pub config_files: Vec<PathBuf>,
+    /// Whether core dumps are made and debuggers of the same user may attach. Scripts can then read the server's memory.
+    pub core_dumps: bool,
 }

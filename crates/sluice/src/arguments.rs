@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// Serve a directory and run the programs in its cgi-bin; needs no configuration.
     Serve(Serve),
     /// Serve what a configuration says.
-    Run(ConfigFile),
+    Run(Run),
     /// Check a configuration: report what is wrong, where, and what to write instead.
     Check(Check),
     /// Serve the built-in site, which shows every way to run a script.
@@ -113,6 +113,9 @@ pub(crate) struct Serve {
     /// mod_log_config.
     #[arg(long, value_name = "FORMAT", value_parser = LogFormat::parse, default_value = "combined")]
     log_format: LogFormat,
+    /// Run as root, although every script then runs as root too.
+    #[arg(long)]
+    pub(crate) allow_root: bool,
 }
 
 /// `sluice check`.
@@ -142,6 +145,16 @@ pub(crate) struct Explain {
     pub(crate) client: IpAddr,
 }
 
+/// `sluice run`.
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) config: ConfigFile,
+    /// Run as root, although every script then runs as root too.
+    #[arg(long)]
+    pub(crate) allow_root: bool,
+}
+
 /// `sluice run` and `sluice check`.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigFile {
@@ -155,6 +168,9 @@ pub(crate) struct ConfigFile {
 pub(crate) struct Demo {
     #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     pub(crate) listen: Vec<ListenAddress>,
+    /// Run as root on addresses that other machines can reach, although every script then runs as root too.
+    #[arg(long)]
+    pub(crate) allow_root: bool,
 }
 
 /// `sluice stream-lf`.
@@ -179,6 +195,14 @@ fn parse_field(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
         None => Err("must be a name and a value, as in \"User-Agent: curl\"".to_owned()),
+    }
+}
+
+impl Demo {
+    /// Whether only this machine can reach it.
+    pub(crate) fn is_local(&self) -> bool {
+        let mut addresses = self.listen.iter().map(ListenAddress::ip);
+        addresses.all(|ip| ip.is_some_and(|ip| ip.is_loopback()))
     }
 }
 
@@ -208,6 +232,7 @@ impl Serve {
             cache: Some(CacheSettings::default()),
             access_log: self.access_log()?,
             config_files: Vec::new(),
+            core_dumps: false,
         })
     }
 
@@ -426,8 +451,8 @@ mod tests {
     fn run_and_check_take_their_configuration_from_option_c() {
         for (name, option) in [("run", "-c"), ("check", "-c"), ("check", "--config")] {
             match Arguments::parse_from(["sluice", name, option, "a.toml"]).command {
-                Command::Run(file) | Command::Check(Check { config: file, .. }) => {
-                    assert_eq!(file.file, Path::new("a.toml"));
+                Command::Run(Run { config, .. }) | Command::Check(Check { config, .. }) => {
+                    assert_eq!(config.file, Path::new("a.toml"));
                 }
                 other => panic!("{other:?} is not {name}"),
             }
@@ -451,5 +476,11 @@ mod tests {
             panic!("not demo")
         };
         assert_eq!(demo.listen, [config::LISTEN]);
+        for (address, is_local) in [("[::1]:0", true), (":0", false), ("unix:demo.sock", false)] {
+            let Command::Demo(demo) = Arguments::parse_from(["sluice", "demo", "--listen", address]).command else {
+                panic!("not demo")
+            };
+            assert_eq!(demo.is_local(), is_local, "{address}");
+        }
     }
 }

@@ -110,6 +110,18 @@ pub(crate) fn self_signed(listen: &[ListenSettings]) -> Result<TlsSettings, Stri
     })
 }
 
+/// Overwrites the keys that `self_signed` has made, when the server has read them. Keys in files are not held here.
+pub(crate) fn forget_keys(settings: &mut Settings) {
+    for tls in settings.listen.iter_mut().filter_map(|listen| listen.tls.as_mut()) {
+        if let IdentitySource::Made { key, .. } = &mut tls.identity.source {
+            let mut bytes = std::mem::take(key).into_bytes();
+            bytes.fill(0);
+            // Otherwise the compiler may leave out what nobody reads.
+            std::hint::black_box(&bytes);
+        }
+    }
+}
+
 /// A self-signed certificate for these names, and its key, in PEM form.
 fn make(names: Vec<String>, now: SystemTime) -> Result<(String, String), rcgen::Error> {
     let key = KeyPair::generate()?;

@@ -47,20 +47,39 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<ExitCode, String> {
     let done = match arguments.command {
-        Command::Serve(serve) => supervisor::run(&serve.settings()?, Origin::Arguments),
+        Command::Serve(serve) => {
+            refuse_root(serve.allow_root)?;
+            supervisor::run(serve.settings()?, Origin::Arguments)
+        }
         Command::Run(run) => {
-            let settings = config::load(&run.file).map_err(|errors| errors.to_string())?;
-            supervisor::run(&settings, Origin::File(run.file))
+            refuse_root(run.allow_root)?;
+            let file = run.config.file;
+            let settings = config::load(&file).map_err(|errors| errors.to_string())?;
+            supervisor::run(settings, Origin::File(file))
         }
         Command::Check(check) => return run_check(&check),
         Command::Demo(demo) => {
+            refuse_root(demo.allow_root || demo.is_local())?;
             let site = demo::Site::unpack()?;
-            supervisor::run(&site.settings(demo.listen), Origin::Arguments)
+            supervisor::run(site.settings(demo.listen), Origin::Arguments)
         }
         Command::StreamLf(files) => stream_lf::run(&files, print),
         Command::Reference => print(&config::reference()),
     };
     done.map(|()| ExitCode::SUCCESS)
+}
+
+/// What a server does that is started as root without consent.
+const ROOT_REFUSED: &str = "running as root is refused, because every script would run as root too: start Sluice as an ordinary user \
+                            (runuser -u www-data -- sluice …; for ports below 1024 the user needs CAP_NET_BIND_SERVICE), or give \
+                            --allow-root";
+
+/// Refuses to run a server as root without consent, because there is no change of user.
+fn refuse_root(is_allowed: bool) -> Result<(), String> {
+    if is_allowed || !sluice_server::is_root() {
+        return Ok(());
+    }
+    Err(ROOT_REFUSED.to_owned())
 }
 
 /// Checks a configuration, or explains what would happen to a request.
@@ -69,6 +88,9 @@ fn run_check(check: &Check) -> Result<ExitCode, String> {
     let settings = config::load(file).map_err(|errors| errors.to_string())?;
     sluice_server::check(&settings).map_err(|error| error.to_string())?;
     let Some(url) = &check.explain.url else {
+        if sluice_server::is_root() {
+            tracing::warn!("checked as root: `sluice run` refuses to run as root unless --allow-root is given");
+        }
         let (summary, described) = (config::summary(file, &settings), config::describe(&settings));
         return print(&format!("{summary}\n{described}")).map(|()| ExitCode::SUCCESS);
     };

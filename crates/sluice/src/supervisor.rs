@@ -15,7 +15,7 @@ use sluice_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::certificates::Certificates;
-use crate::config;
+use crate::{certificates, config};
 
 /// The origin of the settings, which SIGHUP reads again.
 pub(crate) enum Origin {
@@ -24,7 +24,10 @@ pub(crate) enum Origin {
 }
 
 /// Runs a server with these settings until a signal ends it. The error is one line for the administrator.
-pub(crate) fn run(settings: &Settings, origin: Origin) -> Result<(), String> {
+pub(crate) fn run(settings: Settings, origin: Origin) -> Result<(), String> {
+    if settings.core_dumps {
+        sluice_server::allow_core_dumps().map_err(|error| format!("core_dumps: {error}"))?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -32,19 +35,20 @@ pub(crate) fn run(settings: &Settings, origin: Origin) -> Result<(), String> {
     runtime.block_on(supervise(settings, origin))
 }
 
-async fn supervise(started: &Settings, origin: Origin) -> Result<(), String> {
-    let mut settings = started.clone();
+async fn supervise(mut started: Settings, origin: Origin) -> Result<(), String> {
     // Before the server, so that no signal is lost while it starts.
     let mut signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
+    let server = Server::start(&started).map_err(|error| error.to_string())?;
+    certificates::forget_keys(&mut started);
+    announce(&started, &server);
+    let mut settings = started.clone();
     let mut certificates = Certificates::of(&settings);
-    let server = Server::start(&settings).map_err(|error| error.to_string())?;
-    announce(&settings, &server);
     loop {
         tokio::select! {
             event = signals.next() => match event {
                 Event::Reload => {
                     if let Some(read) = reload(&server, &origin) {
-                        for pending in needing_restart(started, &read) {
+                        for pending in needing_restart(&started, &read) {
                             tracing::warn!("SIGHUP: {pending}: this change takes effect when the server is restarted");
                         }
                         certificates = Certificates::of(&read);
@@ -155,6 +159,9 @@ fn needing_restart(started: &Settings, read: &Settings) -> Vec<String> {
     }
     if started.limits.connections_max != read.limits.connections_max {
         pending.push(format!("connections is still {}", started.limits.connections_max));
+    }
+    if started.core_dumps != read.core_dumps {
+        pending.push(format!("core_dumps is still {}", started.core_dumps));
     }
     if started.dns != read.dns {
         pending.push("dns_lookup, dns_timeout and dns_server are unchanged".to_owned());

@@ -73,6 +73,13 @@ impl IoFailure {
     pub fn shared(activity: Activity, error: io::Error) -> Arc<IoFailure> {
         Arc::new(IoFailure { activity, error })
     }
+
+    /// Whether there is no room for a request body: the disk or a quota is full, or a file of this size is not allowed
+    /// (RLIMIT_FSIZE).
+    fn is_full(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        self.activity == Activity::StoreBody && matches!(self.error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
+    }
 }
 
 impl ServerFault {
@@ -85,6 +92,7 @@ impl ServerFault {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             ServerFault::ListingsBusy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ServerFault::Io(failure) if failure.is_full() => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -188,6 +188,7 @@ mod tests {
             cache: None,
             access_log: AccessLog::new(LogTarget::Off),
             config_files: Vec::new(),
+            core_dumps: false,
         };
         Config::open(&settings, &Log::new(1)).unwrap()
     }

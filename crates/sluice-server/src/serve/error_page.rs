@@ -235,6 +235,7 @@ fn sentence(status: StatusCode) -> &'static str {
         StatusCode::NOT_IMPLEMENTED => "This server does not support what the request needs.",
         StatusCode::BAD_GATEWAY => "The program behind this address sent no valid response.",
         StatusCode::SERVICE_UNAVAILABLE => "This address is busy; please try again in a moment.",
+        StatusCode::INSUFFICIENT_STORAGE => "The server has no room for a request of this size.",
         StatusCode::GATEWAY_TIMEOUT => "The program behind this address did not respond in time.",
         status if status.is_server_error() => "The server failed; the reason is in its log.",
         _ => "The request was refused.",

@@ -124,6 +124,7 @@ fn settings(root: &Path) -> Settings {
         cache: None,
         access_log: AccessLog::new(LogTarget::Off),
         config_files: Vec::new(),
+        core_dumps: false,
     }
 }
 

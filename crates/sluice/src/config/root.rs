@@ -62,6 +62,7 @@ impl Root {
             cache: self.cache,
             access_log: self.access_log,
             config_files: Vec::new(),
+            core_dumps: self.server.core_dumps,
         }
     }
 }

@@ -18,6 +18,7 @@ const DNS_PORT: u16 = 53;
 pub(super) struct Server {
     pub(super) workers: NonZeroUsize,
     pub(super) proxies: ProxySettings,
+    pub(super) core_dumps: bool,
     dns: DnsSettings,
     is_dns_on: bool,
 }
@@ -27,6 +28,7 @@ impl Server {
         Server {
             workers: default_workers(),
             proxies: ProxySettings::default(),
+            core_dumps: false,
             dns: DnsSettings {
                 timeout: DnsSettings::TIMEOUT,
                 server: None,
@@ -145,6 +147,15 @@ pub(super) static SERVER: Section<Server> = Section {
             default: Words("those of `/etc/resolv.conf`"),
             text: "The name server to ask: an address, or an address and port.",
             example: "\"192.0.2.53\"",
+        },
+        Key {
+            name: "core_dumps",
+            kind: Kind::Flag(|server, is_on| server.core_dumps = is_on),
+            default: Value("false"),
+            text: "Whether the kernel may write core dumps of the server, and whether debuggers of the server's user may attach to it. \
+                   Scripts, which run as the same user, can then read the server's memory (keys, other clients' requests) and its \
+                   descriptors. Root can attach a debugger in any case. A change takes effect when the server is restarted.",
+            example: "true",
         },
     ],
 };

@@ -104,6 +104,7 @@ impl Site {
             cache: Some(CacheSettings::default()),
             access_log: AccessLog::new(LogTarget::Stdout),
             config_files: Vec::new(),
+            core_dumps: false,
         }
     }
 }

@@ -260,7 +260,7 @@ struct Server {
 impl Server {
     fn start(configuration: &Path) -> Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sluice"))
-            .args(["run", "-c"])
+            .args(["run", "--allow-root", "-c"])
             .arg(configuration)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -23,6 +23,7 @@ mod lifecycle;
 mod listing;
 mod log;
 mod memory_buffer;
+mod own_process;
 mod pools;
 mod ranges;
 mod records;

@@ -43,7 +43,9 @@ pub(crate) use fifo::{FifoReader, Gate};
 pub(crate) use kit::python;
 pub(crate) use lines::warnings_and_errors;
 pub(crate) use processes::is_alive;
-pub(crate) use program::{RunResult, run, signal, spawn, write_script, write_with_mode};
+pub(crate) use program::{
+    RunResult, run, run_command, signal, sluice, sluice_after, spawn, write_script, write_with_mode,
+};
 pub(crate) use response::{Ending, Response};
 pub(crate) use server::{Ended, Server};
 pub(crate) use setup::{Setup, make_old};

@@ -54,16 +54,18 @@ pub(crate) struct RunResult {
 
 /// Runs the binary under test to its end; if it does not end, it is killed and the test fails.
 pub(crate) fn run(directory: &Path, arguments: &[&str]) -> RunResult {
-    let mut child = spawn(sluice(directory).args(arguments)).unwrap();
+    run_command(sluice(directory).args(with_consent(arguments)))
+}
+
+/// As `run`, for any command whose output is piped.
+pub(crate) fn run_command(command: &mut Command) -> RunResult {
+    let mut child = spawn(command).unwrap();
     let output = Lines::read(child.stdout.take().unwrap());
     let errors = Lines::read(child.stderr.take().unwrap());
     if !(errors.wait_end(DEADLINE) && output.wait_end(DEADLINE)) {
         let _ = child.kill();
         let _ = child.wait();
-        panic!(
-            "sluice {arguments:?} does not end; its standard error:\n{}",
-            errors.text()
-        );
+        panic!("{command:?} does not end; its standard error:\n{}", errors.text());
     }
     RunResult {
         status: child.wait().unwrap(),
@@ -79,6 +81,50 @@ pub(crate) fn sluice(directory: &Path) -> Command {
         .current_dir(directory)
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// The arguments with `--allow-root` for the commands that have it, because tests are also run as root (by CI).
+pub(crate) fn with_consent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = arguments.to_vec();
+    if let Some(&("serve" | "run" | "demo")) = arguments.first() {
+        arguments.insert(1, "--allow-root");
+    }
+    arguments
+}
+
+/// As `sluice`, but Python runs this text first, in the process that then becomes the server: it may set limits, signals or
+/// the user. `become_ordinary_user()` gives up root, and the files below `directory`.
+pub(crate) fn sluice_after(directory: &Path, preparation: &str) -> Command {
+    const KIT: &str = "
+import os, resource, signal, sys
+# Python ignores these; programs that it executes would, too.
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+# Opened by the first user, because another one may not enter the directory of the binary.
+binary = os.open(sys.argv[1], os.O_RDONLY)
+
+def become_ordinary_user(number=65534):
+    if os.getuid() != 0:
+        return
+    for directory, _, files in os.walk('.'):
+        for name in ['.', *files]:
+            os.chown(os.path.join(directory, name), number, number, follow_symlinks=False)
+    os.setgroups([])
+    os.setresgid(number, number, number)
+    os.setresuid(number, number, number)
+";
+    let own = sluice(directory);
+    let mut command = Command::new("python3");
+    let text = format!("{KIT}\n{preparation}\nos.execve(binary, ['sluice', *sys.argv[2:]], os.environ)\n");
+    command.args(["-SEc", &text]).arg(own.get_program());
+    command
+        .current_dir(directory)
+        .env_clear()
+        .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

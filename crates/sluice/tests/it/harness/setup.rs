@@ -1,13 +1,14 @@
 //! A fresh directory with a configuration, files and scripts, from which a server is started.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
 use super::fifo::{FifoReader, Gate};
 use super::processes::MARK;
-use super::program::{sluice, write_script, write_with_mode};
+use super::program::{sluice, sluice_after, with_consent, write_script, write_with_mode};
 use super::server::Server;
 
 /// The file that the harness requests to see whether a server is healthy.
@@ -201,10 +202,23 @@ impl Setup {
     /// Starts the binary with other arguments; it must listen on 127.0.0.1.
     #[track_caller]
     pub(crate) fn start_with(self, arguments: &[&str]) -> Server {
+        let command = sluice(self.directory());
+        self.start_command(command, arguments)
+    }
+
+    /// Starts `sluice run` from a process that first runs this Python text (`sluice_after`).
+    #[track_caller]
+    pub(crate) fn start_after(self, preparation: &str) -> Server {
+        self.write_configuration();
+        let command = sluice_after(self.directory(), preparation);
+        self.start_command(command, &["run", "-c", "sluice.toml"])
+    }
+
+    #[track_caller]
+    fn start_command(self, mut command: Command, arguments: &[&str]) -> Server {
         let mark = self.mark();
-        let mut command = sluice(self.directory());
         command
-            .args(arguments)
+            .args(with_consent(arguments))
             .env(MARK, &mark)
             .env("TEST_DIR", self.directory())
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
