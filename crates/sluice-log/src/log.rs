@@ -196,6 +196,7 @@ mod tests {
             cache: None,
             access_log: own,
             config_files: Vec::new(),
+            core_dumps: false,
         }
     }
 
