@@ -15,7 +15,12 @@ pub fn check(bytes: &[u8]) {
     if let Ok(uri) = Uri::try_from(bytes) {
         let parsed = Target::from_uri(&uri).ok();
         let raw = uri.path_and_query().map_or("/", |target| target.as_str());
-        assert_eq!(parsed, Target::parse(if raw.is_empty() { "/" } else { raw }).ok());
+        let is_escaped = |part: &str| part.len() >= 2 && part.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
+        if uri.path().split('%').skip(1).all(is_escaped) {
+            assert_eq!(parsed, Target::parse(if raw.is_empty() { "/" } else { raw }).ok());
+        } else {
+            assert_eq!(parsed, None, "{raw:?} has a % that begins no escape");
+        }
     }
 }
 

@@ -141,9 +141,14 @@ impl Target {
 
 /// Whether each `%` of a path begins an escape.
 fn has_valid_escapes(path: &str) -> bool {
-    let mut parts = path.as_bytes().split(|byte| *byte == b'%');
-    parts.next();
-    parts.all(|part| part.len() >= 2 && part[..2].iter().all(u8::is_ascii_hexdigit))
+    let mut rest = path;
+    while let Some((_, after)) = rest.split_once('%') {
+        match after.as_bytes() {
+            [first, second, ..] if first.is_ascii_hexdigit() && second.is_ascii_hexdigit() => rest = &after[2..],
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Whether the path of a path and query has a segment `.` or `..`, encoded or not.

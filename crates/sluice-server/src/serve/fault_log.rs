@@ -13,6 +13,10 @@ use sluice_http::fault::{Culprit, Fault};
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::request_id::UniqueId;
 
+/// How many times as many lines are logged about faults of scripts and of the server as about those of clients: they name the script
+/// and the cause, and the administrator must act on each.
+const OTHER_CULPRITS_FACTOR: u32 = 10;
+
 /// The faults of one worker's exchanges.
 #[derive(Default)]
 pub(crate) struct FaultLog {
@@ -81,7 +85,7 @@ impl FaultLog {
         });
         let limited = &kinds[at].1;
         kind.log_suppressed(limited.take_due(RateLimitedLog::INTERVAL, now));
-        limited.admits(lines_max, RateLimitedLog::INTERVAL, now)
+        limited.admits(kind.lines_max(lines_max), RateLimitedLog::INTERVAL, now)
     }
 }
 
@@ -95,6 +99,14 @@ impl Drop for FaultLog {
 }
 
 impl FaultKind {
+    /// The limit on lines of this kind, of the one on faults of clients.
+    fn lines_max(self, lines_max: u32) -> u32 {
+        match self.culprit {
+            Culprit::Client => lines_max,
+            Culprit::Script | Culprit::Server => lines_max.saturating_mul(OTHER_CULPRITS_FACTOR),
+        }
+    }
+
     fn log(self, id: UniqueId, text: &Escaped<fmt::Arguments<'_>>) {
         let status = self.status.map(|status| status.as_u16());
         match self.culprit {

@@ -115,7 +115,7 @@ pub(super) static LIMITS: Section<Limits> = Section {
             },
             default: Value("10"),
             text: "Lines of one kind (the same status) that a worker writes to the server's log about refused requests, failed \
-                   responses and refused connections within 10 seconds. Further ones are counted, and the count is logged. The access \
+                   responses and refused connections within 10 seconds; ten times as many about faults of scripts. Further ones are counted, and the count is logged. The access \
                    log has a line for each request in any case.",
             example: "100",
         },

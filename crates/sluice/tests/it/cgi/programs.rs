@@ -46,7 +46,7 @@ fn suffix_selects_the_interpreter() {
         .file_with_mode("tools/y.other", "not run", 0o644)
         .script_route(
             "/tools/*",
-            "directory = \"htdocs/tools\", interpreters = { \".txt\" = \"sh\" }",
+            "directory = \"htdocs/tools\", arguments = true, interpreters = { \".txt\" = \"sh\" }",
         )
         .start();
     let file = server.path("htdocs/tools/x.txt").display().to_string();
