@@ -89,7 +89,10 @@ impl Ending {
             return Err(relay.fault(Violation::NoSentinel));
         }
         // The client has all bytes that were announced; only the process cannot be kept.
-        tracing::warn!("{}: {}", relay.process.describe(), Violation::NoSentinel);
+        let process = relay.process.describe();
+        conversation
+            .scripts
+            .warn(format_args!("{process}: {}", Violation::NoSentinel));
         Ok(Ending::Stop)
     }
 
@@ -169,11 +172,11 @@ fn complete(conversation: Conversation) {
         ..
     } = conversation;
     if filter.surplus_bytes() > 0 {
-        tracing::warn!(
+        scripts.warn(format_args!(
             "{}: {} bytes over its Content-Length were not sent",
             relay.process.describe(),
             filter.surplus_bytes()
-        );
+        ));
     }
     relay.process.end_exchange();
     if keeps_process {
@@ -202,10 +205,10 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
         return;
     }
     if has_body && let Some(Err(error)) = channels.input.as_ref().map(Input::drain) {
-        tracing::warn!(
+        scripts.warn(format_args!(
             "{}: the rest of its request body cannot be taken out: {error}",
             process.describe()
-        );
+        ));
         process.stop();
         return;
     }

@@ -29,9 +29,8 @@ pub(crate) struct MisbehaviourLog(RateLimitedLog);
 impl MisbehaviourLog {
     /// Logs that the process has written out of turn and is stopped, or counts it.
     pub(crate) fn log(&self, process: &Process, output: Output) {
-        let now = Instant::now();
-        log_suppressed(self.0.take_due(RateLimitedLog::INTERVAL, now));
-        if !self.0.admits(LINES_MAX, RateLimitedLog::INTERVAL, now) {
+        self.advance();
+        if !self.0.admits(LINES_MAX, RateLimitedLog::INTERVAL, Instant::now()) {
             return;
         }
         let when = match output {
@@ -40,6 +39,11 @@ impl MisbehaviourLog {
             Output::BeforeRequest => "before it had read its request; another process gets the request",
         };
         tracing::warn!("{}: stopped, because it wrote {when}", process.describe());
+    }
+
+    /// Logs the count of lines that were not logged, once their interval is over.
+    pub(crate) fn advance(&self) {
+        log_suppressed(self.0.take_due(RateLimitedLog::INTERVAL, Instant::now()));
     }
 }
 

@@ -4,15 +4,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
+use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_launch::Launcher;
 
 use crate::misbehaviour::MisbehaviourLog;
 use crate::process::Process;
+
+/// Lines about processes that cannot be kept, within 10 seconds; further ones are counted.
+const LINES_MAX: u32 = 100;
 
 /// The script processes of one worker.
 pub struct Scripts {
@@ -24,6 +30,8 @@ pub struct Scripts {
     processes: RefCell<HashMap<i32, Weak<Process>>>,
     tasks: Tasks,
     pub(crate) misbehaviour: MisbehaviourLog,
+    /// Faults that no client notices.
+    limited: RateLimitedLog,
     /// All processes are stopped, including those that are started later.
     is_stopping: Cell<bool>,
 }
@@ -38,6 +46,7 @@ impl Scripts {
             processes: RefCell::default(),
             tasks,
             misbehaviour: MisbehaviourLog::default(),
+            limited: RateLimitedLog::default(),
             is_stopping: Cell::new(false),
         }
     }
@@ -45,6 +54,21 @@ impl Scripts {
     /// The threads that start processes.
     pub(crate) fn launcher(&self) -> &Launcher {
         &self.launcher
+    }
+
+    /// Warns of a script's fault that its client does not notice. Lines that repeat are counted, because a client can repeat its
+    /// request.
+    pub(crate) fn warn(&self, text: fmt::Arguments<'_>) {
+        self.advance();
+        if self.limited.admits(LINES_MAX, RateLimitedLog::INTERVAL, Instant::now()) {
+            tracing::warn!("{text}");
+        }
+    }
+
+    /// Logs the count of lines that were not logged, once their interval is over. The worker calls this once a second.
+    pub fn advance(&self) {
+        self.misbehaviour.advance();
+        log_suppressed(self.limited.take_due(RateLimitedLog::INTERVAL, Instant::now()));
     }
 
     /// The tasks of the worker.
@@ -78,5 +102,18 @@ impl Scripts {
         for process in processes {
             process.stop();
         }
+    }
+}
+
+/// The last count is not lost.
+impl Drop for Scripts {
+    fn drop(&mut self) {
+        log_suppressed(self.limited.take());
+    }
+}
+
+fn log_suppressed(suppressed: Option<Suppressed>) {
+    if let Some(suppressed) = suppressed {
+        tracing::warn!("script processes after their replies: {suppressed}");
     }
 }

@@ -106,6 +106,7 @@ async fn tick(context: Rc<Context>) {
         interval.tick().await;
         context.front.advance();
         context.fault_log.advance();
+        context.scripts.advance();
         prompt_allocator();
         // Loading it also drops a configuration that was replaced; its processes end when its last holder drops it.
         let config = context.config();
