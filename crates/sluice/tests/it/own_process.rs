@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::harness::{Server, Setup, run_command, sluice, sluice_after, warnings_and_errors};
+use crate::harness::{Server, Setup, make_old, run_command, sluice, sluice_after, warnings_and_errors};
 
 /// A file-size limit that a request body of `LARGE_CHUNKS` chunks exceeds.
 const FILE_LIMIT: &str = "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))";
@@ -62,6 +62,7 @@ fn record_file_that_cannot_be_rewritten_for_its_size_is_sent() {
         .route("path = \"/vms/*\"\nfiles = { directory = \"htdocs/vms\", record_format = \"variable\", convert = \"rewrite\" }")
         .file("vms/large.txt", &records)
         .start_after(FILE_LIMIT);
+    make_old(&server.path("htdocs/vms/large.txt"));
     for _ in 0..2 {
         assert_eq!(server.get("/vms/large.txt").text(), "line\n".repeat(300_000));
     }
