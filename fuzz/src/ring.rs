@@ -18,12 +18,15 @@ use crate::input::Input;
 /// Offset of the head counter in the control page.
 const HEAD: u64 = 64;
 
+/// The largest buffer of an input: four pages more than the smallest ring.
+const BYTES_MAX: u64 = RING_BYTES_MIN + 4 * 4096;
+
 /// Steps of one input: more make an input slower, not deeper.
 const STEPS_MAX: usize = 64;
 
 thread_local! {
     /// Used again by every input, as by every request of a script process.
-    static SEGMENT: RefCell<Segment> = RefCell::new(Segment::create().expect("a memfd"));
+    static SEGMENT: RefCell<Segment> = RefCell::new(Segment::create(BYTES_MAX).expect("a memfd"));
 }
 
 /// Input: the size in pages, then steps, each a byte and its parameters.

@@ -1,12 +1,13 @@
 //! Memory that needs unsafe code: the memory buffer, sealed memfds, and reads from the page cache.
 //!
-//! Three independent parts:
+//! Four parts:
 //! - **The memory buffer**, which a script process and the server share for bulk output: its memfd ([`Segment`]), its
 //!   two kinds ([`PlainBuffer`], [`RingReader`]), and the script's side of the ring ([`RingWriter`]).
 //! - **Sealed memfds** ([`SealedMemfd`]): immutable content of the server, such as cached files, from which the kernel
 //!   sends without a copy. No script has access.
 //! - **Reads from the page cache** ([`read_cached`]): the part of a file that the kernel has in memory, without waiting
 //!   for a disk.
+//! - **Budgets** ([`Budget`]): bounds on the bytes that all threads hold together.
 //!
 //! Not here: the callouts that ask for a buffer (sluice-gateway), waiting for the mailbox and sending the bytes
 //! (sluice-script). Floor 1: imports nothing of the workspace.
@@ -19,7 +20,7 @@
 //! use sluice_membuf::{RingWriter, Segment};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (_mailbox, doorbell) = std::io::pipe()?;
-//! let mut segment = Segment::create()?;
+//! let mut segment = Segment::create(64 * 1024)?;
 //! let mut reader = segment.begin_ring(64 * 1024)?;
 //! let mut writer = RingWriter::open(segment.fd(), doorbell.into())?; // in the script process
 //! writer.write(b"hello")?;
@@ -45,6 +46,8 @@ mod ledger;
 mod sync;
 
 #[cfg(not(loom))]
+mod budget;
+#[cfg(not(loom))]
 mod futex;
 #[cfg(not(loom))]
 mod mapping;
@@ -62,10 +65,14 @@ mod ring_writer;
 mod sealed_memfd;
 #[cfg(not(loom))]
 mod segment;
+#[cfg(not(loom))]
+mod shared_memory;
 
 #[cfg(all(loom, test))]
 mod loom_model;
 
+#[cfg(not(loom))]
+pub use budget::{Budget, OverBudget, Reservation};
 pub use cursor::RingFault;
 #[cfg(not(loom))]
 pub use page_cache::read_cached;
@@ -78,4 +85,6 @@ pub use ring_writer::{RingWriter, WriteError};
 #[cfg(not(loom))]
 pub use sealed_memfd::SealedMemfd;
 #[cfg(not(loom))]
-pub use segment::{BeginError, Segment};
+pub use segment::{BeginError, KEPT_BYTES, Segment, memory_total_bytes};
+#[cfg(not(loom))]
+pub use shared_memory::{Garbage, Release};

@@ -48,7 +48,7 @@ impl DataView {
     }
 }
 
-/// The script's view of the data, writable.
+/// A writable view of the data: the script's, or the server's view of the part that it clears between exchanges.
 #[derive(Debug)]
 pub(crate) struct WritableData(Mapping);
 
@@ -63,6 +63,18 @@ impl WritableData {
         // SAFETY: `start_of` checked the range; `&mut self` makes this the only slice of this mapping. The caller
         // passes room that the server has freed, which the server does not read before the next commit.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    /// Writes zeros to the part at `offset`. Panics if it is outside of the mapping.
+    pub(crate) fn clear(&mut self, offset: usize, bytes: usize) {
+        let start = self.0.start_of(offset, bytes);
+        // SAFETY: `start_of` checked the range; `&mut self` makes this the only access through this mapping. No
+        // reference is made, because the script may write there at the same time: its byte or the zero remains.
+        unsafe { start.write_bytes(0, bytes) }
     }
 }
 

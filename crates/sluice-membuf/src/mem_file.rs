@@ -4,33 +4,72 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 
+use crate::budget::{Budget, OverBudget, Reservation};
 use crate::layout::PAGE_BYTES;
 
 /// Most attempts at an allocation that signals interrupt. A signal undoes all of it (fallocate(2)); several in a row
 /// mean a timer that would interrupt every attempt.
 const ALLOCATE_TRIES_MAX: u32 = 8;
 
-/// A memfd. The segment and every buffer and chunk created from it hold it; the last holder's drop releases the memory.
+/// A memfd of fixed length. Its drop releases the memory.
 #[derive(Debug)]
 pub(crate) struct MemFile {
     fd: OwnedFd,
+    length: u64,
     allocated_bytes: u64,
+    /// The allocated bytes, in the budget of all memory buffers.
+    reservation: Reservation,
 }
 
 impl MemFile {
-    /// Creates an empty memfd with these seals. Close-on-exec.
+    /// Creates a memfd of `length` bytes without memory, and seals it with these seals. Close-on-exec.
     ///
     /// # Errors
-    /// What memfd_create(2) or fcntl(2) says: no descriptors left, no memory.
-    pub(crate) fn create(name: &CStr, seals: libc::c_int) -> io::Result<MemFile> {
+    /// What memfd_create(2), ftruncate(2) or fcntl(2) says: no descriptors left, no memory.
+    pub(crate) fn create(name: &CStr, length: u64, seals: libc::c_int, budget: &Arc<Budget>) -> io::Result<MemFile> {
         let file = MemFile {
             fd: create_memfd(name)?,
+            length,
             allocated_bytes: 0,
+            reservation: Reservation::empty(budget),
         };
+        file.set_length()?;
         file.seal(seals)?;
         Ok(file)
+    }
+
+    /// Bytes in the file, with and without memory.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The budget of all memory buffers.
+    pub(crate) fn budget(&self) -> &Budget {
+        self.reservation.budget()
+    }
+
+    /// Reserves `bytes` more for the next allocation.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), OverBudget> {
+        self.reservation.grow(bytes)
+    }
+
+    /// Bytes of memory that the file has, whoever allocated them; 0 if the kernel does not say (fstat(2), which waits
+    /// for no write).
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        const BLOCK_BYTES: u64 = 512;
+        let mut status = MaybeUninit::<libc::stat>::zeroed();
+        // SAFETY: writes one stat through the pointer.
+        let result = unsafe { libc::fstat(self.fd.as_raw_fd(), status.as_mut_ptr()) };
+        if result == -1 {
+            return 0;
+        }
+        // SAFETY: all fields are integers, for which zeros are valid; fstat has filled them in.
+        let status = unsafe { status.assume_init() };
+        u64::try_from(status.st_blocks).unwrap_or(0) * BLOCK_BYTES
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -52,7 +91,20 @@ impl MemFile {
         }
     }
 
-    /// Allocates the first `total_bytes` of the file (fallocate(2)); the file becomes at least that long.
+    fn set_length(&self) -> io::Result<()> {
+        let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
+        let length = libc::off_t::try_from(self.length).map_err(too_large)?;
+        // SAFETY: changes the file only, which nothing maps yet.
+        let result = unsafe { libc::ftruncate(self.fd.as_raw_fd(), length) };
+        if result == -1 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Allocates the first `total_bytes` of the file (fallocate(2)), which are reserved. Waits for a write of the script
+    /// that is in progress.
     pub(crate) fn allocate(&mut self, total_bytes: u64) -> io::Result<()> {
         let mut result = self.fallocate(0, 0, total_bytes);
         for _ in 1..ALLOCATE_TRIES_MAX {
@@ -61,17 +113,21 @@ impl MemFile {
             }
             result = self.fallocate(0, 0, total_bytes);
         }
-        result?;
-        self.allocated_bytes = self.allocated_bytes.max(total_bytes);
-        Ok(())
+        if result.is_ok() {
+            self.allocated_bytes = self.allocated_bytes.max(total_bytes);
+        }
+        self.reservation.shrink_to(self.allocated_bytes);
+        result
     }
 
-    /// Releases all memory from `offset` on, including what the script has allocated. The length does not change.
+    /// Releases all memory from `offset` on, including what the script has allocated. The length does not change. Waits
+    /// for a write of the script that is in progress.
     pub(crate) fn punch_from(&mut self, offset: u64) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // If it fails, the memory remains until all descriptors are closed; nothing more can be done.
         let _ = self.fallocate(mode, offset, i64::MAX.unsigned_abs() - offset);
         self.allocated_bytes = self.allocated_bytes.min(offset);
+        self.reservation.shrink_to(self.allocated_bytes);
     }
 
     fn fallocate(&self, mode: libc::c_int, offset: u64, bytes: u64) -> io::Result<()> {

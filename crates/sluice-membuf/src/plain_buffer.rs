@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::mapping::DataView;
-use crate::mem_file::MemFile;
+use crate::shared_memory::SharedMemory;
 
 /// A part outside of the buffer: the script's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,23 +41,14 @@ impl std::error::Error for BufferFault {}
 /// A plain memory buffer. Clones refer to the same buffer.
 #[derive(Clone, Debug)]
 pub struct PlainBuffer {
-    memory: Arc<Memory>,
+    /// Holding the memory marks the segment as in use.
+    memory: Arc<SharedMemory>,
     capacity: u64,
 }
 
-/// The mapped memory. Holding the file marks the segment as in use.
-#[derive(Debug)]
-struct Memory {
-    view: Arc<DataView>,
-    _file: Arc<MemFile>,
-}
-
 impl PlainBuffer {
-    pub(crate) fn new(file: Arc<MemFile>, view: Arc<DataView>, capacity: u64) -> PlainBuffer {
-        PlainBuffer {
-            memory: Arc::new(Memory { view, _file: file }),
-            capacity,
-        }
+    pub(crate) fn new(memory: Arc<SharedMemory>, capacity: u64) -> PlainBuffer {
+        PlainBuffer { memory, capacity }
     }
 
     /// Bytes in the buffer.
@@ -105,7 +95,7 @@ impl PlainBuffer {
 
 /// A part that is being sent. Fields drop in this order: the memory is released before `on_free` is called.
 struct Part<F: FnOnce()> {
-    memory: Arc<Memory>,
+    memory: Arc<SharedMemory>,
     offset: usize,
     bytes: usize,
     _on_free: CallOnDrop<F>,
@@ -113,7 +103,7 @@ struct Part<F: FnOnce()> {
 
 impl<F: FnOnce()> AsRef<[u8]> for Part<F> {
     fn as_ref(&self) -> &[u8] {
-        self.memory.view.slice(self.offset, self.bytes)
+        self.memory.view().slice(self.offset, self.bytes)
     }
 }
 

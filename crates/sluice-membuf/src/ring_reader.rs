@@ -24,8 +24,8 @@ use crate::cursor::{ReadCursor, RingFault, Span};
 use crate::futex;
 use crate::layout::CONTROL_BYTES;
 use crate::ledger::Ledger;
-use crate::mapping::{Control, DataView};
-use crate::mem_file::MemFile;
+use crate::mapping::Control;
+use crate::shared_memory::SharedMemory;
 use crate::sync::lock;
 
 /// The server's side of a ring. Dropping it closes the ring; chunks in flight stay valid.
@@ -37,13 +37,11 @@ pub struct RingReader {
 }
 
 impl RingReader {
-    pub(crate) fn new(file: Arc<MemFile>, view: Arc<DataView>, control: Arc<Control>, capacity: u64) -> RingReader {
+    pub(crate) fn new(shared: Arc<SharedMemory>, capacity: u64) -> RingReader {
         RingReader {
             memory: Arc::new(Memory {
                 ledger: Ledger::new(),
-                view,
-                control,
-                _file: file,
+                shared,
             }),
             cursor: ReadCursor::new(capacity),
             has_announced_sleep: false,
@@ -63,13 +61,13 @@ impl RingReader {
     /// A counter in the control page is impossible: the script's fault. Every later call returns the same error.
     pub fn take(&mut self, bytes_max: usize) -> Result<Option<Bytes>, RingFault> {
         if self.has_announced_sleep {
-            self.memory.control.announce_awake();
+            self.memory.control().announce_awake();
             self.has_announced_sleep = false;
         }
         let taken = self
             .memory
             .ledger
-            .take(&self.memory.control, &mut self.cursor, bytes_max as u64)?;
+            .take(self.memory.control(), &mut self.cursor, bytes_max as u64)?;
         Ok(taken.map(|taken| {
             let room = Room {
                 memory: Arc::clone(&self.memory),
@@ -88,7 +86,7 @@ impl RingReader {
     ///
     /// Spurious doorbells are possible: take again, then ask again. `take` withdraws the request.
     pub fn prepare_sleep(&mut self) -> bool {
-        self.has_announced_sleep = self.memory.control.announce_sleep(self.cursor.taken());
+        self.has_announced_sleep = self.memory.control().announce_sleep(self.cursor.taken());
         self.has_announced_sleep
     }
 
@@ -104,7 +102,7 @@ impl RingReader {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let taken = self.cursor.taken();
-        self.memory.control.committed() == taken && self.memory.ledger.tail() == taken
+        self.memory.control().committed() == taken && self.memory.ledger.tail() == taken
     }
 
     /// Bytes freed since BUFFER-BEGIN: the longest prefix of the body whose chunks were all dropped.
@@ -149,18 +147,20 @@ impl Drop for RingReader {
     }
 }
 
-/// The mapped ring and its ledger. Holding the file marks the segment as in use.
+/// The mapped ring and its ledger. Holding the memory marks the segment as in use.
 struct Memory {
     ledger: Ledger,
-    view: Arc<DataView>,
-    control: Arc<Control>,
-    _file: Arc<MemFile>,
+    shared: Arc<SharedMemory>,
 }
 
 impl Memory {
+    fn control(&self) -> &Control {
+        self.shared.control()
+    }
+
     fn close(&self) {
-        if self.control.close() {
-            futex::wake(&self.control.writer_waits);
+        if self.control().close() {
+            futex::wake(&self.control().writer_waits);
         }
     }
 }
@@ -174,7 +174,7 @@ struct Chunk {
 impl AsRef<[u8]> for Chunk {
     fn as_ref(&self) -> &[u8] {
         let narrow = |bytes: u64| usize::try_from(bytes).expect("a span is within the mapping");
-        self.room.memory.view.slice(
+        self.room.memory.shared.view().slice(
             CONTROL_BYTES + narrow(self.room.span.position),
             narrow(self.room.span.bytes),
         )
@@ -190,8 +190,9 @@ struct Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        if self.memory.ledger.free(&self.memory.control, self.number) {
-            futex::wake(&self.memory.control.writer_waits);
+        let control = self.memory.control();
+        if self.memory.ledger.free(control, self.number) {
+            futex::wake(&control.writer_waits);
         }
     }
 }

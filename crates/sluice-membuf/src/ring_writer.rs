@@ -235,7 +235,7 @@ mod tests {
     const DEADLINE: Duration = Duration::from_secs(30);
 
     fn full_ring() -> (Segment, RingReader, RingWriter, io::PipeReader) {
-        let mut segment = Segment::create().unwrap();
+        let mut segment = Segment::create(8192).unwrap();
         let reader = segment.begin_ring(8192).unwrap();
         let (mailbox, doorbell) = io::pipe().unwrap();
         let mut writer = RingWriter::open(segment.fd(), doorbell.into()).unwrap();

@@ -1,30 +1,48 @@
-//! The memory buffer of one script process: a memfd, created empty and sealed, with memory allocated at each
-//! BUFFER-BEGIN.
+//! The memory buffer of one script process: a memfd of fixed length, sealed, with memory allocated at each BUFFER-BEGIN
+//! and cleared between exchanges.
 //!
-//! Not here: the use of the memory (plain_buffer.rs, ring_reader.rs), the system calls (mem_file.rs), and the limit on
-//! the size (sluice-script).
+//! Not here: the use of the memory (plain_buffer.rs, ring_reader.rs), the system calls (mem_file.rs), the limit on the
+//! size, and the threads that may wait (sluice-script).
 //!
 //! # Seals
 //!
-//! - `F_SEAL_SHRINK`, set at creation: the file can never become shorter than a mapping of the server, where an access
-//!   would raise SIGBUS.
-//! - `F_SEAL_SEAL`, set: the script cannot add seals that would make the next begin fail.
-//! - `F_SEAL_GROW`, not set: a persistent process may need a larger buffer for its next request. A script gains nothing
-//!   by growing the file itself: the server maps only the length it allocated, and the script's limits apply to what
-//!   the script allocates (RLIMIT_FSIZE, its cgroup).
-//! - `F_SEAL_WRITE` and `F_SEAL_FUTURE_WRITE`, not set: only they would forbid punching holes, but they would also
+//! - `F_SEAL_SHRINK`: the file can never become shorter than a mapping of the server, where an access would raise
+//!   SIGBUS.
+//! - `F_SEAL_GROW`: the script cannot allocate more memory in the file than the largest buffer that it may have. So the
+//!   file has its full length from the beginning, without memory.
+//! - `F_SEAL_SEAL`: the script cannot add seals that would make the next begin fail.
+//! - `F_SEAL_WRITE` and `F_SEAL_FUTURE_WRITE` are not set: only they would forbid punching holes, but they would also
 //!   forbid the script's writable mapping.
+//!
+//! # Bytes of earlier exchanges
+//!
+//! ```text
+//!   0        cleared_bytes          stale_bytes           allocated bytes                    length of the file
+//!   |--------------|---------------------|------------------------|-----------------------------------|
+//!    this exchange's  an earlier exchange's    zeros since allocated    no memory, unless the script
+//!                     bytes: cleared at begin                           wrote there: punched at the first
+//!                                                                       allocation of the exchange
+//! ```
+//! They are cleared when the next exchange begins a buffer, not when an exchange ends, because a process that the
+//! script has left running may still write in between. What it writes after the begin is the script's own fault: a
+//! server cannot tell these bytes from those that are meant.
 
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::budget::{Budget, OverBudget};
 use crate::layout::{CONTROL_BYTES, PAGE_BYTES, RING_BYTES_MIN};
-use crate::mapping::{Control, DataView};
+use crate::mapping::{Control, DataView, WritableData};
 use crate::mem_file::{MemFile, file_bytes_max};
 use crate::plain_buffer::PlainBuffer;
 use crate::ring_reader::RingReader;
+use crate::shared_memory::{Parts, Release, SharedMemory};
+
+/// Bytes that an idle process keeps, so that a ring of 1 MiB, the default size, begins without an allocation. Clearing
+/// them takes about 50 µs.
+pub const KEPT_BYTES: u64 = (1 << 20) + CONTROL_BYTES as u64;
 
 /// Why [`Segment::begin_plain`] or [`Segment::begin_ring`] failed.
 #[derive(Debug)]
@@ -32,7 +50,10 @@ use crate::ring_reader::RingReader;
 pub enum BeginError {
     /// Not enough free memory. The server's fault: 503.
     NoMemory,
-    /// Larger than a file of this process may be (RLIMIT_FSIZE), or than its address space. The script's fault: 413.
+    /// The memory buffers of all processes together would exceed their budget. The server's fault: 503.
+    OverBudget(OverBudget),
+    /// Larger than the segment's limit, than a file of this process may be (RLIMIT_FSIZE), or than its address space.
+    /// The script's fault: 413.
     TooLarge,
     /// The previous buffer, or a chunk of it, is still held. The caller's fault: wait until it is freed.
     InUse,
@@ -44,6 +65,9 @@ impl std::fmt::Display for BeginError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             BeginError::NoMemory => f.write_str("no memory for a memory buffer of that size"),
+            BeginError::OverBudget(_) => {
+                f.write_str("the memory buffers of the server are all in use, try again later")
+            }
             BeginError::TooLarge => f.write_str("a memory buffer of that size is beyond what the system allows"),
             BeginError::InUse => f.write_str("the memory buffer of the exchange before is still being sent"),
             BeginError::Io(error) => write!(f, "the system refused the memory buffer: {error}"),
@@ -77,117 +101,215 @@ impl From<io::Error> for BeginError {
 /// dropped, even if a process that the script left behind still has the descriptor.
 #[derive(Debug)]
 pub struct Segment {
-    file: Arc<MemFile>,
-    view: Option<Arc<DataView>>,
-    control: Option<Arc<Control>>,
+    memory: Arc<SharedMemory>,
+    /// Bytes at the start that were cleared for this exchange.
+    cleared_bytes: u64,
+    /// End of the bytes that an earlier exchange may have written, as far as they were allocated.
+    stale_bytes: u64,
+    /// An earlier exchange may have written beyond the allocated bytes.
+    has_strays: bool,
 }
 
 impl Segment {
-    /// Creates an empty memory buffer: a descriptor without memory.
+    /// Creates a memory buffer without memory, for buffers of up to `bytes_max` bytes; its bytes are in no budget, and
+    /// the last holder releases them.
     ///
     /// # Errors
-    /// What memfd_create(2) or fcntl(2) says: no descriptors left, no memory.
-    pub fn create() -> io::Result<Segment> {
-        let file = MemFile::create(c"sluice-buffer", libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL)?;
+    /// What memfd_create(2), ftruncate(2) or fcntl(2) says: no descriptors left, no memory.
+    pub fn create(bytes_max: u64) -> io::Result<Segment> {
+        Segment::create_within(&Budget::new(u64::MAX), bytes_max, drop)
+    }
+
+    /// As [`Segment::create`], with the budget of all memory buffers, and a function that drops the memory on a thread
+    /// that may wait; the last holder calls it.
+    ///
+    /// # Errors
+    /// As of [`Segment::create`].
+    pub fn create_within(budget: &Arc<Budget>, bytes_max: u64, release: Release) -> io::Result<Segment> {
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        let file = MemFile::create(c"sluice-buffer", length_for(bytes_max), seals, budget)?;
         Ok(Segment {
-            file: Arc::new(file),
-            view: None,
-            control: None,
+            memory: Arc::new(SharedMemory::new(file, release)),
+            cleared_bytes: 0,
+            stale_bytes: 0,
+            has_strays: false,
         })
     }
 
     /// The memfd, which becomes the script's descriptor 4. Close-on-exec in this process.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.file.fd()
+        self.memory.fd()
     }
 
-    /// Begins a plain buffer of at least `bytes` bytes, rounded up to a page; at least one page.
+    /// Whether [`Segment::begin_plain`] would return within some microseconds, because all memory is there. Otherwise
+    /// call that on a thread that may wait.
+    pub fn is_ready_for_plain(&mut self, bytes: u64) -> bool {
+        plain_capacity(bytes).is_ok_and(|capacity| self.is_ready(capacity))
+    }
+
+    /// As [`Segment::is_ready_for_plain`], for [`Segment::begin_ring`].
+    pub fn is_ready_for_ring(&mut self, bytes: u64) -> bool {
+        ring_total(bytes).is_ok_and(|total| self.is_ready(total))
+    }
+
+    /// Begins a plain buffer of at least `bytes` bytes, rounded up to a page; at least one page. Bytes of earlier
+    /// exchanges read as zeros.
     ///
-    /// The memory is allocated at once, so the time grows with the size (about 0.1 s for 1 GiB); a script that grows
-    /// the file at the same time delays it. Allocate large buffers outside of the event loop.
+    /// The memory is allocated at once, so the time grows with the size (about 0.1 s for 1 GiB), and a write of the
+    /// script to the file delays it: see [`Segment::is_ready_for_plain`].
     ///
     /// # Errors
     /// See [`BeginError`]; the segment remains usable.
     pub fn begin_plain(&mut self, bytes: u64) -> Result<PlainBuffer, BeginError> {
-        let capacity = round_up(bytes.max(1))?;
-        self.allocate(capacity)?;
-        let view = self.map_view(capacity)?;
-        Ok(PlainBuffer::new(Arc::clone(&self.file), view, capacity))
+        let capacity = plain_capacity(bytes)?;
+        self.prepare(capacity)?;
+        Ok(PlainBuffer::new(Arc::clone(&self.memory), capacity))
     }
 
-    /// Begins a ring of at least `bytes` bytes, rounded up to a page; at least [`RING_BYTES_MIN`]. Allocates as
-    /// [`Segment::begin_plain`] does.
+    /// Begins a ring of at least `bytes` bytes, rounded up to a page; at least [`RING_BYTES_MIN`]. Allocates and clears
+    /// as [`Segment::begin_plain`] does.
     ///
     /// # Errors
     /// See [`BeginError`]; the segment remains usable.
     pub fn begin_ring(&mut self, bytes: u64) -> Result<RingReader, BeginError> {
-        let capacity = round_up(bytes.max(RING_BYTES_MIN))?;
-        let total = capacity.checked_add(CONTROL_BYTES as u64).ok_or(BeginError::TooLarge)?;
-        self.allocate(total)?;
-        let view = self.map_view(total)?;
-        let control = self.map_control()?;
-        control.reset(capacity);
-        Ok(RingReader::new(Arc::clone(&self.file), view, control, capacity))
+        let total = ring_total(bytes)?;
+        let capacity = total - CONTROL_BYTES as u64;
+        self.prepare(total)?.map_control()?.reset(capacity);
+        Ok(RingReader::new(Arc::clone(&self.memory), capacity))
     }
 
     /// Whether a buffer or a chunk of one is still held, so that the next buffer cannot begin.
     pub fn is_in_use(&mut self) -> bool {
-        Arc::get_mut(&mut self.file).is_none()
+        Arc::get_mut(&mut self.memory).is_none()
     }
 
-    /// Releases the memory beyond the first `bytes_kept` bytes (at least one page), for a process that goes idle. Does
-    /// nothing while in use.
+    /// The exchange is over: bytes that are in the memory now are cleared before another exchange can send them.
+    pub fn end_exchange(&mut self) {
+        self.cleared_bytes = 0;
+        self.stale_bytes = self.memory.parts().file.allocated_bytes();
+        self.has_strays = true;
+    }
+
+    /// Whether an idle process would keep more memory than [`KEPT_BYTES`], or any if most of the budget is in use.
+    #[must_use]
+    pub fn needs_trim(&self) -> bool {
+        let file = &self.memory.parts().file;
+        // Without a buffer nothing is counted: memory that only the script has allocated is like its own memory.
+        file.allocated_bytes() > 0
+            && (file.allocated_bytes() > self.kept_bytes() || file.resident_bytes() > KEPT_BYTES + SLACK_BYTES)
+    }
+
+    /// Releases the memory that an idle process does not keep. Does nothing while in use. Waits for a write of the
+    /// script that is in progress, so call it on a thread that may wait.
     ///
     /// The next begin allocates again what it needs.
-    pub fn trim(&mut self, bytes_kept: u64) {
-        // Keeps the first page, as MemFile's drop does.
-        let bytes_kept = round_up(bytes_kept.max(PAGE_BYTES)).unwrap_or(u64::MAX);
-        if let Some(file) = Arc::get_mut(&mut self.file)
-            && bytes_kept < file.allocated_bytes()
-        {
-            file.punch_from(bytes_kept);
+    pub fn trim(&mut self) {
+        let bytes_kept = self.kept_bytes();
+        if let Some(memory) = Arc::get_mut(&mut self.memory) {
+            memory.parts_mut().trim(bytes_kept);
+            self.stale_bytes = self.stale_bytes.min(bytes_kept);
+        }
+    }
+
+    /// At least one page, as MemFile's drop keeps.
+    fn kept_bytes(&self) -> u64 {
+        let is_tight = self.memory.parts().file.budget().is_tight();
+        if is_tight { PAGE_BYTES } else { KEPT_BYTES }
+    }
+
+    fn is_ready(&mut self, total_bytes: u64) -> bool {
+        let is_free = !self.is_in_use();
+        let file = &self.memory.parts().file;
+        is_free && total_bytes <= KEPT_BYTES && file.has_all(total_bytes)
+    }
+
+    /// Ensures that the first `total_bytes` of the file are allocated, mapped, and without bytes of earlier exchanges.
+    fn prepare(&mut self, total_bytes: u64) -> Result<&mut Parts, BeginError> {
+        // get_mut, not strong_count, because it also orders the last holder's reads before the script's next writes.
+        let parts = Arc::get_mut(&mut self.memory).ok_or(BeginError::InUse)?.parts_mut();
+        if self.stale_bytes > KEPT_BYTES || !parts.file.has_all(total_bytes) {
+            if self.has_strays {
+                self.stale_bytes = self.stale_bytes.min(KEPT_BYTES);
+                parts.file.punch_from(self.stale_bytes);
+                self.has_strays = false;
+            }
+            parts.file.allocate_within_limits(total_bytes)?;
+        }
+        let stale = self.cleared_bytes..total_bytes.min(self.stale_bytes);
+        if !stale.is_empty() {
+            parts.clear(stale.start, stale.end)?;
+            self.cleared_bytes = stale.end;
+        }
+        parts.map_view(total_bytes)?;
+        Ok(parts)
+    }
+}
+
+impl MemFile {
+    /// Whether the first `total_bytes` are allocated. The script may have punched holes: then the number of resident
+    /// bytes is usually too small, and they are allocated again.
+    fn has_all(&self, total_bytes: u64) -> bool {
+        total_bytes <= self.allocated_bytes() && self.resident_bytes() >= self.allocated_bytes()
+    }
+
+    fn allocate_within_limits(&mut self, total_bytes: u64) -> Result<(), BeginError> {
+        // The file's length, too, is within RLIMIT_FSIZE: beyond it the kernel sends SIGXFSZ besides failing.
+        if usize::try_from(total_bytes).is_err() || total_bytes > self.length() {
+            return Err(BeginError::TooLarge);
+        }
+        let growth = total_bytes.saturating_sub(self.allocated_bytes());
+        if growth > UNCHECKED_BYTES_MAX && memory_bytes("MemAvailable:").is_some_and(|available| growth > available) {
+            return Err(BeginError::NoMemory);
+        }
+        self.reserve(growth).map_err(BeginError::OverBudget)?;
+        Ok(self.allocate(total_bytes)?)
+    }
+}
+
+impl Parts {
+    fn trim(&mut self, bytes_kept: u64) {
+        self.file.punch_from(bytes_kept.max(PAGE_BYTES));
+        // Its address space is only worth keeping for a buffer that begins without an allocation.
+        if self.view.as_ref().is_some_and(|view| view.bytes() as u64 > KEPT_BYTES) {
             self.view = None;
         }
     }
 
-    /// Ensures that the first `total_bytes` of the file are allocated. They may not be, because the script can punch
-    /// holes.
-    fn allocate(&mut self, total_bytes: u64) -> Result<(), BeginError> {
-        // get_mut, not strong_count, because it also orders the last holder's reads before the script's next writes.
-        let file = Arc::get_mut(&mut self.file).ok_or(BeginError::InUse)?;
-        // Checked before, because the kernel sends SIGXFSZ (fatal by default) besides failing.
-        if usize::try_from(total_bytes).is_err() || total_bytes > file_bytes_max() {
-            return Err(BeginError::TooLarge);
-        }
-        let growth = total_bytes.saturating_sub(file.allocated_bytes());
-        if growth > UNCHECKED_BYTES_MAX && memory_available_bytes().is_some_and(|available| growth > available) {
-            return Err(BeginError::NoMemory);
-        }
-        Ok(file.allocate(total_bytes)?)
-    }
-
-    /// A view of at least `total_bytes`. The previous one is reused if it is large enough, because most scripts ask for
-    /// the same size every time.
-    fn map_view(&mut self, total_bytes: u64) -> Result<Arc<DataView>, BeginError> {
+    /// Maps at least `total_bytes`. The previous view is reused if it is large enough, because most scripts ask for the
+    /// same size every time.
+    fn map_view(&mut self, total_bytes: u64) -> Result<(), BeginError> {
         let bytes = usize::try_from(total_bytes).map_err(|_| BeginError::TooLarge)?;
-        if let Some(view) = self.view.as_ref().filter(|view| view.bytes() >= bytes) {
-            return Ok(Arc::clone(view));
+        if self.view.as_ref().is_none_or(|view| view.bytes() < bytes) {
+            self.view = Some(DataView::map(self.file.fd(), bytes)?);
         }
-        let view = Arc::new(DataView::map(self.file.fd(), bytes)?);
-        self.view = Some(Arc::clone(&view));
-        Ok(view)
+        Ok(())
     }
 
-    fn map_control(&mut self) -> Result<Arc<Control>, BeginError> {
-        if let Some(control) = &self.control {
-            return Ok(Arc::clone(control));
+    fn map_control(&mut self) -> Result<&Control, BeginError> {
+        if self.control.is_none() {
+            self.control = Some(Control::map(self.file.fd())?);
         }
-        let control = Arc::new(Control::map(self.file.fd())?);
-        self.control = Some(Arc::clone(&control));
-        Ok(control)
+        Ok(self.control.as_ref().expect("mapped just now"))
+    }
+
+    /// Clears bytes of the kept part, which has memory.
+    fn clear(&mut self, from: u64, to: u64) -> Result<(), BeginError> {
+        let narrow = |bytes| usize::try_from(bytes).map_err(|_| BeginError::TooLarge);
+        let (from, to) = (narrow(from)?, narrow(to)?);
+        if self.kept.as_ref().is_none_or(|kept| kept.bytes() < to) {
+            let bytes = narrow(self.file.length().min(KEPT_BYTES))?;
+            self.kept = Some(WritableData::map(self.file.fd(), bytes)?);
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.clear(from, to - from);
+        }
+        Ok(())
     }
 }
+
+/// Bytes of memory beyond the kept ones that are not worth a trim: the rest of a large page.
+const SLACK_BYTES: u64 = 64 << 10;
 
 /// Growth up to this many bytes is allocated without checking the free memory. 16 MiB: the check costs 1 % of the
 /// allocation.
@@ -197,12 +319,47 @@ fn round_up(bytes: u64) -> Result<u64, BeginError> {
     bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(BeginError::TooLarge)
 }
 
-/// The kernel's estimate of the memory that can be allocated without swapping (`MemAvailable`, proc_meminfo(5)), bytes.
-///
-/// A larger allocation would not fail; the kernel's OOM killer would kill a process instead.
-fn memory_available_bytes() -> Option<u64> {
+fn plain_capacity(bytes: u64) -> Result<u64, BeginError> {
+    round_up(bytes.max(1))
+}
+
+/// The data area and the control page.
+fn ring_total(bytes: u64) -> Result<u64, BeginError> {
+    let capacity = round_up(bytes.max(RING_BYTES_MIN))?;
+    capacity.checked_add(CONTROL_BYTES as u64).ok_or(BeginError::TooLarge)
+}
+
+/// The length of a file for buffers of up to `bytes_max` bytes: within RLIMIT_FSIZE, beyond which ftruncate(2) raises
+/// SIGXFSZ.
+fn length_for(bytes_max: u64) -> u64 {
+    let longest = file_bytes_max().min(i64::MAX.unsigned_abs()) / PAGE_BYTES * PAGE_BYTES;
+    if bytes_max == 0 {
+        return 0;
+    }
+    ring_total(bytes_max).map_or(longest, |total| total.min(longest))
+}
+
+/// The memory that this process can use, in bytes: the machine's, or the limit of its control group (cgroup v2,
+/// `memory.max`) if that is less. `None` if the system does not say.
+#[must_use]
+pub fn memory_total_bytes() -> Option<u64> {
+    let machine = memory_bytes("MemTotal:")?;
+    Some(control_group_bytes().map_or(machine, |limit| limit.min(machine)))
+}
+
+fn control_group_bytes() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let limit = fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.max")).ok()?;
+    // "max" is no limit.
+    limit.trim().parse().ok()
+}
+
+/// A line of proc_meminfo(5), in bytes. `MemAvailable:` is the kernel's estimate of the memory that can be allocated
+/// without swapping: a larger allocation would not fail; the kernel's OOM killer would kill a process instead.
+fn memory_bytes(name: &str) -> Option<u64> {
     let report = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = report.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = report.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
     kibibytes.checked_mul(1024)
 }

@@ -3,18 +3,32 @@
 //! Here: which of the two kinds is open, the chunks in their order, and when a part may be refilled: after its chunk was
 //! dropped, because it is written to the socket then. Not here: the memory itself and the checks of what the script writes
 //! there (`sluice-membuf`), and the syntax of callouts (`callout`).
+//!
+//! ```text
+//!             begin, its memory is there
+//!         ┌────────────────────────────────────┐
+//!   closed ─── begin ──▶ beginning ────────────┴──▶ plain or ring ── end, all is sent ──▶ closed
+//!                        a thread allocates memory
+//! ```
+//! While a buffer begins, the relay reads nothing from the script; the body of the request goes on.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use sluice_gateway::{Answer, BUFFER_BYTES_DEFAULT, BufferKind};
 use sluice_membuf::{BeginError, PlainBuffer, RingFault, RingReader, Segment};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The name of the buffer for scripts: the descriptor that they inherit.
 const NAME: &str = "/dev/fd/4";
+
+/// The answer to BUFFER-BEGIN after a mistake in the server.
+const NO_SEGMENT: &str = "the memory buffer is lost";
 
 /// Largest chunk of a ring, bytes: writes are large, and the script gets room before all of them are done.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
@@ -29,10 +43,17 @@ pub(crate) struct Buffer {
     /// BUFFER-END has been called: whether it waits for an answer once everything is sent.
     ending: Option<Answering>,
     sent_bytes: u64,
+    /// The client has disconnected: writes to a ring fail.
+    is_client_gone: bool,
 }
 
 enum Kind {
     Closed,
+    /// A thread allocates and clears the memory, and holds the segment.
+    Beginning {
+        task: JoinHandle<(Segment, Result<Opened, BeginError>)>,
+        answering: Answering,
+    },
     Plain {
         buffer: PlainBuffer,
         /// Parts to send.
@@ -44,6 +65,23 @@ enum Kind {
     Ring {
         reader: RingReader,
     },
+}
+
+/// The parameters of BUFFER-BEGIN.
+#[derive(Clone, Copy)]
+pub(crate) struct BeginRequest {
+    pub kind: BufferKind,
+    /// Its size; `None` or 0 for the default.
+    pub bytes: Option<u64>,
+    /// The limit on its size.
+    pub bytes_max: u64,
+    pub answering: Answering,
+}
+
+/// A buffer that has begun.
+enum Opened {
+    Plain(PlainBuffer),
+    Ring(RingReader),
 }
 
 /// A part of a plain buffer that was written by BUFFER-WRITE.
@@ -98,26 +136,76 @@ impl Buffer {
             freed: Arc::default(),
             ending: None,
             sent_bytes: 0,
+            is_client_gone: false,
         }
     }
 
-    /// BUFFER-BEGIN. The answer reports errors to the script.
+    /// BUFFER-BEGIN. `None` if the memory is not there yet: a thread prepares it, and `poll_begun` returns the result. The segment
+    /// is `None` until then. An error of the segment is one for the script.
     pub(crate) fn begin(
         &mut self,
-        segment: &mut Segment,
-        bytes: Option<u64>,
-        bytes_max: u64,
-        kind: BufferKind,
-    ) -> Answer {
+        segment: &mut Option<Segment>,
+        request: BeginRequest,
+    ) -> Option<Result<Answer, BeginError>> {
         if self.is_open() {
-            return Answer::new(400, "a memory buffer is open already");
+            return Some(Ok(Answer::new(400, "a memory buffer is open already")));
         }
-        let bytes = bytes.filter(|bytes| *bytes > 0).unwrap_or(BUFFER_BYTES_DEFAULT);
+        let (kind, bytes_max) = (request.kind, request.bytes_max);
+        let bytes = request.bytes.filter(|bytes| *bytes > 0).unwrap_or(BUFFER_BYTES_DEFAULT);
         if bytes > bytes_max {
-            return Answer::new(413, format!("{bytes} bytes are over the limit of {bytes_max}"));
+            let text = format!("{bytes} bytes are over the limit of {bytes_max}");
+            return Some(Ok(Answer::new(413, text)));
         }
-        let begun = match kind {
-            BufferKind::Plain => segment.begin_plain(bytes).map(|buffer| {
+        let Some(mut held) = segment.take() else {
+            return Some(Ok(Answer::new(500, NO_SEGMENT)));
+        };
+        let is_ready = match kind {
+            BufferKind::Plain => held.is_ready_for_plain(bytes),
+            BufferKind::Ring => held.is_ready_for_ring(bytes),
+        };
+        if is_ready {
+            let begun = allocate(&mut held, kind, bytes);
+            *segment = Some(held);
+            return Some(begun.map(|begun| self.open(begun)));
+        }
+        self.kind = Kind::Beginning {
+            task: spawn_blocking(move || {
+                let begun = allocate(&mut held, kind, bytes);
+                (held, begun)
+            }),
+            answering: request.answering,
+        };
+        None
+    }
+
+    /// Whether a thread prepares the memory: `poll_begun` must be called until it is ready.
+    pub(crate) fn is_beginning(&self) -> bool {
+        matches!(self.kind, Kind::Beginning { .. })
+    }
+
+    /// Ready with the result of BUFFER-BEGIN, and whether the script waits for it; the segment is back then.
+    pub(crate) fn poll_begun(
+        &mut self,
+        segment: &mut Option<Segment>,
+        context: &mut Context<'_>,
+    ) -> Poll<(Result<Answer, BeginError>, Answering)> {
+        let Kind::Beginning { task, answering } = &mut self.kind else {
+            return Poll::Ready((Ok(Answer::new(400, "there is no memory buffer")), Answering::Unwanted));
+        };
+        let answering = *answering;
+        let ended = ready!(Pin::new(task).poll(context));
+        self.kind = Kind::Closed;
+        // A panic, which its hook has logged, has dropped the segment.
+        let Ok((held, begun)) = ended else {
+            return Poll::Ready((Ok(Answer::new(500, NO_SEGMENT)), answering));
+        };
+        *segment = Some(held);
+        Poll::Ready((begun.map(|begun| self.open(begun)), answering))
+    }
+
+    fn open(&mut self, begun: Opened) -> Answer {
+        let (kind, text) = match begun {
+            Opened::Plain(buffer) => {
                 let text = format!("{NAME} {}", buffer.capacity());
                 let kind = Kind::Plain {
                     buffer,
@@ -126,23 +214,19 @@ impl Buffer {
                     answered: self.freed.count(),
                 };
                 (kind, text)
-            }),
-            BufferKind::Ring => segment.begin_ring(bytes).map(|mut reader| {
+            }
+            Opened::Ring(mut reader) => {
                 let freed = Arc::clone(&self.freed);
                 reader.set_on_free(Box::new(move || freed.note()));
+                if self.is_client_gone {
+                    reader.close();
+                }
                 let text = format!("{NAME} {} ring", reader.capacity());
                 (Kind::Ring { reader }, text)
-            }),
-        };
-        match begun {
-            Ok((kind, text)) => {
-                self.kind = kind;
-                Answer::ok(text)
             }
-            Err(error @ BeginError::NoMemory) => Answer::new(503, error.to_string()),
-            Err(error @ BeginError::TooLarge) => Answer::new(413, error.to_string()),
-            Err(error) => Answer::new(500, error.to_string()),
-        }
+        };
+        self.kind = kind;
+        Answer::ok(text)
     }
 
     /// BUFFER-WRITE. The answer comes when the part may be refilled, or at once if the part cannot be sent.
@@ -202,7 +286,7 @@ impl Buffer {
     /// The next bytes for the client, if there are any now. The fault is the script's: invalid counters in the ring.
     pub(crate) fn take(&mut self) -> Result<Option<Bytes>, RingFault> {
         let chunk = match &mut self.kind {
-            Kind::Closed => None,
+            Kind::Closed | Kind::Beginning { .. } => None,
             // For an empty part only its answer is due.
             Kind::Plain { parts, .. } => std::iter::from_fn(|| parts.pop_front()).find(|part| !part.is_empty()),
             Kind::Ring { reader } => {
@@ -259,6 +343,7 @@ impl Buffer {
         }
         let is_empty = match &self.kind {
             Kind::Closed => true,
+            Kind::Beginning { .. } => false,
             Kind::Plain { parts, in_flight, .. } => parts.is_empty() && in_flight.is_empty(),
             Kind::Ring { reader } => reader.is_drained(),
         };
@@ -272,8 +357,16 @@ impl Buffer {
 
     /// The client has disconnected: further writes of the script fail.
     pub(crate) fn client_gone(&mut self) {
+        self.is_client_gone = true;
         if let Kind::Ring { reader } = &mut self.kind {
             reader.close();
         }
+    }
+}
+
+fn allocate(segment: &mut Segment, kind: BufferKind, bytes: u64) -> Result<Opened, BeginError> {
+    match kind {
+        BufferKind::Plain => segment.begin_plain(bytes).map(Opened::Plain),
+        BufferKind::Ring => segment.begin_ring(bytes).map(Opened::Ring),
     }
 }

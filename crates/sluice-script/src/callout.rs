@@ -5,16 +5,18 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use sluice_gateway::{Answer, Callout, CalloutRequest, Lifetime, RequestEncoding, ScriptControl};
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::target::Target;
-use sluice_membuf::Segment;
+use sluice_membuf::{BeginError, Segment};
 
-use crate::buffer::{Answering, Buffer};
+use crate::buffer::{Answering, BeginRequest, Buffer};
 use crate::process::Process;
+use crate::resources::Resources;
 use crate::route::Map;
 
 /// Lines that an exchange may have logged in an interval, as for standard error; further ones are counted.
@@ -27,6 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Callouts {
     map: Arc<dyn Map>,
     notices: Notices,
+    resources: Arc<Resources>,
     memory_buffer_max: u64,
     pub buffer: Buffer,
     /// The status of the response, once the head of the reply is complete.
@@ -43,13 +46,19 @@ pub(crate) struct Callouts {
 
 impl Callouts {
     /// Nothing was asked yet.
-    pub(crate) fn new(map: Arc<dyn Map>, process: Arc<Process>, memory_buffer_max: u64) -> Callouts {
+    pub(crate) fn new(
+        map: Arc<dyn Map>,
+        process: Arc<Process>,
+        resources: Arc<Resources>,
+        memory_buffer_max: u64,
+    ) -> Callouts {
         Callouts {
             map,
             notices: Notices {
                 process,
                 limited: RateLimitedLog::default(),
             },
+            resources,
             memory_buffer_max,
             buffer: Buffer::new(),
             status: None,
@@ -61,7 +70,7 @@ impl Callouts {
     }
 
     /// Carries out a callout. `None` if no answer is wanted, or if it comes later, from the memory buffer.
-    pub(crate) fn serve(&mut self, request: CalloutRequest, segment: &mut Segment) -> Option<Answer> {
+    pub(crate) fn serve(&mut self, request: CalloutRequest, segment: &mut Option<Segment>) -> Option<Answer> {
         let CalloutRequest { wants_answer, request } = request;
         let answering = if wants_answer {
             Answering::Wanted
@@ -99,7 +108,14 @@ impl Callouts {
                 Answer::ok("OK")
             }
             Callout::BufferBegin { bytes, kind } if self.status.is_none() => {
-                self.buffer.begin(segment, bytes, self.memory_buffer_max, kind)
+                let request = BeginRequest {
+                    kind,
+                    bytes,
+                    bytes_max: self.memory_buffer_max,
+                    answering,
+                };
+                let begun = self.buffer.begin(segment, request)?;
+                self.answer_begun(begun)
             }
             Callout::BufferBegin { .. } => Answer::new(400, "BUFFER-BEGIN comes before the head of the reply"),
             Callout::BufferWrite { .. } if self.is_client_gone => Answer::new(410, "the client has left"),
@@ -108,6 +124,33 @@ impl Callouts {
             Callout::Invalid { code, reason } => Answer::new(code, reason),
         };
         wants_answer.then_some(answer)
+    }
+
+    /// Ready when a memory buffer has begun, with the answer if one is wanted; the segment is back then.
+    pub(crate) fn poll_begun(
+        &mut self,
+        segment: &mut Option<Segment>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Answer>> {
+        let (begun, answering) = ready!(self.buffer.poll_begun(segment, context));
+        let answer = self.answer_begun(begun);
+        Poll::Ready((answering == Answering::Wanted).then_some(answer))
+    }
+
+    fn answer_begun(&self, begun: Result<Answer, BeginError>) -> Answer {
+        let error = match begun {
+            Ok(answer) => return answer,
+            Err(error) => error,
+        };
+        if let BeginError::OverBudget(over) = &error {
+            self.resources.log_memory_refused(&self.notices.process.script, *over);
+        }
+        let code = match &error {
+            BeginError::NoMemory | BeginError::OverBudget(_) => 503,
+            BeginError::TooLarge => 413,
+            _ => 500,
+        };
+        Answer::new(code, error.to_string())
     }
 
     fn note_lifetime(&mut self, lifetime: Lifetime) -> Answer {

@@ -7,7 +7,7 @@ use sluice_launch::Stdin;
 use sluice_settings::RequestBody as BodyChoice;
 
 use crate::conversation::Conversation;
-use crate::job::{Job, new_segment, new_sentinels};
+use crate::job::{Job, new_sentinels};
 use crate::process;
 use crate::pump::{BodySource, Pump};
 use crate::relay::Relay;
@@ -28,7 +28,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     let sentinels = new_sentinels()?;
     let variables = job.variables(Some(&sentinels), content_length);
     let environment = Environment::for_cgi(&variables, &job.inherited()).into_bytes();
-    let segment = new_segment()?;
+    let segment = job.segment()?;
     let arguments = match settings.passes_arguments {
         true => job.request.arguments(),
         false => Vec::new(),

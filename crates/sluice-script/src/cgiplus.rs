@@ -6,7 +6,7 @@ use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_launch::Stdin;
 
 use crate::conversation::Conversation;
-use crate::job::{Job, new_segment, new_sentinels};
+use crate::job::{Job, new_sentinels};
 use crate::lease::{IdleProcess, Lease};
 use crate::mailbox::Silence;
 use crate::misbehaviour::Output;
@@ -106,7 +106,7 @@ async fn start(job: &Job, lease: &mut Lease) -> Result<IdleProcess, Fault> {
     let sentinels = new_sentinels()?;
     let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();
     let environment = Environment::for_cgiplus(&sentinels, &job.inherited(), &extra).into_bytes();
-    let segment = new_segment()?;
+    let segment = job.segment()?;
     let program = job.program(Vec::new(), environment, Stdin::Pipe, &segment)?;
     let ended = lease.exit_notice();
     let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;

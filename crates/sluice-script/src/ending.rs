@@ -20,6 +20,8 @@ use std::time::Duration;
 use sluice_http::fault::Fault;
 use sluice_http::tasks::yield_now;
 use sluice_launch::Exit;
+use sluice_membuf::Segment;
+use tokio::task::spawn_blocking;
 
 use crate::conversation::Conversation;
 use crate::lease::{IdleProcess, Lease};
@@ -212,13 +214,36 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
         process.stop();
         return;
     }
+    let Some(mut segment) = channels.segment.take() else {
+        process.stop();
+        return;
+    };
     scanner.restart();
     channels.mailbox.end_reply();
-    lease.release(IdleProcess {
+    segment.end_exchange();
+    let idle = IdleProcess {
         process,
         channels,
         worker: scripts.worker,
         encoding: callouts.encoding.unwrap_or_default(),
         scanner,
+    };
+    if segment.needs_trim() {
+        scripts.tasks().spawn(trim(segment, idle, lease));
+    } else {
+        lease.release(idle.with_segment(segment));
+    }
+}
+
+/// Returns a process to its pool after a thread has released the memory that an idle process does not keep. A write of the
+/// script to that memory delays the thread, and so the script's own process.
+async fn trim(mut segment: Segment, idle: IdleProcess, lease: Lease) {
+    let trimmed = spawn_blocking(move || {
+        segment.trim();
+        segment
     });
+    match trimmed.await {
+        Ok(segment) => lease.release(idle.with_segment(segment)),
+        Err(_) => idle.process.stop(),
+    }
 }

@@ -183,8 +183,18 @@ impl Job {
         Callouts::new(
             Arc::clone(&self.map),
             Arc::clone(process),
+            Arc::clone(self.scripts.resources()),
             self.settings().output.memory_buffer_max,
         )
+    }
+
+    /// A memory buffer without memory.
+    pub(crate) fn segment(&self) -> Result<Segment, Fault> {
+        let segment = self
+            .scripts
+            .resources()
+            .segment(self.settings().output.memory_buffer_max);
+        segment.map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
     }
 
     /// The clock of its exchange.
@@ -198,11 +208,6 @@ pub(crate) fn new_sentinels() -> Result<Sentinels, Fault> {
     let mut bytes = [0; 12];
     getrandom::fill(&mut bytes).map_err(ServerFault::NoRandomBytes)?;
     Ok(Sentinels::from_random(bytes))
-}
-
-/// A new, empty memory buffer.
-pub(crate) fn new_segment() -> Result<Segment, Fault> {
-    Segment::create().map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
 }
 
 fn duplicate(segment: &Segment) -> Result<OwnedFd, Fault> {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use sluice_gateway::{RequestEncoding, Scanner};
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_launch::Exit;
+use sluice_membuf::Segment;
 use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::oneshot;
 
@@ -90,6 +91,13 @@ pub(crate) struct IdleProcess {
     /// The encoding of its next request.
     pub encoding: RequestEncoding,
     pub scanner: Box<Scanner>,
+}
+
+impl IdleProcess {
+    pub(crate) fn with_segment(mut self, segment: Segment) -> IdleProcess {
+        self.channels.segment = Some(segment);
+        self
+    }
 }
 
 /// The right to one process of a pool.

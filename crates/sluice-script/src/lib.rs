@@ -10,6 +10,7 @@
 //!     │                  ├─ job ── request, route       the request, the program, the variables
 //!     │                  ├─ lease ── pool               which request gets which process
 //!     │                  ├─ process ── scripts, stderr  start, watch, stop
+//!     │                  ├─ resources                   bounds on what all scripts hold together
 //!     │                  └─ request_body                the body as the client sends it
 //!     │
 //!     ├─ session ─┬─ conversation ─┬─ relay ─┬─ mailbox        output
@@ -45,6 +46,7 @@ mod reply_encoding;
 pub mod request;
 pub mod request_body;
 mod request_pipe;
+pub mod resources;
 pub mod route;
 pub mod scripts;
 pub mod serve;

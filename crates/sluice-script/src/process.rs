@@ -86,7 +86,8 @@ pub(crate) struct Channels {
     pub input: Option<Input>,
     pub mailbox: Mailbox,
     pub cgiplusin: RequestPipe,
-    pub segment: Segment,
+    /// `None` while a thread prepares a memory buffer.
+    pub segment: Option<Segment>,
 }
 
 /// Starts a process and its watcher. The watcher calls `ended` after it has reaped the process; if no process was started, or
@@ -124,7 +125,7 @@ pub(crate) async fn start(
             input: started.stdin.map(Input::new).transpose()?,
             mailbox: Mailbox::new(started.mailbox, kind, record_bytes_max)?,
             cgiplusin: RequestPipe::new(started.cgiplusin),
-            segment,
+            segment: Some(segment),
         })
     })();
     let channels = channels.inspect_err(|_| process.stop()).map_err(unusable)?;

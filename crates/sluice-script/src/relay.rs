@@ -7,7 +7,7 @@
 //!
 //! The order of checks in each turn:
 //! ```text
-//!   1 request body ─▶ stdin      2 answers ─▶ CGIPLUSIN      3 memory buffer ─▶ client
+//!   1 request body ─▶ stdin      2 answers ─▶ CGIPLUSIN      3 memory buffer: begins, or ─▶ client
 //!   4 bytes read from the mailbox: output, callouts, the end
 //!   5 the mailbox itself         6 the process's end         7 the time
 //! ```
@@ -199,6 +199,10 @@ impl Relay {
             if self.idle_timer.is_overdue() {
                 return Poll::Ready(Err(self.too_slow(Expired::Deadline)));
             }
+            if self.callouts.buffer.is_beginning() {
+                ready!(self.poll_begun(context))?;
+                continue;
+            }
             if let Some(bytes) = self.returned.take()
                 && let Some(event) = self.on_output(Output::Bytes(bytes))?
             {
@@ -236,6 +240,17 @@ impl Relay {
         // A script that sends callouts without end must not keep the worker from its other tasks.
         yield_now(context);
         Poll::Pending
+    }
+
+    /// Waits for the thread that prepares a memory buffer; what the script writes meanwhile stays in the mailbox.
+    fn poll_begun(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let Poll::Ready(answer) = self.callouts.poll_begun(&mut self.channels.segment, context) else {
+            // A write of the script to the memory can delay the thread for as long as the script likes.
+            let expired = ready!(self.idle_timer.poll_expired(context));
+            return Poll::Ready(Err(self.too_slow(expired)));
+        };
+        self.idle_timer.progress();
+        Poll::Ready(self.answer(answer))
     }
 
     fn take_bulk(&mut self) -> Result<Option<Bytes>, Fault> {

@@ -16,6 +16,7 @@ use sluice_launch::Launcher;
 
 use crate::misbehaviour::MisbehaviourLog;
 use crate::process::Process;
+use crate::resources::Resources;
 
 /// Lines about processes that cannot be kept, within 10 seconds; further ones are counted.
 const LINES_MAX: u32 = 100;
@@ -27,6 +28,7 @@ pub struct Scripts {
     launcher: Arc<Launcher>,
     /// Largest number of descriptors of a script, if bounded.
     pub(crate) open_files_max: Option<u64>,
+    resources: Arc<Resources>,
     processes: RefCell<HashMap<i32, Weak<Process>>>,
     tasks: Tasks,
     pub(crate) misbehaviour: MisbehaviourLog,
@@ -38,11 +40,18 @@ pub struct Scripts {
 
 impl Scripts {
     /// No processes yet.
-    pub fn new(worker: usize, launcher: Arc<Launcher>, open_files_max: Option<u64>, tasks: Tasks) -> Scripts {
+    pub fn new(
+        worker: usize,
+        launcher: Arc<Launcher>,
+        open_files_max: Option<u64>,
+        resources: Arc<Resources>,
+        tasks: Tasks,
+    ) -> Scripts {
         Scripts {
             worker,
             launcher,
             open_files_max,
+            resources,
             processes: RefCell::default(),
             tasks,
             misbehaviour: MisbehaviourLog::default(),
@@ -69,6 +78,11 @@ impl Scripts {
     pub fn advance(&self) {
         self.misbehaviour.advance();
         log_suppressed(self.limited.take_due(RateLimitedLog::INTERVAL, Instant::now()));
+    }
+
+    /// What the scripts of all workers may hold together.
+    pub(crate) fn resources(&self) -> &Arc<Resources> {
+        &self.resources
     }
 
     /// The tasks of the worker.

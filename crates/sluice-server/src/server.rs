@@ -20,6 +20,7 @@ use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase::Phase;
 use sluice_net::tls;
 use sluice_net::unix::SocketFile;
+use sluice_script::resources::Resources;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{AccessLog, ListenAddress, LogTarget, Settings};
 use tokio::sync::watch;
@@ -100,7 +101,9 @@ impl Server {
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
         let reverse_dns = reverse_dns.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
         let slots = config.limits.connections_max.div_ceil(workers);
+        let resources = Resources::new(&config.limits);
         let shared = Arc::new(Shared {
+            resources,
             config: Arc::new(ArcSwap::from_pointee(config)),
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
             launcher: Arc::new(launcher),
@@ -146,6 +149,7 @@ impl Server {
     pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
         let listener_protocols = self.listener_protocols(settings)?;
         let config = Config::open(settings, &self.shared.log)?;
+        self.shared.resources.apply(&config.limits);
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
         let replaced = self.shared.config.swap(Arc::new(config));

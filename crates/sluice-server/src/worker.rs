@@ -20,6 +20,7 @@ use sluice_net::listener::Listener;
 use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase;
 use sluice_net::phase::Phase;
+use sluice_script::resources::Resources;
 use sluice_script::scripts::Scripts;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) log: Log,
+    /// What the scripts of all workers may hold together.
+    pub(crate) resources: Arc<Resources>,
     /// The gate that every answer passes.
     pub(crate) gate: Arc<Gate>,
     /// The lookup of client names, if it is configured.
@@ -137,7 +140,8 @@ impl Worker {
             tasks.clone(),
         );
         let launcher = Arc::clone(&shared.launcher);
-        let scripts = Scripts::new(index, launcher, shared.script_files_max, tasks.clone());
+        let resources = Arc::clone(&shared.resources);
+        let scripts = Scripts::new(index, launcher, shared.script_files_max, resources, tasks.clone());
         let (front, scripts) = (Rc::new(front), Rc::new(scripts));
         let context = Context::new(
             Rc::clone(&front),

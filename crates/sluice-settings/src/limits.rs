@@ -32,6 +32,9 @@ pub struct Limits {
     /// Longest time in which a client reads nothing of its response. Beyond it the connection is closed.
     /// (`sluice_net::stream`, `sluice_net::http2`)
     pub send_timeout: Duration,
+    /// Bytes of the memory buffers of all script processes together; `None` for a quarter of the memory that the server may
+    /// use. Beyond it, BUFFER-BEGIN is answered 503. (`sluice_membuf::Budget`)
+    pub memory_buffers_bytes_max: Option<u64>,
     /// The time after SIGTERM until exchanges in progress are aborted. (`sluice_server::worker`)
     pub drain_timeout: Duration,
     /// Lines of one kind that a worker logs about refused requests and failed responses within 10 seconds. Beyond it they are
@@ -50,6 +53,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             body_bytes_per_second_min: 500,
             send_timeout: Duration::from_secs(60),
+            memory_buffers_bytes_max: None,
             drain_timeout: Duration::from_secs(30),
             log_lines_max: 10,
         }

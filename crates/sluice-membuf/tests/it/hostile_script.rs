@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use sluice_membuf::{RingFault, RingReader, RingWriter, Segment};
+use sluice_membuf::{RingFault, RingReader, Segment};
 
-use crate::{DEADLINE, Mailbox, Numbers, pattern, ring};
+use crate::{BYTES_MAX, DEADLINE, Numbers, pattern, ring};
 
 const HEAD: u64 = 64;
 const WAKE_AT: u64 = 72;
@@ -117,7 +117,7 @@ fn holes_read_as_zeros() {
 
 #[test]
 fn script_can_neither_shrink_nor_seal_the_memory() {
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
     let _reader = segment.begin_ring(CAPACITY).unwrap();
     let script = script_file(&segment);
     assert!(script.set_len(4096).is_err(), "sealed against shrinking");
@@ -129,20 +129,21 @@ fn script_can_neither_shrink_nor_seal_the_memory() {
 }
 
 #[test]
-fn growing_the_memory_has_no_effect() {
-    let mut segment = Segment::create().unwrap();
-    script_file(&segment).set_len(1 << 30).unwrap();
-    let mut reader = segment.begin_ring(CAPACITY).unwrap();
-    let (_mailbox, doorbell) = Mailbox::open();
-    let mut writer = RingWriter::open(segment.fd(), doorbell).unwrap();
-    assert_eq!(writer.capacity(), CAPACITY);
-    writer.write(b"still right").unwrap();
-    assert_eq!(reader.take(100).unwrap().unwrap(), "still right");
+fn script_can_allocate_no_more_than_the_largest_buffer() {
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
+    let script = script_file(&segment);
+    for _ in 0..2 {
+        assert!(script.set_len(1 << 30).is_err(), "sealed against growing");
+        assert!(script.write_all_at(b"x", BYTES_MAX + 4096).is_err());
+        script.write_all_at(b"x", BYTES_MAX + 4095).unwrap();
+        // The same when a buffer has begun.
+        drop(segment.begin_ring(CAPACITY).unwrap());
+    }
 }
 
 #[test]
 fn random_writes_cause_only_faults() {
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
     drop(segment.begin_ring(CAPACITY).unwrap());
     let is_over = Arc::new(AtomicBool::new(false));
     let scribbler = {

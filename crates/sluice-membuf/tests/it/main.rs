@@ -19,6 +19,9 @@ use sluice_membuf::{RingReader, RingWriter, Segment};
 /// The time limit of every wait; a test that reaches it fails.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// The limit of the buffers of most tests.
+const BYTES_MAX: u64 = 1 << 20;
+
 /// The server's end of a mailbox that carries doorbells.
 struct Mailbox(UnixStream);
 
@@ -53,7 +56,7 @@ impl Mailbox {
 
 /// A ring of at least `bytes` bytes with both of its sides.
 fn ring(bytes: u64) -> (Segment, RingReader, RingWriter, Mailbox) {
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
     let reader = segment.begin_ring(bytes).unwrap();
     let (mailbox, doorbell) = Mailbox::open();
     let writer = RingWriter::open(segment.fd(), doorbell).unwrap();

@@ -1,15 +1,16 @@
 //! The memory itself: it is allocated at begin, one buffer at a time uses it, and it is released.
 
-#![allow(unsafe_code)] // setrlimit(2)
+#![allow(unsafe_code)] // setrlimit(2), fallocate(2)
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 use std::sync::{Arc, Mutex, mpsc};
 
-use sluice_membuf::{BeginError, RingWriter, Segment};
+use sluice_membuf::{BeginError, Budget, Garbage, KEPT_BYTES, RingWriter, Segment};
 
-use crate::{Mailbox, pattern, ring};
+use crate::{BYTES_MAX, Mailbox, pattern, ring};
 
 /// A duplicate of the memfd, as a process that the script left behind holds it.
 fn left_behind(segment: &Segment) -> File {
@@ -19,6 +20,13 @@ fn left_behind(segment: &Segment) -> File {
 /// Bytes of memory allocated to the file.
 fn resident_bytes(file: &File) -> u64 {
     file.metadata().unwrap().blocks() * 512
+}
+
+fn punch(file: &File, offset: i64, bytes: i64) {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: changes the file only; mappings of it read as zeros afterwards.
+    let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, bytes) };
+    assert_eq!(result, 0);
 }
 
 /// Numbers of descriptors and mappings of this process that belong to the file with `inode`.
@@ -43,11 +51,13 @@ fn descriptors_and_mappings(inode: u64) -> (usize, usize) {
 
 #[test]
 fn all_memory_is_allocated_at_begin() {
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
     let file = left_behind(&segment);
-    assert_eq!((file.metadata().unwrap().len(), resident_bytes(&file)), (0, 0));
+    assert_eq!(
+        (file.metadata().unwrap().len(), resident_bytes(&file)),
+        (BYTES_MAX + 4096, 0)
+    );
     let reader = segment.begin_ring(1 << 20).unwrap();
-    assert_eq!(file.metadata().unwrap().len(), (1 << 20) + 4096);
     assert!(resident_bytes(&file) >= (1 << 20) + 4096);
     drop(reader);
 }
@@ -69,7 +79,7 @@ fn descriptor_and_mappings_are_released_with_the_last_chunk() {
 
 #[test]
 fn memory_is_released_even_if_another_process_holds_the_descriptor() {
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
     let file = left_behind(&segment);
     drop(segment.begin_ring(1 << 20).unwrap());
     drop(segment);
@@ -81,30 +91,130 @@ fn memory_is_released_even_if_another_process_holds_the_descriptor() {
 }
 
 #[test]
-fn trim_releases_memory_only_when_not_in_use() {
-    let mut segment = Segment::create().unwrap();
+fn trim_keeps_a_ring_of_the_default_size_and_does_nothing_while_in_use() {
+    let mut segment = Segment::create(8 << 20).unwrap();
     let file = left_behind(&segment);
-    let reader = segment.begin_ring(1 << 20).unwrap();
-    segment.trim(0);
-    assert!(
-        resident_bytes(&file) >= (1 << 20) + 4096,
-        "not while the ring is in use"
-    );
+    let all = (8 << 20) + 4096;
+    let reader = segment.begin_ring(8 << 20).unwrap();
+    assert!(segment.needs_trim());
+    segment.trim();
+    assert_eq!(resident_bytes(&file), all, "not while the ring is in use");
     drop(reader);
-    segment.trim(64 << 10);
-    assert_eq!(resident_bytes(&file), 64 << 10);
-    segment.trim(0);
-    assert_eq!(resident_bytes(&file), 4096);
-    let _reader = segment.begin_ring(1 << 20).unwrap();
-    assert!(
-        resident_bytes(&file) >= (1 << 20) + 4096,
-        "the next begin allocates it again"
+    segment.trim();
+    assert_eq!(resident_bytes(&file), KEPT_BYTES);
+    assert!(!segment.needs_trim());
+    assert!(segment.is_ready_for_ring(1 << 20) && !segment.is_ready_for_ring((1 << 20) + 1));
+    let _reader = segment.begin_ring(8 << 20).unwrap();
+    assert_eq!(resident_bytes(&file), all, "the next begin allocates it again");
+}
+
+#[test]
+fn bytes_of_earlier_exchanges_read_as_zeros() {
+    // The earlier exchange has a buffer of each size and writes everywhere, also outside of it.
+    for (earlier, later) in [
+        (0, 4 << 20),
+        (64 << 10, 4096),
+        (64 << 10, 4 << 20),
+        (4 << 20, 64 << 10),
+        (4 << 20, 4 << 20),
+    ] {
+        for is_trimmed in [false, true] {
+            let mut segment = Segment::create(4 << 20).unwrap();
+            let script = left_behind(&segment);
+            if earlier > 0 {
+                drop(segment.begin_plain(earlier).unwrap());
+            }
+            script.write_all_at(&vec![7; 4 << 20], 0).unwrap();
+            segment.end_exchange();
+            if is_trimmed {
+                segment.trim();
+            }
+            // A process that the script left running.
+            script.write_all_at(b"late", 100).unwrap();
+            let first = segment.begin_plain(later.min(4096)).unwrap();
+            let is_clear = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+            assert!(
+                is_clear(&first.slice(0, 4096, || ()).unwrap()),
+                "{earlier} {later} {is_trimmed}"
+            );
+            drop(first);
+            script.write_all_at(b"mine", 4000).unwrap();
+            let second = segment.begin_plain(later).unwrap();
+            let content = second.slice(0, later, || ()).unwrap();
+            assert_eq!(&content[4000..4004], b"mine", "the exchange's own bytes remain");
+            assert!(
+                is_clear(&content[..4000]) && is_clear(&content[4004..]),
+                "{earlier} {later} {is_trimmed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn begin_allocates_again_what_the_script_punched_out() {
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
+    let script = left_behind(&segment);
+    drop(segment.begin_ring(BYTES_MAX).unwrap());
+    assert!(segment.is_ready_for_ring(BYTES_MAX));
+    punch(&script, 4096, 65536);
+    assert!(!segment.is_ready_for_ring(BYTES_MAX));
+    drop(segment.begin_ring(BYTES_MAX).unwrap());
+    assert_eq!(resident_bytes(&script), BYTES_MAX + 4096);
+}
+
+#[test]
+fn all_segments_together_stay_within_their_budget() {
+    let budget = Budget::new(3 << 20);
+    let create = || Segment::create_within(&budget, 8 << 20, drop).unwrap();
+    let (mut first, mut second) = (create(), create());
+    let buffer = first.begin_plain(2 << 20).unwrap();
+    assert!(matches!(second.begin_plain(2 << 20), Err(BeginError::OverBudget(_))));
+    assert_eq!(resident_bytes(&left_behind(&second)), 0);
+    drop(second.begin_plain(1 << 20).unwrap());
+    assert_eq!(budget.used_bytes(), 3 << 20);
+    drop(buffer);
+    first.end_exchange();
+    assert!(first.needs_trim());
+    first.trim();
+    assert_eq!(
+        budget.used_bytes(),
+        (1 << 20) + 4096,
+        "nothing is kept while it is tight"
     );
+    drop(first);
+    assert_eq!(budget.used_bytes(), 1 << 20);
+    let part = second.begin_plain(1 << 20).unwrap().slice(0, 10, || ()).unwrap();
+    drop(second);
+    assert_eq!(budget.used_bytes(), 1 << 20, "a part is being sent");
+    drop(part);
+    assert_eq!(budget.used_bytes(), 0);
+}
+
+#[test]
+fn last_holder_passes_memory_on_for_release() {
+    static RELEASED: Mutex<Vec<Garbage>> = Mutex::new(Vec::new());
+    let create = || {
+        Segment::create_within(&Budget::new(1 << 20), 1 << 20, |garbage| {
+            RELEASED.lock().unwrap().push(garbage);
+        })
+    };
+    drop(create().unwrap());
+    assert!(RELEASED.lock().unwrap().is_empty(), "there was no memory");
+    let mut segment = create().unwrap();
+    let file = left_behind(&segment);
+    let part = segment.begin_plain(1 << 20).unwrap().slice(0, 10, || ()).unwrap();
+    drop(segment);
+    assert!(RELEASED.lock().unwrap().is_empty(), "a part is being sent");
+    drop(part);
+    assert_eq!(resident_bytes(&file), 1 << 20);
+    let garbage = RELEASED.lock().unwrap().pop();
+    drop(garbage);
+    assert_eq!(resident_bytes(&file), 4096);
 }
 
 #[test]
 fn next_exchange_may_use_another_size_and_starts_at_zero() {
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
     for (asked, given) in [
         (0, 8192),
         (8193, 12288),
@@ -170,11 +280,12 @@ fn segment_is_not_in_use_when_the_last_on_free_is_called() {
 
 #[test]
 fn excessive_size_is_refused_before_the_oom_killer_acts() {
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(1 << 62).unwrap();
     for bytes in [1 << 46, 1 << 62] {
         assert!(matches!(segment.begin_ring(bytes), Err(BeginError::NoMemory)));
         assert!(matches!(segment.begin_plain(bytes), Err(BeginError::NoMemory)));
     }
+    assert!(matches!(segment.begin_ring(1 << 63), Err(BeginError::TooLarge)));
     assert!(matches!(segment.begin_ring(u64::MAX), Err(BeginError::TooLarge)));
     assert!(matches!(segment.begin_ring(u64::MAX - 4095), Err(BeginError::TooLarge)));
     assert!(matches!(segment.begin_plain(u64::MAX), Err(BeginError::TooLarge)));
@@ -184,7 +295,7 @@ fn excessive_size_is_refused_before_the_oom_killer_acts() {
 
 #[test]
 fn writer_refuses_memory_without_a_ring() {
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
     let open = |segment: &Segment| RingWriter::open(segment.fd(), Mailbox::open().1).map(|_| ());
     assert_eq!(
         open(&segment).unwrap_err().kind(),
@@ -220,7 +331,7 @@ fn begin_under_a_file_limit() {
     // SAFETY: reads one rlimit.
     let result = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
     assert_eq!(result, 0);
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
     assert!(
         matches!(segment.begin_ring(64 << 10), Err(BeginError::TooLarge)),
         "one page above the limit"

@@ -6,11 +6,11 @@ use std::sync::mpsc;
 
 use sluice_membuf::{BufferFault, PlainBuffer, Segment};
 
-use crate::pattern;
+use crate::{BYTES_MAX, pattern};
 
 /// A plain buffer of two pages that the script has filled with the pattern.
 fn filled() -> (Segment, PlainBuffer) {
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
     let buffer = segment.begin_plain(8192).unwrap();
     let script = File::from(segment.fd().try_clone_to_owned().unwrap());
     script.write_all_at(&pattern(0, 8192), 0).unwrap();
@@ -81,7 +81,7 @@ fn slice_outlives_buffer_and_segment() {
 
 #[test]
 fn size_is_rounded_up_to_a_page() {
-    let mut segment = Segment::create().unwrap();
+    let mut segment = Segment::create(BYTES_MAX).unwrap();
     for (asked, given) in [(0, 4096), (1, 4096), (4096, 4096), (4097, 8192), (1 << 20, 1 << 20)] {
         assert_eq!(segment.begin_plain(asked).unwrap().capacity(), given);
     }

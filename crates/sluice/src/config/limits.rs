@@ -2,7 +2,7 @@
 
 use sluice_settings::limits::Limits;
 
-use super::description::Fallback::Value;
+use super::description::Fallback::{Value, Words};
 use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
 use super::section::to_usize;
 
@@ -94,6 +94,15 @@ pub(super) static LIMITS: Section<Limits> = Section {
                    to a few MB per client and reports free space in large steps, so a client that reads only a byte now and then \
                    still times out.",
             example: "\"5m\"",
+        },
+        Key {
+            name: "memory_buffers",
+            kind: Kind::Size(ANY, |limits, size| limits.memory_buffers_bytes_max = Some(size)),
+            default: Words("a quarter of the memory"),
+            text: "Memory buffers of all script processes together. A `BUFFER-BEGIN` beyond it is answered 503, and the script may send its \
+                   output through the mailbox. The default leaves the rest of the memory, or of the control group's (`memory.max`), to \
+                   programs and files, because a memory buffer cannot be evicted.",
+            example: "\"2GiB\"",
         },
         Key {
             name: "drain_timeout",

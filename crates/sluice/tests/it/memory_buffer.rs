@@ -1,9 +1,11 @@
 //! The memory buffer: bulk output through memory that a script shares with the server.
 //!
 //! Here: the answers to BUFFER-BEGIN, -WRITE and -END. Submodules: transfers through the plain buffer (`plain`) and
-//! the ring (`ring`), clients that leave or are slow (`clients`), scripts that violate the ring protocol (`violations`).
+//! the ring (`ring`), clients that leave or are slow (`clients`), scripts that violate the ring protocol (`violations`),
+//! the memory itself (`lifetime`).
 
 mod clients;
+mod lifetime;
 mod plain;
 mod ring;
 mod violations;
@@ -224,8 +226,9 @@ fn empty_part_is_answered_and_sends_nothing() {
 }
 
 #[test]
-fn buffer_descriptor_cannot_be_shrunk() {
+fn buffer_descriptor_cannot_be_shrunk_or_grown() {
     let server = Setup::new()
+        .cgiplus("memory_buffer_max = \"1MiB\"")
         .python(
             "shrink",
             r#"
@@ -234,7 +237,12 @@ while accept():
     size = os.fstat(4).st_size
     ask(b"BUFFER-BEGIN: 64k")
     said = [str(size), str(os.fstat(4).st_size), os.environ["CGIPLUSBUF"]]
-    for what in (lambda: os.ftruncate(4, 100), lambda: fcntl.fcntl(4, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)):
+    for what in (
+        lambda: os.ftruncate(4, 100),
+        lambda: os.ftruncate(4, size + 1),
+        lambda: os.pwrite(4, b"x", size),
+        lambda: fcntl.fcntl(4, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE),
+    ):
         try:
             what()
             said.append("done")
@@ -248,6 +256,6 @@ while accept():
         .start();
     assert_eq!(
         server.get("/cgiplus-bin/shrink").text(),
-        "0 65536 /dev/fd/4 refused refused"
+        "1052672 1052672 /dev/fd/4 refused refused refused refused"
     );
 }

@@ -1,0 +1,93 @@
+//! The memfd of a memory buffer together with the server's mappings of it, and their common release.
+//!
+//! The segment and every buffer and chunk created from it hold this. When the last holder drops it, the memory is
+//! released: pages are freed, which takes milliseconds for a large buffer, and the kernel may wait for a write of the
+//! script to the same file. So the last holder, which may be an event loop, passes it on as [`Garbage`].
+//!
+//! Not here: the order of allocating and mapping (segment.rs).
+
+use std::os::fd::BorrowedFd;
+
+use crate::mapping::{Control, DataView, WritableData};
+use crate::mem_file::MemFile;
+
+/// Releases memory on a thread that may wait, by dropping it there.
+pub type Release = fn(Garbage);
+
+/// A file with no more memory than this, bytes, is released by the thread that drops it: that takes some microseconds.
+const SMALL_BYTES_MAX: u64 = 64 << 10;
+
+/// The memfd and its mappings.
+#[derive(Debug)]
+pub(crate) struct SharedMemory {
+    /// `None` only while it is dropped.
+    parts: Option<Parts>,
+    release: Release,
+}
+
+/// The parts, in the order in which they are dropped: once the file is punched, unmapping is cheap.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) file: MemFile,
+    pub(crate) view: Option<DataView>,
+    pub(crate) control: Option<Control>,
+    /// The part that is kept between exchanges, for clearing it.
+    pub(crate) kept: Option<WritableData>,
+}
+
+/// Memory that is no longer used. Dropping it releases it, which may take a while: the kernel waits for a write to the
+/// memfd that is in progress.
+#[derive(Debug)]
+pub struct Garbage {
+    _parts: Parts,
+}
+
+impl SharedMemory {
+    pub(crate) fn new(file: MemFile, release: Release) -> SharedMemory {
+        SharedMemory {
+            parts: Some(Parts {
+                file,
+                view: None,
+                control: None,
+                kept: None,
+            }),
+            release,
+        }
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        self.parts.as_ref().expect("the parts are taken only by drop")
+    }
+
+    pub(crate) fn parts_mut(&mut self) -> &mut Parts {
+        self.parts.as_mut().expect("the parts are taken only by drop")
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.parts().file.fd()
+    }
+
+    /// The data, which is mapped before a buffer is handed out.
+    pub(crate) fn view(&self) -> &DataView {
+        self.parts().view.as_ref().expect("mapped at begin")
+    }
+
+    /// The control page, which is mapped before a ring is handed out.
+    pub(crate) fn control(&self) -> &Control {
+        self.parts().control.as_ref().expect("mapped at begin")
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        let Some(parts) = self.parts.take() else { return };
+        // The script may have allocated memory without a callout.
+        let is_small = parts.file.allocated_bytes() == 0 && parts.file.resident_bytes() <= SMALL_BYTES_MAX;
+        let garbage = Garbage { _parts: parts };
+        if is_small {
+            drop(garbage);
+        } else {
+            (self.release)(garbage);
+        }
+    }
+}
