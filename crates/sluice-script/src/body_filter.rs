@@ -3,6 +3,7 @@
 //! | output of the script | sent |
 //! |---|---|
 //! | a record of text without a newline, on a record mailbox | the record and a newline |
+//! | bytes in the memory buffer | the same bytes, whichever the mailbox |
 //! | bytes beyond the announced Content-Length | nothing; they are counted for the log |
 //! | anything else | the same bytes |
 
@@ -35,7 +36,8 @@ impl BodyFilter {
         self.adjustment = RecordAdjustment::for_head(head);
     }
 
-    /// The bytes to send of `chunk`. `None` if there are none. `control` is what the script has asked for by SCRIPT-CONTROL.
+    /// The bytes to send of `chunk`, from the mailbox. `None` if there are none. `control` is what the script has asked for by
+    /// SCRIPT-CONTROL.
     pub(crate) fn apply(&mut self, mut chunk: Bytes, control: ScriptControl) -> Option<Bytes> {
         let adjustment = self.adjustment.with_control(control);
         if self.mailbox == Mailbox::Record && adjustment.needs_newline(&chunk) {
@@ -44,6 +46,12 @@ impl BodyFilter {
             line.extend_from_slice(b"\n");
             chunk = line.freeze();
         }
+        self.limit(chunk)
+    }
+
+    /// The bytes to send of `chunk`, from the memory buffer. `None` if there are none. The values of the bytes are not read, because
+    /// the script can still change them.
+    pub(crate) fn limit(&mut self, mut chunk: Bytes) -> Option<Bytes> {
         if let Some(missing) = &mut self.missing_bytes {
             let kept = usize::try_from(*missing).unwrap_or(usize::MAX).min(chunk.len());
             self.surplus_bytes += (chunk.len() - kept) as u64;
@@ -97,6 +105,12 @@ mod tests {
         assert_eq!(apply(&mut records, "a").unwrap(), "a\n");
         assert_eq!(apply(&mut records, "b\n").unwrap(), "b\n");
         assert_eq!(apply(&mut filter(Mailbox::Stream, None), "a").unwrap(), "a");
+    }
+
+    #[test]
+    fn bytes_of_the_memory_buffer_are_no_records() {
+        let bytes = Bytes::from_static(b"a");
+        assert_eq!(filter(Mailbox::Record, None).limit(bytes).unwrap(), "a");
     }
 
     #[test]

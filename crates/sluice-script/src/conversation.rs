@@ -116,12 +116,13 @@ impl Conversation {
     /// The next chunk to send. `None` once the script has written all. Faults are those of `Relay::poll_event`.
     pub(crate) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
-            let bytes = match ready!(self.relay.poll_event(context)) {
-                Ok(ReplyEvent::Mailbox(bytes) | ReplyEvent::Bulk(bytes)) => bytes,
+            let chunk = match ready!(self.relay.poll_event(context)) {
+                Ok(ReplyEvent::Mailbox(bytes)) => self.filter.apply(bytes, self.relay.callouts.control),
+                Ok(ReplyEvent::Bulk(bytes)) => self.filter.limit(bytes),
                 Ok(ReplyEvent::End) => return Poll::Ready(None),
                 Err(fault) => return Poll::Ready(Some(Err(fault))),
             };
-            if let Some(chunk) = self.filter.apply(bytes, self.relay.callouts.control) {
+            if let Some(chunk) = chunk {
                 return Poll::Ready(Some(Ok(chunk)));
             }
         }

@@ -125,7 +125,8 @@ fn respond(
 }
 
 /// The body of the response. If all of it is here (`whole`) it is one chunk with its length, unless it is too long to compress in one
-/// turn of the event loop.
+/// turn of the event loop. A whole body is never in a memory buffer, whose bytes the script could change while they are compressed: a
+/// reply is not over before the chunks of its buffer are dropped.
 fn body(session: Box<Session>, whole: Option<Bytes>, encoding: Option<Encoding>) -> io::Result<ResponseBody> {
     Ok(match (whole, encoding) {
         (Some(whole), None) => ResponseBody::Whole(whole.into()),

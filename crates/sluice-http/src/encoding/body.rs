@@ -2,7 +2,8 @@
 //!
 //! All chunks that the source has ready go into the compressor together; when the source pauses, the compressor is flushed. So
 //! the client can read each line of a script that pauses after it at once, and the output of a script that does not pause is
-//! compressed well. A fault aborts the response before the end mark of the coding, so that a client detects the truncation.
+//! compressed well. Chunks are copied before they are compressed, because a script may still change those of a memory buffer,
+//! and a compressor may rely on bytes that it has read before. A fault aborts the response before the end mark of the coding, so that a client detects the truncation.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -18,6 +19,9 @@ use crate::tasks::yield_now;
 /// Bytes compressed at once, before the other tasks of the worker run.
 pub const TURN_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes copied at once for the compressor: they stay in the processor's first cache.
+const COPY_BYTES_MAX: usize = 16 << 10;
+
 /// Compressed bytes that are sent as a chunk while more will follow.
 const CHUNK_BYTES: usize = 16 << 10;
 
@@ -29,6 +33,8 @@ pub struct EncodedBody {
     encoder: Option<Encoder>,
     /// The part of the source's last chunk that is not compressed yet.
     rest: Bytes,
+    /// The bytes that the compressor reads.
+    copy: Vec<u8>,
     /// The compressor has input that the client cannot read yet.
     holds_back: bool,
 }
@@ -49,6 +55,7 @@ impl EncodedBody {
             source,
             encoder: Some(Encoder::new(encoding, Effort::Passing)?),
             rest,
+            copy: Vec::new(),
             holds_back: false,
         })
     }
@@ -77,10 +84,15 @@ impl EncodedBody {
                     Poll::Pending => return Ok(Poll::Pending),
                 }
             }
-            let part = self.rest.split_to(self.rest.len().min(left));
-            encoder.write(&part)?;
+            let bytes = self.rest.len().min(left).min(COPY_BYTES_MAX);
+            // Not `advance`, which would keep the chunk until the next one, and its part of a memory buffer from being refilled.
+            let part = self.rest.split_to(bytes);
+            self.copy.clear();
+            self.copy.extend_from_slice(&part);
+            drop(part);
+            encoder.write(&self.copy)?;
             self.holds_back = true;
-            left -= part.len();
+            left -= bytes;
             if encoder.ready_bytes() >= CHUNK_BYTES {
                 return Ok(ready(encoder.take()));
             }

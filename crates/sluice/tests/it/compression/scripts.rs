@@ -208,6 +208,47 @@ fn bulk_output_is_compressed_and_the_process_kept() {
     assert_eq!(warnings_and_errors(&server.stop().errors), Vec::<String>::new());
 }
 
+/// Sends 8 MiB from the memory buffer while threads change them.
+const CHANGING: &str = r#"
+import mmap
+import threading
+stop = threading.Event()
+
+def change(memory, own):
+    while not stop.is_set():
+        for block in own:
+            memory[:] = block
+
+ask(b"BUFFER-BEGIN: 1")
+put(b"Content-Type: text/plain\n\n")
+memory = mmap.mmap(4, 1 << 20)
+blocks = [bytes((at * at * (seed + 3) >> 4) % 26 + 97 for at in range(1 << 20)) for seed in range(4)]
+threads = [threading.Thread(target=change, args=(memory, blocks[at:] + blocks[:at]), daemon=True) for at in range(2)]
+for thread in threads:
+    thread.start()
+for _ in range(8):
+    ask(b"BUFFER-WRITE: %d" % (1 << 20))
+stop.set()
+for thread in threads:
+    thread.join()
+ask(b"BUFFER-END:")
+"#;
+
+#[test]
+fn bytes_that_change_while_they_are_compressed_make_a_valid_body() {
+    let server = Setup::new().compress_scripts().python("changing", CHANGING).start();
+    for accept in ["gzip", "br", "zstd"] {
+        let response = ask(&server, "/cgi-bin/changing", accept);
+        assert_eq!(response.field("content-encoding"), Some(accept));
+        let content = decoded(&response);
+        assert_eq!(content.len(), 8 << 20, "{accept}");
+        assert!(
+            content.bytes().all(|byte| byte == 0 || byte.is_ascii_lowercase()),
+            "{accept}"
+        );
+    }
+}
+
 #[test]
 fn killed_script_leaves_an_incomplete_compressed_body() {
     let server = Setup::new()

@@ -179,6 +179,32 @@ while accept():
 }
 
 #[test]
+fn text_in_the_buffer_gets_no_newlines_of_records() {
+    let server = Setup::new()
+        .cgi("mailbox = \"record\"")
+        .python(
+            "text",
+            r#"
+def callout(line):
+    for record in (ESC, line, EOT):
+        put(record)
+    cgiplusin.readline()
+
+callout(b"BUFFER-BEGIN: 4k")
+os.pwrite(4, b"two parts", 0)
+put(b"Content-Type: text/plain")
+put(b"\n")
+callout(b"BUFFER-WRITE: 4")
+callout(b"BUFFER-WRITE: 5 4")
+callout(b"BUFFER-END:")
+put(b", a record")
+"#,
+        )
+        .start();
+    assert_eq!(server.get("/cgi-bin/text").text(), "two parts, a record\n");
+}
+
+#[test]
 fn record_mailbox_supports_the_buffer() {
     let server = Setup::new()
         .cgi("mailbox = \"record\"")
