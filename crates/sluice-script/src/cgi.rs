@@ -4,6 +4,7 @@
 use sluice_gateway::{EndMark, Environment, Reply};
 use sluice_http::fault::Fault;
 use sluice_launch::Stdin;
+use sluice_membuf::Reservation;
 use sluice_settings::RequestBody as BodyChoice;
 
 use crate::conversation::Conversation;
@@ -21,7 +22,8 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         input,
         source,
         content_length,
-    } = prepare(body, settings.request_body).await?;
+        reservation,
+    } = prepare(&job, body).await?;
     // Only now, because the client may need long to send the body.
     let pool = job.route.pools.pool(&job.script, settings);
     let mut lease = pool.acquire(job.scripts.worker).await?;
@@ -36,6 +38,10 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     let program = job.program(arguments, environment, input, &segment)?;
     lease.take();
     let ended = lease.exit_notice();
+    let ended = move |exit| {
+        ended(exit);
+        drop(reservation);
+    };
     let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;
     process.begin_exchange(job.request.id);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
@@ -51,25 +57,32 @@ struct Body {
     input: Stdin,
     source: Option<BodySource>,
     content_length: Option<u64>,
+    /// The bytes of the file that is the standard input, which the process holds until its end.
+    reservation: Option<Reservation>,
 }
 
 /// Passes a body of known length on as it arrives. A body without a length is stored first, so that CONTENT_LENGTH is exact
 /// (RFC 3875 §4.1.2), unless the route chooses to stream it without CONTENT_LENGTH.
-async fn prepare(body: RequestBody, choice: BodyChoice) -> Result<Body, Fault> {
+async fn prepare(job: &Job, body: RequestBody) -> Result<Body, Fault> {
     let piped = |source, content_length| Body {
         input: Stdin::Pipe,
         source: Some(source),
         content_length,
+        reservation: None,
     };
     let announced = body.announced();
-    if announced.is_none() && !body.is_over() && choice == BodyChoice::Spool {
-        return Ok(match body.store().await? {
+    if announced.is_none() && !body.is_over() && job.settings().request_body == BodyChoice::Spool {
+        return Ok(match job.store(body).await? {
             // The file itself is the standard input: no byte is copied.
-            (Stored::File(file), length) => Body {
-                input: Stdin::File(file.into()),
-                source: None,
-                content_length: Some(length),
-            },
+            (Stored::File(file), length) => {
+                let (file, reservation) = file.into_parts();
+                Body {
+                    input: Stdin::File(file),
+                    source: None,
+                    content_length: Some(length),
+                    reservation: Some(reservation),
+                }
+            }
             (stored, length) => piped(stored.into(), Some(length)),
         });
     }
@@ -78,6 +91,7 @@ async fn prepare(body: RequestBody, choice: BodyChoice) -> Result<Body, Fault> {
             input: Stdin::Null,
             source: None,
             content_length: None,
+            reservation: None,
         });
     }
     Ok(piped(BodySource::Client(Box::new(body)), announced))

@@ -26,7 +26,7 @@ const OVERTAKEN_MAX: usize = 16;
 
 /// Runs the script for one request, up to the head of its reply.
 pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
-    let (mut pump, content_length) = prepare(body).await?;
+    let (mut pump, content_length) = prepare(&job, body).await?;
     let (mut attempt, mut overtaken) = (1, 0);
     loop {
         let pool = job.route.pools.pool(&job.script, job.settings());
@@ -61,14 +61,14 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
 }
 
 /// The script reads CONTENT_LENGTH bytes and no more, so a body without a length is stored first.
-async fn prepare(body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault> {
+async fn prepare(job: &Job, body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault> {
     if body.is_over() {
         return Ok((None, body.announced().filter(|length| *length > 0)));
     }
     if let Some(length) = body.announced() {
         return Ok((Some(Pump::repeatable(BodySource::Client(Box::new(body)))), Some(length)));
     }
-    let (stored, length) = body.store().await?;
+    let (stored, length) = job.store(body).await?;
     Ok((Some(Pump::repeatable(stored.into())), Some(length)))
 }
 

@@ -30,6 +30,7 @@ use crate::callout::Callouts;
 use crate::idle_timer::IdleTimer;
 use crate::process::{Process, ProcessSpec};
 use crate::request::ScriptRequest;
+use crate::request_body::{RequestBody, Stored};
 use crate::route::{Map, Script, ScriptRoute};
 use crate::scripts::Scripts;
 
@@ -186,6 +187,12 @@ impl Job {
             Arc::clone(self.scripts.resources()),
             self.settings().output.memory_buffer_max,
         )
+    }
+
+    /// Stores a request body, unless the request would then be refused because the script's queue is full.
+    pub(crate) async fn store(&self, body: RequestBody) -> Result<(Stored, u64), Fault> {
+        self.route.pools.pool(&self.script, self.settings()).check_room()?;
+        body.store(self.scripts.resources()).await
     }
 
     /// A memory buffer without memory.

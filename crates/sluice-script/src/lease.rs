@@ -169,6 +169,15 @@ impl SharedPool {
         }
     }
 
+    /// Refuses a request that would be refused now, so that its body is not stored in vain. Another request may still take the last
+    /// entry of the queue before this one. The fault is the script's, a 503.
+    pub(crate) fn check_room(&self) -> Result<(), Fault> {
+        match self.lock().pool.refusal(Instant::now()) {
+            Some(refusal) => Err(refused(refusal, self.settings.queue_max)),
+            None => Ok(()),
+        }
+    }
+
     fn lease(self: &Arc<Self>, id: ProcessId, idle: Option<IdleProcess>) -> Lease {
         Lease {
             pool: Arc::clone(self),

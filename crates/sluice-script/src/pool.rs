@@ -204,6 +204,17 @@ impl Pool {
         Decision::Wait(ticket)
     }
 
+    /// Why a request would be refused now; `None` if it would get a process or wait. Nothing changes.
+    pub(crate) fn refusal(&self, now: Instant) -> Option<Refusal> {
+        if self.processes.iter().any(|slot| slot.idle_since.is_some()) {
+            return None;
+        }
+        if self.processes.len() < self.settings.max {
+            return self.backoff(now).map(Refusal::BackOff);
+        }
+        (self.queue.len() >= self.settings.queue_max).then_some(Refusal::QueueFull)
+    }
+
     /// A waiting request has gone.
     pub(crate) fn cancel(&mut self, ticket: Ticket) {
         self.queue.retain(|waiting| waiting.ticket != ticket);

@@ -45,8 +45,10 @@ fn a_request_gets_its_workers_process_then_a_new_one_then_anothers_then_waits_th
     let Decision::Wait(ticket) = pool.request(0, now) else {
         panic!("expected to wait")
     };
+    assert_eq!(pool.refusal(now), Some(Refusal::QueueFull));
     assert_eq!(pool.request(0, now), Decision::Refuse(Refusal::QueueFull));
     assert_eq!(pool.release(second, now).0, Release::Hand(ticket));
+    assert_eq!(pool.refusal(now), None);
 }
 
 #[test]

@@ -5,7 +5,6 @@
 //! (`request_body`).
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
@@ -14,9 +13,10 @@ use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::tasks::yield_now;
+use sluice_membuf::Reservation;
 use tokio::net::unix::pipe;
 
-use crate::request_body::{RequestBody, Stored};
+use crate::request_body::{RequestBody, Stored, StoredFile};
 use crate::unread::take_unread;
 
 /// Bytes read at a time from a stored body; also the capacity of a pipe (pipe(7)).
@@ -50,15 +50,21 @@ pub(crate) enum BodySource {
     /// The connection.
     Client(Box<RequestBody>),
     /// Memory.
-    Chunks(VecDeque<Bytes>),
+    Chunks {
+        chunks: VecDeque<Bytes>,
+        _reservation: Reservation,
+    },
     /// A file, from its position on.
-    File(File),
+    File(StoredFile),
 }
 
 impl From<Stored> for BodySource {
     fn from(stored: Stored) -> BodySource {
         match stored {
-            Stored::Memory(chunks) => BodySource::Chunks(chunks.into()),
+            Stored::Memory(chunks, reservation) => BodySource::Chunks {
+                chunks: chunks.into(),
+                _reservation: reservation,
+            },
             Stored::File(file) => BodySource::File(file),
         }
     }
@@ -183,10 +189,10 @@ impl Pump {
                 Poll::Ready(chunk) => chunk.transpose().map(Poll::Ready),
                 Poll::Pending => Ok(Poll::Pending),
             },
-            BodySource::Chunks(chunks) => Ok(Poll::Ready(chunks.pop_front())),
+            BodySource::Chunks { chunks, .. } => Ok(Poll::Ready(chunks.pop_front())),
             BodySource::File(file) => {
                 let mut chunk = Vec::with_capacity(PIPE_BYTES);
-                let read = rustix::io::read(file, spare_capacity(&mut chunk))
+                let read = rustix::io::read(file.file(), spare_capacity(&mut chunk))
                     .map_err(|error| ServerFault::io(Activity::ReadStoredBody, error.into()))?;
                 Ok(Poll::Ready((read > 0).then(|| chunk.into())))
             }

@@ -1,6 +1,8 @@
 //! The request body as the client sends it: counted, with a limit and timeouts, and stored first if a script needs its length.
 
-use std::io::{Seek, SeekFrom};
+use std::fs::File;
+use std::io::{self, SeekFrom};
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,10 +12,14 @@ use bytes::Bytes;
 use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::fault::{Activity, BodyFailure, ClientFault, Fault, ServerFault, SlowBody};
+use sluice_membuf::{OverBudget, Reservation};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::BodyBounds;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Sleep};
+
+use crate::resources::{DroppedElsewhere, Resources};
 
 /// Bodies up to this size, bytes, are stored in memory, larger ones in a file without a name.
 const MEMORY_BYTES_MAX: u64 = 64 << 10;
@@ -41,10 +47,16 @@ struct Wait {
 /// A body that was stored.
 pub(crate) enum Stored {
     /// In memory.
-    Memory(Vec<Bytes>),
+    Memory(Vec<Bytes>, Reservation),
     /// In a file, whose position is the beginning.
-    File(std::fs::File),
+    File(StoredFile),
 }
+
+/// A file without a name that holds a body. A thread closes it, because the system then frees its blocks.
+pub(crate) struct StoredFile(DroppedElsewhere<(File, Reservation)>);
+
+/// A body that is being stored in a file. A thread closes it if the client leaves.
+struct Spool(DroppedElsewhere<(tokio::fs::File, Reservation)>);
 
 impl RequestBody {
     /// A body with the server's limits, until `bound` sets others.
@@ -126,28 +138,27 @@ impl RequestBody {
         }
     }
 
-    /// Stores the whole body. Returns its length, too.
-    pub(crate) async fn store(mut self) -> Result<(Stored, u64), Fault> {
+    /// Stores the whole body. Returns its length, too. The fault is the client's (as of `poll_chunk`) or the server's: there is no
+    /// room for another body (503), or a file cannot be written.
+    pub(crate) async fn store(mut self, resources: &Resources) -> Result<(Stored, u64), Fault> {
+        let mut reservation = resources.stored_body();
         let mut chunks = Vec::new();
         while self.received <= MEMORY_BYTES_MAX {
-            match self.chunk().await? {
-                Some(chunk) => chunks.push(chunk),
-                None => return Ok((Stored::Memory(chunks), self.received)),
-            }
+            let Some(chunk) = self.chunk().await? else {
+                return Ok((Stored::Memory(chunks, reservation), self.received));
+            };
+            reserve(&mut reservation, &chunk)?;
+            chunks.push(chunk);
         }
-        let failed = |error| ServerFault::io(Activity::StoreBody, error);
-        let file = tempfile::tempfile().map_err(failed)?;
-        let mut file = tokio::fs::File::from_std(file);
+        let mut spool = Spool::create(resources, reservation).await?;
         for chunk in chunks {
-            file.write_all(&chunk).await.map_err(failed)?;
+            spool.write(&chunk).await?;
         }
         while let Some(chunk) = self.chunk().await? {
-            file.write_all(&chunk).await.map_err(failed)?;
+            spool.reserve(&chunk)?;
+            spool.write(&chunk).await?;
         }
-        file.flush().await.map_err(failed)?;
-        let mut file = file.into_std().await;
-        file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        Ok((Stored::File(file), self.received))
+        Ok((Stored::File(spool.finish().await?), self.received))
     }
 
     async fn chunk(&mut self) -> Result<Option<Bytes>, Fault> {
@@ -193,6 +204,58 @@ impl RequestBody {
             None => Duration::MAX,
         }
     }
+}
+
+impl Spool {
+    async fn create(resources: &Resources, reservation: Reservation) -> Result<Spool, Fault> {
+        let directory = resources.spool_directory();
+        let created = spawn_blocking(move || tempfile::tempfile_in(directory)).await;
+        let file = created
+            .map_err(io::Error::other)
+            .and_then(|file| file)
+            .map_err(not_stored)?;
+        let file = tokio::fs::File::from_std(file);
+        Ok(Spool(DroppedElsewhere::new((file, reservation))))
+    }
+
+    /// Reserves room for a chunk before it is written.
+    fn reserve(&mut self, chunk: &Bytes) -> Result<(), Fault> {
+        reserve(&mut self.0.1, chunk)
+    }
+
+    async fn write(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+        Ok(self.0.0.write_all(chunk).await.map_err(not_stored)?)
+    }
+
+    /// The file, at its beginning.
+    async fn finish(mut self) -> Result<StoredFile, Fault> {
+        self.0.0.flush().await.map_err(not_stored)?;
+        self.0.0.seek(SeekFrom::Start(0)).await.map_err(not_stored)?;
+        let (file, reservation) = self.0.into_inner();
+        Ok(StoredFile(DroppedElsewhere::new((file.into_std().await, reservation))))
+    }
+}
+
+impl StoredFile {
+    /// The file, to read from its position on.
+    pub(crate) fn file(&self) -> &File {
+        &self.0.0
+    }
+
+    /// The file and the reservation of its bytes, for a process that reads it.
+    pub(crate) fn into_parts(self) -> (OwnedFd, Reservation) {
+        let (file, reservation) = self.0.into_inner();
+        (file.into(), reservation)
+    }
+}
+
+fn reserve(reservation: &mut Reservation, chunk: &Bytes) -> Result<(), Fault> {
+    let full = |over: OverBudget| ServerFault::StoredBodiesFull(over.bytes_max);
+    Ok(reservation.grow(chunk.len() as u64).map_err(full)?)
+}
+
+fn not_stored(error: io::Error) -> ServerFault {
+    ServerFault::io(Activity::StoreBody, error)
 }
 
 fn too_large(bytes_max: u64) -> Fault {

@@ -1,12 +1,17 @@
 //! What the scripts of the whole server may hold together: shared by all workers.
 //!
-//! Here: the budgets, their log lines, and their bounds after a reload. Not here: who reserves how much (`buffer`).
+//! Here: the budgets, their log lines, and their bounds after a reload; the directory for stored request bodies. Not here: who
+//! reserves how much (`buffer`, `request_body`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sluice_membuf::{Budget, Garbage, OverBudget, Segment, memory_total_bytes};
+use sluice_membuf::{Budget, OverBudget, Reservation, Segment, memory_total_bytes};
+use sluice_settings::Settings;
 use sluice_settings::limits::Limits;
+use sluice_settings::open_error::OpenError;
 use tokio::runtime::Handle;
 
 /// Part of the memory that memory buffers may take by default.
@@ -19,20 +24,51 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Resources {
     memory_buffers: Arc<Budget>,
     memory_log: RefusalLog,
+    stored_bodies: Arc<Budget>,
+    spool_directory: Mutex<Arc<Path>>,
 }
 
 impl Resources {
-    /// With the bounds of these limits.
-    pub fn new(limits: &Limits) -> Arc<Resources> {
-        Arc::new(Resources {
-            memory_buffers: Budget::new(memory_buffers_bytes_max(limits)),
+    /// With the bounds of these settings.
+    ///
+    /// # Errors
+    /// No file can be created in the directory for stored request bodies that the settings name.
+    pub fn new(settings: &Settings) -> Result<Arc<Resources>, OpenError> {
+        check_spool_directory(settings)?;
+        Ok(Arc::new(Resources {
+            memory_buffers: Budget::new(memory_buffers_bytes_max(&settings.limits)),
             memory_log: RefusalLog::default(),
-        })
+            stored_bodies: Budget::new(settings.limits.stored_bodies_bytes_max),
+            spool_directory: Mutex::new(spool_directory(settings)),
+        }))
     }
 
-    /// Sets the bounds of other limits. What exceeds them remains until it is released.
-    pub fn apply(&self, limits: &Limits) {
-        self.memory_buffers.set_bytes_max(memory_buffers_bytes_max(limits));
+    /// Sets the bounds of other settings. What exceeds them remains until it is released.
+    ///
+    /// # Errors
+    /// As of [`Resources::new`]; nothing has changed.
+    pub fn apply(&self, settings: &Settings) -> Result<(), OpenError> {
+        check_spool_directory(settings)?;
+        self.memory_buffers
+            .set_bytes_max(memory_buffers_bytes_max(&settings.limits));
+        self.stored_bodies
+            .set_bytes_max(settings.limits.stored_bodies_bytes_max);
+        *self.lock_spool_directory() = spool_directory(settings);
+        Ok(())
+    }
+
+    /// A reservation for a request body that will be stored.
+    pub(crate) fn stored_body(&self) -> Reservation {
+        Reservation::empty(&self.stored_bodies)
+    }
+
+    /// The directory for stored request bodies.
+    pub(crate) fn spool_directory(&self) -> Arc<Path> {
+        Arc::clone(&self.lock_spool_directory())
+    }
+
+    fn lock_spool_directory(&self) -> MutexGuard<'_, Arc<Path>> {
+        self.spool_directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A memory buffer without memory, for buffers of up to `bytes_max` bytes.
@@ -40,7 +76,7 @@ impl Resources {
     /// # Errors
     /// As of [`Segment::create_within`].
     pub(crate) fn segment(&self, bytes_max: u64) -> std::io::Result<Segment> {
-        Segment::create_within(&self.memory_buffers, bytes_max, release)
+        Segment::create_within(&self.memory_buffers, bytes_max, drop_elsewhere)
     }
 
     /// Logs that a memory buffer was refused to a script, unless that was logged a moment ago.
@@ -66,14 +102,65 @@ fn memory_buffers_bytes_max(limits: &Limits) -> u64 {
     limits.memory_buffers_bytes_max.unwrap_or_else(share)
 }
 
-/// Releases memory on a blocking thread, because that may take milliseconds.
-fn release(garbage: Garbage) {
+fn spool_directory(settings: &Settings) -> Arc<Path> {
+    let directory = settings.spool_directory.clone();
+    directory.unwrap_or_else(std::env::temp_dir).into()
+}
+
+/// The directory for temporary files is not checked: a server without large uploads does not need it.
+fn check_spool_directory(settings: &Settings) -> Result<(), OpenError> {
+    let Some(directory) = &settings.spool_directory else {
+        return Ok(());
+    };
+    let refuse = |error| OpenError::new("", format!("spool_directory {}: {error}", directory.display()));
+    tempfile::tempfile_in(directory).map(drop).map_err(refuse)
+}
+
+/// Drops memory or a file on a blocking thread, because the system may take milliseconds to release a large one.
+pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
     match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(garbage))),
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(value))),
         // The event loop has ended.
-        Err(_) => drop(garbage),
+        Err(_) => drop(value),
     }
 }
+
+/// A value that is dropped on a blocking thread.
+pub(crate) struct DroppedElsewhere<T: Send + 'static>(Option<T>);
+
+impl<T: Send + 'static> DroppedElsewhere<T> {
+    pub(crate) fn new(value: T) -> DroppedElsewhere<T> {
+        DroppedElsewhere(Some(value))
+    }
+
+    pub(crate) fn into_inner(mut self) -> T {
+        self.0.take().expect(TAKEN_ONCE)
+    }
+}
+
+impl<T: Send + 'static> Deref for DroppedElsewhere<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect(TAKEN_ONCE)
+    }
+}
+
+impl<T: Send + 'static> DerefMut for DroppedElsewhere<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect(TAKEN_ONCE)
+    }
+}
+
+impl<T: Send + 'static> Drop for DroppedElsewhere<T> {
+    fn drop(&mut self) {
+        if let Some(value) = self.0.take() {
+            drop_elsewhere(value);
+        }
+    }
+}
+
+const TAKEN_ONCE: &str = "the value is taken by into_inner, which consumes its holder";
 
 /// A rate limit for the lines about one budget, of all threads.
 #[derive(Default)]

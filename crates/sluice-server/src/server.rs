@@ -101,7 +101,7 @@ impl Server {
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
         let reverse_dns = reverse_dns.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
         let slots = config.limits.connections_max.div_ceil(workers);
-        let resources = Resources::new(&config.limits);
+        let resources = Resources::new(settings)?;
         let shared = Arc::new(Shared {
             resources,
             config: Arc::new(ArcSwap::from_pointee(config)),
@@ -149,7 +149,7 @@ impl Server {
     pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
         let listener_protocols = self.listener_protocols(settings)?;
         let config = Config::open(settings, &self.shared.log)?;
-        self.shared.resources.apply(&config.limits);
+        self.shared.resources.apply(settings)?;
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
         let replaced = self.shared.config.swap(Arc::new(config));
@@ -233,6 +233,7 @@ impl Server {
 /// A directory or script is missing, or a certificate does not belong to its key: the administrator's fault.
 pub fn check(settings: &Settings) -> Result<(), StartError> {
     listener_protocol::open(settings, &tls::tickets()?)?;
+    Resources::new(settings)?;
     open_without_logs(settings).map(drop)
 }
 

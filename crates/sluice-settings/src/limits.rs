@@ -32,6 +32,9 @@ pub struct Limits {
     /// Longest time in which a client reads nothing of its response. Beyond it the connection is closed.
     /// (`sluice_net::stream`, `sluice_net::http2`)
     pub send_timeout: Duration,
+    /// Bytes of all stored request bodies together, in memory and in files. Beyond it: 503. The default is that of four bodies of
+    /// the default size. (`sluice_script::request_body`)
+    pub stored_bodies_bytes_max: u64,
     /// Bytes of the memory buffers of all script processes together; `None` for a quarter of the memory that the server may
     /// use. Beyond it, BUFFER-BEGIN is answered 503. (`sluice_membuf::Budget`)
     pub memory_buffers_bytes_max: Option<u64>,
@@ -53,6 +56,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             body_bytes_per_second_min: 500,
             send_timeout: Duration::from_secs(60),
+            stored_bodies_bytes_max: 4 << 30,
             memory_buffers_bytes_max: None,
             drain_timeout: Duration::from_secs(30),
             log_lines_max: 10,

@@ -38,6 +38,8 @@ pub struct Settings {
     pub sites: Vec<SiteSettings>,
     /// Limits of connections, heads and bodies.
     pub limits: Limits,
+    /// The directory for stored request bodies; `None` for that of temporary files (`TMPDIR`, or `/tmp`).
+    pub spool_directory: Option<PathBuf>,
     /// The trusted proxies.
     pub proxies: ProxySettings,
     /// Reverse DNS; `None` if names of clients are not looked up.

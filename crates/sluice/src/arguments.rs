@@ -230,6 +230,7 @@ impl Serve {
             proxies: ProxySettings::default(),
             dns: None,
             cache: Some(CacheSettings::default()),
+            spool_directory: None,
             access_log: self.access_log()?,
             config_files: Vec::new(),
             core_dumps: false,

@@ -10,6 +10,9 @@ use http::StatusCode;
 
 use crate::fault::detail::Detail;
 
+/// After this time a client may retry that found no room for its body.
+const STORED_BODIES_RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// A fault of the server. Large data is boxed, so that a result with a fault stays small.
 #[derive(Clone, Debug)]
 pub enum ServerFault {
@@ -27,6 +30,8 @@ pub enum ServerFault {
     Listing(Arc<dyn Detail>),
     /// 503: too many listings are being made; no turn came within this time.
     ListingsBusy(Duration),
+    /// 503: the stored request bodies of all clients together have reached this many bytes, which is the limit.
+    StoredBodiesFull(u64),
     /// This path, for which a listing is wanted, is not a directory.
     NotADirectory(Box<str>),
     /// The Location of a redirect is not a field value.
@@ -91,7 +96,7 @@ impl ServerFault {
 
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            ServerFault::ListingsBusy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ServerFault::ListingsBusy(_) | ServerFault::StoredBodiesFull(_) => StatusCode::SERVICE_UNAVAILABLE,
             ServerFault::Io(failure) if failure.is_full() => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -100,6 +105,7 @@ impl ServerFault {
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             ServerFault::ListingsBusy(wait) => Some(*wait),
+            ServerFault::StoredBodiesFull(_) => Some(STORED_BODIES_RETRY_AFTER),
             _ => None,
         }
     }
@@ -115,6 +121,10 @@ impl Display for ServerFault {
             ServerFault::NulInArgument => out.write_str("a program's name or argument holds a NUL"),
             ServerFault::Listing(error) => write!(out, "listing: {error}"),
             ServerFault::ListingsBusy(_) => out.write_str("listing: no turn came, too many are being made"),
+            ServerFault::StoredBodiesFull(bytes_max) => write!(
+                out,
+                "the request bodies that are stored have reached {bytes_max} bytes (limits.stored_bodies)"
+            ),
             ServerFault::NotADirectory(path) => write!(out, "listing: {path:?} is no directory"),
             ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),
             ServerFault::Unexpected(what) => out.write_str(what),

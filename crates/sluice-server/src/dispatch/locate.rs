@@ -186,6 +186,7 @@ mod tests {
             }],
             limits: sluice_settings::limits::Limits::default(),
             cache: None,
+            spool_directory: None,
             access_log: AccessLog::new(LogTarget::Off),
             config_files: Vec::new(),
             core_dumps: false,

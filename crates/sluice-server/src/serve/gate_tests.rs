@@ -122,6 +122,7 @@ fn settings(root: &Path) -> Settings {
         proxies: ProxySettings::default(),
         dns: None,
         cache: None,
+        spool_directory: None,
         access_log: AccessLog::new(LogTarget::Off),
         config_files: Vec::new(),
         core_dumps: false,

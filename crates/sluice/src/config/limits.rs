@@ -96,6 +96,15 @@ pub(super) static LIMITS: Section<Limits> = Section {
             example: "\"5m\"",
         },
         Key {
+            name: "stored_bodies",
+            kind: Kind::Size(ANY, |limits, size| limits.stored_bodies_bytes_max = size),
+            default: Value("\"4GiB\""),
+            text: "Request bodies that are stored at one time, all together: those without a length (chunked, or HTTP/2 without \
+                   `Content-Length`), unless their route has `request_body = \"stream\"`. A body beyond it gets 503 with `Retry-After`. \
+                   The default has room for four bodies of the default `body_size`. See `spool_directory`.",
+            example: "\"500MiB\"",
+        },
+        Key {
             name: "memory_buffers",
             kind: Kind::Size(ANY, |limits, size| limits.memory_buffers_bytes_max = Some(size)),
             default: Words("a quarter of the memory"),

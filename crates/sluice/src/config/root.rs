@@ -59,6 +59,7 @@ impl Root {
             proxies: self.server.proxies,
             sites,
             limits: self.limits,
+            spool_directory: self.server.spool_directory,
             cache: self.cache,
             access_log: self.access_log,
             config_files: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use sluice_settings::{DnsSettings, ForwardedField, Peers, ProxySettings};
 
@@ -9,7 +10,7 @@ use super::description::Fallback::{Value, Words};
 use super::document::At;
 use super::key::{Bounds, Key, Kind, Section};
 use super::section::to_usize;
-use super::table::{Table, Written};
+use super::table::{Table, Written, require_directory};
 
 /// The port of name servers.
 const DNS_PORT: u16 = 53;
@@ -17,6 +18,7 @@ const DNS_PORT: u16 = 53;
 /// `[server]` while it is read.
 pub(super) struct Server {
     pub(super) workers: NonZeroUsize,
+    pub(super) spool_directory: Option<PathBuf>,
     pub(super) proxies: ProxySettings,
     pub(super) core_dumps: bool,
     dns: DnsSettings,
@@ -27,6 +29,7 @@ impl Server {
     pub(super) fn new() -> Server {
         Server {
             workers: default_workers(),
+            spool_directory: None,
             proxies: ProxySettings::default(),
             core_dumps: false,
             dns: DnsSettings {
@@ -86,6 +89,19 @@ pub(super) static SERVER: Section<Server> = Section {
             text: "Event-loop threads. Scripts run in processes of their own, so more threads than processors gain nothing. A change \
                    takes effect when the server is restarted.",
             example: "4",
+        },
+        Key {
+            name: "spool_directory",
+            kind: Kind::Path(|server, path, written| {
+                require_directory(written.document(), written.name, &written.at(path.clone()));
+                server.spool_directory = Some(path);
+                Ok(())
+            }),
+            default: Words("`$TMPDIR`, or `/tmp`"),
+            text: "Directory for the request bodies that are stored before a script starts, if they are larger than 64 KiB. On many systems \
+                   `/tmp` is memory (tmpfs): then name a directory on a disk, or lower `limits.stored_bodies`. The files have no names, so \
+                   nothing is left if the server is killed.",
+            example: "\"/var/tmp\"",
         },
         Key {
             name: "trusted_proxies",

@@ -102,6 +102,7 @@ impl Site {
             proxies: ProxySettings::default(),
             dns: None,
             cache: Some(CacheSettings::default()),
+            spool_directory: None,
             access_log: AccessLog::new(LogTarget::Stdout),
             config_files: Vec::new(),
             core_dumps: false,
