@@ -1,6 +1,7 @@
 //! The addresses of a connection, and the results of its TLS handshake: values that logs, routes and scripts share.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 
 /// The addresses of both ends of a connection, or of an exchange on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,4 +29,27 @@ impl Endpoints {
 pub struct TlsInfo {
     /// Variables for scripts: name and value.
     pub variables: Vec<(&'static str, String)>,
+}
+
+/// The prefix of the variables about the client's certificate, and the one that says whether there is one.
+const CLIENT: &str = "SSL_CLIENT_";
+const CLIENT_VERIFY: &str = "SSL_CLIENT_VERIFY";
+
+impl TlsInfo {
+    /// The same as if the client had sent no certificate: for a site whose authorities have not signed it.
+    #[must_use]
+    pub fn without_certificate(self: &Rc<TlsInfo>) -> Rc<TlsInfo> {
+        let is_about_client = |name: &str| name.starts_with(CLIENT) && name != CLIENT_VERIFY;
+        if !self.variables.iter().any(|(name, _)| is_about_client(name)) {
+            return Rc::clone(self);
+        }
+        let kept = self.variables.iter().filter(|(name, _)| !is_about_client(name));
+        let variables = kept.map(|(name, value)| match *name {
+            CLIENT_VERIFY => (*name, "NONE".to_owned()),
+            name => (name, value.clone()),
+        });
+        Rc::new(TlsInfo {
+            variables: variables.collect(),
+        })
+    }
 }

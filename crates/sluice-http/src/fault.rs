@@ -22,8 +22,8 @@ use http::{Method, StatusCode};
 
 use crate::escape::Escaping;
 pub use crate::fault::client::{
-    Absent, BodyFailure, ClientFault, Forbidden, MethodMismatch, RangeMismatch, RefusedByRoute, RewriteMismatch,
-    SlowBody,
+    Absent, BodyFailure, ClientFault, Forbidden, MethodMismatch, Misdirected, RangeMismatch, RefusedByRoute,
+    RewriteMismatch, SlowBody,
 };
 pub use crate::fault::detail::Detail;
 pub use crate::fault::script::{NotExecutable, ScriptFault, SentFile, Silence};
@@ -103,12 +103,12 @@ impl Fault {
         }
     }
 
-    /// The text that a route gives the visitor instead of the usual sentence of the error page.
+    /// The text for the visitor, a route's or that of the fault, instead of the usual sentence of the error page.
     #[must_use]
     pub fn visitor_text(&self) -> Option<&str> {
         match self {
-            Fault::Client(ClientFault::Refused(refused)) => refused.text.as_deref(),
-            _ => None,
+            Fault::Client(fault) => fault.visitor_text(),
+            Fault::Script(_) | Fault::Server(_) => None,
         }
     }
 

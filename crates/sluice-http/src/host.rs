@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, Version, header};
@@ -87,6 +87,25 @@ pub fn as_compared(host: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(format!("[{address}]")))
 }
 
+/// The address that a host is, if it is no name.
+#[must_use]
+pub fn address(host: &str) -> Option<IpAddr> {
+    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let address: Option<IpAddr> = literal.unwrap_or(host).parse().ok();
+    // Only an IPv6 address is written in brackets, and only with them.
+    address
+        .filter(|address| address.is_ipv6() == literal.is_some())
+        .map(|address| address.to_canonical())
+}
+
+/// Whether a host is this machine for every client on it: `localhost`, a name below it (RFC 6761 §6.3), or a loopback address.
+#[must_use]
+pub fn is_local(host: &str) -> bool {
+    const LOCALHOST: &str = "localhost";
+    let last = host.rsplit('.').next().unwrap_or_default();
+    last.eq_ignore_ascii_case(LOCALHOST) || address(host).is_some_and(|address| address.is_loopback())
+}
+
 /// The name without the dot of the root at its end (RFC 1034 §3.1).
 fn without_root_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
@@ -142,6 +161,36 @@ mod tests {
         assert_eq!(host_of_field("[0:0::1]:80").ok().as_deref(), Some("[::1]"));
         for value in ["v[x2.]", "a[::1]", "[::1]a", "a[]:80", ":[::1]a:443"] {
             assert!(host_of_field(value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn local_hosts_are_names_below_localhost_and_loopback_addresses() {
+        for host in [
+            "localhost",
+            "LOCALHOST",
+            "a.localhost",
+            "127.0.0.1",
+            "127.9.9.9",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+        ] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in [
+            "",
+            "localhost.a.test",
+            "127.0.0.1.a.test",
+            "notlocalhost",
+            "192.0.2.1",
+            "[::2]",
+            "::1",
+            "[127.0.0.1]",
+            "0.0.0.0",
+            "2130706433",
+            "0x7f.1",
+        ] {
+            assert!(!is_local(host), "{host}");
         }
     }
 

@@ -177,7 +177,10 @@ mod tests {
             origin: String::new(),
             hosts: vec![format!("site-{index}")],
             root: None,
+            listen: Vec::new(),
             identity: None,
+            client_certificates: sluice_settings::rule::CertificateUse::Optional,
+            client_authorities: None,
             hsts: None,
             index: Vec::new(),
             routes: Vec::new(),
@@ -192,11 +195,13 @@ mod tests {
             dns: None,
             workers: NonZeroUsize::MIN,
             sites: sites.into_iter().enumerate().map(site).collect(),
+            unknown_hosts: sluice_settings::UnknownHosts::Serve,
             limits: Limits::default(),
             cache: None,
             access_log: own,
             config_files: Vec::new(),
             core_dumps: false,
+            spool_directory: None,
         }
     }
 

@@ -12,11 +12,17 @@ use std::task::Waker;
 use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_membuf::SealedMemfd;
 
+use crate::client_certificates::ShownCertificate;
+
 /// The state of an accepted connection.
 pub struct Connection {
     endpoints: Cell<Endpoints>,
     /// Empty in clear text, and until the handshake is done.
     tls_info: OnceCell<Rc<TlsInfo>>,
+    /// The number of its listener.
+    listener: Cell<usize>,
+    /// Empty if the handshake did not ask for a certificate.
+    certificate: OnceCell<Box<ShownCertificate>>,
     /// The port to which every request is redirected, if any.
     https_port: Cell<Option<u16>>,
     /// Exchanges under way that wait for the server (a script, for example), not for the client to take the response.
@@ -49,6 +55,8 @@ impl Connection {
         Connection {
             endpoints: Cell::new(endpoints),
             tls_info: OnceCell::new(),
+            listener: Cell::new(0),
+            certificate: OnceCell::new(),
             https_port: Cell::new(None),
             waiting_on_server: Cell::new(0),
             chunks: Cell::new(0),
@@ -82,6 +90,25 @@ impl Connection {
     /// The result of the TLS handshake. `None` in clear text.
     pub fn tls_info(&self) -> Option<&Rc<TlsInfo>> {
         self.tls_info.get()
+    }
+
+    /// Stores what the client has shown of its certificate; call it once.
+    pub(crate) fn set_certificate(&self, certificate: ShownCertificate) {
+        let _ = self.certificate.set(Box::new(certificate));
+    }
+
+    /// What the client has shown of its certificate. `None` if the handshake did not ask for it.
+    pub(crate) fn certificate(&self) -> Option<&ShownCertificate> {
+        self.certificate.get().map(|certificate| &**certificate)
+    }
+
+    pub(crate) fn set_listener(&self, listener: usize) {
+        self.listener.set(listener);
+    }
+
+    /// The number of the listener that accepted the connection, in the order of the listeners.
+    pub fn listener(&self) -> usize {
+        self.listener.get()
     }
 
     pub(crate) fn set_https_port(&self, port: Option<u16>) {

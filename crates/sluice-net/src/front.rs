@@ -11,8 +11,10 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
+use sluice_settings::rule::ClientCertificate;
 use tokio::sync::watch;
 
+use crate::connection::Connection;
 use crate::listener_protocol::ListenerProtocol;
 use crate::phase;
 use crate::phase::Phase;
@@ -62,6 +64,27 @@ impl Front {
     /// The protocols of the listener with this index, as currently configured.
     pub(crate) fn listener_protocol(&self, listener: usize) -> ListenerProtocol {
         self.listener_protocols.load()[listener].clone()
+    }
+
+    /// What is known of a client's certificate, for a request to this host: a certificate that was shown to another site's
+    /// authorities, or before the authorities changed, is checked again.
+    pub fn client_certificate(&self, connection: &Connection, host: &str) -> ClientCertificate {
+        let Some(shown) = connection.certificate() else {
+            return ClientCertificate::NotAsked;
+        };
+        let protocols = self.listener_protocols.load();
+        let tls = protocols
+            .get(connection.listener())
+            .and_then(|protocol| protocol.tls.as_ref());
+        let config = tls.map(|tls| tls.of_host(host));
+        let Some((config, authorities)) = config.and_then(|config| Some((config, config.authorities.as_ref()?))) else {
+            return ClientCertificate::NotAsked;
+        };
+        match shown.state(authorities) {
+            ClientCertificate::Verified => ClientCertificate::Verified,
+            _ if config.is_required => ClientCertificate::Refused,
+            state => state,
+        }
     }
 
     pub(crate) fn slots(&self) -> &Rc<ConnectionSlots> {

@@ -8,6 +8,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod client_certificates;
 mod coalescer;
 pub mod connection;
 pub mod front;

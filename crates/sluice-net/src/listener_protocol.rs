@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::server::ProducesTickets;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{ListenAddress, Peers, Settings};
 
 use crate::tls;
+use crate::tls::ListenerTls;
 
 /// The protocols of one listener; replaced as a whole on reload.
 #[derive(Clone)]
 pub struct ListenerProtocol {
-    /// The configuration of TLS. `None` in clear text.
-    pub tls: Option<Arc<ServerConfig>>,
+    /// TLS. `None` in clear text.
+    pub tls: Option<Arc<ListenerTls>>,
     /// Whether HTTP/2 is offered besides HTTP/1.1.
     pub http2: bool,
     /// The proxies that connections must come from, if they begin with a header of the PROXY protocol; others are
@@ -29,7 +29,7 @@ pub struct ListenerProtocol {
 /// # Errors
 /// A certificate or key cannot be read or used: the administrator's fault.
 pub fn open(settings: &Settings, tickets: &Arc<dyn ProducesTickets>) -> Result<Vec<ListenerProtocol>, OpenError> {
-    let configs = tls::server_configs(settings, tickets)?;
+    let configs = tls::open(settings, tickets)?;
     let protocols = settings
         .listen
         .iter()

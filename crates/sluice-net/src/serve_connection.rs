@@ -6,15 +6,17 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use sluice_settings::limits::Limits;
 use tokio::time::timeout;
 
+use crate::client_certificates;
+use crate::client_certificates::ShownCertificate;
 use crate::connection::Connection;
 use crate::front::Front;
 use crate::http_connection::HttpConnection;
@@ -26,6 +28,7 @@ use crate::service::{Refusal, Service};
 use crate::slots::Slot;
 use crate::socket::Socket;
 use crate::stream::ClientStream;
+use crate::tls::ListenerTls;
 use crate::tls_info;
 use crate::transport::Transport;
 
@@ -119,6 +122,7 @@ impl<S> Stage<S> {
 
 fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize) -> Stage<S> {
     let mut protocol = accepted.front.listener_protocol(listener);
+    accepted.slot.set_listener(listener);
     accepted.slot.set_https_port(protocol.redirect_to_https);
     match protocol.proxy_protocol.take() {
         None => begin_http(accepted, socket, protocol),
@@ -165,7 +169,7 @@ async fn handshake(
     limits: &Limits,
     connection: &Connection,
     mut socket: Socket,
-    config: Arc<ServerConfig>,
+    tls: Arc<ListenerTls>,
 ) -> Option<Transport> {
     let (client, limit) = (connection.endpoints().client, limits.head_timeout);
     let handshake = async {
@@ -175,24 +179,14 @@ async fn handshake(
                 answer_http_in_clear(socket).await;
                 Err(io::Error::other("HTTP in clear text"))
             }
-            Ok(_) => Transport::encrypt(socket, config).await,
+            Ok(_) => encrypt(connection, socket, &tls).await,
             Err(error) => Err(error),
         }
     };
     match timeout(limit, handshake).await {
-        Ok(Ok(transport)) => {
-            if let Some(tls_info) = transport.tls_info() {
-                connection.set_tls_info(tls_info);
-            }
-            Some(transport)
-        }
-        // Logged at `info`, because such failures are rare and the client learns only that it was refused.
-        Ok(Err(error)) if tls_info::is_of_client_certificate(&error) && front.admits_refusal(limits.log_lines_max) => {
-            tracing::info!("connection from {client}: client certificate: {error}");
-            None
-        }
+        Ok(Ok(transport)) => Some(transport),
         Ok(Err(error)) => {
-            tracing::debug!("connection from {client}: TLS handshake: {error}");
+            log_failure(front, limits, client, &error);
             None
         }
         Err(_) => {
@@ -200,6 +194,31 @@ async fn handshake(
             None
         }
     }
+}
+
+/// Logs why a handshake failed.
+fn log_failure(front: &Front, limits: &Limits, client: SocketAddr, error: &io::Error) {
+    match tls_info::client_certificate_error(error) {
+        // Logged at `info`, because such failures are rare and the client learns only that it was refused.
+        Some(reason) if front.admits_refusal(limits.log_lines_max) => {
+            let fix = client_certificates::fix(reason);
+            tracing::info!("connection from {client}: client certificate: {error}{fix}");
+        }
+        _ => tracing::debug!("connection from {client}: TLS handshake: {error}"),
+    }
+}
+
+/// Performs the TLS handshake, and notes its result in the connection.
+async fn encrypt(connection: &Connection, socket: Socket, tls: &ListenerTls) -> io::Result<Transport> {
+    let (transport, config) = Transport::encrypt(socket, tls).await?;
+    if let (Some(state), Some(authorities)) = (transport.tls(), &config.authorities) {
+        let shown = ShownCertificate::of(state, authorities);
+        connection.set_certificate(shown.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
+    }
+    if let Some(tls_info) = transport.tls_info() {
+        connection.set_tls_info(tls_info);
+    }
+    Ok(transport)
 }
 
 /// Whether a connection begins with a method of HTTP instead of a TLS record.

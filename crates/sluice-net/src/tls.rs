@@ -3,8 +3,9 @@
 //! Here: what happens at the start, on reload and when the files change. Not here: connections (`transport`). rustls
 //! chooses the cipher suites, their order and all limits of the handshake (TLS 1.2 and 1.3, only with forward secrecy
 //! and authenticated encryption). The keys of session tickets belong to the server, not to a configuration: a client
-//! can resume with any worker, and after a reload; rustls rotates them. A listener that asks for client certificates
-//! has ticket keys of its own, created again whenever certificates are read.
+//! can resume with any worker, and after a reload; rustls rotates them. A configuration that asks for client certificates
+//! has ticket keys of its own, created again whenever certificates are read. Not here: the authorities of client
+//! certificates (`client_certificates`).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,19 +14,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustls::SupportedProtocolVersion;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{
-    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
-};
+use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, ServerConfig};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{RootCertStore, SupportedProtocolVersion};
 use sluice_settings::open_error::OpenError;
-use sluice_settings::{ClientCertificates, IdentitySettings, IdentitySource, Settings, SiteSettings, TlsSettings};
+use sluice_settings::site_choice::SiteNames;
+use sluice_settings::{
+    AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, ListenSettings, Settings,
+    SiteSettings, TlsSettings,
+};
 use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::client_certificates::ClientAuthorities;
 
 /// Bytes of a file of certificates or keys, at most: a chain has some thousands, a list of all public CAs 250,000.
 const PEM_BYTES_MAX: u64 = 4 << 20;
@@ -41,88 +45,166 @@ pub fn tickets() -> Result<Arc<dyn ProducesTickets>, OpenError> {
     aws_lc_rs::Ticketer::new().map_err(|error| OpenError::new("", format!("TLS: {error}")))
 }
 
-/// Opens the TLS configuration of each listener, in the order of the settings. An error is the administrator's fault.
-pub(crate) fn server_configs(
+/// TLS on one listener. What a handshake asks of a client depends on the site whose host the client names (SNI).
+pub struct ListenerTls {
+    names: Arc<SiteNames>,
+    /// The number of the listener in `names`.
+    listener: usize,
+    /// For sites without authorities of their own.
+    default: Arc<HandshakeConfig>,
+    /// For sites with authorities of their own, by their number in `names`.
+    by_site: HashMap<usize, Arc<HandshakeConfig>>,
+}
+
+/// The configuration of a handshake.
+pub(crate) struct HandshakeConfig {
+    pub(crate) rustls: Arc<ServerConfig>,
+    /// The authorities whose certificates the client is asked for; `None` if it is not asked.
+    pub(crate) authorities: Option<Arc<ClientAuthorities>>,
+    /// Whether it must send one.
+    pub(crate) is_required: bool,
+}
+
+impl ListenerTls {
+    /// The configuration of every handshake; `None` if it depends on the host.
+    pub(crate) fn only(&self) -> Option<&Arc<HandshakeConfig>> {
+        self.by_site.is_empty().then_some(&self.default)
+    }
+
+    /// The configuration of a handshake with a client that names this host; empty if it names none.
+    pub(crate) fn of_host(&self, host: &str) -> &Arc<HandshakeConfig> {
+        if let Some(only) = self.only() {
+            return only;
+        }
+        let site = self.names.choose(host, Some(self.listener));
+        site.and_then(|(site, _)| self.by_site.get(&site))
+            .unwrap_or(&self.default)
+    }
+}
+
+/// Opens TLS of each listener, in the order of the settings. An error is the administrator's fault.
+pub(crate) fn open(
     settings: &Settings,
     tickets: &Arc<dyn ProducesTickets>,
-) -> Result<Vec<Option<ServerConfig>>, OpenError> {
+) -> Result<Vec<Option<ListenerTls>>, OpenError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let is_needed = settings.listen.iter().any(|listen| listen.tls.is_some());
-    let sites = if is_needed {
-        SiteKeys::open(&settings.sites, &provider)?
-    } else {
-        SiteKeys::default()
+    let sites = match is_needed {
+        true => SiteKeys::open(&settings.sites, &provider)?,
+        false => SiteKeys::default(),
     };
-    let sites = Arc::new(sites);
-    let configs = settings.listen.iter().map(|listen| {
-        let Some(tls) = &listen.tls else { return Ok(None) };
+    let addresses: Vec<ListenAddress> = settings.listen.iter().map(|listen| listen.address.clone()).collect();
+    let mut opener = Opener {
+        names: Arc::new(SiteNames::new(&settings.sites, &addresses)),
+        sites: Arc::new(sites),
+        provider,
+        tickets,
+        authorities: Vec::new(),
+    };
+    let listeners = settings.listen.iter().enumerate();
+    let opened = listeners.map(|(number, listen)| match &listen.tls {
+        Some(tls) => opener.open(settings, number, listen, tls).map(Some),
+        None => Ok(None),
+    });
+    opened.collect()
+}
+
+/// What the listeners of one configuration share.
+struct Opener<'a> {
+    names: Arc<SiteNames>,
+    sites: Arc<SiteKeys>,
+    provider: Arc<CryptoProvider>,
+    tickets: &'a Arc<dyn ProducesTickets>,
+    /// Those that were opened: each once, so that sites with the same ones can be recognized.
+    authorities: Vec<(AuthoritySettings, Arc<ClientAuthorities>)>,
+}
+
+impl Opener<'_> {
+    fn open(
+        &mut self,
+        settings: &Settings,
+        number: usize,
+        listen: &ListenSettings,
+        tls: &TlsSettings,
+    ) -> Result<ListenerTls, OpenError> {
+        let resolver = Arc::new(Resolver {
+            sites: Arc::clone(&self.sites),
+            default: open_identity(&tls.identity, &self.provider)?,
+        });
+        let authorities = tls
+            .clients
+            .authorities()
+            .map(|authorities| self.authorities(authorities))
+            .transpose()?;
+        let default = self.handshake(listen, tls, &resolver, authorities)?;
+        let mut by_site = HashMap::new();
+        for (site, site_settings) in settings.sites.iter().enumerate() {
+            if let Some(authorities) = &site_settings.client_authorities
+                && self.names.is_on(site, number)
+            {
+                let authorities = self.authorities(authorities)?;
+                by_site.insert(site, self.handshake(listen, tls, &resolver, Some(authorities))?);
+            }
+        }
+        Ok(ListenerTls {
+            names: Arc::clone(&self.names),
+            listener: number,
+            default,
+            by_site,
+        })
+    }
+
+    fn authorities(&mut self, settings: &AuthoritySettings) -> Result<Arc<ClientAuthorities>, OpenError> {
+        let is_same = |opened: &AuthoritySettings| {
+            opened.certificates == settings.certificates && opened.revocation_lists == settings.revocation_lists
+        };
+        if let Some((_, opened)) = self.authorities.iter().find(|(opened, _)| is_same(opened)) {
+            return Ok(Arc::clone(opened));
+        }
+        let opened = Arc::new(ClientAuthorities::open(settings, &self.provider)?);
+        self.authorities.push((settings.clone(), Arc::clone(&opened)));
+        Ok(opened)
+    }
+
+    fn handshake(
+        &self,
+        listen: &ListenSettings,
+        tls: &TlsSettings,
+        resolver: &Arc<Resolver>,
+        authorities: Option<Arc<ClientAuthorities>>,
+    ) -> Result<Arc<HandshakeConfig>, OpenError> {
+        let versions = if tls.is_1_3_only { TLS_1_3_ONLY } else { TLS_1_2_AND_1_3 };
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(versions)
+            .map_err(|error| OpenError::new(&tls.identity.origin, format!("TLS: {error}")))?;
+        let builder = match (&authorities, &tls.clients) {
+            (None, _) => builder.with_no_client_auth(),
+            (Some(authorities), ClientCertificates::Required(_)) => {
+                builder.with_client_cert_verifier(authorities.required())
+            }
+            (Some(authorities), _) => builder.with_client_cert_verifier(authorities.optional()),
+        };
+        let mut config = builder.with_cert_resolver(Arc::<Resolver>::clone(resolver));
+        config.ticketer = match authorities {
+            None => Arc::clone(self.tickets),
+            // A client that resumes is not asked for a certificate again. So tickets of other listeners and sites, and those
+            // from before the CAs changed, must not be valid here.
+            Some(_) => self::tickets()?,
+        };
+        // Tickets suffice for both versions; a session store would be a lock that all workers share.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
         let alpn: &[&[u8]] = if listen.http2 {
             &[b"h2", b"http/1.1"]
         } else {
             &[b"http/1.1"]
         };
-        let mut config = server_config(tls, &sites, &provider, tickets)?;
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-        Ok(Some(config))
-    });
-    configs.collect()
-}
-
-fn server_config(
-    tls: &TlsSettings,
-    sites: &Arc<SiteKeys>,
-    provider: &Arc<CryptoProvider>,
-    tickets: &Arc<dyn ProducesTickets>,
-) -> Result<ServerConfig, OpenError> {
-    let versions = if tls.is_1_3_only { TLS_1_3_ONLY } else { TLS_1_2_AND_1_3 };
-    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
-        .with_protocol_versions(versions)
-        .map_err(|error| OpenError::new(&tls.identity.origin, format!("TLS: {error}")))?;
-    let builder = match client_verifier(tls, provider)? {
-        Some(verifier) => builder.with_client_cert_verifier(verifier),
-        None => builder.with_no_client_auth(),
-    };
-    let mut config = builder.with_cert_resolver(Arc::new(Resolver {
-        sites: Arc::clone(sites),
-        default: open_identity(&tls.identity, provider)?,
-    }));
-    config.ticketer = match tls.clients {
-        ClientCertificates::Off => Arc::clone(tickets),
-        // A client that resumes is not asked for a certificate again. So tickets of other listeners, and those from
-        // before the CAs changed, must not be valid here.
-        _ => self::tickets()?,
-    };
-    // Tickets suffice for both versions; a session store would be a lock that all workers share.
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(config)
-}
-
-/// The verifier of client certificates. `None` if clients are not asked for any.
-fn client_verifier(
-    tls: &TlsSettings,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Option<Arc<dyn ClientCertVerifier>>, OpenError> {
-    let (file, is_required) = match &tls.clients {
-        ClientCertificates::Off => return Ok(None),
-        ClientCertificates::Optional(file) => (file, false),
-        ClientCertificates::Required(file) => (file, true),
-    };
-    let refuse = |reason: &dyn fmt::Display| {
-        let text = format!("client_authorities {}: {reason}", file.display());
-        OpenError::new(&tls.identity.origin, text)
-    };
-    let mut authorities = RootCertStore::empty();
-    let text = read_pem(file).map_err(|reason| refuse(&reason))?;
-    for certificate in certificates(&text).map_err(|reason| refuse(&reason))? {
-        authorities.add(certificate).map_err(|error| refuse(&error))?;
+        Ok(Arc::new(HandshakeConfig {
+            rustls: Arc::new(config),
+            authorities,
+            is_required: matches!(tls.clients, ClientCertificates::Required(_)),
+        }))
     }
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider));
-    let builder = if is_required {
-        builder
-    } else {
-        builder.allow_unauthenticated()
-    };
-    builder.build().map(Some).map_err(|error| refuse(&error))
 }
 
 /// Reads a certificate chain and its key, and checks that they belong together.
@@ -155,7 +237,7 @@ fn open_identity(settings: &IdentitySettings, provider: &CryptoProvider) -> Resu
     Ok(Arc::new(certified))
 }
 
-fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
     let bytes = fs::metadata(file).map_err(|error| error.to_string())?.len();
     if bytes > PEM_BYTES_MAX {
         return Err(format!("has {bytes} bytes, more than a file of certificates or keys"));
@@ -163,7 +245,7 @@ fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
     fs::read(file).map_err(|error| error.to_string())
 }
 
-fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     match read {
         Ok(certificates) if certificates.is_empty() => Err("holds no certificate in PEM form".to_owned()),

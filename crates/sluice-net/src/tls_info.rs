@@ -13,13 +13,13 @@ use sluice_http::endpoints::TlsInfo;
 use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::prelude::{ASN1Time, AttributeTypeAndValue, FromDer, X509Certificate, X509Name};
 
-/// Whether a handshake failed because the client's certificate was invalid or missing.
-pub(crate) fn is_of_client_certificate(error: &io::Error) -> bool {
-    let tls_error = error.get_ref().and_then(|error| error.downcast_ref());
-    matches!(
-        tls_error,
-        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
-    )
+/// The reason why a handshake failed, if the client's certificate was invalid or missing.
+pub(crate) fn client_certificate_error(error: &io::Error) -> Option<&rustls::Error> {
+    let tls_error = error.get_ref()?.downcast_ref()?;
+    match tls_error {
+        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => Some(tls_error),
+        _ => None,
+    }
 }
 
 /// Describes a connection after its handshake.

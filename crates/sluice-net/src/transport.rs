@@ -5,13 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustls::ServerConfig;
+use rustls::ServerConnection;
+use rustls::server::Acceptor;
 use sluice_http::endpoints::TlsInfo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::socket::Socket;
+use crate::tls::{HandshakeConfig, ListenerTls};
 use crate::tls_info;
 
 /// A socket, or TLS on it. Its users see plaintext.
@@ -21,10 +23,21 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Performs the TLS handshake. An error is the client's fault: the handshake failed, or the client closed.
-    pub(crate) async fn encrypt(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Transport> {
-        let stream = TlsAcceptor::from(config).accept(socket).await?;
-        Ok(Transport::Tls(Box::new(stream)))
+    /// Performs the TLS handshake, with the configuration for the host that the client names. An error is the client's fault:
+    /// the handshake failed, or the client closed.
+    pub(crate) async fn encrypt(socket: Socket, tls: &ListenerTls) -> io::Result<(Transport, Arc<HandshakeConfig>)> {
+        let (stream, config) = match tls.only() {
+            Some(config) => {
+                let acceptor = TlsAcceptor::from(Arc::clone(&config.rustls));
+                (acceptor.accept(socket).await?, config)
+            }
+            None => {
+                let start = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
+                let config = tls.of_host(start.client_hello().server_name().unwrap_or_default());
+                (start.into_stream(Arc::clone(&config.rustls)).await?, config)
+            }
+        };
+        Ok((Transport::Tls(Box::new(stream)), Arc::clone(config)))
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -49,12 +62,17 @@ impl Transport {
         }
     }
 
-    /// The result of the handshake. `None` in clear text.
-    pub(crate) fn tls_info(&self) -> Option<TlsInfo> {
+    /// The state of TLS. `None` in clear text.
+    pub(crate) fn tls(&self) -> Option<&ServerConnection> {
         match self {
             Transport::Clear(_) => None,
-            Transport::Tls(stream) => Some(tls_info::describe(stream.get_ref().1)),
+            Transport::Tls(stream) => Some(stream.get_ref().1),
         }
+    }
+
+    /// The result of the handshake. `None` in clear text.
+    pub(crate) fn tls_info(&self) -> Option<TlsInfo> {
+        self.tls().map(tls_info::describe)
     }
 
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

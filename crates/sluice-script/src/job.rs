@@ -77,11 +77,7 @@ impl Job {
             scheme: if request.is_https { "https" } else { "http" },
             tls: request.tls_info.as_ref().map_or(&[], |tls_info| &tls_info.variables),
             document_root: self.map.document_root().as_os_str().as_bytes(),
-            server_name: if request.host.is_empty() {
-                "localhost"
-            } else {
-                &request.host
-            },
+            server_name: request.server_name.as_deref().unwrap_or_default(),
             server_addr: request.endpoints.server.ip(),
             server_port: request.endpoints.server.port(),
             remote_addr: request.endpoints.client.ip(),

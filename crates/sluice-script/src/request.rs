@@ -20,8 +20,8 @@ pub struct ScriptRequest {
     pub version: Version,
     /// The fields of the head.
     pub fields: HeaderMap,
-    /// The host that the client named, without port; empty if it named none.
-    pub host: String,
+    /// SERVER_NAME; `None` for the address of the server.
+    pub server_name: Option<String>,
     /// UNIQUE_ID.
     pub id: UniqueId,
     /// The addresses of client and server.

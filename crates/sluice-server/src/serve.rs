@@ -88,7 +88,7 @@ impl Service for Exchanges {
         let mut request = match Request::read(&exchange, connection, config, &mut fields, incoming) {
             Ok(request) => request,
             Err(fault) => {
-                let response = refuse::head(&mut exchange, &fault, &mut fields);
+                let response = refuse::head(&mut exchange, connection, &fault, &mut fields);
                 return Reply::now(finish(response, exchange, under_way));
             }
         };

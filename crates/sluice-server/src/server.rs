@@ -84,7 +84,8 @@ impl Server {
         let tickets = tls::tickets()?;
         let mut listener_protocols = listener_protocol::open(settings, &tickets)?;
         let log = Log::new(settings.workers.get());
-        let config = Config::open(settings, &log)?;
+        let listen: Vec<_> = settings.listen.iter().map(|listen| listen.address.clone()).collect();
+        let config = Config::open(settings, &listen, &log)?;
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         let script_files_max = raise_descriptor_limit();
         let workers = settings.workers.get();
@@ -127,7 +128,7 @@ impl Server {
         }
         Ok(Server {
             shared,
-            listen: settings.listen.iter().map(|listen| listen.address.clone()).collect(),
+            listen,
             addresses,
             socket_files: Mutex::new(bound.into_iter().filter_map(|bound| bound.file).collect()),
             tickets,
@@ -148,7 +149,7 @@ impl Server {
     /// The new settings cannot be used: nothing has changed.
     pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
         let listener_protocols = self.listener_protocols(settings)?;
-        let config = Config::open(settings, &self.shared.log)?;
+        let config = Config::open(settings, &self.listen, &self.shared.log)?;
         self.shared.resources.apply(settings)?;
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
@@ -253,7 +254,8 @@ fn open_without_logs(settings: &Settings) -> Result<Config, StartError> {
     // Opening a log would create its file.
     settings.access_log = AccessLog::new(LogTarget::Off);
     settings.sites.iter_mut().for_each(|site| site.log = None);
-    Ok(Config::open_withholding(&settings, withheld, &Log::new(1))?)
+    let listen: Vec<_> = settings.listen.iter().map(|listen| listen.address.clone()).collect();
+    Ok(Config::open_withholding(&settings, &listen, withheld, &Log::new(1))?)
 }
 
 /// The order to end, which `drain` returns. It can be made stricter while `Server::join` waits.

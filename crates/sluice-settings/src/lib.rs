@@ -12,6 +12,7 @@ pub mod open_error;
 pub mod record_format;
 pub mod rule;
 mod settings;
+pub mod site_choice;
 pub mod template;
 
 pub use address::{ListenAddress, Peers};
@@ -19,8 +20,9 @@ pub use cache::{CacheSettings, CacheUse};
 pub use compression::{CompressionSettings, Precompressed};
 pub use log_format::LogFormat;
 pub use settings::{
-    AccessLog, Action, BACKUP_NAMES, ClientCertificates, Convert, DnsSettings, ErrorSettings, FileSettings,
-    ForwardedField, IdentitySettings, IdentitySource, ListenSettings, LogTarget, Mailbox, Mode, PoolSettings,
-    ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings,
-    ScriptSource, ScriptTimeouts, ScriptVariables, Settings, SiteSettings, Statuses, TlsSettings,
+    AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Convert, DnsSettings, ErrorSettings,
+    FileSettings, ForwardedField, IdentitySettings, IdentitySource, ListenSettings, LogTarget, Mailbox, Mode,
+    PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput,
+    ScriptSettings, ScriptSource, ScriptTimeouts, ScriptVariables, Settings, SiteSettings, Statuses, TlsSettings,
+    UnknownHosts,
 };

@@ -15,7 +15,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 pub use client::{DnsSettings, ForwardedField, ProxySettings};
-pub use listen::{ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings};
+pub use listen::{
+    AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings,
+};
 pub use log::{AccessLog, LogTarget, Rotation};
 pub use route::{Action, Convert, RecordSettings, RefusalSettings, RouteSettings};
 pub use script::{
@@ -36,6 +38,8 @@ pub struct Settings {
     pub workers: NonZeroUsize,
     /// Virtual hosts, at least one; the first one also serves hosts that no site names.
     pub sites: Vec<SiteSettings>,
+    /// Whether requests for hosts that no site names are served.
+    pub unknown_hosts: UnknownHosts,
     /// Limits of connections, heads and bodies.
     pub limits: Limits,
     /// The directory for stored request bodies; `None` for that of temporary files (`TMPDIR`, or `/tmp`).
@@ -52,4 +56,17 @@ pub struct Settings {
     pub config_files: Vec<PathBuf>,
     /// Whether core dumps are made and debuggers of the same user may attach. Scripts can then read the server's memory.
     pub core_dumps: bool,
+}
+
+/// What becomes of requests for hosts that no site names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UnknownHosts {
+    /// The site without host names serves them, or else the first site.
+    #[default]
+    Serve,
+    /// They are refused (421).
+    Refuse,
+    /// On a loopback address only names of this machine and these names are served, because a web page can have its own name
+    /// resolve to 127.0.0.1 (DNS rebinding); other addresses serve every host.
+    RefuseOnLoopback(Vec<String>),
 }

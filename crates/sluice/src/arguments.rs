@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand};
 use sluice_settings::limits::Limits;
 use sluice_settings::record_format::RecordFormat;
+use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
     LogFormat, LogTarget, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    UnknownHosts,
 };
 
 use crate::{certificates, config};
@@ -97,6 +99,10 @@ pub(crate) struct Serve {
     directory: PathBuf,
     #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     listen: Vec<ListenAddress>,
+    /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
+    /// answer to every name.
+    #[arg(long, value_name = "NAME", value_parser = config::parse_host)]
+    host: Vec<String>,
     /// Serve https with a new self-signed certificate, for local use.
     #[arg(long)]
     tls: bool,
@@ -143,6 +149,9 @@ pub(crate) struct Explain {
     /// The address of the client.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", requires = "url")]
     pub(crate) client: IpAddr,
+    /// The client has a certificate of the site's authorities.
+    #[arg(long, requires = "url")]
+    pub(crate) client_certificate: bool,
 }
 
 /// `sluice run`.
@@ -168,6 +177,10 @@ pub(crate) struct ConfigFile {
 pub(crate) struct Demo {
     #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     pub(crate) listen: Vec<ListenAddress>,
+    /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
+    /// answer to every name.
+    #[arg(long, value_name = "NAME", value_parser = config::parse_host)]
+    pub(crate) host: Vec<String>,
     /// Run as root on addresses that other machines can reach, although every script then runs as root too.
     #[arg(long)]
     pub(crate) allow_root: bool,
@@ -226,6 +239,7 @@ impl Serve {
             listen: self.listen()?,
             workers: self.workers.unwrap_or_else(config::default_workers),
             sites: vec![directory_site(root, self.files())],
+            unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
             limits: Limits::default(),
             proxies: ProxySettings::default(),
             dns: None,
@@ -288,7 +302,10 @@ fn directory_site(root: PathBuf, files: FileSettings) -> SiteSettings {
         origin: origin.into(),
         hosts: Vec::new(),
         root: Some(root),
+        listen: Vec::new(),
         identity: None,
+        client_certificates: CertificateUse::Optional,
+        client_authorities: None,
         hsts: None,
         index: vec![config::INDEX.to_owned()],
         routes,
@@ -355,7 +372,7 @@ mod tests {
 
     #[test]
     fn every_option_of_serve_reaches_the_settings() {
-        let options = "--listen 8081 --listen [::1]:0 --workers 3 --access-log /var/log/sluice.log --log-format json .";
+        let options = "--listen 8081 --listen [::1]:0 --host DevBox.test --workers 3 --access-log /var/log/sluice.log --log-format json .";
         let settings = serve(&options.split(' ').collect::<Vec<_>>()).expect("this directory");
         let addresses: Vec<String> = settings
             .listen
@@ -364,6 +381,10 @@ mod tests {
             .collect();
         assert_eq!(addresses, ["127.0.0.1:8081", "[::1]:0"]);
         assert_eq!(settings.workers.get(), 3);
+        assert_eq!(
+            settings.unknown_hosts,
+            UnknownHosts::RefuseOnLoopback(vec!["devbox.test".to_owned()])
+        );
         let target = LogTarget::File("/var/log/sluice.log".into());
         assert_eq!(
             settings.access_log,
@@ -403,7 +424,8 @@ mod tests {
 
     #[test]
     fn wrong_usage_exits_with_status_2_and_a_hint() {
-        let cases: [(&[&str], &str); 9] = [
+        let cases: [(&[&str], &str); 10] = [
+            (&["sluice", "serve", "--host", "a.test:80"], "write \"a.test\""),
             (
                 &["sluice", "serve", "--log-format", "%h %y"],
                 "at character 4: %y is not a directive",

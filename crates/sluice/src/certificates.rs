@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
-use sluice_settings::{ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings};
+use sluice_settings::{
+    AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
+};
 
 /// How often the files are checked. Renewal programs replace files or change a symbolic link: a check notices both, on every file
 /// system, for a few system calls.
@@ -33,7 +35,15 @@ pub(crate) struct Certificates {
 impl Certificates {
     pub(crate) fn of(settings: &Settings) -> Certificates {
         let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
-        let mut files: Vec<PathBuf> = of_addresses.clone().filter_map(authorities).collect();
+        let of_sites = settings
+            .sites
+            .iter()
+            .filter_map(|site| site.client_authorities.as_ref());
+        let authorities = of_addresses
+            .clone()
+            .filter_map(|tls| tls.clients.authorities())
+            .chain(of_sites);
+        let mut files: Vec<PathBuf> = authorities.flat_map(files_of).cloned().collect();
         let identities = of_addresses
             .map(|tls| &tls.identity)
             .chain(settings.sites.iter().filter_map(|site| site.identity.as_ref()));
@@ -69,11 +79,9 @@ impl Certificates {
     }
 }
 
-fn authorities(tls: &TlsSettings) -> Option<PathBuf> {
-    match &tls.clients {
-        ClientCertificates::Off => None,
-        ClientCertificates::Optional(file) | ClientCertificates::Required(file) => Some(file.clone()),
-    }
+/// The files of authorities of client certificates.
+fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &PathBuf> {
+    std::iter::once(&authorities.certificates).chain(&authorities.revocation_lists)
 }
 
 fn stamp(file: &PathBuf) -> Stamp {

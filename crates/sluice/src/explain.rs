@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use sluice_http::escape::Escaped;
 use sluice_server::{Answer, Explanation, Question, Round, StepOutcome};
-use sluice_settings::rule::Scheme;
+use sluice_settings::rule::{ClientCertificate, Scheme};
 
 use crate::arguments::Explain;
 
@@ -54,6 +54,10 @@ pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
         method: asked.method.clone(),
         fields: asked.header.clone(),
         client: asked.client,
+        certificate: match asked.client_certificate {
+            true => ClientCertificate::Verified,
+            false => ClientCertificate::Absent,
+        },
     })
 }
 
@@ -84,13 +88,18 @@ pub(crate) fn render(question: &Question, explanation: &Explanation) -> String {
         &format!("{method} {}://{host}{target} from {client}", explanation.scheme),
     );
     match &explanation.site {
+        None if matches!(explanation.answer, Answer::Error { .. }) => line("site", "none"),
         None => line("site", "none: every clear-text address redirects to https"),
         Some(site) => {
             let names = match site.hosts.as_slice() {
                 [] => "any host".to_owned(),
                 hosts => hosts.join(" "),
             };
-            line("site", &format!("{names} ({}): {}", site.origin, site.reason));
+            let only = match site.listen.as_slice() {
+                [] => String::new(),
+                addresses => format!("; only on {}", addresses.join(" ")),
+            };
+            line("site", &format!("{names} ({}): {}{only}", site.origin, site.reason));
         }
     }
     for round in &explanation.rounds {
@@ -174,6 +183,7 @@ mod tests {
             method: "GET".to_owned(),
             header: Vec::new(),
             client: "::1".parse().expect("an address"),
+            client_certificate: false,
         };
         question(&explain, url).map(|question| (question.scheme, question.host, question.target))
     }

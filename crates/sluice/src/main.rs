@@ -61,7 +61,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         Command::Demo(demo) => {
             refuse_root(demo.allow_root || demo.is_local())?;
             let site = demo::Site::unpack()?;
-            supervisor::run(site.settings(demo.listen), Origin::Arguments)
+            supervisor::run(site.settings(demo.listen, demo.host), Origin::Arguments)
         }
         Command::StreamLf(files) => stream_lf::run(&files, print),
         Command::Reference => print(&config::reference()),
@@ -88,6 +88,9 @@ fn run_check(check: &Check) -> Result<ExitCode, String> {
     let settings = config::load(file).map_err(|errors| errors.to_string())?;
     sluice_server::check(&settings).map_err(|error| error.to_string())?;
     let Some(url) = &check.explain.url else {
+        for warning in config::warnings(&settings) {
+            tracing::warn!("{warning}");
+        }
         if sluice_server::is_root() {
             tracing::warn!("checked as root: `sluice run` refuses to run as root unless --allow-root is given");
         }

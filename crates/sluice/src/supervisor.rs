@@ -91,10 +91,17 @@ fn announce(settings: &Settings, server: &Server) {
     for line in config::describe(&settings).lines() {
         tracing::info!("{line}");
     }
+    warn(&settings);
     if sluice_server::is_root() {
         tracing::warn!(
             "running as root, so scripts run as root too: use an ordinary user if others can reach this server"
         );
+    }
+}
+
+fn warn(settings: &Settings) {
+    for warning in config::warnings(settings) {
+        tracing::warn!("{warning}");
     }
 }
 
@@ -127,6 +134,7 @@ fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
             if let Some(counters) = counters {
                 tracing::info!("cache of the old configuration: {counters}");
             }
+            warn(&settings);
             tracing::info!("SIGHUP: {} is in force", file.display());
             Some(settings)
         }

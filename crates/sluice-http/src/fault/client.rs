@@ -47,8 +47,23 @@ pub enum ClientFault {
     BodyTooSlow(Box<SlowBody>),
     /// 400: the request body ended early or is malformed.
     BadBody(Box<BodyFailure>),
+    /// 421: the request must be sent on another connection, or to another server.
+    Misdirected(Misdirected),
     /// The status of the route: a route refuses the request.
     Refused(Box<RefusedByRoute>),
+}
+
+/// Why a request does not belong on its connection (RFC 9110 §15.5.20).
+#[derive(Clone, Debug)]
+pub enum Misdirected {
+    /// The site of this host is served on other addresses.
+    OtherAddress(Box<str>),
+    /// No site has this name, and unknown hosts are refused.
+    UnknownHost(Box<str>),
+    /// The address answers only to names of this machine, and this is none.
+    NotLocal(Box<str>),
+    /// The path needs a client certificate, and the handshake of the connection, if there was one, did not ask for it.
+    NoHandshake,
 }
 
 /// What is not there. The server tells a client no more than that (404).
@@ -69,6 +84,8 @@ pub enum Forbidden {
     Unreadable(Arc<IoFailure>),
     /// A directory without an index page, whose route does not list directories.
     NotListed(Box<str>),
+    /// The path needs a client certificate, and the client has sent none.
+    NoClientCertificate,
     /// A path without a slash that a route rewrites to a listed directory: the listing's links are relative.
     ListedWithSlashOnly(Box<str>),
 }
@@ -141,6 +158,24 @@ impl ClientFault {
         }))
     }
 
+    /// The text for the visitor; `None` for the usual sentence of the status.
+    pub(super) fn visitor_text(&self) -> Option<&str> {
+        match self {
+            ClientFault::Refused(refused) => refused.text.as_deref(),
+            ClientFault::Forbidden(Forbidden::NoClientCertificate) => {
+                Some("This page needs a client certificate, and none was sent.")
+            }
+            ClientFault::Misdirected(Misdirected::NotLocal(_)) => Some(
+                "This address answers only to names of this machine, such as localhost. To allow another name, start the server \
+                 with --host NAME.",
+            ),
+            ClientFault::Misdirected(Misdirected::NoHandshake) => {
+                Some("This page needs a client certificate, for which this connection did not ask.")
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn status(&self) -> StatusCode {
         match self {
             ClientFault::BadHost(_)
@@ -158,6 +193,7 @@ impl ClientFault {
             ClientFault::RangeNotSatisfiable(_) => StatusCode::RANGE_NOT_SATISFIABLE,
             ClientFault::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             ClientFault::BodySilent(_) | ClientFault::BodyTooSlow(_) => StatusCode::REQUEST_TIMEOUT,
+            ClientFault::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
             ClientFault::Refused(refused) => refused.status,
         }
     }
@@ -203,7 +239,23 @@ impl Display for ClientFault {
             ClientFault::BadBody(body) => {
                 write!(out, "request body: {}, after {} bytes", body.error, body.received)
             }
+            ClientFault::Misdirected(misdirected) => Display::fmt(misdirected, out),
             ClientFault::Refused(refused) => write!(out, "refused by the route at {}", refused.origin),
+        }
+    }
+}
+
+impl Display for Misdirected {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misdirected::OtherAddress(host) => write!(out, "the site of host {host:?} is not served on this address"),
+            Misdirected::UnknownHost(host) => write!(out, "no site has the name {host:?}"),
+            Misdirected::NotLocal(host) => {
+                write!(out, "host {host:?} is not a name of this machine; --host {host:?} would allow it")
+            }
+            Misdirected::NoHandshake => out.write_str(
+                "needs a client certificate, for which the connection did not ask (clear text, or a handshake for another host)",
+            ),
         }
     }
 }
@@ -223,6 +275,7 @@ impl Display for Forbidden {
         match self {
             Forbidden::Unreadable(failure) => Display::fmt(failure, out),
             Forbidden::NotListed(name) => write!(out, "directory {name:?} has no index page, and is not listed"),
+            Forbidden::NoClientCertificate => out.write_str("needs a client certificate, and the client has sent none"),
             Forbidden::ListedWithSlashOnly(path) => write!(
                 out,
                 "{path:?} leads to a directory, which is listed only below a path with a slash"

@@ -1,14 +1,18 @@
-//! The configuration of a running server, opened, and the choice of the site for a host.
+//! The configuration of a running server, opened, and the site that serves a request for a host.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use sluice_files::directory::Directory;
 use sluice_files::file_cache::FileCache;
 use sluice_files::withheld::WithheldFiles;
+use sluice_http::fault::Misdirected;
+use sluice_http::host;
 use sluice_log::{Log, SiteLog};
 use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::{ProxySettings, Settings};
+use sluice_settings::site_choice::{HostMatch, SiteNames};
+use sluice_settings::{ListenAddress, ProxySettings, Settings, UnknownHosts};
 
 use crate::dispatch::script_sources::ScriptSources;
 use crate::dispatch::site::Site;
@@ -17,6 +21,10 @@ use crate::dispatch::withheld::{self, withheld_files};
 /// The sites, limits and logs of a running server; replaced as a whole on reload.
 pub(crate) struct Config {
     sites: Vec<Arc<Site>>,
+    names: SiteNames,
+    /// The configured addresses of the listeners, in their order.
+    addresses: Vec<ListenAddress>,
+    unknown_hosts: UnknownHosts,
     pub limits: Limits,
     pub proxies: ProxySettings,
     pub cache: Option<FileCache>,
@@ -26,37 +34,16 @@ pub(crate) struct Config {
     pub logs: Box<[SiteLog]>,
 }
 
-/// How a site was chosen for a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostMatch {
-    Exact,
-    Wildcard,
-    /// By a site without host names.
-    AnyHost,
-    /// By none: the first site serves the host.
-    Default,
-}
-
-impl HostMatch {
-    pub(crate) fn reason(self) -> &'static str {
-        match self {
-            HostMatch::Exact => "the host is one of its names",
-            HostMatch::Wildcard => "the host is below one of its names",
-            HostMatch::AnyHost => "no site has that name, and this one is for any host",
-            HostMatch::Default => "no site has that name, and this is the first",
-        }
-    }
-}
-
 impl Config {
-    /// Opens everything that the settings name. An error is the administrator's.
-    pub(crate) fn open(settings: &Settings, log: &Log) -> Result<Config, OpenError> {
-        Config::open_withholding(settings, withheld_files(settings), log)
+    /// Opens everything that the settings name, for listeners on these addresses. An error is the administrator's.
+    pub(crate) fn open(settings: &Settings, addresses: &[ListenAddress], log: &Log) -> Result<Config, OpenError> {
+        Config::open_withholding(settings, addresses, withheld_files(settings), log)
     }
 
     /// As `open`, but never sends `withheld`.
     pub(crate) fn open_withholding(
         settings: &Settings,
+        addresses: &[ListenAddress],
         withheld: WithheldFiles,
         log: &Log,
     ) -> Result<Config, OpenError> {
@@ -78,6 +65,9 @@ impl Config {
         }
         Ok(Config {
             sites,
+            names: SiteNames::new(&settings.sites, addresses),
+            addresses: addresses.to_vec(),
+            unknown_hosts: settings.unknown_hosts.clone(),
             limits: settings.limits,
             proxies: settings.proxies.clone(),
             cache: settings.cache.as_ref().map(FileCache::new),
@@ -91,6 +81,9 @@ impl Config {
     pub(crate) fn with_empty_cache(&self) -> Option<Config> {
         Some(Config {
             sites: self.sites.clone(),
+            names: self.names.clone(),
+            addresses: self.addresses.clone(),
+            unknown_hosts: self.unknown_hosts.clone(),
             limits: self.limits,
             proxies: self.proxies.clone(),
             cache: Some(self.cache.as_ref()?.empty_copy()),
@@ -99,20 +92,85 @@ impl Config {
         })
     }
 
-    /// The site of a host.
-    pub(crate) fn site(&self, host: &str) -> &Arc<Site> {
-        self.choose_site(host).0
+    /// The site with this number.
+    pub(crate) fn site(&self, number: usize) -> &Arc<Site> {
+        &self.sites[number]
     }
 
-    /// The site of a host, and how it was chosen.
-    pub(crate) fn choose_site(&self, host: &str) -> (&Arc<Site>, HostMatch) {
-        let exact = |site: &&Arc<Site>| site.hosts().iter().any(|name| name.eq_ignore_ascii_case(host));
-        let wildcard = |site: &&Arc<Site>| site.hosts().iter().any(|name| is_below(host, name));
-        let find = |how: HostMatch, fits: &dyn Fn(&&Arc<Site>) -> bool| Some((self.sites.iter().find(fits)?, how));
-        find(HostMatch::Exact, &exact)
-            .or_else(|| find(HostMatch::Wildcard, &wildcard))
-            .or_else(|| find(HostMatch::AnyHost, &|site| site.hosts().is_empty()))
-            .unwrap_or((&self.sites[0], HostMatch::Default))
+    /// The number of the site for a host, whatever the address, and how it was chosen. A question without a host is about the
+    /// site that serves unknown ones.
+    ///
+    /// # Errors
+    /// The client's (421): the host is unknown, and such hosts are refused.
+    pub(crate) fn site_of_question(&self, host: &str) -> Result<(usize, HostMatch), Misdirected> {
+        match self.names.choose(host, None).unwrap_or((0, HostMatch::Default)) {
+            (_, HostMatch::Default) if self.unknown_hosts == UnknownHosts::Refuse && !host.is_empty() => {
+                Err(Misdirected::UnknownHost(host.into()))
+            }
+            chosen => Ok(chosen),
+        }
+    }
+
+    /// The number of the site that serves a request for a host. `listener` is the number of the address.
+    ///
+    /// # Errors
+    /// The client's (421): the site is not served on this address, or the host is unknown and such hosts are refused.
+    pub(crate) fn site_of_request(&self, host: &str, listener: usize) -> Result<usize, Misdirected> {
+        let chosen = self.names.choose(host, Some(listener));
+        match chosen.filter(|(number, _)| self.names.is_on(*number, listener)) {
+            Some((number, how)) => self.check_host(host, how, listener).map(|()| number),
+            None => Err(Misdirected::OtherAddress(host.into())),
+        }
+    }
+
+    /// The number of the site that a redirect to https leads to. It may be served on other addresses than the one with the
+    /// redirect, which shows nothing of it.
+    ///
+    /// # Errors
+    /// The client's (421): the host is unknown, and such hosts are refused.
+    pub(crate) fn site_of_redirect(&self, host: &str, listener: usize) -> Result<usize, Misdirected> {
+        let (number, how) = self.names.choose(host, None).unwrap_or((0, HostMatch::Default));
+        self.check_host(host, how, listener).map(|()| number)
+    }
+
+    /// Refuses an unknown host, if such hosts are refused.
+    fn check_host(&self, host: &str, how: HostMatch, listener: usize) -> Result<(), Misdirected> {
+        match &self.unknown_hosts {
+            UnknownHosts::Refuse if how == HostMatch::Default => Err(Misdirected::UnknownHost(host.into())),
+            UnknownHosts::RefuseOnLoopback(_) if self.is_loopback(listener) && !self.is_local(host) => {
+                Err(Misdirected::NotLocal(host.into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The name of the server for scripts (SERVER_NAME): the requested host if it is one of the site's names, and otherwise the
+    /// first of those. A site without names has that of this machine, if the host is one. `None` for the address of the server,
+    /// because what any client can choose must not become part of the URLs that scripts make.
+    pub(crate) fn server_name<'a>(&'a self, site: &'a Site, host: &'a str, server: IpAddr) -> Option<&'a str> {
+        if site.has_name(host) {
+            return Some(host);
+        }
+        let is_here = || host::address(host).is_some_and(|address| address == server.to_canonical());
+        match site.hosts() {
+            [] => (self.is_local(host) || is_here())
+                .then_some(host)
+                .filter(|host| !host.is_empty()),
+            names => names.iter().map(String::as_str).find(|name| !name.starts_with('*')),
+        }
+    }
+
+    /// Whether a host is a name of this machine, or one that was declared as such. A request without a host is no browser's.
+    fn is_local(&self, host: &str) -> bool {
+        let is_declared = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(host));
+        host.is_empty()
+            || host::is_local(host)
+            || matches!(&self.unknown_hosts, UnknownHosts::RefuseOnLoopback(names) if is_declared(names))
+    }
+
+    fn is_loopback(&self, listener: usize) -> bool {
+        let ip = self.addresses.get(listener).and_then(ListenAddress::ip);
+        ip.is_some_and(|ip| ip.to_canonical().is_loopback())
     }
 
     pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
@@ -120,30 +178,22 @@ impl Config {
     }
 }
 
-/// `*.example.org` names every host below example.org.
-fn is_below(host: &str, name: &str) -> bool {
-    name.strip_prefix('*').is_some_and(|suffix| {
-        host.len() > suffix.len()
-            && host
-                .get(host.len() - suffix.len()..)
-                .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use sluice_script::route::Map;
     use sluice_settings::SiteSettings;
 
     use super::*;
     use crate::dispatch::site::test_settings;
 
-    fn config(sites: &[SiteSettings]) -> Config {
+    fn config(sites: &[SiteSettings], unknown_hosts: UnknownHosts) -> Config {
         Config {
+            names: SiteNames::new(sites, &[]),
             sites: sites
                 .iter()
                 .map(|site| Arc::new(Site::open(site, 0).unwrap()))
                 .collect(),
+            addresses: Vec::new(),
+            unknown_hosts,
             limits: Limits::default(),
             proxies: ProxySettings::default(),
             cache: None,
@@ -153,23 +203,44 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_matched_exactly_then_by_wildcard_then_by_default() {
-        let directories: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
-        let config = config(&[
-            test_settings(&["one.example"], directories[0].path()),
-            test_settings(&["*.example"], directories[1].path()),
-            test_settings(&[], directories[2].path()),
-        ]);
-        for (host, expected) in [
-            ("one.example", 0),
-            ("ONE.example", 0),
-            ("two.example", 1),
-            ("a.b.example", 1),
-            ("example", 2),
-            ("", 2),
+    fn what_a_client_chooses_becomes_the_name_of_the_server_only_if_it_is_known() {
+        let root = tempfile::tempdir().unwrap();
+        let local = UnknownHosts::RefuseOnLoopback(vec!["devbox".into()]);
+        for (hosts, unknown_hosts, host, expected) in [
+            (
+                &["*.a.test", "a.test"][..],
+                UnknownHosts::Serve,
+                "a.test",
+                Some("a.test"),
+            ),
+            (
+                &["*.a.test", "a.test"],
+                UnknownHosts::Serve,
+                "x.a.test",
+                Some("x.a.test"),
+            ),
+            (
+                &["*.a.test", "a.test"],
+                UnknownHosts::Serve,
+                "evil.test",
+                Some("a.test"),
+            ),
+            (&["*.a.test"], UnknownHosts::Serve, "evil.test", None),
+            (&["a.test"], UnknownHosts::Serve, "", Some("a.test")),
+            (&[], UnknownHosts::Serve, "evil.test", None),
+            (&[], UnknownHosts::Serve, "", None),
+            (&[], UnknownHosts::Serve, "localhost", Some("localhost")),
+            (&[], UnknownHosts::Serve, "App.Localhost", Some("App.Localhost")),
+            (&[], UnknownHosts::Serve, "localhost.evil.test", None),
+            (&[], UnknownHosts::Serve, "192.0.2.1", Some("192.0.2.1")),
+            (&[], UnknownHosts::Serve, "192.0.2.2", None),
+            (&[], UnknownHosts::Serve, "devbox", None),
+            (&[], local.clone(), "devbox", Some("devbox")),
+            (&[], local, "evil.test", None),
         ] {
-            let root = directories[expected].path().canonicalize().unwrap();
-            assert_eq!(config.site(host).document_root(), root, "{host}");
+            let config = config(&[test_settings(hosts, root.path())], unknown_hosts);
+            let name = config.server_name(config.site(0), host, "192.0.2.1".parse().unwrap());
+            assert_eq!(name, expected, "{hosts:?} {host}");
         }
     }
 }

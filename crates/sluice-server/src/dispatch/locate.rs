@@ -169,7 +169,10 @@ mod tests {
                 origin: String::new(),
                 hosts: Vec::new(),
                 root: Some(root.to_owned()),
+                listen: Vec::new(),
                 identity: None,
+                client_certificates: sluice_settings::rule::CertificateUse::Optional,
+                client_authorities: None,
                 hsts: None,
                 index: Vec::new(),
                 routes: vec![
@@ -184,6 +187,7 @@ mod tests {
                 errors: ErrorSettings::default(),
                 log: None,
             }],
+            unknown_hosts: sluice_settings::UnknownHosts::Serve,
             limits: sluice_settings::limits::Limits::default(),
             cache: None,
             spool_directory: None,
@@ -191,11 +195,11 @@ mod tests {
             config_files: Vec::new(),
             core_dumps: false,
         };
-        Config::open(&settings, &Log::new(1)).unwrap()
+        Config::open(&settings, &[], &Log::new(1)).unwrap()
     }
 
     fn locate_path(config: &Config, path: &str) -> Result<(String, Option<String>), StatusCode> {
-        let site = config.site("");
+        let site = config.site(0);
         let resolution = site.resolve(path, None, None, &mut ()).unwrap();
         let Resolved::Route(route, kind, capture) = resolution.resolved else {
             panic!("no route for {path}");

@@ -11,7 +11,8 @@ use sluice_files::types::Types;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::compression::Compression;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::Wildcard;
+use sluice_settings::rule::{Adjustments, CertificateUse, Wildcard};
+use sluice_settings::site_choice::is_named;
 use sluice_settings::template::Template;
 use sluice_settings::{Action, CacheUse, ErrorSettings, SiteSettings};
 
@@ -25,8 +26,12 @@ pub(crate) struct Site {
     /// Its place in the configuration.
     pub origin: String,
     hosts: Vec<String>,
+    /// The addresses on which it is served, for people; empty for all.
+    pub listen: Vec<String>,
     /// The number of its access log.
     pub log: usize,
+    /// Whether its clients need a certificate, where no route says otherwise.
+    pub client_certificates: CertificateUse,
     pub root: Option<Directory>,
     /// The field Strict-Transport-Security.
     pub hsts: Option<HeaderValue>,
@@ -65,7 +70,9 @@ impl Site {
         let mut site = Site {
             origin: settings.origin.clone(),
             hosts: settings.hosts.clone(),
+            listen: settings.listen.iter().map(ToString::to_string).collect(),
             log,
+            client_certificates: settings.client_certificates,
             root,
             hsts: settings.hsts.map(hsts),
             index: settings.index.clone(),
@@ -112,6 +119,16 @@ impl Site {
         &self.hosts
     }
 
+    /// Whether a host is one of its names, or below one.
+    pub(crate) fn has_name(&self, host: &str) -> bool {
+        is_named(&self.hosts, host)
+    }
+
+    /// Whether a client needs a certificate for an answer with these adjustments.
+    pub(crate) fn requires_certificate(&self, adjustments: &Adjustments) -> bool {
+        adjustments.client_certificates.unwrap_or(self.client_certificates) == CertificateUse::Required
+    }
+
     /// The routes that run scripts.
     pub(crate) fn script_routes(&self) -> impl Iterator<Item = &ScriptRoute> {
         self.routes.iter().filter_map(|route| Some(&**route.kind()?.script()?))
@@ -133,7 +150,10 @@ pub(crate) fn test_settings(hosts: &[&str], root: &std::path::Path) -> SiteSetti
         origin: "test".into(),
         hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
         root: Some(root.to_owned()),
+        listen: Vec::new(),
         identity: None,
+        client_certificates: CertificateUse::Optional,
+        client_authorities: None,
         hsts: None,
         index: vec!["index.html".into()],
         routes: Vec::new(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_files::withheld::WithheldFiles;
 use sluice_settings::{
-    AccessLog, ClientCertificates, IdentitySettings, IdentitySource, LogTarget, Settings, TlsSettings,
+    AccessLog, AuthoritySettings, IdentitySettings, IdentitySource, LogTarget, Settings, TlsSettings,
 };
 
 /// Collects the server's own files: those that the settings name, and the files to which its output is redirected.
@@ -24,6 +24,11 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
     }
     let identities = settings.sites.iter().filter_map(|site| site.identity.as_ref());
     identities.filter_map(key_of).for_each(|path| files.add(path));
+    let authorities = settings
+        .sites
+        .iter()
+        .filter_map(|site| site.client_authorities.as_ref());
+    authorities.flat_map(files_of).for_each(|path| files.add(path));
     // Where that fails, the output is closed, and there is no file.
     let _ = files.add_open(std::io::stdout());
     let _ = files.add_open(std::io::stderr());
@@ -56,11 +61,14 @@ fn path_of_log(log: &AccessLog) -> Option<&Path> {
 
 /// The key of an address, and the authorities of its clients.
 fn secrets_of(tls: &TlsSettings) -> impl Iterator<Item = &Path> {
-    let authorities = match &tls.clients {
-        ClientCertificates::Off => None,
-        ClientCertificates::Optional(path) | ClientCertificates::Required(path) => Some(path.as_path()),
-    };
+    let authorities = tls.clients.authorities().into_iter().flat_map(files_of);
     key_of(&tls.identity).into_iter().chain(authorities)
+}
+
+/// The certificates of authorities of clients, and their revocation lists.
+fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &Path> {
+    let lists = authorities.revocation_lists.iter().map(PathBuf::as_path);
+    lists.chain([authorities.certificates.as_path()])
 }
 
 fn key_of(identity: &IdentitySettings) -> Option<&Path> {

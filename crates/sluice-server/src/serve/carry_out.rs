@@ -13,7 +13,7 @@ use sluice_script::job::Job;
 use sluice_script::request::ScriptRequest;
 use sluice_script::request_body::RequestBody;
 use sluice_script::serve::{self as script, Outcome, SendFileReply, Task};
-use sluice_settings::rule::RequestAttributes;
+use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 
 use crate::dispatch::Site;
 use crate::serve::decide::{self, Answer, Later, ScriptAnswer, decide, decide_send_file};
@@ -50,7 +50,7 @@ pub(crate) fn answer(
     request: &mut Request,
 ) -> Result<Response<ResponseBody>, Unanswered> {
     let config = Rc::clone(&request.config);
-    let site = config.site(&request.host);
+    let site = config.site(request.site);
     let decision = decide(site, &request.asked(exchange), &mut ());
     let passed = gate.pass(exchange, request, site, decision)?;
     respond(request, passed)
@@ -63,7 +63,7 @@ fn respond(request: &Request, passed: Passed) -> Result<Response<ResponseBody>, 
         Answer::Redirect(redirect) => Ok(redirect.respond()),
         Answer::ServerOptions => Ok(Response::new(ResponseBody::Empty)),
         Answer::SendFile(file) => {
-            let site = request.config.site(&request.host);
+            let site = request.site();
             let context = SendContext {
                 cache: request.config.cache.as_ref(),
                 cache_use: site.cache,
@@ -136,16 +136,18 @@ async fn list(
     request: &Request,
     listing: ListingRequest,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let site = Arc::clone(request.config.site(&request.host));
+    let site = Arc::clone(request.site());
     let (host, fields) = (request.host.clone(), request.fields.clone());
     let query = request.query().map(str::to_owned);
     let (client, scheme) = (exchange.client.endpoints.client.ip(), exchange.client.scheme());
+    let certificate = request.certificate;
     let make = move || {
         let attributes = RequestAttributes {
             method: &Method::GET,
             host: &host,
             client,
             scheme,
+            certificate,
             fields: &fields,
         };
         decide::list(&site, &listing, query.as_deref(), attributes)
@@ -166,7 +168,14 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
         Some(name) => name.await,
         None => None,
     };
-    let site: &Arc<Site> = request.config.site(&request.host);
+    let site: &Arc<Site> = request.config.site(request.site);
+    let server = exchange.client.endpoints.server.ip();
+    let tls_info = exchange.client.tls_info.as_ref();
+    let tls_info = tls_info.map(|info| match request.certificate {
+        ClientCertificate::Verified => Rc::clone(info),
+        _ => info.without_certificate(),
+    });
+    let server_name = request.config.server_name(site, &request.host, server);
     let job = Job {
         scripts: Rc::clone(&exchange.context.scripts),
         request: ScriptRequest {
@@ -174,12 +183,12 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
             method: request.method.clone(),
             version: exchange.line.version,
             fields: request.fields.clone(),
-            host: request.host.clone(),
+            server_name: server_name.map(str::to_owned),
             id: exchange.id,
             endpoints: exchange.client.endpoints,
             client_name,
             is_https: exchange.client.is_https,
-            tls_info: exchange.client.tls_info.clone(),
+            tls_info,
             arrived: exchange.arrived(),
         },
         script,

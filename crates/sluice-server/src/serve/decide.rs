@@ -32,7 +32,7 @@ use sluice_gateway::ReplyHead;
 use sluice_http::fault::{Absent, ClientFault, Fault};
 use sluice_http::target::Target;
 use sluice_script::route::{Script, ScriptRoute};
-use sluice_settings::rule::{Adjustments, RequestAttributes};
+use sluice_settings::rule::{Adjustments, CertificateUse, RequestAttributes};
 
 use crate::dispatch::Site;
 use crate::dispatch::locate::locate;
@@ -143,14 +143,18 @@ impl Decision<'_> {
 
 /// Decides what answers. `trace` receives every route on the way.
 pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Trace) -> Decision<'s> {
-    match asked.subject {
+    let mut decision = match asked.subject {
         Subject::Target(target) => decide_target(site, asked, target, trace),
         Subject::Server => Decision::without_routes(Ok(Answer::ServerOptions)),
+        // Shows nothing of the site.
         Subject::Https(port, uri) => {
             let redirect = redirect::to_https(asked.attributes.host, port, uri);
-            Decision::without_routes(redirect.map(Answer::Redirect))
+            return Decision::without_routes(redirect.map(Answer::Redirect));
         }
-    }
+    };
+    let need = &mut decision.adjustments.client_certificates;
+    *need = need.or(Some(site.client_certificates));
+    decision
 }
 
 /// Decides about the file that a script's reply names in its head, of those that its route declares.
@@ -171,6 +175,8 @@ struct IndexScript {
     resume_at: ResumeAt,
     /// What the routes on the way to its directory say about the log.
     is_logged: Option<bool>,
+    /// What they say about the client's certificate.
+    client_certificates: Option<CertificateUse>,
 }
 
 /// Decides by the routes of the site; once more from an index page that is a script.
@@ -193,12 +199,20 @@ fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: 
         };
         match next {
             Ok(mut decision) => {
+                if let Some(script) = &index {
+                    let own = &mut decision.adjustments.client_certificates;
+                    *own = CertificateUse::stricter(script.client_certificates, *own);
+                }
                 // The path that the client asked for decides about the log.
                 decision.adjustments.is_logged = is_logged.unwrap_or(decision.adjustments.is_logged);
                 return decision;
             }
-            Err(script) => {
+            Err(mut script) => {
                 is_logged.get_or_insert(script.is_logged);
+                if let Some(earlier) = index {
+                    let own = &mut script.client_certificates;
+                    *own = CertificateUse::stricter(earlier.client_certificates, *own);
+                }
                 index = Some(script);
             }
         }

@@ -231,6 +231,7 @@ fn sentence(status: StatusCode) -> &'static str {
         StatusCode::REQUEST_TIMEOUT => "The request took too long to arrive.",
         StatusCode::PRECONDITION_FAILED => "The content at this address does not meet the conditions of the request.",
         StatusCode::RANGE_NOT_SATISFIABLE => "The content at this address is shorter than the requested range.",
+        StatusCode::MISDIRECTED_REQUEST => "This host is not served on this connection.",
         StatusCode::PAYLOAD_TOO_LARGE => "The request is larger than this server accepts.",
         StatusCode::NOT_IMPLEMENTED => "This server does not support what the request needs.",
         StatusCode::BAD_GATEWAY => "The program behind this address sent no valid response.",

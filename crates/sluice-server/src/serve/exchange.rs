@@ -83,7 +83,7 @@ impl Exchange {
     /// Notes what the request's site adds to every response over https.
     pub(crate) fn note_site(&mut self, request: &Request) {
         if self.client.is_https && matches!(request.subject, RequestSubject::Target(_)) {
-            self.hsts.clone_from(&request.config.site(&request.host).hsts);
+            self.hsts.clone_from(&request.site().hsts);
         }
     }
 

@@ -12,10 +12,10 @@ use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
 use sluice_files::response::respond_options;
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{ClientFault, Fault};
 use sluice_http::host::as_compared;
 use sluice_http::target::{Target, TargetError, TargetProblem};
-use sluice_settings::rule::{Miss, RequestAttributes, Scheme};
+use sluice_settings::rule::{ClientCertificate, Miss, RequestAttributes, Scheme};
 use sluice_settings::{ListenSettings, Mode, Settings};
 
 use crate::dispatch::Config;
@@ -40,6 +40,8 @@ pub struct Question {
     pub fields: Vec<(String, String)>,
     /// The address of the client.
     pub client: IpAddr,
+    /// The certificate of the client.
+    pub certificate: ClientCertificate,
 }
 
 /// How a request would be answered, and why.
@@ -66,6 +68,8 @@ pub struct SiteChoice {
     pub hosts: Vec<String>,
     /// Why it was chosen, as text.
     pub reason: &'static str,
+    /// The addresses on which it is served; empty for all.
+    pub listen: Vec<String>,
 }
 
 /// One resolution of a path.
@@ -172,6 +176,7 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
         host: host.as_ref(),
         client: question.client,
         scheme,
+        certificate: question.certificate,
         fields: &fields,
     };
     if let Some(port) = https_port(&settings.listen).filter(|_| scheme == Scheme::Http) {
@@ -179,26 +184,35 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
             .target
             .parse()
             .map_err(|error| format!("{}: {error}", question.target))?;
-        let (site, _) = config.choose_site(attributes.host);
+        let site = config.site(0);
         return Ok(render(site, Subject::Https(port, &uri), attributes));
     }
-    let (site, chosen) = config.choose_site(attributes.host);
+    let (site, chosen) = match config.site_of_question(attributes.host) {
+        Ok((number, chosen)) => (config.site(number), chosen),
+        Err(misdirected) => return Ok(refused(scheme, &ClientFault::Misdirected(misdirected).into())),
+    };
     let mut explanation = match target_of(&question.target) {
-        Err(fault) => Explanation {
-            scheme,
-            site: None,
-            rounds: Vec::new(),
-            answer: error(&fault),
-            is_logged: true,
-        },
+        Err(fault) => refused(scheme, &fault),
         Ok(target) => render(site, Subject::Target(&target), attributes),
     };
     explanation.site = Some(SiteChoice {
         origin: site.origin.clone(),
         hosts: site.hosts().to_vec(),
         reason: chosen.reason(),
+        listen: site.listen.clone(),
     });
     Ok(explanation)
+}
+
+/// The explanation of a request that reaches no route.
+fn refused(scheme: Scheme, fault: &Fault) -> Explanation {
+    Explanation {
+        scheme,
+        site: None,
+        rounds: Vec::new(),
+        answer: error(fault),
+        is_logged: true,
+    }
 }
 
 /// The target, if it is one that a client can send.

@@ -1,11 +1,13 @@
 //! The gate between a decision and its answer: every answer passes here, files and refusals too.
 //!
-//! What may stop a request stands here (today the limits of its body; checks can be added), and the adjustments of the routes are
-//! copied from here to the exchange and the request. The functions of `carry_out` take a [`Passed`], and only this file makes one.
+//! What may stop a request stands here (the limits of its body, and checks such as that of its client's certificate), and the
+//! adjustments of the routes are copied from here to the exchange and the request. The functions of `carry_out` take a [`Passed`], and
+//! only this file makes one.
 
 use std::fmt;
 
-use sluice_http::fault::Fault;
+use sluice_http::fault::{ClientFault, Fault, Forbidden, Misdirected};
+use sluice_settings::rule::{CertificateUse, ClientCertificate};
 
 use crate::dispatch::Site;
 use crate::serve::decide::{Answer, Asked, Decision};
@@ -22,9 +24,34 @@ pub(crate) trait Check: Send + Sync {
 }
 
 /// The checks that every answer passes, in their order.
-#[derive(Default)]
 pub(crate) struct Gate {
     checks: Vec<Box<dyn Check>>,
+}
+
+impl Default for Gate {
+    fn default() -> Gate {
+        Gate {
+            checks: vec![Box::new(RequireCertificate)],
+        }
+    }
+}
+
+/// Requires a certificate of the client where the decision says so.
+struct RequireCertificate;
+
+impl Check for RequireCertificate {
+    fn check(&self, asked: &Asked<'_>, decision: &Decision<'_>) -> Result<(), Fault> {
+        if decision.adjustments.client_certificates != Some(CertificateUse::Required) {
+            return Ok(());
+        }
+        match asked.attributes.certificate {
+            ClientCertificate::Verified => Ok(()),
+            ClientCertificate::Absent => Err(ClientFault::Forbidden(Forbidden::NoClientCertificate).into()),
+            ClientCertificate::NotAsked | ClientCertificate::Refused => {
+                Err(ClientFault::Misdirected(Misdirected::NoHandshake).into())
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Gate {

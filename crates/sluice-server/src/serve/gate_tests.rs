@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_settings::limits::Limits;
-use sluice_settings::rule::{Pattern, Replacement};
+use sluice_settings::rule::{CertificateUse, Pattern, Replacement};
 use sluice_settings::{
     AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings, LogTarget,
     Mode, ProxySettings, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    UnknownHosts,
 };
 
 use super::decide::{Answer, Asked, Decision, Later};
@@ -83,7 +84,10 @@ fn settings(root: &Path) -> Settings {
         origin: "test".to_owned(),
         hosts: Vec::new(),
         root: Some(root.join("site")),
+        listen: Vec::new(),
         identity: None,
+        client_certificates: CertificateUse::Optional,
+        client_authorities: None,
         hsts: None,
         index: vec!["index.html".to_owned(), "index.cgi".to_owned()],
         routes: vec![
@@ -118,6 +122,7 @@ fn settings(root: &Path) -> Settings {
         listen: vec![ListenSettings::clear(ListenAddress::from(address))],
         workers: std::num::NonZeroUsize::MIN,
         sites: vec![site],
+        unknown_hosts: UnknownHosts::Serve,
         limits: Limits::default(),
         proxies: ProxySettings::default(),
         dns: None,

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_http::host::host;
+use sluice_net::connection::Connection;
 use sluice_settings::ErrorSettings;
 
 use crate::serve::error_page;
@@ -13,11 +14,18 @@ use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 
 /// The response to a request whose head has a fault, as the site wants it if the head names one.
-pub(crate) fn head(exchange: &mut Exchange, fault: &Fault, fields: &mut HeaderMap) -> Response<ResponseBody> {
+pub(crate) fn head(
+    exchange: &mut Exchange,
+    connection: &Connection,
+    fault: &Fault,
+    fields: &mut HeaderMap,
+) -> Response<ResponseBody> {
     let config = exchange.context.config();
-    let mut response = match host(exchange.line.version, &exchange.line.uri, fields) {
-        Ok(host) => refuse(exchange, fault, &config.site(&host).errors, fields),
-        Err(_) => refuse(exchange, fault, &ErrorSettings::default(), fields),
+    let host = host(exchange.line.version, &exchange.line.uri, fields).ok();
+    let site = host.and_then(|host| config.site_of_request(&host, connection.listener()).ok());
+    let mut response = match site {
+        Some(site) => refuse(exchange, fault, &config.site(site).errors, fields),
+        None => refuse(exchange, fault, &ErrorSettings::default(), fields),
     };
     // In HTTP/2, which ends bodies by frames, there is no such fault.
     if fault.ends_connection() {
@@ -30,8 +38,7 @@ pub(crate) fn head(exchange: &mut Exchange, fault: &Fault, fields: &mut HeaderMa
 
 /// The response to a request that was refused, or could not be served, as its site wants it.
 pub(crate) fn request(exchange: &Exchange, request: &Request, fault: &Fault) -> Response<ResponseBody> {
-    let errors = &request.config.site(&request.host).errors;
-    refuse(exchange, fault, errors, &request.fields)
+    refuse(exchange, fault, &request.site().errors, &request.fields)
 }
 
 fn refuse(exchange: &Exchange, fault: &Fault, settings: &ErrorSettings, fields: &HeaderMap) -> Response<ResponseBody> {

@@ -3,18 +3,20 @@
 //! Here: reading it from the head. Not here: what answers it (`decide`).
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri, Version, header};
 use hyper::body::{Body, Incoming};
-use sluice_http::fault::{ClientFault, Fault, ScriptFault};
+use sluice_http::fault::{ClientFault, Fault, Misdirected, ScriptFault};
 use sluice_http::host::host;
 use sluice_http::target::{Target, TargetError, TargetProblem};
 use sluice_net::connection::Connection;
 use sluice_script::request_body::RequestBody;
-use sluice_settings::rule::{BodyBounds, RequestAttributes};
+use sluice_settings::rule::{BodyBounds, ClientCertificate, RequestAttributes};
 
 use crate::context::HeldConfig;
+use crate::dispatch::Site;
 use crate::serve::decide::{Asked, Subject, Variants};
 use crate::serve::exchange::Exchange;
 
@@ -24,6 +26,10 @@ const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 /// What is asked for.
 pub(crate) struct Request {
     pub config: Rc<HeldConfig>,
+    /// The number of its site.
+    pub site: usize,
+    /// What is known of the client's certificate, by the authorities of the site.
+    pub certificate: ClientCertificate,
     pub subject: RequestSubject,
     pub method: Method,
     pub fields: HeaderMap,
@@ -45,8 +51,8 @@ impl Request {
     /// Reads the head of the client's request. The fields move to the request if there is no fault.
     ///
     /// # Errors
-    /// The client's: no usable host or target (400), too many fields (431), a body with another transfer coding than
-    /// chunked (501), a tunnel is asked for (405).
+    /// The client's: no usable host or target (400), a host that is not served on this address (421), too many fields (431),
+    /// a body with another transfer coding than chunked (501), a tunnel is asked for (405).
     pub(crate) fn read(
         exchange: &Exchange,
         connection: &Connection,
@@ -68,7 +74,18 @@ impl Request {
             Some(port) => RequestSubject::Https(port),
             None => subject(&exchange.line.method, &exchange.line.uri)?,
         };
+        let site = match &subject {
+            RequestSubject::Https(_) => config.site_of_redirect(&host, connection.listener()),
+            _ => config.site_of_request(&host, connection.listener()),
+        }
+        .map_err(ClientFault::Misdirected)?;
+        let certificate = exchange.context.front.client_certificate(connection, &host);
+        if certificate == ClientCertificate::Refused {
+            return Err(ClientFault::Misdirected(Misdirected::NoHandshake).into());
+        }
         Ok(Request {
+            site,
+            certificate,
             subject,
             method: exchange.line.method.clone(),
             fields: std::mem::take(fields),
@@ -91,11 +108,17 @@ impl Request {
                 host: &self.host,
                 client: exchange.client.endpoints.client.ip(),
                 scheme: exchange.client.scheme(),
+                certificate: self.certificate,
                 fields: &self.fields,
             },
             cache: self.config.cache.as_ref(),
             variants: Variants::Offered,
         }
+    }
+
+    /// The site that serves it.
+    pub(crate) fn site(&self) -> &Arc<Site> {
+        self.config.site(self.site)
     }
 
     /// The path, for messages.

@@ -23,10 +23,22 @@ pub struct Changes {
     pub compress: Option<bool>,
     /// Whether files are kept in the cache; `None` for the site's setting.
     pub cache: Option<CacheUse>,
+    /// Whether the client needs a certificate; `None` for the site's setting.
+    pub client_certificates: Option<CertificateUse>,
     /// How long clients may cache the response.
     pub expiry: Option<Expiry>,
     /// Changes of header fields of the response.
     pub fields: Arc<[FieldChange]>,
+}
+
+/// Whether a client needs a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CertificateUse {
+    /// It may have none.
+    #[default]
+    Optional,
+    /// Without a verified one its requests are refused.
+    Required,
 }
 
 /// Limits of a request body that override those of the server (`Limits`).
@@ -51,6 +63,8 @@ pub struct Adjustments {
     pub compress: Option<bool>,
     /// As in `Changes`.
     pub cache: Option<CacheUse>,
+    /// As in `Changes`.
+    pub client_certificates: Option<CertificateUse>,
     /// The changes of the response head.
     pub head: HeadChanges,
 }
@@ -117,6 +131,7 @@ impl Changes {
             body,
             compress,
             cache,
+            client_certificates,
             expiry,
             fields,
         } = self;
@@ -124,6 +139,7 @@ impl Changes {
             && *body == BodyBounds::default()
             && compress.is_none()
             && cache.is_none()
+            && client_certificates.is_none()
             && expiry.is_none()
             && fields.is_empty()
     }
@@ -154,6 +170,13 @@ impl Changes {
             self.compress
                 .map(|compress| if compress { "compressed" } else { "not compressed" }.to_owned()),
         );
+        lines.extend(self.client_certificates.map(|need| {
+            let text = match need {
+                CertificateUse::Optional => "client certificate optional",
+                CertificateUse::Required => "client certificate required",
+            };
+            text.to_owned()
+        }));
         lines.extend(
             self.is_logged
                 .map(|is_logged| if is_logged { "logged" } else { "not logged" }.to_owned()),
@@ -170,6 +193,7 @@ impl Adjustments {
             body,
             compress,
             cache,
+            client_certificates,
             expiry,
             fields,
         } = changes;
@@ -181,9 +205,23 @@ impl Adjustments {
         };
         self.compress = compress.or(self.compress);
         self.cache = cache.or(self.cache);
+        self.client_certificates = client_certificates.or(self.client_certificates);
         self.head.expiry = expiry.or(self.head.expiry);
         if !fields.is_empty() {
             self.head.fields.push(Arc::clone(fields));
+        }
+    }
+}
+
+impl CertificateUse {
+    /// What two paths require that lead to one answer, such as a directory and its index page; `None` stands for the site's
+    /// setting. A requirement of either holds, and an exception only if both have it.
+    #[must_use]
+    pub fn stricter(one: Option<CertificateUse>, other: Option<CertificateUse>) -> Option<CertificateUse> {
+        match (one, other) {
+            (Some(CertificateUse::Required), _) | (_, Some(CertificateUse::Required)) => Some(CertificateUse::Required),
+            (Some(CertificateUse::Optional), Some(CertificateUse::Optional)) => Some(CertificateUse::Optional),
+            _ => None,
         }
     }
 }

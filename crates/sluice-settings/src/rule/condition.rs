@@ -18,6 +18,8 @@ pub struct Conditions {
     hosts: AnyOf<Glob>,
     clients: AnyOf<Network>,
     scheme: Option<Scheme>,
+    /// Whether the client must have a verified certificate, or must have none.
+    certificate: Option<bool>,
     fields: Vec<(HeaderName, Fit)>,
     parameters: Vec<(String, Fit)>,
 }
@@ -29,6 +31,20 @@ pub enum Scheme {
     Http,
     /// TLS.
     Https,
+}
+
+/// What is known of the client's certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificate {
+    /// Nothing: the connection is in clear text, or its handshake did not ask for the certificate that the site wants.
+    #[default]
+    NotAsked,
+    /// The address requires a certificate of other authorities than those that have signed the client's.
+    Refused,
+    /// The handshake asked, and the client has sent none.
+    Absent,
+    /// The authorities of the site, or of the address, have signed it.
+    Verified,
 }
 
 /// The condition on the values of a field or parameter.
@@ -50,6 +66,8 @@ pub struct RequestAttributes<'a> {
     pub client: IpAddr,
     /// The scheme.
     pub scheme: Scheme,
+    /// The certificate of the client.
+    pub certificate: ClientCertificate,
     /// The header fields.
     pub fields: &'a HeaderMap,
 }
@@ -69,6 +87,10 @@ pub enum Miss<'c> {
     Client(&'c Conditions),
     /// The scheme is not this one.
     Scheme(Scheme),
+    /// The client has no verified certificate.
+    NoCertificate,
+    /// The client has a verified certificate.
+    Certificate,
     /// No value of this header field fits, or one that must not.
     Field(&'c HeaderName, &'c Conditions),
     /// No value of this parameter of the query fits, or one that must not.
@@ -136,6 +158,28 @@ impl Conditions {
         self.scheme = Some(scheme);
     }
 
+    /// Requires a verified certificate of the client.
+    pub fn on_certificate(&mut self) {
+        self.certificate = Some(true);
+    }
+
+    /// Requires that the client has no verified certificate.
+    pub fn on_no_certificate(&mut self) {
+        self.certificate = Some(false);
+    }
+
+    /// Whether the client's certificate is one of the conditions.
+    #[must_use]
+    pub fn depends_on_certificate(&self) -> bool {
+        self.certificate.is_some()
+    }
+
+    /// Whether the client's address is one of the conditions.
+    #[must_use]
+    pub fn depends_on_client(&self) -> bool {
+        !self.clients.is_empty()
+    }
+
     /// Requires a value of a header field that fits the text, with stars, in any case; with `!` before the text, that none
     /// fits.
     ///
@@ -163,6 +207,7 @@ impl Conditions {
             && self.hosts.is_empty()
             && self.clients.is_empty()
             && self.scheme.is_none()
+            && self.certificate.is_none()
             && self.fields.is_empty()
             && self.parameters.is_empty()
     }
@@ -180,6 +225,12 @@ impl Conditions {
         }
         if let Some(scheme) = self.scheme.filter(|scheme| *scheme != attributes.scheme) {
             return Some(Miss::Scheme(scheme));
+        }
+        let has_certificate = attributes.certificate == ClientCertificate::Verified;
+        match self.certificate {
+            Some(true) if !has_certificate => return Some(Miss::NoCertificate),
+            Some(false) if has_certificate => return Some(Miss::Certificate),
+            _ => {}
         }
         if !self.clients.fits(|network| network.holds(attributes.client)) {
             return Some(Miss::Client(self));
@@ -286,6 +337,10 @@ impl fmt::Display for Conditions {
         ] {
             parts.extend((!list.is_empty()).then(|| format!("{name} {list}")));
         }
+        parts.extend(self.certificate.map(|has_one| match has_one {
+            true => "client certificate verified".to_owned(),
+            false => "client certificate absent".to_owned(),
+        }));
         parts.extend(self.fields.iter().map(|(name, fit)| format!("header {name} {fit}")));
         parts.extend(self.parameters.iter().map(|(name, fit)| format!("query {name} {fit}")));
         out.write_str(&parts.join(", "))
@@ -303,6 +358,8 @@ impl fmt::Display for Miss<'_> {
             Miss::Host(conditions) => write!(out, "the host is not {}", conditions.hosts),
             Miss::Client(conditions) => write!(out, "the client is not {}", conditions.clients),
             Miss::Scheme(scheme) => write!(out, "the scheme is not {scheme}"),
+            Miss::NoCertificate => out.write_str("the client has no verified certificate"),
+            Miss::Certificate => out.write_str("the client has a verified certificate"),
             Miss::Field(name, conditions) => {
                 let of = conditions.fields.iter().find(|(own, _)| own == *name);
                 write!(
@@ -333,6 +390,7 @@ mod tests {
             host: "www.Example.org",
             client: "10.1.2.3".parse().unwrap(),
             scheme: Scheme::Http,
+            certificate: ClientCertificate::NotAsked,
             fields: &fields,
         };
         let miss = conditions.miss(Some("a=1&b=x+y&flag"), Some(&attributes));
@@ -385,6 +443,31 @@ mod tests {
     }
 
     #[test]
+    fn only_a_verified_certificate_is_one() {
+        let (mut with, mut without) = (Conditions::default(), Conditions::default());
+        with.on_certificate();
+        without.on_no_certificate();
+        let fields = HeaderMap::new();
+        for (certificate, is_verified) in [
+            (ClientCertificate::NotAsked, false),
+            (ClientCertificate::Refused, false),
+            (ClientCertificate::Absent, false),
+            (ClientCertificate::Verified, true),
+        ] {
+            let attributes = RequestAttributes {
+                method: &Method::GET,
+                host: "",
+                client: IpAddr::from([127, 0, 0, 1]),
+                scheme: Scheme::Https,
+                certificate,
+                fields: &fields,
+            };
+            assert_eq!(with.miss(None, Some(&attributes)).is_none(), is_verified);
+            assert_eq!(without.miss(None, Some(&attributes)).is_none(), !is_verified);
+        }
+    }
+
+    #[test]
     fn a_parameter_cannot_be_hidden_behind_others() {
         let mut when = Conditions::default();
         when.on_parameter("debug", "*");
@@ -394,6 +477,7 @@ mod tests {
             host: "",
             client: IpAddr::from([127, 0, 0, 1]),
             scheme: Scheme::Http,
+            certificate: ClientCertificate::NotAsked,
             fields: &fields,
         };
         let query = format!("{}debug=1", "a&".repeat(5000));

@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | [`Pattern`] | which paths a route is for: with stars, or a regular expression |
-//! | [`Conditions`] | the conditions besides the path: method, host, client, scheme, fields, parameters of the query |
+//! | [`Conditions`] | the conditions besides the path: method, host, client, scheme, certificate, fields, parameters of the query |
 //! | [`Replacement`] | the target of a redirect or rewrite, with places for captures |
 //! | [`Changes`] | the changes of a route: header fields, expiry, limits, whether the exchange is logged |
 //!
@@ -17,7 +17,7 @@ mod network;
 mod pattern;
 mod replacement;
 
-pub use change::{Adjustments, BodyBounds, Changes, Expiry, FieldChange, HeadChanges};
-pub use condition::{Conditions, Miss, RequestAttributes, Scheme, check_bracketed};
+pub use change::{Adjustments, BodyBounds, CertificateUse, Changes, Expiry, FieldChange, HeadChanges};
+pub use condition::{ClientCertificate, Conditions, Miss, RequestAttributes, Scheme, check_bracketed};
 pub use pattern::{Pattern, Wildcard, covers};
 pub use replacement::Replacement;

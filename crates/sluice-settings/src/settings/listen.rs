@@ -79,13 +79,35 @@ pub enum IdentitySource {
     },
 }
 
-/// Whether clients are asked for a certificate, and the file of the authorities that must have signed it.
+/// Whether clients are asked for a certificate, and the authorities that must have signed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
     /// Clients are not asked.
     Off,
     /// Clients are asked and may have none; an invalid certificate is rejected.
-    Optional(PathBuf),
+    Optional(AuthoritySettings),
     /// Clients must have one.
-    Required(PathBuf),
+    Required(AuthoritySettings),
+}
+
+impl ClientCertificates {
+    /// The authorities; `None` if clients are not asked.
+    #[must_use]
+    pub fn authorities(&self) -> Option<&AuthoritySettings> {
+        match self {
+            ClientCertificates::Off => None,
+            ClientCertificates::Optional(authorities) | ClientCertificates::Required(authorities) => Some(authorities),
+        }
+    }
+}
+
+/// The authorities that sign client certificates, and what they have revoked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthoritySettings {
+    /// The place in the configuration, for messages.
+    pub origin: String,
+    /// Their certificates, in PEM format.
+    pub certificates: PathBuf,
+    /// Their revocation lists (RFC 5280 §5), in PEM or DER format. Without any, nothing is revoked.
+    pub revocation_lists: Vec<PathBuf>,
 }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::address::ListenAddress;
 use crate::cache::CacheUse;
 use crate::compression::CompressionSettings;
-use crate::settings::listen::IdentitySettings;
+use crate::rule::CertificateUse;
+use crate::settings::listen::{AuthoritySettings, IdentitySettings};
 use crate::settings::log::AccessLog;
 use crate::settings::route::RouteSettings;
 use crate::template::Template;
@@ -18,10 +20,17 @@ pub struct SiteSettings {
     pub origin: String,
     /// Host names without port, lower case; `*.example.org` stands for every name below it. Empty for any host.
     pub hosts: Vec<String>,
+    /// The addresses on which the site is served, as they are listened on; empty for all. Elsewhere its requests get 421.
+    pub listen: Vec<ListenAddress>,
     /// The directory of the site's files, if it serves any; also DOCUMENT_ROOT.
     pub root: Option<PathBuf>,
     /// The certificate for clients that name one of the site's hosts (SNI, RFC 6066 §3).
     pub identity: Option<IdentitySettings>,
+    /// Whether its clients need a certificate, where no route says otherwise.
+    pub client_certificates: CertificateUse,
+    /// The authorities of its clients' certificates: on every address with TLS, clients that name one of its hosts are asked
+    /// for a certificate of these. `None` for those of the address.
+    pub client_authorities: Option<AuthoritySettings>,
     /// How long clients must use https only (HSTS, RFC 6797); sent over TLS.
     pub hsts: Option<Duration>,
     /// Names of index pages, in the order in which they are tried.
@@ -37,6 +46,21 @@ pub struct SiteSettings {
     pub errors: ErrorSettings,
     /// The site's own access log; `None` for the server's.
     pub log: Option<AccessLog>,
+}
+
+impl SiteSettings {
+    /// Whether an answer of the site may depend on the client's certificate.
+    #[must_use]
+    pub fn depends_on_certificates(&self) -> bool {
+        self.requires_certificates() || self.routes.iter().any(|route| route.when.depends_on_certificate())
+    }
+
+    /// Whether clients need a certificate, for the whole site or for some of its paths.
+    #[must_use]
+    pub fn requires_certificates(&self) -> bool {
+        let by_route = |route: &RouteSettings| route.changes.client_certificates == Some(CertificateUse::Required);
+        self.client_certificates == CertificateUse::Required || self.routes.iter().any(by_route)
+    }
 }
 
 /// The media types of a site's files, their caching, and directory listings.

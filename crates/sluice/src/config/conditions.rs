@@ -45,6 +45,16 @@ pub(super) static CONDITIONS: Section<Conditions> = Section {
             example: "\"http\"",
         },
         Key {
+            name: "client_certificate",
+            kind: Kind::Choice(&[
+                ("verified", Conditions::on_certificate),
+                ("absent", Conditions::on_no_certificate),
+            ]),
+            default: Words("any"),
+            text: "Whether the client has sent a certificate that the authorities of the site, or else of the address, have signed.",
+            example: "\"verified\"",
+        },
+        Key {
             name: "header",
             kind: Kind::Pairs(|when, pairs, written| {
                 for (name, value) in pairs {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
     AccessLog, Action, CacheUse, Convert, ListenAddress, LogTarget, RecordSettings, RouteSettings, ScriptSettings,
     ScriptSource, Settings, SiteSettings,
@@ -41,6 +42,13 @@ pub(crate) fn describe(settings: &Settings) -> String {
             site.hosts.join(" ")
         };
         line(&mut out, "site", &hosts);
+        if !site.listen.is_empty() {
+            let addresses: Vec<String> = site.listen.iter().map(ToString::to_string).collect();
+            line(&mut out, "  only on", &addresses.join("  "));
+        }
+        if site.client_certificates == CertificateUse::Required {
+            line(&mut out, "  clients", "with a certificate");
+        }
         if let Some(log) = &site.log {
             line(&mut out, "  access log", &describe_log(log));
         }

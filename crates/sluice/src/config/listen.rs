@@ -9,6 +9,7 @@ use sluice_settings::{
     ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, ListenSettings, Peers, TlsSettings,
 };
 
+use super::client_certificates::{Authorities, CRL_TEXT};
 use super::description::Fallback::{Required, Value, Words};
 use super::document::{At, Document};
 use super::key::{Key, Kind, Nested, Section};
@@ -141,7 +142,7 @@ pub(super) struct Tls {
     identity: Identity,
     is_1_3_only: bool,
     asked: ClientCertificatesAsked,
-    authorities: Option<PathBuf>,
+    authorities: Authorities,
 }
 
 /// Whether clients are asked for a certificate.
@@ -208,14 +209,21 @@ static TLS: Section<Tls> = Section {
         },
         Key {
             name: "client_authorities",
-            kind: Kind::Path(|tls, file, written| {
-                require_file(written, &file)?;
-                tls.authorities = Some(file);
+            kind: Kind::Path(|tls, file, written| tls.authorities.set_certificates(file, written)),
+            default: Words("none, which requires `client_certificates = \"off\"`"),
+            text: "The certificates of the authorities that sign client certificates. A site may have others, its own \
+                   `client_authorities`.",
+            example: "\"clients.pem\"",
+        },
+        Key {
+            name: "client_crl",
+            kind: Kind::Texts(|tls, files, written| {
+                tls.authorities.set_lists(files, written);
                 Ok(())
             }),
-            default: Words("none, which requires `client_certificates = \"off\"`"),
-            text: "The certificates of the authorities that sign client certificates.",
-            example: "\"clients.pem\"",
+            default: Words("none: nothing is revoked"),
+            text: CRL_TEXT,
+            example: "[\"revoked.pem\"]",
         },
     ],
 };
@@ -304,7 +312,7 @@ pub(super) fn finish(addresses: Vec<Listen>, document: &Document<'_>) -> Vec<Lis
 
 impl Tls {
     fn finish(self, table: &Table<'_>) -> Option<TlsSettings> {
-        let clients = match (self.asked, self.authorities) {
+        let clients = match (self.asked, self.authorities.finish(table)) {
             (ClientCertificatesAsked::Off, authorities) => {
                 if authorities.is_some() {
                     table.refuse(
@@ -321,8 +329,8 @@ impl Tls {
                 }
                 ClientCertificates::Off
             }
-            (ClientCertificatesAsked::Required, Some(file)) => ClientCertificates::Required(file),
-            (ClientCertificatesAsked::Optional, Some(file)) => ClientCertificates::Optional(file),
+            (ClientCertificatesAsked::Required, Some(authorities)) => ClientCertificates::Required(authorities),
+            (ClientCertificatesAsked::Optional, Some(authorities)) => ClientCertificates::Optional(authorities),
         };
         Some(TlsSettings {
             identity: self.identity.finish(table)?,

@@ -10,6 +10,7 @@
 
 mod cache;
 mod changes;
+mod client_certificates;
 mod compression;
 mod conditions;
 mod describe;
@@ -38,6 +39,7 @@ mod table;
 mod tests;
 mod value;
 mod variables;
+mod warnings;
 
 use std::path::Path;
 
@@ -49,8 +51,9 @@ pub(crate) use document::{ConfigErrors, reason};
 #[cfg(test)]
 pub(crate) use listen::DEFAULT as LISTEN;
 pub(crate) use server::default_workers;
-pub(crate) use site::INDEX;
+pub(crate) use site::{INDEX, parse_host};
 pub(crate) use value::parse_address;
+pub(crate) use warnings::warnings;
 
 use document::Document;
 use root::ROOT;

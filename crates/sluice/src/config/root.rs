@@ -45,7 +45,9 @@ impl Root {
 
     /// The settings, and the checks of several sections together.
     pub(super) fn finish(self, document: &Document<'_>) -> Settings {
-        let sites: Vec<SiteSettings> = self.sites.finish();
+        let listen = listen::finish(self.listen, document);
+        self.server.check_hosts(&self.sites, document);
+        let sites: Vec<SiteSettings> = self.sites.finish(&listen, document);
         if let Some(key) = self.stray_rotation
             && sites.iter().all(|site| site.log.is_none())
         {
@@ -53,11 +55,12 @@ impl Root {
             document.report(key.line, format!("{}: {message}", key.value));
         }
         Settings {
-            listen: listen::finish(self.listen, document),
+            listen,
             workers: self.server.workers,
             dns: self.server.dns(),
             proxies: self.server.proxies,
             sites,
+            unknown_hosts: self.server.unknown_hosts,
             limits: self.limits,
             spool_directory: self.server.spool_directory,
             cache: self.cache,
@@ -94,8 +97,7 @@ pub(super) static ROOT: Section<Root> = Section {
                 off: None,
                 begin: |_: &Root, _| Server::new(),
                 end: |root, server, table| {
-                    server.check(table);
-                    root.server = server;
+                    root.server = server.finish(table);
                 },
             }),
             default: DEFAULTS,

@@ -3,7 +3,7 @@
 //! Here: the keys of a route, and how they go together. Not here: the sections below it (`conditions`, `files`, `script`, `redirect`,
 //! `changes`), the syntax of patterns (`pattern`), and how the routes of a site go together (`route_lint`).
 
-use sluice_settings::rule::{Changes, Conditions, Pattern, Replacement};
+use sluice_settings::rule::{CertificateUse, Changes, Conditions, Pattern, Replacement};
 use sluice_settings::{Action, CacheUse, CompressionSettings, RouteSettings};
 
 use super::changes::{self, BODY_LIMITS, Fields, HEADERS};
@@ -22,7 +22,15 @@ use super::table::Table;
 const ACTIONS: [&str; 5] = ["files", "script", "redirect", "refuse", "rewrite"];
 
 /// The keys that change something in whatever answers.
-const CHANGES: [&str; 6] = ["headers", "expires", "limits", "compress", "cache", "log"];
+const CHANGES: [&str; 7] = [
+    "headers",
+    "expires",
+    "limits",
+    "compress",
+    "cache",
+    "client_certificates",
+    "log",
+];
 
 /// A route while it is read.
 pub(super) struct Draft {
@@ -104,7 +112,7 @@ impl Draft {
             [] if CHANGES.into_iter().any(|name| table.has(name)) => self.action = Some(Action::Pass),
             [] => table.report(
                 "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, \
-                 refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, log",
+                 refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, log",
             ),
             [one @ ("files" | "script")] => {
                 if let Some(At {
@@ -158,7 +166,7 @@ pub(super) static ROUTE: Section<Draft> = Section {
     title: "[[site.route]]",
     text: "What is done with the requests for some paths. Routes are tried once, in the order of the file. The first matching one that \
            has an answer decides: `files`, `script`, `redirect` or `refuse`. Matching routes that only `rewrite` the path or change \
-           something (`headers`, `expires`, `limits`, `compress`, `cache`, `log`) take effect, and the next routes are tried; a later \
+           something (`headers`, `expires`, `limits`, `compress`, `cache`, `client_certificates`, `log`) take effect, and the next routes are tried; a later \
            change overrides an earlier one. [Routes](../guides/routes.md) has examples; `sluice check --explain URL` shows what \
            happens to a request.",
     keys: &[
@@ -176,6 +184,7 @@ pub(super) static ROUTE: Section<Draft> = Section {
         LOG,
         COMPRESS,
         CACHE,
+        CLIENT_CERTIFICATES,
     ],
 };
 
@@ -364,4 +373,20 @@ const CACHE: Key<Draft> = Key {
     default: Words("as the site says"),
     text: "Use of the file cache for such requests: `on`, `off` or `permanent`, as for a site.",
     example: "\"permanent\"",
+};
+
+const CLIENT_CERTIFICATES: Key<Draft> = Key {
+    name: "client_certificates",
+    kind: Kind::Choice(&[
+        ("optional", |route| {
+            route.changes.client_certificates = Some(CertificateUse::Optional);
+        }),
+        ("required", |route| {
+            route.changes.client_certificates = Some(CertificateUse::Required);
+        }),
+    ]),
+    default: Words("as the site says"),
+    text: "Whether a client needs a certificate for such requests: `required`, or `optional` as an exception from what the site or an \
+           earlier route requires. See [TLS](../guides/tls.md#client-certificates).",
+    example: "\"required\"",
 };

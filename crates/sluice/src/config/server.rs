@@ -4,12 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use sluice_settings::{DnsSettings, ForwardedField, Peers, ProxySettings};
+use sluice_settings::{DnsSettings, ForwardedField, Peers, ProxySettings, UnknownHosts};
 
 use super::description::Fallback::{Value, Words};
-use super::document::At;
+use super::document::{At, Document};
 use super::key::{Bounds, Key, Kind, Section};
 use super::section::to_usize;
+use super::site::Sites;
 use super::table::{Table, Written, require_directory};
 
 /// The port of name servers.
@@ -23,6 +24,9 @@ pub(super) struct Server {
     pub(super) core_dumps: bool,
     dns: DnsSettings,
     is_dns_on: bool,
+    pub(super) unknown_hosts: UnknownHosts,
+    /// The key `unknown_hosts` as in the file.
+    unknown_hosts_key: Option<At<String>>,
 }
 
 impl Server {
@@ -37,11 +41,14 @@ impl Server {
                 server: None,
             },
             is_dns_on: false,
+            unknown_hosts: UnknownHosts::Serve,
+            unknown_hosts_key: None,
         }
     }
 
-    /// Reports keys that have no effect, because another key is absent or the program cannot do what they say.
-    pub(super) fn check(&self, table: &Table<'_>) {
+    /// Completes the section. Reports keys that have no effect, because another key is absent or the program cannot do what they
+    /// say.
+    pub(super) fn finish(self, table: &Table<'_>) -> Server {
         if !table.has("trusted_proxies") {
             table.refuse("forwarded", "no proxy is trusted: add trusted_proxies, or remove this");
         }
@@ -54,6 +61,20 @@ impl Server {
             let message =
                 "this program was built without the cargo feature reverse-dns: build it with that, or remove this";
             table.refuse("dns_lookup", message);
+        }
+        Server {
+            unknown_hosts_key: table.written("unknown_hosts").map(|written| written.shown()),
+            ..self
+        }
+    }
+
+    /// Reports that unknown hosts are refused where a site serves them.
+    pub(super) fn check_hosts(&self, sites: &Sites, document: &Document<'_>) {
+        if let (UnknownHosts::Refuse, Some(key), Some(line)) =
+            (&self.unknown_hosts, &self.unknown_hosts_key, sites.any_host_line())
+        {
+            let message = "the site without hosts serves any host: give it hosts = [\"example.org\"]";
+            document.report(line, format!("{}: {message}", key.value));
         }
     }
 
@@ -102,6 +123,17 @@ pub(super) static SERVER: Section<Server> = Section {
                    `/tmp` is memory (tmpfs): then name a directory on a disk, or lower `limits.stored_bodies`. The files have no names, so \
                    nothing is left if the server is killed.",
             example: "\"/var/tmp\"",
+        },
+        Key {
+            name: "unknown_hosts",
+            kind: Kind::Choice(&[
+                ("serve", |server| server.unknown_hosts = UnknownHosts::Serve),
+                ("refuse", |server| server.unknown_hosts = UnknownHosts::Refuse),
+            ]),
+            default: Value("\"serve\""),
+            text: "What happens to requests for a host that no site names: `serve`, by the site without `hosts`, or else by the first site; \
+                   or `refuse`, with 421 (Misdirected Request).",
+            example: "\"refuse\"",
         },
         Key {
             name: "trusted_proxies",

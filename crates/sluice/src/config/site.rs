@@ -2,9 +2,13 @@
 //!
 //! Here: the keys of a site, and which of several sites a host belongs to. Not here: what paths mean (`route`).
 
-use sluice_settings::rule::{check_bracketed, covers};
-use sluice_settings::{AccessLog, CacheUse, CompressionSettings, ErrorSettings, FileSettings, LogTarget, SiteSettings};
+use sluice_settings::rule::{CertificateUse, check_bracketed, covers};
+use sluice_settings::{
+    AccessLog, CacheUse, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings, LogTarget,
+    SiteSettings,
+};
 
+use super::client_certificates::{self, Authorities, CRL_TEXT};
 use super::compression::{self, SITE_COMPRESSION};
 use super::description::Fallback::{Value, Words};
 use super::document::{At, Document};
@@ -15,6 +19,7 @@ use super::pages;
 use super::route::{self, ROUTE};
 use super::route_lint::{self, ParsedRoute, SiteRoot};
 use super::table::{Table, Written, require_directory};
+use super::value;
 
 /// The index page of a site that names none.
 pub(crate) const INDEX: &str = "index.html";
@@ -25,6 +30,9 @@ pub(super) struct Draft {
     settings: SiteSettings,
     /// `None` for any host.
     hosts: Option<Vec<At<String>>>,
+    /// Empty for all addresses.
+    listen: Vec<At<ListenAddress>>,
+    authorities: Authorities,
     root: SiteRoot,
     server_log: AccessLog,
     parsed_routes: Vec<ParsedRoute>,
@@ -37,7 +45,10 @@ impl Draft {
                 origin: table.document.origin(table.line),
                 hosts: Vec::new(),
                 root: None,
+                listen: Vec::new(),
                 identity: None,
+                client_certificates: CertificateUse::Optional,
+                client_authorities: None,
                 hsts: None,
                 index: vec![INDEX.to_owned()],
                 routes: Vec::new(),
@@ -47,6 +58,8 @@ impl Draft {
                 log: None,
             },
             hosts: None,
+            listen: Vec::new(),
+            authorities: Authorities::default(),
             root: if table.has("root") {
                 SiteRoot::Present
             } else {
@@ -64,6 +77,7 @@ pub(super) static SITE: Section<Draft> = Section {
            site.",
     keys: &[
         HOSTS,
+        LISTEN_ON,
         Key {
             name: "root",
             kind: Kind::Path(|site, path, written| {
@@ -87,6 +101,9 @@ pub(super) static SITE: Section<Draft> = Section {
             text: "The site's own certificate.",
             example: "{ certificate = \"cert.pem\" }",
         },
+        CLIENT_CERTIFICATES,
+        CLIENT_AUTHORITIES,
+        CLIENT_CRL,
         Key {
             name: "hsts",
             kind: Kind::Duration(ANY, |site, hsts| site.settings.hsts = Some(hsts)),
@@ -168,6 +185,58 @@ const HOSTS: Key<Draft> = Key {
     default: Words("any host"),
     text: "Host names of the site, without port. `*.example.org` matches every name below example.org.",
     example: "[\"example.org\", \"*.example.org\"]",
+};
+
+const LISTEN_ON: Key<Draft> = Key {
+    name: "listen",
+    kind: Kind::Texts(|site, addresses, written| {
+        let is_empty = addresses.is_empty();
+        site.listen = read_addresses(addresses, written.document());
+        match is_empty {
+            true => Err("an empty list names no address; leave listen out for all addresses".to_owned()),
+            false => Ok(()),
+        }
+    }),
+    default: Words("all addresses"),
+    text: "The addresses on which the site is served, each as in a `[[listen]]`. Elsewhere its hosts get 421 (Misdirected Request); \
+           an address that only redirects to https still redirects them.",
+    example: "[\"127.0.0.1:8080\"]",
+};
+
+const CLIENT_CERTIFICATES: Key<Draft> = Key {
+    name: "client_certificates",
+    kind: Kind::Choice(&[
+        ("optional", |site| {
+            site.settings.client_certificates = CertificateUse::Optional;
+        }),
+        ("required", |site| {
+            site.settings.client_certificates = CertificateUse::Required;
+        }),
+    ]),
+    default: Value("\"optional\""),
+    text: "Whether a client needs a certificate for this site, on whichever address. Without one it gets 403, or 421 if the connection \
+           did not ask for one (clear text, or a handshake for another host). See [TLS](../guides/tls.md#client-certificates).",
+    example: "\"required\"",
+};
+
+const CLIENT_AUTHORITIES: Key<Draft> = Key {
+    name: "client_authorities",
+    kind: Kind::Path(|site, file, written| site.authorities.set_certificates(file, written)),
+    default: Words("those of the address"),
+    text: "The certificates of the authorities that sign certificates of this site's clients. Clients that name one of its hosts (SNI) \
+           are asked for such a certificate, on every address with `tls`.",
+    example: "\"clients.pem\"",
+};
+
+const CLIENT_CRL: Key<Draft> = Key {
+    name: "client_crl",
+    kind: Kind::Texts(|site, files, written| {
+        site.authorities.set_lists(files, written);
+        Ok(())
+    }),
+    default: Words("none: nothing is revoked"),
+    text: CRL_TEXT,
+    example: "[\"revoked.pem\"]",
 };
 
 const INDEX_KEY: Key<Draft> = Key {
@@ -276,8 +345,10 @@ const ERROR_DETAIL: Key<Draft> = Key {
 pub(super) struct Sites {
     sites: Vec<SiteSettings>,
     claimed: Vec<At<String>>,
-    /// The line of the site for any host.
-    any_host: Option<usize>,
+    /// The sites for any host: their lines and addresses.
+    any_host: Vec<At<Vec<ListenAddress>>>,
+    /// The line and the addresses of each site.
+    placed: Vec<At<Vec<At<ListenAddress>>>>,
     logs: SharedLogs,
 }
 
@@ -288,12 +359,7 @@ impl Sites {
         match &site.hosts {
             Some(hosts) => self.claim(hosts, document),
             None if table.has("hosts") => {}
-            None => match self.any_host {
-                Some(line) => table.report(&format!(
-                    "[[site]] without hosts matches any host, as the one on line {line} does: give it hosts = [\"example.org\"]"
-                )),
-                None => self.any_host = Some(table.line),
-            },
+            None => self.claim_any_host(&site.listen, table),
         }
         route_lint::check(document, &site.parsed_routes, site.root);
         if site.root == SiteRoot::Absent && site.parsed_routes.is_empty() {
@@ -303,12 +369,56 @@ impl Sites {
         let hosts = site.hosts.unwrap_or_default();
         self.sites.push(SiteSettings {
             hosts: hosts.into_iter().map(|host| host.value).collect(),
+            listen: site.listen.iter().map(|address| address.value.clone()).collect(),
+            client_authorities: site.authorities.finish(table),
             ..site.settings
+        });
+        self.placed.push(At {
+            value: site.listen,
+            line: table.line,
         });
     }
 
-    pub(super) fn finish(self) -> Vec<SiteSettings> {
+    /// The line of a site for any host; `None` without one.
+    pub(super) fn any_host_line(&self) -> Option<usize> {
+        self.any_host.first().map(|site| site.line)
+    }
+
+    /// The sites, after a check that they go with the addresses.
+    pub(super) fn finish(self, listen: &[ListenSettings], document: &Document<'_>) -> Vec<SiteSettings> {
+        let is_listened_on = |address: &At<ListenAddress>| listen.iter().any(|listen| listen.address == address.value);
+        for (site, placed) in self.sites.iter().zip(&self.placed) {
+            for address in placed.value.iter().filter(|address| !is_listened_on(address)) {
+                let all: Vec<String> = listen.iter().map(|listen| format!("\"{}\"", listen.address)).collect();
+                let message = format!(
+                    "listen \"{}\": no [[listen]] has this address: write one of {}, or add it",
+                    address.value,
+                    all.join(", ")
+                );
+                document.report(address.line, message);
+            }
+            if placed.value.iter().all(is_listened_on) {
+                client_certificates::check_site(site, placed.line, listen, document);
+            }
+        }
         self.sites
+    }
+
+    /// Reports a second site for any host, unless they have no address in common.
+    fn claim_any_host(&mut self, listen: &[At<ListenAddress>], table: &Table<'_>) {
+        let own: Vec<ListenAddress> = listen.iter().map(|address| address.value.clone()).collect();
+        let shares = |other: &&At<Vec<ListenAddress>>| {
+            own.is_empty() || other.value.is_empty() || other.value.iter().any(|address| own.contains(address))
+        };
+        match self.any_host.iter().find(shares) {
+            Some(At { line, .. }) => table.report(&format!(
+                "[[site]] without hosts matches any host, as the one on line {line} does: give it hosts = [\"example.org\"]"
+            )),
+            None => self.any_host.push(At {
+                value: own,
+                line: table.line,
+            }),
+        }
     }
 
     fn claim(&mut self, hosts: &[At<String>], document: &Document<'_>) {
@@ -348,6 +458,22 @@ fn report_unreachable(document: &Document<'_>, claimed: &[At<String>], hosts: &[
     }
 }
 
+/// The addresses of a site; invalid ones are reported and left out.
+fn read_addresses(texts: Vec<At<String>>, document: &Document<'_>) -> Vec<At<ListenAddress>> {
+    let mut addresses = Vec::new();
+    for At { value: text, line } in texts {
+        let resolved = value::parse_address(&text).map(|address| match address {
+            ListenAddress::Unix(path) => ListenAddress::Unix(document.resolve(&path.to_string_lossy())),
+            inet => inet,
+        });
+        match resolved {
+            Ok(value) => addresses.push(At { value, line }),
+            Err(message) => document.report(line, format!("listen \"{}\": {message}", text.escape_debug())),
+        }
+    }
+    addresses
+}
+
 /// The host names, in lower case; invalid ones are reported and left out.
 fn read_hosts(names: Vec<At<String>>, document: &Document<'_>) -> Vec<At<String>> {
     let mut hosts = Vec::new();
@@ -361,6 +487,15 @@ fn read_hosts(names: Vec<At<String>>, document: &Document<'_>) -> Vec<At<String>
         }
     }
     hosts
+}
+
+/// The host name of a command line, in lower case. The error says what to write instead.
+pub(crate) fn parse_host(text: &str) -> Result<String, String> {
+    check_host(text)?;
+    match text.contains('*') {
+        true => Err("write each name out, without a star".to_owned()),
+        false => Ok(text.to_lowercase()),
+    }
 }
 
 fn check_host(host: &str) -> Result<(), String> {

@@ -17,10 +17,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use sluice_settings::limits::Limits;
-use sluice_settings::rule::Replacement;
+use sluice_settings::rule::{CertificateUse, Replacement};
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
     LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    UnknownHosts,
 };
 use tempfile::TempDir;
 
@@ -66,8 +67,8 @@ impl Site {
         })
     }
 
-    /// The settings that serve it.
-    pub(crate) fn settings(&self, listen: Vec<ListenAddress>) -> Settings {
+    /// The settings that serve it; on loopback addresses for names of this machine and these hosts.
+    pub(crate) fn settings(&self, listen: Vec<ListenAddress>, hosts: Vec<String>) -> Settings {
         let programs = self.path.join("cgi-bin");
         let route = |path: &str, mode: Mode, mailbox: Mailbox| {
             let mut script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
@@ -84,7 +85,10 @@ impl Site {
                 origin: ORIGIN.into(),
                 hosts: Vec::new(),
                 root: Some(self.path.join("htdocs")),
+                listen: Vec::new(),
                 identity: None,
+                client_certificates: CertificateUse::Optional,
+                client_authorities: None,
                 hsts: None,
                 index: vec![config::INDEX.to_owned()],
                 routes: vec![
@@ -98,6 +102,7 @@ impl Site {
                 errors: ErrorSettings::default(),
                 log: None,
             }],
+            unknown_hosts: UnknownHosts::RefuseOnLoopback(hosts),
             limits: Limits::default(),
             proxies: ProxySettings::default(),
             dns: None,
@@ -229,7 +234,7 @@ mod tests {
     #[test]
     fn one_directory_is_served_in_three_ways_and_removed_with_the_site() {
         let site = Site::unpack().expect("a temporary directory");
-        let settings = site.settings(vec![config::LISTEN]);
+        let settings = site.settings(vec![config::LISTEN], Vec::new());
         let routes = &settings.sites[0].routes;
         let paths: Vec<String> = routes.iter().map(|route| route.path.to_string()).collect();
         assert_eq!(paths, ["/cgi-bin/*", "/cgiplus-bin/*", "/record-bin/*", "/favicon.ico"]);

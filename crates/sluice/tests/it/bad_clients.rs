@@ -7,7 +7,8 @@ use crate::harness::{Client, Ending, Server, Setup};
 const SHOW: &str = r#"printf 'Content-Type: text/plain\n\n'; env; printf 'BODY='; cat"#;
 
 fn server() -> Server {
-    Setup::new().file("a.txt", "a").script("show", SHOW).start()
+    let setup = Setup::new().file("a.txt", "a").script("show", SHOW);
+    setup.site("hosts = [\"test\", \"other.example\"]").start()
 }
 
 /// The status of the error response, after which the connection must close.

@@ -170,7 +170,16 @@ fn serve_needs_no_configuration() {
     let server = Setup::new()
         .file("index.html", "a page")
         .script("hello", r"printf 'Content-Type: text/plain\n\nhello'")
-        .start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0", "--workers", "2"]);
+        .start_with(&[
+            "serve",
+            "htdocs",
+            "--listen",
+            "127.0.0.1:0",
+            "--workers",
+            "2",
+            "--host",
+            "test",
+        ]);
     assert_eq!(server.get("/").text(), "a page");
     assert_eq!(server.get("/cgi-bin/hello").text(), "hello");
     assert_eq!(server.get("/%63gi-bin/hello").text(), "hello");
@@ -258,9 +267,10 @@ fn running_exchange_keeps_the_configuration_it_began_with() {
 
 #[test]
 fn sighup_without_a_configuration_file_is_harmless() {
-    let server = Setup::new()
-        .file("a.txt", "a")
-        .start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0"]);
+    let server =
+        Setup::new()
+            .file("a.txt", "a")
+            .start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0", "--host", "test"]);
     server.signal("HUP");
     server.log_line("SIGHUP");
     assert_eq!(server.get("/a.txt").text(), "a");

@@ -30,6 +30,7 @@ mod records;
 mod routes;
 mod send_file;
 mod server_log;
+mod sites;
 mod slow_clients;
 mod tls;
 mod withheld;

@@ -1,5 +1,6 @@
 //! TLS: selection and reload of certificates, client certificates, what scripts see, and failed handshakes.
 
+mod client_certificates;
 mod kinds;
 
 use std::fs;

@@ -12,6 +12,7 @@ use sluice_files::listing::page::ListingRequest;
 use sluice_files::lookup::{Files, NotSent, PathForm};
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
+use sluice_settings::rule::CertificateUse;
 
 use crate::dispatch::Site;
 use crate::dispatch::locate::locate;
@@ -96,6 +97,7 @@ pub(super) fn decide<'s>(
         resolution,
         index: None,
     };
+    let asked_for = served.resolution.adjustments.client_certificates;
     let looked_up = look_up(site, &mut served, asked);
     if let (Some(start), Some(page)) = (start, &served.index) {
         // The page's own way through the routes, once more for the trace.
@@ -104,7 +106,10 @@ pub(super) fn decide<'s>(
         let _ = site.resolve_from(start, page, query, Some(&asked.asked.attributes), trace);
     }
     // The changes are taken out: the gate applies them.
-    let adjustments = std::mem::take(&mut served.resolution.adjustments);
+    let mut adjustments = std::mem::take(&mut served.resolution.adjustments);
+    if served.index.is_some() {
+        adjustments.client_certificates = CertificateUse::stricter(asked_for, adjustments.client_certificates);
+    }
     let answer = match looked_up {
         Ok(answer) => Ok(answer),
         Err(Unanswered::Fault(fault)) => Err(fault),
@@ -262,6 +267,7 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
                 target,
                 resume_at: start,
                 is_logged: served.resolution.adjustments.is_logged,
+                client_certificates: served.resolution.adjustments.client_certificates,
             })))
         }
         (None, Some((fault, found))) => {

@@ -8,7 +8,7 @@ use sluice_files::directory::Directory;
 use sluice_files::listing::page::{ListingRequest, Page};
 use sluice_files::listing::{self, EntryKind, ListingSite};
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_settings::rule::RequestAttributes;
+use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 use sluice_settings::template::Template;
 
 use crate::dispatch::locate::locate;
@@ -46,6 +46,10 @@ impl ListingSite for View<'_> {
         let Ok(resolution) = self.site.resolve(path, None, Some(&self.attributes), &mut ()) else {
             return EntryKind::Elsewhere;
         };
+        let has_certificate = self.attributes.certificate == ClientCertificate::Verified;
+        if self.site.requires_certificate(&resolution.adjustments) && !has_certificate {
+            return EntryKind::Elsewhere;
+        }
         if let Resolved::Route(route, RouteKind::Script(script), capture) = &resolution.resolved {
             let path = resolution.path(path);
             return match locate(self.site, route, script, path, capture.of(path)) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use sluice_settings::ListenAddress;
 
+use super::messages::assert_mistake;
 use super::read;
 
 /// The one mistake of a file whose first section is this.
@@ -146,5 +147,56 @@ fn the_port_of_a_name_server_defaults_to_53() {
             .dns
             .expect("names are looked up");
         assert_eq!(dns.server.map(|server| server.to_string()).as_deref(), Some(address));
+    }
+}
+
+#[test]
+fn sites_must_go_with_the_addresses() {
+    let cases = [
+        (
+            "[[site]]\nroot = 'a'\nlisten = [':81']",
+            "3: listen \"0.0.0.0:81\": no [[listen]] has this address: write one of \"127.0.0.1:8080\", or add it",
+        ),
+        (
+            "[[site]]\nroot = 'a'\nlisten = []",
+            "3: listen = []: an empty list names no address; leave listen out for all addresses",
+        ),
+        (
+            "[[site]]\nroot = 'a'\nclient_crl = ['ca.pem']",
+            "3: client_crl = ['ca.pem']: needs client_authorities, the file of the authorities' certificates: add it",
+        ),
+        (
+            "[[site]]\nroot = 'a'\nclient_certificates = 'required'",
+            "1: [[site]] depends on client certificates, and none of its addresses has tls: add tls to one",
+        ),
+        (
+            "listen = [{ address = ':1', tls = { certificate = 'a.pem' } }]\n[[site]]\nroot = 'a'\n\
+             route = [{ when = { client_certificate = 'verified' }, refuse = {} }]",
+            "2: [[site]] depends on client certificates, and none of its addresses asks for them: give the site client_authorities = \"…\"",
+        ),
+        (
+            "server = { unknown_hosts = 'refuse' }\n[[site]]\nroot = 'a'",
+            "2: unknown_hosts = 'refuse': the site without hosts serves any host: give it hosts = [\"example.org\"]",
+        ),
+    ];
+    for (text, message) in cases {
+        assert_mistake(text, message);
+    }
+}
+
+#[test]
+fn two_sites_for_any_host_need_addresses_of_their_own() {
+    let text = |first: &str, second: &str| {
+        format!(
+            "listen = [{{ address = ':1' }}, {{ address = ':2' }}]\n[[site]]\nroot = 'a'\n{first}\n[[site]]\nroot = 'b'\n{second}"
+        )
+    };
+    assert!(read(&text("listen = [':1']", "listen = [':2']")).is_ok());
+    for (first, second) in [
+        ("listen = [':1']", ""),
+        ("", "listen = [':1']"),
+        ("listen = [':1', ':2']", "listen = [':2']"),
+    ] {
+        assert!(read(&text(first, second)).is_err(), "{first} {second}");
     }
 }

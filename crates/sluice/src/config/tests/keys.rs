@@ -38,6 +38,11 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         },
         "[[listen]].tls" => match (key.name, value.as_deref()) {
             ("client_authorities", Some(_)) => &[("certificate", "'cert.pem'"), ("client_certificates", "'optional'")],
+            ("client_crl", _) => &[
+                ("certificate", "'cert.pem'"),
+                ("client_certificates", "'optional'"),
+                ("client_authorities", "'ca.pem'"),
+            ],
             ("client_certificates", Some("\"required\"")) => {
                 &[("certificate", "'cert.pem'"), ("client_authorities", "'ca.pem'")]
             }
@@ -45,7 +50,14 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             _ => &[("certificate", "'cert.pem'")],
         },
         "[site.tls]" => &[("certificate", "'other.pem'")],
-        "[[site]]" => &[("root", "'base'"), ("hosts", "['base']")],
+        "[[site]]" => match key.name {
+            "client_certificates" | "client_crl" => &[
+                ("root", "'base'"),
+                ("hosts", "['base']"),
+                ("client_authorities", "'ca.pem'"),
+            ],
+            _ => &[("root", "'base'"), ("hosts", "['base']")],
+        },
         "[[site.route]]" => match key.name {
             // `files` does not go with a regular expression; a redirect does.
             "regex" => &[("path", "'/base/*'"), ("redirect", "{ to = '/other' }")],
@@ -88,7 +100,13 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         .collect();
     pairs.extend(value.map(|value| format!("{} = {value}", key.name)));
     let inner = format!("{{ {} }}", pairs.join(", "));
-    let route = |route: String| format!("site = [{{ root = 'base', route = [{route}] }}]");
+    let route = |route: String| {
+        let clients = "client_certificates = 'optional', client_authorities = 'ca.pem'";
+        let tls = format!("{{ certificate = 'cert.pem', {clients} }}");
+        format!(
+            "listen = [{{ address = '127.0.0.1:1', tls = {tls} }}]\nsite = [{{ root = 'base', route = [{route}] }}]"
+        )
+    };
     match section.title() {
         "" => format!("{}\n", pairs.join("\n")),
         "[[listen]]" => format!(
@@ -98,7 +116,11 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             format!("listen = [{{ address = '127.0.0.1:1', tls = {inner} }}]\nsite = [{{ root = 'base' }}]")
         }
         "[site.tls]" => format!("site = [{{ root = 'base', hosts = ['base'], tls = {inner} }}]"),
-        "[[site]]" => format!("site = [{inner}]"),
+        "[[site]]" => {
+            format!(
+                "listen = [{{ address = '127.0.0.1:8080', tls = {{ certificate = 'cert.pem' }} }}]\nsite = [{inner}]"
+            )
+        }
         "[site.log]" => format!("site = [{{ root = 'base', log = {inner} }}]"),
         "[site.compression]" => format!("site = [{{ root = 'base', compression = {inner} }}]"),
         "[[site.route]]" => route(inner),
@@ -116,7 +138,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         )),
         "[[site.route]].script" => route(format!("{{ path = '/base/*', script = {inner} }}")),
         title => format!(
-            "{} = {inner}\nsite = [{{ root = 'base' }}]",
+            "{} = {inner}\nsite = [{{ root = 'base', hosts = ['base'] }}]",
             title.trim_matches(['[', ']'])
         ),
     }

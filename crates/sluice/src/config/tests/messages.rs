@@ -53,8 +53,8 @@ fn unknown_keys_are_reported_with_a_suggestion() {
             r#"1: unknown key "workers"; it belongs in [server]"#,
         ),
         (
-            "[[site]]\nroot = 'a'\nlisten = ':80'".into(),
-            r#"3: unknown key "listen" in [[site]]; it belongs at the top of the file, above the first section"#,
+            "[[site]]\nroot = 'a'\nserver = { workers = 2 }".into(),
+            r#"3: unknown key "server" in [[site]]; it belongs at the top of the file, above the first section"#,
         ),
     ];
     for (text, message) in cases {
@@ -305,7 +305,7 @@ fn routes_without_an_action_or_with_two_are_refused() {
     let cases = [
         (
             "path = '/a'",
-            "3: [[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, log",
+            "3: [[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, log",
         ),
         (
             "path = '/a/*'\nfiles = { directory = 'a' }\nredirect = { to = '/b' }",

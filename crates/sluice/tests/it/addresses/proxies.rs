@@ -18,7 +18,7 @@ fn server(keys: &str) -> Server {
         .script("ends", ENDPOINTS)
         .file("a.txt", "hello")
         .server(keys);
-    setup.site("hsts = \"1h\"").start()
+    setup.site("hsts = \"1h\"\nhosts = [\"a.test\"]").start()
 }
 
 /// The output of the script for a request with these fields.

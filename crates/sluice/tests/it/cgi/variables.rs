@@ -6,7 +6,8 @@ use crate::harness::{Server, Setup};
 const SHOW: &str = r"printf 'Content-Type: text/plain\n\n'; exec env";
 
 fn server() -> Server {
-    Setup::new().script("show", SHOW).script("deep/er/show", SHOW).start()
+    let setup = Setup::new().script("show", SHOW).script("deep/er/show", SHOW);
+    setup.site("hosts = [\"example.org\"]").start()
 }
 
 #[test]

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use rcgen::{CertificateParams, DnType, Issuer, KeyPair};
+use rcgen::{
+    CertificateParams, CertificateRevocationListParams, DnType, Issuer, KeyIdMethod, KeyPair, RevokedCertParams,
+    SerialNumber,
+};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, RootCertStore, StreamOwned};
 
@@ -87,6 +90,25 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
+    /// A revocation list, as DER, that revokes these serial numbers and expires in the year `end`.
+    pub(crate) fn revoke(&self, numbers: &[u64], end: i32) -> Vec<u8> {
+        let revoked = numbers.iter().map(|number| RevokedCertParams {
+            serial_number: SerialNumber::from(*number),
+            revocation_time: rcgen::date_time_ymd(2001, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2001, 1, 1),
+            next_update: rcgen::date_time_ymd(end, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().der().to_vec()
+    }
+
     /// Writes a certificate and its key into one file.
     pub(crate) fn issue_to(&self, file: &Path, hosts: &[&str]) {
         let (certificate, key) = self.issue(hosts);
@@ -153,11 +175,26 @@ impl TlsClient {
 
     /// Sends `GET path` and reads until the server closes; an error if it closes without close_notify.
     pub(crate) fn get(&mut self, path: &str, host: &str) -> std::io::Result<String> {
-        write!(
-            self.0,
+        self.send(&format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-        )?;
+        ))?;
         self.rest()
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(&mut self, request: &str) -> std::io::Result<()> {
+        self.0.write_all(request.as_bytes())
+    }
+
+    /// Reads until `wanted` has arrived; returns everything before it.
+    pub(crate) fn read_until(&mut self, wanted: &str) -> std::io::Result<String> {
+        let mut read = Vec::new();
+        while !read.ends_with(wanted.as_bytes()) {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte)?;
+            read.extend(byte);
+        }
+        Ok(String::from_utf8_lossy(&read[..read.len() - wanted.len()]).into_owned())
     }
 
     /// Everything until the server closes.

@@ -1,0 +1,232 @@
+//! Client certificates: the authorities that must have signed them, what these have revoked, and what a connection has shown.
+//!
+//! Here: reading authorities and revocation lists, and checking a client's certificate again when they have changed, when the
+//! client resumes a session, or when its request is for a site with other authorities. Not here: which handshake asks for which
+//! (`tls`), and what needs a certificate (`sluice_server::serve::gate`).
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, HandshakeKind, RootCertStore, ServerConnection,
+    SignatureScheme,
+};
+use sluice_settings::AuthoritySettings;
+use sluice_settings::open_error::OpenError;
+use sluice_settings::rule::ClientCertificate;
+use x509_parser::prelude::{ASN1Time, CertificateRevocationList, FromDer};
+
+use crate::tls::{certificates, read_pem};
+
+/// Bytes of a file of revocation lists, at most: a list has some 40 bytes for each certificate.
+const LISTS_BYTES_MAX: u64 = 32 << 20;
+
+/// The authorities of client certificates, and what they have revoked, as of one reading of their files.
+#[derive(Debug)]
+pub(crate) struct ClientAuthorities {
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientAuthorities {
+    /// Reads the files. With revocation lists, every certificate of a chain must be covered by a list of its issuer that has not
+    /// expired; this is also the rule of nginx and Apache.
+    pub(crate) fn open(
+        settings: &AuthoritySettings,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<ClientAuthorities, OpenError> {
+        let file = settings.certificates.display();
+        let refuse = |reason: &dyn fmt::Display| {
+            OpenError::new(&settings.origin, format!("client_authorities {file}: {reason}"))
+        };
+        let mut authorities = RootCertStore::empty();
+        let text = read_pem(&settings.certificates).map_err(|reason| refuse(&reason))?;
+        for certificate in certificates(&text).map_err(|reason| refuse(&reason))? {
+            authorities.add(certificate).map_err(|error| refuse(&error))?;
+        }
+        let mut lists = Vec::new();
+        for file in &settings.revocation_lists {
+            let read = read_lists(file);
+            let refuse = |reason| OpenError::new(&settings.origin, format!("client_crl {}: {reason}", file.display()));
+            lists.extend(read.map_err(refuse)?);
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider))
+            .with_crls(lists)
+            .enforce_revocation_expiration()
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| refuse(&error))?;
+        Ok(ClientAuthorities { verifier })
+    }
+
+    /// The verifier of a handshake in which a client may have no certificate.
+    pub(crate) fn optional(&self) -> Arc<dyn ClientCertVerifier> {
+        Arc::clone(&self.verifier)
+    }
+
+    /// The verifier of a handshake in which a client must have a certificate.
+    pub(crate) fn required(&self) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(Mandatory(Arc::clone(&self.verifier)))
+    }
+
+    /// Checks a chain as a handshake does, without the proof that the client has its key.
+    fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
+        let (leaf, intermediates) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
+        let verified = self.verifier.verify_client_cert(leaf, intermediates, UnixTime::now());
+        verified.map(drop)
+    }
+}
+
+/// Reads the revocation lists of a file, in PEM or DER format; warns of those that have expired.
+fn read_lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    const PEM: &[u8] = b"-----BEGIN ";
+    let bytes = fs::metadata(file).map_err(|error| error.to_string())?.len();
+    if bytes > LISTS_BYTES_MAX {
+        return Err(format!("has {bytes} bytes, more than {LISTS_BYTES_MAX}"));
+    }
+    let content = fs::read(file).map_err(|error| error.to_string())?;
+    let lists = match memchr::memmem::find(&content, PEM) {
+        None => vec![CertificateRevocationListDer::from(content)],
+        Some(_) => CertificateRevocationListDer::pem_slice_iter(&content)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| format!("is not a PEM file: {error}"))?,
+    };
+    if lists.is_empty() {
+        return Err("holds no revocation list (X509 CRL) in PEM form".to_owned());
+    }
+    for list in &lists {
+        let (_, list) = CertificateRevocationList::from_der(list)
+            .map_err(|_| "is not a revocation list in PEM or DER form".to_owned())?;
+        if let Some(end) = list.next_update().filter(|end| *end < ASN1Time::now()) {
+            tracing::warn!(
+                "client_crl {}: the list has expired on {end}: certificates of its authority are rejected until there is a new one",
+                file.display()
+            );
+        }
+    }
+    Ok(lists)
+}
+
+/// A verifier that does not accept a client without a certificate.
+#[derive(Debug)]
+struct Mandatory(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for Mandatory {
+    fn client_auth_mandatory(&self) -> bool {
+        true
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.0.verify_client_cert(leaf, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// What a client has shown in a handshake that asked for its certificate.
+#[derive(Debug)]
+pub(crate) struct ShownCertificate {
+    /// The authorities that the handshake named.
+    asked_for: Arc<ClientAuthorities>,
+    /// The client's certificate and the intermediate ones; empty if it has sent none.
+    chain: Vec<CertificateDer<'static>>,
+    /// The authorities that the chain was checked against last, and the result.
+    last_check: RefCell<(Arc<ClientAuthorities>, ClientCertificate)>,
+}
+
+impl ShownCertificate {
+    /// Notes what a handshake has shown. A resumed session shows the certificate of an earlier handshake, which may have expired
+    /// since: it is checked again.
+    ///
+    /// # Errors
+    /// The certificate of the resumed session is not valid any more: the client's fault.
+    pub(crate) fn of(
+        connection: &ServerConnection,
+        authorities: &Arc<ClientAuthorities>,
+    ) -> Result<ShownCertificate, rustls::Error> {
+        let chain: Vec<_> = connection.peer_certificates().unwrap_or_default().to_vec();
+        if !chain.is_empty() && connection.handshake_kind() == Some(HandshakeKind::Resumed) {
+            authorities.verify(&chain)?;
+        }
+        let state = match chain.is_empty() {
+            true => ClientCertificate::Absent,
+            false => ClientCertificate::Verified,
+        };
+        Ok(ShownCertificate {
+            asked_for: Arc::clone(authorities),
+            chain,
+            last_check: RefCell::new((Arc::clone(authorities), state)),
+        })
+    }
+
+    /// What is known of the certificate where these authorities must have signed it. They are others than those of the handshake
+    /// after a reload, and for a site whose host the handshake did not name.
+    pub(crate) fn state(&self, wanted: &Arc<ClientAuthorities>) -> ClientCertificate {
+        let mut last_check = self.last_check.borrow_mut();
+        let (authorities, state) = &mut *last_check;
+        if Arc::ptr_eq(authorities, wanted) {
+            return *state;
+        }
+        *state = match self.chain.is_empty() {
+            // The client might have sent one to a handshake that named these authorities.
+            true if !Arc::ptr_eq(&self.asked_for, wanted) => ClientCertificate::NotAsked,
+            true => ClientCertificate::Absent,
+            false => match wanted.verify(&self.chain) {
+                Ok(()) => ClientCertificate::Verified,
+                Err(_) => ClientCertificate::NotAsked,
+            },
+        };
+        Arc::clone_from(authorities, wanted);
+        *state
+    }
+}
+
+/// The fix for a certificate that was rejected, for the log; empty if the error says enough.
+pub(crate) fn fix(error: &rustls::Error) -> &'static str {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownRevocationStatus) => {
+            ": client_crl has no list of its issuer"
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. },
+        ) => ": renew the list in client_crl",
+        _ => "",
+    }
+}

@@ -1,0 +1,119 @@
+//! Warnings: what a valid configuration says and its author probably does not mean. `check` shows them, and a server at its start.
+
+use sluice_settings::rule::CertificateUse;
+use sluice_settings::{ClientCertificates, ListenSettings, Settings, SiteSettings};
+
+use super::client_certificates::is_served_on;
+
+/// The warnings about a configuration, each one line.
+pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for site in &settings.sites {
+        let listen = || settings.listen.iter().filter(|listen| is_served_on(site, listen));
+        warnings.extend(unequal_addresses(site, listen));
+        for listen in listen() {
+            warnings.extend(clients_of_unix_socket(settings, site, listen));
+        }
+    }
+    warnings
+}
+
+/// An address requires a client certificate, and another one that serves the same site does not.
+fn unequal_addresses<'a, I: Iterator<Item = &'a ListenSettings>>(
+    site: &SiteSettings,
+    listen: impl Fn() -> I,
+) -> Option<String> {
+    let requires = |listen: &&ListenSettings| {
+        let clients = listen.tls.as_ref().map(|tls| &tls.clients);
+        matches!(clients, Some(ClientCertificates::Required(_)))
+    };
+    if site.client_certificates == CertificateUse::Required {
+        return None;
+    }
+    let strict = listen().find(requires)?;
+    let open = listen().find(|listen| !requires(listen) && listen.redirect_to_https.is_none())?;
+    Some(format!(
+        "{}: {} requires client certificates and {} does not, and this site is served on both: give it client_certificates = \
+         \"required\", or listen = [\"{}\"]",
+        site.origin, strict.address, open.address, strict.address
+    ))
+}
+
+/// Routes distinguish clients by their address, and all clients of a unix socket have the same one.
+fn clients_of_unix_socket(settings: &Settings, site: &SiteSettings, listen: &ListenSettings) -> Option<String> {
+    listen.address.path()?;
+    if settings.proxies.trusted.has_unix() || listen.proxy_protocol.is_some() {
+        return None;
+    }
+    let route = site.routes.iter().find(|route| route.when.depends_on_client())?;
+    Some(format!(
+        "{}: when = {{ client = … }}: every client of {} is 127.0.0.1 here; if a proxy connects there, add trusted_proxies = \
+         [\"unix:\"] to [server]",
+        route.origin, listen.address
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::read;
+    use super::warnings;
+
+    const TLS: &str =
+        "tls = { certificate = 'cert.pem', client_certificates = 'required', client_authorities = 'ca.pem' }";
+
+    #[track_caller]
+    fn warnings_of(text: &str) -> Vec<String> {
+        warnings(&read(text).unwrap_or_else(|errors| panic!("{errors}\n{text}")))
+    }
+
+    #[test]
+    fn an_address_that_requires_what_another_does_not_is_a_warning() {
+        let text = |other: &str, site: &str| {
+            format!(
+                "[[listen]]\naddress = ':443'\n{TLS}\n[[listen]]\naddress = ':80'\n{other}\n[[site]]\nroot = 'htdocs'\n{site}"
+            )
+        };
+        let found = warnings_of(&text("", ""));
+        assert_eq!(
+            found,
+            [
+                "sluice.toml:7: 0.0.0.0:443 requires client certificates and 0.0.0.0:80 does not, and this site is served on both: give \
+              it client_certificates = \"required\", or listen = [\"0.0.0.0:443\"]"
+            ]
+        );
+        for (other, site) in [
+            ("redirect = 'https'", ""),
+            ("", "client_certificates = 'required'"),
+            ("", "listen = [':443']"),
+            (TLS, ""),
+        ] {
+            assert_eq!(warnings_of(&text(other, site)), [""; 0], "{other} {site}");
+        }
+    }
+
+    #[test]
+    fn conditions_on_clients_of_a_unix_socket_are_a_warning() {
+        let text = |listen: &str, server: &str, when: &str| {
+            format!(
+                "[[listen]]\naddress = 'unix:/run/s'\n{listen}\n[server]\n{server}\n[[site]]\n[[site.route]]\npath = '/*'\nwhen = {when}\nrefuse = {{}}"
+            )
+        };
+        let found = warnings_of(&text("", "", "{ client = '!127.0.0.1' }"));
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("sluice.toml:7: when = { client = … }: every client of unix:/run/s"),
+            "{found:?}"
+        );
+        for (listen, server, when) in [
+            ("", "trusted_proxies = ['unix:']", "{ client = '::1' }"),
+            ("proxy_protocol = ['unix:']", "", "{ client = '::1' }"),
+            ("", "", "{ method = 'GET' }"),
+        ] {
+            assert_eq!(
+                warnings_of(&text(listen, server, when)),
+                [""; 0],
+                "{listen} {server} {when}"
+            );
+        }
+    }
+}
