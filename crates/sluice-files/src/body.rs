@@ -78,6 +78,10 @@ impl Source for FileBody {
         Poll::Ready(Some(chunk.map(Bytes::from)))
     }
 
+    fn limit_chunks(&mut self, bytes_max: usize) {
+        self.0.limit_chunks(bytes_max);
+    }
+
     fn length(&self) -> Option<u64> {
         Some(self.0.left)
     }
@@ -88,6 +92,7 @@ pub(crate) struct Reader {
     file: Arc<File>,
     at: u64,
     left: u64,
+    chunk_bytes_max: usize,
     /// The chunk that a blocking thread is reading.
     ahead: Option<Ahead>,
 }
@@ -99,8 +104,14 @@ impl Reader {
             file,
             at,
             left: bytes,
+            chunk_bytes_max: CHUNK_BYTES,
             ahead: None,
         }
+    }
+
+    /// Sets the largest number of bytes of the chunks to come.
+    pub(crate) fn limit_chunks(&mut self, bytes_max: usize) {
+        self.chunk_bytes_max = bytes_max;
     }
 
     /// Whether everything was read, or reading was ended.
@@ -146,6 +157,7 @@ impl Reader {
     }
 
     fn chunk_bytes(&self, most: usize) -> usize {
+        let most = most.min(self.chunk_bytes_max);
         usize::try_from(self.left).map_or(most, |left| left.min(most))
     }
 

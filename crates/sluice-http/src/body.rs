@@ -21,6 +21,10 @@ pub trait Source {
     /// Returns the next chunk, never empty, or `None` at the end.
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>>;
 
+    /// Sets the largest number of bytes of the chunks to come, as far as the source can choose: chunks wait in memory for the
+    /// client.
+    fn limit_chunks(&mut self, _bytes_max: usize) {}
+
     /// Bytes still to come, if known; becomes Content-Length.
     fn length(&self) -> Option<u64>;
 
@@ -124,6 +128,13 @@ impl ResponseBody {
                 Poll::Ready((!chunk.is_empty()).then_some(Ok(chunk)))
             }
             ResponseBody::Source(source) => source.poll_chunk(context),
+        }
+    }
+
+    /// Sets the largest number of bytes of the chunks to come, as far as their source can choose.
+    pub fn limit_chunks(&mut self, bytes_max: usize) {
+        if let ResponseBody::Source(source) = self {
+            source.limit_chunks(bytes_max);
         }
     }
 

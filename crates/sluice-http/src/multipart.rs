@@ -80,6 +80,12 @@ impl Source for Multipart {
         Poll::Ready(None)
     }
 
+    fn limit_chunks(&mut self, bytes_max: usize) {
+        if let Some(body) = self.bodies.front_mut() {
+            body.limit_chunks(bytes_max);
+        }
+    }
+
     fn length(&self) -> Option<u64> {
         self.bodies.iter().map(ResponseBody::length).sum()
     }

@@ -1,6 +1,6 @@
-//! Memory that needs unsafe code: the memory buffer, sealed memfds, and reads from the page cache.
+//! Memory that needs unsafe code: the memory buffer, sealed memfds, reads from the page cache, and a socket's send queue.
 //!
-//! Four parts:
+//! Five parts:
 //! - **The memory buffer**, which a script process and the server share for bulk output: its memfd ([`Segment`]), its
 //!   two kinds ([`PlainBuffer`], [`RingReader`]), and the script's side of the ring ([`RingWriter`]).
 //! - **Sealed memfds** ([`SealedMemfd`]): immutable content of the server, such as cached files, from which the kernel
@@ -8,6 +8,7 @@
 //! - **Reads from the page cache** ([`read_cached`]): the part of a file that the kernel has in memory, without waiting
 //!   for a disk.
 //! - **Budgets** ([`Budget`]): bounds on the bytes that all threads hold together.
+//! - **The send queue of a socket** ([`unacknowledged_bytes`]): what its peer has not acknowledged.
 //!
 //! Not here: the callouts that ask for a buffer (sluice-gateway), waiting for the mailbox and sending the bytes
 //! (sluice-script). Floor 1: imports nothing of the workspace.
@@ -33,7 +34,8 @@
 //
 // Unsafe is allowed here because safe Rust cannot share memory with another process: the memfd (mem_file.rs,
 // sealed_memfd.rs), its mappings and the views of them (mapping.rs), the futex call (futex.rs), poll and getppid
-// (ring_writer.rs); and because no library reads the cached part of a file into uninitialised memory (page_cache.rs).
+// (ring_writer.rs); and because no library reads the cached part of a file into uninitialised memory (page_cache.rs), or
+// the length of a send queue (socket_queue.rs).
 // No other file uses it.
 #![allow(unsafe_code)]
 // The model checker compiles the protocol without the mappings that use it.
@@ -67,6 +69,7 @@ mod sealed_memfd;
 mod segment;
 #[cfg(not(loom))]
 mod shared_memory;
+mod socket_queue;
 
 #[cfg(all(loom, test))]
 mod loom_model;
@@ -88,3 +91,5 @@ pub use sealed_memfd::SealedMemfd;
 pub use segment::{BeginError, KEPT_BYTES, Segment, memory_total_bytes};
 #[cfg(not(loom))]
 pub use shared_memory::{Garbage, Release};
+#[cfg(not(loom))]
+pub use socket_queue::unacknowledged_bytes;

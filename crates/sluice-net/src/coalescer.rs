@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::connection::Connection;
 use crate::stream::{ClientStream, SharedStream};
 
 /// With this many bytes waiting, a write drains the coalescer first.
@@ -26,6 +27,7 @@ const RECORD_BYTES: usize = 16 << 10;
 
 /// The bytes that wait to be drained, and their socket.
 pub(crate) struct WriteCoalescer {
+    connection: Rc<Connection>,
     stream: SharedStream,
     is_tls: bool,
     waiting: Vec<u8>,
@@ -39,9 +41,10 @@ pub(crate) struct WriteCoalescer {
 pub(crate) struct CoalescedStream(pub Rc<RefCell<WriteCoalescer>>);
 
 impl WriteCoalescer {
-    pub(crate) fn new(stream: Rc<RefCell<ClientStream>>) -> WriteCoalescer {
+    pub(crate) fn new(stream: Rc<RefCell<ClientStream>>, connection: Rc<Connection>) -> WriteCoalescer {
         let is_tls = stream.borrow_mut().prepare_encrypt();
         WriteCoalescer {
+            connection,
             stream: SharedStream(stream),
             is_tls,
             waiting: Vec::new(),
@@ -52,6 +55,18 @@ impl WriteCoalescer {
 
     /// Sends all waiting bytes. An error is the client's or the network's fault.
     pub(crate) fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let drained = self.poll_send(context);
+        self.count();
+        drained
+    }
+
+    /// Counts the memory that the waiting bytes use.
+    fn count(&self) {
+        let bytes = self.waiting.len() - self.sent + self.encrypted;
+        self.connection.outgoing().set_coalesced(bytes);
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut stream = Pin::new(&mut self.stream);
         while self.sent < self.waiting.len() {
             match ready!(stream.as_mut().poll_write(context, &self.waiting[self.sent..]))? {

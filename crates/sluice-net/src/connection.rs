@@ -13,6 +13,9 @@ use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_membuf::SealedMemfd;
 
 use crate::client_certificates::ShownCertificate;
+use crate::outgoing::{Outgoing, OutgoingBody};
+use crate::send_budget::SendBudget;
+use crate::vacancies::Vacancies;
 
 /// The state of an accepted connection.
 pub struct Connection {
@@ -27,8 +30,8 @@ pub struct Connection {
     https_port: Cell<Option<u16>>,
     /// Exchanges under way that wait for the server (a script, for example), not for the client to take the response.
     waiting_on_server: Cell<u32>,
-    /// Chunks of bodies handed to the protocol, which asks for one when it has room; wraps around.
-    chunks: Cell<u32>,
+    /// Response bytes that the protocol has.
+    outgoing: Outgoing,
     /// Bytes read since the last exchange began. If not zero between exchanges, part of a head has arrived.
     head_bytes: Cell<u32>,
     /// Exchanges begun; wraps around.
@@ -42,6 +45,21 @@ pub struct Connection {
     /// The memory in which the current body lies, if it is sealed.
     sealed: Cell<Option<Arc<SealedMemfd>>>,
     wake_up: WakeUp,
+    vacancies: Rc<Vacancies>,
+    /// When the connection became idle, as a number among all connections of the worker.
+    idle_since: Cell<u64>,
+    /// Bytes of a response may wait to be sent.
+    has_unsent: Cell<bool>,
+    demand: Cell<Option<Demand>>,
+}
+
+/// What the worker wants of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// To close if it is idle, because another connection needs its slot.
+    MakeRoom,
+    /// To end at once, because its response bytes use too much memory.
+    FreeMemory,
 }
 
 /// The task of a connection, and the tick of its worker at which to wake it.
@@ -51,7 +69,7 @@ struct WakeUp {
 }
 
 impl Connection {
-    pub(crate) fn new(endpoints: Endpoints) -> Connection {
+    pub(crate) fn new(endpoints: Endpoints, budget: &Rc<SendBudget>, vacancies: &Rc<Vacancies>) -> Connection {
         Connection {
             endpoints: Cell::new(endpoints),
             tls_info: OnceCell::new(),
@@ -59,7 +77,7 @@ impl Connection {
             certificate: OnceCell::new(),
             https_port: Cell::new(None),
             waiting_on_server: Cell::new(0),
-            chunks: Cell::new(0),
+            outgoing: Outgoing::new(Rc::clone(budget)),
             head_bytes: Cell::new(0),
             exchanges: Cell::new(0),
             open: Cell::new(0),
@@ -70,7 +88,18 @@ impl Connection {
                 tick: Cell::new(u32::MAX),
                 task: Cell::new(None),
             },
+            vacancies: Rc::clone(vacancies),
+            idle_since: Cell::new(vacancies.next_number()),
+            has_unsent: Cell::new(false),
+            demand: Cell::new(None),
         }
+    }
+
+    /// A connection of no worker.
+    #[cfg(test)]
+    pub(crate) fn alone() -> Rc<Connection> {
+        let budget = Rc::new(SendBudget::new(1 << 20));
+        Rc::new(Connection::new(Endpoints::UNIX, &budget, &Rc::default()))
     }
 
     /// The two ends of the connection: those of the socket, or those that a proxy has named (PROXY protocol).
@@ -140,22 +169,63 @@ impl Connection {
     }
 
     pub(crate) fn count_read(&self, bytes: usize) {
+        // The client is about to make a request. In HTTP/2 it may as well be a PING, which must not count as use.
+        if self.head_bytes.get() == 0 && !self.outgoing.is_http2() && self.is_idle() {
+            self.idle_since.set(self.vacancies.next_number());
+        }
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.head_bytes.set(self.head_bytes.get().saturating_add(bytes));
     }
 
-    /// Counts a chunk of a body that the protocol had room for: progress of the client.
-    pub fn count_chunk(&self) {
-        self.chunks.set(self.chunks.get().wrapping_add(1));
+    /// Response bytes that the protocol has.
+    pub(crate) fn outgoing(&self) -> &Outgoing {
+        &self.outgoing
     }
 
-    pub(crate) fn chunks(&self) -> u32 {
-        self.chunks.get()
+    /// Whether no response is under way, and the last one was sent. A connection that has sent nothing yet is idle, too.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_busy() && !self.has_unsent.get()
     }
 
-    /// Whether exchanges are under way, and all of them wait for the client.
-    pub(crate) fn waits_for_client(&self) -> bool {
-        self.is_busy() && self.waiting_on_server.get() == 0
+    /// Notes that the connection is being closed: it is not idle, and cannot make room any sooner.
+    pub(crate) fn begin_close(&self) {
+        self.has_unsent.set(true);
+    }
+
+    /// When the connection became idle; lower numbers were earlier.
+    pub(crate) fn idle_since(&self) -> u64 {
+        self.idle_since.get()
+    }
+
+    /// Demands something of the connection, whose task is woken.
+    pub(crate) fn demand(&self, demand: Demand) {
+        self.demand.set(Some(demand));
+        self.wake_if_due(u32::MAX);
+    }
+
+    /// The demand that the connection must obey now. One to make room is withdrawn if the connection is in use again.
+    pub(crate) fn due_demand(&self) -> Option<Demand> {
+        let demand = self.demand.get()?;
+        match demand {
+            Demand::MakeRoom if !self.is_idle() => {
+                self.demand.set(None);
+                self.vacancies.notify();
+                return None;
+            }
+            Demand::MakeRoom => {}
+            Demand::FreeMemory => self.abort(),
+        }
+        Some(demand)
+    }
+
+    /// Whether the connection closes for another one.
+    pub(crate) fn makes_room(&self) -> bool {
+        self.demand.get() == Some(Demand::MakeRoom)
+    }
+
+    /// Whether an exchange waits for the server.
+    pub(crate) fn waits_for_server(&self) -> bool {
+        self.waiting_on_server.get() > 0
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -201,8 +271,13 @@ impl Connection {
 
     /// Notes that everything has been sent.
     pub(crate) fn flushed(&self) {
-        if !self.is_busy() {
-            self.sealed.set(None);
+        if self.is_busy() {
+            return;
+        }
+        self.sealed.set(None);
+        if !self.outgoing.has_chunks() && self.has_unsent.replace(false) {
+            self.idle_since.set(self.vacancies.next_number());
+            self.vacancies.notify_if_wanted();
         }
     }
 
@@ -219,7 +294,9 @@ impl Connection {
 
 /// An exchange under way on a connection. Dropping this ends it.
 pub struct UnderWay {
-    connection: Rc<Connection>,
+    pub(crate) connection: Rc<Connection>,
+    /// The body of its response.
+    pub(crate) body: OutgoingBody,
     is_waiting_on_server: bool,
 }
 
@@ -230,9 +307,11 @@ impl UnderWay {
         connection.open.set(connection.open.get() + 1);
         connection.exchanges.set(connection.exchanges.get().wrapping_add(1));
         connection.head_bytes.set(0);
+        connection.has_unsent.set(true);
         connection.waiting_on_server.set(connection.waiting_on_server.get() + 1);
         UnderWay {
             connection: Rc::clone(connection),
+            body: OutgoingBody::default(),
             is_waiting_on_server: true,
         }
     }
@@ -243,6 +322,7 @@ impl UnderWay {
             self.is_waiting_on_server = true;
             let waiting = &self.connection.waiting_on_server;
             waiting.set(waiting.get() + 1);
+            self.body.set_waits_for_client(false);
         }
     }
 
@@ -252,6 +332,7 @@ impl UnderWay {
             self.is_waiting_on_server = false;
             let waiting = &self.connection.waiting_on_server;
             waiting.set(waiting.get() - 1);
+            self.body.set_waits_for_client(true);
         }
     }
 }
@@ -268,6 +349,7 @@ impl Drop for UnderWay {
     /// The next byte belongs to a head, unless other exchanges are under way.
     fn drop(&mut self) {
         self.wait_on_client();
+        self.body.end(self.connection.outgoing());
         self.connection.open.set(self.connection.open.get() - 1);
         self.connection.head_bytes.set(0);
     }

@@ -1,6 +1,7 @@
 //! The front of a worker: what its connections share.
 //!
-//! Here: connection slots, the protocols of each listener, the worker's clock, draining. Not here: what a request means
+//! Here: connection slots, memory for responses, the protocols of each listener, the worker's clock, draining, and the
+//! log lines that any client could cause in any number. Not here: what a request means
 //! (`service`).
 
 use std::cell::Cell;
@@ -9,15 +10,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use sluice_http::endpoints::Endpoints;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_settings::rule::ClientCertificate;
 use tokio::sync::watch;
 
-use crate::connection::Connection;
+use crate::client_counts::ClientCounts;
+use crate::connection::{Connection, Demand};
+use crate::front_log::FrontLog;
 use crate::listener_protocol::ListenerProtocol;
 use crate::phase;
 use crate::phase::Phase;
+use crate::send_budget::SendBudget;
 use crate::slots::ConnectionSlots;
 
 /// The state that the connections of one worker share.
@@ -27,11 +32,25 @@ pub struct Front {
     slots: Rc<ConnectionSlots>,
     /// Connections that are closed before their first request.
     refused: RateLimitedLog,
+    /// Memory for response bytes that wait for clients.
+    send_budget: Rc<SendBudget>,
+    client_counts: Arc<ClientCounts>,
+    log: FrontLog,
     phases: watch::Receiver<Phase>,
     is_draining: Cell<bool>,
     /// Seconds since the worker started.
     tick: Cell<u32>,
     tasks: Tasks,
+}
+
+/// The bounds on the connections of a worker.
+pub struct FrontLimits {
+    /// Connections at once.
+    pub slots: usize,
+    /// Bytes of memory for responses that wait for their clients.
+    pub send_bytes_max: usize,
+    /// The connections of each client, counted for all workers.
+    pub client_counts: Arc<ClientCounts>,
 }
 
 /// What the monitor of a connection needs to know of its worker.
@@ -43,17 +62,20 @@ pub(crate) struct FrontStatus {
 }
 
 impl Front {
-    /// Creates a front with `slots` connection slots.
+    /// Creates a front.
     pub fn new(
         listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
-        slots: usize,
+        limits: FrontLimits,
         phases: watch::Receiver<Phase>,
         tasks: Tasks,
     ) -> Front {
         Front {
             listener_protocols,
-            slots: Rc::new(ConnectionSlots::new(slots)),
             refused: RateLimitedLog::default(),
+            slots: Rc::new(ConnectionSlots::new(limits.slots)),
+            send_budget: Rc::new(SendBudget::new(limits.send_bytes_max)),
+            client_counts: limits.client_counts,
+            log: FrontLog::default(),
             phases,
             is_draining: Cell::new(false),
             tick: Cell::new(0),
@@ -91,6 +113,35 @@ impl Front {
         &self.slots
     }
 
+    pub(crate) fn client_counts(&self) -> &Arc<ClientCounts> {
+        &self.client_counts
+    }
+
+    /// A connection that was just accepted.
+    pub(crate) fn connection(&self, endpoints: Endpoints) -> Connection {
+        Connection::new(endpoints, &self.send_budget, self.slots.vacancies())
+    }
+
+    /// Keeps the response bytes that wait for clients within their memory, for as long as it is polled: over it, the
+    /// connection is aborted whose bytes have used most memory for longest.
+    pub async fn keep_send_budget(&self) {
+        loop {
+            self.send_budget.exceeded().await;
+            while self.send_budget.is_exceeded()
+                && let Some(connection) = self.slots.most_waiting()
+            {
+                let bytes = connection.outgoing().write_off();
+                connection.demand(Demand::FreeMemory);
+                self.log.used_memory(&connection, bytes);
+            }
+        }
+    }
+
+    /// The log lines about connections.
+    pub(crate) fn log(&self) -> &FrontLog {
+        &self.log
+    }
+
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }
@@ -110,6 +161,7 @@ impl Front {
     /// Counts a second, and wakes the connections that are due. The worker calls this once a second.
     pub fn advance(&self) {
         log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, Instant::now()));
+        self.log.log_due();
         self.tick.set(self.tick.get() + 1);
         self.slots.wake_due(self.tick.get());
     }

@@ -23,7 +23,7 @@ use crate::service::{Refusal, Service};
 use crate::stream::SharedStream;
 
 /// Bytes that hyper reads ahead, and collects for one write.
-const BUFFER_BYTES_MAX: usize = 512 << 10;
+const BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// The number of fields in a head that hyper accepts by default (`Builder::max_headers`).
 const HYPER_HEAD_FIELDS: usize = 100;
@@ -75,6 +75,9 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     let mut exchanges = builder(&limits).serve_connection(io, service);
     let mut monitor = ConnectionMonitor::new(connection, front.tick());
     let outcome = poll_fn(|context| {
+        if connection.due_demand().is_some() {
+            return Poll::Ready(Ok(Outcome::Closed));
+        }
         let action = monitor.next_action(front, connection, context, |monitor| check(http, &limits, monitor));
         match action {
             Action::Continue => {}
@@ -103,7 +106,13 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
 
 /// Checks once a second whether the connection goes on.
 fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<Outcome> {
-    let (connection, stream) = (&http.slot, http.stream.borrow());
+    let (connection, mut stream) = (&http.slot, http.stream.borrow_mut());
+    let wait = stream.client_wait(monitor.now());
+    if !monitor.is_fast_enough(connection, wait, limits) {
+        http.front.log().slow(connection);
+        connection.abort();
+        return Action::Close(Outcome::Closed);
+    }
     // hyper notices at once that the client has closed, as long as it reads; it does not read while another request
     // waits in its buffer, or while nobody takes the request's body.
     if connection.is_busy() && stream.has_left() {
@@ -129,7 +138,7 @@ fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = b
         .tick()
         .saturating_add(u32::try_from(seconds).unwrap_or(u32::MAX));
     poll_fn(move |context| {
-        if http.front.is_draining() || http.front.tick() >= until {
+        if http.front.is_draining() || http.front.tick() >= until || http.slot.due_demand().is_some() {
             return Poll::Ready(false);
         }
         http.slot.wake_at(until, context.waker());

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
@@ -21,9 +22,11 @@ use sluice_http::tasks::Tasks;
 use sluice_settings::limits::Limits;
 
 use crate::coalescer::{CoalescedStream, WriteCoalescer};
-use crate::connection::Connection;
+use crate::connection::{Connection, Demand};
 use crate::http_connection::HttpConnection;
 use crate::monitor::{Action, ConnectionMonitor};
+use crate::outgoing::Delivery;
+use crate::send_allowance::ClientWait;
 use crate::service::Service;
 
 /// Concurrent exchanges of one connection. The RFC recommends at least 100 (§6.5.2).
@@ -33,8 +36,13 @@ const STREAMS_MAX: u32 = 128;
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 
-/// Bytes of one response that wait for the client's window.
+/// Bytes of one response that h2 takes for the client's window. Beyond it the body is not asked for more (`outgoing` bounds
+/// the rest).
 const SEND_BUFFER_BYTES: usize = 256 << 10;
+
+/// How long before the end of `head_timeout` an idle connection is sent GOAWAY, so that the client need not find out by a
+/// failed request: a quarter of it, at most this.
+const GOAWAY_NOTICE: Duration = Duration::from_secs(5);
 
 /// Streams that were opened and reset again before they were accepted: with more of them the connection is closed
 /// (CVE-2023-44487, the rapid reset).
@@ -65,20 +73,51 @@ impl NewExchanges {
 
     /// Polls each once. Those that are not done become tasks, whose first poll registers a real waker; the one here does
     /// nothing.
-    fn poll_all(&self) {
+    fn poll_all(&self, connection: &Rc<Connection>) {
         let mut context = Context::from_waker(Waker::noop());
         let mut exchanges = self.exchanges.take();
         for mut exchange in exchanges.drain(..) {
             // A panic ends only this exchange, as it would end a task.
             let polled = catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(&mut context)));
+            let delivery = connection.outgoing().take_new_delivery();
             if let Ok(Poll::Pending) = polled {
-                self.tasks.spawn_counted(exchange);
+                self.tasks.spawn_counted(ExchangeTask {
+                    exchange,
+                    connection: Rc::clone(connection),
+                    delivery,
+                });
             }
         }
         // Keeps the vector's memory, unless polling has begun other exchanges meanwhile.
         if self.exchanges.borrow().is_empty() {
             self.exchanges.replace(exchanges);
         }
+    }
+}
+
+/// The task of an exchange. It ends when the delivery of its body is aborted, which resets the stream (RFC 9113 §5.4.2).
+struct ExchangeTask {
+    exchange: ExchangeFuture,
+    connection: Rc<Connection>,
+    delivery: Option<Rc<Delivery>>,
+}
+
+impl Future for ExchangeTask {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if this.delivery.as_ref().is_some_and(|delivery| delivery.is_aborted()) {
+            return Poll::Ready(());
+        }
+        let polled = this.exchange.as_mut().poll(context);
+        if let Some(delivery) = this.connection.outgoing().take_new_delivery() {
+            this.delivery = Some(delivery);
+        }
+        if let Some(delivery) = &this.delivery {
+            delivery.register(context.waker());
+        }
+        polled
     }
 }
 
@@ -97,21 +136,32 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         stream,
     } = http;
     let connection: &Rc<Connection> = slot;
+    connection.outgoing().set_http2();
     let limits = service.limits();
     let service = {
         let (service, connection) = (Rc::clone(service), Rc::clone(connection));
         service_fn(move |request| service.serve(&connection, request))
     };
-    let coalescer = Rc::new(RefCell::new(WriteCoalescer::new(Rc::clone(stream))));
+    let coalescer = Rc::new(RefCell::new(WriteCoalescer::new(
+        Rc::clone(stream),
+        Rc::clone(connection),
+    )));
     let io = TokioIo::new(CoalescedStream(Rc::clone(&coalescer)));
     let new_exchanges = NewExchanges::new(front.tasks());
     let mut frames = Box::pin(builder(&limits, new_exchanges.clone()).serve_connection(io, service));
     let mut ended = None;
     let mut monitor = ConnectionMonitor::new(connection, front.tick());
     let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
-        let action = monitor.next_action(front, connection, context, |monitor| {
-            check(connection, stream.borrow().sent_less_received(), &limits, monitor)
-        });
+        if let Some(demand) = connection.due_demand() {
+            if demand == Demand::MakeRoom {
+                // One GOAWAY, for which there is room, because nothing was under way.
+                frames.as_mut().graceful_shutdown();
+                let _ = frames.as_mut().poll(context).is_ready();
+                let _ = coalescer.borrow_mut().poll_drain(context).is_ready();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let action = monitor.next_action(front, connection, context, |monitor| check(http, &limits, monitor));
         match action {
             Action::Continue => {}
             Action::ShutDown => frames.as_mut().graceful_shutdown(),
@@ -122,7 +172,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         {
             ended = Some(end);
         }
-        new_exchanges.poll_all();
+        new_exchanges.poll_all(connection);
         ready!(coalescer.borrow_mut().poll_drain(context))?;
         if !connection.is_busy() {
             coalescer.borrow_mut().free_memory();
@@ -139,25 +189,47 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
 }
 
 /// Checks once a second whether the connection goes on.
-fn check(
+fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
+    let (connection, mut stream) = (&http.slot, http.stream.borrow_mut());
+    let wait = stream.client_wait(monitor.now());
+    let is_sending = stream.is_sending();
+    let action = check_sent(connection, wait, limits, monitor, || {
+        http.front.log().slow(connection);
+    });
+    if is_sending {
+        monitor.restart_idle_time(connection);
+    }
+    match action {
+        Action::Continue => check_idle(connection, limits, monitor),
+        action => action,
+    }
+}
+
+/// Checks whether the client takes what it is sent.
+fn check_sent(
     connection: &Connection,
-    sent_less_received: u32,
+    wait: Option<ClientWait>,
     limits: &Limits,
     monitor: &mut ConnectionMonitor,
+    log: impl Fn(),
 ) -> Action<()> {
-    // Its window is closed, or it takes no byte from its socket. In HTTP/1.1 `stream` enforces this limit.
-    let stalled = monitor.stalled_time(connection, sent_less_received);
-    if stalled.is_some_and(|stalled| stalled >= limits.send_timeout) {
+    if !monitor.is_fast_enough(connection, wait, limits) {
+        log();
         connection.abort();
         return Action::Close(());
     }
+    (0..monitor.abort_slow_exchanges(connection, limits)).for_each(|_| log());
+    Action::Continue
+}
+
+/// Checks whether the connection has been idle for too long. It is closed after `head_timeout`, and is sent GOAWAY
+/// before (RFC 9113 §6.8).
+fn check_idle(connection: &Connection, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
+    let timeout = limits.head_timeout;
+    let notice = GOAWAY_NOTICE.min(timeout / 4);
     match monitor.idle_time(connection) {
-        Some(idle) if idle >= limits.head_timeout && monitor.is_shutting_down() => Action::Close(()),
-        Some(idle) if idle >= limits.head_timeout => {
-            // Sends GOAWAY (RFC 9113 §6.8), and gives the client the same time again to close.
-            monitor.restart_idle_time(connection);
-            Action::ShutDown
-        }
+        Some(idle) if idle >= timeout && monitor.is_shutting_down() => Action::Close(()),
+        Some(idle) if idle >= timeout - notice && !monitor.is_shutting_down() => Action::ShutDown,
         _ => Action::Continue,
     }
 }
@@ -177,18 +249,18 @@ fn builder(limits: &Limits, new_exchanges: NewExchanges) -> Builder<NewExchanges
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
-    use sluice_http::endpoints::Endpoints;
+    use bytes::{Buf, Bytes};
 
     use super::*;
     use crate::connection::UnderWay;
     use crate::front::FrontStatus;
+    use crate::outgoing::{Chunk, ChunkMemory, ChunkPosition};
 
     /// A connection with its monitor.
     struct Monitored {
         connection: Rc<Connection>,
-        sent_less_received: u32,
         limits: Limits,
         monitor: ConnectionMonitor,
         begun: Instant,
@@ -196,11 +268,11 @@ mod tests {
 
     impl Monitored {
         fn new(head_timeout: u64, send_timeout: u64) -> Monitored {
-            let connection = Rc::new(Connection::new(Endpoints::UNIX));
+            let connection = Connection::alone();
+            connection.outgoing().set_http2();
             Monitored {
                 monitor: ConnectionMonitor::new(&connection, 0),
                 connection,
-                sent_less_received: 0,
                 limits: Limits {
                     head_timeout: Duration::from_secs(head_timeout),
                     send_timeout: Duration::from_secs(send_timeout),
@@ -208,6 +280,20 @@ mod tests {
                 },
                 // Later than the monitor's own beginning, by less than a second.
                 begun: Instant::now(),
+            }
+        }
+
+        /// An exchange that has handed out its first chunk.
+        fn exchange(&self) -> Exchange {
+            let mut under_way = UnderWay::begin(&self.connection);
+            under_way.wait_on_client();
+            let bytes = Bytes::from_static(&[0; 100_000]);
+            let chunk = under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Inner);
+            let delivery = self.connection.outgoing().take_new_delivery().unwrap();
+            Exchange {
+                under_way,
+                chunk,
+                delivery,
             }
         }
 
@@ -223,17 +309,26 @@ mod tests {
 
         fn at(&mut self, status: FrontStatus) -> Action<()> {
             let now = self.begun + Duration::from_secs(status.tick.into());
-            let check = |monitor: &mut ConnectionMonitor| {
-                check(&self.connection, self.sent_less_received, &self.limits, monitor)
+            let (connection, limits) = (&self.connection, &self.limits);
+            let check = |monitor: &mut ConnectionMonitor| match check_sent(connection, None, limits, monitor, || ()) {
+                Action::Continue => check_idle(connection, limits, monitor),
+                action => action,
             };
             self.monitor.decide(status, || now, check)
         }
     }
 
+    /// An exchange under way.
+    struct Exchange {
+        under_way: UnderWay,
+        chunk: Chunk,
+        delivery: Rc<Delivery>,
+    }
+
     #[test]
-    fn an_idle_connection_is_shut_down_and_then_closed() {
+    fn an_idle_connection_is_closed_after_its_time_and_shut_down_before() {
         let mut monitored = Monitored::new(10, 60);
-        let actions = [9, 10, 19, 20].map(|second| monitored.serving_at(second));
+        let actions = [6, 8, 9, 10].map(|second| monitored.serving_at(second));
         assert_eq!(
             actions,
             [Action::Continue, Action::ShutDown, Action::Continue, Action::Close(())]
@@ -244,9 +339,9 @@ mod tests {
     #[test]
     fn an_exchange_restarts_the_idle_time() {
         let mut monitored = Monitored::new(10, 60);
-        assert_eq!(monitored.serving_at(9), Action::Continue);
+        assert_eq!(monitored.serving_at(6), Action::Continue);
         drop(UnderWay::begin(&monitored.connection));
-        let actions = [11, 20, 21].map(|second| monitored.serving_at(second));
+        let actions = [8, 14, 16].map(|second| monitored.serving_at(second));
         assert_eq!(actions, [Action::Continue, Action::Continue, Action::ShutDown]);
     }
 
@@ -258,17 +353,52 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_nothing_is_aborted_but_not_while_it_waits_for_the_server() {
+    fn a_stalled_exchange_is_aborted_whatever_else_the_connection_takes() {
         let mut monitored = Monitored::new(10, 60);
-        let mut exchange = UnderWay::begin(&monitored.connection);
-        assert_eq!(monitored.serving_at(100), Action::Continue);
-        exchange.wait_on_client();
-        assert_eq!(monitored.serving_at(159), Action::Continue);
-        monitored.sent_less_received += 1;
-        let actions = [160, 219].map(|second| monitored.serving_at(second));
-        assert_eq!(actions, [Action::Continue, Action::Continue]);
+        let (stalled, mut other) = (monitored.exchange(), monitored.exchange());
+        for second in 1..60 {
+            // Less than both together would have to take.
+            other.chunk.advance(600);
+            assert_eq!(monitored.serving_at(second), Action::Continue);
+            assert!(!stalled.delivery.is_aborted(), "{second}");
+        }
+        assert_eq!(monitored.serving_at(62), Action::Continue);
+        assert!(stalled.delivery.is_aborted() && !other.delivery.is_aborted());
         assert!(!monitored.connection.is_aborted());
-        assert_eq!(monitored.serving_at(220), Action::Close(()));
+    }
+
+    #[test]
+    fn exchanges_that_are_fast_enough_together_are_excused() {
+        let mut monitored = Monitored::new(10, 60);
+        let (waiting, mut other) = (monitored.exchange(), monitored.exchange());
+        for second in 1..70 {
+            other.chunk.advance(1200);
+            assert_eq!(monitored.serving_at(second), Action::Continue);
+        }
+        assert!(!waiting.delivery.is_aborted());
+    }
+
+    #[test]
+    fn an_exchange_that_waits_for_the_server_is_not_aborted() {
+        let mut monitored = Monitored::new(10, 60);
+        let mut exchange = monitored.exchange();
+        exchange.under_way.wait_on_server();
+        let actions = [1, 50, 100, 200].map(|second| monitored.serving_at(second));
+        assert_eq!(actions, [Action::Continue; 4]);
+        assert!(!exchange.delivery.is_aborted());
+    }
+
+    #[test]
+    fn last_chunks_that_nobody_takes_end_the_connection() {
+        let mut monitored = Monitored::new(10, 60);
+        let mut under_way = UnderWay::begin(&monitored.connection);
+        under_way.wait_on_client();
+        let bytes = Bytes::from_static(&[0; 100]);
+        let _chunk = under_way.hand_out(bytes, ChunkMemory::Shared, ChunkPosition::Last);
+        drop(under_way);
+        let actions = [1, 59].map(|second| monitored.serving_at(second));
+        assert_eq!(actions, [Action::Continue; 2]);
+        assert_eq!(monitored.serving_at(61), Action::Close(()));
         assert!(monitored.connection.is_aborted());
     }
 }

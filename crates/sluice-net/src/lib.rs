@@ -9,17 +9,22 @@
 #![forbid(unsafe_code)]
 
 mod client_certificates;
+pub mod client_counts;
 mod coalescer;
 pub mod connection;
 pub mod front;
+mod front_log;
 mod http1;
 mod http2;
 mod http_connection;
 pub mod listener;
 pub mod listener_protocol;
 mod monitor;
+pub mod outgoing;
 pub mod phase;
 pub mod proxy_protocol;
+mod send_allowance;
+mod send_budget;
 mod serve_connection;
 pub mod service;
 mod slots;
@@ -29,3 +34,4 @@ pub mod tls;
 mod tls_info;
 mod transport;
 pub mod unix;
+mod vacancies;

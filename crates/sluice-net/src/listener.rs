@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use sluice_http::endpoints::Endpoints;
@@ -20,7 +21,7 @@ use socket2::{Domain, Protocol, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::connection::Connection;
+use crate::client_counts::Counted;
 use crate::front::Front;
 use crate::serve_connection::serve_connection;
 use crate::service::Service;
@@ -152,11 +153,11 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
     let slots = Rc::clone(front.slots());
     let mut draining = pin!(front.draining());
     while !front.is_draining() {
-        // Workers share a unix socket: a worker without a free slot leaves the connection to the others.
-        if address.is_none() {
+        // Workers share a unix socket: a worker without a free slot makes room first, and the others accept meanwhile.
+        if address.is_none() && slots.are_full() {
             tokio::select! {
                 biased;
-                () = slots.wait() => {}
+                () = make_room_for_waiting(&front, &listener) => {}
                 () = &mut draining => return,
             }
         }
@@ -171,13 +172,18 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
                 let Some(endpoints) = endpoints(&socket, client, address) else {
                     continue;
                 };
+                let Some(counted) = count(&front, &*service, &endpoints, index) else {
+                    let most = front.client_counts().connections_max();
+                    front.log().over_client_limit(&endpoints, most);
+                    continue;
+                };
                 // After accepting, because a waiting listener must not hold a slot that another listener could use.
                 tokio::select! {
                     biased;
-                    () = slots.wait() => {}
+                    () = make_room(&front) => {}
                     () = &mut draining => return,
                 }
-                let slot = slots.take(Connection::new(endpoints));
+                let slot = slots.take(front.connection(endpoints), counted);
                 let (front, service) = (Rc::clone(&front), Rc::clone(&service));
                 let tasks = front.tasks().clone();
                 tasks.spawn(serve_connection(front, service, socket, slot, index));
@@ -189,6 +195,42 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
                 }
             }
         }
+    }
+}
+
+/// Waits until a slot is free.
+async fn make_room(front: &Front) {
+    front
+        .slots()
+        .make_room(|connection| front.log().closed_for_another(connection))
+        .await;
+}
+
+/// Waits until a connection waits to be accepted, and then until a slot is free.
+async fn make_room_for_waiting(front: &Front, listener: &AsyncFd<OwnedFd>) {
+    while front.slots().are_full() {
+        let Ok(mut ready) = listener.readable().await else {
+            return;
+        };
+        let mut listeners = [PollFd::new(listener, PollFlags::IN)];
+        match poll(&mut listeners, Some(&Timespec::default())) {
+            Ok(0) => ready.clear_ready(),
+            _ => make_room(front).await,
+        }
+    }
+}
+
+/// Counts a connection of its client. `None` if the client has as many as it may have; `Some(None)` if it is not counted.
+/// A proxy's connections are those of many clients, and a unix socket's are a proxy's.
+fn count<S: Service>(front: &Front, service: &S, endpoints: &Endpoints, index: usize) -> Option<Option<Counted>> {
+    let counts = front.client_counts();
+    let is_counted = counts.is_limited()
+        && !endpoints.is_unix
+        && !service.is_trusted_proxy(endpoints)
+        && front.listener_protocol(index).proxy_protocol.is_none();
+    match is_counted {
+        true => counts.count(endpoints.client.ip()).map(Some),
+        false => Some(None),
     }
 }
 

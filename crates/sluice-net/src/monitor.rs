@@ -3,13 +3,22 @@
 //! Here: what a protocol asks whenever its task is polled, several times per request. So the clock is read, and the
 //! protocol's own check called, only when the worker has counted another second; otherwise the answer costs two
 //! comparisons. Not here: the time limits, and what happens to the connection then (`http1`, `http2`); the time limit
-//! of a single write (`stream`).
+//! of sending as such (`send_allowance`).
 
+use std::rc::Rc;
 use std::task::Context;
 use std::time::{Duration, Instant};
 
+use sluice_settings::limits::Limits;
+
 use crate::connection::Connection;
 use crate::front::{Front, FrontStatus};
+use crate::outgoing::Delivery;
+use crate::send_allowance::{ClientWait, SendAllowance};
+
+/// Exchanges of an HTTP/2 connection that count for its lowest rate while its socket is the bottleneck: a modem need not
+/// be faster because its browser requests a hundred pictures at once.
+const SLOW_EXCHANGES_MAX: usize = 4;
 
 /// What a protocol does with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +38,15 @@ pub(crate) struct ConnectionMonitor {
     now: Instant,
     is_shutting_down: bool,
     exchanges: Unchanged,
-    chunks: Unchanged,
-    /// Bytes sent minus bytes received; wraps around.
-    sent_less_received: u32,
+    /// The time between the last two checks.
+    elapsed: Duration,
+    /// Bytes of bodies that had moved to the socket at the last check; wraps around.
+    moved: u32,
+    /// What the last call of `is_fast_enough` has seen.
+    wait: Option<ClientWait>,
+    newly_moved: u32,
+    /// The time left to the client; `None` while the server does not wait for it.
+    allowance: Option<SendAllowance>,
 }
 
 impl ConnectionMonitor {
@@ -42,8 +57,11 @@ impl ConnectionMonitor {
             now,
             is_shutting_down: false,
             exchanges: Unchanged::new(connection.exchanges(), now),
-            chunks: Unchanged::new(connection.chunks(), now),
-            sent_less_received: 0,
+            elapsed: Duration::ZERO,
+            moved: connection.outgoing().moved(),
+            wait: None,
+            newly_moved: 0,
+            allowance: None,
         }
     }
 
@@ -74,7 +92,9 @@ impl ConnectionMonitor {
         self.is_shutting_down |= is_draining;
         let mut action = Action::Continue;
         if tick != self.tick {
-            (self.tick, self.now) = (tick, clock());
+            let now = clock();
+            self.elapsed = now.saturating_duration_since(self.now);
+            (self.tick, self.now) = (tick, now);
             action = check(self);
         }
         match action {
@@ -87,6 +107,11 @@ impl ConnectionMonitor {
         }
     }
 
+    /// The time of the last check.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Whether no further exchange begins on the connection.
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.is_shutting_down
@@ -94,7 +119,7 @@ impl ConnectionMonitor {
 
     /// The time since the last exchange. `None` if one is under way, or has begun since the last check.
     pub(crate) fn idle_time(&mut self, connection: &Connection) -> Option<Duration> {
-        let progress = if connection.is_busy() {
+        let progress = if connection.is_busy() || connection.outgoing().has_chunks() {
             Progress::Excused
         } else {
             Progress::Expected
@@ -107,18 +132,54 @@ impl ConnectionMonitor {
         self.exchanges = Unchanged::new(connection.exchanges(), self.now);
     }
 
-    /// The time for which the client has taken nothing although every exchange waits for it. `None` if it has taken
-    /// something since the last check: a chunk of a body, or more bytes than it sent. A client that only pings, or
-    /// opens its window by single bytes, is sent no more than it sends itself.
-    pub(crate) fn stalled_time(&mut self, connection: &Connection, sent_less_received: u32) -> Option<Duration> {
-        let has_taken = sent_less_received.wrapping_sub(self.sent_less_received).cast_signed() > 0;
-        self.sent_less_received = sent_less_received;
-        let progress = if has_taken || !connection.waits_for_client() {
-            Progress::Excused
-        } else {
-            Progress::Expected
+    /// Whether the client still takes what it is sent, or the server waits for something else.
+    ///
+    /// `wait` is the wait of the socket. While the socket takes nothing, no exchange can progress, so the connection as a
+    /// whole must be fast enough: in HTTP/2 by the lowest rate for each exchange that waits, up to
+    /// `SLOW_EXCHANGES_MAX` of them. The same holds if only last chunks wait, for their windows.
+    pub(crate) fn is_fast_enough(
+        &mut self,
+        connection: &Connection,
+        wait: Option<ClientWait>,
+        limits: &Limits,
+    ) -> bool {
+        let moved = connection.outgoing().moved();
+        let newly_moved = moved.wrapping_sub(std::mem::replace(&mut self.moved, moved));
+        self.wait = wait;
+        self.newly_moved = newly_moved;
+        let wait = wait.or_else(|| {
+            let outgoing = connection.outgoing();
+            let is_stalled = outgoing.has_chunks() && !connection.waits_for_server() && outgoing.count_waiting() == 0;
+            is_stalled.then_some(ClientWait {
+                waited: self.elapsed,
+                taken: newly_moved,
+            })
+        });
+        let Some(wait) = wait else {
+            self.allowance = None;
+            return true;
         };
-        self.chunks.check(connection.chunks(), progress, self.now)
+        let deliveries = connection.outgoing().count_waiting().clamp(1, SLOW_EXCHANGES_MAX);
+        let rate = limits.send_bytes_per_second_min.saturating_mul(deliveries as u64);
+        let allowance = self.allowance.get_or_insert_with(|| SendAllowance::new(limits));
+        allowance.covers(wait, rate, limits)
+    }
+
+    /// Aborts the exchanges whose client does not take their bodies; call it after `is_fast_enough`. Returns their number.
+    ///
+    /// An exchange waits for its own window if its connection sends. All of them are excused if together they are fast
+    /// enough, because they share the window of the connection and take turns.
+    pub(crate) fn abort_slow_exchanges(&mut self, connection: &Connection, limits: &Limits) -> usize {
+        let waited_for_socket = self.wait.map_or(Duration::ZERO, |wait| wait.waited);
+        let waited = self.elapsed.saturating_sub(waited_for_socket);
+        let rate = limits.send_bytes_per_second_min;
+        let deliveries = connection.outgoing().waiting_deliveries();
+        let expected = u128::from(rate) * deliveries.len() as u128 * waited.as_millis();
+        let is_excused = rate > 0 && u128::from(self.newly_moved) * 1000 >= expected;
+        let is_slow = |delivery: &&Rc<Delivery>| !delivery.check(waited, is_excused, limits);
+        let slow: Vec<_> = deliveries.iter().filter(is_slow).collect();
+        slow.iter().for_each(|delivery| delivery.abort());
+        slow.len()
     }
 }
 
@@ -152,18 +213,10 @@ impl Unchanged {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-
-    use sluice_http::endpoints::Endpoints;
-
     use super::*;
     use crate::connection::UnderWay;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    fn connection() -> Rc<Connection> {
-        Rc::new(Connection::new(Endpoints::UNIX))
-    }
 
     fn serving(tick: u32) -> FrontStatus {
         FrontStatus {
@@ -191,7 +244,7 @@ mod tests {
 
     #[test]
     fn idle_time_is_counted_from_the_last_exchange_or_its_end() {
-        let connection = connection();
+        let connection = Connection::alone();
         let mut monitor = ConnectionMonitor::new(&connection, 7);
         assert_eq!(idle_at(&mut monitor, &connection, 8), Some(SECOND));
         assert_eq!(idle_at(&mut monitor, &connection, 10), Some(3 * SECOND));
@@ -206,7 +259,7 @@ mod tests {
 
     #[test]
     fn within_a_second_neither_the_clock_is_read_nor_the_check_called() {
-        let mut monitor = ConnectionMonitor::new(&connection(), 7);
+        let mut monitor = ConnectionMonitor::new(&Connection::alone(), 7);
         let action: Action<()> = monitor.decide(
             serving(7),
             || panic!("the clock is read"),
@@ -217,7 +270,7 @@ mod tests {
 
     #[test]
     fn draining_shuts_a_connection_down_once() {
-        let mut monitor = ConnectionMonitor::new(&connection(), 7);
+        let mut monitor = ConnectionMonitor::new(&Connection::alone(), 7);
         let mut drain = |tick, action: Action<()>| monitor.decide(draining(tick), Instant::now, |_| action);
         assert_eq!(drain(7, Action::Continue), Action::ShutDown);
         assert_eq!(drain(7, Action::Continue), Action::Continue);
@@ -227,7 +280,7 @@ mod tests {
 
     #[test]
     fn draining_does_not_shut_down_a_connection_again() {
-        let mut monitor = ConnectionMonitor::new(&connection(), 7);
+        let mut monitor = ConnectionMonitor::new(&Connection::alone(), 7);
         let checked: Action<()> = monitor.decide(serving(8), Instant::now, |_| Action::ShutDown);
         assert_eq!(checked, Action::ShutDown);
         let drained: Action<()> = monitor.decide(draining(8), Instant::now, |_| Action::Continue);
@@ -237,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_check_knows_of_draining_and_takes_precedence() {
-        let mut monitor = ConnectionMonitor::new(&connection(), 7);
+        let mut monitor = ConnectionMonitor::new(&Connection::alone(), 7);
         let check = |monitor: &mut ConnectionMonitor| Action::Close(monitor.is_shutting_down());
         assert_eq!(monitor.decide(draining(8), Instant::now, check), Action::Close(true));
     }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use sluice_settings::limits::Limits;
@@ -52,8 +53,7 @@ impl<S: Service> Accepted<S> {
 
     fn into_http(self, transport: Transport) -> HttpConnection<S> {
         let Accepted { front, service, slot } = self;
-        let send_timeout = service.limits().send_timeout;
-        let stream = ClientStream::new(transport, Rc::clone(&slot), send_timeout);
+        let stream = ClientStream::new(transport, Rc::clone(&slot));
         HttpConnection {
             front,
             service,
@@ -72,12 +72,20 @@ pub(crate) fn serve_connection<S: Service>(
     slot: Slot,
     listener: usize,
 ) -> impl Future<Output = ()> {
+    let connection = Rc::clone(&slot);
     // Outside the async block, and in one variable: the future stores all its arguments and variables for its whole
     // life.
     let mut stage = begin(Accepted { front, service, slot }, socket, listener);
     async move {
         while let Stage::Opening(opening) = &mut stage {
-            stage = opening.as_mut().await;
+            stage = poll_fn(|context| {
+                connection.wake_at(u32::MAX, context.waker());
+                match connection.due_demand() {
+                    Some(_) => Poll::Ready(Stage::Closed),
+                    None => opening.as_mut().poll(context),
+                }
+            })
+            .await;
         }
         let refusal = match &stage {
             Stage::Http1(http) => run_http1(http).await,
@@ -258,6 +266,7 @@ async fn close<S: Service>(http: HttpConnection<S>, refusal: Option<Refusal>) {
             slot.endpoints().client
         );
     };
+    slot.begin_close();
     let mut stream = stream.into_inner();
     if let Some(response) = refusal.and_then(|refusal| service.refuse(slot.endpoints(), &refusal)) {
         let _ = timeout(REFUSAL_TIMEOUT, stream.send(&response)).await;

@@ -5,7 +5,6 @@ use std::error::Error;
 use std::future::Future;
 use std::rc::Rc;
 
-use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -13,16 +12,20 @@ use sluice_http::endpoints::Endpoints;
 use sluice_settings::limits::Limits;
 
 use crate::connection::Connection;
+use crate::outgoing::Chunk;
 
 /// Answers the requests of a connection. Statically dispatched, so a call costs nothing extra.
 pub trait Service: 'static {
     /// The body of a response.
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + 'static;
+    type Body: Body<Data = Chunk, Error: Into<Box<dyn Error + Send + Sync>>> + 'static;
     /// The response to one request.
     type Answer: Future<Output = Result<Response<Self::Body>, Infallible>> + 'static;
 
     /// The limits on connections and heads, as currently configured.
     fn limits(&self) -> Limits;
+
+    /// Whether the other end is a proxy that may name its clients: its connections are those of many clients.
+    fn is_trusted_proxy(&self, endpoints: &Endpoints) -> bool;
 
     /// Answers one request.
     fn serve(&self, connection: &Rc<Connection>, request: Request<Incoming>) -> Self::Answer;

@@ -1,23 +1,36 @@
 //! The connection slots of a worker: how many connections it may have, and which it has.
 //!
-//! Here: the count that makes accepting wait, and the wake-ups that go to every connection (once a second, and when the
-//! worker drains), so that a connection needs no timer of its own for them.
+//! Here: the count that makes accepting wait, the choice of the connection that closes for a new one, and the wake-ups
+//! that go to every connection (once a second, and when the worker drains), so that a connection needs no timer of its
+//! own for them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::rc::Rc;
 
-use tokio::sync::Notify;
+use crate::client_counts::Counted;
+use crate::connection::{Connection, Demand};
+use crate::vacancies::Vacancies;
 
-use crate::connection::Connection;
+/// Idle connections chosen in one search, which reads the state of all connections.
+const CHOSEN_AT_ONCE: usize = 64;
 
 /// The connections of a worker.
 pub(crate) struct ConnectionSlots {
     free: Cell<usize>,
-    freed: Notify,
+    vacancies: Rc<Vacancies>,
     taken: RefCell<HashMap<u64, Rc<Connection>>>,
+    /// Connections that were idle at the last search, with the moment since when; the longest first.
+    longest_idle: RefCell<VecDeque<IdleSlot>>,
     next: Cell<u64>,
+}
+
+/// An idle connection.
+#[derive(Clone, Copy)]
+struct IdleSlot {
+    since: u64,
+    number: u64,
 }
 
 /// A connection in its slot. Dropping this frees the slot.
@@ -25,27 +38,42 @@ pub(crate) struct Slot {
     slots: Rc<ConnectionSlots>,
     number: u64,
     connection: Rc<Connection>,
+    _counted: Option<Counted>,
 }
 
 impl ConnectionSlots {
     pub(crate) fn new(slots: usize) -> ConnectionSlots {
         ConnectionSlots {
             free: Cell::new(slots),
-            freed: Notify::new(),
+            vacancies: Rc::default(),
             taken: RefCell::default(),
+            longest_idle: RefCell::default(),
             next: Cell::new(0),
         }
     }
 
-    /// Waits until a slot is free.
-    pub(crate) async fn wait(&self) {
-        while self.free.get() == 0 {
-            self.freed.notified().await;
+    pub(crate) fn vacancies(&self) -> &Rc<Vacancies> {
+        &self.vacancies
+    }
+
+    pub(crate) fn are_full(&self) -> bool {
+        self.free.get() == 0
+    }
+
+    /// Waits until a slot is free. The connection that has been idle longest is closed for it, if there is one. Calls
+    /// `log` for that.
+    pub(crate) async fn make_room(&self, log: impl Fn(&Connection)) {
+        while self.are_full() {
+            if let Some(connection) = self.longest_idle() {
+                log(&connection);
+                connection.demand(Demand::MakeRoom);
+            }
+            self.vacancies.changed().await;
         }
     }
 
-    /// Takes a slot for a connection; call `wait` first.
-    pub(crate) fn take(self: &Rc<Self>, connection: Connection) -> Slot {
+    /// Takes a slot for a connection; call `make_room` first.
+    pub(crate) fn take(self: &Rc<Self>, connection: Connection, counted: Option<Counted>) -> Slot {
         let connection = Rc::new(connection);
         let number = self.next.get();
         self.next.set(number + 1);
@@ -55,6 +83,7 @@ impl ConnectionSlots {
             slots: Rc::clone(self),
             number,
             connection,
+            _counted: counted,
         }
     }
 
@@ -64,6 +93,55 @@ impl ConnectionSlots {
             connection.wake_if_due(tick);
         }
     }
+
+    /// The connection whose response bytes have used most memory for longest.
+    pub(crate) fn most_waiting(&self) -> Option<Rc<Connection>> {
+        let taken = self.taken.borrow();
+        let candidates = taken.values().filter(|connection| {
+            let outgoing = connection.outgoing();
+            outgoing.bytes() > 0 && !outgoing.is_written_off()
+        });
+        let most = candidates.max_by_key(|connection| {
+            let outgoing = connection.outgoing();
+            (outgoing.byte_time(), outgoing.bytes())
+        });
+        most.cloned()
+    }
+
+    /// The connection that has been idle longest and was not asked to make room yet.
+    fn longest_idle(&self) -> Option<Rc<Connection>> {
+        let (taken, mut chosen) = (self.taken.borrow(), self.longest_idle.borrow_mut());
+        let next = |chosen: &mut VecDeque<IdleSlot>| {
+            while let Some(slot) = chosen.pop_front() {
+                let connection = taken.get(&slot.number);
+                if let Some(connection) = connection.filter(|connection| is_idle_since(connection, slot.since)) {
+                    return Some(Rc::clone(connection));
+                }
+            }
+            None
+        };
+        next(&mut chosen).or_else(|| {
+            let slots = taken.iter().map(|(&number, connection)| IdleSlot {
+                since: connection.idle_since(),
+                number,
+            });
+            let mut idle: Vec<_> = slots
+                .filter(|slot| is_idle_since(&taken[&slot.number], slot.since))
+                .collect();
+            if idle.len() > CHOSEN_AT_ONCE {
+                idle.select_nth_unstable_by_key(CHOSEN_AT_ONCE, |slot| slot.since);
+                idle.truncate(CHOSEN_AT_ONCE);
+            }
+            idle.sort_unstable_by_key(|slot| slot.since);
+            chosen.extend(idle);
+            next(&mut chosen)
+        })
+    }
+}
+
+/// Whether a connection has been idle since this moment, and was not asked to make room yet.
+fn is_idle_since(connection: &Connection, since: u64) -> bool {
+    connection.is_idle() && connection.idle_since() == since && !connection.makes_room()
 }
 
 impl Deref for Slot {
@@ -78,7 +156,6 @@ impl Drop for Slot {
     fn drop(&mut self) {
         self.slots.taken.borrow_mut().remove(&self.number);
         self.slots.free.set(self.slots.free.get() + 1);
-        // All waiters: each checks the count again, and a listener that only checks must not swallow the wake-up.
-        self.slots.freed.notify_waiters();
+        self.slots.vacancies.notify();
     }
 }

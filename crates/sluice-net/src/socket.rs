@@ -38,8 +38,6 @@ pub(crate) struct Socket {
     state: State,
     /// Bytes that the kernel has taken to send; wraps around.
     sent: u32,
-    /// Bytes read; wraps around.
-    received: u32,
 }
 
 enum State {
@@ -63,7 +61,6 @@ impl Socket {
                 is_drained: false,
             },
             sent: 0,
-            received: 0,
         }
     }
 
@@ -97,14 +94,6 @@ impl Socket {
     }
 
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = self.poll_read_uncounted(context, buffer);
-        let bytes = buffer.filled().len() - before;
-        self.received = self.received.wrapping_add(u32::try_from(bytes).unwrap_or(u32::MAX));
-        read
-    }
-
-    fn poll_read_uncounted(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let State::Direct { socket, is_drained } = &mut self.state
             && !*is_drained
         {
@@ -192,9 +181,10 @@ impl Socket {
         self.sent
     }
 
-    /// Bytes read; wraps around.
-    pub(crate) fn received(&self) -> u32 {
-        self.received
+    /// Bytes that the kernel has taken to send, and that the client has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> u32 {
+        let bytes = self.fd().and_then(sluice_membuf::unacknowledged_bytes);
+        bytes.unwrap_or(0)
     }
 
     /// Ready when there are bytes to read, or the client has closed.

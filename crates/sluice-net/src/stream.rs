@@ -1,25 +1,25 @@
-//! The byte stream of a connection, with a time limit for clients that do not take what they are sent.
+//! The byte stream of a connection, which measures how long it waits for the client to take what it is sent.
 //!
-//! Here: the time limit of writing, the counts that the connection needs (`connection`), sending from sealed memory,
-//! and how the socket is closed. Not here: the protocols.
+//! Here: that time, and the bytes taken meanwhile; the counts that the connection needs (`connection`), sending from sealed
+//! memory, and how the socket is closed. Not here: the protocols, and when a client is too slow (`send_allowance`).
 
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep};
 
 use crate::connection::Connection;
+use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
 
 /// How long the client may take to make room for `close_notify`.
@@ -35,20 +35,24 @@ pub(crate) struct SharedStream(pub Rc<RefCell<ClientStream>>);
 pub(crate) struct ClientStream {
     transport: Transport,
     connection: Rc<Connection>,
-    send_timeout: Duration,
-    /// Runs while the client takes nothing.
-    stall_timer: Option<Pin<Box<Sleep>>>,
+    /// Since when a write waits for the client to make room.
+    waiting_since: Option<Instant>,
+    /// How long earlier writes have waited since the last call of `client_wait`.
+    waited: Duration,
+    /// Bytes that the client had taken at that call; wraps around.
+    taken: u32,
     /// Bytes that were read and not used: they are read again before those of the transport.
     unread: Bytes,
 }
 
 impl ClientStream {
-    pub(crate) fn new(transport: Transport, connection: Rc<Connection>, send_timeout: Duration) -> ClientStream {
+    pub(crate) fn new(transport: Transport, connection: Rc<Connection>) -> ClientStream {
         ClientStream {
             transport,
             connection,
-            send_timeout,
-            stall_timer: None,
+            waiting_since: None,
+            waited: Duration::ZERO,
+            taken: 0,
             unread: Bytes::new(),
         }
     }
@@ -60,13 +64,32 @@ impl ClientStream {
 
     /// Whether bytes wait for the client to take them.
     pub(crate) fn is_sending(&self) -> bool {
-        self.stall_timer.is_some()
+        self.waiting_since.is_some()
     }
 
-    /// Bytes that the kernel has taken to send, minus bytes received; wraps around.
-    pub(crate) fn sent_less_received(&self) -> u32 {
+    /// How long writes have waited for the client since the last call, and the bytes that it has taken meanwhile. `None`
+    /// if no write has waited.
+    ///
+    /// What counts is what the client has acknowledged. The kernel reports room for more only in large steps, which a slow
+    /// client makes too rarely.
+    pub(crate) fn client_wait(&mut self, now: Instant) -> Option<ClientWait> {
+        let mut waited = std::mem::take(&mut self.waited);
+        if let Some(since) = self.waiting_since.as_mut() {
+            waited += now.saturating_duration_since(*since);
+            *since = now.max(*since);
+        }
+        if waited.is_zero() {
+            return None;
+        }
         let socket = self.transport.socket();
-        socket.sent().wrapping_sub(socket.received())
+        let taken = socket.sent().wrapping_sub(socket.unacknowledged());
+        let newly = taken.wrapping_sub(self.taken).cast_signed();
+        self.taken = taken;
+        Some(ClientWait {
+            waited,
+            // A unix socket's queue is counted with overhead, so a larger queue can look like fewer bytes taken.
+            taken: u32::try_from(newly).unwrap_or(0),
+        })
     }
 
     /// Puts back bytes that were read last, to be read again.
@@ -98,6 +121,13 @@ impl ClientStream {
     pub(crate) async fn close(mut self) {
         if self.connection.is_aborted() {
             let _ = self.transport.socket().reset_at_close();
+            return;
+        }
+        if self.connection.makes_room() {
+            // Another connection waits for the slot. There is room for a few bytes, because nothing was under way.
+            let _ = self
+                .transport
+                .poll_close_notify(&mut Context::from_waker(Waker::noop()));
             return;
         }
         let close_notify = poll_fn(|context| self.transport.poll_close_notify(context));
@@ -148,46 +178,34 @@ impl ClientStream {
         if let (Some(sealed), Transport::Clear(_)) = (sealed, &self.transport)
             && let Some(SplitAtSealed { before, part }) = split_at_sealed(chunks, sealed)
         {
-            return self.poll_in_time(context, |transport, context| match before {
+            return self.poll_measured(context, |transport, context| match before {
                 [] => transport.socket_mut().poll_send_file(context, sealed.as_fd(), part),
                 // The bytes before it wait for it and leave in the same packet (MSG_MORE).
                 _ => transport.socket_mut().poll_write_more(context, before),
             });
         }
-        self.poll_in_time(context, |transport, context| {
+        self.poll_measured(context, |transport, context| {
             transport.poll_write_vectored(context, chunks)
         })
     }
 
     fn poll_flushed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_in_time(context, Transport::poll_flush)
+        self.poll_measured(context, Transport::poll_flush)
     }
 
-    /// Calls `write`; fails with `TimedOut` if the client has taken nothing for too long.
-    fn poll_in_time<T>(
+    /// Calls `write`, and measures how long it waits for the client.
+    fn poll_measured<T>(
         &mut self,
         context: &mut Context<'_>,
         write: impl FnOnce(&mut Transport, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        let before = self.transport.socket().sent();
         let written = write(&mut self.transport, context);
-        // Bytes in the buffers of TLS have not been sent, and a pending write may have sent some of them.
-        let sent = self.transport.socket().sent().wrapping_sub(before);
-        if written.is_ready() || sent > 0 {
-            self.stall_timer = None;
+        if written.is_pending() {
+            self.waiting_since.get_or_insert_with(Instant::now);
+        } else if let Some(since) = self.waiting_since.take() {
+            self.waited += since.elapsed();
         }
-        if written.is_ready() {
-            return written;
-        }
-        let timeout = self.send_timeout;
-        let timer = self
-            .stall_timer
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + timeout)));
-        timer.as_mut().poll(context).map(|()| {
-            self.connection.abort();
-            let text = format!("the client took no byte for {timeout:?}");
-            Err(io::Error::new(io::ErrorKind::TimedOut, text))
-        })
+        written
     }
 }
 

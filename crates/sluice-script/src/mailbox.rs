@@ -53,6 +53,7 @@ impl Mailbox {
                 pipe: pipe::Receiver::from_owned_fd_unchecked(descriptor)?,
                 buffer: BytesMut::new(),
                 read_bytes: READ_BYTES_MIN,
+                read_bytes_max: READ_BYTES_MAX,
                 reply_bytes: 0,
                 pipe_bytes: PIPE_BYTES,
             }),
@@ -104,6 +105,13 @@ impl Mailbox {
         })
     }
 
+    /// Sets the largest number of bytes of the reads to come; a record is read as a whole.
+    pub(crate) fn limit_reads(&mut self, bytes_max: usize) {
+        if let Mailbox::Stream(stream) = self {
+            stream.read_bytes_max = bytes_max.max(READ_BYTES_MIN);
+        }
+    }
+
     /// The reply is complete: releases the memory that was held for it.
     pub(crate) fn end_reply(&mut self) {
         if let Mailbox::Stream(stream) = self {
@@ -153,6 +161,8 @@ pub(crate) struct Stream {
     pipe: pipe::Receiver,
     buffer: BytesMut,
     read_bytes: usize,
+    /// Largest read, as the client of the present reply allows.
+    read_bytes_max: usize,
     /// Bytes read of the present reply.
     reply_bytes: usize,
     pipe_bytes: usize,
@@ -163,7 +173,7 @@ impl Stream {
         loop {
             // The rest of the buffer of earlier reads is used before a new one is allocated.
             if self.buffer.capacity() < self.read_bytes.min(READ_BYTES_MIN) / 2 {
-                self.buffer = BytesMut::with_capacity(self.read_bytes);
+                self.buffer = BytesMut::with_capacity(self.read_bytes.min(self.read_bytes_max));
             }
             let room = self.buffer.capacity();
             match self.pipe.try_read_buf(&mut self.buffer) {
@@ -222,6 +232,7 @@ impl Stream {
         self.reply_bytes = 0;
         self.buffer = BytesMut::new();
         self.read_bytes = self.read_bytes.min(PIPE_BYTES_ROOMY);
+        self.read_bytes_max = READ_BYTES_MAX;
         if self.pipe_bytes > PIPE_BYTES_ROOMY {
             self.resize(PIPE_BYTES_ROOMY);
         }

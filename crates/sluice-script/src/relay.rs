@@ -289,6 +289,11 @@ impl Relay {
         Err(self.fault(Violation::MailboxDuringRing(bytes.len())))
     }
 
+    /// Sets the largest number of bytes that are read from the mailbox at once.
+    pub(crate) fn limit_reads(&mut self, bytes_max: usize) {
+        self.channels.mailbox.limit_reads(bytes_max);
+    }
+
     /// Reads the mailbox. Pending while the script is silent within its limit.
     fn poll_mailbox(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         if let Poll::Ready(read) = self.poll_read(context) {

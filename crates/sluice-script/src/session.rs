@@ -200,6 +200,12 @@ impl Source for Session {
         Poll::Ready(Some(Ok(chunk)))
     }
 
+    fn limit_chunks(&mut self, bytes_max: usize) {
+        if let Some(conversation) = &mut self.conversation {
+            conversation.relay.limit_reads(bytes_max);
+        }
+    }
+
     fn length(&self) -> Option<u64> {
         if !self.is_counted {
             return None;

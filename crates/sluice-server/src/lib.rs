@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod context;
+mod descriptors;
 mod dispatch;
 #[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
 mod reverse_dns;

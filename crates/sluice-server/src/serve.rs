@@ -71,6 +71,10 @@ impl Service for Exchanges {
         self.context.config().limits
     }
 
+    fn is_trusted_proxy(&self, endpoints: &Endpoints) -> bool {
+        self.context.config().proxies.trusted.contains(endpoints)
+    }
+
     /// Serves one exchange. From here on it is logged, whatever becomes of it.
     fn serve(&self, connection: &Rc<Connection>, request: http::Request<Incoming>) -> Reply {
         let under_way = UnderWay::begin(connection);

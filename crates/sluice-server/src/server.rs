@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::server::ProducesTickets;
 use sluice_files::file_cache::CacheCounters;
 use sluice_http::request_id::IdSource;
 use sluice_launch::Launcher;
 use sluice_log::Log;
+use sluice_net::client_counts::ClientCounts;
+use sluice_net::front::FrontLimits;
 use sluice_net::listener;
 use sluice_net::listener_protocol;
 use sluice_net::listener_protocol::ListenerProtocol;
@@ -25,6 +26,7 @@ use sluice_settings::open_error::OpenError;
 use sluice_settings::{AccessLog, ListenAddress, LogTarget, Settings};
 use tokio::sync::watch;
 
+use crate::descriptors;
 use crate::dispatch::Config;
 use crate::dispatch::withheld::withheld_files;
 use crate::reverse_dns::ReverseDns;
@@ -87,7 +89,7 @@ impl Server {
         let listen: Vec<_> = settings.listen.iter().map(|listen| listen.address.clone()).collect();
         let config = Config::open(settings, &listen, &log)?;
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
-        let script_files_max = raise_descriptor_limit();
+        let script_files_max = descriptors::raise_limit();
         let workers = settings.workers.get();
         let mut bound = Vec::new();
         for listen in &settings.listen {
@@ -101,8 +103,10 @@ impl Server {
             Launcher::start(launchers).map_err(|error| StartError(format!("threads that start scripts: {error}")))?;
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
         let reverse_dns = reverse_dns.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
-        let slots = config.limits.connections_max.div_ceil(workers);
         let resources = Resources::new(settings)?;
+        let limits = config.limits;
+        let connections_max = descriptors::connections_max(&limits, settings);
+        let client_counts = Arc::new(ClientCounts::new(limits.client_connections_max));
         let shared = Arc::new(Shared {
             resources,
             config: Arc::new(ArcSwap::from_pointee(config)),
@@ -120,9 +124,14 @@ impl Server {
         for index in 0..workers {
             let listeners = bound.iter_mut().filter_map(|bound| bound.listeners.pop()).collect();
             let (shared, phases) = (Arc::clone(&shared), phases.clone());
+            let limits = FrontLimits {
+                slots: connections_max.div_ceil(workers),
+                send_bytes_max: limits.send_memory_bytes_max.div_ceil(workers),
+                client_counts: Arc::clone(&client_counts),
+            };
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
-                .spawn(move || worker::run(index, shared, listeners, slots, phases))
+                .spawn(move || worker::run(index, shared, listeners, limits, phases))
                 .map_err(|error| StartError(format!("worker threads: {error}")))?;
             threads.push(thread);
         }
@@ -272,20 +281,6 @@ fn advance(phase: &mut Phase, to: Phase) -> bool {
     let is_new = *phase < to;
     *phase = (*phase).max(to);
     is_new
-}
-
-/// Raises the descriptor limit to its maximum, and returns the old limit. Scripts keep the old one, because a large
-/// limit harms programs that close all possible descriptors or use select(2).
-fn raise_descriptor_limit() -> Option<u64> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!("descriptor limit: {error}");
-    }
-    limit.current
 }
 
 /// The source of the ids of this start of the server.

@@ -14,7 +14,7 @@ use sluice_http::request_id::IdSource;
 use sluice_http::tasks::Tasks;
 use sluice_launch::Launcher;
 use sluice_log::Log;
-use sluice_net::front::Front;
+use sluice_net::front::{Front, FrontLimits};
 use sluice_net::listener;
 use sluice_net::listener::Listener;
 use sluice_net::listener_protocol::ListenerProtocol;
@@ -73,20 +73,20 @@ struct Worker {
     shared: Arc<Shared>,
 }
 
-/// Runs a worker on its thread. Returns when all its connections and script processes have ended. `slots` is the number
-/// of its connection slots.
+/// Runs a worker on its thread. Returns when all its connections and script processes have ended. `limits` are those of
+/// its connections.
 pub(crate) fn run(
     index: usize,
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
-    slots: usize,
+    limits: FrontLimits,
     phases: watch::Receiver<Phase>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!("worker {index}: {error}"),
     };
-    let worker = Worker::new(index, shared, slots, phases);
+    let worker = Worker::new(index, shared, limits, phases);
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         let service = Rc::new(Exchanges::new(&worker.context, &worker.shared.gate));
@@ -94,6 +94,8 @@ pub(crate) fn run(
             let accept = listener::accept(Rc::clone(&worker.front), Rc::clone(&service), listener, index);
             worker.tasks.spawn(accept);
         }
+        let front = Rc::clone(&worker.front);
+        tokio::task::spawn_local(async move { front.keep_send_budget().await });
         tokio::task::spawn_local(tick(Rc::clone(&worker.context)));
         worker.run().await;
     });
@@ -131,11 +133,11 @@ fn prompt_allocator() {
 }
 
 impl Worker {
-    fn new(index: usize, shared: Arc<Shared>, slots: usize, phases: watch::Receiver<Phase>) -> Worker {
+    fn new(index: usize, shared: Arc<Shared>, limits: FrontLimits, phases: watch::Receiver<Phase>) -> Worker {
         let tasks = Tasks::default();
         let front = Front::new(
             Arc::clone(&shared.listener_protocols),
-            slots,
+            limits,
             phases.clone(),
             tasks.clone(),
         );

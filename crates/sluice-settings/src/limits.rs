@@ -8,9 +8,15 @@ use std::time::Duration;
 /// The limits of connections, heads and bodies; one set for the whole server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections, divided evenly among the workers. At its share a worker stops accepting until a connection ends; the
-    /// kernel's backlog holds further ones, so none is refused that could be served a moment later. (`sluice_net::listener`)
+    /// Open connections, divided evenly among the workers; fewer if the limit of descriptors does not allow so many. At its
+    /// share a worker closes the connection that has been idle longest for each new one. If none is idle, it stops accepting
+    /// until one is; the kernel's backlog holds further ones, so none is refused that could be served a moment later.
+    /// (`sluice_net::listener`)
     pub connections_max: usize,
+    /// Open connections of one client address; 0 is no limit. Further ones are closed at once. Off by default, because many
+    /// users may share an address: behind a translator of addresses, or behind a proxy that the configuration does not name.
+    /// (`sluice_net::listener`)
+    pub client_connections_max: u32,
     /// Bytes of a request's head. Beyond it: 431; 414 for a target of more than 64 KiB in a head within the limit. In both
     /// cases the connection is closed. hyper rejects a limit below 8192. (`sluice_net::http1`, `sluice_net::http2`)
     pub head_bytes_max: usize,
@@ -29,8 +35,8 @@ pub struct Limits {
     /// The rate is checked after `body_timeout`. Below it: as for `body_timeout`. Without it, a client that sends a byte now
     /// and then could occupy a script for years. (`sluice_script::request_body`)
     pub body_bytes_per_second_min: u64,
-    /// Longest time in which a client reads nothing of its response. Beyond it the connection is closed.
-    /// (`sluice_net::stream`, `sluice_net::http2`)
+    /// Longest time in which a client reads nothing of its response. Beyond it the connection is closed; in HTTP/2 the
+    /// response is reset if the connection as such goes on. Checked once a second. (`sluice_net::send_allowance`)
     pub send_timeout: Duration,
     /// Bytes of all stored request bodies together, in memory and in files. Beyond it: 503. The default is that of four bodies of
     /// the default size. (`sluice_script::request_body`)
@@ -38,6 +44,15 @@ pub struct Limits {
     /// Bytes of the memory buffers of all script processes together; `None` for a quarter of the memory that the server may
     /// use. Beyond it, BUFFER-BEGIN is answered 503. (`sluice_membuf::Budget`)
     pub memory_buffers_bytes_max: Option<u64>,
+    /// Lowest rate at which a client reads a response, bytes per second; 0 disables it. It is averaged over the time that the
+    /// server waits for the client, and `send_timeout` is the most that a client may lag behind. Below it: as for
+    /// `send_timeout`. Without it, a client that reads a byte now and then could occupy a script for years.
+    /// (`sluice_net::send_allowance`)
+    pub send_bytes_per_second_min: u64,
+    /// Bytes of memory for responses that wait for clients, divided evenly among the workers. From half of it on, responses
+    /// wait in small chunks; beyond it the connection is aborted whose bytes have used most memory for longest. The default
+    /// is 25 KiB for each of 10,000 connections, which is more than a slow one then has. (`sluice_net::send_budget`)
+    pub send_memory_bytes_max: usize,
     /// The time after SIGTERM until exchanges in progress are aborted. (`sluice_server::worker`)
     pub drain_timeout: Duration,
     /// Lines of one kind that a worker logs about refused requests and failed responses within 10 seconds. Beyond it they are
@@ -49,6 +64,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections_max: 10_000,
+            client_connections_max: 0,
             head_bytes_max: 64 << 10,
             head_fields_max: 100,
             body_bytes_max: 1 << 30,
@@ -58,6 +74,8 @@ impl Default for Limits {
             send_timeout: Duration::from_secs(60),
             stored_bodies_bytes_max: 4 << 30,
             memory_buffers_bytes_max: None,
+            send_bytes_per_second_min: 500,
+            send_memory_bytes_max: 256 << 20,
             drain_timeout: Duration::from_secs(30),
             log_lines_max: 10,
         }

@@ -171,6 +171,14 @@ fn needing_restart(started: &Settings, read: &Settings) -> Vec<String> {
     if started.core_dumps != read.core_dumps {
         pending.push(format!("core_dumps is still {}", started.core_dumps));
     }
+    if started.limits.client_connections_max != read.limits.client_connections_max {
+        let most = started.limits.client_connections_max;
+        pending.push(format!("connections_per_client is still {most}"));
+    }
+    if started.limits.send_memory_bytes_max != read.limits.send_memory_bytes_max {
+        let bytes = started.limits.send_memory_bytes_max;
+        pending.push(format!("send_memory is still {bytes} bytes"));
+    }
     if started.dns != read.dns {
         pending.push("dns_lookup, dns_timeout and dns_server are unchanged".to_owned());
     }

@@ -79,6 +79,10 @@ impl Source for RecordBody {
         Poll::Ready((!lines.is_empty()).then(|| Ok(lines.into())))
     }
 
+    fn limit_chunks(&mut self, bytes_max: usize) {
+        self.reader.limit_chunks(bytes_max);
+    }
+
     fn length(&self) -> Option<u64> {
         None
     }

@@ -121,6 +121,12 @@ impl Source for EncodedBody {
         polled.unwrap_or_else(|error| Poll::Ready(Some(Err(ServerFault::io(Activity::Compression, error).into()))))
     }
 
+    fn limit_chunks(&mut self, bytes_max: usize) {
+        if let Some(source) = &mut self.source {
+            source.limit_chunks(bytes_max);
+        }
+    }
+
     fn length(&self) -> Option<u64> {
         None
     }

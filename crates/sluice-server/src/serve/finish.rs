@@ -9,12 +9,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use http::{Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_net::connection::UnderWay;
+use sluice_net::outgoing::{Chunk, ChunkMemory, ChunkPosition};
 
 use crate::serve::exchange::Exchange;
 
@@ -51,6 +51,7 @@ pub(crate) struct Finish {
     /// `None` after the end of the body.
     exchange: Option<Box<Exchange>>,
     under_way: UnderWay,
+    memory: ChunkMemory,
     /// Whether the client can detect a truncated body, by Content-Length, the last chunk, or the end of an HTTP/2 stream.
     is_delimited: bool,
 }
@@ -58,14 +59,17 @@ pub(crate) struct Finish {
 impl Finish {
     pub(crate) fn new(body: ResponseBody, exchange: Box<Exchange>, mut under_way: UnderWay) -> Finish {
         under_way.wait_on_client();
+        let mut memory = ChunkMemory::Own;
         if let Some(sealed) = body.sealed() {
             under_way.send_from(sealed);
+            memory = ChunkMemory::Shared;
         }
         Finish {
             is_delimited: body.length().is_some() || exchange.line.version >= Version::HTTP_11,
             body,
             exchange: Some(exchange),
             under_way,
+            memory,
         }
     }
 
@@ -82,11 +86,13 @@ impl Finish {
 }
 
 impl Body for Finish {
-    type Data = Bytes;
+    type Data = Chunk;
     type Error = Fault;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Fault>>> {
         let this = self.get_mut();
+        let chunk_bytes_max = ready!(this.under_way.poll_room(context));
+        this.body.limit_chunks(chunk_bytes_max);
         let chunk = this.body.poll_chunk(context);
         if chunk.is_pending() {
             this.under_way.wait_on_server();
@@ -95,10 +101,14 @@ impl Body for Finish {
         }
         match ready!(chunk) {
             Some(Ok(chunk)) => {
-                this.under_way.count_chunk();
                 if let Some(exchange) = &mut this.exchange {
                     exchange.count(chunk.len());
                 }
+                let position = match this.body {
+                    ResponseBody::Empty => ChunkPosition::Last,
+                    _ => ChunkPosition::Inner,
+                };
+                let chunk = this.under_way.hand_out(chunk, this.memory, position);
                 Poll::Ready(Some(Ok(Frame::data(chunk))))
             }
             Some(Err(fault)) => {

@@ -19,9 +19,25 @@ pub(super) static LIMITS: Section<Limits> = Section {
                 set: |limits, connections| limits.connections_max = to_usize(connections),
             },
             default: Value("10000"),
-            text: "Connections open at once. At the limit no more are accepted until one ends; the kernel queues those that \
-                   wait.",
+            text: "Connections open at once, divided evenly among the workers. At the limit the connection that has been idle longest \
+                   is closed for each new one; if all are busy, the kernel queues those that wait. Reduced at the start, with a \
+                   warning, if the limit of open files (`ulimit -n`) is too low for them and for the scripts.",
             example: "50000",
+        },
+        Key {
+            name: "connections_per_client",
+            kind: Kind::Number {
+                unit: "connections",
+                bounds: ANY,
+                set: |limits, connections| {
+                    limits.client_connections_max = u32::try_from(connections).unwrap_or(u32::MAX);
+                },
+            },
+            default: Value("0"),
+            text: "Connections of one client address open at once, on all workers together; 0 for no limit, because many users may share \
+                   an address. Further ones are closed at once. IPv6 addresses count together if their first 64 bits are the same. \
+                   Not counted are trusted proxies, unix sockets, and addresses with `proxy_protocol`.",
+            example: "200",
         },
         Key {
             name: "head_size",
@@ -90,9 +106,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
                 limits.send_timeout = timeout;
             }),
             default: Value("\"1m\""),
-            text: "Longest time in which a client accepts no more of its response; then its connection is closed. The kernel buffers up \
-                   to a few MB per client and reports free space in large steps, so a client that reads only a byte now and then \
-                   still times out.",
+            text: "Longest time in which a client accepts no more of its response; then its connection is closed. In HTTP/2 each response \
+                   is measured for itself, and only that response is reset while the connection accepts others. Checked once a second.",
             example: "\"5m\"",
         },
         Key {
@@ -112,6 +127,32 @@ pub(super) static LIMITS: Section<Limits> = Section {
                    output through the mailbox. The default leaves the rest of the memory, or of the control group's (`memory.max`), to \
                    programs and files, because a memory buffer cannot be evicted.",
             example: "\"2GiB\"",
+        },
+        Key {
+            name: "send_rate",
+            kind: Kind::Size(ANY, |limits, rate| limits.send_bytes_per_second_min = rate),
+            default: Value("500"),
+            text: "Lowest rate at which a client accepts its response, in bytes per second; 0 for no limit. A client may lag behind this \
+                   rate by `send_timeout`; after that as for `send_timeout`. Only time in which the server has bytes that the client does \
+                   not accept counts, so neither silent scripts nor fast clients are limited. An HTTP/2 connection that is slow as a \
+                   whole needs this rate for each of its responses, at most four times.",
+            example: "\"4KiB\"",
+        },
+        Key {
+            name: "send_memory",
+            kind: Kind::Size(
+                Bounds {
+                    least: 1 << 20,
+                    most: 1 << 50,
+                    hint: "a single connection may use 1MiB",
+                },
+                |limits, size| limits.send_memory_bytes_max = to_usize(size),
+            ),
+            default: Value("\"256MiB\""),
+            text: "Memory for parts of responses that wait for their clients, divided evenly among the workers. From half of it on, less is \
+                   read ahead for each client. When it is used up, the connection is aborted whose bytes have used most memory for \
+                   longest. Cached files are not counted.",
+            example: "\"1GiB\"",
         },
         Key {
             name: "drain_timeout",

@@ -9,9 +9,6 @@ use crate::harness::{Client, Ending, Server, Setup, wait_until};
 /// A script that echoes the request body.
 const ECHO: &str = r"printf 'Content-Type: text/plain\n\n'; cat";
 
-/// Long enough for the server to do something it must not do.
-const MOMENT: Duration = Duration::from_millis(150);
-
 fn server() -> Server {
     Setup::new()
         .file("a.txt", "a")
@@ -342,29 +339,6 @@ fn client_that_reads_nothing_is_disconnected() {
         let (_, ending) = client.body(head.framing("GET"));
         assert_eq!(ending, Ending::Truncated, "{path}");
     }
-}
-
-#[test]
-fn connections_over_the_limit_wait_for_a_free_slot() {
-    let server = Setup::new()
-        .workers(1)
-        .limits("connections = 2")
-        .file("a.txt", "a")
-        .start();
-    let mut first = server.connect();
-    let mut second = server.connect();
-    for client in [&mut first, &mut second] {
-        assert_eq!(client.get("/a.txt").response().text(), "a");
-    }
-    let mut third = server.connect();
-    third.get("/a.txt");
-    assert!(
-        third.is_silent_for(MOMENT),
-        "a third connection is served although two are allowed"
-    );
-    drop(first);
-    assert_eq!(third.response().text(), "a");
-    assert_eq!(second.get("/a.txt").response().text(), "a");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! HTTP/2 over TLS and in clear text: the same files and scripts as over HTTP/1.1.
 
 mod floods;
+mod frames;
+mod slow;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -237,7 +239,7 @@ fn script_ends_when_the_client_leaves() {
 }
 
 #[test]
-fn client_that_opens_no_window_is_disconnected() {
+fn response_without_a_window_is_reset() {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     /// SETTINGS_INITIAL_WINDOW_SIZE 0: no body bytes may be sent.
     const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
@@ -246,6 +248,8 @@ fn client_that_opens_no_window_is_disconnected() {
     /// PING, which is answered; and WINDOW_UPDATE of stream 1 by one byte.
     const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0wellwell";
     const BYTE: &[u8] = b"\0\0\x04\x08\0\0\0\0\x01\0\0\0\x01";
+    /// RST_STREAM of stream 1, without its error code.
+    const RESET: &[u8] = b"\0\0\x04\x03\0\0\0\0\x01";
     let server = Setup::new()
         .file("a.txt", vec![b'+'; 1 << 20])
         .limits("send_timeout = \"300ms\"")
@@ -258,14 +262,13 @@ fn client_that_opens_no_window_is_disconnected() {
         client.write_all(&[PREFACE, SETTINGS, HEADERS].concat()).unwrap();
         client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let (mut received, mut bytes) = (Vec::new(), [0; 4096]);
-        let is_over = wait_until(|| match client.read(&mut bytes) {
-            Ok(0) => true,
-            Ok(length) => {
-                received.extend_from_slice(&bytes[..length]);
-                client.write_all(word).is_err()
+        let is_over = wait_until(|| {
+            match client.read(&mut bytes) {
+                Ok(length) => received.extend_from_slice(&bytes[..length]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => client.write_all(word).is_err(),
-            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+            client.write_all(word).unwrap();
+            received.windows(RESET.len()).any(|bytes| bytes == RESET)
         });
         assert!(is_over, "{word:?}");
         let has_got_body = received.windows(5).any(|bytes| bytes == b"+++++");

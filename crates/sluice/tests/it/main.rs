@@ -15,6 +15,7 @@ mod cgi;
 mod cgiplus;
 mod compression;
 mod conditions;
+mod connections;
 mod error_pages;
 mod files;
 mod http;

@@ -3,11 +3,11 @@
 //! Not here: clients that stop completely (`http`).
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::harness::{Setup, wait_until};
+use crate::harness::{Ending, Setup, wait_until};
 
 #[test]
 fn trickling_body_is_answered_408() {
@@ -93,6 +93,75 @@ fn client_that_reads_single_bytes_is_disconnected() {
         });
         server.wait_for_processes(0);
     }
+}
+
+/// Reads at most `bytes` bytes, about two hundred times a second, for as long as `goes_on`. True if it ended because of
+/// that, false if the connection did.
+fn read_slowly(stream: &mut TcpStream, bytes: usize, goes_on: impl Fn() -> bool) -> bool {
+    let mut buffer = vec![0; bytes];
+    let mut is_connected = true;
+    let has_ended = wait_until(|| {
+        is_connected = matches!(stream.read(&mut buffer), Ok(1..));
+        !is_connected || !goes_on()
+    });
+    assert!(has_ended, "the server waits for a slow client forever");
+    is_connected
+}
+
+#[test]
+fn client_below_the_lowest_rate_is_disconnected_although_it_reads_on() {
+    // The kernel takes some MB at first, and that client is given a second for each 4 MiB.
+    let server = Setup::new()
+        .limits("send_timeout = \"1s\"\nsend_rate = \"4MiB\"")
+        .script("endless", "echo Content-Type: text/plain; echo; exec yes")
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/endless");
+    let mut stream = client.sender();
+    // Some 800 KiB a second.
+    assert!(!read_slowly(&mut stream, 4096, || true));
+    server.wait_for_processes(0);
+    server.log_line("the client took less than send_timeout and send_rate allow");
+}
+
+#[test]
+fn slow_client_above_the_lowest_rate_gets_everything() {
+    let length = 32 << 20;
+    let server = Setup::new()
+        .limits("send_timeout = \"2s\"\nsend_rate = \"16KiB\"")
+        .file("large", vec![b'x'; length])
+        .start();
+    let mut client = server.connect();
+    client.send("GET /large HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    let mut stream = client.sender();
+    let begin = Instant::now();
+    // For longer than the time limit at a fraction of what the kernel could take.
+    assert!(read_slowly(&mut stream, 4096, || begin.elapsed() < Duration::from_secs(6)));
+    let (rest, ending) = client.rest();
+    assert_eq!(ending, Ending::Complete, "{}", server.log());
+    assert!(rest.len() > length / 2, "{} bytes were left", rest.len());
+    assert!(!server.log().contains("aborted"), "{}", server.log());
+}
+
+#[test]
+fn silent_script_is_not_a_slow_client() {
+    let setup = Setup::new();
+    let mut gate = setup.gate("gate");
+    let server = setup
+        .limits("send_timeout = \"300ms\"\nsend_rate = \"100MiB\"")
+        .script(
+            "pause",
+            "printf 'Content-Type: text/plain\\n\\nbegin '; read line < \"$TEST_DIR/gate\"; echo end",
+        )
+        .start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/pause");
+    let head = client.head();
+    assert_eq!(client.chunk(), b"begin ");
+    assert!(client.is_silent_for(Duration::from_millis(2500)), "{}", server.log());
+    gate.open();
+    let (body, ending) = client.body(head.framing("GET"));
+    assert_eq!((body.as_slice(), ending), (&b"end\n"[..], Ending::Complete));
 }
 
 #[test]

@@ -1,105 +1,18 @@
 //! Clients that flood the server with HTTP/2 frames to keep it busy or fill its memory: they are disconnected, and
 //! other clients are not affected.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Instant;
 
-use crate::harness::{DEADLINE, Server, Setup};
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// Frame types (RFC 9113 §6).
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
-
-/// Flags of HEADERS (§6.2).
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-
-/// Error codes (§7).
-const REFUSED_STREAM: u32 = 7;
-const CANCEL: u32 = 8;
-const ENHANCE_YOUR_CALM: u32 = 11;
+use super::frames::*;
+use crate::harness::{DEADLINE, Setup};
 
 fn setup() -> Setup {
     Setup::new()
         .file("a.txt", "hello")
         .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"")
-}
-
-/// A connection after the preface, of which nothing has been read.
-fn connect(server: &Server) -> TcpStream {
-    let address = &server.addresses()[1];
-    let mut stream = TcpStream::connect(address.trim_start_matches("http://").trim_end_matches('/')).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    stream.set_write_timeout(Some(DEADLINE)).unwrap();
-    stream
-        .write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat())
-        .unwrap();
-    stream
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-/// HEADERS of a complete request: GET, http, the path, and the host `t` (RFC 7541 §6).
-fn get(stream: u32, path: &str) -> Vec<u8> {
-    let length = u8::try_from(path.len()).unwrap();
-    let block = [&[0x82, 0x86, 0x04, length], path.as_bytes(), b"\x01\x01t"].concat();
-    frame(HEADERS, END_STREAM | END_HEADERS, stream, &block)
-}
-
-/// A received frame: type, stream, payload.
-type Frame = (u8, u32, Vec<u8>);
-
-/// The complete frames at the start of these bytes.
-fn frames(mut bytes: &[u8]) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    while let Some((head, rest)) = bytes.split_first_chunk::<9>() {
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-        let Some((payload, rest)) = rest.split_at_checked(length) else {
-            break;
-        };
-        frames.push((head[3], stream, payload.to_vec()));
-        bytes = rest;
-    }
-    frames
-}
-
-/// The 32-bit number at an offset of a payload.
-fn number(payload: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(payload[at..at + 4].try_into().unwrap())
-}
-
-/// All frames until the server closes the connection.
-#[track_caller]
-fn rest(stream: &mut TcpStream) -> Vec<Frame> {
-    let mut received = Vec::new();
-    let end = stream.read_to_end(&mut received).map_err(|error| error.kind());
-    assert!(matches!(end, Ok(_) | Err(ErrorKind::ConnectionReset)), "{end:?}");
-    frames(&received)
-}
-
-/// The error codes of all GOAWAY frames.
-fn goaway_codes(frames: &[Frame]) -> Vec<u32> {
-    let goaway_codes = frames.iter().filter(|frame| frame.0 == GOAWAY);
-    goaway_codes.map(|frame| number(&frame.2, 4)).collect()
-}
-
-/// The server's resident memory in bytes (proc_pid_statm(5)).
-fn memory_bytes(server: &Server) -> usize {
-    let text = std::fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
-    // Assumes pages of 4 KiB; with larger pages the result is too small.
-    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
 }
 
 #[test]

@@ -1,0 +1,446 @@
+//! Response bytes that the protocol of a connection has, until it has passed them on to the socket.
+//!
+//! Here: which memory they use, by connection and (`send_budget`) by worker; how much more of a body a connection may
+//! have; and which bodies make progress. Not here: what happens to a client that makes none (`monitor`, `http1`,
+//! `http2`), and to a connection whose bytes use too much memory (`front`).
+//!
+//! ```text
+//! body ─▶ poll_room ─▶ hand_out ─▶ Chunk, in hyper ─▶ advance (moved to the socket) ─▶ drop (memory is free)
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use sluice_settings::limits::Limits;
+
+use crate::connection::{Connection, UnderWay};
+use crate::send_allowance::{ClientWait, SendAllowance};
+use crate::send_budget::SendBudget;
+
+/// Largest chunk of a body.
+const CHUNK_BYTES_MAX: usize = 256 << 10;
+
+/// Chunk size while a connection or its worker has much memory in use, and of the first chunk in HTTP/2: a client can
+/// open 128 streams with 4 KB and no window, so a stream gets more only after it has taken that.
+const CHUNK_BYTES_MIN: usize = 16 << 10;
+
+/// Bytes that one connection may have in memory before an exchange that already has some waits. In HTTP/2 this is enough
+/// for sixteen streams of 64 KiB. In HTTP/1.1 hyper's own limit is reached first (`http1`).
+const CONNECTION_BYTES: usize = 1 << 20;
+
+/// The same while the worker's memory is scarce.
+const CONNECTION_BYTES_SCARCE: usize = 32 << 10;
+
+/// The response bytes of one connection that its protocol has.
+pub(crate) struct Outgoing {
+    budget: Rc<SendBudget>,
+    /// Bytes of memory in use.
+    bytes: Cell<usize>,
+    /// The sum over these bytes of the budget's clock when each was added.
+    clocks: Cell<u128>,
+    /// Bytes in the write coalescer, and since when it has taken no progress.
+    coalesced: Cell<Coalesced>,
+    /// Chunks that the protocol has.
+    chunks: Cell<u32>,
+    /// Bytes of chunks that have moved to the socket; wraps around.
+    moved: Cell<u32>,
+    /// Bodies of several chunks whose exchanges are under way.
+    deliveries: RefCell<Vec<Rc<Delivery>>>,
+    /// The delivery that began last, until the task of its exchange takes it.
+    new_delivery: Cell<Option<Rc<Delivery>>>,
+    is_http2: Cell<bool>,
+    /// The connection was aborted for its memory, which no longer counts.
+    is_written_off: Cell<bool>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Coalesced {
+    bytes: usize,
+    clock: u64,
+}
+
+impl Outgoing {
+    pub(crate) fn new(budget: Rc<SendBudget>) -> Outgoing {
+        Outgoing {
+            budget,
+            bytes: Cell::new(0),
+            clocks: Cell::new(0),
+            coalesced: Cell::default(),
+            chunks: Cell::new(0),
+            moved: Cell::new(0),
+            deliveries: RefCell::default(),
+            new_delivery: Cell::new(None),
+            is_http2: Cell::new(false),
+            is_written_off: Cell::new(false),
+        }
+    }
+
+    /// Notes that the connection speaks HTTP/2.
+    pub(crate) fn set_http2(&self) {
+        self.is_http2.set(true);
+    }
+
+    /// Whether the connection speaks HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.is_http2.get()
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// The bytes, each multiplied by the time that it has waited, by the budget's clock.
+    pub(crate) fn byte_time(&self) -> u128 {
+        let now = u128::from(self.budget.clock()) * self.bytes.get() as u128;
+        now.saturating_sub(self.clocks.get())
+    }
+
+    /// Whether the protocol has chunks that it has not moved to the socket.
+    pub(crate) fn has_chunks(&self) -> bool {
+        self.chunks.get() > 0
+    }
+
+    /// Bytes of chunks that have moved to the socket; wraps around.
+    pub(crate) fn moved(&self) -> u32 {
+        self.moved.get()
+    }
+
+    /// The deliveries that wait for the client.
+    pub(crate) fn waiting_deliveries(&self) -> Vec<Rc<Delivery>> {
+        let deliveries = self.deliveries.borrow();
+        let waiting = deliveries.iter().filter(|delivery| delivery.waits_for_client.get());
+        waiting.cloned().collect()
+    }
+
+    /// The number of deliveries that wait for the client.
+    pub(crate) fn count_waiting(&self) -> usize {
+        let deliveries = self.deliveries.borrow();
+        deliveries
+            .iter()
+            .filter(|delivery| delivery.waits_for_client.get())
+            .count()
+    }
+
+    /// The delivery that has begun since the last call, if any.
+    pub(crate) fn take_new_delivery(&self) -> Option<Rc<Delivery>> {
+        self.new_delivery.take()
+    }
+
+    /// Counts the bytes that the write coalescer now has.
+    pub(crate) fn set_coalesced(&self, bytes: usize) {
+        let was = self.coalesced.get();
+        if bytes == was.bytes {
+            return;
+        }
+        // Fewer bytes, or the first ones: there was progress.
+        let clock = if bytes > was.bytes && was.bytes > 0 {
+            was.clock
+        } else {
+            self.budget.clock()
+        };
+        self.coalesced.set(Coalesced { bytes, clock });
+        self.give_back(was.bytes, was.clock);
+        self.take(bytes, clock);
+    }
+
+    /// Stops to count the memory of the connection, which is being aborted. Returns the bytes that it had.
+    pub(crate) fn write_off(&self) -> usize {
+        if !self.is_written_off.replace(true) {
+            self.budget.give_back(self.bytes.get());
+        }
+        self.bytes.get()
+    }
+
+    pub(crate) fn is_written_off(&self) -> bool {
+        self.is_written_off.get()
+    }
+
+    fn take(&self, bytes: usize, clock: u64) {
+        self.bytes.set(self.bytes.get() + bytes);
+        let clocks = u128::from(clock) * bytes as u128;
+        self.clocks.set(self.clocks.get() + clocks);
+        if !self.is_written_off.get() {
+            self.budget.take(bytes);
+        }
+    }
+
+    fn give_back(&self, bytes: usize, clock: u64) {
+        self.bytes.set(self.bytes.get() - bytes);
+        let clocks = u128::from(clock) * bytes as u128;
+        self.clocks.set(self.clocks.get() - clocks);
+        if !self.is_written_off.get() {
+            self.budget.give_back(bytes);
+        }
+    }
+
+    fn bytes_max(&self) -> usize {
+        match self.budget.is_scarce() {
+            true => CONNECTION_BYTES_SCARCE,
+            false => CONNECTION_BYTES,
+        }
+    }
+
+    /// Wakes the exchanges that wait for room, if there is some now.
+    fn wake_waiters(&self) {
+        let has_room = self.bytes.get() < self.bytes_max();
+        for delivery in &*self.deliveries.borrow() {
+            if has_room || delivery.bytes.get() == 0 {
+                delivery.wake_for_room();
+            }
+        }
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        if !self.is_written_off.get() {
+            self.budget.give_back(self.bytes.get());
+        }
+    }
+}
+
+/// The delivery of a body of several chunks.
+#[derive(Default)]
+pub(crate) struct Delivery {
+    /// Bytes of memory that its chunks use.
+    bytes: Cell<usize>,
+    /// Bytes of it that have moved to the socket; wraps around.
+    moved: Cell<u32>,
+    /// Chunks handed out; wraps around.
+    chunks: Cell<u32>,
+    /// Whether the exchange waits for the client.
+    waits_for_client: Cell<bool>,
+    /// Whether the exchange waits until its connection uses less memory.
+    room_waiter: Cell<Option<Waker>>,
+    /// The task of the exchange.
+    task: Cell<Option<Waker>>,
+    is_aborted: Cell<bool>,
+    /// What the last check has seen, while the exchange waits for the client.
+    monitored: Cell<Option<MonitoredDelivery>>,
+}
+
+/// A delivery as the last check of its connection has seen it.
+#[derive(Clone, Copy)]
+struct MonitoredDelivery {
+    moved: u32,
+    chunks: u32,
+    allowance: SendAllowance,
+}
+
+impl Delivery {
+    /// Checks whether the client takes the body fast enough. It is charged with `waited` if the exchange has waited for it
+    /// since the last check, and `is_excused` if the exchange could not progress.
+    pub(crate) fn check(&self, waited: Duration, is_excused: bool, limits: &Limits) -> bool {
+        let (moved, chunks) = (self.moved.get(), self.chunks.get());
+        let mut allowance = SendAllowance::new(limits);
+        let mut is_fast_enough = true;
+        if let Some(seen) = self.monitored.get() {
+            allowance = seen.allowance;
+            // A chunk that was handed out meanwhile shows that the exchange has not waited all the time.
+            let is_charged = seen.chunks == chunks && !is_excused;
+            let wait = ClientWait {
+                waited: if is_charged { waited } else { Duration::ZERO },
+                taken: moved.wrapping_sub(seen.moved),
+            };
+            is_fast_enough = allowance.covers(wait, limits.send_bytes_per_second_min, limits);
+        }
+        self.monitored.set(Some(MonitoredDelivery {
+            moved,
+            chunks,
+            allowance,
+        }));
+        is_fast_enough
+    }
+
+    /// Ends the exchange: its task is woken and drops it.
+    pub(crate) fn abort(&self) {
+        self.is_aborted.set(true);
+        if let Some(task) = self.task.take() {
+            task.wake();
+        }
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.is_aborted.get()
+    }
+
+    /// Has the task that is polled here woken by `abort`.
+    pub(crate) fn register(&self, task: &Waker) {
+        let waker = self.task.take().filter(|kept| kept.will_wake(task));
+        self.task.set(Some(waker.unwrap_or_else(|| task.clone())));
+    }
+
+    fn wake_for_room(&self) {
+        if let Some(waiter) = self.room_waiter.take() {
+            waiter.wake();
+        }
+    }
+}
+
+/// Whose memory the bytes of a chunk are in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ChunkMemory {
+    /// Its own.
+    Own,
+    /// That of a cached file, which exists anyway.
+    Shared,
+}
+
+/// Bytes of a response body, counted until the protocol has moved them to the socket.
+pub struct Chunk {
+    bytes: Bytes,
+    /// `None` if nobody needs to know: a whole body in shared memory, in HTTP/1.1.
+    hold: Option<Hold>,
+}
+
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        if let Some(hold) = &self.hold {
+            hold.count_moved(count);
+        }
+    }
+}
+
+/// The count of a chunk. Dropping this ends it.
+struct Hold {
+    connection: Rc<Connection>,
+    delivery: Option<Rc<Delivery>>,
+    /// Bytes of memory.
+    bytes: usize,
+    /// The budget's clock when it was handed out.
+    clock: u64,
+}
+
+impl Hold {
+    fn count_moved(&self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let moved = &self.connection.outgoing().moved;
+        moved.set(moved.get().wrapping_add(bytes));
+        if let Some(delivery) = &self.delivery {
+            delivery.moved.set(delivery.moved.get().wrapping_add(bytes));
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let outgoing = self.connection.outgoing();
+        outgoing.chunks.set(outgoing.chunks.get() - 1);
+        outgoing.give_back(self.bytes, self.clock);
+        if let Some(delivery) = &self.delivery {
+            delivery.bytes.set(delivery.bytes.get() - self.bytes);
+        }
+        outgoing.wake_waiters();
+    }
+}
+
+/// The body of an exchange, as the connection counts it.
+#[derive(Default)]
+pub(crate) struct OutgoingBody {
+    /// `None` until it is known that the body has several chunks.
+    delivery: Option<Rc<Delivery>>,
+    /// Size of the last chunk asked for; 0 before the first.
+    chunk_bytes: usize,
+}
+
+impl OutgoingBody {
+    /// Notes whether the exchange waits for the client.
+    pub(crate) fn set_waits_for_client(&self, waits_for_client: bool) {
+        if let Some(delivery) = &self.delivery {
+            delivery.waits_for_client.set(waits_for_client);
+            if !waits_for_client {
+                delivery.monitored.set(None);
+            }
+        }
+    }
+
+    /// Ends the delivery, because the exchange is over.
+    pub(crate) fn end(&mut self, outgoing: &Outgoing) {
+        if let Some(delivery) = self.delivery.take() {
+            outgoing
+                .deliveries
+                .borrow_mut()
+                .retain(|kept| !Rc::ptr_eq(kept, &delivery));
+        }
+    }
+}
+
+impl UnderWay {
+    /// Waits until the connection may have another chunk of the body in memory. Returns how many bytes it may have, if its
+    /// source can choose.
+    pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<usize> {
+        let outgoing = self.connection.outgoing();
+        let is_tight = outgoing.bytes.get() >= outgoing.bytes_max();
+        if let Some(delivery) = &self.body.delivery
+            && is_tight
+            && delivery.bytes.get() > 0
+        {
+            delivery.room_waiter.set(Some(context.waker().clone()));
+            self.wait_on_client();
+            return Poll::Pending;
+        }
+        let body = &mut self.body;
+        body.chunk_bytes = match body.chunk_bytes {
+            _ if is_tight || outgoing.budget.is_scarce() => CHUNK_BYTES_MIN,
+            0 if outgoing.is_http2() => CHUNK_BYTES_MIN,
+            0 => CHUNK_BYTES_MAX,
+            last => (2 * last).min(CHUNK_BYTES_MAX),
+        };
+        Poll::Ready(body.chunk_bytes)
+    }
+
+    /// Hands a chunk out to the protocol. It `is_last` if the body ends with it.
+    pub fn hand_out(&mut self, bytes: Bytes, memory: ChunkMemory, position: ChunkPosition) -> Chunk {
+        let outgoing = self.connection.outgoing();
+        let is_last = position == ChunkPosition::Last;
+        if !is_last && self.body.delivery.is_none() {
+            let delivery = Rc::new(Delivery::default());
+            outgoing.deliveries.borrow_mut().push(Rc::clone(&delivery));
+            outgoing.new_delivery.set(Some(Rc::clone(&delivery)));
+            delivery.waits_for_client.set(true);
+            self.body.delivery = Some(delivery);
+        }
+        let own = if memory == ChunkMemory::Own { bytes.len() } else { 0 };
+        if let Some(delivery) = &self.body.delivery {
+            delivery.bytes.set(delivery.bytes.get() + own);
+            delivery.chunks.set(delivery.chunks.get().wrapping_add(1));
+        } else if own == 0 && !outgoing.is_http2() {
+            return Chunk { bytes, hold: None };
+        }
+        let clock = outgoing.budget.clock();
+        outgoing.take(own, clock);
+        outgoing.chunks.set(outgoing.chunks.get() + 1);
+        let hold = Hold {
+            connection: Rc::clone(&self.connection),
+            delivery: self.body.delivery.clone(),
+            bytes: own,
+            clock,
+        };
+        Chunk {
+            bytes,
+            hold: Some(hold),
+        }
+    }
+}
+
+/// Where a chunk stands in its body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ChunkPosition {
+    /// Others follow, or may follow.
+    Inner,
+    /// None follows.
+    Last,
+}

@@ -1,0 +1,91 @@
+//! The time for which a client may let the server wait until it takes its response.
+//!
+//! A client begins with `send_timeout`. Waiting for it uses this time up; what it takes gives it back, a second for each
+//! `send_rate` bytes, but never more than `send_timeout` in all. So a client that takes nothing has `send_timeout`, and one
+//! that is always faster than `send_rate` has no limit. Not here: what is measured (`monitor`).
+
+use std::time::Duration;
+
+use sluice_settings::limits::Limits;
+
+/// What a client has done since the last check.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientWait {
+    /// How long the server has waited for it.
+    pub waited: Duration,
+    /// Bytes that it has taken.
+    pub taken: u32,
+}
+
+/// The time that is left to a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendAllowance {
+    left: Duration,
+}
+
+impl SendAllowance {
+    pub(crate) fn new(limits: &Limits) -> SendAllowance {
+        SendAllowance {
+            left: limits.send_timeout,
+        }
+    }
+
+    /// Subtracts a wait. False if the time is used up.
+    pub(crate) fn covers(&mut self, wait: ClientWait, rate: u64, limits: &Limits) -> bool {
+        let taken = u64::from(wait.taken);
+        let gained = match rate {
+            0 if taken == 0 => Duration::ZERO,
+            0 => limits.send_timeout,
+            rate => Duration::from_millis(taken.saturating_mul(1000) / rate),
+        };
+        let left = self.left.saturating_add(gained).saturating_sub(wait.waited);
+        self.left = left.min(limits.send_timeout);
+        !left.is_zero()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits {
+            send_timeout: Duration::from_secs(10),
+            ..Limits::default()
+        }
+    }
+
+    /// The second at which a client is given up that takes these bytes in turn, one a second.
+    fn given_up_at(rate: u64, taken: impl Iterator<Item = u32>) -> Option<usize> {
+        let limits = limits();
+        let mut allowance = SendAllowance::new(&limits);
+        let waited = Duration::from_secs(1);
+        taken
+            .map(|taken| allowance.covers(ClientWait { waited, taken }, rate, &limits))
+            .position(|covers| !covers)
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_has_the_timeout() {
+        assert_eq!(given_up_at(500, std::iter::repeat_n(0, 100)), Some(9));
+        assert_eq!(given_up_at(0, std::iter::repeat_n(0, 100)), Some(9));
+    }
+
+    #[test]
+    fn a_client_at_the_lowest_rate_goes_on_and_a_slower_one_does_not() {
+        assert_eq!(given_up_at(500, std::iter::repeat_n(500, 10_000)), None);
+        // The same in steps, as the kernel makes room.
+        assert_eq!(
+            given_up_at(500, [0, 0, 0, 0, 2500].into_iter().cycle().take(10_000)),
+            None
+        );
+        assert_eq!(given_up_at(500, std::iter::repeat_n(400, 10_000)), Some(49));
+        assert_eq!(given_up_at(0, std::iter::repeat_n(1, 10_000)), None);
+    }
+
+    #[test]
+    fn bytes_taken_at_once_do_not_excuse_a_longer_silence() {
+        let burst = std::iter::once(100_000_000).chain(std::iter::repeat_n(1, 100));
+        assert_eq!(given_up_at(500, burst), Some(11));
+    }
+}
