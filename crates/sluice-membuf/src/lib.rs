@@ -69,6 +69,7 @@ mod sealed_memfd;
 mod segment;
 #[cfg(not(loom))]
 mod shared_memory;
+#[cfg(not(loom))]
 mod socket_queue;
 
 #[cfg(all(loom, test))]

@@ -49,7 +49,7 @@ pub(crate) struct Outgoing {
     moved: Cell<u32>,
     /// Bodies of several chunks whose exchanges are under way.
     deliveries: RefCell<Vec<Rc<Delivery>>>,
-    /// The delivery that began last, until the task of its exchange takes it.
+    /// In HTTP/2 the delivery that began last, until the task of its exchange takes it.
     new_delivery: Cell<Option<Rc<Delivery>>>,
     is_http2: Cell<bool>,
     /// The connection was aborted for its memory, which no longer counts.
@@ -409,7 +409,9 @@ impl UnderWay {
         if !is_last && self.body.delivery.is_none() {
             let delivery = Rc::new(Delivery::default());
             outgoing.deliveries.borrow_mut().push(Rc::clone(&delivery));
-            outgoing.new_delivery.set(Some(Rc::clone(&delivery)));
+            if outgoing.is_http2() {
+                outgoing.new_delivery.set(Some(Rc::clone(&delivery)));
+            }
             delivery.waits_for_client.set(true);
             self.body.delivery = Some(delivery);
         }

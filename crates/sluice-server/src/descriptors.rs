@@ -17,8 +17,8 @@ const CACHED_MAX: u64 = 4096;
 /// started.
 const PER_PROCESS: u64 = 12;
 
-/// Descriptors of a connection: its socket, and a file that is sent.
-const PER_CONNECTION: u64 = 2;
+/// The part of the rest that is left for files that are sent: most connections are idle, or their file is cached.
+const FILES_SHARE: u64 = 4;
 
 /// Raises the descriptor limit to its maximum, and returns the old limit. Scripts keep the old one, because a large
 /// limit harms programs that close all possible descriptors or use select(2).
@@ -66,7 +66,8 @@ fn share_of_connections(descriptors: u64, processes: u64) -> u64 {
     let reserve = RESERVE + CACHED_MAX.min(descriptors / 8);
     let available = descriptors - reserve.min(descriptors / 4);
     let of_scripts = processes.saturating_mul(PER_PROCESS).min(available / 2);
-    ((available - of_scripts) / PER_CONNECTION).max(1)
+    let rest = available - of_scripts;
+    (rest - rest / FILES_SHARE).max(1)
 }
 
 #[cfg(test)]
@@ -75,10 +76,11 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_scripts_and_files() {
-        assert_eq!(share_of_connections(120, 64), 22);
-        assert_eq!(share_of_connections(1024, 0), 384);
-        assert_eq!(share_of_connections(1024, 10), 324);
-        assert_eq!(share_of_connections(1 << 20, 64), 521_728);
+        assert_eq!(share_of_connections(120, 64), 34);
+        assert_eq!(share_of_connections(1024, 0), 576);
+        assert_eq!(share_of_connections(1024, 10), 486);
+        assert_eq!(share_of_connections(20_000, 80), 12_213);
+        assert_eq!(share_of_connections(1 << 20, 64), 782_592);
         assert_eq!(share_of_connections(0, 1), 1);
     }
 }

@@ -38,12 +38,6 @@ pub struct Limits {
     /// Longest time in which a client reads nothing of its response. Beyond it the connection is closed; in HTTP/2 the
     /// response is reset if the connection as such goes on. Checked once a second. (`sluice_net::send_allowance`)
     pub send_timeout: Duration,
-    /// Bytes of all stored request bodies together, in memory and in files. Beyond it: 503. The default is that of four bodies of
-    /// the default size. (`sluice_script::request_body`)
-    pub stored_bodies_bytes_max: u64,
-    /// Bytes of the memory buffers of all script processes together; `None` for a quarter of the memory that the server may
-    /// use. Beyond it, BUFFER-BEGIN is answered 503. (`sluice_membuf::Budget`)
-    pub memory_buffers_bytes_max: Option<u64>,
     /// Lowest rate at which a client reads a response, bytes per second; 0 disables it. It is averaged over the time that the
     /// server waits for the client, and `send_timeout` is the most that a client may lag behind. Below it: as for
     /// `send_timeout`. Without it, a client that reads a byte now and then could occupy a script for years.
@@ -53,6 +47,12 @@ pub struct Limits {
     /// wait in small chunks; beyond it the connection is aborted whose bytes have used most memory for longest. The default
     /// is 25 KiB for each of 10,000 connections, which is more than a slow one then has. (`sluice_net::send_budget`)
     pub send_memory_bytes_max: usize,
+    /// Bytes of all stored request bodies together, in memory and in files. Beyond it: 503. The default is that of four bodies of
+    /// the default size. (`sluice_script::request_body`)
+    pub stored_bodies_bytes_max: u64,
+    /// Bytes of the memory buffers of all script processes together; `None` for a quarter of the memory that the server may
+    /// use. Beyond it, BUFFER-BEGIN is answered 503. (`sluice_membuf::Budget`)
+    pub memory_buffers_bytes_max: Option<u64>,
     /// The time after SIGTERM until exchanges in progress are aborted. (`sluice_server::worker`)
     pub drain_timeout: Duration,
     /// Lines of one kind that a worker logs about refused requests and failed responses within 10 seconds. Beyond it they are
@@ -72,10 +72,10 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             body_bytes_per_second_min: 500,
             send_timeout: Duration::from_secs(60),
-            stored_bodies_bytes_max: 4 << 30,
-            memory_buffers_bytes_max: None,
             send_bytes_per_second_min: 500,
             send_memory_bytes_max: 256 << 20,
+            stored_bodies_bytes_max: 4 << 30,
+            memory_buffers_bytes_max: None,
             drain_timeout: Duration::from_secs(30),
             log_lines_max: 10,
         }

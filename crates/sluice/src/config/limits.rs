@@ -111,24 +111,6 @@ pub(super) static LIMITS: Section<Limits> = Section {
             example: "\"5m\"",
         },
         Key {
-            name: "stored_bodies",
-            kind: Kind::Size(ANY, |limits, size| limits.stored_bodies_bytes_max = size),
-            default: Value("\"4GiB\""),
-            text: "Request bodies that are stored at one time, all together: those without a length (chunked, or HTTP/2 without \
-                   `Content-Length`), unless their route has `request_body = \"stream\"`. A body beyond it gets 503 with `Retry-After`. \
-                   The default has room for four bodies of the default `body_size`. See `spool_directory`.",
-            example: "\"500MiB\"",
-        },
-        Key {
-            name: "memory_buffers",
-            kind: Kind::Size(ANY, |limits, size| limits.memory_buffers_bytes_max = Some(size)),
-            default: Words("a quarter of the memory"),
-            text: "Memory buffers of all script processes together. A `BUFFER-BEGIN` beyond it is answered 503, and the script may send its \
-                   output through the mailbox. The default leaves the rest of the memory, or of the control group's (`memory.max`), to \
-                   programs and files, because a memory buffer cannot be evicted.",
-            example: "\"2GiB\"",
-        },
-        Key {
             name: "send_rate",
             kind: Kind::Size(ANY, |limits, rate| limits.send_bytes_per_second_min = rate),
             default: Value("500"),
@@ -153,6 +135,24 @@ pub(super) static LIMITS: Section<Limits> = Section {
                    read ahead for each client. When it is used up, the connection is aborted whose bytes have used most memory for \
                    longest. Cached files are not counted.",
             example: "\"1GiB\"",
+        },
+        Key {
+            name: "stored_bodies",
+            kind: Kind::Size(ANY, |limits, size| limits.stored_bodies_bytes_max = size),
+            default: Value("\"4GiB\""),
+            text: "Request bodies that are stored at one time, all together: those without a length (chunked, or HTTP/2 without \
+                   `Content-Length`), unless their route has `request_body = \"stream\"`. A body beyond it gets 503 with `Retry-After`. \
+                   The default has room for four bodies of the default `body_size`. See `spool_directory`.",
+            example: "\"500MiB\"",
+        },
+        Key {
+            name: "memory_buffers",
+            kind: Kind::Size(ANY, |limits, size| limits.memory_buffers_bytes_max = Some(size)),
+            default: Words("a quarter of the memory"),
+            text: "Memory buffers of all script processes together. A `BUFFER-BEGIN` beyond it is answered 503, and the script may send its \
+                   output through the mailbox. The default leaves the rest of the memory, or of the control group's (`memory.max`), to \
+                   programs and files, because a memory buffer cannot be evicted.",
+            example: "\"2GiB\"",
         },
         Key {
             name: "drain_timeout",

@@ -165,6 +165,20 @@ fn silent_script_is_not_a_slow_client() {
 }
 
 #[test]
+fn clients_that_read_nothing_use_little_memory() {
+    let server = Setup::new().file("large", vec![b'x'; 24 << 20]).start();
+    let before = server.memory_bytes();
+    let mut clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/large");
+        assert_eq!(client.head().status, 200);
+    }
+    let grown = server.memory_bytes().saturating_sub(before);
+    // Up to 256 KiB each, and what a connection needs anyway.
+    assert!(grown < 45 << 20, "{grown} bytes for 100 clients");
+}
+
+#[test]
 fn keepalive_probes_vanished_clients() {
     let server = Setup::new().file("b.txt", "bb").start();
     let mut client = server.connect();

@@ -111,7 +111,7 @@ fn flood(mut client: TcpStream, frame: &[u8], reads: bool) {
 fn ping_and_settings_floods_end_the_connection_without_filling_memory() {
     let limits = "head_timeout = \"300ms\"\nsend_timeout = \"300ms\"";
     let server = setup().limits(limits).start();
-    let before = memory_bytes(&server);
+    let before = server.memory_bytes();
     // In parallel, because each takes some seconds.
     thread::scope(|scope| {
         for (kind, payload, reads) in [
@@ -127,14 +127,14 @@ fn ping_and_settings_floods_end_the_connection_without_filling_memory() {
         }
         assert_eq!(server.get("/a.txt").text(), "hello");
     });
-    let grown = memory_bytes(&server).saturating_sub(before);
+    let grown = server.memory_bytes().saturating_sub(before);
     assert!(grown < 32 << 20, "{grown} bytes for floods");
 }
 
 #[test]
 fn endless_head_ends_the_connection() {
     let server = setup().start();
-    let before = memory_bytes(&server);
+    let before = server.memory_bytes();
     // Repeated fields of 200 bytes; and empty frames, which no limit on bytes would catch.
     let field = [&b"\0\x01x\x7f\x49"[..], &[b'a'; 200]].concat();
     for chunk in [&field[..], &[]] {
@@ -144,7 +144,7 @@ fn endless_head_ends_the_connection() {
         while begin.elapsed() < DEADLINE && client.write_all(&flood).is_ok() {}
         assert!(begin.elapsed() < DEADLINE, "the flood is not stopped");
     }
-    let grown = memory_bytes(&server).saturating_sub(before);
+    let grown = server.memory_bytes().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes for a head");
     assert_eq!(server.get("/a.txt").text(), "hello");
 }

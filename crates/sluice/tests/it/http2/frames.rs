@@ -91,10 +91,3 @@ pub(super) fn goaway_codes(frames: &[Frame]) -> Vec<u32> {
     let goaway_codes = frames.iter().filter(|frame| frame.0 == GOAWAY);
     goaway_codes.map(|frame| number(&frame.2, 4)).collect()
 }
-
-/// The server's resident memory in bytes (proc_pid_statm(5)).
-pub(super) fn memory_bytes(server: &Server) -> usize {
-    let text = std::fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
-    // Assumes pages of 4 KiB; with larger pages the result is too small.
-    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
-}

@@ -126,6 +126,19 @@ fn body_bytes(received: &[u8]) -> usize {
     data.map(|frame| frame.2.len()).sum()
 }
 
+#[test]
+fn connection_at_rest_is_closed_after_the_head_timeout() {
+    let server = endless().limits("head_timeout = \"4s\"").start();
+    let mut client = connect(&server);
+    client.write_all(&get(1, "/a.txt")).unwrap();
+    let begin = Instant::now();
+    let received = rest(&mut client);
+    let goaway = received.iter().filter(|frame| frame.0 == GOAWAY);
+    assert!(goaway.count() > 0, "{received:?}");
+    // Less than twice the time, even on a busy machine.
+    assert!(begin.elapsed() < Duration::from_millis(7500), "{:?}", begin.elapsed());
+}
+
 /// Requests a file on all streams of a connection without a window, and waits until all have begun.
 #[track_caller]
 fn request_on_all_streams(server: &Server, path: &str) -> TcpStream {
@@ -148,9 +161,9 @@ fn streams_without_a_window_use_little_memory() {
         .file("large", vec![b'x'; 24 << 20])
         .listeners(LISTENER)
         .start();
-    let before = memory_bytes(&server);
+    let before = server.memory_bytes();
     let clients: Vec<_> = (0..10).map(|_| request_on_all_streams(&server, "/large")).collect();
-    let grown = memory_bytes(&server).saturating_sub(before);
+    let grown = server.memory_bytes().saturating_sub(before);
     // 16 KiB for each stream, 1 MiB for each connection, and the exchanges themselves; with full chunks it is 160 MiB.
     assert!(grown < 90 << 20, "{grown} bytes for 1280 streams");
     drop(clients);
