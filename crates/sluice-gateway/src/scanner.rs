@@ -153,10 +153,7 @@ impl Scanner {
     pub fn end_doubt_at_end_of_output(&mut self) -> bool {
         match self.state {
             State::Doubt(Mark::End) => self.enter(Mark::End),
-            State::Doubt(mark) => {
-                self.state = State::Body;
-                self.queued = Some(Output::Bytes(self.sentinels.masked_text(mark).into()));
-            }
+            State::Doubt(mark) => self.queued = Some(self.end_doubt_as_text(mark)),
             _ => return false,
         }
         true
@@ -330,12 +327,15 @@ impl Scanner {
         match meaning(mark, &self.examined(), self.sentinels.close()) {
             Meaning::Undecided => None,
             Meaning::Sentinel => Some(self.leave_body(mark)),
-            Meaning::Text => {
-                self.state = State::Body;
-                self.partial = Some(PartialMatch::AFTER_HYPHEN);
-                Some(Step::Emit(Output::Bytes(self.sentinels.masked_text(mark).into())))
-            }
+            Meaning::Text => Some(Step::Emit(self.end_doubt_as_text(mark))),
         }
+    }
+
+    /// The doubtful sentinel is text; its last byte may be the one before further digits.
+    fn end_doubt_as_text(&mut self, mark: Mark) -> Output {
+        self.state = State::Body;
+        self.partial = Some(PartialMatch::AFTER_HYPHEN);
+        Output::Bytes(self.sentinels.masked_text(mark).into())
     }
 
     /// The next bytes of the input, as many as are needed to decide on a sentinel.

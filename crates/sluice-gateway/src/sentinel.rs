@@ -233,7 +233,11 @@ impl Sentinels {
                 });
             }
         }
-        Comparison::Different
+        match partial {
+            // No sentinel, for lack of its last byte, but its digits may be complete.
+            Some(partial) if partial.length >= DIGITS.start => self.compare_digits(partial, more),
+            _ => Comparison::Different,
+        }
     }
 
     fn compare_digits(&self, partial: PartialMatch, more: &[u8]) -> Comparison {
