@@ -145,7 +145,7 @@ fn connections_leave_descriptors_for_requests() {
         .file("large", vec![b'x'; 9 << 20])
         .file("a.txt", "a")
         .script("hello", "printf 'Content-Type: text/plain\\n\\nhello'")
-        .start_with_descriptors(120);
+        .start_after("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120))");
     let line = server.log_line("the limit of 120 open files");
     assert!(line.contains("connections instead of 10000"), "{line}");
     let _idle: Vec<_> = (0..110).map(|_| server.connect()).collect();

@@ -1,7 +1,7 @@
 //! A fresh directory with a configuration, files and scripts, from which a server is started.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
@@ -222,30 +222,6 @@ impl Setup {
             .env(MARK, &mark)
             .env("TEST_DIR", self.directory())
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        Server::start(self, &mut command, mark)
-    }
-
-    /// As `start`, with a limit on the open files of the server.
-    #[track_caller]
-    pub(crate) fn start_with_descriptors(self, descriptors: usize) -> Server {
-        self.write_configuration();
-        let mark = self.mark();
-        let program = sluice(self.directory());
-        let mut command = Command::new("sh");
-        command
-            .current_dir(self.directory())
-            .args([
-                "-c",
-                &format!("ulimit -n {descriptors} && exec \"$0\" run -c sluice.toml"),
-            ])
-            .arg(program.get_program())
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env(MARK, &mark)
-            .env("TEST_DIR", self.directory())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
         Server::start(self, &mut command, mark)
     }
 
