@@ -6,8 +6,9 @@
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use sluice_http::rate_limited_log::RateLimitedLog;
 use sluice_membuf::{Budget, OverBudget, Reservation, Segment, memory_total_bytes};
 use sluice_settings::Settings;
 use sluice_settings::limits::Limits;
@@ -17,13 +18,10 @@ use tokio::runtime::Handle;
 /// Part of the memory that memory buffers may take by default.
 const MEMORY_SHARE: u64 = 4;
 
-/// The time between two lines about one budget.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
-
 /// What the scripts of the whole server may hold together.
 pub struct Resources {
     memory_buffers: Arc<Budget>,
-    memory_log: RefusalLog,
+    memory_refused: Mutex<RateLimitedLog>,
     stored_bodies: Arc<Budget>,
     spool_directory: Mutex<Arc<Path>>,
 }
@@ -37,7 +35,7 @@ impl Resources {
         check_spool_directory(settings)?;
         Ok(Arc::new(Resources {
             memory_buffers: Budget::new(memory_buffers_bytes_max(&settings.limits)),
-            memory_log: RefusalLog::default(),
+            memory_refused: Mutex::default(),
             stored_bodies: Budget::new(settings.limits.stored_bodies_bytes_max),
             spool_directory: Mutex::new(spool_directory(settings)),
         }))
@@ -79,21 +77,28 @@ impl Resources {
         Segment::create_within(&self.memory_buffers, bytes_max, drop_elsewhere)
     }
 
-    /// Logs that a memory buffer was refused to a script, unless that was logged a moment ago.
+    /// Logs that a memory buffer was refused to a script. Lines that repeat are counted.
     pub(crate) fn log_memory_refused(&self, script: &str, over: OverBudget) {
         let OverBudget {
             bytes,
             used_bytes,
             bytes_max,
         } = over;
-        self.memory_log.log(|suppressed| {
+        let now = Instant::now();
+        let limited = self.memory_refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let suppressed = limited.take_due(RateLimitedLog::INTERVAL, now);
+        let is_admitted = limited.admits(1, RateLimitedLog::INTERVAL, now);
+        drop(limited);
+        if let Some(suppressed) = suppressed {
+            tracing::warn!("memory buffer refused: {suppressed}");
+        }
+        if is_admitted {
             tracing::warn!(
                 script,
-                suppressed,
                 "memory buffer refused: {bytes} bytes more than the {used_bytes} in use are over the limit of {bytes_max} \
                  (limits.memory_buffers)"
             );
-        });
+        }
     }
 }
 
@@ -161,28 +166,3 @@ impl<T: Send + 'static> Drop for DroppedElsewhere<T> {
 }
 
 const TAKEN_ONCE: &str = "the value is taken by into_inner, which consumes its holder";
-
-/// A rate limit for the lines about one budget, of all threads.
-#[derive(Default)]
-struct RefusalLog(Mutex<Refusals>);
-
-#[derive(Default)]
-struct Refusals {
-    logged_at: Option<Instant>,
-    suppressed: u64,
-}
-
-impl RefusalLog {
-    /// Calls `log` with the number of lines that were suppressed since the last one, or only counts this line.
-    fn log(&self, log: impl FnOnce(u64)) {
-        let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if refusals.logged_at.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
-            refusals.suppressed += 1;
-            return;
-        }
-        refusals.logged_at = Some(Instant::now());
-        let suppressed = std::mem::take(&mut refusals.suppressed);
-        drop(refusals);
-        log(suppressed);
-    }
-}
