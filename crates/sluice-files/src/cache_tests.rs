@@ -18,6 +18,7 @@ const SETTINGS: CacheSettings = CacheSettings {
     entries_max: 16,
     file_bytes_max: 100 << 10,
     revalidate_after: Duration::from_secs(3600),
+    compression_time_per_minute: Duration::from_secs(10),
 };
 
 /// A file that was last changed an hour ago.

@@ -7,29 +7,34 @@ use sluice_settings::CacheSettings;
 use crate::cache::Cache;
 pub use crate::cache::counters::CacheCounters;
 use crate::variants::in_flight::InFlight;
+use crate::variants::time_budget::TimeBudget;
 
 /// The cache of all files of a configuration, for all workers.
 pub struct FileCache {
     pub(crate) cache: Arc<Cache>,
     pub(crate) in_flight: Arc<InFlight>,
+    /// For compressing variants.
+    pub(crate) time: Arc<TimeBudget>,
 }
 
 impl FileCache {
     /// An empty cache with these bounds.
     pub fn new(settings: &CacheSettings) -> FileCache {
-        FileCache::of(Cache::new(settings))
+        let time = Arc::new(TimeBudget::new(settings.compression_time_per_minute));
+        FileCache::of(Cache::new(settings), time)
     }
 
     /// An empty cache that replaces this one and continues its counters. Files that are being read or compressed for this one
     /// do not get into it.
     pub fn empty_copy(&self) -> FileCache {
-        FileCache::of(self.cache.empty_copy())
+        FileCache::of(self.cache.empty_copy(), Arc::clone(&self.time))
     }
 
-    fn of(cache: Cache) -> FileCache {
+    fn of(cache: Cache, time: Arc<TimeBudget>) -> FileCache {
         FileCache {
             cache: Arc::new(cache),
             in_flight: Arc::default(),
+            time,
         }
     }
 

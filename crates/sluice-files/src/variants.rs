@@ -14,6 +14,7 @@
 
 pub(crate) mod in_flight;
 pub mod on_demand;
+pub(crate) mod time_budget;
 
 use std::path::Path;
 

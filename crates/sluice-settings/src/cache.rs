@@ -13,6 +13,8 @@ pub struct CacheSettings {
     pub file_bytes_max: u64,
     /// How long an entry is fresh before its file is checked again, and so how long a change may stay unnoticed.
     pub revalidate_after: Duration,
+    /// Time a minute, of all threads together, for compressing variants. Beyond it, files are sent uncompressed.
+    pub compression_time_per_minute: Duration,
 }
 
 impl Default for CacheSettings {
@@ -22,6 +24,7 @@ impl Default for CacheSettings {
             entries_max: 20_000,
             file_bytes_max: 8 << 20,
             revalidate_after: Duration::from_millis(100),
+            compression_time_per_minute: Duration::from_secs(10),
         }
     }
 }

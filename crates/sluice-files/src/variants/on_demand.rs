@@ -6,7 +6,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method, Response};
 use sluice_http::body::ResponseBody;
@@ -28,6 +28,7 @@ use crate::lookup::Files;
 use crate::representation::Representation;
 use crate::response::Selected;
 use crate::variants::in_flight::{Awaited, InFlight, Outcome, Started};
+use crate::variants::time_budget::TimeBudget;
 
 /// The first request for a file of at most this size waits for the variant, so that it shows in a test with curl. Larger files
 /// are compressed in the background while the request gets the file as it is, because it would wait for longer than the
@@ -61,7 +62,7 @@ impl Files<'_> {
     /// A variant that the server compresses: from the cache, or from a thread that compresses it now.
     pub(super) fn compress_on_demand(&self, name: &str, task: Task<'_>, representation: &Representation) -> Compressed {
         let Task {
-            cache: FileCache { cache, in_flight },
+            cache: FileCache { cache, in_flight, time },
             original,
             encoding,
         } = task;
@@ -76,7 +77,7 @@ impl Files<'_> {
         let Ok(runtime) = Handle::try_current() else {
             return Compressed::Unavailable;
         };
-        if !self.is_kept(cache, name, &original) {
+        if !self.is_kept(cache, name, &original) || !time.has_time() {
             return Compressed::Unavailable;
         }
         let is_awaited = original.bytes() <= AWAITED_BYTES_MAX;
@@ -87,6 +88,7 @@ impl Files<'_> {
                 let job = Job {
                     cache: Arc::clone(cache),
                     in_flight: Arc::clone(in_flight),
+                    time: Arc::clone(time),
                     key,
                     original,
                     representation: representation.on_demand(encoding),
@@ -210,6 +212,7 @@ impl Original {
 struct Job {
     cache: Arc<Cache>,
     in_flight: Arc<InFlight>,
+    time: Arc<TimeBudget>,
     key: Key,
     original: Original,
     /// Of the variant.
@@ -224,11 +227,7 @@ impl Job {
         let Ok(permit) = PERMITS.acquire().await else { return };
         let compressed = spawn_blocking(move || {
             let _permit = permit;
-            let variant = self.compress().unwrap_or_else(|error| {
-                let name = self.key.name().split('\0').next().unwrap_or_default();
-                tracing::warn!("file {name:?}: not compressed: {error}");
-                None
-            });
+            let variant = self.compress_in_time();
             if let Some(variant) = &variant {
                 self.cache.insert(self.key.clone(), variant);
             }
@@ -236,6 +235,21 @@ impl Job {
         });
         // A panic is logged by its hook; waiting requests see that the channel is closed.
         let _ = compressed.await;
+    }
+
+    /// The variant, unless the time was used up while the job waited for its turn. The time is counted even if it is in vain.
+    fn compress_in_time(&self) -> Outcome {
+        if !self.time.has_time() {
+            return None;
+        }
+        let begin = Instant::now();
+        let compressed = self.compress();
+        self.time.spend(begin.elapsed());
+        compressed.unwrap_or_else(|error| {
+            let name = self.key.name().split('\0').next().unwrap_or_default();
+            tracing::warn!("file {name:?}: not compressed: {error}");
+            None
+        })
     }
 
     /// The variant; `None` if it is not smaller than the file, or the file has changed meanwhile.

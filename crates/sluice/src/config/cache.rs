@@ -44,5 +44,17 @@ pub(super) static CACHE: Section<CacheSettings> = Section {
                    it has changed. `0s` checks for every request.",
             example: "\"10s\"",
         },
+        Key {
+            name: "compression_time",
+            kind: Kind::Duration(
+                at_least(1, "files = \"stored\" in [compression] compresses nothing"),
+                |cache, time| cache.compression_time_per_minute = time,
+            ),
+            default: Value("\"10s\""),
+            text: "Time in each minute for compressing files, of all threads together; time that is not used is saved for up to ten minutes. \
+                   When it is used up, files are sent uncompressed, and the log says so: variants that do not fit the cache would otherwise \
+                   be compressed at every request. The default is a sixth of one processor.",
+            example: "\"1m\"",
+        },
     ],
 };

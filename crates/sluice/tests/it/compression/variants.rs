@@ -1,6 +1,6 @@
 //! Conditions and ranges on variants: each variant has its own validators, and ranges select parts of it.
 
-use super::{BROWSER, decoded, gzip, noise, request, text};
+use super::{BROWSER, decoded, encoding, gzip, noise, request, text};
 use crate::harness::{Response, Server, Setup};
 
 /// `made.txt` has no variant beside it, `stored.txt` a gzip variant.
@@ -173,4 +173,34 @@ fn head_matches_get_for_each_variant() {
             assert!(get.field("content-length").is_some());
         }
     }
+}
+
+#[test]
+fn compression_is_bounded_in_time() {
+    // Ten times this is saved at the start: not enough for all files.
+    const FILES: usize = 60;
+    let name = |number: usize| format!("/{number}.txt");
+    let setup = Setup::new().cache("compression_time = \"1ms\"");
+    let setup = (0..FILES).fold(setup, |setup, number| {
+        setup
+            .file(&name(number), text(4000))
+            .age(name(number).trim_start_matches('/'))
+    });
+    let server = setup.start();
+    let encodings: Vec<_> = (0..FILES)
+        .map(|number| encoding(&server, &name(number), "gzip"))
+        .collect();
+    assert_eq!(encodings[0].as_deref(), Some("gzip"), "{}", server.log());
+    assert_eq!(encodings[FILES - 1], None, "compressed without bound");
+    assert_eq!(
+        encoding(&server, &name(0), "gzip").as_deref(),
+        Some("gzip"),
+        "it is in the cache"
+    );
+    server.log_line("cache.compression_time");
+    assert_eq!(
+        server.log().matches("cache.compression_time").count(),
+        1,
+        "it is not repeated"
+    );
 }
