@@ -23,6 +23,8 @@ fn access_log_of_serve_may_lie_in_the_served_directory_and_is_not_sent() {
         "--listing",
         "--listen",
         "127.0.0.1:0",
+        "--host",
+        "test",
         "--access-log",
         "htdocs/access.log",
     ]);
@@ -61,7 +63,7 @@ fn cgi_bin_that_is_made_after_serve_has_started_runs_its_programs() {
     let server = Setup::new()
         .file("/site/health.txt", "well")
         .file("/site/sub/index.html", "page")
-        .start_with(&["serve", "htdocs/site", "--listen", "127.0.0.1:0"]);
+        .start_with(&["serve", "htdocs/site", "--listen", "127.0.0.1:0", "--host", "test"]);
     server.log_line("htdocs/site/cgi-bin, which does not exist yet");
     assert_not_sent(&server, &["/cgi-bin/x", "/cgiplus-bin/x", "/cgi-bin/"]);
     let programs = server.path("htdocs/site/cgi-bin");
