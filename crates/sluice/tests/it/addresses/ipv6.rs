@@ -34,6 +34,7 @@ fn setup() -> Setup {
     Setup::new()
         .script("ends", ENDPOINTS)
         .file("a.txt", "hello")
+        .site("hosts = [\"a.test\", \"[::1]\"]")
         .listeners(LISTEN)
 }
 
@@ -72,7 +73,7 @@ fn scripts_and_logs_get_both_ipv6_addresses() {
         (format!("[::1]:{port}"), "[::1]"),
         ("a.test".to_owned(), "a.test"),
         // An empty Host.
-        (String::new(), "localhost"),
+        (String::new(), "a.test"),
     ] {
         let mut client = Client::connect(address(&server));
         client.send(request("/cgi-bin/ends", &format!("Host: {host}\r\n")));

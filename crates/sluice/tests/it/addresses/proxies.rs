@@ -130,6 +130,7 @@ fn hsts_and_https_redirects_follow_the_forwarded_scheme() {
 fn proxy_may_use_a_unix_socket_and_reload_changes_trust() {
     let setup = Setup::new()
         .script("ends", ENDPOINTS)
+        .site("hosts = [\"a.test\"]")
         .listeners("[[listen]]\naddress = \"unix:s.sock\"");
     let server = setup.server("trusted_proxies = [\"unix:\"]").start();
     let socket = server.path("s.sock");
