@@ -25,7 +25,10 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         reservation,
     } = prepare(&job, body).await?;
     // Only now, because the client may need long to send the body.
-    let pool = job.route.pools.pool(&job.script, settings);
+    let pool = job
+        .route
+        .pools
+        .pool(&job.script, settings, &job.scripts.resources().processes);
     let mut lease = pool.acquire(job.scripts.worker).await?;
     let sentinels = new_sentinels()?;
     let variables = job.variables(Some(&sentinels), content_length);

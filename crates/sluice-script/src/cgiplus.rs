@@ -29,7 +29,10 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     let (mut pump, content_length) = prepare(&job, body).await?;
     let (mut attempt, mut overtaken) = (1, 0);
     loop {
-        let pool = job.route.pools.pool(&job.script, job.settings());
+        let pool = job
+            .route
+            .pools
+            .pool(&job.script, job.settings(), &job.scripts.resources().processes);
         let mut lease = pool.acquire(job.scripts.worker).await?;
         let (idle, age) = match lease.take() {
             Some(idle) => match rebind_to_worker(&job, idle)? {

@@ -187,7 +187,11 @@ impl Job {
 
     /// Stores a request body, unless the request would then be refused because the script's queue is full.
     pub(crate) async fn store(&self, body: RequestBody) -> Result<(Stored, u64), Fault> {
-        self.route.pools.pool(&self.script, self.settings()).check_room()?;
+        let server = &self.scripts.resources().processes;
+        self.route
+            .pools
+            .pool(&self.script, self.settings(), server)
+            .check_room()?;
         body.store(self.scripts.resources()).await
     }
 

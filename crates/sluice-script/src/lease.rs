@@ -17,24 +17,44 @@ use sluice_membuf::Segment;
 use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::oneshot;
 
-use crate::pool::{Action, Decision, Pool, ProcessId, Reason, Refusal, Release, Ticket};
+use crate::pool::{Action, Decision, Pool, ProcessId, Reason, Refusal, Release, Room, Ticket};
 use crate::process::{Channels, Process};
+use crate::process_limit::{Member, Permit, PoolLimits, ProcessLimit};
 use crate::route::{Script, Stamp};
 
 /// The pools of a route's scripts.
-#[derive(Default)]
 pub struct Pools {
     by_script: Mutex<HashMap<PathBuf, Arc<SharedPool>>>,
+    /// The bound on the processes of all of them together.
+    limit: Arc<ProcessLimit>,
 }
 
 impl Pools {
-    /// The pool of a script. It is made at the script's first request; its processes are replaced if the file has changed.
-    pub(crate) fn pool(&self, script: &Script, settings: &ScriptSettings) -> Arc<SharedPool> {
+    /// No pools yet.
+    pub fn new(settings: &ScriptSettings) -> Pools {
+        Pools {
+            by_script: Mutex::default(),
+            limit: ProcessLimit::of_route(settings.processes_max),
+        }
+    }
+
+    /// The pool of a script, within the bound of the server, too. It is made at the script's first request; its processes are
+    /// replaced if the file has changed.
+    pub(crate) fn pool(
+        &self,
+        script: &Script,
+        settings: &ScriptSettings,
+        server: &Arc<ProcessLimit>,
+    ) -> Arc<SharedPool> {
         let mut pools = self.lock();
         let pool = match pools.get(&script.file) {
             Some(pool) => Arc::clone(pool),
             None => {
-                let pool = Arc::new(SharedPool::new(script, settings));
+                let limits = PoolLimits {
+                    route: Arc::clone(&self.limit),
+                    server: Arc::clone(server),
+                };
+                let pool = SharedPool::new(script, settings, limits);
                 pools.insert(script.file.clone(), Arc::clone(&pool));
                 pool
             }
@@ -72,6 +92,7 @@ impl Pools {
 pub(crate) struct SharedPool {
     settings: PoolSettings,
     kill_grace: Duration,
+    limits: PoolLimits,
     state: Mutex<State>,
 }
 
@@ -106,6 +127,8 @@ pub(crate) struct Lease {
     id: ProcessId,
     /// `None` if the holder has to start the process.
     idle: Option<IdleProcess>,
+    /// For a process that the holder has to start, until it does.
+    permit: Option<Permit>,
     state: LeaseState,
 }
 
@@ -122,7 +145,7 @@ enum LeaseState {
 }
 
 impl SharedPool {
-    fn new(script: &Script, settings: &ScriptSettings) -> SharedPool {
+    fn new(script: &Script, settings: &ScriptSettings, limits: PoolLimits) -> Arc<SharedPool> {
         let pool = Pool::new(settings.pool);
         // Each process of a CGI script serves one request: a failure says nothing about the next process.
         let pool = if settings.mode.keeps_process() {
@@ -130,16 +153,33 @@ impl SharedPool {
         } else {
             pool
         };
-        SharedPool {
+        let pool = Arc::new(SharedPool {
             settings: settings.pool,
             kill_grace: settings.timeouts.kill_grace,
+            limits,
             state: Mutex::new(State {
                 pool,
                 stamp: script.stamp,
                 idle: HashMap::new(),
                 waiting: HashMap::new(),
             }),
+        });
+        for limit in [&pool.limits.route, &pool.limits.server] {
+            limit.add(pool.member());
         }
+        pool
+    }
+
+    /// The pool as its bounds see it.
+    fn member(self: &Arc<Self>) -> Weak<dyn Member> {
+        let weak: Weak<SharedPool> = Arc::downgrade(self);
+        weak
+    }
+
+    /// Puts a permit into `permit`, if there is room for a process.
+    fn take_permit(self: &Arc<Self>, permit: &mut Option<Permit>) -> bool {
+        *permit = self.limits.take(&self.member());
+        permit.is_some()
     }
 
     /// Waits for a process or for permission to start one. The script's fault, a 503: the queue is full, the wait took too long, or
@@ -147,16 +187,26 @@ impl SharedPool {
     pub(crate) async fn acquire(self: &Arc<Self>, worker: usize) -> Result<Lease, Fault> {
         let (entry, granted) = {
             let mut state = self.lock();
-            match state.pool.request(worker, Instant::now()) {
+            let (mut permit, mut is_full) = (None, false);
+            let mut room = || {
+                is_full = !self.take_permit(&mut permit);
+                !is_full
+            };
+            match state.pool.request(worker, Instant::now(), &mut room) {
                 Decision::Use(id) => {
                     let idle = state.idle.remove(&id);
-                    return Ok(self.lease(id, idle));
+                    return Ok(self.lease(id, idle, None));
                 }
-                Decision::Start(id) => return Ok(self.lease(id, None)),
+                Decision::Start(id) => return Ok(self.lease(id, None, permit)),
                 Decision::Refuse(refusal) => return Err(refused(refusal, self.settings.queue_max)),
                 Decision::Wait(ticket) => {
                     let (grant, granted) = oneshot::channel();
                     state.waiting.insert(ticket, grant);
+                    drop(state);
+                    if is_full {
+                        self.limits.report();
+                        self.limits.make_room();
+                    }
                     (QueueEntry { pool: self, ticket }, granted)
                 }
             }
@@ -178,11 +228,12 @@ impl SharedPool {
         }
     }
 
-    fn lease(self: &Arc<Self>, id: ProcessId, idle: Option<IdleProcess>) -> Lease {
+    fn lease(self: &Arc<Self>, id: ProcessId, idle: Option<IdleProcess>, permit: Option<Permit>) -> Lease {
         Lease {
             pool: Arc::clone(self),
             id,
             idle,
+            permit,
             state: LeaseState::Unused,
         }
     }
@@ -199,30 +250,52 @@ impl SharedPool {
 
     fn tick(self: &Arc<Self>) {
         let mut state = self.lock();
-        let actions = state.pool.tick(Instant::now());
+        let (mut permits, mut is_full) = (Vec::new(), false);
+        let mut room = || {
+            let permit = self.limits.take(&self.member());
+            is_full = permit.is_none();
+            permits.extend(permit);
+            !is_full
+        };
+        let actions = state.pool.tick(Instant::now(), &mut room);
         if actions.is_empty() {
+            drop(state);
+            if is_full {
+                // A process may have become idle just after the request had looked for one.
+                self.limits.make_room();
+            }
             return;
         }
+        let mut permits = permits.into_iter();
         let orphans: Vec<_> = actions
             .iter()
-            .filter_map(|action| self.start(&mut state, *action))
+            .filter_map(|action| self.start(&mut state, *action, &mut || permits.next()))
             .collect();
         self.retire(state, &actions);
         drop(orphans);
     }
 
-    fn remove(self: &Arc<Self>, id: ProcessId, how: impl FnOnce(&mut Pool, ProcessId, Instant) -> Option<Action>) {
+    fn remove(self: &Arc<Self>, id: ProcessId, how: Removal) {
         let mut state = self.lock();
         let idle = state.idle.remove(&id);
-        let action = how(&mut state.pool, id, Instant::now());
-        let orphan = action.and_then(|action| self.start(&mut state, action));
+        let mut permit = None;
+        let action = how(&mut state.pool, id, Instant::now(), &mut || {
+            self.take_permit(&mut permit)
+        });
+        let orphan = action.and_then(|action| self.start(&mut state, action, &mut || permit.take()));
         drop(state);
         drop((idle, orphan));
     }
 
-    fn start(self: &Arc<Self>, state: &mut State, action: Action) -> Option<Orphan> {
+    /// Grants a start with the next permit.
+    fn start(
+        self: &Arc<Self>,
+        state: &mut State,
+        action: Action,
+        permit: &mut dyn FnMut() -> Option<Permit>,
+    ) -> Option<Orphan> {
         match action {
-            Action::Start(ticket, id) => grant(state, ticket, self.lease(id, None)),
+            Action::Start(ticket, id) => grant(state, ticket, self.lease(id, None, permit())),
             Action::Retire(..) => None,
         }
     }
@@ -244,6 +317,32 @@ impl SharedPool {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Member for SharedPool {
+    fn start_waiting(self: Arc<Self>) {
+        loop {
+            let mut state = self.lock();
+            let mut permit = None;
+            let mut room = || self.take_permit(&mut permit);
+            let Some(action) = state.pool.start_for_waiting(Instant::now(), &mut room) else {
+                return;
+            };
+            let orphan = self.start(&mut state, action, &mut || permit.take());
+            drop(state);
+            drop(orphan);
+        }
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        self.lock().pool.idle_since()
+    }
+
+    fn end_idle(self: Arc<Self>) {
+        let mut state = self.lock();
+        let actions: Vec<_> = state.pool.end_idle().into_iter().collect();
+        self.retire(state, &actions);
     }
 }
 
@@ -272,9 +371,10 @@ impl Lease {
     /// counts from now on, even if its client disconnects while it is being started.
     pub(crate) fn exit_notice(&mut self) -> impl FnOnce(Exit) + Send + use<> + 'static {
         self.state = LeaseState::Running;
-        let notice = ExitNotice {
+        let mut notice = ExitNotice {
             pool: Arc::downgrade(&self.pool),
             id: self.id,
+            permit: self.permit.take(),
         };
         move |_| notice.ended()
     }
@@ -287,9 +387,12 @@ impl Lease {
     /// Returns the process, which has replied completely and can serve again.
     pub(crate) fn release(mut self, idle: IdleProcess) {
         self.state = LeaseState::Returned;
+        let claim = self.pool.limits.claim(|| self.pool.member());
         let mut state = self.pool.lock();
-        let (release, action) = state.pool.release(self.id, Instant::now());
-        let orphan = action.and_then(|action| self.pool.start(&mut state, action));
+        let mut permit = None;
+        let mut room = || self.pool.take_permit(&mut permit);
+        let (release, action) = state.pool.release(self.id, Instant::now(), claim, &mut room);
+        let orphan = action.and_then(|action| self.pool.start(&mut state, action, &mut || permit.take()));
         self.pool.put(state, self.id, idle, release);
         drop(orphan);
     }
@@ -302,7 +405,7 @@ impl SharedPool {
                 state.idle.insert(id, idle);
             }
             Release::Hand(ticket) => {
-                let orphan = grant(&mut state, ticket, self.lease(id, Some(idle)));
+                let orphan = grant(&mut state, ticket, self.lease(id, Some(idle), None));
                 drop(state);
                 drop(orphan);
             }
@@ -337,15 +440,21 @@ impl Drop for Lease {
 struct ExitNotice {
     pool: Weak<SharedPool>,
     id: ProcessId,
+    permit: Option<Permit>,
 }
+
+/// How a process leaves its pool.
+type Removal = fn(&mut Pool, ProcessId, Instant, Room<'_>) -> Option<Action>;
 
 impl ExitNotice {
     /// The process has ended by itself.
-    fn ended(&self) {
+    fn ended(&mut self) {
         self.give_back(Pool::ended);
     }
 
-    fn give_back(&self, how: impl FnOnce(&mut Pool, ProcessId, Instant) -> Option<Action>) {
+    fn give_back(&mut self, how: Removal) {
+        // First, so that a request that waits for this script can use it.
+        self.permit = None;
         if let Some(pool) = self.pool.upgrade() {
             pool.remove(self.id, how);
         }
@@ -424,7 +533,11 @@ mod tests {
         };
         let mut settings = ScriptSettings::new(ScriptSource::Root, Mode::Cgi);
         settings.pool.max = max;
-        Arc::new(SharedPool::new(&script, &settings))
+        let limits = PoolLimits {
+            route: ProcessLimit::of_route(None),
+            server: ProcessLimit::of_server(usize::MAX),
+        };
+        SharedPool::new(&script, &settings, limits)
     }
 
     #[tokio::test]

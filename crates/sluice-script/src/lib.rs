@@ -9,6 +9,7 @@
 //!     │     └─ cgiplus ──┤
 //!     │                  ├─ job ── request, route       the request, the program, the variables
 //!     │                  ├─ lease ── pool               which request gets which process
+//!     │                  │      └─ process_limit        bounds that pools share; default_processes
 //!     │                  ├─ process ── scripts, stderr  start, watch, stop
 //!     │                  ├─ resources                   bounds on what all scripts hold together
 //!     │                  └─ request_body                the body as the client sends it
@@ -31,6 +32,7 @@ mod callout;
 mod cgi;
 mod cgiplus;
 mod conversation;
+mod default_processes;
 mod ending;
 mod idle_timer;
 pub mod job;
@@ -40,6 +42,7 @@ mod misbehaviour;
 mod pool;
 mod process;
 mod process_fault;
+mod process_limit;
 mod pump;
 mod relay;
 mod reply_encoding;

@@ -42,6 +42,21 @@ pub(crate) struct ProcessId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
 
+/// Asked just before a process would be started: whether there is room for it in the bounds that pools share. If so, the room is
+/// taken.
+pub(crate) type Room<'a> = &'a mut dyn FnMut() -> bool;
+
+/// Whether requests for other scripts wait for room in the bounds that pools share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Claim {
+    /// None waits.
+    None,
+    /// Some wait: they get a process for which none of its own script waits.
+    Young,
+    /// Some have waited for long: they get the next process.
+    Old,
+}
+
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
@@ -86,6 +101,8 @@ pub(crate) enum Reason {
     ScriptChanged,
     /// The server ends or has another configuration.
     Shutdown,
+    /// Requests for other scripts wait for room.
+    RoomForOthers,
 }
 
 impl fmt::Display for Reason {
@@ -95,6 +112,7 @@ impl fmt::Display for Reason {
             Reason::Requests => "served its number of requests",
             Reason::ScriptChanged => "its file has changed",
             Reason::Shutdown => "the server ends or has another configuration",
+            Reason::RoomForOthers => "requests for other scripts wait for a process",
         })
     }
 }
@@ -175,7 +193,7 @@ impl Pool {
 
     /// A request on `worker` needs a process. In this order: an idle one of its own worker, one that another worker can spare, a
     /// new one, any idle one, an entry in the queue.
-    pub(crate) fn request(&mut self, worker: usize, now: Instant) -> Decision {
+    pub(crate) fn request(&mut self, worker: usize, now: Instant, room: Room<'_>) -> Decision {
         if let Some(slot) = self.youngest_idle(|slot| slot.worker == worker) {
             return Decision::Use(slot.lend(worker));
         }
@@ -184,10 +202,12 @@ impl Pool {
             return Decision::Use(slot.lend(worker));
         }
         if self.processes.len() < self.settings.max {
-            return match self.backoff(now) {
-                Some(wait) => Decision::Refuse(Refusal::BackOff(wait)),
-                None => Decision::Start(self.add(worker)),
-            };
+            if let Some(wait) = self.backoff(now) {
+                return Decision::Refuse(Refusal::BackOff(wait));
+            }
+            if room() {
+                return Decision::Start(self.add(worker));
+            }
         }
         if let Some(slot) = self.youngest_idle(|_| true) {
             return Decision::Use(slot.lend(worker));
@@ -220,12 +240,21 @@ impl Pool {
         self.queue.retain(|waiting| waiting.ticket != ticket);
     }
 
-    /// A process has replied completely and could serve again.
-    pub(crate) fn release(&mut self, id: ProcessId, now: Instant) -> (Release, Option<Action>) {
+    /// A process has replied completely and could serve again. It is ended if others have a claim to its room, unless that leaves
+    /// fewer than `min`.
+    pub(crate) fn release(
+        &mut self,
+        id: ProcessId,
+        now: Instant,
+        claim: Claim,
+        room: Room<'_>,
+    ) -> (Release, Option<Action>) {
         self.failures = 0;
         self.not_before = None;
         let requests_max = self.settings.requests_max.unwrap_or(u64::MAX);
         let is_closed = self.is_closed;
+        let gives_room = self.processes.len() > self.settings.min
+            && (claim == Claim::Old || claim == Claim::Young && self.queue.is_empty());
         let Some(slot) = self.slot(id) else {
             return (Release::Retire(Reason::Shutdown), None);
         };
@@ -234,11 +263,12 @@ impl Pool {
             _ if is_closed => Some(Reason::Shutdown),
             slot if slot.is_stale => Some(Reason::ScriptChanged),
             slot if slot.served >= requests_max => Some(Reason::Requests),
+            _ if gives_room => Some(Reason::RoomForOthers),
             _ => None,
         };
         if let Some(reason) = reason {
             self.remove(id);
-            return (Release::Retire(reason), self.start_for_waiting(now));
+            return (Release::Retire(reason), self.start_for_waiting(now, room));
         }
         (self.keep(id, now), None)
     }
@@ -252,9 +282,9 @@ impl Pool {
     }
 
     /// A process was never started.
-    pub(crate) fn not_started(&mut self, id: ProcessId, now: Instant) -> Option<Action> {
+    pub(crate) fn not_started(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Option<Action> {
         self.remove(id)?;
-        self.start_for_waiting(now)
+        self.start_for_waiting(now, room)
     }
 
     /// A process is about to be stopped: it gets no further request, and its end is not a failure.
@@ -266,7 +296,7 @@ impl Pool {
     }
 
     /// A process has ended by itself.
-    pub(crate) fn ended(&mut self, id: ProcessId, now: Instant) -> Option<Action> {
+    pub(crate) fn ended(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Option<Action> {
         let slot = self.remove(id)?;
         if self.backs_off && slot.served == 0 && slot.idle_since.is_none() && !slot.is_ending {
             self.failures += 1;
@@ -276,7 +306,7 @@ impl Pool {
                 self.not_before = Some(now + wait.min(BACKOFF_MAX));
             }
         }
-        self.start_for_waiting(now)
+        self.start_for_waiting(now, room)
     }
 
     /// Sets a process's own idle lifetime; `None` is without limit.
@@ -303,7 +333,7 @@ impl Pool {
     }
 
     /// Time has passed: ends processes that were idle for too long, and starts those that were delayed.
-    pub(crate) fn tick(&mut self, now: Instant) -> Vec<Action> {
+    pub(crate) fn tick(&mut self, now: Instant, room: Room<'_>) -> Vec<Action> {
         let (idle, min) = (self.settings.idle, self.settings.min);
         let idle_now = self.processes.iter().filter(|slot| slot.idle_since.is_some()).count();
         let spare = idle_now.saturating_sub(min);
@@ -314,10 +344,23 @@ impl Pool {
                 _ => false,
             }
         });
-        while let Some(action) = self.start_for_waiting(now) {
+        while let Some(action) = self.start_for_waiting(now, room) {
             actions.push(action);
         }
         actions
+    }
+
+    /// Since when its oldest idle process has been idle. `None` if there are no more idle ones than `min`.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let idle = || self.processes.iter().filter_map(|slot| slot.idle_since);
+        idle().min().filter(|_| idle().count() > self.settings.min)
+    }
+
+    /// Ends that process, to make room for others.
+    pub(crate) fn end_idle(&mut self) -> Option<Action> {
+        let oldest = self.idle_since()?;
+        let actions = self.retire_idle(1, Reason::RoomForOthers, |slot| slot.idle_since == Some(oldest));
+        actions.into_iter().next()
     }
 
     /// Whether there is no process and no waiter.
@@ -357,8 +400,10 @@ impl Pool {
         self.queue.pop_front()
     }
 
-    fn start_for_waiting(&mut self, now: Instant) -> Option<Action> {
-        if self.queue.is_empty() || self.processes.len() >= self.settings.max || self.backoff(now).is_some() {
+    /// Starts a process for the oldest waiter, if there is one and a process may be started.
+    pub(crate) fn start_for_waiting(&mut self, now: Instant, room: Room<'_>) -> Option<Action> {
+        let is_full = self.processes.len() >= self.settings.max;
+        if self.queue.is_empty() || is_full || self.backoff(now).is_some() || !room() {
             return None;
         }
         let waiting = self.queue.pop_front()?;

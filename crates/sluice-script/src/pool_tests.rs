@@ -14,6 +14,11 @@ fn pool(max: usize, queue_max: usize) -> Pool {
     Pool::new(settings).with_backoff()
 }
 
+/// No bound is reached.
+fn always() -> bool {
+    true
+}
+
 fn started(decision: Decision) -> ProcessId {
     match decision {
         Decision::Start(id) => id,
@@ -24,88 +29,103 @@ fn started(decision: Decision) -> ProcessId {
 #[test]
 fn a_process_that_another_worker_can_spare_is_taken_before_a_new_one_is_started() {
     let (mut pool, now) = (pool(9, 9), Instant::now());
-    let first = started(pool.request(0, now));
-    pool.release(first, now);
-    assert_eq!(pool.request(1, now + SPARE_AFTER), Decision::Use(first));
+    let first = started(pool.request(0, now, &mut always));
+    pool.release(first, now, Claim::None, &mut always);
+    assert_eq!(pool.request(1, now + SPARE_AFTER, &mut always), Decision::Use(first));
 }
 
 #[test]
 fn a_request_gets_its_workers_process_then_a_new_one_then_anothers_then_waits_then_is_refused() {
     let (mut pool, now) = (pool(2, 1), Instant::now());
-    let first = started(pool.request(0, now));
-    assert_eq!(pool.release(first, now), (Release::Keep, None));
-    assert_eq!(pool.request(0, now), Decision::Use(first));
-    pool.release(first, now);
-    let second = started(pool.request(1, now));
+    let first = started(pool.request(0, now, &mut always));
     assert_eq!(
-        pool.request(1, now),
+        pool.release(first, now, Claim::None, &mut always),
+        (Release::Keep, None)
+    );
+    assert_eq!(pool.request(0, now, &mut always), Decision::Use(first));
+    pool.release(first, now, Claim::None, &mut always);
+    let second = started(pool.request(1, now, &mut always));
+    assert_eq!(
+        pool.request(1, now, &mut always),
         Decision::Use(first),
         "at max another worker's idle one is taken"
     );
-    let Decision::Wait(ticket) = pool.request(0, now) else {
+    let Decision::Wait(ticket) = pool.request(0, now, &mut always) else {
         panic!("expected to wait")
     };
     assert_eq!(pool.refusal(now), Some(Refusal::QueueFull));
-    assert_eq!(pool.request(0, now), Decision::Refuse(Refusal::QueueFull));
-    assert_eq!(pool.release(second, now).0, Release::Hand(ticket));
+    assert_eq!(pool.request(0, now, &mut always), Decision::Refuse(Refusal::QueueFull));
+    assert_eq!(
+        pool.release(second, now, Claim::None, &mut always).0,
+        Release::Hand(ticket)
+    );
     assert_eq!(pool.refusal(now), None);
 }
 
 #[test]
 fn a_young_waiter_on_the_processs_worker_goes_first_but_not_before_an_old_one() {
     let (mut pool, now) = (pool(1, 9), Instant::now());
-    let process = started(pool.request(0, now));
-    let Decision::Wait(other) = pool.request(1, now) else {
+    let process = started(pool.request(0, now, &mut always));
+    let Decision::Wait(other) = pool.request(1, now, &mut always) else {
         panic!()
     };
-    let Decision::Wait(own) = pool.request(0, now) else {
+    let Decision::Wait(own) = pool.request(0, now, &mut always) else {
         panic!()
     };
-    assert_eq!(pool.release(process, now).0, Release::Hand(own));
-    let Decision::Wait(_) = pool.request(0, now) else {
+    assert_eq!(
+        pool.release(process, now, Claim::None, &mut always).0,
+        Release::Hand(own)
+    );
+    let Decision::Wait(_) = pool.request(0, now, &mut always) else {
         panic!()
     };
-    assert_eq!(pool.release(process, now + FAIRNESS).0, Release::Hand(other));
+    assert_eq!(
+        pool.release(process, now + FAIRNESS, Claim::None, &mut always).0,
+        Release::Hand(other)
+    );
 }
 
 #[test]
 fn processes_that_end_before_their_first_reply_delay_the_next_start() {
     let (mut pool, mut now) = (pool(4, 9), Instant::now());
     for _ in 0..=FAILURES_FREE {
-        let id = started(pool.request(0, now));
-        assert_eq!(pool.ended(id, now), None);
+        let id = started(pool.request(0, now, &mut always));
+        assert_eq!(pool.ended(id, now, &mut always), None);
     }
-    assert_eq!(pool.request(0, now), Decision::Refuse(Refusal::BackOff(BACKOFF_MIN)));
+    assert_eq!(
+        pool.request(0, now, &mut always),
+        Decision::Refuse(Refusal::BackOff(BACKOFF_MIN))
+    );
     now += BACKOFF_MIN;
-    let id = started(pool.request(0, now));
-    pool.release(id, now);
-    pool.ended(id, now);
-    started(pool.request(0, now));
+    let id = started(pool.request(0, now, &mut always));
+    pool.release(id, now, Claim::None, &mut always);
+    pool.ended(id, now, &mut always);
+    started(pool.request(0, now, &mut always));
 }
 
 #[test]
 fn a_process_that_ends_after_a_reply_is_replaced_at_once_for_a_waiter() {
     let (mut pool, now) = (pool(1, 9), Instant::now());
-    let id = started(pool.request(0, now));
-    pool.release(id, now);
-    assert_eq!(pool.request(0, now), Decision::Use(id));
-    let Decision::Wait(ticket) = pool.request(0, now) else {
+    let id = started(pool.request(0, now, &mut always));
+    pool.release(id, now, Claim::None, &mut always);
+    assert_eq!(pool.request(0, now, &mut always), Decision::Use(id));
+    let Decision::Wait(ticket) = pool.request(0, now, &mut always) else {
         panic!()
     };
-    assert!(matches!(pool.ended(id, now), Some(Action::Start(who, _)) if who == ticket));
+    assert!(matches!(pool.ended(id, now, &mut always), Some(Action::Start(who, _)) if who == ticket));
 }
 
 #[test]
 fn idle_processes_end_by_age_except_for_the_minimum_and_those_with_their_own_lifetime() {
     let (mut pool, now) = (pool(4, 9), Instant::now());
     pool.settings.min = 1;
-    let ids: Vec<_> = (0..3).map(|_| started(pool.request(0, now))).collect();
+    let ids: Vec<_> = (0..3).map(|_| started(pool.request(0, now, &mut always))).collect();
     pool.set_lifetime(ids[2], None);
     for id in &ids {
-        pool.release(*id, now);
+        pool.release(*id, now, Claim::None, &mut always);
     }
-    assert_eq!(pool.tick(now + Duration::from_secs(59)), []);
-    let retired = pool.tick(now + Duration::from_secs(60));
+    assert_eq!(pool.tick(now + Duration::from_secs(59), &mut always), []);
+    let retired = pool.tick(now + Duration::from_secs(60), &mut always);
     assert_eq!(
         retired,
         [
@@ -118,10 +138,16 @@ fn idle_processes_end_by_age_except_for_the_minimum_and_those_with_their_own_lif
 #[test]
 fn a_changed_script_ends_idle_processes_now_and_busy_ones_after_their_reply() {
     let (mut pool, now) = (pool(4, 9), Instant::now());
-    let (idle, busy) = (started(pool.request(0, now)), started(pool.request(0, now)));
-    pool.release(idle, now);
+    let (idle, busy) = (
+        started(pool.request(0, now, &mut always)),
+        started(pool.request(0, now, &mut always)),
+    );
+    pool.release(idle, now, Claim::None, &mut always);
     assert_eq!(pool.script_changed(), [Action::Retire(idle, Reason::ScriptChanged)]);
-    assert_eq!(pool.release(busy, now).0, Release::Retire(Reason::ScriptChanged));
+    assert_eq!(
+        pool.release(busy, now, Claim::None, &mut always).0,
+        Release::Retire(Reason::ScriptChanged)
+    );
     assert!(pool.is_empty());
 }
 
@@ -164,7 +190,7 @@ impl World {
 
     fn step(&mut self, pool: &mut Pool, now: Instant) {
         match self.random_below(10) {
-            0..4 => match pool.request(self.random_below(3), now) {
+            0..4 => match pool.request(self.random_below(3), now, &mut always) {
                 Decision::Use(id) => {
                     World::take(&mut self.idle, id);
                     self.busy.push(id);
@@ -176,7 +202,7 @@ impl World {
             4..7 if !self.busy.is_empty() => {
                 let at = self.random_below(self.busy.len());
                 let id = self.busy.swap_remove(at);
-                let (release, action) = pool.release(id, now);
+                let (release, action) = pool.release(id, now, Claim::None, &mut always);
                 match release {
                     Release::Keep => self.idle.push(id),
                     Release::Hand(ticket) => {
@@ -194,7 +220,9 @@ impl World {
                     &mut self.idle
                 };
                 if let Some(id) = dying.pop() {
-                    pool.ended(id, now).into_iter().for_each(|action| self.apply(action));
+                    pool.ended(id, now, &mut always)
+                        .into_iter()
+                        .for_each(|action| self.apply(action));
                 }
             }
             8 if !self.waiting.is_empty() => {
@@ -202,7 +230,10 @@ impl World {
                 let ticket = self.waiting.swap_remove(at);
                 pool.cancel(ticket);
             }
-            _ => pool.tick(now).into_iter().for_each(|action| self.apply(action)),
+            _ => pool
+                .tick(now, &mut always)
+                .into_iter()
+                .for_each(|action| self.apply(action)),
         }
     }
 }
@@ -233,9 +264,63 @@ fn no_simulation_loses_a_process_or_a_waiter_or_exceeds_a_limit() {
             );
             // Only a cancelled backoff leaves waiters until the next tick.
             if may_start && !world.waiting.is_empty() {
-                pool.tick(now).into_iter().for_each(|action| world.apply(action));
+                pool.tick(now, &mut always)
+                    .into_iter()
+                    .for_each(|action| world.apply(action));
                 assert!(world.waiting.is_empty() || world.idle.len() + world.busy.len() == max);
             }
         }
+    }
+}
+
+#[test]
+fn without_room_a_request_takes_any_idle_process_or_waits_until_there_is_room() {
+    let (mut pool, now) = (pool(4, 9), Instant::now());
+    let first = started(pool.request(0, now, &mut always));
+    pool.release(first, now, Claim::None, &mut always);
+    let mut never = || false;
+    assert_eq!(
+        pool.request(1, now, &mut never),
+        Decision::Use(first),
+        "another worker's"
+    );
+    let Decision::Wait(ticket) = pool.request(1, now, &mut never) else {
+        panic!("expected to wait")
+    };
+    assert_eq!(pool.start_for_waiting(now, &mut never), None);
+    assert!(matches!(pool.start_for_waiting(now, &mut always), Some(Action::Start(who, _)) if who == ticket));
+    assert_eq!(pool.start_for_waiting(now, &mut always), None, "nobody waits");
+}
+
+#[test]
+fn the_oldest_idle_process_above_the_minimum_makes_room_for_others() {
+    let (mut pool, now) = (pool(4, 9), Instant::now());
+    pool.settings.min = 1;
+    let ids: Vec<_> = (0..2).map(|_| started(pool.request(0, now, &mut always))).collect();
+    pool.release(ids[1], now, Claim::None, &mut always);
+    assert_eq!(pool.idle_since(), None, "the minimum");
+    pool.release(ids[0], now + Duration::from_secs(1), Claim::None, &mut always);
+    assert_eq!(pool.idle_since(), Some(now));
+    assert_eq!(pool.end_idle(), Some(Action::Retire(ids[1], Reason::RoomForOthers)));
+    assert_eq!(pool.end_idle(), None);
+}
+
+#[test]
+fn a_process_that_becomes_free_is_ended_if_others_have_a_claim_to_its_room() {
+    for (claim, has_waiter, is_ended) in [
+        (Claim::None, false, false),
+        (Claim::Young, false, true),
+        (Claim::Young, true, false),
+        (Claim::Old, true, true),
+    ] {
+        let (mut pool, now) = (pool(1, 9), Instant::now());
+        let id = started(pool.request(0, now, &mut always));
+        if has_waiter {
+            pool.request(0, now, &mut always);
+        }
+        let (release, action) = pool.release(id, now, claim, &mut || false);
+        assert_eq!(release == Release::Retire(Reason::RoomForOthers), is_ended, "{claim:?}");
+        assert_eq!(action, None);
+        assert_eq!(pool.queue.len(), usize::from(has_waiter && is_ended));
     }
 }

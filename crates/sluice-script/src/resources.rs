@@ -1,7 +1,7 @@
 //! What the scripts of the whole server may hold together: shared by all workers.
 //!
 //! Here: the budgets, their log lines, and their bounds after a reload; the directory for stored request bodies. Not here: who
-//! reserves how much (`buffer`, `request_body`).
+//! reserves how much (`buffer`, `request_body`, `process_limit`).
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -15,6 +15,9 @@ use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
 use tokio::runtime::Handle;
 
+use crate::default_processes::default_processes;
+use crate::process_limit::ProcessLimit;
+
 /// Part of the memory that memory buffers may take by default.
 const MEMORY_SHARE: u64 = 4;
 
@@ -24,6 +27,8 @@ pub struct Resources {
     memory_refused: Mutex<RateLimitedLog>,
     stored_bodies: Arc<Budget>,
     spool_directory: Mutex<Arc<Path>>,
+    /// The bound on script processes.
+    pub(crate) processes: Arc<ProcessLimit>,
 }
 
 impl Resources {
@@ -38,6 +43,7 @@ impl Resources {
             memory_refused: Mutex::default(),
             stored_bodies: Budget::new(settings.limits.stored_bodies_bytes_max),
             spool_directory: Mutex::new(spool_directory(settings)),
+            processes: ProcessLimit::of_server(processes_max(&settings.limits)),
         }))
     }
 
@@ -52,6 +58,7 @@ impl Resources {
         self.stored_bodies
             .set_bytes_max(settings.limits.stored_bodies_bytes_max);
         *self.lock_spool_directory() = spool_directory(settings);
+        self.processes.set_max(processes_max(&settings.limits));
         Ok(())
     }
 
@@ -100,6 +107,13 @@ impl Resources {
             );
         }
     }
+}
+
+/// The configured bound on script processes, or what the machine can carry.
+fn processes_max(limits: &Limits) -> usize {
+    let processes = limits.processes_max.unwrap_or_else(default_processes);
+    tracing::debug!("at most {processes} script processes (limits.processes)");
+    processes
 }
 
 fn memory_buffers_bytes_max(limits: &Limits) -> u64 {

@@ -53,6 +53,9 @@ pub struct Limits {
     /// Bytes of the memory buffers of all script processes together; `None` for a quarter of the memory that the server may
     /// use. Beyond it, BUFFER-BEGIN is answered 503. (`sluice_membuf::Budget`)
     pub memory_buffers_bytes_max: Option<u64>,
+    /// Script processes of the whole server, idle ones included; `None` for what the machine can carry. At the limit an idle process
+    /// of another script is ended, and requests wait in the queue of their script. (`sluice_script::process_limit`)
+    pub processes_max: Option<usize>,
     /// The time after SIGTERM until exchanges in progress are aborted. (`sluice_server::worker`)
     pub drain_timeout: Duration,
     /// Lines of one kind that a worker logs about refused requests and failed responses within 10 seconds. Beyond it they are
@@ -76,6 +79,7 @@ impl Default for Limits {
             send_memory_bytes_max: 256 << 20,
             stored_bodies_bytes_max: 4 << 30,
             memory_buffers_bytes_max: None,
+            processes_max: None,
             drain_timeout: Duration::from_secs(30),
             log_lines_max: 10,
         }

@@ -318,11 +318,12 @@ fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -> Result<Sc
             )),
         })
         .collect::<Result<_, _>>()?;
+    let pools = Pools::new(&settings);
     Ok(ScriptRoute {
         settings,
         interpreters,
         site: site.to_owned(),
-        pools: Pools::default(),
+        pools,
     })
 }
 

@@ -34,6 +34,8 @@ pub struct ScriptSettings {
     pub memory_max: Option<u64>,
     /// The processes of each script of the route.
     pub pool: PoolSettings,
+    /// The processes of all scripts of the route together, if bounded.
+    pub processes_max: Option<usize>,
 }
 
 /// Which program a path names.
@@ -174,7 +176,7 @@ impl Default for ScriptTimeouts {
 /// The processes of one script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Processes at once; where none is kept, requests that run at once.
+    /// Processes of one script at once; where none is kept, requests that run at once.
     pub max: usize,
     /// Idle processes that are not ended by `idle`.
     pub min: usize,
@@ -204,6 +206,7 @@ impl ScriptSettings {
             timeouts: ScriptTimeouts::default(),
             memory_max: None,
             pool: PoolSettings::new(mode),
+            processes_max: None,
         }
     }
 }

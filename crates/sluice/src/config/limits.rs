@@ -155,6 +155,21 @@ pub(super) static LIMITS: Section<Limits> = Section {
             example: "\"2GiB\"",
         },
         Key {
+            name: "processes",
+            kind: Kind::Number {
+                unit: "processes",
+                bounds: at_least(1, "a script needs a process"),
+                set: |limits, processes| limits.processes_max = Some(to_usize(processes)),
+            },
+            default: Words(
+                "one for each 16 MiB of memory, at most half of `RLIMIT_NPROC` and of the control group's `pids.max`, 8 to 4096",
+            ),
+            text: "Script processes of the whole server, idle ones included; processes that scripts start themselves do not count. At \
+                   the limit, requests wait in the queue of their script (`queue`, `queue_timeout`: then 503), and the process \
+                   that has been idle for longest is ended to make room, whichever its script, except those kept by `min`.",
+            example: "500",
+        },
+        Key {
             name: "drain_timeout",
             kind: Kind::Duration(ANY, |limits, timeout| limits.drain_timeout = timeout),
             default: Value("\"30s\""),

@@ -138,6 +138,7 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         CLIENT_GRACE,
         KILL_GRACE,
         MAX,
+        PROCESSES,
         MIN,
         IDLE,
         REQUESTS,
@@ -347,8 +348,22 @@ const MAX: Key<Draft> = Key {
         set: |script, max| script.settings.pool.max = to_usize(max),
     },
     default: Words("64 in mode `cgi`, 16 in mode `cgiplus`"),
-    text: "Greatest number of processes of a script at once.",
+    text: "Greatest number of processes of each script *file* at once. A route with many scripts may have so many of each: \
+           `processes` bounds them together, and `processes` in [`[limits]`](#limits) those of the whole server.",
     example: "8",
+};
+
+const PROCESSES: Key<Draft> = Key {
+    name: "processes",
+    kind: Kind::Number {
+        unit: "processes",
+        bounds: at_least(1, "to switch the scripts off, remove their route"),
+        set: |script, processes| script.settings.processes_max = Some(to_usize(processes)),
+    },
+    default: Words("no limit but those of each script and of the server"),
+    text: "Greatest number of processes of all scripts of the route together, idle ones included. At the limit, requests wait in the \
+           queue of their script, and the process of the route that has been idle for longest is ended to make room.",
+    example: "32",
 };
 
 const MIN: Key<Draft> = Key {

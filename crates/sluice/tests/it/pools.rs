@@ -1,5 +1,7 @@
 //! Process pools: the number of processes per script, queueing, refusals, and the end of processes.
 
+mod shared_limits;
+
 use std::time::Duration;
 
 use crate::harness::{

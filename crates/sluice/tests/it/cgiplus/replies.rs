@@ -86,7 +86,11 @@ fn gets_own_page(server: &Server, client: usize, turn: usize) -> bool {
     let expected = format!("page of {client}.{turn}\n");
     if response.ending == Ending::Truncated {
         // Its head was sent before two ends arrived at once.
-        assert!(expected.as_bytes().starts_with(&response.body), "{way}: {:?}", response.body);
+        assert!(
+            expected.as_bytes().starts_with(&response.body),
+            "{way}: {:?}",
+            response.body
+        );
         return !way.is_empty();
     }
     assert_eq!(response.status, 200, "{way}: {}", response.text());
