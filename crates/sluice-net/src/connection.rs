@@ -354,3 +354,14 @@ impl Drop for UnderWay {
         self.connection.head_bytes.set(0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_an_idle_connection_is_small() {
+        // Ten thousand of them are 3 MB.
+        assert!(size_of::<Connection>() <= 304, "{} bytes", size_of::<Connection>());
+    }
+}
