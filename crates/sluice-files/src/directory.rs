@@ -363,6 +363,19 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_differs_from_a_private_one_in_case_is_another_directory() {
+        let root = tempfile::tempdir().unwrap();
+        for directory in ["scripts", "Scripts"] {
+            std::fs::create_dir(root.path().join(directory)).unwrap();
+            std::fs::write(root.path().join(directory).join("file"), directory).unwrap();
+        }
+        let mut directory = Directory::open(root.path()).unwrap();
+        directory.withhold(&root.path().join("scripts"));
+        assert!(directory.open_below("scripts/file").is_err());
+        assert!(directory.open_below("Scripts/file").is_ok());
+    }
+
+    #[test]
     fn withheld_files_are_opened_by_no_path() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);

@@ -36,6 +36,13 @@ impl Write for Escaping<'_> {
     }
 }
 
+/// Escapes each line of a text, which has several, such as the mistakes of a configuration or the description of a site.
+#[must_use]
+pub fn escaped_lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(|line| Escaped(line).to_string()).collect();
+    lines.join("\n")
+}
+
 /// Whether a character can make a text look like another one: a control character, which may end a line or steer a terminal; a
 /// line or paragraph separator; or a format character, which is invisible and may reverse the text around it (Unicode Technical
 /// Report 36 §2.10).
@@ -75,6 +82,11 @@ mod tests {
         ] {
             assert_eq!(Escaped(text).to_string(), expected);
         }
+    }
+
+    #[test]
+    fn lines_of_a_text_stay_lines() {
+        assert_eq!(escaped_lines("a\rb\nc\u{202e}\n"), "a\\rb\nc\\u{202e}\n");
     }
 
     proptest! {

@@ -15,6 +15,7 @@ mod supervisor;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
+use sluice_http::escape::escaped_lines;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(message) => {
-            let _ = writeln!(std::io::stderr(), "sluice: {message}");
+            let _ = writeln!(std::io::stderr(), "sluice: {}", escaped_lines(&message));
             ExitCode::FAILURE
         }
     }
@@ -95,7 +96,7 @@ fn run_check(check: &Check) -> Result<ExitCode, String> {
             tracing::warn!("checked as root: `sluice run` refuses to run as root unless --allow-root is given");
         }
         let (summary, described) = (config::summary(file, &settings), config::describe(&settings));
-        return print(&format!("{summary}\n{described}")).map(|()| ExitCode::SUCCESS);
+        return print(&escaped_lines(&format!("{summary}\n{described}"))).map(|()| ExitCode::SUCCESS);
     };
     let question = explain::question(&check.explain, url)?;
     let explanation = sluice_server::explain(&settings, &question).map_err(|error| error.to_string())?;
