@@ -20,7 +20,7 @@ use crate::pool::Claim;
 /// Time between two log lines about a bound that is reached.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Attempts to take a permit, each after the bound that refused it has been told of the pool: one for each bound, and one more.
+/// Attempts to take a permit, each after the bound that refused it knows the pool: one for each bound, and one more.
 const ATTEMPTS: usize = 3;
 
 /// Requests of other scripts that have waited for this long get the next process that becomes free, even if further requests of
