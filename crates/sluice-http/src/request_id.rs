@@ -24,8 +24,12 @@ impl IdSource {
     /// Four rounds make a Feistel network a permutation that looks random (Luby and Rackoff, 1988).
     const ROUNDS: usize = 4;
 
-    /// Worker (8 bits) and count (32 bits) are permuted in two halves of this many bits.
-    const HALF_BITS: u32 = 20;
+    /// Worker and count are permuted in two halves of this many bits.
+    const HALF_BITS: u32 = 26;
+
+    /// Bits of the count: a worker that answers a million requests a second repeats a number after 50 days. Ten bits are left
+    /// for the worker.
+    const COUNT_BITS: u32 = 42;
 
     /// A source made of random bytes.
     #[must_use]
@@ -45,13 +49,16 @@ impl IdSource {
         source
     }
 
-    /// The id of a worker's exchange number `count`.
+    /// The id of a worker's exchange number `count`. Workers are numbered from 0, up to 1023.
     #[must_use]
-    pub fn id(&self, worker: u8, count: u32) -> UniqueId {
-        UniqueId::new(self.boot, self.permute((u64::from(worker) << 32) | u64::from(count)))
+    pub fn id(&self, worker: usize, count: u64) -> UniqueId {
+        const NUMBERS: u64 = 1 << (2 * IdSource::HALF_BITS);
+        let count = count & ((1 << IdSource::COUNT_BITS) - 1);
+        let number = ((worker as u64) << IdSource::COUNT_BITS | count) % NUMBERS;
+        UniqueId::new(self.boot, self.permute(number))
     }
 
-    /// A permutation of the numbers below 2⁴⁰: a Feistel network.
+    /// A permutation of the numbers below 2⁵²: a Feistel network.
     fn permute(&self, number: u64) -> u64 {
         const MASK: u64 = (1 << IdSource::HALF_BITS) - 1;
         let (mut left, mut right) = (number >> IdSource::HALF_BITS, number & MASK);
@@ -70,22 +77,22 @@ fn mix(number: u64) -> u64 {
 }
 
 impl UniqueId {
-    const BYTES: usize = 18;
+    const BYTES: usize = 21;
 
-    /// The id with the lower 40 bits of a number, of the start `boot`.
+    /// The id with the lower 52 bits of a number, of the start `boot`.
     #[must_use]
     pub fn new(boot: [u8; 8], number: u64) -> UniqueId {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; Self::BYTES];
         text[..8].copy_from_slice(&boot);
         for (index, digit) in text[8..].iter_mut().enumerate() {
-            let shift = 4 * (9 - index);
+            let shift = 4 * (12 - index);
             *digit = HEX[(number >> shift & 0xf) as usize];
         }
         UniqueId(text)
     }
 
-    /// The id as 18 characters: eight of the start of the server, then ten hexadecimal digits.
+    /// The id as 21 characters: eight of the start of the server, then thirteen hexadecimal digits.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("-")
     }
@@ -114,8 +121,11 @@ mod tests {
     #[test]
     fn ids_are_unique_and_begin_with_the_start_of_the_server() {
         let source = source(1);
-        let ids: Vec<UniqueId> = (0..4)
-            .flat_map(|worker| (0..5000).map(move |count| source.id(worker, count)))
+        let workers = [0, 1, 255, 256, 1023];
+        let ids: Vec<UniqueId> = workers
+            .iter()
+            .flat_map(|worker| (0..5000).map(move |count| source.id(*worker, count)))
+            .chain([source.id(0, 1 << 32), source.id(1023, (1 << 42) - 1)])
             .collect();
         let texts: HashSet<&str> = ids.iter().map(UniqueId::as_str).collect();
         assert_eq!(texts.len(), ids.len());

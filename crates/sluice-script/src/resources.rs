@@ -37,7 +37,7 @@ impl Resources {
     /// # Errors
     /// No file can be created in the directory for stored request bodies that the settings name.
     pub fn new(settings: &Settings) -> Result<Arc<Resources>, OpenError> {
-        check_spool_directory(settings)?;
+        Resources::check(settings)?;
         Ok(Arc::new(Resources {
             memory_buffers: Budget::new(memory_buffers_bytes_max(&settings.limits)),
             memory_refused: Mutex::default(),
@@ -47,19 +47,27 @@ impl Resources {
         }))
     }
 
-    /// Sets the bounds of other settings. What exceeds them remains until it is released.
+    /// Checks the directory for stored request bodies that the settings name. That for temporary files is not checked: a server
+    /// without large uploads does not need it.
     ///
     /// # Errors
-    /// As of [`Resources::new`]; nothing has changed.
-    pub fn apply(&self, settings: &Settings) -> Result<(), OpenError> {
-        check_spool_directory(settings)?;
+    /// No file can be created there.
+    pub fn check(settings: &Settings) -> Result<(), OpenError> {
+        let Some(directory) = &settings.spool_directory else {
+            return Ok(());
+        };
+        let refuse = |error| OpenError::new("", format!("spool_directory {}: {error}", directory.display()));
+        tempfile::tempfile_in(directory).map(drop).map_err(refuse)
+    }
+
+    /// Sets the bounds of other settings. What exceeds them remains until it is released.
+    pub fn apply(&self, settings: &Settings) {
         self.memory_buffers
             .set_bytes_max(memory_buffers_bytes_max(&settings.limits));
         self.stored_bodies
             .set_bytes_max(settings.limits.stored_bodies_bytes_max);
         *self.lock_spool_directory() = spool_directory(settings);
         self.processes.set_max(processes_max(&settings.limits));
-        Ok(())
     }
 
     /// A reservation for a request body that will be stored.
@@ -124,15 +132,6 @@ fn memory_buffers_bytes_max(limits: &Limits) -> u64 {
 fn spool_directory(settings: &Settings) -> Arc<Path> {
     let directory = settings.spool_directory.clone();
     directory.unwrap_or_else(std::env::temp_dir).into()
-}
-
-/// The directory for temporary files is not checked: a server without large uploads does not need it.
-fn check_spool_directory(settings: &Settings) -> Result<(), OpenError> {
-    let Some(directory) = &settings.spool_directory else {
-        return Ok(());
-    };
-    let refuse = |error| OpenError::new("", format!("spool_directory {}: {error}", directory.display()));
-    tempfile::tempfile_in(directory).map(drop).map_err(refuse)
 }
 
 /// Drops memory or a file on a blocking thread, because the system may take milliseconds to release a large one.

@@ -30,7 +30,7 @@ pub(crate) struct Context {
     pub(crate) fault_log: FaultLog,
     config: RefCell<CurrentConfig>,
     ids: IdSource,
-    exchanges: Cell<u32>,
+    exchanges: Cell<u64>,
 }
 
 impl Context {
@@ -62,8 +62,7 @@ impl Context {
     pub(crate) fn next_id(&self) -> UniqueId {
         let count = self.exchanges.get().wrapping_add(1);
         self.exchanges.set(count);
-        let worker = u8::try_from(self.worker % 256).unwrap_or_default();
-        self.ids.id(worker, count)
+        self.ids.id(self.worker, count)
     }
 }
 

@@ -87,9 +87,10 @@ impl Server {
         let mut listener_protocols = listener_protocol::open(settings, &tickets)?;
         let log = Log::new(settings.workers.get());
         let listen: Vec<_> = settings.listen.iter().map(|listen| listen.address.clone()).collect();
+        // First, because the file cache takes a part of the limit.
+        let script_files_max = descriptors::raise_limit();
         let config = Config::open(settings, &listen, &log)?;
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
-        let script_files_max = descriptors::raise_limit();
         let workers = settings.workers.get();
         let mut bound = Vec::new();
         for listen in &settings.listen {
@@ -158,8 +159,10 @@ impl Server {
     /// The new settings cannot be used: nothing has changed.
     pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
         let listener_protocols = self.listener_protocols(settings)?;
+        Resources::check(settings)?;
+        // The last step that may fail, because it changes the logs.
         let config = Config::open(settings, &self.listen, &self.shared.log)?;
-        self.shared.resources.apply(settings)?;
+        self.shared.resources.apply(settings);
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
         let replaced = self.shared.config.swap(Arc::new(config));

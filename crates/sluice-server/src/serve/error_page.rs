@@ -278,12 +278,12 @@ mod tests {
                 "application/json",
                 "application/problem+json",
                 "{\"type\":\"about:blank\",\"title\":\"Not Found\",\"status\":404,\
-                 \"detail\":\"There is nothing at this address.\",\"id\":\"k3x9m2p70000000001\"}",
+                 \"detail\":\"There is nothing at this address.\",\"id\":\"k3x9m2p70000000000001\"}",
             ),
             (
                 "*/*",
                 "text/plain; charset=utf-8",
-                "404 Not Found\nThere is nothing at this address.\nRequest k3x9m2p70000000001\n",
+                "404 Not Found\nThere is nothing at this address.\nRequest k3x9m2p70000000000001\n",
             ),
         ] {
             let (fields, body) = answer(&not_found(), &settings, accept);
@@ -294,7 +294,10 @@ mod tests {
                     &HeaderValue::from_static("accept")
                 )
             );
-            assert!(body.contains(expected) && body.contains("k3x9m2p70000000001"), "{body}");
+            assert!(
+                body.contains(expected) && body.contains("k3x9m2p70000000000001"),
+                "{body}"
+            );
             assert!(!body.contains("secret"), "{body}");
         }
     }
@@ -313,7 +316,7 @@ mod tests {
             assert_eq!(
                 page,
                 format!(
-                    "<body><h1>{title}</h1>\n<p>{}</p>\n<p><small>Request k3x9m2p70000000001</small></p></body></html>\n",
+                    "<body><h1>{title}</h1>\n<p>{}</p>\n<p><small>Request k3x9m2p70000000000001</small></p></body></html>\n",
                     sentence(status)
                 )
             );
@@ -407,7 +410,7 @@ mod tests {
                 (Statuses::Class(4), template("refused: {{ sentence }}")),
             ]),
         };
-        let own = "no &lt;a&gt;, 404 Not Found k3x9m2p70000000001".replace("no ", "no &#x2f;");
+        let own = "no &lt;a&gt;, 404 Not Found k3x9m2p70000000000001".replace("no ", "no &#x2f;");
         assert_eq!(answer(&not_found(), &settings, BROWSER).1, own);
         assert_eq!(answer(&not_found(), &settings, "*/*").1, own, "curl gets it too");
         assert!(
