@@ -104,6 +104,19 @@ impl Response {
         }
     }
 
+    /// Parses everything that came on a connection that is closed after one response to a GET. `None` if it is not whole.
+    #[track_caller]
+    pub(crate) fn of_closed(text: &str) -> Option<Response> {
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let head = Head::parse(head);
+        let body = match head.framing("GET") {
+            Framing::Length(length) => body.as_bytes().get(..length)?.to_vec(),
+            Framing::Chunked => without_chunk_framing(body)?,
+            Framing::Close => body.as_bytes().to_vec(),
+        };
+        Some(Response::new(head, body, Ending::Complete))
+    }
+
     /// The value of a field. Fails the test if the field occurs twice.
     #[track_caller]
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
@@ -123,5 +136,19 @@ impl Response {
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         let mut lines = self.text().lines().filter_map(|line| line.split_once('='));
         lines.find(|line| line.0 == name).map(|line| line.1)
+    }
+}
+
+/// The content of a chunked body. `None` if it is not whole.
+fn without_chunk_framing(mut framed: &str) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let (size, rest) = framed.split_once("\r\n")?;
+        let size = usize::from_str_radix(size, 16).ok()?;
+        if size == 0 {
+            return Some(body);
+        }
+        body.extend(rest.get(..size)?.bytes());
+        framed = rest.get(size..)?.strip_prefix("\r\n")?;
     }
 }

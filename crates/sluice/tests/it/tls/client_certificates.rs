@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 use rustls::version::{TLS12, TLS13};
 
 use super::BOTH;
-use crate::harness::{Authority, Server, Setup, TlsClient, curl, run};
+use crate::harness::{Authority, Response, Server, Setup, TlsClient, curl, run};
 
 /// An address with TLS that asks no client for a certificate.
 const OPEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }";
@@ -42,9 +42,9 @@ fn setup(authority: &Authority) -> Setup {
 
 /// The status and the body of a response, or `None` if the connection failed.
 fn ask(address: SocketAddr, config: &Arc<ClientConfig>, sni: &str, host: &str, path: &str) -> Option<(u16, String)> {
-    let response = TlsClient::connect(address, sni, config).ok()?.get(path, host).ok()?;
-    let status = response.split(' ').nth(1)?.parse().ok()?;
-    Some((status, response.split_once("\r\n\r\n")?.1.to_owned()))
+    let received = TlsClient::connect(address, sni, config).ok()?.get(path, host).ok()?;
+    let response = Response::of_closed(&received)?;
+    Some((response.status, response.text().to_owned()))
 }
 
 fn status(server: &Server, config: &Arc<ClientConfig>, sni: &str, host: &str, path: &str) -> Option<u16> {
