@@ -167,9 +167,12 @@ pub(crate) struct ShownCertificate {
     asked_for: Arc<ClientAuthorities>,
     /// The client's certificate and the intermediate ones; empty if it has sent none.
     chain: Vec<CertificateDer<'static>>,
-    /// The authorities that the chain was checked against last, and the result.
-    last_check: RefCell<(Arc<ClientAuthorities>, ClientCertificate)>,
+    /// The authorities that the chain was checked against, with the results; the latest check is the last.
+    checks: RefCell<Vec<(Arc<ClientAuthorities>, ClientCertificate)>>,
 }
+
+/// Checks that a connection remembers: one for each site with authorities of its own that a client uses in turn.
+const CHECKS_MAX: usize = 8;
 
 impl ShownCertificate {
     /// Notes what a handshake has shown. A resumed session shows the certificate of an earlier handshake, which may have expired
@@ -192,19 +195,18 @@ impl ShownCertificate {
         Ok(ShownCertificate {
             asked_for: Arc::clone(authorities),
             chain,
-            last_check: RefCell::new((Arc::clone(authorities), state)),
+            checks: RefCell::new(vec![(Arc::clone(authorities), state)]),
         })
     }
 
     /// What is known of the certificate where these authorities must have signed it. They are others than those of the handshake
     /// after a reload, and for a site whose host the handshake did not name.
     pub(crate) fn state(&self, wanted: &Arc<ClientAuthorities>) -> ClientCertificate {
-        let mut last_check = self.last_check.borrow_mut();
-        let (authorities, state) = &mut *last_check;
-        if Arc::ptr_eq(authorities, wanted) {
+        let mut checks = self.checks.borrow_mut();
+        if let Some((_, state)) = checks.iter().find(|(checked, _)| Arc::ptr_eq(checked, wanted)) {
             return *state;
         }
-        *state = match self.chain.is_empty() {
+        let state = match self.chain.is_empty() {
             // The client might have sent one to a handshake that named these authorities.
             true if !Arc::ptr_eq(&self.asked_for, wanted) => ClientCertificate::NotAsked,
             true => ClientCertificate::Absent,
@@ -213,8 +215,11 @@ impl ShownCertificate {
                 Err(_) => ClientCertificate::NotAsked,
             },
         };
-        Arc::clone_from(authorities, wanted);
-        *state
+        if checks.len() == CHECKS_MAX {
+            checks.remove(0);
+        }
+        checks.push((Arc::clone(wanted), state));
+        state
     }
 }
 
