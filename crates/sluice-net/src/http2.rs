@@ -25,12 +25,9 @@ use crate::coalescer::{CoalescedStream, WriteCoalescer};
 use crate::connection::{Connection, Demand};
 use crate::http_connection::HttpConnection;
 use crate::monitor::{Action, ConnectionMonitor};
-use crate::outgoing::Delivery;
+use crate::outgoing::{Delivery, STREAMS_MAX};
 use crate::send_allowance::ClientWait;
 use crate::service::Service;
-
-/// Concurrent exchanges of one connection. The RFC recommends at least 100 (§6.5.2).
-const STREAMS_MAX: u32 = 128;
 
 /// Bytes that a client may send of one body before they are read, and of all bodies of a connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -298,19 +295,23 @@ mod tests {
         }
 
         fn serving_at(&mut self, tick: u32) -> Action<()> {
+            self.serving(tick, None)
+        }
+
+        fn serving(&mut self, tick: u32, wait: Option<ClientWait>) -> Action<()> {
             let is_draining = false;
-            self.at(FrontStatus { tick, is_draining })
+            self.at(FrontStatus { tick, is_draining }, wait)
         }
 
         fn draining_at(&mut self, tick: u32) -> Action<()> {
             let is_draining = true;
-            self.at(FrontStatus { tick, is_draining })
+            self.at(FrontStatus { tick, is_draining }, None)
         }
 
-        fn at(&mut self, status: FrontStatus) -> Action<()> {
+        fn at(&mut self, status: FrontStatus, wait: Option<ClientWait>) -> Action<()> {
             let now = self.begun + Duration::from_secs(status.tick.into());
             let (connection, limits) = (&self.connection, &self.limits);
-            let check = |monitor: &mut ConnectionMonitor| match check_sent(connection, None, limits, monitor, || ()) {
+            let check = |monitor: &mut ConnectionMonitor| match check_sent(connection, wait, limits, monitor, || ()) {
                 Action::Continue => check_idle(connection, limits, monitor),
                 action => action,
             };
@@ -323,6 +324,18 @@ mod tests {
         under_way: UnderWay,
         chunk: Chunk,
         delivery: Rc<Delivery>,
+    }
+
+    impl Exchange {
+        /// Begins its chunk again if little of it is left.
+        fn again(&mut self, connection: &Connection) {
+            if self.chunk.remaining() > 50_000 {
+                return;
+            }
+            let bytes = Bytes::from_static(&[0; 100_000]);
+            self.chunk = self.under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Inner);
+            assert!(connection.outgoing().take_new_delivery().is_none());
+        }
     }
 
     #[test]
@@ -368,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn exchanges_that_are_fast_enough_together_are_excused() {
+    fn exchanges_that_are_fast_enough_together_are_excused_until_their_turn() {
         let mut monitored = Monitored::new(10, 60);
         let (waiting, mut other) = (monitored.exchange(), monitored.exchange());
         for second in 1..70 {
@@ -376,6 +389,48 @@ mod tests {
             assert_eq!(monitored.serving_at(second), Action::Continue);
         }
         assert!(!waiting.delivery.is_aborted());
+        // Two turns of a frame and a window each, then the time limit.
+        let mut is_aborted = |second: u32| {
+            other.chunk.advance(1200);
+            other.again(&monitored.connection);
+            assert_eq!(monitored.serving_at(second), Action::Continue);
+            waiting.delivery.is_aborted()
+        };
+        let aborted_at = (70..400).find(|second| is_aborted(*second));
+        assert_eq!(aborted_at, Some(197));
+        assert!(!monitored.connection.is_aborted());
+    }
+
+    #[test]
+    fn exchanges_that_take_turns_go_on_however_long_the_turns_are() {
+        let mut monitored = Monitored::new(10, 60);
+        let mut exchanges: Vec<_> = (0..100).map(|_| monitored.exchange()).collect();
+        // 50 KB a second, and each turn is as long as the time limit.
+        for second in 1..1000_u32 {
+            let turn = usize::try_from(second).unwrap() % 60;
+            for exchange in exchanges.iter_mut().skip(turn).step_by(60) {
+                exchange.chunk.advance(30_000);
+                exchange.again(&monitored.connection);
+            }
+            assert_eq!(monitored.serving_at(second), Action::Continue);
+        }
+        assert!(exchanges.iter().all(|exchange| !exchange.delivery.is_aborted()));
+    }
+
+    #[test]
+    fn a_socket_that_takes_little_does_not_excuse_closed_windows_for_ever() {
+        let mut monitored = Monitored::new(10, 60);
+        let (stalled, mut other) = (monitored.exchange(), monitored.exchange());
+        let waited = Duration::from_secs(1);
+        let mut is_aborted = |second: u32| {
+            other.chunk.advance(2000);
+            other.again(&monitored.connection);
+            let wait = Some(ClientWait { waited, taken: 2000 });
+            assert_eq!(monitored.serving(second, wait), Action::Continue);
+            stalled.delivery.is_aborted()
+        };
+        let aborted_at = (1..400).find(|second| is_aborted(*second));
+        assert_eq!(aborted_at, Some(142));
     }
 
     #[test]

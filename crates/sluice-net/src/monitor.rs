@@ -14,7 +14,7 @@ use sluice_settings::limits::Limits;
 use crate::connection::Connection;
 use crate::front::{Front, FrontStatus};
 use crate::outgoing::Delivery;
-use crate::send_allowance::{ClientWait, SendAllowance};
+use crate::send_allowance::{ClientWait, RoundRobin, SendAllowance};
 
 /// Exchanges of an HTTP/2 connection that count for its lowest rate while its socket is the bottleneck: a modem need not
 /// be faster because its browser requests a hundred pictures at once.
@@ -167,16 +167,24 @@ impl ConnectionMonitor {
 
     /// Aborts the exchanges whose client does not take their bodies; call it after `is_fast_enough`. Returns their number.
     ///
-    /// An exchange waits for its own window if its connection sends. All of them are excused if together they are fast
-    /// enough, because they share the window of the connection and take turns.
+    /// An exchange waits for its own window if its connection sends. All of them are excused while the socket takes nothing, or if
+    /// together they are fast enough, because they share socket and window of the connection and take turns. An exchange is
+    /// excused no more once the connection has sent what could be sent before its turn: then only its own window is closed.
     pub(crate) fn abort_slow_exchanges(&mut self, connection: &Connection, limits: &Limits) -> usize {
+        let outgoing = connection.outgoing();
+        let deliveries = outgoing.waiting_deliveries();
         let waited_for_socket = self.wait.map_or(Duration::ZERO, |wait| wait.waited);
         let waited = self.elapsed.saturating_sub(waited_for_socket);
         let rate = limits.send_bytes_per_second_min;
-        let deliveries = connection.outgoing().waiting_deliveries();
         let expected = u128::from(rate) * deliveries.len() as u128 * waited.as_millis();
         let is_excused = rate > 0 && u128::from(self.newly_moved) * 1000 >= expected;
-        let is_slow = |delivery: &&Rc<Delivery>| !delivery.check(waited, is_excused, limits);
+        let turn = RoundRobin {
+            waited: if is_excused { Duration::ZERO } else { waited },
+            elapsed: self.elapsed,
+            sent: self.newly_moved,
+            streams: outgoing.count_streams(),
+        };
+        let is_slow = |delivery: &&Rc<Delivery>| !delivery.check(turn, limits);
         let slow: Vec<_> = deliveries.iter().filter(is_slow).collect();
         slow.iter().for_each(|delivery| delivery.abort());
         slow.len()

@@ -17,7 +17,7 @@ use bytes::{Buf, Bytes};
 use sluice_settings::limits::Limits;
 
 use crate::connection::{Connection, UnderWay};
-use crate::send_allowance::{ClientWait, SendAllowance};
+use crate::send_allowance::{ClientWait, RoundRobin, SendAllowance};
 use crate::send_budget::SendBudget;
 
 /// Largest chunk of a body.
@@ -33,6 +33,9 @@ const CONNECTION_BYTES: usize = 1 << 20;
 
 /// The same while the worker's memory is scarce.
 const CONNECTION_BYTES_SCARCE: usize = 32 << 10;
+
+/// Concurrent exchanges of one HTTP/2 connection. The RFC recommends at least 100 (RFC 9113 §6.5.2).
+pub(crate) const STREAMS_MAX: u32 = 128;
 
 /// The response bytes of one connection that its protocol has.
 pub(crate) struct Outgoing {
@@ -102,6 +105,11 @@ impl Outgoing {
     /// Whether the protocol has chunks that it has not moved to the socket.
     pub(crate) fn has_chunks(&self) -> bool {
         self.chunks.get() > 0
+    }
+
+    /// The number of streams that have chunks to send, at most that which an HTTP/2 connection may have.
+    pub(crate) fn count_streams(&self) -> u32 {
+        self.chunks.get().clamp(1, STREAMS_MAX)
     }
 
     /// Bytes of chunks that have moved to the socket; wraps around.
@@ -228,29 +236,40 @@ pub(crate) struct Delivery {
 struct MonitoredDelivery {
     moved: u32,
     chunks: u32,
+    /// Bytes that the connection has sent beyond the delivery's share, since the last chunk was handed out.
+    overtaken: u64,
     allowance: SendAllowance,
 }
 
 impl Delivery {
-    /// Checks whether the client takes the body fast enough. It is charged with `waited` if the exchange has waited for it
-    /// since the last check, and `is_excused` if the exchange could not progress.
-    pub(crate) fn check(&self, waited: Duration, is_excused: bool, limits: &Limits) -> bool {
+    /// Checks whether the client takes the body fast enough. It is charged with the time of the turn if the exchange has waited
+    /// for it since the last check; and with all the time if the connection has sent more than could be sent before the
+    /// turn of the exchange.
+    pub(crate) fn check(&self, turn: RoundRobin, limits: &Limits) -> bool {
         let (moved, chunks) = (self.moved.get(), self.chunks.get());
         let mut allowance = SendAllowance::new(limits);
+        let mut overtaken = 0;
         let mut is_fast_enough = true;
         if let Some(seen) = self.monitored.get() {
             allowance = seen.allowance;
-            // A chunk that was handed out meanwhile shows that the exchange has not waited all the time.
-            let is_charged = seen.chunks == chunks && !is_excused;
-            let wait = ClientWait {
-                waited: if is_charged { waited } else { Duration::ZERO },
-                taken: moved.wrapping_sub(seen.moved),
+            let taken = moved.wrapping_sub(seen.moved);
+            // A chunk that was handed out meanwhile shows that the exchange has not waited all the time: h2 took all others.
+            let waited = if seen.chunks == chunks {
+                // Taking its share is progress, however long the turns are.
+                let share = u64::from(taken) * u64::from(turn.streams);
+                overtaken = (seen.overtaken + u64::from(turn.sent)).saturating_sub(share);
+                let had_its_turn = overtaken > turn.bytes_max();
+                if had_its_turn { turn.elapsed } else { turn.waited }
+            } else {
+                Duration::ZERO
             };
+            let wait = ClientWait { waited, taken };
             is_fast_enough = allowance.covers(wait, limits.send_bytes_per_second_min, limits);
         }
         self.monitored.set(Some(MonitoredDelivery {
             moved,
             chunks,
+            overtaken,
             allowance,
         }));
         is_fast_enough

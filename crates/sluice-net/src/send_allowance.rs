@@ -8,6 +8,13 @@ use std::time::Duration;
 
 use sluice_settings::limits::Limits;
 
+/// Bytes that each other stream of an HTTP/2 connection may send before a delivery must have had its turn, because h2 serves
+/// them in order: a frame (RFC 9113 §4.2), and the default connection window (§6.9.2), all such windows together at most
+/// `TURN_WINDOWS_BYTES_MAX` (the bytes that a connection may have in memory).
+const TURN_FRAME_BYTES: u64 = 16 << 10;
+const TURN_WINDOW_BYTES: u64 = 64 << 10;
+const TURN_WINDOWS_BYTES_MAX: u64 = 1 << 20;
+
 /// What a client has done since the last check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientWait {
@@ -15,6 +22,27 @@ pub(crate) struct ClientWait {
     pub waited: Duration,
     /// Bytes that it has taken.
     pub taken: u32,
+}
+
+/// What the last check has seen of a connection whose deliveries take turns.
+#[derive(Clone, Copy)]
+pub(crate) struct RoundRobin {
+    /// How long a delivery has waited for its own window, if its turn may be still to come.
+    pub waited: Duration,
+    /// The time since the check before.
+    pub elapsed: Duration,
+    /// Bytes of bodies that the connection has sent since then.
+    pub sent: u32,
+    /// Streams that take turns.
+    pub streams: u32,
+}
+
+impl RoundRobin {
+    /// The most bytes that the connection sends from one turn of a delivery to the next.
+    pub(crate) fn bytes_max(self) -> u64 {
+        let streams = u64::from(self.streams);
+        streams * TURN_FRAME_BYTES + (streams * TURN_WINDOW_BYTES).min(TURN_WINDOWS_BYTES_MAX)
+    }
 }
 
 /// The time that is left to a client.

@@ -74,6 +74,43 @@ fn stalled_streams_are_reset_although_others_progress() {
 }
 
 #[test]
+fn stalled_streams_are_reset_although_another_one_is_fast() {
+    let server = Setup::new()
+        .script("endless", "echo Content-Type: text/plain; echo; exec yes")
+        .cgi("max = 9")
+        .listeners(LISTENER)
+        .limits("send_timeout = \"1s\"")
+        .start();
+    let mut client = connect_with(&server, &window(1));
+    let open = |stream, bytes: u32| frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
+    for stream in (1..19).step_by(2) {
+        client.write_all(&get(stream, "/cgi-bin/endless")).unwrap();
+    }
+    client.write_all(&open(17, 1 << 30)).unwrap();
+    server.wait_for_processes(9);
+    // Fast enough for all of them, but it takes everything itself.
+    let (mut received, mut reset) = (Vec::new(), Vec::new());
+    let are_over = wait_until(|| {
+        client.write_all(&open(0, 16 << 10)).unwrap();
+        read_some(&mut client, &mut received);
+        let complete = frames(&received);
+        let used: usize = complete.iter().map(|frame| 9 + frame.2.len()).sum();
+        received.drain(..used);
+        reset.extend(
+            complete
+                .iter()
+                .filter(|frame| frame.0 == RST_STREAM)
+                .map(|frame| frame.1),
+        );
+        reset.len() >= 8
+    });
+    assert!(are_over, "{reset:?} {:?}\n{}", server.processes(), server.log());
+    reset.sort_unstable();
+    assert_eq!(reset, [1, 3, 5, 7, 9, 11, 13, 15]);
+    server.wait_for_processes(1);
+}
+
+#[test]
 fn windows_opened_by_single_bytes_hold_no_script() {
     let server = endless().limits("send_timeout = \"1s\"").start();
     let mut client = connect_with(&server, &window(1000));
