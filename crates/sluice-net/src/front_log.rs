@@ -1,6 +1,7 @@
 //! Log lines about connections that reach a bound. Any client can cause them in any number, so each kind is limited.
 
-use std::time::Instant;
+use std::io;
+use std::time::{Duration, Instant};
 
 use sluice_http::endpoints::Endpoints;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
@@ -17,6 +18,7 @@ pub(crate) struct FrontLog {
     closed_for_another: RateLimitedLog,
     over_client_limit: RateLimitedLog,
     used_memory: RateLimitedLog,
+    accept_failed: RateLimitedLog,
 }
 
 impl FrontLog {
@@ -61,6 +63,13 @@ impl FrontLog {
         }
     }
 
+    /// Logs that the system is out of descriptors or memory for another connection.
+    pub(crate) fn accept_failed(&self, error: &io::Error, pause: Duration) {
+        if admits(&self.accept_failed) {
+            tracing::error!("accept: {error}; pausing for {pause:?}");
+        }
+    }
+
     /// Logs the counts of intervals that are over. The worker calls this once a second.
     pub(crate) fn log_due(&self) {
         self.log_suppressed(|limited| limited.take_due(RateLimitedLog::INTERVAL, Instant::now()));
@@ -75,6 +84,10 @@ impl FrontLog {
                 "connections over limits.connections_per_client",
             ),
             (&self.used_memory, "connections aborted because send_memory is used up"),
+            (
+                &self.accept_failed,
+                "accepting failed for lack of descriptors or memory",
+            ),
         ];
         for (limited, kind) in kinds {
             if let Some(suppressed) = take(limited) {

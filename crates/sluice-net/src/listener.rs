@@ -190,7 +190,7 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
             }
             Err(error) => {
                 if is_shortage(&error) {
-                    tracing::error!("accept: {error}; pausing for {PAUSE:?}");
+                    front.log().accept_failed(&error, PAUSE);
                     tokio::time::sleep(PAUSE).await;
                 }
             }
