@@ -13,6 +13,7 @@ use sluice_http::fault::{Absent, Activity, ClientFault, Fault, Forbidden, IoFail
 use crate::body::{FileBody, WHOLE_BYTES_MAX};
 use crate::cache::entry::Cached;
 use crate::directory::Directory;
+use crate::open_files::Sent;
 use crate::records::body::RecordBody;
 use crate::representation::Representation;
 
@@ -87,7 +88,18 @@ impl Stored {
     }
 
     /// A body that is read while it is sent.
-    pub(crate) fn into_body(self) -> ResponseBody {
+    ///
+    /// # Errors
+    /// 503: too many files are being sent.
+    pub(crate) fn into_body(self) -> Result<ResponseBody, Fault> {
+        Ok(match self {
+            Stored::Memory(content) => ResponseBody::Whole(content),
+            Stored::File(body) => ResponseBody::Source(Box::new(Sent::new(body)?)),
+        })
+    }
+
+    /// As `into_body` without a permit: a part of a body that has one, or a body that is not sent.
+    pub(crate) fn into_part(self) -> ResponseBody {
         match self {
             Stored::Memory(content) => ResponseBody::Whole(content),
             Stored::File(body) => ResponseBody::Source(Box::new(body)),
@@ -95,12 +107,15 @@ impl Stored {
     }
 
     /// A body that is read now if it is small and in the page cache.
-    pub(crate) fn read_small(self) -> ResponseBody {
+    ///
+    /// # Errors
+    /// As of `into_body`.
+    pub(crate) fn read_small(self) -> Result<ResponseBody, Fault> {
         let small = match &self {
             Stored::File(body) if body.left() <= WHOLE_BYTES_MAX => body.read_now(),
             _ => None,
         };
-        small.map_or_else(|| self.into_body(), |bytes| ResponseBody::Whole(bytes.into()))
+        small.map_or_else(|| self.into_body(), |bytes| Ok(ResponseBody::Whole(bytes.into())))
     }
 }
 

@@ -15,6 +15,7 @@ pub mod file_cache;
 pub(crate) mod found;
 pub mod listing;
 pub mod lookup;
+pub mod open_files;
 pub mod records;
 pub(crate) mod representation;
 pub mod response;

@@ -4,7 +4,7 @@
 //! (`ranges`) and joining several parts in one body (`multipart`).
 
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use sluice_http::body::ResponseBody;
+use sluice_http::body::{ResponseBody, Source};
 use sluice_http::conditions;
 use sluice_http::conditions::Evaluation;
 use sluice_http::fault::{ClientFault, Fault, RangeMismatch};
@@ -15,6 +15,7 @@ use sluice_http::ranges::Selection;
 use sluice_settings::Precompressed;
 
 use crate::found::{Found, Stored, not_found};
+use crate::open_files::Sent;
 use crate::records::body::RecordBody;
 use crate::representation::{Coding, Representation};
 
@@ -85,7 +86,7 @@ pub(crate) fn respond_stored(
         return Ok(response);
     }
     if *method == Method::HEAD {
-        return Ok(respond_with(StatusCode::OK, representation, stored.into_body()));
+        return Ok(respond_with(StatusCode::OK, representation, stored.into_part()));
     }
     send(name, representation, stored, fields)
 }
@@ -100,7 +101,7 @@ fn respond_lines(
     if let Some(response) = check_conditions(name, &representation, fields)? {
         return Ok(response);
     }
-    let body = ResponseBody::Source(Box::new(lines));
+    let body = ResponseBody::Source(Box::new(Sent::new(lines)?));
     let mut response = respond_with(StatusCode::OK, representation, body);
     response.headers_mut().remove(header::ACCEPT_RANGES);
     Ok(response)
@@ -136,13 +137,13 @@ fn send(
         Selection::Whole
     };
     match selection {
-        Selection::Whole => Ok(respond_with(StatusCode::OK, representation, stored.read_small())),
+        Selection::Whole => Ok(respond_with(StatusCode::OK, representation, stored.read_small()?)),
         // Of a variant as a whole, because clients disagree on whether Content-Encoding is about the parts or about multipart.
         Selection::Parts(_) if representation.coding != Coding::Identity => {
-            Ok(respond_with(StatusCode::OK, representation, stored.read_small()))
+            Ok(respond_with(StatusCode::OK, representation, stored.read_small()?))
         }
         Selection::Part(range) => {
-            let body = stored.slice(&range).read_small();
+            let body = stored.slice(&range).read_small()?;
             let mut response = respond_with(StatusCode::PARTIAL_CONTENT, representation, body);
             let content_range = ranges::content_range(&range, length);
             response.headers_mut().insert(header::CONTENT_RANGE, content_range);
@@ -150,11 +151,15 @@ fn send(
         }
         Selection::Parts(ranges) => {
             let boundary = Boundary::draw()?;
-            let bodies = ranges.iter().map(|range| stored.slice(range).into_body());
+            let bodies = ranges.iter().map(|range| stored.slice(range).into_part());
             let parts = ranges.iter().zip(bodies);
             let body = Multipart::new(&boundary, &representation.content_type, length, parts);
             representation.content_type = boundary.content_type();
-            let body = ResponseBody::Source(Box::new(body));
+            let body: Box<dyn Source> = match stored {
+                Stored::Memory(_) => Box::new(body),
+                Stored::File(_) => Box::new(Sent::new(body)?),
+            };
+            let body = ResponseBody::Source(body);
             Ok(respond_with(StatusCode::PARTIAL_CONTENT, representation, body))
         }
         Selection::Nothing => {

@@ -102,6 +102,11 @@ impl ProcessLimit {
         self.wake();
     }
 
+    /// The bound.
+    pub(crate) fn max(&self) -> usize {
+        self.max.load(Ordering::SeqCst)
+    }
+
     /// Adds a pool.
     pub(crate) fn add(&self, member: Weak<dyn Member>) {
         let mut shared = self.lock();

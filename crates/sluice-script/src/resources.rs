@@ -70,6 +70,12 @@ impl Resources {
         self.processes.set_max(processes_max(&settings.limits));
     }
 
+    /// The most script processes that the server may run.
+    #[must_use]
+    pub fn processes_max(&self) -> usize {
+        self.processes.max()
+    }
+
     /// A reservation for a request body that will be stored.
     pub(crate) fn stored_body(&self) -> Reservation {
         Reservation::empty(&self.stored_bodies)

@@ -1,7 +1,8 @@
 //! The descriptors of the process: how many there are, and how they are shared out at the start.
 //!
 //! Connections, script processes and files all need descriptors. If connections could take all of them, the requests on
-//! them would fail, so `limits.connections` is reduced to what is left. Not here: what a process may have (`launch`).
+//! them would fail, so `limits.connections` is reduced to what is left; and so that the streams of HTTP/2 cannot take all either, files that
+//! are open while they are sent are bounded. Not here: what a process may have (`launch`).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sluice_settings::limits::Limits;
@@ -17,8 +18,8 @@ const CACHED_MAX: u64 = 4096;
 /// started.
 const PER_PROCESS: u64 = 12;
 
-/// The part of the rest that is left for files that are sent: most connections are idle, or their file is cached.
-const FILES_SHARE: u64 = 4;
+/// The part of the rest that is left for files that are sent, at least: most connections are idle, or their file is cached.
+const FILES_SHARE: usize = 4;
 
 /// Raises the descriptor limit to its maximum, and returns the old limit. Scripts keep the old one, because a large
 /// limit harms programs that close all possible descriptors or use select(2).
@@ -34,25 +35,44 @@ pub(crate) fn raise_limit() -> Option<u64> {
     limit.current
 }
 
-/// The number of connections for which there are descriptors, at most the configured one. A smaller number is logged.
-pub(crate) fn connections_max(limits: &Limits, settings: &Settings) -> usize {
+/// What the descriptors of the process suffice for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shares {
+    /// Connections, at most the configured number.
+    pub(crate) connections_max: usize,
+    /// Files that are open while they are sent.
+    pub(crate) files_max: usize,
+}
+
+/// Shares the descriptors out. A smaller number of connections than the configured one is logged. The server runs at most
+/// `processes_max` script processes.
+pub(crate) fn shares(limits: &Limits, settings: &Settings, processes_max: usize) -> Shares {
     let configured = limits.connections_max;
-    let processes = processes_max(settings);
     let Some(descriptors) = getrlimit(Resource::Nofile).current else {
-        return configured;
+        return Shares {
+            connections_max: configured,
+            files_max: usize::MAX,
+        };
     };
-    let share = usize::try_from(share_of_connections(descriptors, processes)).unwrap_or(usize::MAX);
+    let processes = processes_of_routes(settings).min(processes_max as u64);
+    let shares = share_out(descriptors, processes, configured);
+    let share = shares.connections_max;
     if share < configured {
-        tracing::warn!(
+        let text = format!(
             "{share} connections instead of {configured} (limits.connections): the limit of {descriptors} open files \
              (ulimit -n) allows no more, with up to {processes} script processes"
         );
+        // Nobody has asked for the default.
+        match configured == Limits::default().connections_max {
+            true => tracing::info!("{text}"),
+            false => tracing::warn!("{text}"),
+        }
     }
-    share.min(configured)
+    shares
 }
 
 /// Script processes, if each route has one script.
-fn processes_max(settings: &Settings) -> u64 {
+fn processes_of_routes(settings: &Settings) -> u64 {
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     let of_route = |action: &Action| match action {
         Action::Script(script) => script.pool.max as u64,
@@ -61,13 +81,18 @@ fn processes_max(settings: &Settings) -> u64 {
     routes.map(|route| of_route(&route.action)).sum()
 }
 
-/// Of a small number of descriptors a quarter is reserved, and scripts get at most half of the rest.
-fn share_of_connections(descriptors: u64, processes: u64) -> u64 {
+/// Of a small number of descriptors a quarter is reserved, and scripts get at most half of the rest. What connections do not
+/// use of theirs is for files.
+fn share_out(descriptors: u64, processes: u64, connections: usize) -> Shares {
     let reserve = RESERVE + CACHED_MAX.min(descriptors / 8);
     let available = descriptors - reserve.min(descriptors / 4);
     let of_scripts = processes.saturating_mul(PER_PROCESS).min(available / 2);
-    let rest = available - of_scripts;
-    (rest - rest / FILES_SHARE).max(1)
+    let rest = usize::try_from(available - of_scripts).unwrap_or(usize::MAX);
+    let connections_max = (rest - rest / FILES_SHARE).max(1).min(connections);
+    Shares {
+        connections_max,
+        files_max: rest.saturating_sub(connections_max).max(1),
+    }
 }
 
 #[cfg(test)]
@@ -76,11 +101,15 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_scripts_and_files() {
-        assert_eq!(share_of_connections(120, 64), 34);
-        assert_eq!(share_of_connections(1024, 0), 576);
-        assert_eq!(share_of_connections(1024, 10), 486);
-        assert_eq!(share_of_connections(20_000, 80), 12_213);
-        assert_eq!(share_of_connections(1 << 20, 64), 782_592);
-        assert_eq!(share_of_connections(0, 1), 1);
+        let shares = |descriptors, processes| {
+            let shares = share_out(descriptors, processes, 10_000);
+            [shares.connections_max, shares.files_max]
+        };
+        assert_eq!(shares(120, 64), [34, 11]);
+        assert_eq!(shares(1024, 0), [576, 192]);
+        assert_eq!(shares(1024, 10), [486, 162]);
+        assert_eq!(shares(20_000, 80), [10_000, 6_284]);
+        assert_eq!(shares(1 << 20, 64), [10_000, 1_033_456]);
+        assert_eq!(shares(0, 1), [1, 1]);
     }
 }

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use arc_swap::ArcSwap;
 use rustls::server::ProducesTickets;
 use sluice_files::file_cache::CacheCounters;
+use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
 use sluice_launch::Launcher;
 use sluice_log::Log;
@@ -106,7 +107,8 @@ impl Server {
         let reverse_dns = reverse_dns.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
         let resources = Resources::new(settings)?;
         let limits = config.limits;
-        let connections_max = descriptors::connections_max(&limits, settings);
+        let shares = descriptors::shares(&limits, settings, resources.processes_max());
+        open_files::set_max(shares.files_max);
         let client_counts = Arc::new(ClientCounts::new(limits.client_connections_max));
         let shared = Arc::new(Shared {
             resources,
@@ -126,7 +128,7 @@ impl Server {
             let listeners = bound.iter_mut().filter_map(|bound| bound.listeners.pop()).collect();
             let (shared, phases) = (Arc::clone(&shared), phases.clone());
             let limits = FrontLimits {
-                slots: connections_max.div_ceil(workers),
+                slots: shares.connections_max.div_ceil(workers),
                 send_bytes_max: limits.send_memory_bytes_max.div_ceil(workers),
                 client_counts: Arc::clone(&client_counts),
             };

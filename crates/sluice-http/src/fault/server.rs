@@ -13,6 +13,9 @@ use crate::fault::detail::Detail;
 /// After this time a client may retry that found no room for its body.
 const STORED_BODIES_RETRY_AFTER: Duration = Duration::from_secs(5);
 
+/// After this time a client may retry when too many files are being sent.
+const FILES_RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// A fault of the server. Large data is boxed, so that a result with a fault stays small.
 #[derive(Clone, Debug)]
 pub enum ServerFault {
@@ -32,6 +35,8 @@ pub enum ServerFault {
     ListingsBusy(Duration),
     /// 503: the stored request bodies of all clients together have reached this many bytes, which is the limit.
     StoredBodiesFull(u64),
+    /// 503: this many files are open while they are sent, which is the limit.
+    FilesBusy(usize),
     /// This path, for which a listing is wanted, is not a directory.
     NotADirectory(Box<str>),
     /// The Location of a redirect is not a field value.
@@ -96,7 +101,9 @@ impl ServerFault {
 
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            ServerFault::ListingsBusy(_) | ServerFault::StoredBodiesFull(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ServerFault::ListingsBusy(_) | ServerFault::StoredBodiesFull(_) | ServerFault::FilesBusy(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             ServerFault::Io(failure) if failure.is_full() => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -106,6 +113,7 @@ impl ServerFault {
         match self {
             ServerFault::ListingsBusy(wait) => Some(*wait),
             ServerFault::StoredBodiesFull(_) => Some(STORED_BODIES_RETRY_AFTER),
+            ServerFault::FilesBusy(_) => Some(FILES_RETRY_AFTER),
             _ => None,
         }
     }
@@ -124,6 +132,10 @@ impl Display for ServerFault {
             ServerFault::StoredBodiesFull(bytes_max) => write!(
                 out,
                 "the request bodies that are stored have reached {bytes_max} bytes (limits.stored_bodies)"
+            ),
+            ServerFault::FilesBusy(files_max) => write!(
+                out,
+                "{files_max} files are being sent, as many as the limit of open files (ulimit -n) and limits.connections leave"
             ),
             ServerFault::NotADirectory(path) => write!(out, "listing: {path:?} is no directory"),
             ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),

@@ -21,7 +21,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
             default: Value("10000"),
             text: "Connections open at once, divided evenly among the workers. At the limit the connection that has been idle longest \
                    is closed for each new one; if all are busy, the kernel queues those that wait. Reduced at the start, with a \
-                   warning, if the limit of open files (`ulimit -n`) is too low for them and for the scripts.",
+                   log line, if the limit of open files (`ulimit -n`) is too low for them and for the scripts. What they leave of it \
+                   bounds the files that are open while they are sent; a request for a further one gets 503.",
             example: "50000",
         },
         Key {

@@ -230,3 +230,29 @@ fn memory_for_responses_is_bounded_for_all_connections() {
         "an honest client gets all of a large file"
     );
 }
+
+#[test]
+fn streams_that_send_files_do_not_take_all_descriptors() {
+    let server = Setup::new()
+        .workers(1)
+        .file("large", vec![b'x'; 24 << 20])
+        .file("a.txt", "hello")
+        .script("ok", "echo Content-Type: text/plain; echo; echo ran")
+        .listeners(LISTENER)
+        .start_after("resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))");
+    let mut client = connect_with(&server, &window(1));
+    let requests: Vec<u8> = (0..128).flat_map(|number| get(2 * number + 1, "/large")).collect();
+    client.write_all(&requests).unwrap();
+    let line = server.log_line("files are being sent, as many as the limit of open files");
+    assert!(line.contains("503"), "{line}");
+    // Every descriptor that a connection or a script needs is still there.
+    let _idle: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    assert_eq!(server.get("/a.txt").text(), "hello");
+    assert_eq!(server.get("/cgi-bin/ok").text(), "ran\n");
+    let refused = server.get("/large");
+    assert_eq!(refused.status, 503);
+    assert!(refused.field("retry-after").is_some());
+    drop(client);
+    let is_free = wait_until(|| server.get("/large").status == 200);
+    assert!(is_free, "{}", server.log());
+}
