@@ -4,7 +4,6 @@
 //! life, so that another process can get the request if this one never read it. Not here: the source of the body
 //! (`request_body`).
 
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
@@ -49,11 +48,8 @@ impl Input {
 pub(crate) enum BodySource {
     /// The connection.
     Client(Box<RequestBody>),
-    /// Memory.
-    Chunks {
-        chunks: VecDeque<Bytes>,
-        _reservation: Reservation,
-    },
+    /// Memory. Empty once it was taken.
+    Memory { bytes: Bytes, _reservation: Reservation },
     /// A file, from its position on.
     File(StoredFile),
 }
@@ -61,8 +57,8 @@ pub(crate) enum BodySource {
 impl From<Stored> for BodySource {
     fn from(stored: Stored) -> BodySource {
         match stored {
-            Stored::Memory(chunks, reservation) => BodySource::Chunks {
-                chunks: chunks.into(),
+            Stored::Memory(bytes, reservation) => BodySource::Memory {
+                bytes,
                 _reservation: reservation,
             },
             Stored::File(file) => BodySource::File(file),
@@ -77,14 +73,9 @@ pub(crate) struct Pump {
     chunk: Bytes,
     /// Bytes that were written before the script showed a sign of life. `None` once it has: it wrote something, or read so much
     /// that more than a pipe's capacity was written.
-    unconfirmed: Option<Unconfirmed>,
+    /// Copied, because a chunk keeps the whole block alive that the connection was read into, and a client may send single bytes.
+    unconfirmed: Option<Vec<u8>>,
     is_done: bool,
-}
-
-#[derive(Default)]
-struct Unconfirmed {
-    chunks: Vec<Bytes>,
-    bytes: usize,
 }
 
 impl Pump {
@@ -101,7 +92,7 @@ impl Pump {
     /// For a process that may have ended meanwhile: until it shows a sign of life another process can get the request.
     pub(crate) fn repeatable(source: BodySource) -> Pump {
         Pump {
-            unconfirmed: Some(Unconfirmed::default()),
+            unconfirmed: Some(Vec::new()),
             ..Pump::once(source)
         }
     }
@@ -128,11 +119,11 @@ impl Pump {
 
     /// Begins again for another process, with the bytes that this one was sent.
     pub(crate) fn rewind(self) -> Pump {
-        let mut sent = self.unconfirmed.unwrap_or_default().chunks;
-        sent.push(self.chunk);
+        // At most a pipe's capacity and a chunk.
+        let mut chunk = self.unconfirmed.unwrap_or_default();
+        chunk.extend_from_slice(&self.chunk);
         Pump {
-            // At most a pipe's capacity and a chunk.
-            chunk: sent.concat().into(),
+            chunk: chunk.into(),
             ..Pump::repeatable(self.source)
         }
     }
@@ -157,7 +148,7 @@ impl Pump {
                 Ok(length) => {
                     has_moved = true;
                     let written = self.chunk.split_to(length);
-                    self.note_written(written);
+                    self.note_written(&written);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if !matches!(input.0.poll_write_ready(context), Poll::Ready(Ok(()))) {
@@ -173,12 +164,12 @@ impl Pump {
         Ok(has_moved)
     }
 
-    fn note_written(&mut self, written: Bytes) {
+    fn note_written(&mut self, written: &[u8]) {
         if let Some(unconfirmed) = &mut self.unconfirmed {
-            unconfirmed.bytes += written.len();
-            unconfirmed.chunks.push(written);
-            if unconfirmed.bytes > PIPE_BYTES {
+            if unconfirmed.len() + written.len() > PIPE_BYTES {
                 self.unconfirmed = None;
+            } else {
+                unconfirmed.extend_from_slice(written);
             }
         }
     }
@@ -189,7 +180,10 @@ impl Pump {
                 Poll::Ready(chunk) => chunk.transpose().map(Poll::Ready),
                 Poll::Pending => Ok(Poll::Pending),
             },
-            BodySource::Chunks { chunks, .. } => Ok(Poll::Ready(chunks.pop_front())),
+            BodySource::Memory { bytes, .. } => {
+                let bytes = std::mem::take(bytes);
+                Ok(Poll::Ready((!bytes.is_empty()).then_some(bytes)))
+            }
             BodySource::File(file) => {
                 let mut chunk = Vec::with_capacity(PIPE_BYTES);
                 let read = rustix::io::read(file.file(), spare_capacity(&mut chunk))

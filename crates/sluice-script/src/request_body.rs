@@ -22,7 +22,7 @@ use tokio::time::{Instant, Sleep};
 use crate::resources::{DroppedElsewhere, Resources};
 
 /// Bodies up to this size, bytes, are stored in memory, larger ones in a file without a name.
-const MEMORY_BYTES_MAX: u64 = 64 << 10;
+const MEMORY_BYTES_MAX: usize = 64 << 10;
 
 /// The body of a request.
 pub struct RequestBody {
@@ -47,13 +47,21 @@ struct Wait {
 /// A body that was stored.
 pub(crate) enum Stored {
     /// In memory.
-    Memory(Vec<Bytes>, Reservation),
+    Memory(Bytes, Reservation),
     /// In a file, whose position is the beginning.
     File(StoredFile),
 }
 
 /// A file without a name that holds a body. A thread closes it, because the system then frees its blocks.
 pub(crate) struct StoredFile(DroppedElsewhere<(File, Reservation)>);
+
+/// A body that is being stored in memory: copied, because a chunk of the client's keeps the whole block alive that the connection was
+/// read into, and a client may send single bytes.
+struct InMemory {
+    bytes: Vec<u8>,
+    /// Of the capacity of `bytes`.
+    reservation: Reservation,
+}
 
 /// A body that is being stored in a file. A thread closes it if the client leaves.
 struct Spool(DroppedElsewhere<(tokio::fs::File, Reservation)>);
@@ -141,19 +149,20 @@ impl RequestBody {
     /// Stores the whole body. Returns its length, too. The fault is the client's (as of `poll_chunk`) or the server's: there is no
     /// room for another body (503), or a file cannot be written.
     pub(crate) async fn store(mut self, resources: &Resources) -> Result<(Stored, u64), Fault> {
-        let mut reservation = resources.stored_body();
-        let mut chunks = Vec::new();
-        while self.received <= MEMORY_BYTES_MAX {
+        let mut memory = InMemory::new(resources.stored_body());
+        let last = loop {
             let Some(chunk) = self.chunk().await? else {
-                return Ok((Stored::Memory(chunks, reservation), self.received));
+                return Ok((memory.finish(), self.received));
             };
-            reserve(&mut reservation, &chunk)?;
-            chunks.push(chunk);
-        }
-        let mut spool = Spool::create(resources, reservation).await?;
-        for chunk in chunks {
-            spool.write(&chunk).await?;
-        }
+            if self.received > MEMORY_BYTES_MAX as u64 {
+                break chunk;
+            }
+            memory.push(&chunk)?;
+        };
+        let mut spool = Spool::create(resources, memory).await?;
+        spool.reserve(&last)?;
+        spool.write(&last).await?;
+        drop(last);
         while let Some(chunk) = self.chunk().await? {
             spool.reserve(&chunk)?;
             spool.write(&chunk).await?;
@@ -206,8 +215,36 @@ impl RequestBody {
     }
 }
 
+impl InMemory {
+    fn new(reservation: Reservation) -> InMemory {
+        InMemory {
+            bytes: Vec::new(),
+            reservation,
+        }
+    }
+
+    /// Copies a chunk.
+    fn push(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+        let (before, needed) = (self.bytes.capacity(), self.bytes.len() + chunk.len());
+        if needed > before {
+            // Doubled, but no further than it may have to be.
+            let capacity = (2 * before).min(MEMORY_BYTES_MAX).max(needed);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+            grow(&mut self.reservation, self.bytes.capacity() - before)?;
+        }
+        self.bytes.extend_from_slice(chunk);
+        Ok(())
+    }
+
+    fn finish(self) -> Stored {
+        Stored::Memory(self.bytes.into(), self.reservation)
+    }
+}
+
 impl Spool {
-    async fn create(resources: &Resources, reservation: Reservation) -> Result<Spool, Fault> {
+    /// A new file that begins with the bytes in memory.
+    async fn create(resources: &Resources, memory: InMemory) -> Result<Spool, Fault> {
+        let InMemory { bytes, mut reservation } = memory;
         let directory = resources.spool_directory();
         let created = spawn_blocking(move || tempfile::tempfile_in(directory)).await;
         let file = created
@@ -215,12 +252,15 @@ impl Spool {
             .and_then(|file| file)
             .map_err(not_stored)?;
         let file = tokio::fs::File::from_std(file);
-        Ok(Spool(DroppedElsewhere::new((file, reservation))))
+        reservation.shrink_to(bytes.len() as u64);
+        let mut spool = Spool(DroppedElsewhere::new((file, reservation)));
+        spool.write(&bytes).await?;
+        Ok(spool)
     }
 
     /// Reserves room for a chunk before it is written.
-    fn reserve(&mut self, chunk: &Bytes) -> Result<(), Fault> {
-        reserve(&mut self.0.1, chunk)
+    fn reserve(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+        grow(&mut self.0.1, chunk.len())
     }
 
     async fn write(&mut self, chunk: &[u8]) -> Result<(), Fault> {
@@ -249,9 +289,9 @@ impl StoredFile {
     }
 }
 
-fn reserve(reservation: &mut Reservation, chunk: &Bytes) -> Result<(), Fault> {
+fn grow(reservation: &mut Reservation, bytes: usize) -> Result<(), Fault> {
     let full = |over: OverBudget| ServerFault::StoredBodiesFull(over.bytes_max);
-    Ok(reservation.grow(chunk.len() as u64).map_err(full)?)
+    Ok(reservation.grow(bytes as u64).map_err(full)?)
 }
 
 fn not_stored(error: io::Error) -> ServerFault {
@@ -260,4 +300,30 @@ fn not_stored(error: io::Error) -> ServerFault {
 
 fn too_large(bytes_max: u64) -> Fault {
     ClientFault::BodyTooLarge(bytes_max).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_membuf::Budget;
+
+    use super::*;
+
+    #[test]
+    fn bytes_in_memory_keep_no_block_of_the_connection_alive_and_their_capacity_is_counted() {
+        let budget = Budget::new(1000);
+        let mut memory = InMemory::new(Reservation::empty(&budget));
+        for length in [1, 1, 100, 7, 300] {
+            let block = Bytes::from(vec![7; 8192]);
+            memory.push(&block.slice(..length)).unwrap();
+            assert!(block.is_unique());
+            assert_eq!(budget.used_bytes(), memory.bytes.capacity() as u64);
+        }
+        assert!(memory.push(&[7; 1000]).is_err(), "more than the budget");
+        let Stored::Memory(bytes, reservation) = memory.finish() else {
+            unreachable!("finish stores in memory");
+        };
+        assert_eq!(bytes, [7; 409].as_slice());
+        drop(reservation);
+        assert_eq!(budget.used_bytes(), 0);
+    }
 }

@@ -61,6 +61,52 @@ fn stored_bodies_of_all_clients_are_bounded() {
     }
 }
 
+/// Sends a body byte by byte. Returns the growth of the server's memory at its largest.
+fn growth_by_single_bytes(path: &str, field: &str, byte: &str, end: &str) -> usize {
+    // hyper reads each into a block of its own of at least 8 KiB, of which at least 4 KiB are touched: 12 MB.
+    const BYTES: usize = 3000;
+    let script = "while variables := accept():\n    put(HEAD + b'%d' % len(body(int(variables['CONTENT_LENGTH']))))\n    finish()";
+    let server = Setup::new()
+        .workers(1)
+        .script("count", r"printf 'Content-Type: text/plain\n\n'; wc -c")
+        .python("kept", script)
+        .start();
+    let before = server.peak_memory_bytes();
+    let field = field.replace("LENGTH", &BYTES.to_string());
+    let (mut client, mut other) = (server.connect(), server.connect());
+    client.send(format!("POST {path} HTTP/1.1\r\nHost: test\r\n{field}\r\n\r\n"));
+    for _ in 0..BYTES {
+        client.send(byte);
+        // So that the server reads most of them by themselves: its only worker answers this after the byte has arrived.
+        let answered = other.send("GET /health.txt HTTP/1.1\r\nHost: test\r\n\r\n").response();
+        assert_eq!(answered.status, 200);
+    }
+    assert_eq!(client.send(end).response().text().trim(), BYTES.to_string(), "{path}");
+    server.peak_memory_bytes().saturating_sub(before)
+}
+
+#[test]
+fn bodies_of_single_bytes_use_no_more_memory_than_their_length() {
+    for (path, field, byte, end) in [
+        (
+            "/cgi-bin/count",
+            "Transfer-Encoding: chunked",
+            "1\r\nx\r\n",
+            "0\r\n\r\n",
+        ),
+        (
+            "/cgiplus-bin/kept",
+            "Transfer-Encoding: chunked",
+            "1\r\nx\r\n",
+            "0\r\n\r\n",
+        ),
+        ("/cgiplus-bin/kept", "Content-Length: LENGTH", "x", ""),
+    ] {
+        let growth = growth_by_single_bytes(path, field, byte, end);
+        assert!(growth < 8 << 20, "{path}: {growth} bytes");
+    }
+}
+
 #[test]
 fn full_queue_refuses_a_request_before_its_body_is_stored() {
     let setup = Setup::new();

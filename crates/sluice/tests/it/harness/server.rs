@@ -92,6 +92,13 @@ impl Server {
         text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
     }
 
+    /// Its largest resident memory so far, in bytes (VmHWM of proc_pid_status(5)).
+    pub(crate) fn peak_memory_bytes(&self) -> usize {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+    }
+
     /// Its files. Scripts and FIFOs may be added while it runs.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
