@@ -41,7 +41,7 @@ use crate::ring_reader::RingReader;
 use crate::shared_memory::{Parts, Release, SharedMemory};
 
 /// Bytes that an idle process keeps, so that a ring of 1 MiB, the default size, begins without an allocation. Clearing
-/// them takes about 50 µs.
+/// them takes 7 to 40 µs (docs/internals/memory-buffer.md).
 pub const KEPT_BYTES: u64 = (1 << 20) + CONTROL_BYTES as u64;
 
 /// Why [`Segment::begin_plain`] or [`Segment::begin_ring`] failed.
@@ -156,7 +156,7 @@ impl Segment {
     /// Begins a plain buffer of at least `bytes` bytes, rounded up to a page; at least one page. Bytes of earlier
     /// exchanges read as zeros.
     ///
-    /// The memory is allocated at once, so the time grows with the size (about 0.1 s for 1 GiB), and a write of the
+    /// The memory is allocated at once, so the time grows with the size (about 0.3 s for 1 GiB), and a write of the
     /// script to the file delays it: see [`Segment::is_ready_for_plain`].
     ///
     /// # Errors
