@@ -13,7 +13,9 @@
 //!            └─ answer ─▶ the route            none left ─▶ the root, or nowhere
 //! ```
 //! It never goes back, so it ends after as many steps as there are routes. An index page is resolved separately: from the path of
-//! the page, beginning at the first route, or after the last one that rewrote the path of the directory.
+//! the page, beginning at the first route, or after the last one that rewrote the path of the directory. Routes that are not tried
+//! for a path, because they stand above the rewrite that led to it, count in one respect: their requirement of a client certificate
+//! holds for it, so that no rewrite leads around them.
 
 use std::rc::Rc;
 
@@ -22,7 +24,7 @@ use sluice_files::directory::Directory;
 use sluice_files::records::Records;
 use sluice_http::fault::{ClientFault, Fault, RewriteMismatch};
 use sluice_http::target::{Target, has_dot_segment};
-use sluice_settings::rule::{Adjustments, Miss, Replacement, RequestAttributes, Scheme};
+use sluice_settings::rule::{Adjustments, CertificateUse, Miss, Replacement, RequestAttributes, Scheme};
 
 use crate::dispatch::route::{Capture, Route, RouteAction, RouteKind};
 use crate::dispatch::site::Site;
@@ -88,6 +90,9 @@ pub(crate) trait Trace {
     /// The route redirects from an index page to its directory, which applies only if the client asked for the page by name.
     fn skipped_for_index(&mut self, _route: &Route) {}
 
+    /// The route requires a certificate for this path, but does nothing else.
+    fn required(&mut self, _route: &Route) {}
+
     /// The route matches; `rewritten` is the new target if it rewrites.
     fn matched(&mut self, _route: &Route, _rewritten: Option<&Target>) {}
 }
@@ -125,6 +130,8 @@ impl Site {
     ) -> Result<Resolution<'_>, Box<RewriteError>> {
         let mut adjustments = start.adjustments.clone();
         let mut rewritten: Option<Target> = None;
+        let before_start = self.requirement(start.route, path, query, attributes, trace);
+        adjustments.client_certificates = before_start.or(adjustments.client_certificates);
         for (number, route) in self.routes.iter().enumerate().skip(start.route) {
             let (path, query) = match &rewritten {
                 None => (path, query),
@@ -132,6 +139,11 @@ impl Site {
             };
             let capture = match route.matches(path, query, attributes) {
                 Ok(capture) => capture,
+                Err(_) if route.requires_below(path, query, attributes) => {
+                    adjustments.client_certificates = Some(CertificateUse::Required);
+                    trace.required(route);
+                    continue;
+                }
                 Err(miss) => {
                     trace.skipped(route, miss);
                     continue;
@@ -154,6 +166,9 @@ impl Site {
                         Err(fault) => return Err(Box::new(RewriteError { fault, adjustments })),
                     };
                     trace.matched(route, Some(&target));
+                    let (path, query) = (&target.path, target.query.as_deref());
+                    let earlier = self.requirement(number + 1, path, query, attributes, trace);
+                    adjustments.client_certificates = earlier.or(adjustments.client_certificates);
                     rewritten = Some(target);
                     start.route = number + 1;
                     start.adjustments = adjustments.clone();
@@ -175,6 +190,33 @@ impl Site {
             adjustments,
             start,
         })
+    }
+
+    /// The requirement of a client certificate that the first `end` routes have for a path, although they are not tried for it.
+    /// `None` if they have none; an exception that they make from one of the site or of the path before is not taken.
+    pub(crate) fn requirement(
+        &self,
+        end: usize,
+        path: &str,
+        query: Option<&str>,
+        attributes: Option<&RequestAttributes<'_>>,
+        trace: &mut impl Trace,
+    ) -> Option<CertificateUse> {
+        let until = self.certificate_routes.partition_point(|number| *number < end);
+        let routes = self.certificate_routes[..until]
+            .iter()
+            .map(|number| &self.routes[*number]);
+        let last = routes
+            .rev()
+            .find(|route| route.certificate_use(path, query, attributes).is_some())?;
+        let required = last
+            .changes
+            .client_certificates
+            .filter(|say| *say == CertificateUse::Required);
+        if required.is_some() {
+            trace.required(last);
+        }
+        required
     }
 }
 
@@ -243,6 +285,19 @@ impl<'s> Resolved<'s> {
 }
 
 impl Resolution<'_> {
+    /// Adds the requirement of a client certificate that the routes of the site have for another path of the same answer.
+    pub(crate) fn add_requirement(
+        &mut self,
+        site: &Site,
+        path: &str,
+        query: Option<&str>,
+        attributes: &RequestAttributes<'_>,
+    ) {
+        let required = site.requirement(site.routes.len(), path, query, Some(attributes), &mut ());
+        let own = &mut self.adjustments.client_certificates;
+        *own = required.or(*own);
+    }
+
     /// Where the resolution of an index page begins; `asked` is the path of its directory as the client sent it.
     pub(crate) fn index_start(&self, asked: &str) -> ResumeAt {
         ResumeAt {

@@ -15,10 +15,12 @@ use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_script::lease::Pools;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard};
+use sluice_settings::rule::{
+    CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard,
+};
 use sluice_settings::{Action, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource};
 
-/// The most leading parts of a path that a refusal matches against its regular expression. Real trees are not deeper, and
+/// The most leading parts of a path that are matched against the regular expression of a refusal or requirement. Real trees are not deeper, and
 /// without a limit the time would grow with the square of the path's length.
 const REGEX_PARTS_MAX: usize = 32;
 
@@ -32,7 +34,15 @@ pub(crate) struct Route {
     /// The directories of the files that its scripts may name instead of a body.
     pub send_directories: Arc<SendDirectories>,
     pub changes: Changes,
+    /// The paths below its own, if it requires a certificate: scripts find their PATH_INFO there.
+    required_below: Option<PathsBelow>,
 }
+
+/// The paths below those of a route's pattern.
+struct PathsBelow(
+    /// `None` for a regular expression.
+    Option<Wildcard>,
+);
 
 /// The action of a route on a request that it matches.
 pub(crate) enum RouteAction {
@@ -60,8 +70,7 @@ pub(crate) struct RouteFiles {
 
 /// An error that a route answers with.
 pub(crate) struct Refusal {
-    /// The paths below the refused ones. `None` for a regular expression.
-    below: Option<Wildcard>,
+    below: PathsBelow,
     status: StatusCode,
     settings: RefusalSettings,
     text: Option<Arc<str>>,
@@ -97,10 +106,7 @@ impl Route {
                 status: status_of(*status, settings)?,
             }),
             Action::Refuse(refusal) => RouteAction::Answer(RouteKind::Refuse(Refusal {
-                below: match &settings.path {
-                    Pattern::Wildcard(path) => Some(Wildcard::new(&format!("{path}/*"))),
-                    Pattern::Regex(_) => None,
-                },
+                below: PathsBelow::of(&settings.path),
                 status: status_of(refusal.status, settings)?,
                 settings: refusal.clone(),
                 text: refusal.text.as_deref().map(Arc::from),
@@ -113,7 +119,31 @@ impl Route {
             action,
             send_directories: Arc::new(open_send_directories(settings)?),
             changes: settings.changes.clone(),
+            required_below: (settings.changes.client_certificates == Some(CertificateUse::Required))
+                .then(|| PathsBelow::of(&settings.path)),
         })
+    }
+
+    /// Whether the route requires a certificate for this path because it lies below one of its own.
+    pub(crate) fn requires_below(
+        &self,
+        path: &str,
+        query: Option<&str>,
+        attributes: Option<&RequestAttributes<'_>>,
+    ) -> bool {
+        let below = self.required_below.as_ref();
+        below.is_some_and(|below| below.has(&self.pattern, path)) && self.when.miss(query, attributes).is_none()
+    }
+
+    /// What the route says about the client's certificate for this path. `None` if it says nothing.
+    pub(crate) fn certificate_use(
+        &self,
+        path: &str,
+        query: Option<&str>,
+        attributes: Option<&RequestAttributes<'_>>,
+    ) -> Option<CertificateUse> {
+        let is_meant = self.matches(path, query, attributes).is_ok() || self.requires_below(path, query, attributes);
+        self.changes.client_certificates.filter(|_| is_meant)
     }
 
     /// The kind of the route, if it answers.
@@ -165,7 +195,7 @@ impl Route {
         match self.kind() {
             // A refusal includes every path below, because a script would find its PATH_INFO there.
             Some(RouteKind::Refuse(refusal)) => {
-                let is_refused = self.pattern.matches(path).is_some() || refusal.is_above(&self.pattern, path);
+                let is_refused = self.pattern.matches(path).is_some() || refusal.below.has(&self.pattern, path);
                 is_refused.then_some(Capture(0..0))
             }
             // `*.cgi`: any leading part of the path may name the script; the rest is its PATH_INFO.
@@ -243,17 +273,26 @@ impl RouteKind {
     }
 }
 
-impl Refusal {
-    /// Whether this path lies below a refused one.
-    fn is_above(&self, pattern: &Pattern, path: &str) -> bool {
-        match &self.below {
+impl PathsBelow {
+    fn of(pattern: &Pattern) -> PathsBelow {
+        PathsBelow(match pattern {
+            Pattern::Wildcard(path) => Some(Wildcard::new(&format!("{path}/*"))),
+            Pattern::Regex(_) => None,
+        })
+    }
+
+    /// Whether this path lies below one of the pattern, from which it was made.
+    fn has(&self, pattern: &Pattern, path: &str) -> bool {
+        match &self.0 {
             Some(below) => below.matches(path).is_some(),
             None => leading_parts(path)
                 .take(REGEX_PARTS_MAX)
                 .any(|part| pattern.matches(part).is_some()),
         }
     }
+}
 
+impl Refusal {
     /// The refusal as the client's fault; `origin` is the place of the route in the configuration.
     pub(crate) fn fault(&self, origin: &str) -> Fault {
         Fault::from(ClientFault::Refused(Box::new(RefusedByRoute {

@@ -15,7 +15,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault};
 use sluice_http::host::as_compared;
 use sluice_http::target::{Target, TargetError, TargetProblem};
-use sluice_settings::rule::{ClientCertificate, Miss, RequestAttributes, Scheme};
+use sluice_settings::rule::{Changes, ClientCertificate, Miss, RequestAttributes, Scheme};
 use sluice_settings::{ListenSettings, Mode, Settings};
 
 use crate::dispatch::Config;
@@ -240,6 +240,14 @@ impl Trace for Rounds {
     fn skipped_for_index(&mut self, route: &Route) {
         let why = "it leads from the index page to its directory".to_owned();
         self.push(route, StepOutcome::Skipped(why), Vec::new());
+    }
+
+    fn required(&mut self, route: &Route) {
+        let changes = Changes {
+            client_certificates: route.changes.client_certificates,
+            ..Changes::default()
+        };
+        self.push(route, StepOutcome::Set, changes.lines());
     }
 
     fn matched(&mut self, route: &Route, rewritten: Option<&Target>) {

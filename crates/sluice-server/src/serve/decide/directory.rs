@@ -97,6 +97,14 @@ pub(super) fn decide<'s>(
         resolution,
         index: None,
     };
+    if original.path.ends_with('/') && !asked.target.path.ends_with('/') && !site.certificate_routes.is_empty() {
+        // A rewrite has removed the slash; for a directory it is added again.
+        let path = format!("{}/", asked.target.path);
+        let query = asked.target.query.as_deref();
+        served
+            .resolution
+            .add_requirement(site, &path, query, &asked.asked.attributes);
+    }
     let asked_for = served.resolution.adjustments.client_certificates;
     let looked_up = look_up(site, &mut served, asked);
     if let (Some(start), Some(page)) = (start, &served.index) {

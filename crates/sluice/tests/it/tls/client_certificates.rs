@@ -195,6 +195,67 @@ fn certificate_of_a_route_is_required_for_everything_that_leads_there() {
 }
 
 #[test]
+fn certificate_of_a_route_is_required_below_a_rewrite_and_for_path_info() {
+    let authority = Authority::new();
+    let server = setup(&authority)
+        .listeners(ASKING)
+        .file("secret/a.txt", "secret")
+        .file("secret/open/b.txt", "open")
+        .file("private/index.html", "secret")
+        .file("exact/c.txt", "listed")
+        .script("redirect", r"printf 'Location: /new/a.txt\n\n'")
+        .script("admin", r"printf 'Content-Type: text/plain\n\nadmin'")
+        .script("admins", r"printf 'Content-Type: text/plain\n\nadmins'")
+        .site("listing = true")
+        .route("path = \"/secret/*\"\nclient_certificates = \"required\"")
+        .route("path = \"/secret/open/*\"\nclient_certificates = \"optional\"")
+        .route("path = \"/private/index.html\"\nclient_certificates = \"required\"")
+        .route("path = \"/exact/\"\nclient_certificates = \"required\"")
+        .route("path = \"/cgi-bin/admin\"\nclient_certificates = \"required\"")
+        .route("regex = \"^/regex$\"\nclient_certificates = \"required\"")
+        .route("path = \"/regex/*\"\nrewrite = \"/*\"")
+        .route("path = \"/new/*\"\nrewrite = \"/secret/*\"\nclient_certificates = \"optional\"")
+        .route("path = \"/twice/*\"\nrewrite = \"/once/*\"")
+        .route("path = \"/once/*\"\nrewrite = \"/secret/*\"")
+        .route("path = \"/step/*\"\nrewrite = \"/secret/*\"")
+        .route("path = \"/secret/a.txt\"\nwhen = { query = { by = \"step\" } }\nrewrite = \"/a.txt\"")
+        .route("path = \"/page/*\"\nrewrite = \"/private/*\"")
+        .route("path = \"/bare/*\"\nrewrite = \"/exact\"")
+        .start();
+    let without = Arc::new(authority.client(BOTH));
+    let with = Arc::new(authority.client_with(BOTH, Some(identity(&authority, 1))));
+    let status = |config, path: &str| status(&server, config, "localhost", "localhost", path);
+    for (path, unknown) in [
+        ("/new/a.txt", 403),
+        ("/new/", 403),
+        ("/new/open/b.txt", 200),
+        ("/twice/a.txt", 403),
+        ("/step/a.txt?by=step", 403),
+        ("/a.txt?by=step", 200),
+        ("/page/", 403),
+        ("/page/index.html", 403),
+        ("/bare/", 403),
+        ("/cgi-bin/redirect", 403),
+        ("/cgi-bin/admin", 403),
+        ("/cgi-bin/admin/", 403),
+        ("/cgi-bin/admin/a/b", 403),
+        ("/cgi-bin/admins/a", 200),
+        ("/regex/a.txt", 403),
+    ] {
+        assert_eq!(status(&without, path), Some(unknown), "{path}");
+        assert_eq!(status(&with, path), Some(200), "{path}");
+        let clear = if unknown == 403 { 421 } else { 200 };
+        assert_eq!(server.get(path).status, clear, "clear text: {path}");
+    }
+    let arguments = ["check", "-c", "sluice.toml", "--explain", "/twice/a.txt"];
+    let explained = run(server.setup().directory(), &arguments).output;
+    assert!(
+        explained.contains("answer   403, needs a client certificate"),
+        "{explained}"
+    );
+}
+
+#[test]
 fn revoked_certificate_ends_sessions_and_open_connections() {
     let authority = Authority::new();
     let setup = setup(&authority)
