@@ -35,6 +35,9 @@ pub struct RequestBody {
     bytes_per_second_min: u64,
     /// Total time of past waits for the client.
     waited: Duration,
+    /// How long the server still waits for the client at the least rate: bytes add to it, waits subtract from it. Never more than
+    /// the timeout, so that bytes sent fast do not pay for a long trickle.
+    allowance: Duration,
     wait: Option<Wait>,
 }
 
@@ -77,6 +80,7 @@ impl RequestBody {
             timeout: limits.body_timeout,
             bytes_per_second_min: limits.body_bytes_per_second_min,
             waited: Duration::ZERO,
+            allowance: limits.body_timeout,
             wait: None,
         }
     }
@@ -85,6 +89,7 @@ impl RequestBody {
     pub fn bound(&mut self, bounds: BodyBounds, limits: &Limits) -> Result<(), Fault> {
         self.bytes_max = bounds.bytes_max.unwrap_or(limits.body_bytes_max);
         self.timeout = bounds.timeout.unwrap_or(limits.body_timeout);
+        self.allowance = self.timeout;
         self.bytes_per_second_min = bounds.bytes_per_second_min.unwrap_or(limits.body_bytes_per_second_min);
         match self.announced {
             Some(bytes) if bytes > self.bytes_max => Err(too_large(self.bytes_max)),
@@ -102,6 +107,7 @@ impl RequestBody {
             timeout: Duration::ZERO,
             bytes_per_second_min: 0,
             waited: Duration::ZERO,
+            allowance: Duration::ZERO,
             wait: None,
         }
     }
@@ -128,7 +134,9 @@ impl RequestBody {
             };
             if let Some(wait) = self.wait.take() {
                 // A longer wait is not the client's: nobody polled the body meanwhile.
-                self.waited += wait.since.elapsed().min(self.timeout);
+                let waited = wait.since.elapsed().min(self.timeout);
+                self.waited += waited;
+                self.allowance = self.allowance.saturating_sub(waited);
             }
             match frame {
                 None => return Poll::Ready(None),
@@ -178,6 +186,7 @@ impl RequestBody {
 
     fn count(&mut self, chunk: Bytes) -> Result<Bytes, Fault> {
         self.received += chunk.len() as u64;
+        self.earn(chunk.len());
         if self.received > self.bytes_max {
             return Err(too_large(self.bytes_max));
         }
@@ -186,7 +195,10 @@ impl RequestBody {
 
     /// Ready when the server has waited for the client too long.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<ClientFault> {
-        let limit = self.timeout.min(self.rest_of_rate());
+        let limit = match self.bytes_per_second_min {
+            0 => self.timeout,
+            _ => self.allowance,
+        };
         let wait = self.wait.get_or_insert_with(|| {
             let since = Instant::now();
             let timer = Box::pin(tokio::time::sleep_until(since + limit));
@@ -203,14 +215,12 @@ impl RequestBody {
         })
     }
 
-    /// How long the server may still wait for the client at the least rate.
-    fn rest_of_rate(&self) -> Duration {
-        match self.received.checked_div(self.bytes_per_second_min) {
-            Some(seconds) => {
-                let allowed = self.timeout.saturating_add(Duration::from_secs(seconds));
-                allowed.saturating_sub(self.waited)
-            }
-            None => Duration::MAX,
+    /// Adds to the allowance the time that these bytes take at the least rate.
+    fn earn(&mut self, bytes: usize) {
+        let nanos = (bytes as u64).saturating_mul(1_000_000_000);
+        if let Some(nanos) = nanos.checked_div(self.bytes_per_second_min) {
+            let allowance = self.allowance.saturating_add(Duration::from_nanos(nanos));
+            self.allowance = allowance.min(self.timeout);
         }
     }
 }

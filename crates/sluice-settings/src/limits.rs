@@ -31,8 +31,8 @@ pub struct Limits {
     /// Longest time without a byte of a request's body. Beyond it: 408, and the script is stopped.
     /// (`sluice_script::request_body`)
     pub body_timeout: Duration,
-    /// Lowest rate of a request's body, bytes per second, averaged over the time spent waiting for the client; 0 disables it.
-    /// The rate is checked after `body_timeout`. Below it: as for `body_timeout`. Without it, a client that sends a byte now
+    /// Lowest rate of a request's body, bytes per second, over the time spent waiting for the client; 0 disables it. A client
+    /// may lag behind it by `body_timeout`. Beyond that: as for `body_timeout`. Without it, a client that sends a byte now
     /// and then could occupy a script for years. (`sluice_script::request_body`)
     pub body_bytes_per_second_min: u64,
     /// Longest time in which a client reads nothing of its response. Beyond it the connection is closed; in HTTP/2 the

@@ -96,8 +96,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
             name: "body_rate",
             kind: Kind::Size(ANY, |limits, rate| limits.body_bytes_per_second_min = rate),
             default: Value("500"),
-            text: "Lowest average rate of a request body, in bytes per second; 0 for no limit. The body may take `body_timeout` plus one \
-                   second for each so many bytes; after that: 408. Time that the server waits for the script to read does not count; \
+            text: "Lowest rate of a request body, in bytes per second; 0 for no limit. A client may lag behind this rate by \
+                   `body_timeout`; after that: 408. Bytes sent faster make up for an earlier lag, not for a later one. Time that the server waits for the script to read does not count; \
                    time that the client waits for output before it sends more (`request_body = \"stream\"`) does.",
             example: "\"4KiB\"",
         },

@@ -40,6 +40,24 @@ fn trickling_body_is_answered_408() {
     server.assert_idle();
 }
 
+/// At 4 KiB a second the first bytes would pay for 50 seconds.
+#[test]
+fn bytes_sent_fast_do_not_pay_for_a_trickle() {
+    let server = Setup::new()
+        .limits("body_timeout = \"1s\"\nbody_rate = \"4KiB\"")
+        .script(
+            "take",
+            "cat > /dev/null; echo Content-Type: text/plain; echo; echo whole",
+        )
+        .start();
+    let mut client = server.connect();
+    client.send("POST /cgi-bin/take HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n");
+    client.send("x".repeat(200 << 10));
+    let fed = wait_until(|| !client.is_silent_for(Duration::from_millis(20)) || !client.try_send("x"));
+    assert!(fed, "the server reads a trickling body forever");
+    assert_eq!(client.response().status, 408);
+}
+
 #[test]
 fn slow_script_does_not_trigger_the_body_timeout() {
     let setup = Setup::new();
