@@ -6,7 +6,7 @@
 //! `.well-known`, RFC 8615), directories of scripts, files whose names are withheld (`*~`), and the server's own files.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,6 +24,9 @@ use crate::withheld::{WithheldFile, WithheldFiles};
 /// Names of directories that hold scripts by convention: no file in them is sent, although no route may run it yet.
 const SCRIPT_DIRECTORIES: [&str; 2] = ["cgi-bin", "cgiplus-bin"];
 
+/// Suffixes of compressed files: a name that is withheld is also withheld with one of these.
+const COMPRESSED: [&str; 5] = [".gz", ".br", ".zst", ".xz", ".bz2"];
+
 /// The identity of an open directory. The same path opened again has another id, because its rules may differ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirectoryId(u64);
@@ -35,6 +38,8 @@ pub struct Directory {
     descriptor: OwnedFd,
     /// Directories whose files are never served.
     private: Vec<PrivateDirectory>,
+    /// Paths of directories whose files will never be served, but which do not exist yet: they may become symbolic links.
+    private_later: Vec<PathBuf>,
     /// Files that are never served, by path and, also those outside, by identity.
     withheld_below: Vec<WithheldFile>,
     withheld: Arc<WithheldFiles>,
@@ -81,6 +86,7 @@ impl Directory {
             path,
             descriptor,
             private: Vec::new(),
+            private_later: Vec::new(),
             withheld_below: Vec::new(),
             withheld: Arc::default(),
             withheld_names: Arc::default(),
@@ -99,10 +105,18 @@ impl Directory {
         &self.path
     }
 
-    /// Makes the directory `other` private if it lies inside this one.
+    /// Whether it has a name of directories of scripts itself, so that none of its files is sent.
+    pub fn is_of_scripts(&self) -> bool {
+        self.path.file_name().is_some_and(is_script_directory)
+    }
+
+    /// Makes the directory `other` private if it lies inside this one, or is made later as a link to a directory inside this one.
     pub fn withhold(&mut self, other: &Path) {
-        if let Ok(other) = other.canonicalize()
-            && let Ok(inside) = other.strip_prefix(&self.path)
+        let Ok(other) = other.canonicalize() else {
+            self.private_later.push(other.to_owned());
+            return;
+        };
+        if let Ok(inside) = other.strip_prefix(&self.path)
             && !inside.as_os_str().is_empty()
             && let Ok(metadata) = other.metadata()
         {
@@ -253,8 +267,10 @@ impl Directory {
 
     fn may_serve(&self, inside: &Path) -> bool {
         !is_hidden(inside)
-            && !is_in_script_directory(inside)
+            && !self.is_of_scripts()
+            && !inside.iter().any(is_script_directory)
             && !self.private.iter().any(|private| self.is_in(inside, private))
+            && !self.private_later.iter().any(|link| self.is_in_target(inside, link))
             && !self.withheld_below.iter().any(|file| file.is_at(inside))
     }
 
@@ -275,6 +291,16 @@ impl Directory {
                 .is_ok_and(|found| (found.st_dev, found.st_ino) == (private.device, private.inode))
     }
 
+    /// Whether a path lies in the directory that a symbolic link leads to.
+    fn is_in_target(&self, inside: &Path, link: &Path) -> bool {
+        // Most often it is no link, and one system call says so.
+        std::fs::read_link(link).is_ok()
+            && link.canonicalize().is_ok_and(|target| {
+                let target = target.strip_prefix(&self.path);
+                target.is_ok_and(|target| inside.starts_with(target))
+            })
+    }
+
     fn is_withheld_name(&self, path: &Path) -> bool {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             return false;
@@ -283,9 +309,13 @@ impl Directory {
             true => Cow::Owned(name.to_ascii_lowercase()),
             false => Cow::Borrowed(name),
         };
-        self.withheld_names
-            .iter()
-            .any(|pattern| pattern.matches(&name).is_some())
+        let plain = COMPRESSED.iter().find_map(|suffix| name.strip_suffix(suffix));
+        self.withheld_names.iter().any(|pattern| {
+            [Some(&*name), plain]
+                .into_iter()
+                .flatten()
+                .any(|name| pattern.matches(name).is_some())
+        })
     }
 }
 
@@ -301,13 +331,11 @@ fn is_hidden(inside: &Path) -> bool {
     })
 }
 
-/// Whether a directory of a path has a name of `SCRIPT_DIRECTORIES`, in any case, because a file system may ignore it.
-fn is_in_script_directory(inside: &Path) -> bool {
-    inside.iter().any(|name| {
-        SCRIPT_DIRECTORIES
-            .iter()
-            .any(|directory| name.eq_ignore_ascii_case(directory))
-    })
+/// Whether a name is one of `SCRIPT_DIRECTORIES`, in any case, because a file system may ignore it.
+fn is_script_directory(name: &OsStr) -> bool {
+    SCRIPT_DIRECTORIES
+        .iter()
+        .any(|directory| name.eq_ignore_ascii_case(directory))
 }
 
 fn proc_path(file: &File) -> String {
@@ -383,6 +411,7 @@ mod tests {
             "page.txt",
             "notes.txt~",
             "OLD.BAK",
+            "old.bak.gz",
             "access.log",
             "access.log.1",
             "sluice.toml",
@@ -410,6 +439,7 @@ mod tests {
         for name in [
             "notes.txt~",
             "OLD.BAK",
+            "old.bak.gz",
             "access.log",
             "access.log.1",
             "sluice.toml",

@@ -4,12 +4,12 @@
 //! case of letters on a file system that ignores case. Not here: files that are withheld because of their names, and the check
 //! when a file is opened (`directory`).
 
-use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Files that no client gets, whichever path leads to them.
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(crate) struct WithheldFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WithheldNames {
     One,
-    /// Rotated and compressed files: the name and, after a dot, more.
+    /// Rotated and compressed files: the name and, after a dot, more, or after `-` or `_` a digit (logrotate's `dateext`).
     WithRotated,
 }
 
@@ -42,6 +42,8 @@ enum WithheldNames {
 struct FileId {
     device: u64,
     inode: u64,
+    /// When it was made, because the inode of a removed file is used again. `None` if the file system does not say.
+    created: Option<SystemTime>,
 }
 
 impl FileId {
@@ -50,6 +52,7 @@ impl FileId {
         metadata.is_file().then(|| FileId {
             device: metadata.dev(),
             inode: metadata.ino(),
+            created: metadata.created().ok(),
         })
     }
 
@@ -69,13 +72,20 @@ impl WithheldFiles {
         self.add_names(path, WithheldNames::WithRotated);
     }
 
-    /// Adds an open file, such as standard error that is redirected to a file.
+    /// Adds an open file, such as standard error that is redirected to a file, and the files to which it was and will be rotated.
     ///
     /// # Errors
     /// The system gives no information about it.
     pub fn add_open(&mut self, file: impl AsFd) -> io::Result<()> {
         let file = File::from(file.as_fd().try_clone_to_owned()?);
-        self.open.extend(FileId::of(&file.metadata()?));
+        if let Some(id) = FileId::of(&file.metadata()?) {
+            self.open.push(id);
+            // A removed file has no path: that in /proc then leads nowhere.
+            let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+            if FileId::at(&path) == Some(id) {
+                self.add_log(&path);
+            }
+        }
         Ok(())
     }
 
@@ -125,13 +135,12 @@ impl WithheldFile {
         match self.names {
             WithheldNames::One => path == self.path,
             WithheldNames::WithRotated => {
-                let mut rotated = OsString::from(&self.path);
-                rotated.push(".");
-                path == self.path
-                    || path
-                        .as_os_str()
-                        .as_encoded_bytes()
-                        .starts_with(rotated.as_encoded_bytes())
+                let own = self.path.as_os_str().as_encoded_bytes();
+                match path.as_os_str().as_encoded_bytes().strip_prefix(own) {
+                    Some([] | [b'.', ..]) => true,
+                    Some([b'-' | b'_', more @ ..]) => more.first().is_some_and(u8::is_ascii_digit),
+                    None | Some(_) => false,
+                }
             }
         }
     }
@@ -165,10 +174,20 @@ mod tests {
             "real/access.log",
             "real/access.log.20261121-235958",
             "real/access.log.1.gz",
+            "real/access.log-20261122",
+            "real/access.log_2026-11-22.gz",
+            "errors",
+            "errors.1",
         ] {
             assert!(is_at(path), "{path}");
         }
-        for path in ["key.pem.txt", "real/access.logs", "access.log", "real"] {
+        for path in [
+            "key.pem.txt",
+            "real/access.logs",
+            "real/access.log-howto",
+            "access.log",
+            "real",
+        ] {
             assert!(!is_at(path), "{path}");
         }
         let has = |name: &str| withheld.has(&fs::metadata(at(name)).unwrap());

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sluice_files::directory::Directory;
 use sluice_files::file_cache::FileCache;
 use sluice_files::withheld::WithheldFiles;
 use sluice_http::fault::Misdirected;
@@ -57,7 +56,7 @@ impl Config {
             script_sources.withhold_from(directory);
             directory.withhold_files(&withheld);
         }
-        let directories = sites.iter().flat_map(Site::directories).map(Directory::path);
+        let directories = sites.iter().flat_map(Site::directories);
         let notices = withheld::notices(&withheld, directories);
         let sites: Vec<_> = sites.into_iter().map(Arc::new).collect();
         if sites.is_empty() {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use sluice_files::directory::Directory;
 use sluice_files::withheld::WithheldFiles;
 use sluice_settings::{
     AccessLog, AuthoritySettings, IdentitySettings, IdentitySource, LogTarget, Settings, TlsSettings,
@@ -35,21 +36,25 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
     files
 }
 
-/// A line for the log about each of the files that lie below a directory from which files are sent.
-pub(crate) fn notices<'d>(files: &WithheldFiles, directories: impl Iterator<Item = &'d Path>) -> Vec<String> {
-    let paths: BTreeSet<PathBuf> = directories
-        .flat_map(|directory| files.paths_below(directory))
-        .map(Path::to_owned)
-        .collect();
-    let paths = paths.iter();
-    paths
-        .map(|path| {
+/// A line for the log about each of the files that lie below a directory from which files are sent,
+/// and each of these directories from which nothing is sent because of its name.
+pub(crate) fn notices<'d>(files: &WithheldFiles, directories: impl Iterator<Item = &'d Directory>) -> Vec<String> {
+    let mut lines = BTreeSet::new();
+    for directory in directories {
+        if directory.is_of_scripts() {
+            lines.insert(format!(
+                "{} has the name of a directory of programs, and none of its files is sent: serve the directory above it, or another",
+                directory.path().display()
+            ));
+        }
+        lines.extend(files.paths_below(directory.path()).map(|path| {
             format!(
                 "{} lies below a served directory; clients get 404 for it",
                 path.display()
             )
-        })
-        .collect()
+        }));
+    }
+    lines.into_iter().collect()
 }
 
 fn path_of_log(log: &AccessLog) -> Option<&Path> {

@@ -82,7 +82,9 @@ pub struct FileSettings {
 
 /// Names of backup copies that editors, packaging tools and people make beside a file: Emacs, vim, nano, joe (`~`, `#…#`, `.swp`,
 /// `.save`), patch (`.orig`), cp and sed (`.bak`, `.old`). Such a copy of a script would be sent as text.
-pub const BACKUP_NAMES: [&str; 8] = ["*~", "#*#", "*.bak", "*.old", "*.orig", "*.save", "*.swp", "*.swo"];
+pub const BACKUP_NAMES: [&str; 9] = [
+    "*~", "#*#", "*.bak", "*.old", "*.orig", "*.rej", "*.save", "*.swp", "*.swo",
+];
 
 impl Default for FileSettings {
     fn default() -> Self {

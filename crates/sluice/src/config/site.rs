@@ -290,10 +290,10 @@ const WITHHOLD: Key<Draft> = Key {
         site.settings.files.withhold = read_withheld(names, written);
         Ok(())
     }),
-    default: Value("[\"*~\", \"#*#\", \"*.bak\", \"*.old\", \"*.orig\", \"*.save\", \"*.swp\", \"*.swo\"]"),
+    default: Value("[\"*~\", \"#*#\", \"*.bak\", \"*.old\", \"*.orig\", \"*.rej\", \"*.save\", \"*.swp\", \"*.swo\"]"),
     text: "Names of files that are [never sent](../guides/routes.md#files-that-are-never-sent), in any directory; `*` stands for any text, \
            and upper and lower case are alike. The default has the names of backup copies, which would show the source of a \
-           script. `[]` withholds no names. A route with `record_format` sends `*.orig`.",
+           script. Compressed files (`.gz`, `.br`, `.zst`, `.xz`, `.bz2`) count by the name before that. `[]` withholds no names. A route with `record_format` sends `*.orig`.",
     example: "[\"*~\", \"*.bak\", \"*.sql\"]",
 };
 

@@ -31,6 +31,8 @@ fn access_log_of_serve_may_lie_in_the_served_directory_and_is_not_sent() {
     server.log_line("access.log lies below a served directory; clients get 404 for it");
     fs::write(server.path("htdocs/access.log.20261121-235958"), "GET /?token").unwrap();
     fs::write(server.path("htdocs/access.log.1.gz"), "GET /?token").unwrap();
+    fs::write(server.path("htdocs/access.log-20261121"), "GET /?token").unwrap();
+    fs::write(server.path("htdocs/access.log_20261121.gz"), "GET /?token").unwrap();
     fs::hard_link(server.path("htdocs/access.log"), server.path("htdocs/copy.txt")).unwrap();
     symlink("access.log", server.path("htdocs/link.txt")).unwrap();
     assert_not_sent(
@@ -42,6 +44,8 @@ fn access_log_of_serve_may_lie_in_the_served_directory_and_is_not_sent() {
             "/access.log.20261121-235958",
             "/access.log.1.gz",
             "/access.log.1",
+            "/access.log-20261121",
+            "/access.log_20261121.gz",
             "/copy.txt",
             "/link.txt",
         ],
@@ -56,6 +60,45 @@ fn access_log_of_serve_may_lie_in_the_served_directory_and_is_not_sent() {
             .unwrap()
             .contains("GET /copy.txt")
     );
+}
+
+#[test]
+fn redirected_output_and_its_rotated_files_are_not_sent() {
+    let setup = Setup::new()
+        .file("/out.log.1", "GET /?token")
+        .file("/out.log-20261122.gz", "GET /?token")
+        .file("/out.logs", "text");
+    let server = setup.start_after("os.dup2(os.open('htdocs/out.log', os.O_WRONLY | os.O_CREAT), 1)");
+    server.log_line("htdocs/out.log lies below a served directory; clients get 404 for it");
+    assert_not_sent(&server, &["/out.log", "/out.log.1", "/out.log-20261122.gz"]);
+    assert_eq!(server.get("/out.logs").text(), "text");
+}
+
+#[test]
+fn directory_that_is_named_cgi_bin_sends_nothing() {
+    let server = Setup::new()
+        .file("/site/cgi-bin/x.py", "password = 1")
+        .site("listing = true")
+        .route("path = \"/all/*\"\nfiles = { directory = \"htdocs/site/cgi-bin\" }")
+        .start();
+    server.log_line("htdocs/site/cgi-bin has the name of a directory of programs, and none of its files is sent");
+    assert_not_sent(&server, &["/all/x.py", "/all/", "/all/sub/x.py", "/site/cgi-bin/x.py"]);
+}
+
+#[test]
+fn programs_that_cgi_bin_links_to_after_the_start_are_not_sent() {
+    let setup = Setup::new()
+        .file("/site/health.txt", "well")
+        .file("/site/programs.txt", "text");
+    let server = setup.start_with(&["serve", "htdocs/site", "--listen", "127.0.0.1:0", "--host", "test"]);
+    let program = "printf 'Content-Type: text/plain\\n\\nran'";
+    write_script(&server.path("htdocs/site/programs/x.sh"), program);
+    assert!(server.get("/programs/x.sh").text().contains("printf"));
+    write_script(&server.path("htdocs/site/programs/y.sh"), program);
+    symlink("programs", server.path("htdocs/site/cgi-bin")).unwrap();
+    assert_eq!(server.get("/cgi-bin/y.sh").text(), "ran");
+    assert_not_sent(&server, &["/programs/y.sh", "/programs/"]);
+    assert_eq!(server.get("/programs.txt").text(), "text");
 }
 
 #[test]
@@ -152,7 +195,7 @@ fn configuration_keys_and_logs_are_sent_by_no_path() {
     assert!(explained.output.contains("404"), "{}", explained.output);
 }
 
-const COPIES: [&str; 9] = [
+const COPIES: [&str; 11] = [
     "/x.php~",
     "/%23x.php%23",
     "/x.cgi.bak",
@@ -162,6 +205,8 @@ const COPIES: [&str; 9] = [
     "/x.save",
     "/x.swp",
     "/x.swo",
+    "/x.rej",
+    "/x.php~.gz",
 ];
 
 fn with_copies() -> Setup {
