@@ -11,7 +11,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use sluice_settings::limits::Limits;
@@ -218,8 +217,6 @@ pub(crate) struct Delivery {
     bytes: Cell<usize>,
     /// Bytes of it that have moved to the socket; wraps around.
     moved: Cell<u32>,
-    /// Chunks handed out; wraps around.
-    chunks: Cell<u32>,
     /// Whether the exchange waits for the client.
     waits_for_client: Cell<bool>,
     /// Whether the exchange waits until its connection uses less memory.
@@ -235,40 +232,32 @@ pub(crate) struct Delivery {
 #[derive(Clone, Copy)]
 struct MonitoredDelivery {
     moved: u32,
-    chunks: u32,
-    /// Bytes that the connection has sent beyond the delivery's share, since the last chunk was handed out.
+    /// Bytes that the connection has sent beyond the delivery's share.
     overtaken: u64,
     allowance: SendAllowance,
 }
 
 impl Delivery {
-    /// Checks whether the client takes the body fast enough. It is charged with the time of the turn if the exchange has waited
-    /// for it since the last check; and with all the time if the connection has sent more than could be sent before the
-    /// turn of the exchange.
+    /// Checks whether the client takes the body fast enough. It is charged with the time of the turn, and with all the time if
+    /// the connection has sent more than could be sent before the turn of the exchange. That it was handed out chunks
+    /// meanwhile does not excuse it: they may be as small as a record.
     pub(crate) fn check(&self, turn: RoundRobin, limits: &Limits) -> bool {
-        let (moved, chunks) = (self.moved.get(), self.chunks.get());
+        let moved = self.moved.get();
         let mut allowance = SendAllowance::new(limits);
         let mut overtaken = 0;
         let mut is_fast_enough = true;
         if let Some(seen) = self.monitored.get() {
             allowance = seen.allowance;
             let taken = moved.wrapping_sub(seen.moved);
-            // A chunk that was handed out meanwhile shows that the exchange has not waited all the time: h2 took all others.
-            let waited = if seen.chunks == chunks {
-                // Taking its share is progress, however long the turns are.
-                let share = u64::from(taken) * u64::from(turn.streams);
-                overtaken = (seen.overtaken + u64::from(turn.sent)).saturating_sub(share);
-                let had_its_turn = overtaken > turn.bytes_max();
-                if had_its_turn { turn.elapsed } else { turn.waited }
-            } else {
-                Duration::ZERO
-            };
+            // Taking part of its share is progress, however long the turns are.
+            overtaken = (seen.overtaken + u64::from(turn.sent)).saturating_sub(turn.share_of(taken));
+            let had_its_turn = overtaken > turn.bytes_max();
+            let waited = if had_its_turn { turn.elapsed } else { turn.waited };
             let wait = ClientWait { waited, taken };
             is_fast_enough = allowance.covers(wait, limits.send_bytes_per_second_min, limits);
         }
         self.monitored.set(Some(MonitoredDelivery {
             moved,
-            chunks,
             overtaken,
             allowance,
         }));
@@ -437,7 +426,6 @@ impl UnderWay {
         let own = if memory == ChunkMemory::Own { bytes.len() } else { 0 };
         if let Some(delivery) = &self.body.delivery {
             delivery.bytes.set(delivery.bytes.get() + own);
-            delivery.chunks.set(delivery.chunks.get().wrapping_add(1));
         } else if own == 0 && !outgoing.is_http2() {
             return Chunk { bytes, hold: None };
         }

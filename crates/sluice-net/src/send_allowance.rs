@@ -15,6 +15,10 @@ const TURN_FRAME_BYTES: u64 = 16 << 10;
 const TURN_WINDOW_BYTES: u64 = 64 << 10;
 const TURN_WINDOWS_BYTES_MAX: u64 = 1 << 20;
 
+/// The part of its share that a delivery must take, as a divisor: h2 gives a stream a turn for the chunk that it has, and a
+/// script may have 4 KiB where a file has 64 KiB.
+const SHARE_DIVISOR: u64 = 16;
+
 /// What a client has done since the last check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientWait {
@@ -38,6 +42,11 @@ pub(crate) struct RoundRobin {
 }
 
 impl RoundRobin {
+    /// The bytes of the connection for which the bytes suffice that a delivery has taken.
+    pub(crate) fn share_of(self, taken: u32) -> u64 {
+        u64::from(taken) * u64::from(self.streams) * SHARE_DIVISOR
+    }
+
     /// The most bytes that the connection sends from one turn of a delivery to the next.
     pub(crate) fn bytes_max(self) -> u64 {
         let streams = u64::from(self.streams);

@@ -129,6 +129,27 @@ fn windows_opened_by_single_bytes_hold_no_script() {
 }
 
 #[test]
+fn records_as_small_as_the_window_do_not_excuse_a_slow_client() {
+    let server = endless()
+        .cgi("mailbox = \"record\"")
+        .limits("send_timeout = \"1s\"\nsend_rate = \"1MiB\"")
+        .start();
+    let mut client = connect_with(&server, &window(2));
+    client.write_all(&get(1, "/cgi-bin/endless")).unwrap();
+    server.wait_for_processes(1);
+    let mut received = Vec::new();
+    let is_over = wait_until(|| {
+        client
+            .write_all(&frame(WINDOW_UPDATE, 0, 1, &2_u32.to_be_bytes()))
+            .unwrap();
+        read_some(&mut client, &mut received);
+        count(&received, RST_STREAM) == 1
+    });
+    assert!(is_over, "{}", server.log());
+    server.wait_for_processes(0);
+}
+
+#[test]
 fn slow_but_sufficient_windows_go_on() {
     let server = endless()
         .file("large.txt", vec![b'x'; 1 << 20])
