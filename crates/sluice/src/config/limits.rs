@@ -116,7 +116,7 @@ pub(super) static LIMITS: Section<Limits> = Section {
             kind: Kind::Size(ANY, |limits, rate| limits.send_bytes_per_second_min = rate),
             default: Value("500"),
             text: "Lowest rate at which a client accepts its response, in bytes per second; 0 for no limit. A client may lag behind this \
-                   rate by `send_timeout`; after that as for `send_timeout`. Only time in which the server has bytes that the client does \
+                   rate by `send_timeout`, or by five times that after it has accepted enough; after that as for `send_timeout`. Only time in which the server has bytes that the client does \
                    not accept counts, so neither silent scripts nor fast clients are limited. An HTTP/2 connection that is slow as a \
                    whole needs this rate for each of its responses, at most four times.",
             example: "\"4KiB\"",
