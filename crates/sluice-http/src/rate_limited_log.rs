@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 pub struct RateLimitedLog {
     /// When the interval began. `None` if no line is in it.
     since: Cell<Option<Instant>>,
-    lines: Cell<u32>,
+    /// Lines, or their bytes (`admits_bytes`).
+    used: Cell<u64>,
     suppressed: Cell<u64>,
 }
 
@@ -38,13 +39,18 @@ impl RateLimitedLog {
     /// Whether another line may be logged: no more than `lines_max` in an interval. Otherwise it is counted. An interval begins
     /// with its first line, and the count of the one before it must have been taken.
     pub fn admits(&self, lines_max: u32, interval: Duration, now: Instant) -> bool {
+        self.admits_bytes(1, u64::from(lines_max), interval, now)
+    }
+
+    /// As `admits`, with a limit on the bytes of lines instead of their number. The line that reaches it is still admitted.
+    pub fn admits_bytes(&self, bytes: u64, bytes_max: u64, interval: Duration, now: Instant) -> bool {
         if self.is_over(interval, now) {
             self.since.set(Some(now));
-            self.lines.set(0);
+            self.used.set(0);
         }
-        let lines = self.lines.get();
-        if lines < lines_max {
-            self.lines.set(lines + 1);
+        let used = self.used.get();
+        if used < bytes_max {
+            self.used.set(used.saturating_add(bytes));
             return true;
         }
         self.suppressed.set(self.suppressed.get().saturating_add(1));
@@ -69,7 +75,8 @@ impl RateLimitedLog {
         self.suppressed.get() > 0
     }
 
-    fn is_over(&self, interval: Duration, now: Instant) -> bool {
+    /// Whether the interval is over, or none has begun.
+    pub fn is_over(&self, interval: Duration, now: Instant) -> bool {
         self.since
             .get()
             .is_none_or(|since| now.saturating_duration_since(since) >= interval)

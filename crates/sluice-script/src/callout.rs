@@ -182,7 +182,7 @@ impl Notices {
     fn log(&self, text: &str) {
         let now = Instant::now();
         self.log_suppressed(self.limited.take_due(INTERVAL, now));
-        if !self.limited.admits(LINES_MAX, INTERVAL, now) {
+        if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.log.admits(text.len(), now) {
             return;
         }
         let text = self.masked(text);

@@ -156,9 +156,11 @@ impl Job {
     /// The properties of a process that do not come from its start.
     pub(crate) fn spec(&self, sentinels: Sentinels) -> ProcessSpec {
         let settings = self.settings();
+        let script = self.script.file.to_string_lossy().into_owned();
         ProcessSpec {
             sentinels,
-            script: self.script.file.to_string_lossy().into_owned(),
+            log: self.scripts.resources().script_logs.of(&script),
+            script,
             site: self.route.site.clone(),
             mailbox: settings.output.mailbox,
             record_bytes_max: settings.output.record_bytes_max,

@@ -51,6 +51,7 @@ pub mod request_body;
 mod request_pipe;
 pub mod resources;
 pub mod route;
+mod script_log;
 pub mod scripts;
 pub mod serve;
 mod session;

@@ -38,6 +38,7 @@ use crate::mailbox::Mailbox;
 use crate::process_fault::{ProcessState, launch_fault};
 use crate::pump::Input;
 use crate::request_pipe::RequestPipe;
+use crate::script_log::ScriptLog;
 use crate::scripts::Scripts;
 use crate::stderr::StderrReader;
 
@@ -52,6 +53,8 @@ pub(crate) struct Process {
     /// SCRIPT_FILENAME, for messages.
     pub script: String,
     pub site: String,
+    /// The bound on its log lines.
+    pub log: Arc<ScriptLog>,
     kill_grace: Duration,
     commands: watch::Sender<Command>,
     state: Mutex<State>,
@@ -149,6 +152,7 @@ pub(crate) struct ProcessSpec {
     pub sentinels: Sentinels,
     pub script: String,
     pub site: String,
+    pub log: Arc<ScriptLog>,
     pub mailbox: settings::Mailbox,
     pub record_bytes_max: usize,
     pub kill_grace: Duration,
@@ -161,6 +165,7 @@ impl Process {
             sentinels: spec.sentinels,
             script: spec.script,
             site: spec.site,
+            log: spec.log,
             kill_grace: spec.kill_grace,
             commands,
             state: Mutex::default(),
@@ -476,6 +481,7 @@ mod tests {
     use sluice_launch::{Launcher, ProcessLimits, Stdin};
 
     use super::*;
+    use crate::script_log::ScriptLogs;
 
     fn sleeper() -> Program {
         let text = |text: &str| CString::new(text).unwrap();
@@ -502,6 +508,7 @@ mod tests {
             sentinels: Sentinels::from_random([0; 12]),
             script: String::new(),
             site: String::new(),
+            log: ScriptLogs::new(0).of(""),
             mailbox: settings::Mailbox::Stream,
             record_bytes_max: 0,
             kill_grace: Duration::ZERO,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sluice_http::rate_limited_log::RateLimitedLog;
+use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_membuf::{Budget, OverBudget, Reservation, Segment, memory_total_bytes};
 use sluice_settings::Settings;
 use sluice_settings::limits::Limits;
@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 
 use crate::default_processes::default_processes;
 use crate::process_limit::ProcessLimit;
+use crate::script_log::ScriptLogs;
 
 /// Part of the memory that memory buffers may take by default.
 const MEMORY_SHARE: u64 = 4;
@@ -29,6 +30,8 @@ pub struct Resources {
     spool_directory: Mutex<Arc<Path>>,
     /// The bound on script processes.
     pub(crate) processes: Arc<ProcessLimit>,
+    /// The bounds on the log lines of scripts.
+    pub(crate) script_logs: ScriptLogs,
 }
 
 impl Resources {
@@ -44,6 +47,7 @@ impl Resources {
             stored_bodies: Budget::new(settings.limits.stored_bodies_bytes_max),
             spool_directory: Mutex::new(spool_directory(settings)),
             processes: ProcessLimit::of_server(processes_max(&settings.limits)),
+            script_logs: ScriptLogs::new(settings.limits.script_log_bytes_max),
         }))
     }
 
@@ -68,6 +72,7 @@ impl Resources {
             .set_bytes_max(settings.limits.stored_bodies_bytes_max);
         *self.lock_spool_directory() = spool_directory(settings);
         self.processes.set_max(processes_max(&settings.limits));
+        self.script_logs.set_bytes_max(settings.limits.script_log_bytes_max);
     }
 
     /// The most script processes that the server may run.
@@ -98,6 +103,17 @@ impl Resources {
         Segment::create_within(&self.memory_buffers, bytes_max, drop_elsewhere)
     }
 
+    /// Logs the counts of lines that were not logged, once their interval is over. Any worker may call it at any time.
+    pub(crate) fn advance(&self) {
+        let now = Instant::now();
+        self.script_logs.advance(now);
+        log_suppressed(self.lock_memory_refused().take_due(RateLimitedLog::INTERVAL, now));
+    }
+
+    fn lock_memory_refused(&self) -> MutexGuard<'_, RateLimitedLog> {
+        self.memory_refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Logs that a memory buffer was refused to a script. Lines that repeat are counted.
     pub(crate) fn log_memory_refused(&self, script: &str, over: OverBudget) {
         let OverBudget {
@@ -106,13 +122,11 @@ impl Resources {
             bytes_max,
         } = over;
         let now = Instant::now();
-        let limited = self.memory_refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let limited = self.lock_memory_refused();
         let suppressed = limited.take_due(RateLimitedLog::INTERVAL, now);
         let is_admitted = limited.admits(1, RateLimitedLog::INTERVAL, now);
         drop(limited);
-        if let Some(suppressed) = suppressed {
-            tracing::warn!("memory buffer refused: {suppressed}");
-        }
+        log_suppressed(suppressed);
         if is_admitted {
             tracing::warn!(
                 script,
@@ -120,6 +134,19 @@ impl Resources {
                  (limits.memory_buffers)"
             );
         }
+    }
+}
+
+/// The last count is not lost.
+impl Drop for Resources {
+    fn drop(&mut self) {
+        log_suppressed(self.lock_memory_refused().take());
+    }
+}
+
+fn log_suppressed(suppressed: Option<Suppressed>) {
+    if let Some(suppressed) = suppressed {
+        tracing::warn!("memory buffer refused: {suppressed}");
     }
 }
 

@@ -77,6 +77,7 @@ impl Scripts {
     /// Logs the count of lines that were not logged, once their interval is over. The worker calls this once a second.
     pub fn advance(&self) {
         self.misbehaviour.advance();
+        self.resources.advance();
         log_suppressed(self.limited.take_due(RateLimitedLog::INTERVAL, Instant::now()));
     }
 

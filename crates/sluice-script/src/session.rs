@@ -13,6 +13,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
@@ -192,10 +193,13 @@ impl Source for Session {
         };
         // hyper drops a counted body with its last byte. If the sentinel is here already, the process is free at once.
         if self.length() == Some(0)
-            && self.conversation.is_some()
+            && let Some(scripts) = self
+                .conversation
+                .as_ref()
+                .map(|conversation| Rc::clone(&conversation.scripts))
             && let Poll::Ready(Some(Err(fault))) = self.poll_body(&mut Context::from_waker(Waker::noop()))
         {
-            tracing::warn!("after a complete reply: {fault}");
+            scripts.warn(format_args!("after a complete reply: {fault}"));
         }
         Poll::Ready(Some(Ok(chunk)))
     }

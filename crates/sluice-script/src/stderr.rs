@@ -1,7 +1,7 @@
 //! The standard error of a script: each line is logged with the script, its process and its exchange.
 //!
-//! A script that writes too much loses only its own lines: the pipe is always read, and beyond `LINES_MAX` lines in an `INTERVAL`
-//! they are counted instead of logged.
+//! A script that writes too much loses only its own lines: the pipe is always read, and beyond `LINES_MAX` lines in an `INTERVAL`, or
+//! the bound on all its processes (`script_log`), they are counted instead of logged.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -116,7 +116,7 @@ impl StderrReader {
         self.process.note_error(&text);
         let now = Instant::now();
         self.log_suppressed(self.limited.take_due(INTERVAL, now));
-        if !self.limited.admits(LINES_MAX, INTERVAL, now) {
+        if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.log.admits(text.len(), now) {
             return;
         }
         let Process { pid, script, site, .. } = &*self.process;

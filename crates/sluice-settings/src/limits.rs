@@ -61,6 +61,10 @@ pub struct Limits {
     /// Lines of one kind that a worker logs about refused requests and failed responses within 10 seconds. Beyond it they are
     /// counted, and the count is logged: a client must not be able to fill a disk. (`sluice_server::serve`)
     pub log_lines_max: u32,
+    /// Bytes of the lines that the processes of one script have logged within 10 seconds (standard error, NOTICED). Beyond it they are
+    /// counted, and the count is logged. The default is a thousand lines of 256 bytes; all in all 2 GB in a day.
+    /// (`sluice_script::script_log`)
+    pub script_log_bytes_max: u64,
 }
 
 impl Default for Limits {
@@ -82,6 +86,7 @@ impl Default for Limits {
             processes_max: None,
             drain_timeout: Duration::from_secs(30),
             log_lines_max: 10,
+            script_log_bytes_max: 256 << 10,
         }
     }
 }

@@ -194,5 +194,21 @@ pub(super) static LIMITS: Section<Limits> = Section {
                    log has a line for each request in any case.",
             example: "100",
         },
+        Key {
+            name: "script_log",
+            kind: Kind::Size(
+                Bounds {
+                    least: 4 << 10,
+                    most: 1 << 40,
+                    hint: "the first lines say what is wrong, and the others are counted",
+                },
+                |limits, size| limits.script_log_bytes_max = size,
+            ),
+            default: Value("\"256KiB\""),
+            text: "Lines of standard error and `NOTICED` that all processes of one script together write to the server's log within \
+                   10 seconds. Further ones are counted, and the count is logged. A client repeats a request as often as it likes, and \
+                   each request for a CGI script is another process.",
+            example: "\"2MiB\"",
+        },
     ],
 };

@@ -211,3 +211,46 @@ fn notices_of_a_script_that_repeat_are_counted() {
     assert_eq!(logged + suppressed, 300, "{}", ended.errors);
     assert!(logged < 300);
 }
+
+#[test]
+fn lines_of_a_script_are_bounded_whichever_processes_write_them() {
+    const PROCESSES: usize = 12;
+    let server = Setup::new()
+        .workers(2)
+        .limits("script_log = \"4KiB\"")
+        .script(
+            "warns",
+            "printf '%01000d\\n' 7 >&2; printf 'Content-Type: text/plain\\n\\ndone'",
+        )
+        .script("fails", "printf '%05000d\\nlast words\\n' 8 >&2; exit 3")
+        .start();
+    for _ in 0..PROCESSES {
+        assert_eq!(server.get("/cgi-bin/warns").text(), "done");
+    }
+    for _ in 0..2 {
+        assert_eq!(server.get("/cgi-bin/fails").status, 502);
+    }
+    server.wait_for_processes(0);
+    let ended = server.stop();
+    let logged = ended.errors.lines().filter(|line| line.contains("0007 ")).count();
+    let counted = |script: &str| {
+        let lines = ended.errors.lines().filter(|line| line.contains(script));
+        let counts = lines.filter_map(|line| {
+            line.split_once("(limits.script_log): ")?
+                .1
+                .split(' ')
+                .next()?
+                .parse::<usize>()
+                .ok()
+        });
+        counts.sum::<usize>()
+    };
+    assert_eq!(logged + counted("cgi-bin/warns"), PROCESSES, "{}", ended.errors);
+    assert!((5..PROCESSES).contains(&logged), "{}", ended.errors);
+    assert!(counted("cgi-bin/fails") > 0, "{}", ended.errors);
+    let faults = ended
+        .errors
+        .lines()
+        .filter(|line| line.contains("its last error line: \"last words\""));
+    assert_eq!(faults.count(), 2, "{}", ended.errors);
+}

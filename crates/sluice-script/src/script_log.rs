@@ -1,0 +1,125 @@
+//! The bound on the log lines of scripts: so many bytes of one script in an interval, whichever of its processes write them.
+//!
+//! Here: the counting, for all workers. Not here: the lines (`stderr`, `callout`), which have a bound for each process or exchange, too.
+//! That alone would not do, because each request for a CGI script is a new process.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
+
+/// The logs of all scripts of the server.
+pub(crate) struct ScriptLogs {
+    bytes_max: Arc<AtomicU64>,
+    /// By SCRIPT_FILENAME. Those without a process are dropped once their interval is over.
+    by_script: Mutex<HashMap<Box<str>, Arc<ScriptLog>>>,
+}
+
+/// The log lines of one script, from all its processes.
+pub(crate) struct ScriptLog {
+    script: Box<str>,
+    bytes_max: Arc<AtomicU64>,
+    limited: Mutex<RateLimitedLog>,
+}
+
+// Relaxed: the bound publishes no other data.
+impl ScriptLogs {
+    /// With a bound in bytes for each script and interval.
+    pub(crate) fn new(bytes_max: u64) -> ScriptLogs {
+        ScriptLogs {
+            bytes_max: Arc::new(AtomicU64::new(bytes_max)),
+            by_script: Mutex::default(),
+        }
+    }
+
+    /// Sets another bound.
+    pub(crate) fn set_bytes_max(&self, bytes_max: u64) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// The log of a script, for a new process of it.
+    pub(crate) fn of(&self, script: &str) -> Arc<ScriptLog> {
+        let mut logs = self.lock();
+        if let Some(log) = logs.get(script) {
+            return Arc::clone(log);
+        }
+        let log = Arc::new(ScriptLog {
+            script: script.into(),
+            bytes_max: Arc::clone(&self.bytes_max),
+            limited: Mutex::default(),
+        });
+        logs.insert(script.into(), Arc::clone(&log));
+        log
+    }
+
+    /// Logs the counts of the intervals that are over at `now`.
+    pub(crate) fn advance(&self, now: Instant) {
+        self.lock().retain(|_, log| {
+            let limited = log.lock();
+            log.log_suppressed(limited.take_due(RateLimitedLog::INTERVAL, now));
+            let is_over = limited.is_over(RateLimitedLog::INTERVAL, now);
+            drop(limited);
+            !is_over || Arc::strong_count(log) > 1
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<ScriptLog>>> {
+        self.by_script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ScriptLog {
+    /// Whether a line of so many bytes may be logged now. Otherwise it is counted.
+    pub(crate) fn admits(&self, bytes: usize, now: Instant) -> bool {
+        let limited = self.lock();
+        self.log_suppressed(limited.take_due(RateLimitedLog::INTERVAL, now));
+        let bytes_max = self.bytes_max.load(Ordering::Relaxed);
+        limited.admits_bytes(bytes as u64, bytes_max, RateLimitedLog::INTERVAL, now)
+    }
+
+    fn log_suppressed(&self, suppressed: Option<Suppressed>) {
+        if let Some(suppressed) = suppressed {
+            let Self { script, .. } = self;
+            tracing::warn!(target: "script", script, "lines of its processes (limits.script_log): {suppressed}");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RateLimitedLog> {
+        self.limited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The last count is not lost.
+impl Drop for ScriptLog {
+    fn drop(&mut self) {
+        let suppressed = self.lock().take();
+        self.log_suppressed(suppressed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn processes_of_one_script_share_a_bound_that_lasts_as_long_as_its_interval() {
+        let (logs, now) = (ScriptLogs::new(100), Instant::now());
+        assert!(logs.of("/a").admits(99, now));
+        assert!(logs.of("/a").admits(99, now), "the line that reaches the bound");
+        assert!(!logs.of("/a").admits(1, now), "another process");
+        assert!(logs.of("/b").admits(1, now), "another script");
+        logs.advance(now + Duration::from_secs(9));
+        assert!(!logs.of("/a").admits(1, now + Duration::from_secs(9)));
+        let held = logs.of("/b");
+        logs.advance(now + Duration::from_secs(10));
+        assert_eq!(logs.lock().len(), 1, "only that of the process");
+        drop(held);
+        logs.set_bytes_max(1);
+        assert!(logs.of("/a").admits(5, now + Duration::from_secs(10)));
+        assert!(!logs.of("/a").admits(5, now + Duration::from_secs(10)));
+    }
+}
