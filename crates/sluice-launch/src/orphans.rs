@@ -55,15 +55,25 @@ pub fn reap_orphans() {
     }
 }
 
+/// The orphans at one time.
+pub(crate) struct Orphans {
+    /// Those that had not exited.
+    pub pids: Vec<i32>,
+    /// Some had exited and were reaped. Their children may have become orphans after the list was read.
+    pub has_reaped: bool,
+}
+
 /// Reaps the orphans that have exited, and lists the others. `None` if this process is no subreaper.
-pub(crate) fn list() -> io::Result<Option<Vec<i32>>> {
+pub(crate) fn list() -> io::Result<Option<Orphans>> {
     let Some(children) = CHILDREN.get() else {
         return Ok(None);
     };
     let _reaping = REAPING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut pids = parse(&read_all(children)?);
+    let listed = pids.len();
     pids.retain(|pid| !is_reaped(*pid));
-    Ok(Some(pids))
+    let has_reaped = pids.len() < listed;
+    Ok(Some(Orphans { pids, has_reaped }))
 }
 
 fn read_all(file: &File) -> io::Result<Vec<u8>> {

@@ -8,6 +8,7 @@
 //! Here: finding and killing them. Not here: the usual case, in which there are none (`orphans::has_orphans`), and the
 //! process group, which kill(2) reaches (`pidfd`).
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -21,8 +22,15 @@ use crate::pidfd::{Signal, kill};
 /// for a disk.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The time after which a search is enough that has found nothing, although other processes exited during it: on a busy machine those of
+/// other scripts do so all the time.
+const SEARCH_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// How long a round waits for the processes that it has killed. Others may have been started meanwhile.
 const ROUND_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// The time between two searches if nothing was killed.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Processes killed in one round, each of which needs a descriptor.
 const ROUND_PROCESSES_MAX: usize = 64;
@@ -56,38 +64,70 @@ impl fmt::Display for Survivors {
 /// # Errors
 /// Some cannot be ended: they wait for a disk, or run as a user whom the server may not signal.
 pub fn end_session(leader: i32) -> Result<(), Survivors> {
-    let until = Instant::now() + END_TIMEOUT;
+    let began = Instant::now();
+    let mut zombies = HashSet::new();
     loop {
-        let pids = members(leader);
-        if pids.is_empty() {
+        let pass = Pass::of(leader, &mut zombies);
+        let waited = began.elapsed();
+        if pass.members.is_empty() && (pass.is_conclusive || waited >= SEARCH_TIMEOUT) {
             return Ok(());
         }
-        if Instant::now() >= until {
-            return Err(Survivors { pids });
+        if waited >= END_TIMEOUT {
+            return Err(Survivors { pids: pass.members });
         }
-        let round = pids.iter().take(ROUND_PROCESSES_MAX);
+        let round = pass.members.iter().take(ROUND_PROCESSES_MAX);
         let killed: Vec<OwnedFd> = round.filter_map(|pid| kill_member(*pid, leader)).collect();
+        if killed.is_empty() {
+            // None was found, or there is no descriptor left.
+            std::thread::sleep(PAUSE);
+        }
         wait_for_exits(&killed);
     }
 }
 
-/// The processes of a session, without zombies.
-fn members(session: i32) -> Vec<i32> {
-    let (mut unvisited, are_all) = match orphans::list() {
-        Ok(Some(orphans)) => (orphans, false),
-        Ok(None) | Err(_) => (all_processes(), true),
-    };
-    let mut members = Vec::new();
-    while let Some(pid) = unvisited.pop() {
-        let stat = Stat::read(pid);
-        if stat.is_some_and(|stat| stat.session == session && !stat.is_zombie) {
-            members.push(pid);
+/// One search for the processes of a session.
+struct Pass {
+    /// Those that have not exited.
+    members: Vec<i32>,
+    /// No process can have escaped the search. One that exits during it hands its children to the main thread, whose list was read before.
+    is_conclusive: bool,
+}
+
+impl Pass {
+    /// `zombies` are those of the pass before, and then of this one: the children of such a process were handed on before this pass.
+    fn of(session: i32, zombies: &mut HashSet<i32>) -> Pass {
+        let (mut unvisited, has_reaped, are_all) = match orphans::list() {
+            Ok(Some(orphans)) => (orphans.pids, orphans.has_reaped, false),
+            Ok(None) | Err(_) => (all_processes(), false, true),
+        };
+        let known = std::mem::take(zombies);
+        let mut members = Vec::new();
+        let mut is_conclusive = !has_reaped;
+        while let Some(pid) = unvisited.pop() {
+            // Before its state, because the list is known to be whole only if the process has not exited afterwards.
+            if !are_all {
+                unvisited.extend(children(pid));
+            }
+            match Stat::read(pid) {
+                Some(stat) if stat.is_zombie && !has_threads(pid) => {
+                    zombies.insert(pid);
+                    is_conclusive &= known.contains(&pid);
+                }
+                Some(stat) if stat.session == session => members.push(pid),
+                Some(_) => {}
+                None => is_conclusive = false,
+            }
         }
-        if !are_all {
-            unvisited.extend(children(pid));
+        Pass {
+            members,
+            is_conclusive: is_conclusive || are_all,
         }
     }
-    members
+}
+
+/// Whether a process whose main thread has exited has others (pthread_exit(3)).
+fn has_threads(pid: i32) -> bool {
+    fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1)
 }
 
 /// The children of a process, as far as they are known: those that appear or end meanwhile may be missing.

@@ -6,8 +6,13 @@ use crate::harness::{Setup, warnings_and_errors};
 
 /// Scripts that start processes outside their process group: by setpgid(2), by timeout(1), by the job control of a shell,
 /// and by a double fork. `begun` is written when the stray process runs.
-const STRAYS: [(&str, &str); 5] = [
+const STRAYS: [(&str, &str); 6] = [
     ("timeout", "timeout 300 sleep 1000 >&- 2>&- <&- &\n"),
+    // The parent of timeout is killed with the group while the stray processes are searched.
+    (
+        "parent-in-group",
+        "( timeout 300 sleep 1000 & timeout 300 sleep 1000 & wait ) >&- 2>&- <&- &\n",
+    ),
     ("jobs", "set -m\nsleep 1000 >&- 2>&- <&- &\n"),
     (
         "nested",
