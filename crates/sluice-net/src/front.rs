@@ -25,6 +25,9 @@ use crate::phase::Phase;
 use crate::send_budget::SendBudget;
 use crate::slots::ConnectionSlots;
 
+/// Least bytes of a worker for responses that wait for clients, because a single connection may use that much.
+const SEND_BYTES_MIN: usize = 1 << 20;
+
 /// The state that the connections of one worker share.
 pub struct Front {
     /// The protocols of each listener, in the order of the listeners; replaced on reload.
@@ -47,7 +50,7 @@ pub struct Front {
 pub struct FrontLimits {
     /// Connections at once.
     pub slots: usize,
-    /// Bytes of memory for responses that wait for their clients.
+    /// Bytes of memory for responses that wait for their clients; 1 MiB if it is less.
     pub send_bytes_max: usize,
     /// The connections of each client, counted for all workers.
     pub client_counts: Arc<ClientCounts>,
@@ -73,7 +76,7 @@ impl Front {
             listener_protocols,
             refused: RateLimitedLog::default(),
             slots: Rc::new(ConnectionSlots::new(limits.slots)),
-            send_budget: Rc::new(SendBudget::new(limits.send_bytes_max)),
+            send_budget: Rc::new(SendBudget::new(limits.send_bytes_max.max(SEND_BYTES_MIN))),
             client_counts: limits.client_counts,
             log: FrontLog::default(),
             phases,
@@ -86,6 +89,11 @@ impl Front {
     /// The protocols of the listener with this index, as currently configured.
     pub(crate) fn listener_protocol(&self, listener: usize) -> ListenerProtocol {
         self.listener_protocols.load()[listener].clone()
+    }
+
+    /// Whether the connections of this listener are those of a proxy, which names its clients (PROXY protocol).
+    pub(crate) fn has_proxy_protocol(&self, listener: usize) -> bool {
+        self.listener_protocols.load()[listener].proxy_protocol.is_some()
     }
 
     /// What is known of a client's certificate, for a request to this host: a certificate that was shown to another site's

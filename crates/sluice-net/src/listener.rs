@@ -227,7 +227,7 @@ fn count<S: Service>(front: &Front, service: &S, endpoints: &Endpoints, index: u
     let is_counted = counts.is_limited()
         && !endpoints.is_unix
         && !service.is_trusted_proxy(endpoints)
-        && front.listener_protocol(index).proxy_protocol.is_none();
+        && !front.has_proxy_protocol(index);
     match is_counted {
         true => counts.count(endpoints.client.ip()).map(Some),
         false => Some(None),

@@ -382,6 +382,10 @@ impl OutgoingBody {
                 .deliveries
                 .borrow_mut()
                 .retain(|kept| !Rc::ptr_eq(kept, &delivery));
+            // After a panic its task has not taken it, and that of another exchange must not.
+            let others = outgoing.new_delivery.take();
+            let others = others.filter(|other| !Rc::ptr_eq(other, &delivery));
+            outgoing.new_delivery.set(others);
         }
     }
 }

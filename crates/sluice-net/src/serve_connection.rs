@@ -39,6 +39,10 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first bytes of HTTP/2 with prior knowledge (RFC 9113 §3.4); no method of HTTP/1.1 begins with them.
 const PREFACE: &[u8] = b"PRI";
 
+/// The interval at which a client is asked again that has sent only the beginning of `PREFACE`: rare, and the event loop reports
+/// bytes that are not read only once.
+const PEEK_INTERVAL: Duration = Duration::from_millis(20);
+
 /// A connection whose protocol is not known yet.
 struct Accepted<S> {
     front: Rc<Front>,
@@ -246,12 +250,20 @@ async fn answer_http_in_clear(mut socket: Socket) {
 
 /// Finds out in clear text whether a client begins with HTTP/2. `None` if it sends nothing in time, or closes.
 async fn peek_version(limit: Duration, socket: &mut Socket) -> Option<HttpVersion> {
+    timeout(limit, peek_preface(socket)).await.ok().flatten()
+}
+
+/// As `peek_version`, without a time limit. Waits for more as long as all bytes may belong to `PREFACE`, as those of POST do.
+async fn peek_preface(socket: &mut Socket) -> Option<HttpVersion> {
     let mut first = [0; PREFACE.len()];
-    let peeked = timeout(limit, poll_fn(|context| socket.poll_peek(context, &mut first))).await;
-    match peeked {
-        Ok(Ok(1..)) if first == PREFACE => Some(HttpVersion::Http2),
-        Ok(Ok(1..)) => Some(HttpVersion::Http1),
-        _ => None,
+    loop {
+        let peeked = poll_fn(|context| socket.poll_peek(context, &mut first)).await.ok()?;
+        match first.get(..peeked)? {
+            [] => return None,
+            PREFACE => return Some(HttpVersion::Http2),
+            begun if PREFACE.starts_with(begun) && !socket.has_left() => tokio::time::sleep(PEEK_INTERVAL).await,
+            _ => return Some(HttpVersion::Http1),
+        }
     }
 }
 

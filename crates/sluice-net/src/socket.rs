@@ -223,20 +223,21 @@ impl Socket {
     /// sending.
     pub(crate) async fn linger(&mut self) {
         if self.end_writing().is_ok() {
-            let _ = tokio::time::timeout(LINGER, poll_fn(|context| self.poll_end(context))).await;
+            let mut discarded = 0;
+            let end = poll_fn(|context| self.poll_end(context, &mut discarded));
+            let _ = tokio::time::timeout(LINGER, end).await;
         }
     }
 
-    /// Ready when the client has closed its side, or has sent too many bytes since.
-    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Ready when the client has closed its side, or too many bytes were `discarded`, which are counted.
+    fn poll_end(&mut self, context: &mut Context<'_>, discarded: &mut usize) -> Poll<io::Result<()>> {
         let mut unread = [0; 4096];
-        let mut bytes = 0;
-        while bytes < LINGER_BYTES_MAX {
+        while *discarded < LINGER_BYTES_MAX {
             let mut buffer = ReadBuf::new(&mut unread);
             ready!(self.poll_read(context, &mut buffer))?;
             match buffer.filled().len() {
                 0 => break,
-                length => bytes += length,
+                length => *discarded += length,
             }
         }
         Poll::Ready(Ok(()))

@@ -132,7 +132,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
                 |limits, size| limits.send_memory_bytes_max = to_usize(size),
             ),
             default: Value("\"256MiB\""),
-            text: "Memory for parts of responses that wait for their clients, divided evenly among the workers. From half of it on, less is \
+            text: "Memory for parts of responses that wait for their clients, divided evenly among the workers, at least 1MiB \
+                   for each. From half of it on, less is \
                    read ahead for each client. When it is used up, the connection is aborted whose bytes have used most memory for \
                    longest. Cached files are not counted.",
             example: "\"1GiB\"",

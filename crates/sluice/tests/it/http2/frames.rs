@@ -42,6 +42,17 @@ pub(super) fn connect_with(server: &Server, settings: &[u8]) -> TcpStream {
     stream
 }
 
+/// A connection that has sent the first byte of the preface in a packet of its own; the rest is returned.
+pub(super) fn connect_in_two_packets(server: &Server) -> (TcpStream, Vec<u8>) {
+    let address = &server.addresses()[1];
+    let mut stream = TcpStream::connect(address.trim_start_matches("http://").trim_end_matches('/')).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let (first, rest) = PREFACE.split_at(1);
+    stream.write_all(first).unwrap();
+    (stream, [rest, &frame(SETTINGS, 0, 0, &[])].concat())
+}
+
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()

@@ -185,6 +185,23 @@ fn body_bytes(received: &[u8]) -> usize {
 }
 
 #[test]
+fn preface_that_arrives_in_two_packets_begins_http2() {
+    let server = endless().start();
+    let (mut client, rest) = connect_in_two_packets(&server);
+    client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    // The server has seen the first byte by now.
+    assert!(client.read(&mut [0; 1]).is_err());
+    client.write_all(&rest).unwrap();
+    client.write_all(&get(1, "/a.txt")).unwrap();
+    let mut received = Vec::new();
+    let is_answered = wait_until(|| {
+        read_some(&mut client, &mut received);
+        count(&received, DATA) == 1
+    });
+    assert!(is_answered, "{received:?}");
+}
+
+#[test]
 fn connection_at_rest_is_closed_after_the_head_timeout() {
     let server = endless().limits("head_timeout = \"4s\"").start();
     let mut client = connect(&server);
