@@ -163,7 +163,7 @@ impl Directory {
         let path = Path::new(relative);
         // The path of a script leads here if the conditions of its route do not hold: its text is not served then either.
         if !self.may_serve(path) || self.is_program(path) {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(withheld());
         }
         let name = if relative.is_empty() { "." } else { relative };
         // Without symbolic links, as in most paths, the checked name is the real one.
@@ -173,7 +173,7 @@ impl Directory {
         };
         let metadata = file.metadata()?;
         if !metadata.is_dir() && (self.is_withheld_name(path) || self.withheld.has(&metadata)) {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(withheld());
         }
         Ok((file, metadata))
     }
@@ -219,11 +219,7 @@ impl Directory {
         let file = self.open_beneath(name, READ)?;
         let inside = self.real_path(&file)?;
         let may_serve = self.may_serve(&inside) && !self.is_program(&inside) && !self.is_withheld_name(&inside);
-        if may_serve {
-            Ok(file)
-        } else {
-            Err(io::ErrorKind::NotFound.into())
-        }
+        if may_serve { Ok(file) } else { Err(withheld()) }
     }
 
     /// Opens a path whose symbolic links stay inside.
@@ -336,6 +332,16 @@ fn is_script_directory(name: &OsStr) -> bool {
     SCRIPT_DIRECTORIES
         .iter()
         .any(|directory| name.eq_ignore_ascii_case(directory))
+}
+
+/// The error for a path that is never served, also if nothing is there. Unlike those of the system it has an inner error.
+fn withheld() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "withheld")
+}
+
+/// Whether an error is that of a path that is never served.
+pub(crate) fn is_withheld(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound && error.get_ref().is_some()
 }
 
 fn proc_path(file: &File) -> String {

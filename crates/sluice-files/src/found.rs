@@ -12,7 +12,7 @@ use sluice_http::fault::{Absent, Activity, ClientFault, Fault, Forbidden, IoFail
 
 use crate::body::{FileBody, WHOLE_BYTES_MAX};
 use crate::cache::entry::Cached;
-use crate::directory::Directory;
+use crate::directory::{Directory, is_withheld};
 use crate::open_files::Sent;
 use crate::records::body::RecordBody;
 use crate::representation::Representation;
@@ -122,6 +122,7 @@ impl Stored {
 /// The fault for a file or directory that could not be opened.
 pub(crate) fn open_fault(name: &str, error: io::Error) -> Fault {
     match error.kind() {
+        _ if is_withheld(&error) => ClientFault::NotFound(Absent::Withheld(name.into())).into(),
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(name),
         ErrorKind::PermissionDenied => {
             let failure = IoFailure::shared(Activity::File(name.into()), error);

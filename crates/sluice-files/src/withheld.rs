@@ -132,17 +132,17 @@ impl WithheldFiles {
 impl WithheldFile {
     /// Whether a path, relative to the same directory, is that of the file.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        match self.names {
-            WithheldNames::One => path == self.path,
-            WithheldNames::WithRotated => {
-                let own = self.path.as_os_str().as_encoded_bytes();
-                match path.as_os_str().as_encoded_bytes().strip_prefix(own) {
-                    Some([] | [b'.', ..]) => true,
-                    Some([b'-' | b'_', more @ ..]) => more.first().is_some_and(u8::is_ascii_digit),
-                    None | Some(_) => false,
-                }
+        let own = self.path.as_os_str().as_encoded_bytes();
+        let Some((name, more)) = path.as_os_str().as_encoded_bytes().split_at_checked(own.len()) else {
+            return false;
+        };
+        // In other letters it is the same file only on a file system that ignores case; elsewhere nobody has both.
+        name.eq_ignore_ascii_case(own)
+            && match (self.names, more) {
+                (_, []) | (WithheldNames::WithRotated, [b'.', ..]) => true,
+                (WithheldNames::WithRotated, [b'-' | b'_', digit, ..]) => digit.is_ascii_digit(),
+                _ => false,
             }
-        }
     }
 }
 
@@ -178,6 +178,7 @@ mod tests {
             "real/access.log_2026-11-22.gz",
             "errors",
             "errors.1",
+            "Real/Access.LOG.1",
         ] {
             assert!(is_at(path), "{path}");
         }

@@ -71,6 +71,8 @@ pub enum Misdirected {
 pub enum Absent {
     /// A file with this name in its directory.
     File(Box<str>),
+    /// A file with this name in its directory, which is never sent, whether it exists or not.
+    Withheld(Box<str>),
     /// A script in this file.
     Script(Box<Path>),
     /// A route that answers for this path.
@@ -264,6 +266,10 @@ impl Display for Absent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Absent::File(name) => write!(out, "file {name:?}: not there"),
+            Absent::Withheld(name) => write!(
+                out,
+                "file {name:?}: never sent, because it is hidden, a backup copy, a script, or one of the server's own files"
+            ),
             Absent::Script(file) => write!(out, "script {}: not there", file.display()),
             Absent::Route(path) => write!(out, "nothing answers for {path:?}"),
         }

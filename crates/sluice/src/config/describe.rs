@@ -176,7 +176,12 @@ fn describe_files(is_listed: bool) -> &'static str {
 fn describe_script(script: &ScriptSettings, site: &SiteSettings) -> String {
     let source = match (&script.source, &site.root) {
         (ScriptSource::Directory(path), _) if script.is_directory_optional && !path.is_dir() => {
-            format!("{}, which does not exist yet", path.display())
+            let why = match path.metadata() {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => format!("cannot be used: {error}"),
+                Err(_) => "does not exist yet".to_owned(),
+                Ok(_) => "is no directory".to_owned(),
+            };
+            format!("{}, which {why}", path.display())
         }
         (ScriptSource::Directory(path) | ScriptSource::File(path), _) | (ScriptSource::Root, Some(path)) => {
             path.display().to_string()

@@ -192,7 +192,8 @@ fn configuration_keys_and_logs_are_sent_by_no_path() {
         &server.path(""),
         &["check", "-c", "sluice.toml", "--explain", "/all/logs/access.log"],
     );
-    assert!(explained.output.contains("404"), "{}", explained.output);
+    let expected = "404, file \"logs/access.log\": never sent, because it is hidden, a backup copy";
+    assert!(explained.output.contains(expected), "{}", explained.output);
 }
 
 const COPIES: [&str; 11] = [
