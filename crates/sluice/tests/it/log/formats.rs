@@ -172,7 +172,7 @@ fn named_formats_match_what_log_analysers_expect() {
     let combined = form("combined");
     let (front, id) = combined.rsplit_once(' ').unwrap();
     assert_eq!(without_time(front), format!(r#"{own} "http://x/" "curl""#));
-    assert_eq!(id.len(), 18, "{id}");
+    assert_eq!(id.len(), 21, "{id}");
     let vhost = form("vhost-combined");
     let (front, _) = vhost.rsplit_once(' ').unwrap();
     let port = server.address().port();
