@@ -47,11 +47,12 @@ impl Budget {
         self.used_bytes() > self.bytes_max() / 4 * 3
     }
 
-    fn reserve(&self, bytes: u64) -> Result<(), OverBudget> {
+    fn reserve(&self, bytes: u64, held_bytes: u64) -> Result<(), OverBudget> {
         let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.bytes_max());
         let added = self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         added.map(drop).map_err(|used_bytes| OverBudget {
             bytes,
+            held_bytes,
             used_bytes,
             bytes_max: self.bytes_max(),
         })
@@ -63,10 +64,20 @@ impl Budget {
 pub struct OverBudget {
     /// Bytes that were asked for.
     pub bytes: u64,
+    /// Bytes that the reservation had already.
+    pub held_bytes: u64,
     /// Bytes that were reserved at that time.
     pub used_bytes: u64,
     /// The bound, in bytes.
     pub bytes_max: u64,
+}
+
+impl OverBudget {
+    /// Whether the whole budget would not be enough, so that waiting for others does not help.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        self.held_bytes.saturating_add(self.bytes) > self.bytes_max
+    }
 }
 
 /// Bytes of a budget. They are returned when this is dropped.
@@ -91,7 +102,7 @@ impl Reservation {
     /// # Errors
     /// The budget has not so many left; nothing has changed.
     pub fn grow(&mut self, bytes: u64) -> Result<(), OverBudget> {
-        self.budget.reserve(bytes)?;
+        self.budget.reserve(bytes, self.bytes)?;
         self.bytes += bytes;
         Ok(())
     }
@@ -128,10 +139,13 @@ mod tests {
         first.grow(6).unwrap();
         let over = OverBudget {
             bytes: 5,
+            held_bytes: 0,
             used_bytes: 6,
             bytes_max: 10,
         };
         assert_eq!(second.grow(5), Err(over));
+        assert!(!over.is_too_large());
+        assert!(first.grow(5).unwrap_err().is_too_large());
         assert!(second.grow(u64::MAX).is_err(), "no overflow");
         second.grow(4).unwrap();
         assert!(budget.is_tight());

@@ -50,7 +50,8 @@ pub const KEPT_BYTES: u64 = (1 << 20) + CONTROL_BYTES as u64;
 pub enum BeginError {
     /// Not enough free memory. The server's fault: 503.
     NoMemory,
-    /// The memory buffers of all processes together would exceed their budget. The server's fault: 503.
+    /// The memory buffers of all processes together would exceed their budget. The server's fault: 503; 413 if this one would
+    /// exceed it alone.
     OverBudget(OverBudget),
     /// Larger than the segment's limit, than a file of this process may be (RLIMIT_FSIZE), or than its address space.
     /// The script's fault: 413.
@@ -65,6 +66,9 @@ impl std::fmt::Display for BeginError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             BeginError::NoMemory => f.write_str("no memory for a memory buffer of that size"),
+            BeginError::OverBudget(over) if over.is_too_large() => f.write_str(
+                "a memory buffer of that size is beyond the limit of the whole server (limits.memory_buffers)",
+            ),
             BeginError::OverBudget(_) => {
                 f.write_str("the memory buffers of the server are all in use, try again later")
             }

@@ -146,6 +146,7 @@ impl Callouts {
             self.resources.log_memory_refused(&self.notices.process.script, *over);
         }
         let code = match &error {
+            BeginError::OverBudget(over) if over.is_too_large() => 413,
             BeginError::NoMemory | BeginError::OverBudget(_) => 503,
             BeginError::TooLarge => 413,
             _ => 500,

@@ -300,8 +300,14 @@ impl StoredFile {
 }
 
 fn grow(reservation: &mut Reservation, bytes: usize) -> Result<(), Fault> {
-    let full = |over: OverBudget| ServerFault::StoredBodiesFull(over.bytes_max);
-    Ok(reservation.grow(bytes as u64).map_err(full)?)
+    let full = |over: OverBudget| {
+        if over.is_too_large() {
+            too_large(over.bytes_max)
+        } else {
+            ServerFault::StoredBodiesFull(over.bytes_max).into()
+        }
+    };
+    reservation.grow(bytes as u64).map_err(full)
 }
 
 fn not_stored(error: io::Error) -> ServerFault {

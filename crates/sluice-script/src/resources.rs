@@ -120,6 +120,7 @@ impl Resources {
             bytes,
             used_bytes,
             bytes_max,
+            ..
         } = over;
         let now = Instant::now();
         let limited = self.lock_memory_refused();

@@ -143,7 +143,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
             kind: Kind::Size(ANY, |limits, size| limits.stored_bodies_bytes_max = size),
             default: Value("\"4GiB\""),
             text: "Request bodies that are stored at one time, all together: those without a length (chunked, or HTTP/2 without \
-                   `Content-Length`), unless their route has `request_body = \"stream\"`. A body beyond it gets 503 with `Retry-After`. \
+                   `Content-Length`), unless their route has `request_body = \"stream\"`. A body beyond it gets 503 with `Retry-After`, or 413 \
+                   if it is larger by itself. \
                    The default has room for four bodies of the default `body_size`. See `spool_directory`.",
             example: "\"500MiB\"",
         },

@@ -58,6 +58,11 @@ fn stored_bodies_of_all_clients_are_bounded() {
         drop(begin_upload(&server, path, BYTES));
         let is_free = wait_until(|| begin_upload(&server, path, BYTES).send("0\r\n\r\n").response().status == 200);
         assert!(is_free, "{path}: the room of a client that left is not returned");
+        let never = wait_until(|| begin_upload(&server, path, 200_000).response().status == 413);
+        assert!(
+            never,
+            "{path}: a body that is larger than all the room is not refused for good"
+        );
     }
 }
 

@@ -256,6 +256,11 @@ put(HEAD + b"held")
             assert_eq!(answers[1], "200 OK", "the script goes on");
         }
     }
+    let answer = answers(&server, "", "BUFFER-BEGIN: 64\nNOOP:").swap_remove(0);
+    assert!(
+        answer.starts_with("413 ") && answer.contains("limits.memory_buffers"),
+        "{answer}"
+    );
     assert_eq!(
         answers(&server, "", "BUFFER-BEGIN: 1\nBUFFER-END:")[0],
         "200 /dev/fd/4 1048576"
