@@ -50,6 +50,8 @@ pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
     Ok(Question {
         scheme,
         host: host_of(authority).to_lowercase(),
+        port: port_of(authority)
+            .map_err(|text| format!("--explain {url}: port {text:?} is not a number from 0 to 65535"))?,
         target,
         method: asked.method.clone(),
         fields: asked.header.clone(),
@@ -70,6 +72,18 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
+/// The port of `user@host:port`, if there is one; the error is its text.
+fn port_of(authority: &str) -> Result<Option<u16>, &str> {
+    let after_host = match authority.rfind(']') {
+        Some(end) => &authority[end..],
+        None => authority,
+    };
+    match after_host.rsplit_once(':') {
+        None | Some((_, "")) => Ok(None),
+        Some((_, port)) => port.parse().map(Some).map_err(|_| port),
+    }
+}
+
 /// The explanation as text, step by step. Ends with a newline.
 pub(crate) fn render(question: &Question, explanation: &Explanation) -> String {
     let mut out = String::new();
@@ -87,6 +101,14 @@ pub(crate) fn render(question: &Question, explanation: &Explanation) -> String {
         "request",
         &format!("{method} {}://{host}{target} from {client}", explanation.scheme),
     );
+    if let Some(address) = &explanation.address {
+        line("address", address);
+    } else if let Some(port) = question.port {
+        line(
+            "address",
+            &format!("none has port {port} for {}: any is meant", explanation.scheme),
+        );
+    }
     match &explanation.site {
         None if matches!(explanation.answer, Answer::Error { .. }) => line("site", "none"),
         None => line("site", "none: every clear-text address redirects to https"),

@@ -96,18 +96,30 @@ impl Config {
         &self.sites[number]
     }
 
-    /// The number of the site for a host, whatever the address, and how it was chosen. A question without a host is about the
-    /// site that serves unknown ones.
+    /// The number of the site for a host, and how it was chosen, for a question that may name no address.
     ///
     /// # Errors
-    /// The client's (421): the host is unknown, and such hosts are refused.
-    pub(crate) fn site_of_question(&self, host: &str) -> Result<(usize, HostMatch), Misdirected> {
+    /// As of `site_of_request`.
+    pub(crate) fn site_of_question(
+        &self,
+        host: &str,
+        listener: Option<usize>,
+    ) -> Result<(usize, HostMatch), Misdirected> {
+        if let Some(listener) = listener {
+            return self.choose_site(host, listener);
+        }
         match self.names.choose(host, None).unwrap_or((0, HostMatch::Default)) {
-            (_, HostMatch::Default) if self.unknown_hosts == UnknownHosts::Refuse && !host.is_empty() => {
+            (_, HostMatch::Default) if self.unknown_hosts == UnknownHosts::Refuse => {
                 Err(Misdirected::UnknownHost(host.into()))
             }
             chosen => Ok(chosen),
         }
+    }
+
+    /// Whether the site for a host is served on an address.
+    pub(crate) fn is_served_on(&self, host: &str, listener: usize) -> bool {
+        let chosen = self.names.choose(host, Some(listener));
+        chosen.is_some_and(|(number, _)| self.names.is_on(number, listener))
     }
 
     /// The number of the site that serves a request for a host. `listener` is the number of the address.
@@ -115,9 +127,13 @@ impl Config {
     /// # Errors
     /// The client's (421): the site is not served on this address, or the host is unknown and such hosts are refused.
     pub(crate) fn site_of_request(&self, host: &str, listener: usize) -> Result<usize, Misdirected> {
+        self.choose_site(host, listener).map(|(number, _)| number)
+    }
+
+    fn choose_site(&self, host: &str, listener: usize) -> Result<(usize, HostMatch), Misdirected> {
         let chosen = self.names.choose(host, Some(listener));
         match chosen.filter(|(number, _)| self.names.is_on(*number, listener)) {
-            Some((number, how)) => self.check_host(host, how, listener).map(|()| number),
+            Some((number, how)) => self.check_host(host, how, listener).map(|()| (number, how)),
             None => Err(Misdirected::OtherAddress(host.into())),
         }
     }

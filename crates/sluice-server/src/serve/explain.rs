@@ -4,6 +4,8 @@
 //! routes in a [`Trace`]; here its decision and the trace are rendered. No script is started. Not here: the layout of the
 //! explanation (the program).
 
+mod arrival;
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +34,8 @@ pub struct Question {
     pub scheme: Option<Scheme>,
     /// The host, without port; empty if the request names none.
     pub host: String,
+    /// The port of the URL; `None` for the default of the scheme.
+    pub port: Option<u16>,
     /// Path and query, percent-encoded as a client sends them.
     pub target: String,
     /// The method.
@@ -49,6 +53,8 @@ pub struct Question {
 pub struct Explanation {
     /// The scheme of the request.
     pub scheme: Scheme,
+    /// The address at which it arrives; `None` if it is not known, and any address may be meant.
+    pub address: Option<String>,
     /// The site, and why it was chosen. `None` if every clear-text address redirects to https.
     pub site: Option<SiteChoice>,
     /// The resolutions: that of the path, and one for the index page if there is one.
@@ -169,9 +175,16 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
             HeaderValue::from_str(&question.host).map_err(|_| format!("host {:?}: is not a host", question.host))?;
         fields.insert(header::HOST, host);
     }
-    let scheme = question.scheme.unwrap_or_else(|| usual_scheme(&settings.listen));
+    let scheme = question
+        .scheme
+        .unwrap_or_else(|| usual_scheme(question, &settings.listen));
     let host = as_compared(&question.host).ok_or_else(|| format!("host {:?}: is not a host", question.host))?;
-    let attributes = RequestAttributes {
+    let is_served = |listener| config.is_served_on(host.as_ref(), listener);
+    // A path alone is about no address.
+    let listener = question
+        .scheme
+        .and_then(|_| arrival::listener_of(&settings.listen, scheme, host.as_ref(), question.port, is_served));
+    let mut attributes = RequestAttributes {
         method: &method,
         host: host.as_ref(),
         client: question.client,
@@ -179,21 +192,47 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
         certificate: question.certificate,
         fields: &fields,
     };
-    if let Some(port) = https_port(&settings.listen).filter(|_| scheme == Scheme::Http) {
+    let mut explanation = explain_at(settings, config, question, listener, &mut attributes)?;
+    explanation.address = listener.map(|listener| settings.listen[listener].address.to_string());
+    Ok(explanation)
+}
+
+/// Explains a request that arrives at this address, or at any.
+fn explain_at(
+    settings: &Settings,
+    config: &Config,
+    question: &Question,
+    listener: Option<usize>,
+    attributes: &mut RequestAttributes<'_>,
+) -> Result<Explanation, String> {
+    let scheme = attributes.scheme;
+    let https_port = match listener {
+        Some(listener) => settings.listen[listener].redirect_to_https,
+        None => https_port(&settings.listen),
+    };
+    if let Some(port) = https_port.filter(|_| scheme == Scheme::Http) {
         let uri: Uri = question
             .target
             .parse()
             .map_err(|error| format!("{}: {error}", question.target))?;
         let site = config.site(0);
-        return Ok(render(site, Subject::Https(port, &uri), attributes));
+        return Ok(render(site, Subject::Https(port, &uri), *attributes));
     }
-    let (site, chosen) = match config.site_of_question(attributes.host) {
-        Ok((number, chosen)) => (config.site(number), chosen),
+    let (number, chosen) = match config.site_of_question(attributes.host, listener) {
+        Ok(chosen) => chosen,
         Err(misdirected) => return Ok(refused(scheme, &ClientFault::Misdirected(misdirected).into())),
     };
+    let (site, settings_of_site) = (config.site(number), &settings.sites[number]);
+    attributes.certificate = arrival::shown(
+        question.certificate,
+        scheme,
+        &settings.listen,
+        listener,
+        settings_of_site,
+    );
     let mut explanation = match target_of(&question.target) {
         Err(fault) => refused(scheme, &fault),
-        Ok(target) => render(site, Subject::Target(&target), attributes),
+        Ok(target) => render(site, Subject::Target(&target), *attributes),
     };
     explanation.site = Some(SiteChoice {
         origin: site.origin.clone(),
@@ -208,6 +247,7 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
 fn refused(scheme: Scheme, fault: &Fault) -> Explanation {
     Explanation {
         scheme,
+        address: None,
         site: None,
         rounds: Vec::new(),
         answer: error(fault),
@@ -294,6 +334,7 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>) 
     };
     Explanation {
         scheme: attributes.scheme,
+        address: None,
         site: None,
         rounds: rounds.0,
         is_logged,
@@ -377,8 +418,11 @@ fn fields_of(question: &Question) -> Result<HeaderMap, String> {
     Ok(fields)
 }
 
-/// The scheme of a question that names none.
-fn usual_scheme(listen: &[ListenSettings]) -> Scheme {
+/// The scheme of a question that names none. A client with a certificate uses https.
+fn usual_scheme(question: &Question, listen: &[ListenSettings]) -> Scheme {
+    if question.certificate == ClientCertificate::Verified && listen.iter().any(|listen| listen.tls.is_some()) {
+        return Scheme::Https;
+    }
     let is_clear = |listen: &ListenSettings| listen.tls.is_none() && listen.redirect_to_https.is_none();
     match listen.is_empty() || listen.iter().any(is_clear) {
         true => Scheme::Http,

@@ -6,7 +6,7 @@ use std::path::Path;
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
     AccessLog, Action, CacheUse, Convert, ListenAddress, LogTarget, RecordSettings, RouteSettings, ScriptSettings,
-    ScriptSource, Settings, SiteSettings,
+    ScriptSource, Settings, SiteSettings, UnknownHosts,
 };
 
 use super::value::{format_duration, format_size};
@@ -33,6 +33,9 @@ pub(crate) fn describe(settings: &Settings) -> String {
     line(&mut out, "workers", &settings.workers.to_string());
     if !settings.proxies.trusted.is_empty() {
         line(&mut out, "proxies", &settings.proxies.trusted.to_string());
+    }
+    if settings.unknown_hosts == UnknownHosts::Refuse {
+        line(&mut out, "unknown hosts", "refused (421)");
     }
     line(&mut out, "access log", &describe_log(&settings.access_log));
     for site in &settings.sites {
@@ -69,7 +72,7 @@ pub(crate) fn summary(file: &Path, settings: &Settings) -> String {
 }
 
 fn line(out: &mut String, label: &str, text: &str) {
-    writeln!(out, "{label:<14}{text}").expect("a String takes every text");
+    writeln!(out, "{label:<13} {text}").expect("a String takes every text");
 }
 
 fn count(number: usize, one: &str, several: &str) -> String {

@@ -2,7 +2,7 @@
 //! request would succeed.
 
 use super::SHOW;
-use crate::harness::{Setup, run};
+use crate::harness::{Authority, Setup, run};
 
 /// A site with a route of every kind.
 fn setup() -> Setup {
@@ -251,4 +251,65 @@ fn explanation_matches_the_response() {
             "{status} {answer}"
         );
     }
+}
+
+#[test]
+fn address_of_the_url_and_what_it_shows_of_the_client_are_those_of_the_server() {
+    let authority = Authority::new();
+    let setup = Setup::new();
+    authority.issue_to(&setup.path("own.pem"), &["localhost"]);
+    std::fs::write(setup.path("authorities.pem"), authority.pem()).unwrap();
+    let tls = "tls = { certificate = \"own.pem\"";
+    let setup = setup
+        .file("a.txt", "a")
+        .file("vip.txt", "v")
+        .server("unknown_hosts = \"refuse\"")
+        .listeners(&format!(
+            "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[listen]]\naddress = \"127.0.0.1:8443\"\n{tls} }}\n\
+             [[listen]]\naddress = \"127.0.0.2:18443\"\n{tls}, client_certificates = \"optional\", \
+             client_authorities = \"authorities.pem\" }}",
+        ))
+        .site("hosts = [\"www.test\"]")
+        .route("path = \"/vip.txt\"\nclient_certificates = \"required\"")
+        .sites("[[site]]\nhosts = [\"admin.test\"]\nroot = \"htdocs\"\nlisten = [\"127.0.0.2:18443\"]");
+    setup.write_configuration();
+    let certificate = "--client-certificate";
+    for (arguments, address, answer) in [
+        (&["http://www.test:8080/a.txt"][..], "127.0.0.1:8080", "200"),
+        (
+            &["http://www.test:81/a.txt"],
+            "none has port 81 for http: any is meant",
+            "200",
+        ),
+        (&["https://admin.test:18443/a.txt"], "127.0.0.2:18443", "200"),
+        (&["http://admin.test:8080/a.txt", certificate], "127.0.0.1:8080", "421"),
+        (&["http://www.test:8080/vip.txt"], "127.0.0.1:8080", "421"),
+        (&["https://www.test:8443/vip.txt", certificate], "127.0.0.1:8443", "421"),
+        (&["https://www.test:18443/vip.txt"], "127.0.0.2:18443", "403"),
+        (
+            &["https://www.test:18443/vip.txt", certificate],
+            "127.0.0.2:18443",
+            "200",
+        ),
+        (&["http://other.test:8080/a.txt"], "127.0.0.1:8080", "421"),
+    ] {
+        let (lines, is_served) = explain(&setup, arguments);
+        assert_eq!(explained(&lines, "address"), address, "{arguments:?}");
+        assert!(
+            explained(&lines, "answer").starts_with(answer),
+            "{arguments:?}: {lines:#?}"
+        );
+        assert_eq!(is_served, answer == "200", "{arguments:?}");
+    }
+    let (lines, _) = explain(&setup, &["/a.txt"]);
+    assert!(
+        explained(&lines, "answer").starts_with("421, no site has the name"),
+        "{lines:#?}"
+    );
+    let checked = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+    assert!(
+        checked.output.contains("unknown hosts refused (421)"),
+        "{}",
+        checked.output
+    );
 }
