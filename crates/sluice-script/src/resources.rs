@@ -60,7 +60,15 @@ impl Resources {
         let Some(directory) = &settings.spool_directory else {
             return Ok(());
         };
-        let refuse = |error| OpenError::new("", format!("spool_directory {}: {error}", directory.display()));
+        let refuse = |error| {
+            OpenError::new(
+                "",
+                format!(
+                    "[server] spool_directory {}: no file can be created in it: {error}",
+                    directory.display()
+                ),
+            )
+        };
         tempfile::tempfile_in(directory).map(drop).map_err(refuse)
     }
 

@@ -95,7 +95,10 @@ impl Server {
         let workers = settings.workers.get();
         let mut bound = Vec::new();
         for listen in &settings.listen {
-            let refuse = |error| StartError(format!("listen on {}: {error}", listen.address));
+            let refuse = |error: std::io::Error| {
+                let hint = privileged_port_hint(&listen.address, &error);
+                StartError(format!("listen on {}: {error}{hint}", listen.address))
+            };
             bound.push(listener::bind(listen, workers).map_err(refuse)?);
         }
         let addresses: Vec<_> = bound.iter().map(|bound| bound.address.clone()).collect();
@@ -286,6 +289,21 @@ fn advance(phase: &mut Phase, to: Phase) -> bool {
     let is_new = *phase < to;
     *phase = (*phase).max(to);
     is_new
+}
+
+/// The first port that any user may listen on (`net.ipv4.ip_unprivileged_port_start` in ip(7)).
+const UNPRIVILEGED_PORT: u16 = 1024;
+
+/// What to do about a port that the user may not listen on; empty for other errors.
+fn privileged_port_hint(address: &ListenAddress, error: &std::io::Error) -> &'static str {
+    match address {
+        ListenAddress::Inet(address)
+            if address.port() < UNPRIVILEGED_PORT && error.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            "; ports below 1024 need the capability CAP_NET_BIND_SERVICE (docs/guides/deployment.md), or choose another port"
+        }
+        _ => "",
+    }
 }
 
 /// The source of the ids of this start of the server.

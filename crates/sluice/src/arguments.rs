@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use sluice_http::escape::escaped_lines;
 use sluice_settings::limits::Limits;
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::rule::CertificateUse;
@@ -17,7 +18,7 @@ use sluice_settings::{
     UnknownHosts,
 };
 
-use crate::{certificates, config};
+use crate::{certificates, config, exposed};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,8 +29,11 @@ Examples:
   sluice demo                         serve a built-in site that shows every way to run a script";
 
 const SERVE_HELP: &str = "\
-Every file of the directory is served unchanged, except those in cgi-bin: the program DIR/cgi-bin/x is run for each request \
+The files of the directory are served unchanged, except hidden names (.x), backup copies (x~, x.bak, x.old, x.orig, x.save, \
+x.swp, x.swo), the access log of this server, and everything below a cgi-bin: the program DIR/cgi-bin/x is run for each request \
 to /cgi-bin/x (CGI), and is kept running for requests to /cgiplus-bin/x (CGIplus). Programs need an execute bit (chmod +x).
+
+Other keys, logs and configurations in the directory are sent like any file; a warning at the start names those at its top.
 
 Examples:
   sluice serve                                serve this directory at http://127.0.0.1:8080/
@@ -110,7 +114,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     listing: bool,
     /// Event-loop threads [default: one for each processor].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_workers)]
     workers: Option<NonZeroUsize>,
     /// The access log: a file, - for standard output, or off.
     #[arg(long, value_name = "PATH|-|off", default_value = "-")]
@@ -203,6 +207,12 @@ pub(crate) fn parse() -> Arguments {
     Arguments::parse()
 }
 
+/// Parses the number of workers.
+fn parse_workers(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse()
+        .map_err(|_| "must be a number of threads, at least 1".to_owned())
+}
+
 /// Splits `User-Agent: curl` into name and value.
 fn parse_field(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
@@ -220,6 +230,24 @@ impl Demo {
 }
 
 impl Serve {
+    /// Logs what the settings probably do not mean: files that should not be sent, and a `--host` without effect.
+    pub(crate) fn warn(&self, settings: &Settings) {
+        let own_log = match &settings.access_log.target {
+            LogTarget::File(path) => Some(path.as_path()),
+            LogTarget::Off | LogTarget::Stdout => None,
+        };
+        let roots = settings.sites.iter().filter_map(|site| site.root.as_deref());
+        for warning in roots.filter_map(|root| exposed::warning(root, own_log)) {
+            tracing::warn!("{}", escaped_lines(&warning));
+        }
+        let is_loopback = |listen: &ListenAddress| listen.ip().is_some_and(|ip| ip.is_loopback());
+        if !self.host.is_empty() && !self.listen.iter().any(is_loopback) {
+            tracing::warn!(
+                "--host has no effect: it is for loopback addresses, and other addresses answer to every name"
+            );
+        }
+    }
+
     /// The settings that serve the directory.
     ///
     /// # Errors
@@ -434,7 +462,10 @@ mod tests {
                 &["sluice", "serve", "--listen", "example.org:80"],
                 "an address is written \"8080\"",
             ),
-            (&["sluice", "serve", "--workers", "0"], "number would be zero"),
+            (
+                &["sluice", "serve", "--workers", "0"],
+                "must be a number of threads, at least 1",
+            ),
             (&["sluice", "run"], "--config <FILE>"),
             (
                 &["sluice", "check", "-c", "a", "--explain", "/", "--header", "Host"],

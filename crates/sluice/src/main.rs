@@ -8,6 +8,7 @@ mod certificates;
 mod config;
 mod demo;
 mod explain;
+mod exposed;
 mod log_fields;
 mod stream_lf;
 mod supervisor;
@@ -50,7 +51,9 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
     let done = match arguments.command {
         Command::Serve(serve) => {
             refuse_root(serve.allow_root)?;
-            supervisor::run(serve.settings()?, Origin::Arguments)
+            let settings = serve.settings()?;
+            serve.warn(&settings);
+            supervisor::run(settings, Origin::Arguments)
         }
         Command::Run(run) => {
             refuse_root(run.allow_root)?;
@@ -72,7 +75,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
 
 /// What a server does that is started as root without consent.
 const ROOT_REFUSED: &str = "running as root is refused, because every script would run as root too: start Sluice as an ordinary user \
-                            (runuser -u www-data -- sluice …; for ports below 1024 the user needs CAP_NET_BIND_SERVICE), or give \
+                            (runuser -u www-data -- sluice …; for ports below 1024 the user needs CAP_NET_BIND_SERVICE, see docs/guides/deployment.md), or give \
                             --allow-root";
 
 /// Refuses to run a server as root without consent, because there is no change of user.

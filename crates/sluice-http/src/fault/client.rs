@@ -231,12 +231,19 @@ impl Display for ClientFault {
                 "file {:?}: the requested range is outside its {} bytes",
                 mismatch.name, mismatch.length
             ),
-            ClientFault::BodyTooLarge(bytes_max) => write!(out, "the request body is larger than {bytes_max} bytes"),
-            ClientFault::BodySilent(timeout) => write!(out, "no byte of the request body came for {timeout:?}"),
+            ClientFault::BodyTooLarge(bytes_max) => write!(
+                out,
+                "the request body is larger than {bytes_max} bytes (limits.body_size)"
+            ),
+            ClientFault::BodySilent(timeout) => write!(
+                out,
+                "no byte of the request body came for {timeout:?} (limits.body_timeout)"
+            ),
             ClientFault::BodyTooSlow(body) => write!(
                 out,
-                "only {} bytes of the request body came in {:?}",
-                body.received, body.waited
+                "only {} bytes of the request body came in {:.1} s (limits.body_rate)",
+                body.received,
+                body.waited.as_secs_f64()
             ),
             ClientFault::BadBody(body) => {
                 write!(out, "request body: {}, after {} bytes", body.error, body.received)

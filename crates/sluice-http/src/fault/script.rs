@@ -125,14 +125,29 @@ impl Display for ScriptFault {
                 "more than {redirects_max} local redirects, the last one to {last:?}"
             ),
             ScriptFault::NotExecutable { file, problem } => write!(out, "script {}: {problem}", file.display()),
-            ScriptFault::Silent(silence) => write!(out, "{}: silent for {:?}", silence.process, silence.limit),
+            ScriptFault::Silent(silence) => write!(
+                out,
+                "{}: silent for {:?} (reply_timeout or output_timeout)",
+                silence.process, silence.limit
+            ),
             ScriptFault::DeadlineExceeded(process) => {
                 write!(out, "{process}: the exchange took longer than its deadline")
             }
             ScriptFault::QueueFull(queue_max) => {
-                write!(out, "all processes are busy and {queue_max} requests wait")
+                let wait = if *queue_max == 1 {
+                    "request waits"
+                } else {
+                    "requests wait"
+                };
+                write!(
+                    out,
+                    "all processes are busy and {queue_max} {wait} (queue of the script)"
+                )
             }
-            ScriptFault::QueueTimeout(timeout) => write!(out, "no process became free within {timeout:?}"),
+            ScriptFault::QueueTimeout(timeout) => write!(
+                out,
+                "no process became free within {timeout:?} (queue_timeout of the script; max and processes bound how many there are)"
+            ),
             ScriptFault::BackOff(wait) => write!(
                 out,
                 "its last processes ended before their first reply; the next start is in {wait:?}"

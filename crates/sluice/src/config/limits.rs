@@ -22,7 +22,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
             text: "Connections open at once, divided evenly among the workers. At the limit the connection that has been idle longest \
                    is closed for each new one; if all are busy, the kernel queues those that wait. Reduced at the start, with a \
                    log line, if the limit of open files (`ulimit -n`) is too low for them and for the scripts. What they leave of it \
-                   bounds the files that are open while they are sent; a request for a further one gets 503.",
+                   bounds the files that are open while they are sent; a request for a further one gets 503. A change \
+                   takes effect when the server is restarted.",
             example: "50000",
         },
         Key {
@@ -37,7 +38,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
             default: Value("0"),
             text: "Connections of one client address open at once, on all workers together; 0 for no limit, because many users may share \
                    an address. Further ones are closed at once. IPv6 addresses count together if their first 64 bits are the same. \
-                   Not counted are trusted proxies, unix sockets, and addresses with `proxy_protocol`.",
+                   Not counted are trusted proxies, unix sockets, and addresses with `proxy_protocol`. A change takes effect when the server is \
+                   restarted.",
             example: "200",
         },
         Key {
@@ -135,7 +137,7 @@ pub(super) static LIMITS: Section<Limits> = Section {
             text: "Memory for parts of responses that wait for their clients, divided evenly among the workers, at least 1MiB \
                    for each. From half of it on, less is \
                    read ahead for each client. When it is used up, the connection is aborted whose bytes have used most memory for \
-                   longest. Cached files are not counted.",
+                   longest. Cached files are not counted. A change takes effect when the server is restarted.",
             example: "\"1GiB\"",
         },
         Key {

@@ -66,6 +66,11 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         "m" | "mib" => 20,
         "g" | "gib" => 30,
         "t" | "tib" => 40,
+        "kb" | "mb" | "gb" | "tb" => {
+            return Err(format!(
+                "{SIZE_FORM} (units are powers of 1024: \"kb\" is written \"k\", \"GB\" \"G\")"
+            ));
+        }
         _ => return Err(SIZE_FORM.into()),
     };
     number
@@ -200,9 +205,10 @@ mod tests {
 
     #[test]
     fn other_texts_than_sizes_are_refused_with_an_example() {
-        for text in ["", "k", "4MB", "4 M", "-1", "1.5M"] {
+        for text in ["", "k", "4XB", "4 M", "-1", "1.5M"] {
             assert_eq!(parse_size(text), Err(SIZE_FORM.into()), "{text}");
         }
+        assert!(parse_size("4MB").is_err_and(|text| text.contains("\"GB\" \"G\"")));
         assert!(parse_size("16777216T").is_err(), "2^64 is one too many");
     }
 

@@ -252,3 +252,16 @@ fn names_that_are_withheld_are_configurable() {
     server.log_line("is in force");
     assert_eq!(server.get("/backup.txt").status, 404);
 }
+
+#[test]
+fn serve_warns_of_keys_logs_and_configurations_in_its_directory() {
+    let authority = Authority::new();
+    let setup = Setup::new()
+        .file("old.log", "GET /")
+        .file("sluice.toml", "# unused")
+        .file("public.pem", authority.pem())
+        .file("page.txt", "page");
+    authority.issue_to(&setup.path("htdocs/own.pem"), &["localhost"]);
+    let server = setup.start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0", "--host", "test"]);
+    server.log_line("clients can read old.log, own.pem, sluice.toml in ");
+}

@@ -74,8 +74,8 @@ fn values_of_a_wrong_type_are_reported_with_an_example() {
             r#"idle = '10 s': a duration is written as a number and a unit: "10s", "5m", "2h""#,
         ),
         (
-            "head_size = '4MB'",
-            r#"head_size = '4MB': a size is written in bytes or with a unit: 65536, "512k", "4MiB""#,
+            "head_size = '4XB'",
+            r#"head_size = '4XB': a size is written in bytes or with a unit: 65536, "512k", "4MiB""#,
         ),
         (
             "head_size = true",

@@ -1,0 +1,65 @@
+//! Files that `sluice serve` would send and that are probably not meant to be: private keys, configurations, logs.
+//!
+//! `serve` is given a directory by hand, and a directory in which somebody works may contain them. They are sent all the same,
+//! because a site may publish certificates or logs. Not here: the files that this server uses, which are never sent
+//! (`sluice_server`).
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Entries of the directory that are looked at; a larger one is not a directory in which somebody works by hand.
+const ENTRIES_MAX: usize = 10_000;
+
+/// Names in the warning.
+const NAMES_MAX: usize = 5;
+
+/// Bytes of a PEM file that are searched for a key. Keys come first or after a chain of certificates of some KiB.
+const PEM_BYTES_MAX: u64 = 64 << 10;
+
+/// A warning about files at the top of a directory that is served; `None` if there are none. `own_log` is not sent.
+pub(crate) fn warning(directory: &Path, own_log: Option<&Path>) -> Option<String> {
+    let entries = std::fs::read_dir(directory).ok()?.take(ENTRIES_MAX).flatten();
+    let files = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file() && Some(path.as_path()) != own_log);
+    let exposed = files.filter(|path| is_private(path));
+    let mut names: Vec<String> = exposed
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    if names.is_empty() {
+        return None;
+    }
+    names.sort();
+    let more = match names.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.truncate(NAMES_MAX);
+    Some(format!(
+        "clients can read {}{more} in {}: serve another directory if they should not",
+        names.join(", "),
+        directory.display()
+    ))
+}
+
+fn is_private(path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+        return false;
+    };
+    let name = name.to_ascii_lowercase();
+    match name.rsplit_once('.') {
+        // Names with a leading dot are not sent.
+        Some(("", _)) => false,
+        Some((_, "key" | "log")) => true,
+        Some((_, "pem")) => has_private_key(path),
+        _ => name == "sluice.toml",
+    }
+}
+
+/// Whether a PEM file contains a private key, and not certificates alone, which may be published.
+fn has_private_key(path: &Path) -> bool {
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(PEM_BYTES_MAX).read_to_end(&mut text));
+    read.is_ok() && String::from_utf8_lossy(&text).contains("PRIVATE KEY-----")
+}
