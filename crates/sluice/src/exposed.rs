@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Entries of the directory that are looked at; a larger one is not a directory in which somebody works by hand.
+/// Entries of the directory that are read; a larger one is not a directory in which somebody works by hand.
 const ENTRIES_MAX: usize = 10_000;
 
 /// Names in the warning.
