@@ -183,7 +183,17 @@ fn certificate_of_a_route_is_required_for_everything_that_leads_there() {
     };
     assert!(!listed(&without).contains("secret") && listed(&with).contains("secret"));
     let explain = |options: &[&str]| {
-        let arguments = [&["check", "-c", "sluice.toml", "--explain", "/secret/a.txt"], options].concat();
+        let arguments = [
+            &[
+                "check",
+                "-c",
+                "sluice.toml",
+                "--explain",
+                "https://localhost/secret/a.txt",
+            ],
+            options,
+        ]
+        .concat();
         run(server.setup().directory(), &arguments).output
     };
     assert!(
@@ -247,7 +257,13 @@ fn certificate_of_a_route_is_required_below_a_rewrite_and_for_path_info() {
         let clear = if unknown == 403 { 421 } else { 200 };
         assert_eq!(server.get(path).status, clear, "clear text: {path}");
     }
-    let arguments = ["check", "-c", "sluice.toml", "--explain", "/twice/a.txt"];
+    let arguments = [
+        "check",
+        "-c",
+        "sluice.toml",
+        "--explain",
+        "https://localhost/twice/a.txt",
+    ];
     let explained = run(server.setup().directory(), &arguments).output;
     assert!(
         explained.contains("answer   403, needs a client certificate"),
