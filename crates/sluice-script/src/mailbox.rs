@@ -97,6 +97,17 @@ impl Mailbox {
         }
     }
 
+    /// Whether another record is there at this moment, which stays there; a newline, which may follow the end sentinel, does not
+    /// count. Always false for a pipe, which is read as far as it goes.
+    pub(crate) fn has_next_record(&self) -> bool {
+        let Mailbox::Record(records) = self else { return false };
+        let mut bytes = [0; 2];
+        match rustix::net::recv(&records.socket, &mut bytes, RecvFlags::PEEK) {
+            Ok((length, _)) => length > 0 && bytes[..length] != *b"\n",
+            Err(_) => false,
+        }
+    }
+
     /// The first bytes that are there at this moment, or of the record that is; the rest of a record is lost.
     fn read_into(&self, bytes: &mut [u8]) -> io::Result<usize> {
         Ok(match self {
@@ -280,5 +291,29 @@ impl Records {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let _ = poll(&mut ends, Some(&now));
         !ends[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, send, socketpair};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn next_record_is_seen_and_stays() {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (own, script) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let mut mailbox = Mailbox::new(own, settings::Mailbox::Record, 1000).unwrap();
+        assert!(!mailbox.has_next_record());
+        let write = |record: &[u8]| send(&script, record, rustix::net::SendFlags::empty()).unwrap();
+        write(b"\n");
+        assert!(!mailbox.has_next_record());
+        assert_eq!(mailbox.read_now().unwrap().unwrap(), "\n");
+        write(b"another reply");
+        assert!(mailbox.has_next_record());
+        assert_eq!(mailbox.read_now().unwrap().unwrap(), "another reply");
+        drop(script);
+        assert!(!mailbox.has_next_record());
     }
 }

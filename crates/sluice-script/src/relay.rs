@@ -147,7 +147,8 @@ impl Relay {
     /// Whether two replies have arrived together, so that the first may be that of the request before: the script wrote it
     /// before it read this one, and the server saw it only afterwards.
     pub(crate) fn has_two_replies(&self) -> bool {
-        self.has_served && self.state == State::Ended && self.scanner.has_second_end()
+        let has_more = || self.scanner.has_second_end() || self.channels.mailbox.has_next_record();
+        self.has_served && self.state == State::Ended && has_more()
     }
 
     /// Whether the script has written before it read its request.
