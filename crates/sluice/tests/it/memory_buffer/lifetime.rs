@@ -287,7 +287,7 @@ fn reload_sets_another_bound_for_the_buffers_of_the_server() {
         .limits("memory_buffers = \"1MiB\"")
         .python("ask", ASKER)
         .start();
-    assert!(answers(&server, "", "BUFFER-BEGIN: 2")[0].starts_with("503 "));
+    assert!(answers(&server, "", "BUFFER-BEGIN: 2")[0].starts_with("413 "));
     let path = server.path("sluice.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(
