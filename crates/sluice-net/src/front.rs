@@ -47,6 +47,7 @@ pub struct Front {
 }
 
 /// The bounds on the connections of a worker.
+#[derive(Clone)]
 pub struct FrontLimits {
     /// Connections at once.
     pub slots: usize,

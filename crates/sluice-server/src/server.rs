@@ -24,7 +24,7 @@ use sluice_net::tls;
 use sluice_net::unix::SocketFile;
 use sluice_script::resources::Resources;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::{AccessLog, ListenAddress, LogTarget, Settings};
+use sluice_settings::{AccessLog, ListenAddress, ListenSettings, LogTarget, Settings};
 use tokio::sync::watch;
 
 use crate::descriptors;
@@ -93,14 +93,7 @@ impl Server {
         let config = Config::open(settings, &listen, &log)?;
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         let workers = settings.workers.get();
-        let mut bound = Vec::new();
-        for listen in &settings.listen {
-            let refuse = |error: std::io::Error| {
-                let hint = privileged_port_hint(&listen.address, &error);
-                StartError(format!("listen on {}: {error}{hint}", listen.address))
-            };
-            bound.push(listener::bind(listen, workers).map_err(refuse)?);
-        }
+        let mut bound = bind_all(settings)?;
         let addresses: Vec<_> = bound.iter().map(|bound| bound.address.clone()).collect();
         listener_protocol::fill_in_port(&mut listener_protocols, &addresses);
         let launchers = (workers / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
@@ -112,7 +105,11 @@ impl Server {
         let limits = config.limits;
         let shares = descriptors::shares(&limits, settings, resources.processes_max());
         open_files::set_max(shares.files_max);
-        let client_counts = Arc::new(ClientCounts::new(limits.client_connections_max));
+        let front_limits = FrontLimits {
+            slots: shares.connections_max.div_ceil(workers),
+            send_bytes_max: limits.send_memory_bytes_max.div_ceil(workers),
+            client_counts: Arc::new(ClientCounts::new(limits.client_connections_max)),
+        };
         let shared = Arc::new(Shared {
             resources,
             config: Arc::new(ArcSwap::from_pointee(config)),
@@ -129,12 +126,7 @@ impl Server {
         let mut threads = Vec::new();
         for index in 0..workers {
             let listeners = bound.iter_mut().filter_map(|bound| bound.listeners.pop()).collect();
-            let (shared, phases) = (Arc::clone(&shared), phases.clone());
-            let limits = FrontLimits {
-                slots: shares.connections_max.div_ceil(workers),
-                send_bytes_max: limits.send_memory_bytes_max.div_ceil(workers),
-                client_counts: Arc::clone(&client_counts),
-            };
+            let (shared, phases, limits) = (Arc::clone(&shared), phases.clone(), front_limits.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
                 .spawn(move || worker::run(index, shared, listeners, limits, phases))
@@ -293,6 +285,17 @@ fn advance(phase: &mut Phase, to: Phase) -> bool {
 
 /// The first port that any user may listen on (`net.ipv4.ip_unprivileged_port_start` in ip(7)).
 const UNPRIVILEGED_PORT: u16 = 1024;
+
+/// Binds the addresses of the settings, each with a listener for every worker.
+fn bind_all(settings: &Settings) -> Result<Vec<listener::Bound>, StartError> {
+    let bind = |listen: &ListenSettings| {
+        listener::bind(listen, settings.workers.get()).map_err(|error| {
+            let hint = privileged_port_hint(&listen.address, &error);
+            StartError(format!("listen on {}: {error}{hint}", listen.address))
+        })
+    };
+    settings.listen.iter().map(bind).collect()
+}
 
 /// What to do about a port that the user may not listen on; empty for other errors.
 fn privileged_port_hint(address: &ListenAddress, error: &std::io::Error) -> &'static str {

@@ -137,27 +137,10 @@ impl Site {
                 None => (path, query),
                 Some(target) => (target.path.as_str(), target.query.as_deref()),
             };
-            let capture = match route.matches(path, query, attributes) {
-                Ok(capture) => capture,
-                Err(_) if route.requires_below(path, query, attributes) => {
-                    adjustments.client_certificates = Some(CertificateUse::Required);
-                    trace.required(route);
-                    continue;
-                }
-                Err(miss) => {
-                    trace.skipped(route, miss);
-                    continue;
-                }
-            };
-            if let (Some(directory), Some(attributes)) = (&start.index_of, attributes)
-                && redirects_to(route, path, query, directory, attributes)
-            {
-                trace.skipped_for_index(route);
+            let index_of = start.index_of.as_deref();
+            let Some(capture) = try_route(route, path, query, attributes, index_of, &mut adjustments, trace) else {
                 continue;
-            }
-            if !route.changes.is_empty() {
-                adjustments.take(&route.changes);
-            }
+            };
             match &route.action {
                 RouteAction::Pass => trace.matched(route, None),
                 RouteAction::Rewrite(to) => {
@@ -218,6 +201,41 @@ impl Site {
         }
         required
     }
+}
+
+/// Compares a route with a path, and takes its changes. `None` if the route is skipped; a requirement that it has for paths below
+/// its own is taken all the same.
+fn try_route(
+    route: &Route,
+    path: &str,
+    query: Option<&str>,
+    attributes: Option<&RequestAttributes<'_>>,
+    index_of: Option<&str>,
+    adjustments: &mut Adjustments,
+    trace: &mut impl Trace,
+) -> Option<Capture> {
+    let capture = match route.matches(path, query, attributes) {
+        Ok(capture) => capture,
+        Err(_) if route.requires_below(path, query, attributes) => {
+            adjustments.client_certificates = Some(CertificateUse::Required);
+            trace.required(route);
+            return None;
+        }
+        Err(miss) => {
+            trace.skipped(route, miss);
+            return None;
+        }
+    };
+    if let (Some(directory), Some(attributes)) = (index_of, attributes)
+        && redirects_to(route, path, query, directory, attributes)
+    {
+        trace.skipped_for_index(route);
+        return None;
+    }
+    if !route.changes.is_empty() {
+        adjustments.take(&route.changes);
+    }
+    Some(capture)
 }
 
 /// Whether a route redirects from this path to that of its directory, on the same host.

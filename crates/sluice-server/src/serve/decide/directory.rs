@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use http::Method;
+use http::{HeaderMap, Method};
 use sluice_files::directory::Directory;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::lookup::{Files, NotSent, PathForm};
@@ -209,6 +209,17 @@ fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_
     look_up(site, served, AskedPath { target, ..path })
 }
 
+/// Looks up a file that may be an index page: `None` if there is no such file.
+fn look_up_index(files: &Files<'_>, relative: &str, fields: &HeaderMap) -> Option<Result<Answer, Fault>> {
+    match files.look_up_index(relative, fields) {
+        Ok(Some(selected)) => Some(Ok(Answer::File(selected))),
+        Err(NotSent::Pending(pending)) => Some(Ok(Answer::Later(Later::Variant(pending)))),
+        Err(NotSent::Fault(fault)) => Some(Err(fault)),
+        // An index page is looked up for GET and HEAD only, and is never a directory.
+        Ok(None) | Err(NotSent::Options | NotSent::Directory) => None,
+    }
+}
+
 /// The index page of a directory.
 enum Index {
     /// A file.
@@ -246,12 +257,8 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
             && failed.is_none()
         {
             let files = path.files(site, directory, &resolution);
-            let answer = match files.look_up_index(relative, attributes.fields) {
-                Ok(Some(selected)) => Ok(Answer::File(selected)),
-                Err(NotSent::Pending(pending)) => Ok(Answer::Later(Later::Variant(pending))),
-                Err(NotSent::Fault(fault)) => Err(fault),
-                // An index page is looked up for GET and HEAD only, and is never a directory.
-                Ok(None) | Err(NotSent::Options | NotSent::Directory) => continue,
+            let Some(answer) = look_up_index(&files, relative, attributes.fields) else {
+                continue;
             };
             let index = Some(page);
             let way = ServedPath { resolution, index };
