@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sluice_http::rate_limited_log::RateLimitedLog;
+use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 
 /// Time that is saved while nothing is compressed, in minutes: enough to compress the files of a large site once after the start.
 const SAVED_MINUTES: u32 = 10;
@@ -54,9 +54,7 @@ impl TimeBudget {
         let suppressed = state.used_up.take_due(LOG_INTERVAL, now);
         let is_admitted = state.used_up.admits(1, LOG_INTERVAL, now);
         drop(state);
-        if let Some(suppressed) = suppressed {
-            tracing::warn!("file sent uncompressed: {suppressed}");
-        }
+        log_suppressed(suppressed);
         if is_admitted {
             tracing::warn!(
                 "file sent uncompressed: compressing has used up its {:?} a minute (cache.compression_time); do the variants fit \
@@ -88,6 +86,19 @@ impl TimeBudget {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for TimeBudget {
+    /// The cache has been replaced, or the server ends: no other line will bring the last count with it.
+    fn drop(&mut self) {
+        log_suppressed(self.lock().used_up.take());
+    }
+}
+
+fn log_suppressed(suppressed: Option<Suppressed>) {
+    if let Some(suppressed) = suppressed {
+        tracing::warn!("file sent uncompressed: {suppressed}");
     }
 }
 

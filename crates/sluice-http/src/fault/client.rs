@@ -60,7 +60,7 @@ pub enum Misdirected {
     OtherAddress(Box<str>),
     /// No site has this name, and unknown hosts are refused.
     UnknownHost(Box<str>),
-    /// The address answers only to names of this machine, and this is none.
+    /// The address answers only to names of this machine, and the host is another name.
     NotLocal(Box<str>),
     /// The path needs a client certificate, and the handshake of the connection, if there was one, did not ask for it.
     NoHandshake,
