@@ -210,13 +210,18 @@ fn check_sent(
     monitor: &mut ConnectionMonitor,
     log: impl Fn(),
 ) -> Action<()> {
-    if !monitor.is_fast_enough(connection, wait, limits) {
-        log();
-        connection.abort();
-        return Action::Close(());
+    let mut is_fast_enough = monitor.is_fast_enough(connection, wait, limits);
+    if is_fast_enough {
+        let slow = monitor.abort_slow_exchanges(connection, limits);
+        (0..slow.aborted).for_each(|_| log());
+        is_fast_enough = !slow.are_complete_ones_slow;
     }
-    (0..monitor.abort_slow_exchanges(connection, limits)).for_each(|_| log());
-    Action::Continue
+    if is_fast_enough {
+        return Action::Continue;
+    }
+    log();
+    connection.abort();
+    Action::Close(())
 }
 
 /// Checks whether the connection has been idle for too long. It is closed after `head_timeout`, and is sent GOAWAY
@@ -441,6 +446,48 @@ mod tests {
         let actions = [1, 50, 100, 200].map(|second| monitored.serving_at(second));
         assert_eq!(actions, [Action::Continue; 4]);
         assert!(!exchange.delivery.is_aborted());
+    }
+
+    /// A body of one chunk, whose exchange is over.
+    fn complete_body(connection: &Rc<Connection>) -> Chunk {
+        let mut under_way = UnderWay::begin(connection);
+        under_way.wait_on_client();
+        let bytes = Bytes::from_static(&[0; 100_000]);
+        under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Last)
+    }
+
+    #[test]
+    fn complete_bodies_that_nobody_takes_end_the_connection_although_others_progress() {
+        let mut monitored = Monitored::new(10, 60);
+        let _stalled = complete_body(&monitored.connection);
+        let mut other = monitored.exchange();
+        let mut action = |second: u32| {
+            other.chunk.advance(400);
+            other.again(&monitored.connection);
+            drop(complete_body(&monitored.connection));
+            monitored.serving_at(second)
+        };
+        let closed_at = (1..400).find(|second| action(*second) != Action::Continue);
+        assert_eq!(closed_at, Some(62));
+        assert!(monitored.connection.is_aborted());
+    }
+
+    #[test]
+    fn complete_bodies_that_a_slow_client_takes_go_on() {
+        let mut monitored = Monitored::new(10, 60);
+        let mut bodies = [
+            complete_body(&monitored.connection),
+            complete_body(&monitored.connection),
+        ];
+        // Each takes three times the time limit, in turn with the other.
+        for second in 1..2000 {
+            let body = &mut bodies[second as usize % 2];
+            body.advance(1000);
+            if !body.has_remaining() {
+                *body = complete_body(&monitored.connection);
+            }
+            assert_eq!(monitored.serving_at(second), Action::Continue);
+        }
     }
 
     #[test]

@@ -165,18 +165,20 @@ impl ConnectionMonitor {
         allowance.covers(wait, rate, limits)
     }
 
-    /// Aborts the exchanges whose client does not take their bodies; call it after `is_fast_enough`. Returns their number.
+    /// Aborts the exchanges whose client does not take their bodies; call it after `is_fast_enough`. Reports which bodies
+    /// are too slow.
     ///
     /// An exchange waits for its own window if its connection sends. All of them are excused while the socket takes nothing, or if
     /// together they are fast enough, because they share socket and window of the connection and take turns. An exchange is
     /// excused no more once the connection has sent what could be sent before its turn: then only its own window is closed.
-    pub(crate) fn abort_slow_exchanges(&mut self, connection: &Connection, limits: &Limits) -> usize {
+    pub(crate) fn abort_slow_exchanges(&mut self, connection: &Connection, limits: &Limits) -> SlowBodies {
         let outgoing = connection.outgoing();
         let deliveries = outgoing.waiting_deliveries();
         let waited_for_socket = self.wait.map_or(Duration::ZERO, |wait| wait.waited);
         let waited = self.elapsed.saturating_sub(waited_for_socket);
         let rate = limits.send_bytes_per_second_min;
-        let expected = u128::from(rate) * deliveries.len() as u128 * waited.as_millis();
+        let bodies = deliveries.len() + usize::from(outgoing.complete_bodies().are_waiting());
+        let expected = u128::from(rate) * bodies as u128 * waited.as_millis();
         let is_excused = rate > 0 && u128::from(self.newly_moved) * 1000 >= expected;
         let turn = RoundRobin {
             waited: if is_excused { Duration::ZERO } else { waited },
@@ -187,8 +189,19 @@ impl ConnectionMonitor {
         let is_slow = |delivery: &&Rc<Delivery>| !delivery.check(turn, limits);
         let slow: Vec<_> = deliveries.iter().filter(is_slow).collect();
         slow.iter().for_each(|delivery| delivery.abort());
-        slow.len()
+        SlowBodies {
+            aborted: slow.len(),
+            are_complete_ones_slow: !outgoing.complete_bodies().check(turn, limits),
+        }
     }
+}
+
+/// Bodies whose client does not take them fast enough.
+pub(crate) struct SlowBodies {
+    /// Exchanges that were aborted.
+    pub aborted: usize,
+    /// Whether there are some whose exchange is over: only closing the connection ends these.
+    pub are_complete_ones_slow: bool,
 }
 
 /// Whether a counter has to change.

@@ -51,6 +51,8 @@ pub(crate) struct Outgoing {
     moved: Cell<u32>,
     /// Bodies of several chunks whose exchanges are under way.
     deliveries: RefCell<Vec<Rc<Delivery>>>,
+    /// HTTP/2 bodies of one chunk, whose exchanges are over.
+    complete: CompleteBodies,
     /// In HTTP/2 the delivery that began last, until the task of its exchange takes it.
     new_delivery: Cell<Option<Rc<Delivery>>>,
     is_http2: Cell<bool>,
@@ -74,6 +76,7 @@ impl Outgoing {
             chunks: Cell::new(0),
             moved: Cell::new(0),
             deliveries: RefCell::default(),
+            complete: CompleteBodies::default(),
             new_delivery: Cell::new(None),
             is_http2: Cell::new(false),
             is_written_off: Cell::new(false),
@@ -130,6 +133,11 @@ impl Outgoing {
             .iter()
             .filter(|delivery| delivery.waits_for_client.get())
             .count()
+    }
+
+    /// HTTP/2 bodies of one chunk, whose exchanges are over.
+    pub(crate) fn complete_bodies(&self) -> &CompleteBodies {
+        &self.complete
     }
 
     /// The delivery that has begun since the last call, if any.
@@ -289,6 +297,72 @@ impl Delivery {
     }
 }
 
+/// Bodies of one chunk, which the protocol has until their client takes them, although their exchanges are over.
+///
+/// They are checked in two groups, because a record for each would cost every response an allocation: the older group must be
+/// taken within the time of one delivery, while the younger one collects what comes meanwhile. Then the groups change places.
+#[derive(Default)]
+pub(crate) struct CompleteBodies {
+    /// Chunks of each group.
+    counts: [Cell<u32>; 2],
+    younger: Cell<Group>,
+    /// The older group, measured as one delivery.
+    older: Delivery,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Group {
+    #[default]
+    Even,
+    Odd,
+}
+
+impl Group {
+    fn other(self) -> Group {
+        match self {
+            Group::Even => Group::Odd,
+            Group::Odd => Group::Even,
+        }
+    }
+}
+
+impl CompleteBodies {
+    /// Adds a chunk to the younger group.
+    fn add(&self) -> Group {
+        let group = self.younger.get();
+        let count = &self.counts[group as usize];
+        count.set(count.get() + 1);
+        group
+    }
+
+    fn remove(&self, group: Group) {
+        let count = &self.counts[group as usize];
+        count.set(count.get() - 1);
+    }
+
+    fn count_moved(&self, group: Group, bytes: u32) {
+        if group != self.younger.get() {
+            self.older.moved.set(self.older.moved.get().wrapping_add(bytes));
+        }
+    }
+
+    /// Whether the older group has chunks.
+    pub(crate) fn are_waiting(&self) -> bool {
+        let older = self.younger.get().other();
+        self.counts[older as usize].get() > 0
+    }
+
+    /// Checks whether the client takes the older group fast enough. Call this once a second.
+    pub(crate) fn check(&self, turn: RoundRobin, limits: &Limits) -> bool {
+        if self.are_waiting() {
+            return self.older.check(turn, limits);
+        }
+        self.younger.set(self.younger.get().other());
+        self.older.monitored.set(None);
+        true
+    }
+}
+
 /// Whose memory the bytes of a chunk are in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ChunkMemory {
@@ -322,10 +396,17 @@ impl Buf for Chunk {
     }
 }
 
+/// What a chunk is part of.
+enum HeldBody {
+    Delivery(Rc<Delivery>),
+    /// A body of this chunk only, in one of the groups of `CompleteBodies`.
+    Complete(Group),
+}
+
 /// The count of a chunk. Dropping this ends it.
 struct Hold {
     connection: Rc<Connection>,
-    delivery: Option<Rc<Delivery>>,
+    body: HeldBody,
     /// Bytes of memory.
     bytes: usize,
     /// The budget's clock when it was handed out.
@@ -337,8 +418,9 @@ impl Hold {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let moved = &self.connection.outgoing().moved;
         moved.set(moved.get().wrapping_add(bytes));
-        if let Some(delivery) = &self.delivery {
-            delivery.moved.set(delivery.moved.get().wrapping_add(bytes));
+        match self.body {
+            HeldBody::Delivery(ref delivery) => delivery.moved.set(delivery.moved.get().wrapping_add(bytes)),
+            HeldBody::Complete(group) => self.connection.outgoing().complete.count_moved(group, bytes),
         }
     }
 }
@@ -348,8 +430,9 @@ impl Drop for Hold {
         let outgoing = self.connection.outgoing();
         outgoing.chunks.set(outgoing.chunks.get() - 1);
         outgoing.give_back(self.bytes, self.clock);
-        if let Some(delivery) = &self.delivery {
-            delivery.bytes.set(delivery.bytes.get() - self.bytes);
+        match self.body {
+            HeldBody::Delivery(ref delivery) => delivery.bytes.set(delivery.bytes.get() - self.bytes),
+            HeldBody::Complete(group) => outgoing.complete.remove(group),
         }
         outgoing.wake_waiters();
     }
@@ -436,9 +519,13 @@ impl UnderWay {
         let clock = outgoing.budget.clock();
         outgoing.take(own, clock);
         outgoing.chunks.set(outgoing.chunks.get() + 1);
+        let body = match &self.body.delivery {
+            Some(delivery) => HeldBody::Delivery(Rc::clone(delivery)),
+            None => HeldBody::Complete(outgoing.complete.add()),
+        };
         let hold = Hold {
             connection: Rc::clone(&self.connection),
-            delivery: self.body.delivery.clone(),
+            body,
             bytes: own,
             clock,
         };

@@ -178,6 +178,28 @@ fn slow_but_sufficient_windows_go_on() {
 }
 
 /// Bytes of bodies that have arrived.
+#[test]
+fn complete_responses_that_nobody_takes_end_the_connection_although_others_progress() {
+    let server = Setup::new()
+        .file("a.txt", &"x".repeat(2000))
+        .file("large.txt", &"x".repeat(100_000))
+        .listeners(LISTENER)
+        .limits("send_timeout = \"1s\"")
+        .start();
+    let mut client = connect_with(&server, &window(4000));
+    client.write_all(&get(1, "/large.txt")).unwrap();
+    let (mut next, mut bytes) = (3, [0; 64 << 10]);
+    client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    // These responses are progress of the connection, and soon more than a turn of the large one.
+    let is_closed = wait_until(|| {
+        let is_written = client.write_all(&get(next, "/a.txt")).is_ok();
+        next += 2;
+        !is_written || matches!(client.read(&mut bytes), Ok(0))
+    });
+    assert!(is_closed, "{}", server.log());
+    server.log_line("the client took less than send_timeout and send_rate allow");
+}
+
 fn body_bytes(received: &[u8]) -> usize {
     let received = frames(received);
     let data = received.iter().filter(|frame| frame.0 == DATA);
