@@ -33,7 +33,8 @@
 //! ```
 //
 // Unsafe is allowed here because safe Rust cannot share memory with another process: the memfd (mem_file.rs,
-// sealed_memfd.rs), its mappings and the views of them (mapping.rs), the futex call (futex.rs), poll and getppid
+// sealed_memfd.rs), its mappings and the views of them (mapping.rs), the
+// replacement of their missing pages (bus_error.rs), the futex call (futex.rs), poll and getppid
 // (ring_writer.rs); and because no library reads the cached part of a file into uninitialised memory (page_cache.rs), or
 // the length of a send queue (socket_queue.rs).
 // No other file uses it.
@@ -49,6 +50,8 @@ mod sync;
 
 #[cfg(not(loom))]
 mod budget;
+#[cfg(not(loom))]
+mod bus_error;
 #[cfg(not(loom))]
 mod futex;
 #[cfg(not(loom))]

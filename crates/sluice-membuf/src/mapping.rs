@@ -6,7 +6,7 @@
 //!
 //! A page of a mapping can be accessed without SIGBUS because the memfd is at least as long as the mapping and sealed
 //! against shrinking (segment.rs does both before it maps; ring_writer.rs checks the length). If the script punches a
-//! hole, the kernel supplies a zero page on the next access.
+//! hole, the kernel supplies a zero page on the next access, or bus_error.rs does if the kernel has no memory.
 //!
 //! The bytes behind a view of the data can change while it is held, because the other process can write at any time.
 //! Rust has no type for that, and `bytes::Bytes` needs a `&[u8]`. So these rules apply: no code in this crate reads
@@ -19,6 +19,7 @@ use std::ops::Deref;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
+use crate::bus_error::Registration;
 use crate::layout::{CONTROL_BYTES, ControlPage};
 
 /// The server's view of the data: read-only in the page tables, not only in the type.
@@ -111,6 +112,8 @@ impl Deref for Control {
 struct Mapping {
     address: NonNull<u8>,
     bytes: usize,
+    /// Only `None` while it is dropped.
+    registration: Option<Registration>,
 }
 
 // SAFETY: the address is valid on every thread; the views above define the access.
@@ -126,7 +129,13 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let address = NonNull::new(address.cast()).expect("mmap returns the zero address only for MAP_FIXED");
-        Ok(Mapping { address, bytes })
+        let mut mapping = Mapping {
+            address,
+            bytes,
+            registration: None,
+        };
+        mapping.registration = Some(Registration::new(address.as_ptr() as usize, bytes, protection)?);
+        Ok(mapping)
     }
 
     fn start_of(&self, offset: usize, bytes: usize) -> NonNull<u8> {
@@ -141,6 +150,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.registration = None;
         // SAFETY: unmaps exactly what `map` mapped, once; every view borrows from `self`, so none is left.
         unsafe {
             libc::munmap(self.address.as_ptr().cast(), self.bytes);
