@@ -46,18 +46,19 @@ const WAYS: [&str; 9] = ["", "/twice", "", "/late", "", "/listed", "/often", "",
 
 #[test]
 fn every_client_gets_its_own_page_while_scripts_misbehave() {
-    const CLIENTS: usize = 20;
-    const REQUESTS: usize = 15;
+    // 300 clients, each with a connection of its own, 20 at a time.
+    const AT_ONCE: usize = 20;
+    const IN_TURN: usize = 15;
     let server = Setup::new()
         .cgiplus("max = 6, queue = 1000, queue_timeout = \"5m\", kill_grace = \"100ms\"")
         .python("pages", MISBEHAVING)
         .start();
     let refused: usize = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
+        let clients: Vec<_> = (0..AT_ONCE)
             .map(|client| {
                 let server = &server;
                 scope.spawn(move || {
-                    (0..REQUESTS)
+                    (0..IN_TURN)
                         .filter(|turn| !gets_own_page(server, client, *turn))
                         .count()
                 })
@@ -67,7 +68,7 @@ fn every_client_gets_its_own_page_while_scripts_misbehave() {
     });
     // A request that was read before the server could tell is refused: it may have had effects.
     assert!(
-        refused < CLIENTS * REQUESTS / 20,
+        refused < AT_ONCE * IN_TURN / 20,
         "{refused} innocent requests were refused\n{}",
         server.log()
     );
