@@ -45,12 +45,7 @@ pub(crate) fn locate(
             }
             check(script, found.path, captured, &path[captured.len()..], &found.metadata)
         }
-        ScriptSource::Directory(directory) => {
-            if is_hidden(captured) {
-                return Err(not_found(&directory.join(captured)));
-            }
-            descend(script, directory, route.pattern.prefix(), captured)
-        }
+        ScriptSource::Directory(directory) => descend(script, directory, route.pattern.prefix(), captured),
     }
 }
 
@@ -62,14 +57,20 @@ fn divide<'p>(begin: Option<&str>, path: &'p str) -> (&'p str, &'p str) {
     path.split_at(rest.unwrap_or(path.len()))
 }
 
-/// Descends from the script directory to the first entry that is not a directory: the script.
+/// Descends from the script directory to the first entry that is not a directory: the script. Hidden names are not entered; the segments
+/// of PATH_INFO name nothing here and may begin with a dot (`/cgit.cgi/p.git/plain/.gitignore`).
 fn descend(script: &ScriptRoute, directory: &Path, prefix: &str, captured: &str) -> Result<Script, Fault> {
     let mut end = 0;
     loop {
+        let is_hidden = captured[end..].starts_with('.');
         let length = captured[end..].find('/').unwrap_or(captured.len() - end);
         end += length;
         let (below, rest) = captured.split_at(end);
         let file = directory.join(below);
+        // Such files belong to editors and tools and are never scripts.
+        if is_hidden {
+            return Err(not_found(&file));
+        }
         let metadata = stat(&file)?;
         if !metadata.is_dir() {
             return check(script, file, &format!("{prefix}{below}"), rest, &metadata);
@@ -132,11 +133,6 @@ fn fault_of(file: &Path, error: io::Error) -> Fault {
 
 fn not_found(file: &Path) -> Fault {
     ClientFault::NotFound(Absent::Script(file.into())).into()
-}
-
-/// Whether a name begins with a dot: such files belong to editors and tools and are never scripts.
-fn is_hidden(path: &str) -> bool {
-    path.starts_with('.') || path.contains("/.")
 }
 
 #[cfg(test)]
@@ -215,12 +211,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         fs::create_dir_all(root.join("cgi-bin/deep/er")).unwrap();
+        fs::create_dir_all(root.join("cgi-bin/.git")).unwrap();
         for (name, mode) in [
             ("cgi-bin/run", 0o755),
             ("cgi-bin/deep/er/run", 0o755),
             ("cgi-bin/norun", 0o644),
             ("cgi-bin/x.pl", 0o644),
             ("cgi-bin/.hidden", 0o755),
+            ("cgi-bin/.git/run", 0o755),
             ("y.cgi", 0o755),
         ] {
             fs::write(root.join(name), "").unwrap();
@@ -240,6 +238,11 @@ mod tests {
             ("/cgi-bin/norun", Err(StatusCode::FORBIDDEN)),
             ("/cgi-bin/x.pl/i", some("/cgi-bin/x.pl", Some("/i"))),
             ("/cgi-bin/.hidden", Err(StatusCode::NOT_FOUND)),
+            ("/cgi-bin/.git/run", Err(StatusCode::NOT_FOUND)),
+            ("/cgi-bin/deep/.git/run", Err(StatusCode::NOT_FOUND)),
+            ("/cgi-bin/run/.git/.x", some("/cgi-bin/run", Some("/.git/.x"))),
+            ("/y.cgi/.git/x", some("/y.cgi", Some("/.git/x"))),
+            ("/app/.git/x", some("/app", Some("/.git/x"))),
             ("/y.cgi/info", some("/y.cgi", Some("/info"))),
             ("/z.cgi", Err(StatusCode::NOT_FOUND)),
             ("/app", some("/app", None)),

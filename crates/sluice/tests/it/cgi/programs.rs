@@ -81,6 +81,26 @@ fn pattern_runs_files_below_the_root_with_path_info() {
 }
 
 #[test]
+fn segments_of_path_info_may_begin_with_a_dot() {
+    let setup = Setup::new().script("cgit.cgi", SHOW).script(".hidden", SHOW);
+    write_script(&setup.path("htdocs/cgi-bin/.git/hook"), SHOW);
+    let server = setup.start();
+    for path in ["/p.git/plain/.gitignore", "/.git/.x", "/.", "/..a"] {
+        let expected = if path == "/." { "/" } else { path };
+        let response = server.get(&format!("/cgi-bin/cgit.cgi{path}"));
+        assert_eq!(response.variable("PATH_INFO"), Some(expected), "{path}");
+    }
+    for hidden in [
+        "/cgi-bin/.hidden",
+        "/cgi-bin/.hidden/x",
+        "/cgi-bin/.git/hook",
+        "/cgi-bin/.git/hook/x",
+    ] {
+        assert_eq!(server.get(hidden).status, 404, "{hidden}");
+    }
+}
+
+#[test]
 fn pattern_script_source_is_not_served_in_any_spelling() {
     let setup = Setup::new();
     write_script(
