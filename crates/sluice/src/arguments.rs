@@ -18,6 +18,8 @@ use sluice_settings::{
     UnknownHosts,
 };
 
+use crate::rate::Rate;
+use crate::workout::Workout;
 use crate::{certificates, config, exposed};
 
 const EXAMPLES: &str = "\
@@ -26,7 +28,9 @@ Examples:
   sluice serve htdocs --listen :80    serve another directory on every IPv4 address
   sluice check -c sluice.toml         report what is wrong in a configuration, and where
   sluice run -c sluice.toml           serve what the configuration says
-  sluice demo                         serve a built-in site that shows every way to run a script";
+  sluice demo                         serve a built-in site that shows every way to run a script
+  sluice workout http://127.0.0.1:8080/ -c 10 -n 1000
+                                      measure a server, and compare each reply with the first";
 
 const SERVE_HELP: &str = "\
 The files of the directory are served unchanged, except hidden names (.x), backup copies (x~, x.bak, x.old, x.orig, x.save, \
@@ -87,6 +91,10 @@ pub(crate) enum Command {
     Check(Check),
     /// Serve the built-in site, which shows every way to run a script.
     Demo(Demo),
+    /// Send requests to a server over several connections, compare each reply with the first, and print rate and latencies.
+    Workout(Box<Workout>),
+    /// Describe this machine and rate it: average, minimum and maximum.
+    Rate(Rate),
     /// Convert files of OpenVMS records to lines (stream-LF); each original is kept as FILE.orig.
     StreamLf(StreamLf),
     /// Print the reference page of the configuration.

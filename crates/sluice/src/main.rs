@@ -10,8 +10,10 @@ mod demo;
 mod explain;
 mod exposed;
 mod log_fields;
+mod rate;
 mod stream_lf;
 mod supervisor;
+mod workout;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -67,6 +69,8 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             let site = demo::Site::unpack()?;
             supervisor::run(site.settings(demo.listen, demo.host), Origin::Arguments)
         }
+        Command::Workout(workout) => return workout::run(&workout, print),
+        Command::Rate(rate) => rate::run(&rate, print),
         Command::StreamLf(files) => stream_lf::run(&files, print),
         Command::Reference => print(&config::reference()),
     };

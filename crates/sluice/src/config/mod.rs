@@ -52,7 +52,7 @@ pub(crate) use document::{ConfigErrors, reason};
 pub(crate) use listen::DEFAULT as LISTEN;
 pub(crate) use server::default_workers;
 pub(crate) use site::{INDEX, parse_host};
-pub(crate) use value::parse_address;
+pub(crate) use value::{format_duration, parse_address, parse_duration};
 pub(crate) use warnings::warnings;
 
 use document::Document;

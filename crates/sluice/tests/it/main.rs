@@ -35,3 +35,4 @@ mod sites;
 mod slow_clients;
 mod tls;
 mod withheld;
+mod workout;

@@ -1,0 +1,117 @@
+//! `sluice rate`: describes this machine and rates it, as average, minimum and maximum of several samples.
+//!
+//! After WASD, whose author publishes the VUPs of a machine (an average with minimum and maximum) beside every measurement. The exercises
+//! are fixed, so that two ratings by the same version of the program can be compared. Not here: the description of the machine
+//! (`machine`), the exercises (`exercises`).
+
+mod exercises;
+mod machine;
+
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::workout::{parse_time, thousands};
+use exercises::Rated;
+
+const HELP: &str = "\
+Each exercise is repeated, and takes as long each time:
+
+  processor  SHA-256 by one thread, in megabytes a second
+  files      requests a second for an empty file, over 10 connections that are kept open
+  cgi        requests a second for a CGI script of /bin/sh, over 10 connections: a process is started for each
+
+Client and server of the last two share the machine, in this one process. Let the machine be quiet otherwise. The figures depend on the \
+version of this program, so compare those of one version only.";
+
+/// `sluice rate`.
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub(crate) struct Rate {
+    /// Samples of each exercise.
+    #[arg(long, value_name = "N", default_value = "5")]
+    samples: NonZeroUsize,
+    /// The time of a sample.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    time: Duration,
+}
+
+/// Rates the machine and prints the result with `print`.
+///
+/// # Errors
+/// One line: the server of the exercise cannot be started or fails, or Ctrl-C.
+pub(crate) fn run(arguments: &Rate, print: fn(&str) -> Result<(), String>) -> Result<(), String> {
+    let workers = crate::config::default_workers();
+    print(&format!("{}\n", machine::describe(workers)))?;
+    let rated = exercises::run(arguments.samples, arguments.time)?;
+    print(&render(&rated, arguments))
+}
+
+/// The table of ratings.
+fn render(rated: &[Rated], arguments: &Rate) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "{:<12}{:>12}{:>12}{:>12}",
+        "rating", "average", "minimum", "maximum"
+    );
+    for row in rated {
+        let (minimum, maximum) = row
+            .samples
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(minimum, maximum), sample| {
+                (minimum.min(*sample), maximum.max(*sample))
+            });
+        // A few samples.
+        #[allow(clippy::cast_precision_loss)]
+        let average = row.samples.iter().sum::<f64>() / row.samples.len().max(1) as f64;
+        let [average, minimum, maximum] = [average, minimum, maximum].map(whole);
+        let _ = writeln!(
+            out,
+            "{:<12}{average:>12}{minimum:>12}{maximum:>12}  {}",
+            row.name, row.unit
+        );
+    }
+    let samples = arguments.samples;
+    let _ = writeln!(
+        out,
+        "{samples} samples of {} each",
+        crate::config::format_duration(arguments.time)
+    );
+    out
+}
+
+/// A figure without decimals.
+fn whole(figure: f64) -> String {
+    // Never negative, and far below 2^63.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let figure = figure.round() as u64;
+    thousands(figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratings_are_average_minimum_and_maximum() {
+        let rated = [Rated {
+            name: "files",
+            unit: "requests/s",
+            samples: vec![1000.0, 3000.0, 2000.4],
+        }];
+        let arguments = Rate {
+            samples: NonZeroUsize::new(3).expect("three"),
+            time: Duration::from_millis(500),
+        };
+        assert_eq!(
+            render(&rated, &arguments),
+            "rating           average     minimum     maximum\n\
+             files              2,000       1,000       3,000  requests/s\n\
+             3 samples of 500ms each\n"
+        );
+    }
+}
