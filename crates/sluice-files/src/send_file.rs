@@ -193,7 +193,7 @@ impl SendDirectories {
             return Err(Problem::NotAbsolute);
         }
         let raw = utf8_percent_encode(value, NOT_IN_NAMES).to_string();
-        let path = Target::parse(&raw).map_err(|_| Problem::NotAPath)?.path;
+        let path = Target::parse_lenient(&raw).map_err(|_| Problem::NotAPath)?.path;
         let below = |send: &SendDirectory| {
             let inside =
                 [&*send.path, send.directory.path()].map(|directory| Path::new(&path).strip_prefix(directory).ok());
@@ -205,7 +205,7 @@ impl SendDirectories {
         self.innermost(below).ok_or(Problem::Outside)
     }
 
-    /// X-Accel-Redirect: a URL path, percent-decoded.
+    /// X-Accel-Redirect: a URL path, percent-decoded, in which each `%` must begin an escape.
     fn by_prefix(&self, value: &str) -> Result<NamedFile, Problem> {
         let path = Target::parse(value).map_err(|_| Problem::NotAUrlPath)?.path;
         let below = |send: &SendDirectory| path.strip_prefix(&send.prefix).map(str::to_owned);
@@ -394,6 +394,7 @@ mod tests {
             ("/files/a%20b?query", some(0, "a b")),
             ("/files/deep/a", some(1, "a")),
             ("/files/../x", None),
+            ("/files/100%", None),
             ("/files", None),
             ("files/a", None),
             ("/other/a", None),

@@ -59,21 +59,28 @@ pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<Strin
         if let Ok(value) = HeaderValue::from_str(authority.as_str()) {
             fields.insert(header::HOST, value);
         }
-        return as_compared(host).map(Cow::into_owned).ok_or(HostError::NotIpv6);
+        return compared(host);
     }
     let text = field.map_or(&b""[..], HeaderValue::as_bytes);
     if text.is_empty() {
         return Ok(String::new());
     }
     if let Some(host) = plain_host(text) {
-        return Ok(without_root_dot(host).to_owned());
+        return compared(host);
     }
     match Authority::try_from(text) {
-        Ok(authority) if is_host_and_port(&authority) => as_compared(authority.host())
-            .map(Cow::into_owned)
-            .ok_or(HostError::NotIpv6),
+        Ok(authority) if is_host_and_port(&authority) => compared(authority.host()),
         _ => Err(HostError::NotAHost),
     }
+}
+
+/// The host of a request as it is compared. No label of a name is empty (RFC 1034 §3.1), except that of the root at its end.
+fn compared(host: &str) -> Result<String, HostError> {
+    let host = as_compared(host).ok_or(HostError::NotIpv6)?;
+    if host.is_empty() || host.starts_with('.') || host.contains("..") {
+        return Err(HostError::NotAHost);
+    }
+    Ok(host.into_owned())
 }
 
 /// The host in the notation in which sites and routes compare it, so that `example.org.` and `[0:0::1]` are not other hosts
@@ -159,9 +166,18 @@ mod tests {
     #[test]
     fn a_host_with_brackets_is_a_literal_as_a_whole() {
         assert_eq!(host_of_field("[0:0::1]:80").ok().as_deref(), Some("[::1]"));
-        for value in ["v[x2.]", "a[::1]", "[::1]a", "a[]:80", ":[::1]a:443"] {
+        for value in ["v[x2.]", "a[::1]", "extra[::1]:80", "[::1]a", "a[]:80", ":[::1]a:443"] {
             assert!(host_of_field(value).is_err(), "{value}");
         }
+    }
+
+    #[test]
+    fn no_label_of_a_host_is_empty() {
+        for value in [".", "..", ".a", "a..", "a..b", "a..b:80", "a_b..c"] {
+            assert!(host_of_field(value).is_err(), "{value}");
+        }
+        assert_eq!(host_of_field("a.b.:80").ok().as_deref(), Some("a.b"));
+        assert_eq!(host_of_field("").ok().as_deref(), Some(""));
     }
 
     #[test]

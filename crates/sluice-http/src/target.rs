@@ -102,18 +102,27 @@ impl fmt::Display for TargetProblem {
 }
 
 impl Target {
-    /// The target of a request; the client's fault (400) if it cannot be one.
+    /// The target of a request; the client's fault (400) if it cannot be one. An absolute form without a path (`http://host?query`)
+    /// has the path `/` (RFC 9110 §4.2.3).
     pub fn from_uri(uri: &Uri) -> Result<Target, Box<TargetError>> {
         let raw = uri.path_and_query().map_or("", |target| target.as_str());
-        if !has_valid_escapes(uri.path()) {
-            return Err(TargetError::boxed(raw, TargetProblem::BadEscape));
+        match raw.as_bytes() {
+            [] => Target::parse("/"),
+            [b'?', ..] if uri.authority().is_some() => Target::parse(&format!("/{raw}")),
+            _ => Target::parse(raw),
         }
-        Target::parse(if raw.is_empty() { "/" } else { raw })
     }
 
-    /// Parses a path and query from a request line or a script's local redirect. A `%` that begins no escape is taken literally,
-    /// because scripts write paths of files without encoding them.
+    /// Parses a path and query, percent-encoded: those of a request line, of a script's local redirect, or of a rewrite. Each `%` of
+    /// the path must begin an escape; the query is not looked at, because many applications send a bare `%` there.
     pub fn parse(raw: &str) -> Result<Target, Box<TargetError>> {
+        check_escapes(raw)?;
+        Target::parse_lenient(raw)
+    }
+
+    /// As `parse`, but a `%` that begins no escape stands for itself: for the paths of files, which scripts write without encoding
+    /// them.
+    pub fn parse_lenient(raw: &str) -> Result<Target, Box<TargetError>> {
         let bad = |problem| TargetError::boxed(raw, problem);
         // A request must not have a fragment (RFC 9112 §3.2); a local redirect may have one.
         let whole = raw.split('#').next().unwrap_or_default();
@@ -139,16 +148,19 @@ impl Target {
     }
 }
 
-/// Whether each `%` of a path begins an escape.
-fn has_valid_escapes(path: &str) -> bool {
-    let mut rest = path;
+/// Checks that each `%` in the path of a path and query begins an escape (RFC 3986 §2.1).
+///
+/// # Errors
+/// The client's fault (400): one does not.
+pub fn check_escapes(raw: &str) -> Result<(), Box<TargetError>> {
+    let mut rest = raw.split(['?', '#']).next().unwrap_or_default();
     while let Some((_, after)) = rest.split_once('%') {
         match after.as_bytes() {
             [first, second, ..] if first.is_ascii_hexdigit() && second.is_ascii_hexdigit() => rest = &after[2..],
-            _ => return false,
+            _ => return Err(TargetError::boxed(raw, TargetProblem::BadEscape)),
         }
     }
-    true
+    Ok(())
 }
 
 /// Whether the path of a path and query has a segment `.` or `..`, encoded or not.
@@ -257,7 +269,25 @@ mod tests {
         for raw in ["/%41", "/%2F%e2%82%ac", "/?%zz", "/a?100%", "/"] {
             assert!(is_target(raw), "{raw}");
         }
-        assert_eq!(path("/100%.txt").as_deref(), Some("/100%.txt"));
+        assert_eq!(path("/100%.txt"), None);
+        let lenient = Target::parse_lenient("/100%.txt%20").unwrap();
+        assert_eq!(lenient.path, "/100%.txt ");
+    }
+
+    #[test]
+    fn an_absolute_form_without_a_path_means_the_root() {
+        for (uri, raw, query) in [
+            ("http://a.test", "/", None),
+            ("http://a.test?", "/?", Some("")),
+            ("http://a.test?x/y", "/?x/y", Some("x/y")),
+        ] {
+            let target = Target::from_uri(&uri.parse().unwrap()).unwrap();
+            assert_eq!(
+                (&*target.path, &*target.raw, target.query.as_deref()),
+                ("/", raw, query),
+                "{uri}"
+            );
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<Re
     loop {
         // Boxed, so that its memory is freed while the connection is idle.
         match Box::pin(run_until_idle(http)).await {
+            // hyper takes it for the end of the connection.
+            _ if http.stream.borrow().has_other_major_version() => return Some(other_major_version()),
             Ok(Outcome::Idle) if wait_for_more(http).await => {}
             Ok(Outcome::HeadTimedOut) if http.slot.has_part_of_head() => return Some(head_timed_out()),
             Ok(_) => return None,
@@ -154,6 +156,14 @@ fn head_timed_out() -> Refusal {
     Refusal {
         status: StatusCode::REQUEST_TIMEOUT,
         reason: "incomplete after the time limit".to_owned(),
+        is_answered: false,
+    }
+}
+
+fn other_major_version() -> Refusal {
+    Refusal {
+        status: StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+        reason: "the major version of HTTP is not 1".to_owned(),
         is_answered: false,
     }
 }

@@ -19,6 +19,7 @@ mod http2;
 mod http_connection;
 pub mod listener;
 pub mod listener_protocol;
+mod minor_version;
 mod monitor;
 pub mod outgoing;
 pub mod phase;

@@ -19,6 +19,7 @@ use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
+use crate::minor_version::MinorVersion;
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
 
@@ -43,6 +44,7 @@ pub(crate) struct ClientStream {
     taken: u32,
     /// Bytes that were read and not used: they are read again before those of the transport.
     unread: Bytes,
+    minor_version: MinorVersion,
 }
 
 impl ClientStream {
@@ -54,12 +56,18 @@ impl ClientStream {
             waited: Duration::ZERO,
             taken: 0,
             unread: Bytes::new(),
+            minor_version: MinorVersion::default(),
         }
     }
 
     /// Whether the client has closed its side, even if bytes that it sent before are still unread.
     pub(crate) fn has_left(&self) -> bool {
         self.transport.socket().has_left()
+    }
+
+    /// Whether a request of HTTP/1 was refused because of its major version.
+    pub(crate) fn has_other_major_version(&self) -> bool {
+        self.minor_version.is_other_major()
     }
 
     /// Whether bytes wait for the client to take them.
@@ -214,7 +222,14 @@ impl AsyncRead for SharedStream {
         let mut stream = self.0.borrow_mut();
         let before = buffer.filled().len();
         let read = stream.poll_read_next(context, buffer);
-        stream.connection.count_read(buffer.filled().len() - before);
+        let bytes = buffer.filled().len() - before;
+        if bytes > 0 {
+            if stream.connection.begins_head() {
+                stream.minor_version.begin();
+            }
+            stream.minor_version.adjust(&mut buffer.filled_mut()[before..])?;
+        }
+        stream.connection.count_read(bytes);
         read
     }
 }

@@ -79,7 +79,10 @@ impl Callouts {
         };
         let answer = match request {
             Callout::Noop => Answer::ok("OK"),
-            Callout::MapPath(path) => match Target::parse(&path).ok().and_then(|to| self.map.file_of(&to.path)) {
+            Callout::MapPath(path) => match Target::parse_lenient(&path)
+                .ok()
+                .and_then(|to| self.map.file_of(&to.path))
+            {
                 Some(file) => Answer::ok(text_of(file)),
                 None => Answer::new(404, "no file belongs to this path"),
             },

@@ -20,7 +20,7 @@ pub struct ScriptRequest {
     pub version: Version,
     /// The fields of the head.
     pub fields: HeaderMap,
-    /// SERVER_NAME; `None` for the address of the server.
+    /// SERVER_NAME, in lower case; `None` for the address of the server.
     pub server_name: Option<String>,
     /// UNIQUE_ID.
     pub id: UniqueId,

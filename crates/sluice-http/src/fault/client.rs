@@ -62,6 +62,10 @@ pub enum Misdirected {
     UnknownHost(Box<str>),
     /// The address answers only to names of this machine, and the host is another name.
     NotLocal(Box<str>),
+    /// The target is an absolute form with this host, which is neither a name of a site nor of this machine.
+    OtherServer(Box<str>),
+    /// The target is an absolute form with this scheme, which is not that of the web.
+    OtherScheme(Box<str>),
     /// The path needs a client certificate, and the handshake of the connection, if there was one, did not ask for it.
     NoHandshake,
 }
@@ -171,6 +175,9 @@ impl ClientFault {
                 "This address answers only to names of this machine, such as localhost. To allow another name, start the server \
                  with --host NAME.",
             ),
+            ClientFault::Misdirected(Misdirected::OtherServer(_) | Misdirected::OtherScheme(_)) => {
+                Some("This server is not a proxy, and has no site of this name.")
+            }
             ClientFault::Misdirected(Misdirected::NoHandshake) => {
                 Some("This page needs a client certificate, for which this connection did not ask.")
             }
@@ -262,6 +269,10 @@ impl Display for Misdirected {
             Misdirected::NotLocal(host) => {
                 write!(out, "host {host:?} is not a name of this machine; --host {host:?} would allow it")
             }
+            Misdirected::OtherServer(host) => {
+                write!(out, "target with host {host:?}, which no site has in hosts: this server is no proxy")
+            }
+            Misdirected::OtherScheme(scheme) => write!(out, "target with scheme {scheme:?}: this server is no proxy"),
             Misdirected::NoHandshake => out.write_str(
                 "needs a client certificate, for which the connection did not ask (clear text, or a handshake for another host)",
             ),

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::uri::Scheme;
 use sluice_files::file_cache::FileCache;
 use sluice_files::withheld::WithheldFiles;
 use sluice_http::fault::Misdirected;
@@ -159,6 +160,26 @@ impl Config {
         }
     }
 
+    /// Checks that an absolute form is for this server, which is no proxy: the host is a name of a site, or of this machine, or its
+    /// address. A site for any host does not count, because such requests are made to proxies, and those for other hosts by clients
+    /// that look for an open one. `server` is the address of the server on this connection.
+    ///
+    /// # Errors
+    /// The client's (421): the host is another server's, or the scheme is not that of the web.
+    pub(crate) fn check_absolute_form(&self, scheme: &Scheme, host: &str, server: IpAddr) -> Result<(), Misdirected> {
+        if *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS {
+            return Err(Misdirected::OtherScheme(scheme.as_str().into()));
+        }
+        let is_named = || {
+            let chosen = self.names.choose(host, None);
+            matches!(chosen, Some((_, HostMatch::Exact | HostMatch::Wildcard)))
+        };
+        match self.is_local(host) || is_address(host, server) || is_named() {
+            true => Ok(()),
+            false => Err(Misdirected::OtherServer(host.into())),
+        }
+    }
+
     /// The name of the server for scripts (SERVER_NAME): the requested host if it is one of the site's names, and otherwise the
     /// first of those. A site without names has that of this machine, if the host is one. `None` for the address of the server,
     /// because what any client can choose must not become part of the URLs that scripts make.
@@ -166,9 +187,8 @@ impl Config {
         if site.has_name(host) {
             return Some(host);
         }
-        let is_here = || host::address(host).is_some_and(|address| address == server.to_canonical());
         match site.hosts() {
-            [] => (self.is_local(host) || is_here())
+            [] => (self.is_local(host) || is_address(host, server))
                 .then_some(host)
                 .filter(|host| !host.is_empty()),
             names => names.iter().map(String::as_str).find(|name| !name.starts_with('*')),
@@ -191,6 +211,11 @@ impl Config {
     pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
         self.sites.iter()
     }
+}
+
+/// Whether a host is this address.
+fn is_address(host: &str, server: IpAddr) -> bool {
+    host::address(host).is_some_and(|address| address == server.to_canonical())
 }
 
 #[cfg(test)]

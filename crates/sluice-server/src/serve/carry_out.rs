@@ -183,7 +183,8 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
             method: request.method.clone(),
             version: exchange.line.version,
             fields: request.fields.clone(),
-            server_name: server_name.map(str::to_owned),
+            // Names of hosts are compared without regard to case, and scripts use this one as a key (RFC 3986 §6.2.2.1).
+            server_name: server_name.map(str::to_ascii_lowercase),
             id: exchange.id,
             endpoints: exchange.client.endpoints,
             client_name,

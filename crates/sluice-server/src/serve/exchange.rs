@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use http::request::Parts;
+use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
@@ -41,6 +42,14 @@ pub(crate) struct RequestLine {
     pub method: Method,
     pub uri: Uri,
     pub version: Version,
+}
+
+impl RequestLine {
+    /// The scheme of an absolute form (RFC 9112 §3.2.2). `None` for the other forms; HTTP/2, which sends a scheme with each request,
+    /// has no such form.
+    pub(crate) fn absolute_form(&self) -> Option<&Scheme> {
+        self.uri.scheme().filter(|_| self.version < Version::HTTP_2)
+    }
 }
 
 impl Exchange {

@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, Uri, Version, header};
 use hyper::body::{Body, Incoming};
 use sluice_http::fault::{ClientFault, Fault, Misdirected, ScriptFault};
 use sluice_http::host::host;
-use sluice_http::target::{Target, TargetError, TargetProblem};
+use sluice_http::target::{Target, TargetError, TargetProblem, check_escapes};
 use sluice_net::connection::Connection;
 use sluice_script::request_body::RequestBody;
 use sluice_settings::rule::{BodyBounds, ClientCertificate, RequestAttributes};
@@ -18,7 +18,7 @@ use sluice_settings::rule::{BodyBounds, ClientCertificate, RequestAttributes};
 use crate::context::HeldConfig;
 use crate::dispatch::Site;
 use crate::serve::decide::{Asked, Subject, Variants};
-use crate::serve::exchange::Exchange;
+use crate::serve::exchange::{Exchange, RequestLine};
 
 /// The methods named to a client that asks for a tunnel (405).
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
@@ -51,7 +51,7 @@ impl Request {
     /// Reads the head of the client's request. The fields move to the request if there is no fault.
     ///
     /// # Errors
-    /// The client's: no usable host or target (400), a host that is not served on this address (421), too many fields (431),
+    /// The client's: no usable host or target (400), a host that is not served on this address or at all (421), too many fields (431),
     /// a body with another transfer coding than chunked (501), a tunnel is asked for (405).
     pub(crate) fn read(
         exchange: &Exchange,
@@ -71,9 +71,18 @@ impl Request {
         }
         // Not for a client that speaks https with a proxy: it would be redirected to where it is.
         let subject = match connection.https_port().filter(|_| !exchange.client.is_https) {
-            Some(port) => RequestSubject::Https(port),
-            None => subject(&exchange.line.method, &exchange.line.uri)?,
+            Some(port) => {
+                check_escapes(exchange.line.uri.path())?;
+                RequestSubject::Https(port)
+            }
+            None => subject(&exchange.line)?,
         };
+        if let Some(scheme) = exchange.line.absolute_form() {
+            let server = exchange.client.endpoints.server.ip();
+            config
+                .check_absolute_form(scheme, &host, server)
+                .map_err(ClientFault::Misdirected)?;
+        }
         let site = match &subject {
             RequestSubject::Https(_) => config.site_of_redirect(&host, connection.listener()),
             _ => config.site_of_request(&host, connection.listener()),
@@ -196,14 +205,23 @@ fn check_transfer_coding(fields: &HeaderMap) -> Result<(), ClientFault> {
 
 /// What a target is about. Two forms of it name no resource (RFC 9112 §3.2.3, §3.2.4): `*` is the server as a whole, an
 /// authority alone asks for a tunnel.
-fn subject(method: &Method, uri: &Uri) -> Result<RequestSubject, Fault> {
-    let bad = || TargetError::boxed(&uri.to_string(), TargetProblem::NotAPath);
+fn subject(line: &RequestLine) -> Result<RequestSubject, Fault> {
+    let RequestLine { method, uri, version } = line;
+    let bad = |problem| Err(TargetError::boxed(&uri.to_string(), problem).into());
     match *method {
         Method::CONNECT => Err(ClientFault::method_not_allowed(method, METHODS).into()),
         Method::OPTIONS if uri.path() == "*" => Ok(RequestSubject::Server),
-        _ if uri.path() == "*" || (uri.authority().is_some() && uri.scheme().is_none()) => Err(bad().into()),
+        _ if uri.path() == "*" || (uri.authority().is_some() && uri.scheme().is_none()) => bad(TargetProblem::NotAPath),
+        // The authority of HTTP/2 is a field of its own, so a path without a slash is no absolute form (RFC 9113 §8.3.1).
+        _ if *version == Version::HTTP_2 && has_no_slash(uri) => bad(TargetProblem::NoSlash),
         _ => Ok(RequestSubject::Target(Target::from_uri(uri)?)),
     }
+}
+
+/// Whether a path and query does not begin with a slash.
+fn has_no_slash(uri: &Uri) -> bool {
+    uri.path_and_query()
+        .is_some_and(|target| !target.as_str().starts_with('/'))
 }
 
 /// Whether the client says that this request is its last on the connection (RFC 9112 §9.3).

@@ -33,6 +33,7 @@ mod send_file;
 mod server_log;
 mod sites;
 mod slow_clients;
+mod targets;
 mod tls;
 mod withheld;
 mod workout;

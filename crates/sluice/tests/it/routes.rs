@@ -57,6 +57,7 @@ fn each_condition_matches_exactly_what_it_names() {
     let server = Setup::new()
         .route(&only("method = [\"PUT\", \"DELETE\"]", 411))
         .route(&only("method = \"!GET\"", 402))
+        .site("hosts = [\"test\", \"example.org\", \"*.example.org\"]")
         .route(&only("host = \"*.example.org\"", 403))
         .route(&only("client = [\"10.0.0.0/8\", \"127.0.0.0/8\"]", 415))
         .route(&only("client = \"!127.0.0.1\"", 406))

@@ -52,6 +52,58 @@ fn site_is_served_only_on_its_addresses() {
 }
 
 #[test]
+fn an_absolute_target_is_served_only_for_hosts_of_this_server() {
+    let setup = |site: &str| Setup::new().file("a.txt", "ours").site(site).start();
+    let named = setup("hosts = [\"example.org\", \"*.example.org\", \"test\"]");
+    let any = setup("");
+    let status = |server: &Server, target: &str| {
+        let response = server.send(format!(
+            "GET {target} HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n"
+        ));
+        let is_ours = response.text() == "ours";
+        assert_eq!(is_ours, response.status == 200, "{target}");
+        response.status
+    };
+    for host in ["localhost", "127.0.0.1", "127.0.0.1:9", "[::1]", "app.localhost"] {
+        let target = format!("http://{host}/a.txt");
+        assert_eq!((status(&named, &target), status(&any, &target)), (200, 200), "{host}");
+    }
+    for host in ["example.org", "a.Example.ORG:81", "example.org."] {
+        let target = format!("http://{host}/a.txt");
+        assert_eq!((status(&named, &target), status(&any, &target)), (200, 421), "{host}");
+    }
+    for target in [
+        "http://foreign.example/a.txt",
+        "http://example.org.foreign.example/a.txt",
+        "http://192.0.2.1/a.txt",
+        "https://foreign.example/a.txt",
+        "ftp://example.org/a.txt",
+        "ftp://localhost/a.txt",
+    ] {
+        assert_eq!((status(&named, target), status(&any, target)), (421, 421), "{target}");
+    }
+    // The field Host names no other server that a client could ask by mistake.
+    assert_eq!(get(&any, "/a.txt", "foreign.example").text(), "ours");
+    named.log_line("foreign.example\", which no site has in hosts");
+}
+
+#[test]
+fn server_name_is_in_lower_case() {
+    let setup = |site: &str| Setup::new().script("show", SHOW).site(site).start();
+    let named = setup("hosts = [\"example.org\", \"*.example.org\", \"test\"]");
+    for (host, expected) in [
+        ("Example.ORG", "example.org Example.ORG"),
+        ("WWW.example.org:80", "www.example.org WWW.example.org:80"),
+    ] {
+        assert_eq!(get(&named, "/cgi-bin/show", host).text(), expected);
+    }
+    assert_eq!(
+        get(&setup(""), "/cgi-bin/show", "LOCALHOST").text(),
+        "localhost LOCALHOST"
+    );
+}
+
+#[test]
 fn unknown_host_is_refused_and_never_becomes_server_name() {
     let setup = |server: &str, site: &str| Setup::new().script("show", SHOW).server(server).site(site).start();
     let named = "hosts = [\"example.org\", \"*.example.org\", \"test\"]";

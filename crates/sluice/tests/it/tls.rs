@@ -242,6 +242,8 @@ fn clear_text_is_redirected_to_https_or_gets_a_hint() {
     assert!(head.starts_with("HTTP/1.1 308"), "{head}");
     assert!(head.contains("location: https://example.test"), "{head}");
     assert!(head.contains("/a%20b?c=d\r\n"), "{head}");
+    let invalid = curl(&["--head", &format!("{redirecting}100%?c=d%")]);
+    assert!(invalid.starts_with("HTTP/1.1 400"), "{invalid}");
     let output = curl(&["--http0.9", &format!("http://{}/a.txt", server.tls_address())]);
     assert!(output.contains("This port speaks https"), "{output}");
 }

@@ -1,0 +1,102 @@
+//! Request targets and versions that are unusual, and what is not a target.
+
+use crate::harness::{Server, Setup};
+
+/// A script that prints what its path means.
+const SHOW: &str = r#"printf 'Content-Type: text/plain\n\n%s|%s|%s|%s' "$SERVER_PROTOCOL" "$REQUEST_URI" "$PATH_INFO" "$QUERY_STRING""#;
+
+fn server() -> Server {
+    let setup = Setup::new()
+        .site("hosts = [\"test\"]\nindex = [\"index.cgi\"]")
+        .script_route("*.cgi", "mode = \"cgi\"")
+        .script("show", SHOW)
+        .file_with_mode("index.cgi", format!("#!/bin/sh\n{SHOW}"), 0o755);
+    setup.start()
+}
+
+fn get(server: &Server, target: &str) -> (u16, String) {
+    let response = server.send(format!(
+        "GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+    ));
+    (response.status, response.text().to_owned())
+}
+
+#[test]
+fn a_percent_sign_that_begins_no_escape_is_refused_in_every_path_but_not_in_a_query() {
+    let server = server();
+    for path in [
+        "/%zz",
+        "/%",
+        "/health.txt%",
+        "/index.cgi/%4",
+        "/index.cgi%zz",
+        "/cgi-bin/show/100%",
+        "//%%41",
+        "/%2",
+    ] {
+        for target in [path.to_owned(), format!("http://test{path}"), format!("{path}?a=b")] {
+            assert_eq!(get(&server, &target).0, 400, "{target}");
+        }
+    }
+    // Many applications send such queries, and scripts get them as they are.
+    for query in ["100%", "%zz", "a=%&b=%4"] {
+        for path in ["/index.cgi", "/cgi-bin/show", "/"] {
+            let (status, text) = get(&server, &format!("{path}?{query}"));
+            assert_eq!((status, text.rsplit('|').next()), (200, Some(query)), "{path}?{query}");
+        }
+        assert_eq!(get(&server, &format!("/health.txt?{query}")).0, 200, "{query}");
+    }
+}
+
+#[test]
+fn a_percent_sign_that_begins_no_escape_is_refused_where_a_script_names_a_path() {
+    let setup = Setup::new()
+        .script("local", "printf 'Location: /100%%.txt\\n\\n'")
+        .script("accel", "printf 'X-Accel-Redirect: /files/100%%.txt\\n\\n'")
+        .script("path", "printf 'X-Sendfile: %s/files/100%%.txt\\n\\n' \"$TEST_DIR\"")
+        .cgi("send_files = { \"/files/\" = \"files\" }")
+        .file("100%.txt", "below the root");
+    std::fs::create_dir(setup.path("files")).unwrap();
+    std::fs::write(setup.path("files/100%.txt"), "sent").unwrap();
+    let server = setup.start();
+    assert_eq!(get(&server, "/cgi-bin/local").0, 502);
+    server.log_line("a % without two hexadecimal digits");
+    assert_eq!(get(&server, "/cgi-bin/accel").0, 502);
+    // This one is the path of a file, not of a URL.
+    assert_eq!(get(&server, "/cgi-bin/path"), (200, "sent".to_owned()));
+    assert_eq!(get(&server, "/100%25.txt"), (200, "below the root".to_owned()));
+}
+
+#[test]
+fn an_absolute_target_without_a_path_means_the_root() {
+    let server = server();
+    for (target, expected) in [
+        ("http://test?a=b/c", "HTTP/1.1|/?a=b/c||a=b/c"),
+        ("http://test:80?", "HTTP/1.1|/?||"),
+        ("http://test", "HTTP/1.1|/||"),
+    ] {
+        assert_eq!(get(&server, target), (200, expected.to_owned()), "{target}");
+    }
+    for target in ["?a=b", "test?a=b"] {
+        assert_eq!(get(&server, target).0, 400, "{target}");
+    }
+}
+
+#[test]
+fn later_minor_versions_are_answered_as_the_latest_one() {
+    let server = server();
+    let mut client = server.connect();
+    for minor in 2..=9 {
+        client.send(format!("GET /cgi-bin/show/x HTTP/1.{minor}\r\nHost: test\r\n\r\n"));
+        let response = client.response();
+        assert_eq!(response.status, 200, "HTTP/1.{minor}");
+        assert_eq!(response.text(), "HTTP/1.1|/cgi-bin/show/x|/x|");
+    }
+    // Byte by byte, after a body, and with a version in a field and in the body.
+    client.send("POST /cgi-bin/show HTTP/1.5\r\nHost: test\r\nContent-Length: 10\r\nX: HTTP/1.2\r\n\r\n / HTTP/1.");
+    assert_eq!(client.response().status, 200);
+    for byte in "GET /cgi-bin/show HTTP/1.2\r\nHost: test\r\nConnection: close\r\n\r\n".bytes() {
+        client.send([byte]);
+    }
+    assert!(client.response().text().starts_with("HTTP/1.1|"));
+}
