@@ -70,7 +70,9 @@ fn render(callout: &Callout) -> Option<String> {
         Callout::Noticed(text) => format!("NOTICED: {text}"),
         Callout::Watch(text) => format!("WATCH: {text}"),
         Callout::HttpStatus => "HTTP-STATUS:".to_owned(),
-        Callout::ScriptControl(control) => format!("SCRIPT-CONTROL: {}", directives(*control)),
+        // Ignored directives and times of fractions of an hour cannot be written.
+        Callout::ScriptControl(control) if !control.ignored.is_empty() || control.is_empty() => return None,
+        Callout::ScriptControl(control) => format!("SCRIPT-CONTROL: {}", directives(control)),
         Callout::BufferBegin { bytes, kind } => {
             // Only sizes with a unit can be written, and every size that was read had one.
             let size = bytes.map_or_else(String::new, |bytes| format!("{}k ", bytes >> 10));
@@ -83,15 +85,48 @@ fn render(callout: &Callout) -> Option<String> {
     })
 }
 
-/// The value of `Script-Control` that means this.
-pub(crate) fn directives(control: ScriptControl) -> String {
-    let mode = match control.body_mode {
-        Some(BodyMode::Stream) => "X-stream-mode;",
-        Some(BodyMode::Record) => "X-record-mode;",
-        None => "",
-    };
-    let status = control
-        .http_status
-        .map_or_else(String::new, |status| format!("X-http-status={}", status.as_u16()));
-    format!("{mode}{status}")
+/// The value of `Script-Control` that means this, without ignored directives.
+pub(crate) fn directives(control: &ScriptControl) -> String {
+    let mut all = Vec::new();
+    all.extend(control.body_mode.map(|mode| {
+        let name = match mode {
+            BodyMode::Stream => "X-stream-mode",
+            BodyMode::Record => "X-record-mode",
+            BodyMode::Crlf => "X-crlf-mode",
+        };
+        name.to_owned()
+    }));
+    let flag = |name: &str, is_on: Option<bool>| is_on.map(|is_on| format!("{name}={}", u8::from(is_on)));
+    all.extend(flag("X-buffer-records", control.buffers_records));
+    all.extend(flag("X-content-encoding-gzip", control.compresses));
+    all.extend(
+        control
+            .http_status
+            .map(|status| format!("X-http-status={}", status.as_u16())),
+    );
+    for (name, time) in [
+        ("X-lifetime", control.lifetime),
+        ("X-timeout-output", control.output_limit),
+        ("X-timeout-noprogress", control.silence_limit),
+    ] {
+        all.extend(time.map(|time| match time {
+            None => format!("{name}=none"),
+            Some(time) => format!("{name}={}s", time.as_secs()),
+        }));
+    }
+    if let Some(error) = &control.error {
+        let text = |name: &str, value: &Option<Box<str>>| {
+            let value = value.as_ref()?;
+            Some(format!(
+                "{name}=\"{}\"",
+                value.replace('\\', "\\\\").replace('"', "\\\"")
+            ))
+        };
+        all.extend(text("X-error-text", &error.text));
+        all.extend(text("X-error-module", &error.module));
+        all.extend(error.line.map(|line| format!("X-error-line={line}")));
+        all.extend(error.vms_status.map(|status| format!("X-error-vms-status={status}")));
+        all.extend(text("X-error-vms-text", &error.vms_text));
+    }
+    all.join(";")
 }

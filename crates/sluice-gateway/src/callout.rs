@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use crate::reply::ScriptControl;
 use crate::request_record::RequestEncoding;
+use crate::script_control::ScriptControl;
+use crate::time_span::{decimal, time_span};
 
 /// Bytes in a memory buffer when the script names no size: one mebibyte, WASD's unit.
 pub const BUFFER_BYTES_DEFAULT: u64 = 1 << 20;
@@ -135,41 +136,11 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
 }
 
 fn lifetime(text: &str) -> Result<Lifetime, String> {
-    if text.eq_ignore_ascii_case("none") {
-        return Ok(Lifetime::Unlimited);
+    match time_span(text) {
+        Some(None) => Ok(Lifetime::Unlimited),
+        Some(Some(time)) => Ok(Lifetime::Idle(time)),
+        None => Err("LIFETIME wants minutes, 10s, 5m, 2h, hh:mm:ss or none".to_string()),
     }
-    let seconds = if text.contains(':') {
-        clock_seconds(text)
-    } else {
-        unit_seconds(text)
-    };
-    seconds
-        .map(|seconds| Lifetime::Idle(Duration::from_secs(seconds)))
-        .ok_or_else(|| "LIFETIME wants minutes, 10s, 5m, 2h, hh:mm:ss or none".to_string())
-}
-
-/// `5` (minutes), `10s`, `5m`, `2h`.
-fn unit_seconds(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = match &text[digits.len()..] {
-        "s" | "S" => 1,
-        "" | "m" | "M" => 60,
-        "h" | "H" => 3600,
-        _ => return None,
-    };
-    decimal(digits)?.checked_mul(unit)
-}
-
-/// `hh:mm:ss`, or `hh:mm` as on VMS.
-fn clock_seconds(text: &str) -> Option<u64> {
-    let mut parts = text.split(':');
-    let hours = decimal(parts.next()?)?;
-    let minutes = decimal(parts.next()?)?;
-    let seconds = parts.next().map_or(Some(0), decimal)?;
-    if minutes > 59 || seconds > 59 || parts.next().is_some() {
-        return None;
-    }
-    hours.checked_mul(3600)?.checked_add(minutes * 60 + seconds)
 }
 
 fn request_encoding(text: &str) -> Result<RequestEncoding, String> {
@@ -184,10 +155,16 @@ fn request_encoding(text: &str) -> Result<RequestEncoding, String> {
 /// because they may be meant for another server.
 fn script_control(text: &str) -> Result<ScriptControl, String> {
     let control = ScriptControl::parse(text);
-    if control == ScriptControl::default() {
-        return Err("SCRIPT-CONTROL wants X-stream-mode, X-record-mode or X-http-status=nnn".to_string());
+    if !control.is_empty() || text.to_ascii_lowercase().contains("x-transfer-encoding-chunked") {
+        return Ok(control);
     }
-    Ok(control)
+    Err(match control.ignored.first() {
+        Some(directive) => format!(
+            "{}: unknown, or its value is invalid; directives are X-record-mode, X-stream-mode, X-lifetime=10 …",
+            without_controls(directive)
+        ),
+        None => "SCRIPT-CONTROL wants directives such as X-record-mode or X-lifetime=10".to_string(),
+    })
 }
 
 /// `[<size>] [ring]`.
@@ -235,13 +212,6 @@ fn size(text: &str) -> Option<u64> {
         _ => return None,
     };
     decimal(digits)?.checked_mul(unit_bytes)
-}
-
-/// Parses digits only, because `u64::from_str` also accepts a sign.
-fn decimal(text: &str) -> Option<u64> {
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.parse().ok())?
 }
 
 fn without_controls(text: &str) -> String {
@@ -294,7 +264,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::BodyMode;
+    use crate::script_control::BodyMode;
     use proptest::prelude::*;
 
     fn request(line: &str) -> Callout {

@@ -19,7 +19,8 @@
 //! | [`Scanner`] → [`Output`] | splits the mailbox into reply bytes, callouts and the end of the response |
 //! | [`CalloutRequest`], [`Answer`] | a parsed callout line, and the answer line |
 //! | [`HeadParser`] → [`Reply`] | the reply's head, and which of the four kinds it is (RFC 3875 §6.2) |
-//! | [`RecordAdjustment`] | whether text records get a missing newline |
+//! | [`RecordLines`], [`RecordAdjustment`] | which records of text get a missing newline |
+//! | [`ScriptControl`] | the directives of `Script-Control`, which ask the server for something |
 //!
 //! Errors that a script makes are [`OutputFault`] and [`HeadFault`]; their messages address the script's author.
 //! Not here: starting processes, reading mailboxes, acting on callouts, sharing memory. Higher floors do that.
@@ -35,12 +36,15 @@ mod meta_variables;
 mod names;
 mod output;
 mod query;
+mod record_lines;
 mod reply;
 mod request_record;
 mod scanner;
+mod script_control;
 mod script_head;
 mod send_file;
 mod sentinel;
+mod time_span;
 mod variables;
 
 pub use adjustment::RecordAdjustment;
@@ -51,9 +55,11 @@ pub use meta_variables::CgiRequest;
 pub use names::host_name;
 pub use output::{CALLOUT_BYTES_MAX, CALLOUT_LINE_BYTES_MAX, EndMark, MailboxKind, Output, OutputFault};
 pub use query::isindex_arguments;
-pub use reply::{BodyMode, Reply, ReplyHead, ScriptControl};
+pub use record_lines::{MissingNewlines, RecordLines};
+pub use reply::{Reply, ReplyHead};
 pub use request_record::{RequestEncoding, RequestRecord, RequestRecordFault, decode_request, encode_request};
 pub use scanner::Scanner;
+pub use script_control::{BodyMode, ErrorRequest, ScriptControl};
 pub use script_head::{HeadLimits, HeadParser};
 pub use send_file::{SEND_FILE_FIELDS, X_ACCEL_REDIRECT, X_SENDFILE};
 pub use sentinel::{SENTINEL_BYTES, Sentinels};

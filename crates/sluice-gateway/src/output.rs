@@ -35,7 +35,8 @@ pub enum EndMark {
 /// One item in a script's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Bytes of the reply, head or body; never empty. From a record mailbox: one record.
+    /// Bytes of the reply, head or body. From a stream never empty; from a record mailbox one record, which may be empty,
+    /// or the lines of one that precede a sentinel.
     Bytes(Bytes),
     /// One callout line, reported as soon as it is complete, because the script may wait for the answer before it
     /// closes the callout.

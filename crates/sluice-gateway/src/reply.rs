@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::head_fault::{Excerpt, HeadFault};
+use crate::script_control::ScriptControl;
 
 /// A script's reply (RFC 3875 §6.2).
 #[derive(Clone, Debug)]
@@ -39,51 +40,6 @@ pub struct ReplyHead {
     pub control: ScriptControl,
     /// Hop-by-hop fields that the script wrote and that were removed, because only the server may set them.
     pub dropped: Vec<HeaderName>,
-}
-
-/// The supported directives of the field `Script-Control` (WASD); others are ignored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ScriptControl {
-    /// The treatment of records; `None`: the content type decides.
-    pub body_mode: Option<BodyMode>,
-    /// The status if there is no `Status` field (`X-http-status`).
-    pub http_status: Option<StatusCode>,
-}
-
-/// The treatment of the records of a record mailbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyMode {
-    /// Records are bytes of a stream, sent unchanged (`X-stream-mode`).
-    Stream,
-    /// Records are lines and get a missing newline (`X-record-mode`).
-    Record,
-}
-
-impl ScriptControl {
-    /// Parses directives separated by `;`; unknown or invalid ones are ignored.
-    #[must_use]
-    pub fn parse(directives: &str) -> ScriptControl {
-        let mut control = ScriptControl::default();
-        for directive in directives.split(';') {
-            let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
-            match name.trim().to_ascii_lowercase().as_str() {
-                "x-stream-mode" => control.body_mode = Some(BodyMode::Stream),
-                "x-record-mode" => control.body_mode = Some(BodyMode::Record),
-                "x-http-status" => control.http_status = status_code(value.trim().as_bytes()),
-                _ => {}
-            }
-        }
-        control
-    }
-
-    /// The directives of both; `later` takes precedence.
-    #[must_use]
-    pub fn overridden_by(self, later: ScriptControl) -> ScriptControl {
-        ScriptControl {
-            body_mode: later.body_mode.or(self.body_mode),
-            http_status: later.http_status.or(self.http_status),
-        }
-    }
 }
 
 /// Classifies a reply without a status line of its own.
@@ -262,6 +218,7 @@ fn has_only_redirect_fields(fields: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::script_control::BodyMode;
     use crate::script_head::tests::{document, fault, reply};
     use proptest::prelude::*;
 
@@ -399,12 +356,8 @@ mod tests {
             document("Status: 404\nScript-Control: X-http-status=500\n\n").status,
             StatusCode::NOT_FOUND
         );
-        let later = ScriptControl {
-            body_mode: Some(BodyMode::Record),
-            http_status: None,
-        };
-        assert_eq!(head.control.overridden_by(later).body_mode, Some(BodyMode::Record));
-        assert_eq!(head.control.overridden_by(later).http_status, head.control.http_status);
+        let twice = document("Script-Control: X-record-mode\nScript-Control: X-stream-mode\n\n");
+        assert_eq!(twice.control.body_mode, Some(BodyMode::Stream));
     }
 
     proptest! {

@@ -44,6 +44,8 @@ pub struct Scanner {
     input: VecDeque<Bytes>,
     /// The start of a sentinel, already removed from `input`.
     partial: Option<PartialMatch>,
+    /// Records: the start of a sentinel at the end of a full buffer.
+    held: Bytes,
     preceding: PrecedingOutput,
     callout: CalloutLines,
     /// Returned by the next call of `next`, before anything else.
@@ -74,6 +76,7 @@ impl Scanner {
             state: State::Body,
             input: VecDeque::new(),
             partial: None,
+            held: Bytes::new(),
             preceding: PrecedingOutput::new(),
             callout: CalloutLines::default(),
             queued: None,
@@ -81,9 +84,9 @@ impl Scanner {
         }
     }
 
-    /// Adds what was read from the mailbox: any chunk of a stream, or exactly one record. An empty one is ignored.
+    /// Adds what was read from the mailbox: any chunk of a stream, or exactly one record. An empty chunk is ignored.
     pub fn push(&mut self, chunk: Bytes) {
-        if !chunk.is_empty() {
+        if self.kind == MailboxKind::Record || !chunk.is_empty() {
             self.input.push_back(chunk);
         }
     }
@@ -177,6 +180,7 @@ impl Scanner {
     /// [`OutputFault::CalloutNotClosed`]: the output ended inside a callout, the script's fault.
     pub fn finish(&mut self) -> Result<Option<Bytes>, OutputFault> {
         match self.state {
+            State::Body if !self.held.is_empty() => Ok(Some(std::mem::take(&mut self.held))),
             State::Body => Ok(self.partial.take().and_then(|partial| self.text_of(partial))),
             State::Doubt(mark) => Ok(Some(self.sentinels.masked_text(mark).into())),
             State::Callout => Err(OutputFault::CalloutNotClosed),
@@ -215,6 +219,7 @@ impl Scanner {
         self.state = State::Body;
         self.input.clear();
         self.partial = None;
+        self.held = Bytes::new();
         self.preceding.clear();
         self.callout = CalloutLines::default();
         self.queued = None;
@@ -424,56 +429,6 @@ impl Scanner {
         }
     }
 
-    /// One record of the reply.
-    fn take_record(&mut self) -> Option<Step> {
-        let record = self.input.pop_front()?;
-        let Some(mark) = self.mark_of(&record, self.wanted_in_body()) else {
-            return Some(Step::Emit(Output::Bytes(self.masked_record(record))));
-        };
-        let step = self.leave_body(mark);
-        // Only after an end sentinel: after a close sentinel, a record of one newline may be the empty line that ends a
-        // head.
-        self.skips_newline = mark == Mark::End && record.len() == SENTINEL_BYTES;
-        Some(step)
-    }
-
-    fn masked_record(&self, record: Bytes) -> Bytes {
-        match self.finder.find(&record) {
-            None => record,
-            Some(_) => self.sentinels.masked(&record).into_owned().into(),
-        }
-    }
-
-    /// One line of a record inside a callout; a record may contain several.
-    fn take_callout_record(&mut self) -> Option<Step> {
-        let mut record = self.input.pop_front()?;
-        if let Some(mark) = self.mark_of(&record, self.wanted_in_callout()) {
-            return Some(self.leave_callout(mark));
-        }
-        let stop = memchr::memchr(b'\n', &record).unwrap_or(record.len());
-        self.callout.extend(&record[..stop]);
-        record.advance(record.len().min(stop + 1));
-        self.unread(record);
-        if let Some(fault) = self.callout.excess() {
-            return Some(self.fail(fault));
-        }
-        Some(self.callout.complete().map_or(Step::Continue, Step::Emit))
-    }
-
-    /// The sentinel that a record consists of, with or without newline.
-    fn mark_of(&self, record: &[u8], wanted: &[Mark]) -> Option<Mark> {
-        let text = record.strip_suffix(b"\n").unwrap_or(record);
-        let text = if text.len() < record.len() {
-            text.strip_suffix(b"\r").unwrap_or(text)
-        } else {
-            text
-        };
-        wanted
-            .iter()
-            .copied()
-            .find(|mark| self.sentinels.text(*mark).as_bytes() == text)
-    }
-
     fn compare_next(&self, partial: Option<PartialMatch>, wanted: &[Mark]) -> Comparison {
         let next = self.input.front().map_or(&[][..], |first| first);
         self.sentinels.compare(wanted, partial, next)
@@ -576,5 +531,6 @@ enum Step {
     Continue,
 }
 
+mod records;
 #[cfg(test)]
 mod tests;

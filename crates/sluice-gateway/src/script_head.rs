@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use memchr::memchr;
 
 use crate::head_fault::{Excerpt, HeadFault};
+use crate::record_lines::MissingNewlines;
 use crate::reply::{self, Reply};
 
 /// Limits on a reply's head.
@@ -73,13 +74,22 @@ impl HeadParser {
         Ok(None)
     }
 
-    /// Parses the next record of a record mailbox: as [`HeadParser::push`], but the end of a record also ends a line.
+    /// Parses the next record of a record mailbox: as [`HeadParser::push`], but the record is a line where `missing`, of
+    /// [`RecordLines::next`](crate::RecordLines::next), says so. A newline that is missing after the bytes of the body is not
+    /// added to them.
     ///
     /// # Errors
     /// As for [`HeadParser::push`].
-    pub fn push_record(&mut self, record: Bytes) -> Result<Option<(Reply, Bytes)>, HeadFault> {
+    pub fn push_record(
+        &mut self,
+        record: Bytes,
+        missing: MissingNewlines,
+    ) -> Result<Option<(Reply, Bytes)>, HeadFault> {
+        if missing.before && !self.line.is_empty() {
+            self.take_held_line()?;
+        }
         let complete = self.push(record)?;
-        if complete.is_some() || self.line.is_empty() {
+        if complete.is_some() || !missing.after {
             return Ok(complete);
         }
         Ok(if self.take_held_line()? {
@@ -194,8 +204,14 @@ fn trim_blanks(text: &[u8]) -> &[u8] {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::record_lines::RecordLines;
     use crate::reply::ReplyHead;
     use proptest::prelude::*;
+
+    const WIDE: HeadLimits = HeadLimits {
+        bytes_max: 1 << 20,
+        fields_max: 100,
+    };
 
     const LIMITS: HeadLimits = HeadLimits {
         bytes_max: 200,
@@ -305,25 +321,50 @@ pub(crate) mod tests {
         );
     }
 
+    /// Pushes records until the head is complete; the reply, and the bytes after its head.
+    fn push_records(records: &[&str]) -> (ReplyHead, Bytes) {
+        let (mut parser, mut lines) = (HeadParser::new(WIDE), RecordLines::default());
+        for record in records {
+            let missing = lines.next(record.as_bytes());
+            let record = Bytes::copy_from_slice(record.as_bytes());
+            match parser.push_record(record, missing).unwrap() {
+                Some((Reply::Document(head), rest)) => return (head, rest),
+                Some((other, _)) => panic!("{other:?}"),
+                None => {}
+            }
+        }
+        panic!("no complete head");
+    }
+
     #[test]
     fn records_are_lines_with_or_without_newline() {
-        let mut parser = HeadParser::new(LIMITS);
-        for record in ["Status: 404", "X-A: 1\n", "X-B: 2\nX-C: 3"] {
-            assert!(parser.push_record(Bytes::from(record)).unwrap().is_none());
-        }
-        let (reply, rest) = parser.push_record(Bytes::from("\r\nbody")).unwrap().unwrap();
-        let Reply::Document(head) = reply else {
-            panic!("{reply:?}")
-        };
+        let (head, rest) = push_records(&["Status: 404", "X-A: 1\n", "X-B: 2\nX-C: 3", "\r\nbody"]);
         assert_eq!((head.status, head.fields.len()), (StatusCode::NOT_FOUND, 3));
         assert_eq!(rest, "body");
     }
 
     #[test]
     fn a_record_may_hold_the_whole_head() {
-        let record = Bytes::from("Content-Type: text/plain\n\nbody without newline");
-        let (_, rest) = HeadParser::new(LIMITS).push_record(record).unwrap().unwrap();
+        let (_, rest) = push_records(&["Content-Type: text/plain\n\nbody without newline"]);
         assert_eq!(rest, "body without newline");
+    }
+
+    #[test]
+    fn an_empty_record_ends_the_head() {
+        let (head, rest) = push_records(&["Status: 404", "X-A: 1", "", "body"]);
+        assert_eq!((head.status, head.fields.len()), (StatusCode::NOT_FOUND, 1));
+        assert_eq!(rest, "");
+    }
+
+    #[test]
+    fn a_field_that_a_full_buffer_splits_is_one_field() {
+        let value = "x".repeat(5000);
+        let whole = format!("X-A: 1\nX-B: {value}\n\nbody");
+        let (head, rest) = push_records(&[&whole[..4096], &whole[4096..]]);
+        assert_eq!((head.fields["x-b"].len(), rest.as_ref()), (5000, &b"body"[..]));
+        // Of a program that writes a long line and its newline one after the other.
+        let (head, _) = push_records(&[&format!("X-B: {value}"), "\nX-A: 1\n\n"]);
+        assert_eq!((head.fields["x-b"].len(), head.fields.len()), (5000, 2));
     }
 
     #[test]

@@ -2,18 +2,22 @@
 //!
 //! | output of the script | sent |
 //! |---|---|
-//! | a record of text without a newline, on a record mailbox | the record and a newline |
+//! | records of text, on a record mailbox | the records as lines (`RecordLines` of sluice-gateway) |
+//! | the body of a reply with a status line of its own (NPH) | the same bytes |
 //! | bytes in the memory buffer | the same bytes, whichever the mailbox |
 //! | bytes beyond the announced Content-Length | nothing; they are counted for the log |
 //! | anything else | the same bytes |
 
-use bytes::{Bytes, BytesMut};
-use sluice_gateway::{RecordAdjustment, ReplyHead, ScriptControl};
+use bytes::Bytes;
+use sluice_gateway::{MissingNewlines, RecordAdjustment, RecordLines, Reply, ReplyHead, ScriptControl};
 use sluice_settings::Mailbox;
 
-/// The filter of one reply's body.
+/// The filter of one reply, from its head on.
 pub(crate) struct BodyFilter {
-    mailbox: Mailbox,
+    /// `None` for a stream, which has no records.
+    lines: Option<RecordLines>,
+    /// The head came with the start of the body, around which these newlines are missing.
+    first: Option<MissingNewlines>,
     adjustment: RecordAdjustment,
     missing_bytes: Option<u64>,
     surplus_bytes: u64,
@@ -23,14 +27,31 @@ impl BodyFilter {
     /// Passes everything until `begin`.
     pub(crate) fn new(mailbox: Mailbox) -> BodyFilter {
         BodyFilter {
-            mailbox,
+            lines: (mailbox == Mailbox::Record).then(RecordLines::default),
+            first: None,
             adjustment: RecordAdjustment::Unchanged,
             missing_bytes: None,
             surplus_bytes: 0,
         }
     }
 
-    /// The head is complete; it says how the body is filtered.
+    /// The newlines that are missing around the next record of the head. `None` for a stream.
+    pub(crate) fn next_of_head(&mut self, record: &[u8]) -> Option<MissingNewlines> {
+        self.lines.as_mut().map(|lines| lines.next(record))
+    }
+
+    /// The head ends within a record, around which these newlines are missing.
+    pub(crate) fn end_head(&mut self, reply: &Reply, missing: Option<MissingNewlines>) {
+        self.first = missing.map(|missing| MissingNewlines {
+            before: false,
+            ..missing
+        });
+        if matches!(reply, Reply::NonParsed(_)) {
+            self.lines = None;
+        }
+    }
+
+    /// The body follows `head`, which says how it is filtered.
     pub(crate) fn begin(&mut self, head: &ReplyHead) {
         self.missing_bytes = head.content_length;
         self.adjustment = RecordAdjustment::for_head(head);
@@ -38,15 +59,19 @@ impl BodyFilter {
 
     /// The bytes to send of `chunk`, from the mailbox. `None` if there are none. `control` is what the script has asked for by
     /// SCRIPT-CONTROL.
-    pub(crate) fn apply(&mut self, mut chunk: Bytes, control: ScriptControl) -> Option<Bytes> {
-        let adjustment = self.adjustment.with_control(control);
-        if self.mailbox == Mailbox::Record && adjustment.needs_newline(&chunk) {
-            let mut line = BytesMut::with_capacity(chunk.len() + 1);
-            line.extend_from_slice(&chunk);
-            line.extend_from_slice(b"\n");
-            chunk = line.freeze();
+    pub(crate) fn apply(&mut self, mut chunk: Bytes, control: &ScriptControl) -> Option<Bytes> {
+        if let Some(lines) = &mut self.lines {
+            let missing = self.first.take().unwrap_or_else(|| lines.next(&chunk));
+            chunk = self.adjustment.with_control(control).apply(chunk, missing);
         }
         self.limit(chunk)
+    }
+
+    /// The bytes to send after the last chunk of the body.
+    pub(crate) fn end(&mut self, control: &ScriptControl) -> Option<Bytes> {
+        let adjustment = self.adjustment.with_control(control);
+        let newline = adjustment.end(self.lines.as_mut()?)?;
+        self.limit(newline)
     }
 
     /// The bytes to send of `chunk`, from the memory buffer. `None` if there are none. The values of the bytes are not read, because
@@ -96,7 +121,7 @@ mod tests {
     }
 
     fn apply(filter: &mut BodyFilter, bytes: &'static str) -> Option<Bytes> {
-        filter.apply(Bytes::from_static(bytes.as_bytes()), ScriptControl::default())
+        filter.apply(Bytes::from_static(bytes.as_bytes()), &ScriptControl::default())
     }
 
     #[test]
@@ -104,6 +129,7 @@ mod tests {
         let mut records = filter(Mailbox::Record, None);
         assert_eq!(apply(&mut records, "a").unwrap(), "a\n");
         assert_eq!(apply(&mut records, "b\n").unwrap(), "b\n");
+        assert_eq!(apply(&mut records, "").unwrap(), "\n");
         assert_eq!(apply(&mut filter(Mailbox::Stream, None), "a").unwrap(), "a");
     }
 

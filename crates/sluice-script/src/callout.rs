@@ -107,7 +107,7 @@ impl Callouts {
             }
             Callout::HttpStatus => Answer::ok(format!("{:03}", self.status.map_or(0, |status| status.as_u16()))),
             Callout::ScriptControl(control) => {
-                self.control = self.control.overridden_by(control);
+                self.control = std::mem::take(&mut self.control).overridden_by(control);
                 Answer::ok("OK")
             }
             Callout::BufferBegin { bytes, kind } if self.status.is_none() => {

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use sluice_gateway::{HeadFault, HeadLimits, HeadParser, Reply, ReplyHead};
 use sluice_http::fault::Fault;
-use sluice_settings::{Mailbox, ScriptSettings};
+use sluice_settings::ScriptSettings;
 
 use crate::body_filter::BodyFilter;
 use crate::lease::Lease;
@@ -69,18 +69,22 @@ impl Conversation {
             bytes_max: output.head_bytes_max,
             fields_max: HEAD_FIELDS_MAX,
         });
-        let is_stream = output.mailbox == Mailbox::Stream;
         loop {
             let event = poll_fn(|context| self.relay.poll_event(context)).await?;
-            let parsed = match event {
-                ReplyEvent::Mailbox(bytes) if is_stream => parser.push(bytes),
-                ReplyEvent::Mailbox(record) => parser.push_record(record),
+            let bytes = match event {
+                ReplyEvent::Mailbox(bytes) => bytes,
                 ReplyEvent::Bulk(_) => continue,
                 ReplyEvent::End => return Err(self.bad_head(parser.finish()).await),
+            };
+            let missing = self.filter.next_of_head(&bytes);
+            let parsed = match missing {
+                None => parser.push(bytes),
+                Some(missing) => parser.push_record(bytes, missing),
             };
             match parsed {
                 Ok(None) => {}
                 Ok(Some((reply, rest))) => {
+                    self.filter.end_head(&reply, missing.filter(|_| !rest.is_empty()));
                     self.rest = rest;
                     return Ok(reply);
                 }
@@ -117,9 +121,13 @@ impl Conversation {
     pub(crate) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
             let chunk = match ready!(self.relay.poll_event(context)) {
-                Ok(ReplyEvent::Mailbox(bytes)) => self.filter.apply(bytes, self.relay.callouts.control),
+                Ok(ReplyEvent::Mailbox(bytes)) => self.filter.apply(bytes, &self.relay.callouts.control),
                 Ok(ReplyEvent::Bulk(bytes)) => self.filter.limit(bytes),
-                Ok(ReplyEvent::End) => return Poll::Ready(None),
+                // The relay reports the end again.
+                Ok(ReplyEvent::End) => match self.filter.end(&self.relay.callouts.control) {
+                    None => return Poll::Ready(None),
+                    last => last,
+                },
                 Err(fault) => return Poll::Ready(Some(Err(fault))),
             };
             if let Some(chunk) = chunk {

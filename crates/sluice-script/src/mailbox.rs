@@ -4,14 +4,16 @@
 //! replies, up to `READ_BYTES_MAX` for a script that keeps the mailbox full, whose pipe is enlarged, too. Not here: the meaning
 //! of the bytes (`relay`).
 
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
+use rustix::net::sockopt::set_socket_passcred;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags};
 use sluice_settings as settings;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -33,6 +35,9 @@ const PIPE_BYTES_ROOMY: usize = 128 << 10;
 /// Size of the pipe during a long reply, bytes: pipe-max-size, which needs no privilege. It is reduced after the reply, because
 /// an ordinary user may have 64 such pipes, and further ones would be tiny.
 const PIPE_BYTES_LARGE: usize = 1 << 20;
+
+/// Room for records that is allocated at a time, bytes. Short records share it.
+const RECORD_BUFFER_BYTES: usize = 128 << 10;
 
 /// A reply is long from this size on, bytes.
 const LONG_REPLY_BYTES: usize = 256 << 10;
@@ -57,10 +62,16 @@ impl Mailbox {
                 reply_bytes: 0,
                 pipe_bytes: PIPE_BYTES,
             }),
-            settings::Mailbox::Record => Mailbox::Record(Records {
-                socket: UnixStream::from_std(descriptor.into())?,
-                record_bytes_max,
-            }),
+            settings::Mailbox::Record => {
+                // Each record then comes with the credentials of its sender, and the end without: an empty record and the end
+                // would look alike otherwise (recv(2)).
+                set_socket_passcred(&descriptor, true)?;
+                Mailbox::Record(Records {
+                    socket: UnixStream::from_std(descriptor.into())?,
+                    record_bytes_max,
+                    buffer: BytesMut::new(),
+                })
+            }
         })
     }
 
@@ -125,8 +136,9 @@ impl Mailbox {
 
     /// The reply is complete: releases the memory that was held for it.
     pub(crate) fn end_reply(&mut self) {
-        if let Mailbox::Stream(stream) = self {
-            stream.end_reply();
+        match self {
+            Mailbox::Stream(stream) => stream.end_reply(),
+            Mailbox::Record(records) => records.buffer = BytesMut::new(),
         }
     }
 
@@ -161,7 +173,7 @@ impl Silence {
         match read {
             Ok(1..) => Silence::Broken,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Silence::Kept,
-            // An empty record looks like the end, and neither can be used.
+            // An empty record looks like the end here, and neither can be used.
             Ok(0) | Err(_) => Silence::Closed,
         }
     }
@@ -255,65 +267,118 @@ pub(crate) struct Records {
     /// A SOCK_SEQPACKET socket in a stream socket's type: only its registration with the event loop is used, which is the same.
     socket: UnixStream,
     record_bytes_max: usize,
+    /// Room for the next records; those that were received share it, because most are short.
+    buffer: BytesMut,
 }
 
 impl Records {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         loop {
             ready!(self.socket.poll_read_ready(context))?;
-            match self.socket.try_io(Interest::READABLE, || self.receive()) {
+            let Records { socket, buffer, .. } = self;
+            let record_bytes_max = self.record_bytes_max;
+            match socket.try_io(Interest::READABLE, || receive(socket, buffer, record_bytes_max)) {
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                 received => return Poll::Ready(received),
             }
         }
     }
 
-    fn receive(&self) -> io::Result<Option<Bytes>> {
-        let mut record = Vec::with_capacity(self.record_bytes_max);
-        match rustix::net::recv(&self.socket, spare_capacity(&mut record), RecvFlags::TRUNC) {
-            Ok((kept, sent)) if kept < sent => {
-                let text = format!("a record of {sent} bytes, the largest is {kept}");
-                Err(io::Error::new(io::ErrorKind::InvalidData, text))
-            }
-            // An empty record and end-of-file look alike (recv(2)).
-            Ok((0, _)) => Ok(self.is_open().then(Bytes::new)),
-            Ok(_) => Ok(Some(record.into())),
-            // A script that ends with its input unread resets the socket: that is its end, too.
-            Err(Errno::CONNRESET) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+    fn receive(&mut self) -> io::Result<Option<Bytes>> {
+        receive(&self.socket, &mut self.buffer, self.record_bytes_max)
     }
+}
 
-    /// Whether the script still has its end open.
-    fn is_open(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut ends = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let _ = poll(&mut ends, Some(&now));
-        !ends[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP)
+/// One record; `None` at end-of-file.
+fn receive(socket: &UnixStream, buffer: &mut BytesMut, record_bytes_max: usize) -> io::Result<Option<Bytes>> {
+    if buffer.len() < record_bytes_max {
+        *buffer = BytesMut::zeroed(record_bytes_max.max(RECORD_BUFFER_BYTES));
     }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut credentials = RecvAncillaryBuffer::new(&mut space);
+    let room = &mut [IoSliceMut::new(&mut buffer[..record_bytes_max])];
+    let received = match rustix::net::recvmsg(socket, room, &mut credentials, RecvFlags::TRUNC) {
+        // A script that ends with its input unread resets the socket: that is its end, too.
+        Err(Errno::CONNRESET) => return Ok(None),
+        received => received?,
+    };
+    if received.bytes > record_bytes_max {
+        return Err(too_large(received.bytes, record_bytes_max));
+    }
+    let is_end = received.bytes == 0 && credentials.drain().next().is_none();
+    Ok((!is_end).then(|| buffer.split_to(received.bytes).freeze()))
+}
+
+fn too_large(bytes: usize, bytes_max: usize) -> io::Error {
+    let text = format!(
+        "a record of {bytes} bytes, the largest is {bytes_max} (record_size of the route, WWW_GATEWAY_MRS): \
+         write less at once, or set mailbox = \"stream\""
+    );
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 #[cfg(test)]
 mod tests {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, send, socketpair};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
 
-    #[tokio::test]
-    async fn next_record_is_seen_and_stays() {
+    /// A record mailbox, and the script's end of it.
+    fn records(record_bytes_max: usize) -> (Mailbox, OwnedFd) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (own, script) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        let mut mailbox = Mailbox::new(own, settings::Mailbox::Record, 1000).unwrap();
+        let mailbox = Mailbox::new(own, settings::Mailbox::Record, record_bytes_max).unwrap();
+        (mailbox, script)
+    }
+
+    fn write(script: &OwnedFd, record: &[u8]) {
+        // Unlike send(2), write(2) is what scripts use.
+        assert_eq!(rustix::io::write(script, record).unwrap(), record.len());
+    }
+
+    #[tokio::test]
+    async fn next_record_is_seen_and_stays() {
+        let (mut mailbox, script) = records(1000);
         assert!(!mailbox.has_next_record());
-        let write = |record: &[u8]| send(&script, record, rustix::net::SendFlags::empty()).unwrap();
-        write(b"\n");
+        write(&script, b"\n");
         assert!(!mailbox.has_next_record());
         assert_eq!(mailbox.read_now().unwrap().unwrap(), "\n");
-        write(b"another reply");
+        write(&script, b"another reply");
         assert!(mailbox.has_next_record());
         assert_eq!(mailbox.read_now().unwrap().unwrap(), "another reply");
         drop(script);
         assert!(!mailbox.has_next_record());
+    }
+
+    #[tokio::test]
+    async fn empty_records_are_not_the_end() {
+        let (mut mailbox, script) = records(1000);
+        for record in [&b""[..], b"a", b"", b""] {
+            write(&script, record);
+        }
+        drop(script);
+        for record in ["", "a", "", ""] {
+            assert_eq!(mailbox.read_now().unwrap().unwrap(), record);
+        }
+        assert!(mailbox.read_now().unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn records_share_memory_and_have_their_limit() {
+        let (mut mailbox, script) = records(1000);
+        for length in [1000, 1, 1001] {
+            write(&script, &vec![b'a'; length]);
+        }
+        let (first, second) = (
+            mailbox.read_now().unwrap().unwrap(),
+            mailbox.read_now().unwrap().unwrap(),
+        );
+        assert_eq!((first.len(), second.len()), (1000, 1));
+        assert_eq!(first.as_ptr().wrapping_add(1000), second.as_ptr());
+        let error = mailbox.read_now().unwrap_err().to_string();
+        assert!(
+            error.contains("1001 bytes, the largest is 1000 (record_size"),
+            "{error}"
+        );
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Process {
     pub site: String,
     /// The bound on its log lines.
     pub log: Arc<ScriptLog>,
+    /// Bytes in the largest record; `None` if its mailbox is a stream.
+    pub record_bytes_max: Option<usize>,
     kill_grace: Duration,
     commands: watch::Sender<Command>,
     state: Mutex<State>,
@@ -165,6 +167,7 @@ impl Process {
             sentinels: spec.sentinels,
             script: spec.script,
             site: spec.site,
+            record_bytes_max: (spec.mailbox == settings::Mailbox::Record).then_some(spec.record_bytes_max),
             log: spec.log,
             kill_grace: spec.kill_grace,
             commands,

@@ -21,6 +21,9 @@ const LINE_BYTES_MAX: usize = 4096;
 /// Lines of one process that are logged within an interval; further ones are counted.
 const LINES_MAX: u32 = 100;
 
+/// The text of EMSGSIZE (strerror(3)).
+const TOO_LARGE: &str = "Message too long";
+
 /// The interval: so short that a script whose output is being debugged soon has its lines logged again.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -123,6 +126,24 @@ impl StderrReader {
         match self.process.exchange() {
             Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "{text}"),
             None => tracing::warn!(target: "script", site, script, pid, "{text}"),
+        }
+        self.explain(&text);
+    }
+
+    /// Logs what an error means that comes of a record mailbox. A write beyond the socket's buffer fails in the script (EMSGSIZE), so
+    /// that the server does not see the record that is too large.
+    fn explain(&self, text: &str) {
+        let Process { pid, script, .. } = &*self.process;
+        if let Some(bytes_max) = self.process.record_bytes_max
+            && text.contains(TOO_LARGE)
+        {
+            tracing::warn!(
+                target: "script",
+                script,
+                pid,
+                "it wrote a record of more than {bytes_max} bytes (record_size of the route, WWW_GATEWAY_MRS): \
+                 write less at once, or set mailbox = \"stream\""
+            );
         }
     }
 

@@ -14,8 +14,8 @@ use sluice_settings::record_format::RecordFormat;
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
-    LogFormat, LogTarget, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
-    UnknownHosts,
+    LogFormat, LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings,
+    SiteSettings, UnknownHosts,
 };
 
 use crate::rate::Rate;
@@ -45,6 +45,7 @@ Examples:
   sluice serve --listing /srv/files           list directories that have no index page
   sluice serve --listen 8080 --listen [::1]:8080
   sluice serve --tls                          serve https, with a certificate for local use
+  sluice serve --mailbox record               run scripts that write records, as WASD's do
   sluice serve --access-log access.log --log-format json";
 
 const CHECK_HELP: &str = "\
@@ -121,6 +122,9 @@ pub(crate) struct Serve {
     /// List directories that have no index page.
     #[arg(long)]
     listing: bool,
+    /// The channel for the output of scripts: stream, or record, in which each write is a line, as scripts for WASD expect.
+    #[arg(long, value_name = "stream|record", value_parser = parse_mailbox, default_value = "stream")]
+    mailbox: Mailbox,
     /// Event-loop threads [default: one for each processor].
     #[arg(long, value_name = "N", value_parser = parse_workers)]
     workers: Option<NonZeroUsize>,
@@ -221,6 +225,15 @@ fn parse_workers(text: &str) -> Result<NonZeroUsize, String> {
         .map_err(|_| "must be a number of threads, at least 1".to_owned())
 }
 
+/// Parses the kind of a mailbox.
+fn parse_mailbox(text: &str) -> Result<Mailbox, String> {
+    match text {
+        "stream" => Ok(Mailbox::Stream),
+        "record" => Ok(Mailbox::Record),
+        _ => Err("must be stream or record".to_owned()),
+    }
+}
+
 /// Splits `User-Agent: curl` into name and value.
 fn parse_field(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
@@ -274,7 +287,7 @@ impl Serve {
         Ok(Settings {
             listen: self.listen()?,
             workers: self.workers.unwrap_or_else(config::default_workers),
-            sites: vec![directory_site(root, self.files())],
+            sites: vec![directory_site(root, self.files(), self.mailbox)],
             unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
             limits: Limits::default(),
             proxies: ProxySettings::default(),
@@ -322,12 +335,13 @@ impl Serve {
 
 /// The site of a directory: its files and the programs in its `cgi-bin`, both as CGI and as CGIplus. The `cgi-bin` may be made
 /// later.
-fn directory_site(root: PathBuf, files: FileSettings) -> SiteSettings {
+fn directory_site(root: PathBuf, files: FileSettings, mailbox: Mailbox) -> SiteSettings {
     let origin = "the command line";
     let programs = root.join("cgi-bin");
     let route = |path: &str, mode: Mode| {
         let mut script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
         script.is_directory_optional = true;
+        script.output.mailbox = mailbox;
         RouteSettings {
             origin: origin.into(),
             ..RouteSettings::new(path, Action::Script(Box::new(script)))

@@ -1,6 +1,6 @@
 /* internal.h: the functions shared by the files of the library. Not installed, not for scripts.
 
-   request.c -> cgiplusin.c (CGIPLUSIN), mailbox.c (stdout), buffer.c
+   request.c -> cgiplusin.c (CGIPLUSIN), mailbox.c (stdout, which asks request.c for WWW_GATEWAY_MRS), buffer.c
    callout.c -> cgiplusin.c, mailbox.c
    buffer.c  -> callout.c, mailbox.c
    wasd.c, membuflib.c, cgilib.c: the implementation of the headers in wasd/, on top of all */
@@ -40,7 +40,10 @@ const char *sluice_mailbox_sentinel(enum sluice_sentinel which);
 /* 1 if the mailbox keeps records (one write is one record), 0 if it is a stream. */
 int sluice_mailbox_keeps_records(void);
 
-/* Gives stdout its large buffer, once per process. */
+/* Bytes in the largest record: WWW_GATEWAY_MRS, 4096 while it is unknown. */
+size_t sluice_mailbox_record_max(void);
+
+/* Gives stdout its large buffer; in a record mailbox also line buffering. */
 void sluice_mailbox_open(void);
 
 /* Flushes stdout. 0, or -1: errno. */

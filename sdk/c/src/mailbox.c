@@ -3,6 +3,7 @@
    In a stream mailbox one LF after a sentinel belongs to the sentinel. So the end of a callout is always written with one; otherwise
    the server would drop the first LF of the script's output. In a record mailbox every sentinel is a record of its own. */
 #include "internal.h"
+#include "sluice.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,8 +14,10 @@
 
 /* For a stream: a 64 KiB body, its head and the sentinel fit in one write. */
 #define STREAM_BUFFER_BYTES (128 * 1024)
-/* For records: below any configured record size. */
+/* For records, while WWW_GATEWAY_MRS is unknown: the usual size of output buffers, which the server knows. */
 #define RECORD_BUFFER_BYTES 4096
+/* The largest buffer for records: no route has to have larger ones. */
+#define RECORD_BUFFER_BYTES_MAX (64 * 1024)
 
 const char *sluice_mailbox_sentinel(enum sluice_sentinel which)
 {
@@ -42,17 +45,34 @@ int sluice_mailbox_keeps_records(void)
     return known;
 }
 
+size_t sluice_mailbox_record_max(void)
+{
+    const char *text = sluice_variable("WWW_GATEWAY_MRS");
+    unsigned long bytes = text ? strtoul(text, NULL, 10) : 0;
+    return bytes ? bytes : RECORD_BUFFER_BYTES;
+}
+
+/* The size of stdout's buffer for records: a line that does not fit is written in blocks of this size. The server joins blocks that
+   are a multiple of 4096 bytes. */
+static size_t record_buffer_bytes(void)
+{
+    size_t most = sluice_mailbox_record_max();
+    if (most > RECORD_BUFFER_BYTES_MAX) most = RECORD_BUFFER_BYTES_MAX;
+    return most < RECORD_BUFFER_BYTES ? most : most / RECORD_BUFFER_BYTES * RECORD_BUFFER_BYTES;
+}
+
 void sluice_mailbox_open(void)
 {
     static char buffer[STREAM_BUFFER_BYTES];
-    static int open;
-    if (open || isatty(STDOUT_FILENO)) return;
-    open = 1;
+    static size_t open; /* the size in use */
+    if (isatty(STDOUT_FILENO)) return;
+    int keeps_records = sluice_mailbox_keeps_records();
+    size_t wanted = keeps_records ? record_buffer_bytes() : sizeof buffer;
+    if (open == wanted) return;
+    open = wanted;
     fflush(stdout);
-    if (sluice_mailbox_keeps_records())
-        setvbuf(stdout, buffer, _IOLBF, RECORD_BUFFER_BYTES); /* one record per line: otherwise the server would end a line where the buffer ended */
-    else
-        setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+    /* Records: one for each line, because the server would otherwise end a line where a short write ended. */
+    setvbuf(stdout, buffer, keeps_records ? _IOLBF : _IOFBF, wanted);
 }
 
 int sluice_mailbox_flush(void)

@@ -1,4 +1,5 @@
-/* wasd.c: the functions behind the headers in wasd/: OpenVMS file names, exit statuses and vaxc$errno.
+/* wasd.c: the functions behind the headers in wasd/: OpenVMS file names, exit statuses and vaxc$errno; and stdout in a record mailbox,
+   where each line is a record, as with the C library of OpenVMS.
 
    Compiled with the system's headers, not with those in wasd/. */
 #define API __attribute__((visibility("default")))
@@ -13,7 +14,13 @@
 #include <unistd.h>
 
 #include "../wasd/ssdef.h"
+#include "internal.h"
 
+API void sluice_wasd_open_stdout(void);
+API int sluice_wasd_setvbuf(FILE *stream, char *buffer, int mode, size_t size);
+API size_t sluice_wasd_fwrite(const void *from, size_t size, size_t count, FILE *stream);
+API int sluice_wasd_fputs(const char *text, FILE *stream);
+API int sluice_wasd_puts(const char *text);
 API FILE *sluice_wasd_fopen(const char *name, const char *mode, ...);
 API FILE *sluice_wasd_freopen(const char *name, const char *mode, FILE *stream, ...);
 API void sluice_wasd_exit(int status) __attribute__((noreturn));
@@ -51,6 +58,7 @@ FILE *sluice_wasd_fopen(const char *name, const char *mode, ...)
     int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 3); /* so that fclose() does not close the standard stream */
     FILE *stream = copy < 0 ? NULL : fdopen(copy, mode);
     if (!stream && copy >= 0) close(copy);
+    if (stream && descriptor == STDOUT_FILENO && sluice_mailbox_keeps_records()) setvbuf(stream, NULL, _IOLBF, 0);
     return stream;
 }
 
@@ -68,6 +76,61 @@ FILE *sluice_wasd_freopen(const char *name, const char *mode, FILE *stream, ...)
     if (descriptor == standard_descriptor(stream)) return stream; /* only its attributes would change, which Linux does not have */
     return dup2(descriptor, fileno(stream)) < 0 ? NULL : stream;
 }
+
+/* ---- stdout in a record mailbox ---- */
+
+void sluice_wasd_open_stdout(void)
+{
+    if (sluice_mailbox_keeps_records()) sluice_mailbox_open();
+}
+
+static int is_of_records(FILE *stream)
+{
+    return stream == stdout && sluice_mailbox_keeps_records();
+}
+
+/* Whatever the program asks for, a line stays a record. */
+int sluice_wasd_setvbuf(FILE *stream, char *buffer, int mode, size_t size)
+{
+    if (!is_of_records(stream)) return setvbuf(stream, buffer, mode, size);
+    sluice_mailbox_open();
+    return 0;
+}
+
+/* Writes lines, in parts that are no larger than a record and end with a newline if there is one. Otherwise stdio would write what is
+   larger than its buffer at once. Returns the bytes written. */
+static size_t write_lines(const char *from, size_t bytes)
+{
+    size_t most = sluice_mailbox_record_max(), written = 0;
+    while (written < bytes) {
+        size_t part = bytes - written < most ? bytes - written : most;
+        const char *newline = part < bytes - written ? memrchr(from + written, '\n', part) : NULL;
+        if (newline) part = (size_t)(newline - from) + 1 - written;
+        size_t done = fwrite(from + written, 1, part, stdout);
+        written += done;
+        if (done < part) break;
+    }
+    return written;
+}
+
+size_t sluice_wasd_fwrite(const void *from, size_t size, size_t count, FILE *stream)
+{
+    if (!is_of_records(stream) || size == 0 || count > SIZE_MAX / size) return fwrite(from, size, count, stream);
+    return write_lines(from, size * count) / size;
+}
+
+int sluice_wasd_fputs(const char *text, FILE *stream)
+{
+    if (!is_of_records(stream)) return fputs(text, stream);
+    size_t bytes = strlen(text);
+    return write_lines(text, bytes) == bytes ? 1 : EOF;
+}
+
+int sluice_wasd_puts(const char *text)
+{
+    return sluice_wasd_fputs(text, stdout) == EOF || putchar('\n') == EOF ? EOF : 1;
+}
+
 
 /* The exit code for an OpenVMS status. Linux keeps eight bits, and 0 is success, so a failure must not become 0. */
 static int exit_code(int status)

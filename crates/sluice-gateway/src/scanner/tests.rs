@@ -300,24 +300,59 @@ fn bytes_held_back_are_returned_at_end_of_file() {
 }
 
 #[test]
-fn a_sentinel_must_be_a_whole_record() {
+fn a_sentinel_in_a_record_is_a_line_of_its_own() {
     let mut scanner = scanner(MailboxKind::Record);
     let (end, escape, close) = (
         sentinels().end().to_string(),
         sentinels().escape().to_string(),
         sentinels().close().to_string(),
     );
-    assert_eq!(push(&mut scanner, &format!("x{end}")), [format!("x{}", masked(&end))]);
-    assert_eq!(
-        push(&mut scanner, &format!("{end}\n\n")),
-        [format!("{}\n\n", masked(&end))]
-    );
+    for text in [format!("x{end}"), format!("{end} x"), format!("a\n {end}\nb")] {
+        let masked = text.replace(&end, &masked(&end));
+        assert_eq!(push(&mut scanner, &text), [masked]);
+    }
     assert!(push(&mut scanner, &format!("{escape}\r\n")).is_empty());
     assert_eq!(push(&mut scanner, "MAP-PATH: /x"), ["[map /x]"]);
     assert_eq!(push(&mut scanner, "NOOP:\nMAP-PATH: /y\n"), ["[Noop]", "[map /y]"]);
     assert_eq!(push(&mut scanner, &close), ["[closed]"]);
     assert_eq!(push(&mut scanner, "\n"), ["\n"]);
+    assert_eq!(push(&mut scanner, ""), [""]);
     assert_eq!(push(&mut scanner, &end), ["[end]"]);
+}
+
+#[test]
+fn a_write_of_several_lines_may_hold_sentinels() {
+    let mut scanner = scanner(MailboxKind::Record);
+    let sentinels = sentinels();
+    let (end, escape, close) = (sentinels.end(), sentinels.escape(), sentinels.close());
+    assert_eq!(
+        push(
+            &mut scanner,
+            &format!("a\nb\n{escape}\nMAP-PATH: /x\n{close}\nc\n{end}\n")
+        ),
+        ["a\nb\n", "[map /x]", "[closed]", "c\n", "[end]"]
+    );
+    assert!(!scanner.has_trailing_output());
+    scanner.restart();
+    assert_eq!(push(&mut scanner, &format!("a\n{end}\n\n")), ["a\n", "[end]"]);
+    assert!(scanner.has_trailing_output());
+}
+
+#[test]
+fn a_sentinel_that_a_full_buffer_splits_is_found() {
+    let mut scanner = scanner(MailboxKind::Record);
+    let end = sentinels().end().to_string();
+    let lines = "x\n".repeat(2044);
+    assert_eq!(push(&mut scanner, &format!("{lines}{}", &end[..8])), std::slice::from_ref(&lines));
+    assert_eq!(push(&mut scanner, &format!("{}\n", &end[8..])), ["[end]"]);
+    scanner.restart();
+    assert_eq!(push(&mut scanner, &format!("{lines}{}", &end[..8])), [lines]);
+    assert_eq!(push(&mut scanner, "x\n"), [format!("{}x\n", &end[..8])]);
+    assert_eq!(
+        push(&mut scanner, &end[..8]),
+        [end[..8].to_string()],
+        "a short record is none"
+    );
 }
 
 #[test]

@@ -218,8 +218,8 @@ const MAILBOX: Key<Draft> = Key {
         ("record", |script| script.settings.output.mailbox = Mailbox::Record),
     ]),
     default: Value("\"stream\""),
-    text: "The channel for output. `stream` passes bytes unchanged. With `record` each write is a record, and records of text get a newline \
-           if they have none.",
+    text: "The channel for output. `stream` passes bytes unchanged. With `record` each write is a record, and records of text are lines: \
+           they get a newline if they have none. The blocks of programs that collect their output are recognized and not divided.",
     example: "\"record\"",
 };
 
@@ -234,7 +234,7 @@ const RECORD_SIZE: Key<Draft> = Key {
         |script, size| script.settings.output.record_bytes_max = to_usize(size),
     ),
     default: Value("\"64KiB\""),
-    text: "Largest record of a record mailbox; scripts get it as WWW_GATEWAY_MRS.",
+    text: "Largest record of a record mailbox; scripts get it as WWW_GATEWAY_MRS. A larger one is an error (502).",
     example: "\"16KiB\"",
 };
 

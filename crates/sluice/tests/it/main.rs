@@ -27,6 +27,7 @@ mod memory_buffer;
 mod own_process;
 mod pools;
 mod ranges;
+mod record_mailbox;
 mod records;
 mod routes;
 mod send_file;

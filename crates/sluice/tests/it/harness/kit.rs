@@ -2,7 +2,7 @@
 //!
 //! The kit (`programs/kit.py`) speaks CGIPLUSIN, sentinels and callouts byte by byte, so that a test controls every
 //! byte. `bulk` (`programs/bulk.c`) and the demonstrator `membufdemo` write to memory buffers through the C library;
-//! `quote` (`programs/quote.c`) prints the text of a client.
+//! `quote` (`programs/quote.c`) prints the text of a client; `lines` (`programs/lines.c`) is in the style of OpenVMS.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ impl Setup {
         self.file("cgi-bin/kit.py", KIT)
     }
 
-    /// Adds the programs that use the C library: `bulk`, `quote`, and those of the demo.
+    /// Adds the programs that use the C library: `bulk`, `quote`, `lines`, and those of the demo.
     pub(crate) fn c_programs(self) -> Setup {
         for program in c_programs() {
             let name = program.file_name().unwrap();
@@ -51,13 +51,26 @@ fn c_programs() -> &'static [PathBuf] {
                 .arg(library)
                 .args(demo),
         );
-        let compiled = ["bulk", "quote"].map(|name| compile(name, &sdk, library));
+        let strict: &[&str] = &[
+            "-std=c11",
+            "-D_GNU_SOURCE",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-O2",
+            "-I",
+            "include",
+        ];
+        // As the README of sdk/c says.
+        let wasd: &[&str] = &["-std=gnu89", "-I", "wasd", "-I", "include"];
+        let compiled = [("bulk", strict), ("quote", strict), ("lines", wasd)];
+        let compiled = compiled.map(|(name, options)| compile(name, options, &sdk, library));
         compiled.into_iter().chain(demo.map(|name| sdk.join(name))).collect()
     })
 }
 
-/// Compiles a program of `programs/` with the C library.
-fn compile(name: &str, sdk: &Path, library: &str) -> PathBuf {
+/// Compiles a program of `programs/` with the C library, in its directory.
+fn compile(name: &str, options: &[&str], sdk: &Path, library: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     // Compile to a new file and rename it, because another test run may be executing the existing one.
@@ -67,8 +80,9 @@ fn compile(name: &str, sdk: &Path, library: &str) -> PathBuf {
     );
     run_to_success(
         Command::new("cc")
-            .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-I"])
-            .args([&sdk.join("include"), Path::new("-o"), &new])
+            .current_dir(sdk)
+            .args(options)
+            .args([Path::new("-o"), &new])
             .args([&here.join(format!("tests/it/programs/{name}.c")), &sdk.join(library)]),
     );
     std::fs::rename(new, &program).unwrap();
