@@ -76,6 +76,7 @@ fn request<'a>(
     CgiRequest {
         method: "GET",
         request_uri: "/cgi-bin/x",
+        redirect_url: None,
         script_name: "/cgi-bin/x",
         script_filename: b"/srv/cgi-bin/x",
         path_info: Some(path_info),

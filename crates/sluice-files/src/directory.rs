@@ -24,7 +24,7 @@ use crate::withheld::{WithheldFile, WithheldFiles};
 /// Names of directories that hold scripts by convention: no file in them is sent, although no route may run it yet.
 const SCRIPT_DIRECTORIES: [&str; 2] = ["cgi-bin", "cgiplus-bin"];
 
-/// Suffixes of compressed files: a name that is withheld is also withheld with one of these.
+/// Suffixes of compressed files: a name that is withheld, or that of a script, is also withheld with one of these.
 const COMPRESSED: [&str; 5] = [".gz", ".br", ".zst", ".xz", ".bz2"];
 
 /// The identity of an open directory. The same path opened again has another id, because its rules may differ.
@@ -47,6 +47,8 @@ pub struct Directory {
     withheld_names: Arc<[Wildcard]>,
     /// Tests for paths that are scripts, whose text is never served.
     programs: Vec<Program>,
+    /// Whether files with an execute bit are scripts, whose text is never served.
+    withholds_executables: bool,
     /// Whether directories without an index page are listed.
     is_listed: bool,
 }
@@ -91,6 +93,7 @@ impl Directory {
             withheld: Arc::default(),
             withheld_names: Arc::default(),
             programs: Vec::new(),
+            withholds_executables: false,
             is_listed: false,
         })
     }
@@ -144,6 +147,11 @@ impl Directory {
         self.programs.push(program);
     }
 
+    /// Does not serve files that have an execute bit: a route runs them.
+    pub fn withhold_executables(&mut self) {
+        self.withholds_executables = true;
+    }
+
     /// Lets directories without an index page be listed; without this they are not.
     pub fn list(&mut self) {
         self.is_listed = true;
@@ -172,14 +180,23 @@ impl Directory {
             other => File::from(other?),
         };
         let metadata = file.metadata()?;
-        if !metadata.is_dir() && (self.is_withheld_name(path) || self.withheld.has(&metadata)) {
+        let is_executable = || self.withholds_executables && metadata.mode() & 0o111 != 0;
+        if !metadata.is_dir() && (self.is_withheld_name(path) || self.withheld.has(&metadata) || is_executable()) {
             return Err(withheld());
         }
         Ok((file, metadata))
     }
 
+    /// Opens a file by its path below this directory, if its content would be sent.
+    ///
+    /// # Errors
+    /// `NotFound` also for files that may not be served; otherwise the error of the system.
+    pub fn open_to_send(&self, relative: &str) -> io::Result<(File, Metadata)> {
+        self.open_below(relative)
+    }
+
     /// Finds a program below this directory, by its path without a leading slash. Symbolic links that lead out of the directory,
-    /// and hidden names, are not followed. The result has no symbolic links in its path, so that the program that is executed
+    /// and hidden and withheld names, are not followed. The result has no symbolic links in its path, so that the program that is executed
     /// is the one that was found, unless somebody who may write to the directory replaces it.
     ///
     /// # Errors
@@ -196,7 +213,7 @@ impl Directory {
             }
             other => (File::from(other?), PathBuf::from(relative)),
         };
-        if is_hidden(&inside) {
+        if is_hidden(&inside) || self.is_withheld_name(Path::new(relative)) || self.is_withheld_name(&inside) {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(ProgramFile {
@@ -305,7 +322,7 @@ impl Directory {
             true => Cow::Owned(name.to_ascii_lowercase()),
             false => Cow::Borrowed(name),
         };
-        let plain = COMPRESSED.iter().find_map(|suffix| name.strip_suffix(suffix));
+        let plain = without_coding(&name);
         self.withheld_names.iter().any(|pattern| {
             [Some(&*name), plain]
                 .into_iter()
@@ -313,6 +330,11 @@ impl Directory {
                 .any(|name| pattern.matches(name).is_some())
         })
     }
+}
+
+/// The name of a file without the suffix of its compression; `None` if it has none.
+pub fn without_coding(name: &str) -> Option<&str> {
+    COMPRESSED.iter().find_map(|suffix| name.strip_suffix(suffix))
 }
 
 /// Access to a file that is to be sent. NONBLOCK: opening a FIFO must not block the worker; it is rejected later because it is

@@ -119,6 +119,21 @@ impl<'a> Files<'a> {
         }
     }
 
+    /// Whether a path leads to a file, whatever the method of the request.
+    ///
+    /// # Errors
+    /// It may not be read (403), or the system refuses (500).
+    pub fn has_file(&self, relative: &str, form: PathForm) -> Result<bool, Fault> {
+        if form == PathForm::Directory {
+            return Ok(false);
+        }
+        match self.find(relative.trim_matches('/')) {
+            Ok(found) => Ok(!matches!(found, Found::Directory | Found::Other)),
+            Err(Fault::Client(ClientFault::NotFound(_))) => Ok(false),
+            Err(fault) => Err(fault),
+        }
+    }
+
     /// The file cache, if these files are kept in it.
     pub(crate) fn cache(&self) -> Option<&'a FileCache> {
         self.cache.filter(|_| self.cache_use != CacheUse::Off)

@@ -26,6 +26,8 @@ pub struct CgiRequest<'a> {
     pub method: &'a str,
     /// The request target as received.
     pub request_uri: &'a str,
+    /// The path that the client asked for, decoded, if the server has replaced it by that of the script (a fallback).
+    pub redirect_url: Option<&'a str>,
     /// The part of the path that identifies the script, decoded.
     pub script_name: &'a str,
     /// The script's file.
@@ -198,6 +200,7 @@ impl Variables {
         self.add(prefix, "DOCUMENT_ROOT", request.document_root);
         self.add(prefix, "SCRIPT_FILENAME", request.script_filename);
         self.add(prefix, "REQUEST_URI", request.request_uri);
+        self.add_some(prefix, "REDIRECT_URL", request.redirect_url);
         self.add(prefix, "REQUEST_SCHEME", request.scheme);
         if request.scheme == "https" {
             self.add(prefix, "HTTPS", "on");
@@ -298,7 +301,10 @@ fn bytes_expected(request: &CgiRequest<'_>) -> usize {
         .sum();
     let files =
         request.script_filename.len() + request.document_root.len() + request.path_translated.map_or(0, <[u8]>::len);
-    let paths = request.script_name.len() + request.path_info.map_or(0, str::len) + request.request_uri.len();
+    let paths = request.script_name.len()
+        + request.path_info.map_or(0, str::len)
+        + request.request_uri.len()
+        + request.redirect_url.map_or(0, str::len);
     // Once raw, once in parts, each of which gets a name.
     let query = request.query.map_or(0, |query| 3 * query.len());
     let tls: usize = request

@@ -68,6 +68,7 @@ impl Job {
         Variables::build(&CgiRequest {
             method: request.method.as_str(),
             request_uri: &request.target.raw,
+            redirect_url: request.redirect_url.as_deref(),
             script_name: &self.script.name,
             script_filename: self.script.file.as_os_str().as_bytes(),
             path_info,

@@ -14,6 +14,8 @@ use sluice_http::target::Target;
 pub struct ScriptRequest {
     /// Path and query.
     pub target: Target,
+    /// REDIRECT_URL: the path that the client asked for, if another one leads to the script.
+    pub redirect_url: Option<String>,
     /// REQUEST_METHOD.
     pub method: Method,
     /// SERVER_PROTOCOL.

@@ -13,8 +13,9 @@ mod serve;
 pub mod server;
 mod worker;
 
+pub use dispatch::exposed_programs::ExposedPrograms;
 pub use serve::error_page::error_template;
-pub use serve::explain::{Answer, Explanation, Question, Round, SiteChoice, Step, StepOutcome};
+pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};
 pub use serve::forwarded;
-pub use server::{Server, StartError, check, explain};
+pub use server::{Server, StartError, check, explain, exposed_programs};
 pub use sluice_launch::{allow_core_dumps, is_root, prepare_process};

@@ -29,6 +29,7 @@ use tokio::sync::watch;
 
 use crate::descriptors;
 use crate::dispatch::Config;
+use crate::dispatch::exposed_programs::{self, ExposedPrograms};
 use crate::dispatch::withheld::withheld_files;
 use crate::reverse_dns::ReverseDns;
 use crate::serve::explain;
@@ -255,6 +256,14 @@ pub fn check(settings: &Settings) -> Result<(), StartError> {
 pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, StartError> {
     let config = open_without_logs(settings)?;
     explain::explain(settings, &config, question).map_err(StartError)
+}
+
+/// Searches for programs whose text would be sent: at most `entries_max` entries of each directory that files are sent from.
+///
+/// # Errors
+/// As for `check`.
+pub fn exposed_programs(settings: &Settings, entries_max: usize) -> Result<Vec<ExposedPrograms>, StartError> {
+    Ok(exposed_programs::search(&open_without_logs(settings)?, entries_max))
 }
 
 fn open_without_logs(settings: &Settings) -> Result<Config, StartError> {

@@ -20,9 +20,9 @@ pub use cache::{CacheSettings, CacheUse};
 pub use compression::{CompressionSettings, Precompressed};
 pub use log_format::LogFormat;
 pub use settings::{
-    AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Convert, DnsSettings, ErrorSettings,
-    FileSettings, ForwardedField, IdentitySettings, IdentitySource, ListenSettings, LogTarget, Mailbox, Mode,
-    PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput,
-    ScriptSettings, ScriptSource, ScriptTimeouts, ScriptVariables, Settings, SiteSettings, Statuses, TlsSettings,
-    UnknownHosts,
+    AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Convert, DirectorySettings, DnsSettings,
+    ErrorSettings, Fallback, FileSettings, ForwardedField, IdentitySettings, IdentitySource, ListenSettings, LogTarget,
+    Mailbox, Mode, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings,
+    ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptVariables, Settings, SiteSettings, Statuses,
+    SuffixScripts, TlsSettings, UnknownHosts, suffix_of,
 };

@@ -1,10 +1,11 @@
 //! The settings of a server: plain data that the program makes from its configuration and arguments.
 //!
 //! Here: the root. Below, by subject: addresses and TLS (`listen`), proxies and names of clients (`client`), sites (`site`),
-//! routes (`route`), scripts (`script`), access logs (`log`). Nothing here opens, binds or checks anything;
+//! routes (`route`), directories of files (`directory`), scripts (`script`), access logs (`log`). Nothing here opens, binds or checks anything;
 //! `sluice_server::dispatch` and `sluice_net::listener` do, and their messages name the `origin` of a setting.
 
 mod client;
+mod directory;
 mod listen;
 mod log;
 mod route;
@@ -15,11 +16,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 pub use client::{DnsSettings, ForwardedField, ProxySettings};
+pub use directory::{Convert, DirectorySettings, Fallback, RecordSettings, SuffixScripts, suffix_of};
 pub use listen::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings,
 };
 pub use log::{AccessLog, LogTarget, Rotation};
-pub use route::{Action, Convert, RecordSettings, RefusalSettings, RouteSettings};
+pub use route::{Action, RefusalSettings, RouteSettings};
 pub use script::{
     Mailbox, Mode, PoolSettings, RequestBody, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
     ScriptVariables,

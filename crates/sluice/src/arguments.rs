@@ -258,7 +258,8 @@ impl Serve {
             LogTarget::Off | LogTarget::Stdout => None,
         };
         let roots = settings.sites.iter().filter_map(|site| site.root.as_deref());
-        for warning in roots.filter_map(|root| exposed::warning(root, own_log)) {
+        let private = roots.filter_map(|root| exposed::warning(root, own_log));
+        for warning in private.chain(exposed::program_warnings_of_serve(settings)) {
             tracing::warn!("{}", escaped_lines(&warning));
         }
         let is_loopback = |listen: &ListenAddress| listen.ip().is_some_and(|ip| ip.is_loopback());

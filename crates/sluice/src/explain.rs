@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use sluice_http::escape::Escaped;
-use sluice_server::{Answer, Explanation, Question, Round, StepOutcome};
+use sluice_server::{Answer, Explanation, FallbackStep, Question, Round, StepOutcome};
 use sluice_settings::rule::{ClientCertificate, Scheme};
 
 use crate::arguments::Explain;
@@ -165,6 +165,10 @@ fn render_round(round: &Round, line: &mut dyn FnMut(&str, &str)) {
     }
     if !matches!(round.steps.last().map(|step| &step.outcome), Some(StepOutcome::Answers)) {
         line("  route", "none left: a file under the root of the site, if it has one");
+    }
+    if let Some(FallbackStep { origin, to }) = &round.fallback {
+        let to = to.as_deref().unwrap_or("the next route");
+        line("  then", &format!("nothing is there: fallback of {origin} to {to}"));
     }
 }
 

@@ -1,12 +1,16 @@
-//! Files that `sluice serve` would send and that are probably not meant to be: private keys, configurations, logs.
+//! Warnings about files that would be sent and are probably not meant to be: programs; and for `sluice serve` private keys, configurations,
+//! logs.
 //!
 //! `serve` is given a directory by hand, and a directory in which somebody works may contain them. They are sent all the same,
 //! because a site may publish certificates or logs. Not here: the files that this server uses, which are never sent
-//! (`sluice_server`).
+//! (`sluice_server`), and the search for programs.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+use sluice_server::ExposedPrograms;
+use sluice_settings::Settings;
 
 /// Entries of the directory that are read; a larger one is not a directory in which somebody works by hand.
 const ENTRIES_MAX: usize = 10_000;
@@ -16,6 +20,37 @@ const NAMES_MAX: usize = 5;
 
 /// Bytes of a PEM file that are searched for a key. Keys come first or after a chain of certificates of some KiB.
 const PEM_BYTES_MAX: u64 = 64 << 10;
+
+/// Entries of each directory that are searched for programs. `check` may take its time; a start must not.
+const SEARCHED_BY_CHECK_MAX: usize = 100_000;
+const SEARCHED_AT_START_MAX: usize = 2_000;
+
+/// The warnings of `check` about programs whose text would be sent.
+pub(crate) fn program_warnings(settings: &Settings) -> Vec<String> {
+    let advice = "run them by scripts = { \".php\" = \"php-cgi\" } (or what they are) in a route for their directory, or refuse them";
+    let found = sluice_server::exposed_programs(settings, SEARCHED_BY_CHECK_MAX).unwrap_or_default();
+    found.iter().map(|programs| describe(programs, advice)).collect()
+}
+
+/// The warnings of `serve` about programs whose text would be sent.
+pub(crate) fn program_warnings_of_serve(settings: &Settings) -> Vec<String> {
+    let advice = "`sluice serve` runs the programs in cgi-bin; others need a configuration with scripts = { \".php\" = \"php-cgi\" }";
+    let found = sluice_server::exposed_programs(settings, SEARCHED_AT_START_MAX).unwrap_or_default();
+    found.iter().map(|programs| describe(programs, advice)).collect()
+}
+
+fn describe(programs: &ExposedPrograms, advice: &str) -> String {
+    let more = match programs.count.saturating_sub(programs.names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{}: clients can read the text of programs in {}: {}{more}: {advice}",
+        programs.origin,
+        programs.directory.display(),
+        programs.names.join(", ")
+    )
+}
 
 /// A warning about files at the top of a directory that is served; `None` if there are none. `own_log` is not sent.
 pub(crate) fn warning(directory: &Path, own_log: Option<&Path>) -> Option<String> {

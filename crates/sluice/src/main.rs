@@ -96,8 +96,11 @@ fn run_check(check: &Check) -> Result<ExitCode, String> {
     let settings = config::load(file).map_err(|errors| errors.to_string())?;
     sluice_server::check(&settings).map_err(|error| error.to_string())?;
     let Some(url) = &check.explain.url else {
-        for warning in config::warnings(&settings) {
-            tracing::warn!("{warning}");
+        for warning in config::warnings(&settings)
+            .into_iter()
+            .chain(exposed::program_warnings(&settings))
+        {
+            tracing::warn!("{}", escaped_lines(&warning));
         }
         if sluice_server::is_root() {
             tracing::warn!("checked as root: `sluice run` refuses to run as root unless --allow-root is given");

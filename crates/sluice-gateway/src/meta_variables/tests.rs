@@ -8,6 +8,7 @@ fn request<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> CgiRequest<'
     CgiRequest {
         method: "GET",
         request_uri: "/cgi-bin/demo/a%20b?one+two",
+        redirect_url: None,
         script_name: "/cgi-bin/demo",
         script_filename: b"/srv/cgi-bin/demo",
         path_info: Some("/a b"),

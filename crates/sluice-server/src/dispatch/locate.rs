@@ -1,21 +1,20 @@
 //! The script file behind a path of a script route, and the division of the path into SCRIPT_NAME and PATH_INFO.
 //!
-//! Here: RFC 3875 §4.1.5 and §4.1.13 for directories of any depth, single scripts and patterns. One stat(2) for a script directly
+//! Here: RFC 3875 §4.1.5 and §4.1.13 for directories of any depth, single scripts and patterns. Not here: scripts among the files of a
+//! directory (`suffix_scripts`), whether a file can be run (`program`).
+//!
+//! One stat(2) for a script directly
 //! in its directory. Symbolic links are followed there, because the owner of a script directory decides what it contains
 //! (`ln -s /usr/lib/git-core/git-http-backend cgi-bin/`), and nothing in it is sent as a file. Scripts by pattern (`*.cgi`) lie among
 //! the files of a site, whose authors may only publish what is below the root: links out of the root are not followed.
 
-use std::fs::Metadata;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use sluice_http::fault::{
-    Absent, Activity, ClientFault, Fault, Forbidden, IoFailure, NotExecutable, ScriptFault, ServerFault,
-};
-use sluice_script::route::{Map, Script, ScriptRoute, Stamp};
+use sluice_http::fault::Fault;
+use sluice_script::route::{Map, Script, ScriptRoute};
 use sluice_settings::ScriptSource;
 
+use crate::dispatch::program::{check, fault_of, not_found, stat};
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 
@@ -33,7 +32,7 @@ pub(crate) fn locate(
     match &script.settings.source {
         ScriptSource::File(file) => {
             let (name, rest) = divide(route.pattern.begin(), path);
-            check(script, file.clone(), name, rest, &stat(file)?)
+            check(file.clone(), interpreter(script, file), name, rest, &stat(file)?)
         }
         ScriptSource::Root => {
             let below = captured.trim_start_matches('/');
@@ -43,7 +42,14 @@ pub(crate) fn locate(
             if found.metadata.is_dir() {
                 return Err(not_found(&found.path));
             }
-            check(script, found.path, captured, &path[captured.len()..], &found.metadata)
+            let interpreter = interpreter(script, &found.path);
+            check(
+                found.path,
+                interpreter,
+                captured,
+                &path[captured.len()..],
+                &found.metadata,
+            )
         }
         ScriptSource::Directory(directory) => descend(script, directory, route.pattern.prefix(), captured),
     }
@@ -73,35 +79,14 @@ fn descend(script: &ScriptRoute, directory: &Path, prefix: &str, captured: &str)
         }
         let metadata = stat(&file)?;
         if !metadata.is_dir() {
-            return check(script, file, &format!("{prefix}{below}"), rest, &metadata);
+            let interpreter = interpreter(script, &file);
+            return check(file, interpreter, &format!("{prefix}{below}"), rest, &metadata);
         }
         if rest.len() < 2 {
             return Err(not_found(&file));
         }
         end += 1;
     }
-}
-
-/// Checks that the file can be run.
-fn check(script: &ScriptRoute, file: PathBuf, name: &str, rest: &str, metadata: &Metadata) -> Result<Script, Fault> {
-    let refuse = |problem| {
-        let file = file.as_path().into();
-        Err(ScriptFault::NotExecutable { file, problem }.into())
-    };
-    if !metadata.is_file() {
-        return refuse(NotExecutable::NotAFile);
-    }
-    let interpreter = interpreter(script, &file);
-    if interpreter.is_none() && metadata.mode() & 0o111 == 0 {
-        return refuse(NotExecutable::NoExecutePermission);
-    }
-    Ok(Script {
-        name: name.to_owned(),
-        path_info: (!rest.is_empty()).then(|| rest.to_owned()),
-        interpreter,
-        stamp: Stamp::of(metadata),
-        file,
-    })
 }
 
 fn interpreter(script: &ScriptRoute, file: &Path) -> Option<PathBuf> {
@@ -114,25 +99,6 @@ fn interpreter(script: &ScriptRoute, file: &Path) -> Option<PathBuf> {
         .iter()
         .find(|(suffix, _)| name.ends_with(suffix.as_str()))
         .map(|(_, program)| program.clone())
-}
-
-fn stat(file: &Path) -> Result<Metadata, Fault> {
-    std::fs::metadata(file).map_err(|error| fault_of(file, error))
-}
-
-fn fault_of(file: &Path, error: io::Error) -> Fault {
-    match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(file),
-        ErrorKind::PermissionDenied => {
-            let failure = IoFailure::shared(Activity::Script(file.into()), error);
-            ClientFault::Forbidden(Forbidden::Unreadable(failure)).into()
-        }
-        _ => ServerFault::io(Activity::Script(file.into()), error).into(),
-    }
-}
-
-fn not_found(file: &Path) -> Fault {
-    ClientFault::NotFound(Absent::Script(file.into())).into()
 }
 
 #[cfg(test)]

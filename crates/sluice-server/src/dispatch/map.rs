@@ -24,8 +24,12 @@ impl Site {
 }
 
 impl Map for Site {
+    /// The root; in a site without one, the directory of a route for all paths.
     fn document_root(&self) -> &Path {
-        self.root.as_ref().map_or(Path::new(""), Directory::path)
+        let own = self.root.as_ref();
+        let all = || self.routes.iter().filter(|route| route.pattern.begin() == Some("/"));
+        let served = own.or_else(|| all().find_map(|route| route.kind()?.directory()));
+        served.map_or(Path::new(""), Directory::path)
     }
 
     /// The mapping of a path outside a request: routes with conditions are skipped.

@@ -3,12 +3,15 @@
 //! It comes after the request head is read and before `serve::decide`, which says what the route found here answers with.
 
 pub(crate) mod config;
+pub(crate) mod exposed_programs;
 pub(crate) mod locate;
 mod map;
+mod program;
 pub(crate) mod resolve;
 pub(crate) mod route;
 pub(crate) mod script_sources;
 pub(crate) mod site;
+pub(crate) mod suffix_scripts;
 pub(crate) mod withheld;
 
 pub(crate) use config::Config;

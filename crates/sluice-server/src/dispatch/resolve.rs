@@ -13,7 +13,7 @@
 //!            └─ answer ─▶ the route            none left ─▶ the root, or nowhere
 //! ```
 //! It never goes back, so it ends after as many steps as there are routes. An index page is resolved separately: from the path of
-//! the page, beginning at the first route, or after the last one that rewrote the path of the directory. Routes that are not tried
+//! the page, beginning at the first route, or after the last one that rewrote the path of the directory; so is a fallback. Routes that are not tried
 //! for a path, because they stand above the rewrite that led to it, count in one respect: their requirement of a client certificate
 //! holds for it, so that no rewrite leads around them.
 
@@ -46,8 +46,10 @@ pub(crate) struct Resolution<'s> {
     pub rewritten: Option<Target>,
     /// The changes of all routes that matched.
     pub adjustments: Adjustments,
-    /// The route after the last one that rewrote the path: an index page of the directory is resolved from there.
+    /// The route after the last one that rewrote the path: an index page of the directory, and a fallback, are resolved from there.
     start: ResumeAt,
+    /// The number of the route after the one that answers.
+    next: usize,
 }
 
 /// Where a resolution begins: at the first route, or after those that led to the directory of an index page.
@@ -59,6 +61,8 @@ pub(crate) struct ResumeAt {
     adjustments: Adjustments,
     /// The path of the directory whose index page is resolved. `None` if no index page is.
     index_of: Option<Rc<str>>,
+    /// The target that earlier routes have made of the path, which goes on with the next route. `None` if they have made none.
+    rewritten: Option<Target>,
 }
 
 /// The error when a rewrite yields an invalid path, with the adjustments made up to there.
@@ -95,6 +99,16 @@ pub(crate) trait Trace {
 
     /// The route matches; `rewritten` is the new target if it rewrites.
     fn matched(&mut self, _route: &Route, _rewritten: Option<&Target>) {}
+
+    /// The path leads to nothing, and a fallback of the route is tried: another path, or the next route.
+    fn falls_back(&mut self, _route: &Route, _to: FallbackTo<'_>) {}
+}
+
+/// What is tried where a path leads to nothing.
+#[derive(Clone, Copy)]
+pub(crate) enum FallbackTo<'a> {
+    Path(&'a Target),
+    NextRoute,
 }
 
 /// Records nothing.
@@ -129,7 +143,7 @@ impl Site {
         trace: &mut impl Trace,
     ) -> Result<Resolution<'_>, Box<RewriteError>> {
         let mut adjustments = start.adjustments.clone();
-        let mut rewritten: Option<Target> = None;
+        let mut rewritten = start.rewritten.take();
         let before_start = self.requirement(start.route, path, query, attributes, trace);
         adjustments.client_certificates = before_start.or(adjustments.client_certificates);
         for (number, route) in self.routes.iter().enumerate().skip(start.route) {
@@ -163,6 +177,7 @@ impl Site {
                         rewritten,
                         adjustments,
                         start,
+                        next: number + 1,
                     });
                 }
             }
@@ -172,6 +187,7 @@ impl Site {
             rewritten,
             adjustments,
             start,
+            next: self.routes.len(),
         })
     }
 
@@ -263,7 +279,10 @@ fn redirects_to(
 }
 
 /// The rewritten target. The query stays if the replacement has none.
-fn rewrite(route: &Route, to: &Replacement, path: &str, query: Option<&str>) -> Result<Target, Fault> {
+///
+/// # Errors
+/// The client's fault: what was captured makes an invalid path.
+pub(crate) fn rewrite(route: &Route, to: &Replacement, path: &str, query: Option<&str>) -> Result<Target, Fault> {
     let captures = route.pattern.captures(path).unwrap_or_default();
     let text = to.expand(&captures, query);
     // Dot segments of the request were removed before. New ones are an error, because they would lead to a path that no route
@@ -290,6 +309,14 @@ impl<'s> Resolved<'s> {
             Resolved::Root(directory) => Some((directory, &path[1..])),
             Resolved::Route(_, kind, capture) => Some((kind.directory()?, capture.of(path))),
             Resolved::Nowhere => None,
+        }
+    }
+
+    /// The index pages that are scripts of the route.
+    pub(crate) fn index_scripts(&self) -> &'s [String] {
+        match self {
+            Resolved::Route(_, kind, _) => kind.index_scripts(),
+            Resolved::Root(_) | Resolved::Nowhere => &[],
         }
     }
 
@@ -321,6 +348,24 @@ impl Resolution<'_> {
         ResumeAt {
             index_of: Some(asked.into()),
             ..self.start.clone()
+        }
+    }
+
+    /// Where the resolution of a fallback begins, whose path the site's configuration names: the changes of the routes before hold for it.
+    pub(crate) fn fallback_start(&self, adjustments: &Adjustments) -> ResumeAt {
+        ResumeAt {
+            route: self.start.route,
+            adjustments: adjustments.clone(),
+            ..ResumeAt::default()
+        }
+    }
+
+    /// Where the resolution goes on with the same path, after the route that had no answer for it.
+    pub(crate) fn next_start(&self, adjustments: &Adjustments) -> ResumeAt {
+        ResumeAt {
+            route: self.next,
+            rewritten: self.rewritten.clone(),
+            ..self.fallback_start(adjustments)
         }
     }
 

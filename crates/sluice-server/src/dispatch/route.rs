@@ -18,7 +18,11 @@ use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{
     CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard,
 };
-use sluice_settings::{Action, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource};
+use sluice_settings::{
+    Action, DirectorySettings, Fallback, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource,
+};
+
+use crate::dispatch::suffix_scripts::SuffixScripts;
 
 /// The most leading parts of a path that are matched against the regular expression of a refusal or requirement. Real trees are not deeper, and
 /// without a limit the time would grow with the square of the path's length.
@@ -55,17 +59,21 @@ pub(crate) enum RouteAction {
 
 /// The kind of a route that answers. Only `serve::decide` matches on it; other files use its methods.
 pub(crate) enum RouteKind {
-    Files(RouteFiles),
+    Files(Box<RouteFiles>),
     Script(Arc<ScriptRoute>),
     Redirect { to: Replacement, status: StatusCode },
     Refuse(Refusal),
 }
 
-/// The directory of a route with `files`.
+/// The directory of a route that serves files.
 pub(crate) struct RouteFiles {
     pub directory: Directory,
     /// How its files are converted to lines, if they consist of records.
     pub records: Option<Records>,
+    /// The scripts among its files.
+    pub scripts: Option<SuffixScripts>,
+    /// What is tried where a path leads to nothing.
+    pub fallback: Vec<Fallback>,
 }
 
 /// An error that a route answers with.
@@ -93,10 +101,10 @@ impl Route {
         let action = match &settings.action {
             Action::Rewrite(to) => RouteAction::Rewrite(to.clone()),
             Action::Pass => RouteAction::Pass,
-            Action::Files { directory, records, .. } => RouteAction::Answer(RouteKind::Files(RouteFiles {
-                directory: open_directory(directory, &settings.origin)?,
-                records: records.map(Records::new),
-            })),
+            Action::Files(files) => {
+                let files = RouteFiles::open(files, site, &settings.origin)?;
+                RouteAction::Answer(RouteKind::Files(Box::new(files)))
+            }
             Action::Script(script) => {
                 let script = open_script(script, site, &settings.origin)?;
                 RouteAction::Answer(RouteKind::Script(Arc::new(script)))
@@ -230,11 +238,28 @@ impl RouteKind {
         }
     }
 
-    /// The script route, if the route runs scripts.
+    /// How the route runs scripts, if it does.
     pub(crate) fn script(&self) -> Option<&Arc<ScriptRoute>> {
         match self {
             RouteKind::Script(script) => Some(script),
-            _ => None,
+            RouteKind::Files(files) => Some(&files.scripts.as_ref()?.route),
+            RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
+        }
+    }
+
+    /// The index pages of the route that are scripts.
+    pub(crate) fn index_scripts(&self) -> &[String] {
+        match self {
+            RouteKind::Files(files) => files.scripts.as_ref().map_or(&[], |scripts| &scripts.index),
+            _ => &[],
+        }
+    }
+
+    /// What is tried where a path of the route leads to nothing.
+    pub(crate) fn fallback(&self) -> &[Fallback] {
+        match self {
+            RouteKind::Files(files) => &files.fallback,
+            _ => &[],
         }
     }
 
@@ -270,6 +295,20 @@ impl RouteKind {
             },
             RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
         }
+    }
+}
+
+impl RouteFiles {
+    fn open(settings: &DirectorySettings, site: &str, origin: &str) -> Result<RouteFiles, OpenError> {
+        let scripts = settings.scripts.as_ref();
+        Ok(RouteFiles {
+            directory: open_directory(&settings.path, origin)?,
+            records: settings.records.map(Records::new),
+            scripts: scripts
+                .map(|scripts| SuffixScripts::open(scripts, site, origin))
+                .transpose()?,
+            fallback: settings.fallback.clone(),
+        })
     }
 }
 
@@ -328,7 +367,7 @@ fn open_send_directories(settings: &RouteSettings) -> Result<SendDirectories, Op
 }
 
 /// Makes the paths of a script route absolute, checks that they exist, and finds its interpreters in PATH.
-fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -> Result<ScriptRoute, OpenError> {
+pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -> Result<ScriptRoute, OpenError> {
     let mut settings = settings.clone();
     match &mut settings.source {
         ScriptSource::Directory(directory) => {

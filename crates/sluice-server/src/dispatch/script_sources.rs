@@ -5,19 +5,35 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_files::directory::{Directory, Program};
+use sluice_files::directory::{Directory, Program, without_coding};
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::Pattern;
-use sluice_settings::{Action, ScriptSource, Settings, SiteSettings};
+use sluice_settings::{Action, ScriptSettings, ScriptSource, Settings, SiteSettings, suffix_of};
 
 use crate::dispatch::route::leading_parts;
 
 /// The script sources of all sites. They are withheld by every site, whichever of them runs the scripts.
 pub(crate) struct ScriptSources {
-    /// Script directories and single scripts.
-    paths: Vec<PathBuf>,
+    /// Script directories and single scripts, with the suffixes that have an interpreter.
+    paths: Vec<SourcePath>,
+    /// Directories whose files are sent, except those with one of these suffixes, which are scripts.
+    suffixes: Vec<SuffixSources>,
     /// The root of a site, and a pattern of request paths below it that are scripts.
     patterns: Vec<(PathBuf, Pattern)>,
+}
+
+/// A script directory or a single script.
+struct SourcePath {
+    path: PathBuf,
+    /// The suffixes of the files in it that need no execute bit to be run.
+    suffixes: Vec<String>,
+}
+
+/// The scripts among the files of a directory.
+struct SuffixSources {
+    /// Without symbolic links.
+    directory: PathBuf,
+    suffixes: Vec<String>,
 }
 
 impl ScriptSources {
@@ -28,6 +44,7 @@ impl ScriptSources {
     pub(crate) fn of(settings: &Settings) -> Result<ScriptSources, OpenError> {
         let sources = ScriptSources {
             paths: settings.sites.iter().flat_map(source_paths).collect(),
+            suffixes: settings.sites.iter().flat_map(suffix_sources).collect(),
             patterns: settings.sites.iter().flat_map(script_patterns).collect(),
         };
         sources.check_send_files(settings)?;
@@ -36,7 +53,20 @@ impl ScriptSources {
 
     /// Withholds the script sources that lie below a directory from which files are sent.
     pub(crate) fn withhold_from(&self, directory: &mut Directory) {
-        self.paths.iter().for_each(|path| directory.withhold(path));
+        for source in &self.paths {
+            directory.withhold(&source.path);
+            // Of a script directory that a route also serves files of, the files are sent that are no scripts.
+            if source.path.canonicalize().is_ok_and(|path| path == directory.path()) {
+                directory.withhold_executables();
+                let suffixes = source.suffixes.clone();
+                directory.withhold_programs(Box::new(move |path| is_source(path, &suffixes)));
+            }
+        }
+        for sources in &self.suffixes {
+            if let Some(is_script) = sources_below(directory.path(), sources) {
+                directory.withhold_programs(is_script);
+            }
+        }
         for (root, pattern) in &self.patterns {
             if let Some(is_script) = scripts_below(directory.path(), root, pattern) {
                 directory.withhold_programs(is_script);
@@ -45,7 +75,8 @@ impl ScriptSources {
     }
 
     fn check_send_files(&self, settings: &Settings) -> Result<(), OpenError> {
-        let paths: Vec<_> = self.paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let paths = self.paths.iter().filter_map(|source| source.path.canonicalize().ok());
+        let paths: Vec<_> = paths.collect();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {
             let Action::Script(script) = &route.action else {
                 continue;
@@ -66,12 +97,27 @@ impl ScriptSources {
 }
 
 /// The script directories and single scripts of a site.
-fn source_paths(settings: &SiteSettings) -> impl Iterator<Item = PathBuf> {
-    settings.routes.iter().filter_map(|route| match &route.action {
+fn source_paths(settings: &SiteSettings) -> impl Iterator<Item = SourcePath> {
+    let source = |script: &ScriptSettings, path: &PathBuf| SourcePath {
+        path: path.clone(),
+        suffixes: script.interpreters.keys().cloned().collect(),
+    };
+    settings.routes.iter().filter_map(move |route| match &route.action {
         Action::Script(script) => match &script.source {
-            ScriptSource::Directory(path) | ScriptSource::File(path) => Some(path.clone()),
+            ScriptSource::Directory(path) | ScriptSource::File(path) => Some(source(script, path)),
             ScriptSource::Root => None,
         },
+        _ => None,
+    })
+}
+
+/// The directories of a site whose files are sent, except those with certain suffixes.
+fn suffix_sources(settings: &SiteSettings) -> impl Iterator<Item = SuffixSources> {
+    settings.routes.iter().filter_map(|route| match &route.action {
+        Action::Files(files) => Some(SuffixSources {
+            directory: files.path.canonicalize().ok()?,
+            suffixes: files.scripts.as_ref()?.suffixes.clone(),
+        }),
         _ => None,
     })
 }
@@ -103,4 +149,24 @@ fn scripts_below(directory: &Path, root: &Path, pattern: &Pattern) -> Option<Pro
         path.strip_prefix(above.as_str())
             .is_some_and(|path| path.starts_with('/') && is_script(path))
     }))
+}
+
+/// A predicate for the paths below a directory that are scripts because of their suffix in the same directory, one above it or one
+/// below. `None` if neither of the two directories lies in the other.
+fn sources_below(directory: &Path, sources: &SuffixSources) -> Option<Program> {
+    let suffixes = sources.suffixes.clone();
+    if directory.starts_with(&sources.directory) {
+        return Some(Box::new(move |path| is_source(path, &suffixes)));
+    }
+    let above = format!("/{}", sources.directory.strip_prefix(directory).ok()?.display());
+    Some(Box::new(move |path| {
+        let below = path.strip_prefix(above.as_str());
+        below.is_some_and(|below| below.starts_with('/') && is_source(below, &suffixes))
+    }))
+}
+
+/// Whether a path ends with the name of a script, or of a compressed one.
+fn is_source(path: &str, suffixes: &[String]) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    suffix_of(suffixes, without_coding(name).unwrap_or(name)).is_some()
 }

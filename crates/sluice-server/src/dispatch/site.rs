@@ -62,8 +62,8 @@ impl Site {
         let mut routes = Vec::new();
         for route_settings in &settings.routes {
             let mut route = Route::open(route_settings, name)?;
-            if let (Some(directory), Action::Files { listing, .. }) = (route.directory_mut(), &route_settings.action)
-                && listing.unwrap_or(settings.files.listing)
+            if let (Some(directory), Action::Files(files)) = (route.directory_mut(), &route_settings.action)
+                && files.listing.unwrap_or(settings.files.listing)
             {
                 directory.list();
             }

@@ -163,6 +163,7 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
         target,
         compress,
         send_directories,
+        redirect_url,
     } = script;
     let client_name = match exchange.client.name() {
         Some(name) => name.await,
@@ -180,6 +181,7 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
         scripts: Rc::clone(&exchange.context.scripts),
         request: ScriptRequest {
             target,
+            redirect_url,
             method: request.method.clone(),
             version: exchange.line.version,
             fields: request.fields.clone(),

@@ -17,6 +17,7 @@
 //! ```
 
 mod directory;
+mod fallback;
 mod listing;
 
 use std::path::PathBuf;
@@ -37,9 +38,10 @@ use sluice_settings::rule::{Adjustments, CertificateUse, RequestAttributes};
 use crate::dispatch::Site;
 use crate::dispatch::locate::locate;
 use crate::dispatch::resolve::{Resolution, Resolved, ResumeAt, Trace};
-use crate::dispatch::route::RouteKind;
+use crate::dispatch::route::{Route, RouteKind};
 use crate::serve::redirect::{self, Redirect};
 use directory::ServedPath;
+use fallback::{Candidates, Unserved, leads_to_nothing};
 pub(crate) use listing::list;
 
 /// What a decision is made about.
@@ -113,6 +115,8 @@ pub(crate) struct ScriptAnswer {
     pub compress: bool,
     /// The directories of the files that it may name.
     pub send_directories: Arc<SendDirectories>,
+    /// REDIRECT_URL: the path that the client asked for, if a fallback led to the script.
+    pub redirect_url: Option<String>,
 }
 
 impl Decision<'_> {
@@ -169,70 +173,147 @@ pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut Re
     Decision::without_routes(answer)
 }
 
-/// An index page that is a script: the target to decide about next, and where its way through the routes begins.
-struct IndexScript {
+/// The reason why a path is decided about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PathOrigin {
+    /// The client asked for it, or it is the index page of such a path.
+    Client,
+    /// It is a candidate of a fallback.
+    Fallback,
+}
+
+/// Why a path has no decision yet: another one answers.
+enum Onward<'s> {
+    IndexScript(Box<Restart>),
+    Fallback(Box<Unserved<'s>>),
+}
+
+/// Another target that answers the request, and where its way through the routes begins.
+struct Restart {
     target: Target,
     resume_at: ResumeAt,
-    /// What the routes on the way to its directory say about the log.
+    /// What the routes of the earlier path say that holds for the answer. `None` if the same path goes on.
+    earlier: Option<EarlierPath>,
+}
+
+/// What the routes of an earlier path of the request say that holds whatever answers.
+#[derive(Clone, Copy)]
+struct EarlierPath {
     is_logged: Option<bool>,
-    /// What they say about the client's certificate.
     client_certificates: Option<CertificateUse>,
 }
 
-/// Decides by the routes of the site; once more from an index page that is a script.
+impl EarlierPath {
+    fn of(adjustments: &Adjustments) -> EarlierPath {
+        EarlierPath {
+            is_logged: adjustments.is_logged,
+            client_certificates: adjustments.client_certificates,
+        }
+    }
+
+    /// The path that the client asked for decides about the log, and the stricter one about the certificate.
+    fn join(self, later: EarlierPath) -> EarlierPath {
+        EarlierPath {
+            is_logged: self.is_logged,
+            client_certificates: CertificateUse::stricter(self.client_certificates, later.client_certificates),
+        }
+    }
+
+    fn apply(self, adjustments: &mut Adjustments) {
+        let joined = self.join(EarlierPath::of(adjustments));
+        adjustments.is_logged = joined.is_logged;
+        adjustments.client_certificates = joined.client_certificates;
+    }
+}
+
+/// Decides by the routes of the site; once more from an index page that is a script, and from the candidates of a fallback.
 fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: &mut impl Trace) -> Decision<'s> {
-    let mut is_logged = None;
-    let mut index: Option<Box<IndexScript>> = None;
+    let mut earlier: Option<EarlierPath> = None;
+    let mut candidates: Option<Box<Candidates<'s>>> = None;
+    let mut restart: Option<Box<Restart>> = None;
     loop {
-        let (target, resume_at) = match &mut index {
+        let (current, resume_at) = match &mut restart {
             None => (target, ResumeAt::default()),
-            Some(script) => (&script.target, std::mem::take(&mut script.resume_at)),
+            Some(restart) => (&restart.target, std::mem::take(&mut restart.resume_at)),
         };
-        trace.begin(&target.path);
-        let query = target.query.as_deref();
-        let next = match site.resolve_from(resume_at, &target.path, query, Some(&asked.attributes), trace) {
+        trace.begin(&current.path);
+        let origin = match candidates {
+            None => PathOrigin::Client,
+            Some(_) => PathOrigin::Fallback,
+        };
+        let query = current.query.as_deref();
+        let decided = match site.resolve_from(resume_at, &current.path, query, Some(&asked.attributes), trace) {
             Err(error) => Ok(Decision {
                 adjustments: error.adjustments,
                 ..Decision::without_routes(Err(error.fault))
             }),
-            Ok(resolution) => decide_resolved(site, asked, target, resolution, trace),
+            Ok(resolution) => decide_resolved(site, asked, current, origin, resolution, trace),
         };
-        match next {
+        let decided = match decided {
+            Ok(decision) => fallback::follow(decision, &mut candidates, trace),
+            Err(Onward::Fallback(unserved)) => fallback::begin(*unserved, &mut candidates, trace),
+            Err(Onward::IndexScript(script)) => Err(script),
+        };
+        match decided {
             Ok(mut decision) => {
-                if let Some(script) = &index {
-                    let own = &mut decision.adjustments.client_certificates;
-                    *own = CertificateUse::stricter(script.client_certificates, *own);
+                if candidates.is_some() {
+                    fallback::note_paths(&mut decision, current, target);
                 }
-                // The path that the client asked for decides about the log.
-                decision.adjustments.is_logged = is_logged.unwrap_or(decision.adjustments.is_logged);
+                if let Some(earlier) = earlier {
+                    earlier.apply(&mut decision.adjustments);
+                }
                 return decision;
             }
-            Err(mut script) => {
-                is_logged.get_or_insert(script.is_logged);
-                if let Some(earlier) = index {
-                    let own = &mut script.client_certificates;
-                    *own = CertificateUse::stricter(earlier.client_certificates, *own);
-                }
-                index = Some(script);
+            Err(next) => {
+                earlier = match (earlier, next.earlier) {
+                    (Some(first), Some(later)) => Some(first.join(later)),
+                    (first, later) => first.or(later),
+                };
+                restart = Some(next);
             }
         }
     }
 }
 
-/// Decides by the route that answers; an index page that is a script comes back as the error.
+/// Decides by the route that answers. An index page that is a script comes back as the error, and so does a path that leads to nothing
+/// where another may answer.
 fn decide_resolved<'s>(
     site: &'s Site,
     asked: &Asked<'_>,
     target: &Target,
+    origin: PathOrigin,
     mut resolution: Resolution<'s>,
     trace: &mut impl Trace,
-) -> Result<Decision<'s>, Box<IndexScript>> {
+) -> Result<Decision<'s>, Onward<'s>> {
     resolution.keep_raw(target);
+    let with_fallback = fallback::route_with_fallback(&resolution, origin);
+    match (
+        decide_by_route(site, asked, target, origin, resolution, trace),
+        with_fallback,
+    ) {
+        (Ok(decision), Some(route)) if leads_to_nothing(&decision.answer) => {
+            Err(Onward::Fallback(Box::new(Unserved {
+                decision,
+                route,
+                target: target.clone(),
+            })))
+        }
+        (Ok(decision), _) => Ok(decision),
+        (Err(script), _) => Err(Onward::IndexScript(script)),
+    }
+}
+
+/// Decides by the kind of the route that answers; an index page that is a script comes back as the error.
+fn decide_by_route<'s>(
+    site: &'s Site,
+    asked: &Asked<'_>,
+    target: &Target,
+    origin: PathOrigin,
+    mut resolution: Resolution<'s>,
+    trace: &mut impl Trace,
+) -> Result<Decision<'s>, Box<Restart>> {
     let resolved = resolution.rewritten.as_ref().unwrap_or(target);
     let (handler, answer) = match &resolution.resolved {
-        Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_), _) => {
-            return directory::decide(site, asked, target, resolution, trace);
-        }
         Resolved::Nowhere => {
             let absent = Absent::Route(resolved.path.as_str().into());
             (None, Err(ClientFault::NotFound(absent).into()))
@@ -243,26 +324,62 @@ fn decide_resolved<'s>(
             (Some("redirect"), redirect.map(Answer::Redirect))
         }
         Resolved::Route(route, RouteKind::Refuse(refusal), _) => (Some("refuse"), Err(refusal.fault(&route.origin))),
-        Resolved::Route(route, RouteKind::Script(script), capture) => {
-            match locate(site, route, script, &resolved.path, capture.of(&resolved.path)) {
-                Err(fault) => (None, Err(fault)),
-                Ok(found) => {
-                    let answer = ScriptAnswer {
-                        route: Arc::clone(script),
-                        script: found,
+        Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_) | RouteKind::Script(_), _) => {
+            match script_at(site, &resolution.resolved, &resolved.path) {
+                None => return directory::decide(site, asked, target, origin, resolution, trace),
+                Some(FoundScript {
+                    route,
+                    scripts,
+                    located,
+                }) => {
+                    let answer = located.map(|script| ScriptAnswer {
+                        route: Arc::clone(scripts),
+                        script,
                         target: resolved.clone(),
                         compress: resolution.adjustments.compress == Some(true),
                         send_directories: Arc::clone(&route.send_directories),
-                    };
-                    (Some("script"), Ok(Answer::Later(Later::Script(Box::new(answer)))))
+                        redirect_url: None,
+                    });
+                    let answer = answer.map(|answer| Answer::Later(Later::Script(Box::new(answer))));
+                    (answer.is_ok().then_some("script"), answer)
                 }
             }
         }
     };
     Ok(Decision {
-        adjustments: resolution.adjustments,
+        adjustments: std::mem::take(&mut resolution.adjustments),
+        // The way to nothing, for a fallback.
+        served: answer.is_err().then(|| ServedPath::new(resolution)),
         answer,
         handler,
-        served: None,
+    })
+}
+
+/// A script that a path leads to.
+struct FoundScript<'s> {
+    route: &'s Route,
+    scripts: &'s Arc<ScriptRoute>,
+    /// The script; or the fault, because it does not exist (404) or cannot be run (403).
+    located: Result<Script, Fault>,
+}
+
+/// The script that a resolved path leads to. `None` if its route runs none there.
+fn script_at<'s>(site: &Site, resolved: &Resolved<'s>, path: &str) -> Option<FoundScript<'s>> {
+    let Resolved::Route(route, kind, capture) = resolved else {
+        return None;
+    };
+    let below = capture.of(path);
+    let located = match kind {
+        RouteKind::Script(script) => locate(site, route, script, path, below),
+        RouteKind::Files(files) => {
+            let scripts = files.scripts.as_ref()?;
+            scripts.locate(&files.directory, route.pattern.prefix(), below)?
+        }
+        RouteKind::Redirect { .. } | RouteKind::Refuse(_) => return None,
+    };
+    Some(FoundScript {
+        route,
+        scripts: kind.script()?,
+        located,
     })
 }

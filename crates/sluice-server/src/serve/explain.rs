@@ -21,7 +21,7 @@ use sluice_settings::rule::{Changes, ClientCertificate, Miss, RequestAttributes,
 use sluice_settings::{ListenSettings, Mode, Settings};
 
 use crate::dispatch::Config;
-use crate::dispatch::resolve::Trace;
+use crate::dispatch::resolve::{FallbackTo, Trace};
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 use crate::serve::decide::{self, Asked, Decision, Later, Subject, Variants, decide};
@@ -57,7 +57,7 @@ pub struct Explanation {
     pub address: Option<String>,
     /// The site, and why it was chosen. `None` if every clear-text address redirects to https.
     pub site: Option<SiteChoice>,
-    /// The resolutions: that of the path, and one for the index page if there is one.
+    /// The resolutions: that of the path, and those of its index page and of its fallbacks, if there are any.
     pub rounds: Vec<Round>,
     /// The answer.
     pub answer: Answer,
@@ -85,6 +85,17 @@ pub struct Round {
     pub path: String,
     /// Every route that was tried, in order.
     pub steps: Vec<Step>,
+    /// What is tried next, because the path leads to nothing.
+    pub fallback: Option<FallbackStep>,
+}
+
+/// What is tried where a path leads to nothing.
+#[derive(Clone, Debug)]
+pub struct FallbackStep {
+    /// The place in the configuration of the route with the fallback.
+    pub origin: String,
+    /// The path and query that are tried; `None` for the next route.
+    pub to: Option<String>,
 }
 
 /// A route that was tried.
@@ -270,6 +281,7 @@ impl Trace for Rounds {
         self.0.push(Round {
             path: path.to_owned(),
             steps: Vec::new(),
+            fallback: None,
         });
     }
 
@@ -297,6 +309,17 @@ impl Trace for Rounds {
             (None, Some(_)) => StepOutcome::Answers,
         };
         self.push(route, outcome, route.changes.lines());
+    }
+
+    fn falls_back(&mut self, route: &Route, to: FallbackTo<'_>) {
+        let Some(round) = self.0.last_mut() else { return };
+        round.fallback = Some(FallbackStep {
+            origin: route.origin.clone(),
+            to: match to {
+                FallbackTo::Path(target) => Some(shown(target)),
+                FallbackTo::NextRoute => None,
+            },
+        });
     }
 }
 

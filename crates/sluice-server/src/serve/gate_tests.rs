@@ -12,9 +12,9 @@ use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::{CertificateUse, Pattern, Replacement};
 use sluice_settings::{
-    AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings, LogTarget,
-    Mode, ProxySettings, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
-    UnknownHosts,
+    AccessLog, Action, CompressionSettings, DirectorySettings, ErrorSettings, Fallback, FileSettings, ListenAddress,
+    ListenSettings, LogTarget, Mode, ProxySettings, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource,
+    Settings, SiteSettings, SuffixScripts, UnknownHosts,
 };
 
 use super::decide::{Answer, Asked, Decision, Later};
@@ -80,6 +80,16 @@ fn settings(root: &Path) -> Settings {
     scripts.send_files.insert("/private/".to_owned(), root.join("private"));
     let by_suffix = ScriptSettings::new(ScriptSource::Root, Mode::Cgi);
     let old = Pattern::from("/old/*");
+    let wiki = Pattern::from("/wiki/*");
+    let with_script = root.join("site/with-script");
+    let wiki = DirectorySettings {
+        scripts: Some(SuffixScripts {
+            suffixes: vec![".cgi".to_owned()],
+            script: ScriptSettings::new(ScriptSource::Directory(with_script.clone()), Mode::Cgi),
+        }),
+        fallback: vec![Fallback::Path(Replacement::rewrite("/wiki/index.cgi", &wiki).unwrap())],
+        ..DirectorySettings::new(with_script)
+    };
     let site = SiteSettings {
         origin: "test".to_owned(),
         hosts: Vec::new(),
@@ -91,6 +101,7 @@ fn settings(root: &Path) -> Settings {
         hsts: None,
         index: vec!["index.html".to_owned(), "index.cgi".to_owned()],
         routes: vec![
+            RouteSettings::new("/wiki/*", Action::Files(Box::new(wiki))),
             RouteSettings::new("/cgi-bin/*", Action::Script(Box::new(scripts))),
             RouteSettings::new("*.cgi", Action::Script(Box::new(by_suffix))),
             RouteSettings::new(
@@ -157,7 +168,7 @@ fn statuses(gate: Gate, settings: &Settings, requests: &[&str]) -> Vec<u16> {
     statuses
 }
 
-const REQUESTS: [(&str, u16); 15] = [
+const REQUESTS: [(&str, u16); 17] = [
     ("GET /a.txt", 200),
     ("HEAD /a.txt", 200),
     ("OPTIONS /a.txt", 204),
@@ -167,6 +178,8 @@ const REQUESTS: [(&str, u16); 15] = [
     ("GET /sub", 301),
     ("GET /listed/", 200),
     ("GET /with-script/", 200),
+    ("GET /wiki/index.cgi", 200),
+    ("GET /wiki/nothing", 200),
     ("GET /old/x", 302),
     ("GET /gone", 410),
     ("GET /nowhere", 404),

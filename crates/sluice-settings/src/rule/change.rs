@@ -186,7 +186,8 @@ impl Changes {
 }
 
 impl Adjustments {
-    /// Adds the changes of a route, which override those of earlier routes.
+    /// Adds the changes of a route, which override those of earlier routes. A request that passes a route twice, because its path is
+    /// replaced by a fallback, gets its fields once.
     pub fn take(&mut self, changes: &Changes) {
         let Changes {
             is_logged,
@@ -207,7 +208,7 @@ impl Adjustments {
         self.cache = cache.or(self.cache);
         self.client_certificates = client_certificates.or(self.client_certificates);
         self.head.expiry = expiry.or(self.head.expiry);
-        if !fields.is_empty() {
+        if !fields.is_empty() && !self.head.fields.iter().any(|taken| Arc::ptr_eq(taken, fields)) {
             self.head.fields.push(Arc::clone(fields));
         }
     }

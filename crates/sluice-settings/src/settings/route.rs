@@ -1,11 +1,10 @@
 //! The settings of a site's routes: which requests a route is for, and what it does. The settings of its scripts are in
-//! `script`.
+//! `script`, those of a directory of files in `directory`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::record_format::RecordFormat;
 use crate::rule::{Changes, Conditions, Pattern, Replacement};
+use crate::settings::directory::DirectorySettings;
 use crate::settings::script::ScriptSettings;
 
 /// A route of a site: what a path means.
@@ -40,15 +39,8 @@ impl RouteSettings {
 /// What a route does.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Serves files from a directory; the pattern's part before `*` is removed from the path.
-    Files {
-        /// The directory.
-        directory: PathBuf,
-        /// The record format of its files; `None` for files of bytes.
-        records: Option<RecordSettings>,
-        /// Whether directories in it without an index page are listed; `None` for the site's setting.
-        listing: Option<bool>,
-    },
+    /// Serves files from a directory, and runs those that are scripts; the pattern's part before `*` is removed from the path.
+    Files(Box<DirectorySettings>),
     /// Runs a script.
     Script(Box<ScriptSettings>),
     /// Redirects the client.
@@ -75,24 +67,4 @@ pub struct RefusalSettings {
     pub text: Option<String>,
     /// The time until the client should try again (Retry-After).
     pub retry_after: Option<Duration>,
-}
-
-/// Files of records, which are sent as lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordSettings {
-    /// How the records are stored in a file.
-    pub format: RecordFormat,
-    /// Whether the lines are kept.
-    pub convert: Convert,
-}
-
-/// Whether the lines that were made of a file's records are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Convert {
-    /// They are not: each request converts the file again.
-    Off,
-    /// They are kept in the file cache, within its limits.
-    Cache,
-    /// They are kept in the file cache, and the file is rewritten as stream-LF.
-    Rewrite,
 }

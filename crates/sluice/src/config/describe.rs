@@ -5,8 +5,8 @@ use std::path::Path;
 
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
-    AccessLog, Action, CacheUse, Convert, ListenAddress, LogTarget, RecordSettings, RouteSettings, ScriptSettings,
-    ScriptSource, Settings, SiteSettings, UnknownHosts,
+    AccessLog, Action, CacheUse, Convert, Fallback, ListenAddress, LogTarget, RecordSettings, RouteSettings,
+    ScriptSettings, ScriptSource, Settings, SiteSettings, SuffixScripts, UnknownHosts,
 };
 
 use super::value::{format_duration, format_size};
@@ -117,19 +117,21 @@ fn describe_site(site: &SiteSettings) -> String {
 
 fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
     let (action, with) = match &route.action {
-        Action::Files {
-            directory,
-            records,
-            listing,
-        } => {
-            let files = describe_files(listing.unwrap_or(site.files.listing));
-            let records = describe_records(records.as_ref());
+        Action::Files(directory) => {
+            let files = describe_files(directory.listing.unwrap_or(site.files.listing));
+            let records = describe_records(directory.records.as_ref());
             let kept = match route.changes.cache {
                 None => describe_cache(site.files.cache),
                 // Described with the other changes of the route.
                 Some(_) => "",
             };
-            (files.to_owned(), format!("{}{records}{kept}", directory.display()))
+            let (with, scripts) = describe_scripts(directory.scripts.as_ref());
+            let fallback = describe_fallback(&directory.fallback);
+            let path = directory.path.display();
+            (
+                format!("{files}{with}"),
+                format!("{path}{scripts}{records}{kept}{fallback}"),
+            )
         }
         Action::Redirect { to, status } => (format!("redirect {status}"), to.to_string()),
         Action::Refuse(refusal) => (
@@ -172,6 +174,35 @@ fn describe_records(records: Option<&RecordSettings>) -> String {
     format!(" ({format} records{converted})")
 }
 
+/// The mode of the scripts among files, and what they are.
+fn describe_scripts(scripts: Option<&SuffixScripts>) -> (String, String) {
+    let Some(SuffixScripts { suffixes, script }) = scripts else {
+        return Default::default();
+    };
+    let described = suffixes.iter().map(|suffix| match script.interpreters.get(suffix) {
+        Some(program) => format!("{suffix} by {program}"),
+        None => suffix.clone(),
+    });
+    let described: Vec<String> = described.collect();
+    let processes = describe_processes(script);
+    (
+        format!(" and {}", script.mode.name()),
+        format!(" ({}; {processes})", described.join(", ")),
+    )
+}
+
+fn describe_fallback(fallback: &[Fallback]) -> String {
+    let candidates = fallback.iter().map(|candidate| match candidate {
+        Fallback::Path(to) => to.to_string(),
+        Fallback::NextRoute => "the next route".to_owned(),
+    });
+    let candidates: Vec<String> = candidates.collect();
+    match candidates.is_empty() {
+        true => String::new(),
+        false => format!(", or else {}", candidates.join(", ")),
+    }
+}
+
 fn describe_files(is_listed: bool) -> &'static str {
     if is_listed { "files, listed" } else { "files" }
 }
@@ -191,6 +222,10 @@ fn describe_script(script: &ScriptSettings, site: &SiteSettings) -> String {
         }
         (ScriptSource::Root, None) => "nothing: the site has no root".into(),
     };
+    format!("{source} ({})", describe_processes(script))
+}
+
+fn describe_processes(script: &ScriptSettings) -> String {
     let pool = &script.pool;
     let processes = match (pool.min, pool.max) {
         (0, 1) => "1 process".to_owned(),
@@ -199,9 +234,9 @@ fn describe_script(script: &ScriptSettings, site: &SiteSettings) -> String {
         (min, max) => format!("{min} to {max} processes"),
     };
     if script.mode.keeps_process() {
-        format!("{source} ({processes} per script, idle {})", format_duration(pool.idle))
+        format!("{processes} per script, idle {}", format_duration(pool.idle))
     } else {
-        format!("{source} ({processes} per script)")
+        format!("{processes} per script")
     }
 }
 

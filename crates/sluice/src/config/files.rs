@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use sluice_settings::record_format::RecordFormat;
-use sluice_settings::{Action, Convert, RecordSettings};
+use sluice_settings::{Convert, DirectorySettings, RecordSettings};
 
-use super::description::Fallback::{Required, Value, Words};
+use super::description::Fallback::{Value, Words};
+use super::directory::RouteDirectory;
 use super::document::At;
 use super::key::{Key, Kind, Section};
 use super::table::{Table, require_directory, require_star};
@@ -36,22 +37,42 @@ impl Default for Draft {
 }
 
 impl Draft {
-    /// `None` without a directory; that has been reported.
-    pub(super) fn finish(self, path: Option<&At<String>>, table: &Table<'_>) -> Option<Action> {
+    /// `beside` is the directory that the route names beside this section. `None` without a directory; that has been reported.
+    pub(super) fn finish(
+        self,
+        path: Option<&At<String>>,
+        beside: RouteDirectory,
+        table: &Table<'_>,
+    ) -> Option<DirectorySettings> {
         let is_bytes = self.is_bytes || !table.has("record_format");
         if is_bytes && self.convert != Convert::Off {
             let message = "there are no records to convert: add record_format = \"variable\", \"vfc\" or \"fixed:80\", or remove this";
             table.refuse("convert", message);
         }
-        let directory = self.directory?;
+        let directory = match (self.directory, beside) {
+            (Some(_), RouteDirectory::Named(_)) => {
+                table.refuse("directory", "the route has a directory already: keep one of them");
+                return None;
+            }
+            (None, _) if table.has("directory") => return None,
+            (None, beside @ (RouteDirectory::Wrong | RouteDirectory::Absent)) => {
+                if matches!(beside, RouteDirectory::Absent) {
+                    DIRECTORY.report_missing(table);
+                }
+                return None;
+            }
+            (Some(directory), _) | (None, RouteDirectory::Named(directory) | RouteDirectory::BelowRoot(directory)) => {
+                directory
+            }
+        };
         if let Some(path) = path {
             require_star(table.document, path, "files");
         }
         let convert = self.convert;
-        Some(Action::Files {
-            directory,
+        Some(DirectorySettings {
             records: self.format.map(|format| RecordSettings { format, convert }),
             listing: self.listing,
+            ..DirectorySettings::new(directory)
         })
     }
 }
@@ -60,17 +81,7 @@ pub(super) static FILES: Section<Draft> = Section {
     title: "[[site.route]].files",
     text: "Serves files from a directory. The part of the path that the pattern has before its `*` is removed first.",
     keys: &[
-        Key {
-            name: "directory",
-            kind: Kind::Path(|files, path, written| {
-                require_directory(written.document(), written.name, &written.at(path.clone()));
-                files.directory = Some(path);
-                Ok(())
-            }),
-            default: Required,
-            text: "The directory.",
-            example: "\"pictures\"",
-        },
+        DIRECTORY,
         Key {
             name: "record_format",
             kind: Kind::Text(|files, text, _| {
@@ -107,6 +118,18 @@ pub(super) static FILES: Section<Draft> = Section {
             example: "true",
         },
     ],
+};
+
+const DIRECTORY: Key<Draft> = Key {
+    name: "directory",
+    kind: Kind::Path(|files, path, written| {
+        require_directory(written.document(), written.name, &written.at(path.clone()));
+        files.directory = Some(path);
+        Ok(())
+    }),
+    default: Words("that of the route, or else required"),
+    text: "The directory.",
+    example: "\"pictures\"",
 };
 
 fn parse_format(text: &str) -> Result<RecordFormat, String> {

@@ -15,6 +15,7 @@ mod compression;
 mod conditions;
 mod describe;
 mod description;
+mod directory;
 mod document;
 mod files;
 mod key;

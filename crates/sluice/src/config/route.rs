@@ -3,12 +3,15 @@
 //! Here: the keys of a route, and how they go together. Not here: the sections below it (`conditions`, `files`, `script`, `redirect`,
 //! `changes`), the syntax of patterns (`pattern`), and how the routes of a site go together (`route_lint`).
 
+use std::path::{Path, PathBuf};
+
 use sluice_settings::rule::{CertificateUse, Changes, Conditions, Pattern, Replacement};
-use sluice_settings::{Action, CacheUse, CompressionSettings, RouteSettings};
+use sluice_settings::{Action, CacheUse, CompressionSettings, DirectorySettings, RouteSettings};
 
 use super::changes::{self, BODY_LIMITS, Fields, HEADERS};
 use super::conditions::{self, CONDITIONS};
 use super::description::Fallback::Words;
+use super::directory::{self, DIRECTORY, DIRECTORY_KEYS, FALLBACK, SCRIPTS};
 use super::document::At;
 use super::files::{self, FILES};
 use super::key::{Key, Kind, Nested, Section};
@@ -18,8 +21,17 @@ use super::route_lint::{ParsedRoute, SiteRoot};
 use super::script::{self, SCRIPT};
 use super::table::Table;
 
-/// The keys of actions; a route has one of them at most.
-const ACTIONS: [&str; 5] = ["files", "script", "redirect", "refuse", "rewrite"];
+/// The keys of actions. A route has one action at most; those of a directory (`DIRECTORY_KEYS`) belong to one.
+const ACTIONS: [&str; 8] = [
+    "files",
+    "directory",
+    "scripts",
+    "fallback",
+    "script",
+    "redirect",
+    "refuse",
+    "rewrite",
+];
 
 /// The keys that change something in whatever answers.
 const CHANGES: [&str; 7] = [
@@ -35,6 +47,12 @@ const CHANGES: [&str; 7] = [
 /// A route while it is read.
 pub(super) struct Draft {
     root: SiteRoot,
+    /// The root of the site, if it is known.
+    root_path: Option<PathBuf>,
+    /// The directory that it serves, if it does.
+    pub(super) served: directory::Draft,
+    /// What `files` says.
+    files: Option<DirectorySettings>,
     /// `None` if it is absent or wrong.
     pattern: Option<At<Pattern>>,
     when: Conditions,
@@ -44,10 +62,13 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn new(root: SiteRoot, table: &Table<'_>) -> Draft {
+    pub(super) fn new(root: SiteRoot, root_path: Option<&Path>, table: &Table<'_>) -> Draft {
         let matches_any_path = table.has("when") && !table.has("path") && !table.has("regex");
         Draft {
             root,
+            root_path: root_path.map(Path::to_owned),
+            served: directory::Draft::new(table),
+            files: None,
             pattern: matches_any_path.then(|| At {
                 value: Pattern::any(),
                 line: table.line,
@@ -56,6 +77,11 @@ impl Draft {
             action: None,
             changes: Changes::default(),
         }
+    }
+
+    /// The pattern. `None` if it is absent or wrong.
+    pub(super) fn pattern(&self) -> Option<&Pattern> {
+        self.pattern.as_ref().map(|pattern| &pattern.value)
     }
 
     /// The pattern by which files and scripts are found. `None` if it is absent, wrong or a regular expression.
@@ -107,27 +133,34 @@ impl Draft {
 
     /// Checks that there is one action, and that it goes with the pattern.
     fn finish_action(&mut self, table: &Table<'_>) {
-        let named: Vec<&str> = ACTIONS.into_iter().filter(|name| table.has(name)).collect();
+        let of_directory = DIRECTORY_KEYS.into_iter().find(|name| table.has(name));
+        let is_other = |name: &&str| !DIRECTORY_KEYS.contains(name) && (*name != "script" || !table.has("scripts"));
+        let others = ACTIONS.into_iter().filter(is_other).filter(|name| table.has(name));
+        let named: Vec<&str> = of_directory.into_iter().chain(others).collect();
         match named.as_slice() {
             [] if CHANGES.into_iter().any(|name| table.has(name)) => self.action = Some(Action::Pass),
             [] => table.report(
                 "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, \
                  refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, log",
             ),
-            [one @ ("files" | "script")] => {
-                if let Some(At {
-                    value: Pattern::Regex(_),
-                    line,
-                }) = self.pattern
-                {
+            [one] => {
+                let needs_star = of_directory.is_some() || *one == "script";
+                if let (Some(At { value: Pattern::Regex(_), line }), true) = (&self.pattern, needs_star) {
                     let message = format!(
                         "regex: {one} needs a path with a \"*\", which says what to look up: use rewrite = \"/…\" here, and a route with such a path below"
                     );
-                    table.document.report(line, message);
+                    table.document.report(*line, message);
                     self.action = None;
+                } else if of_directory.is_some() {
+                    let served = std::mem::take(&mut self.served);
+                    let path = self.wildcard();
+                    self.action = served.finish(self.files.take(), path.as_ref(), self.root_path.as_deref(), table);
                 }
             }
-            [_] => {}
+            ["directory", "script"] => {
+                table.refuse("directory", "for a directory of scripts write it into script = { directory = \"…\" }, for scripts among files scripts = { \".php\" = \"php-cgi\" }");
+                self.action = None;
+            }
             several => {
                 table.report(&format!(
                     "[[site.route]] has {}: a route has one action, so make two routes of it",
@@ -165,7 +198,7 @@ impl Draft {
 pub(super) static ROUTE: Section<Draft> = Section {
     title: "[[site.route]]",
     text: "What is done with the requests for some paths. Routes are tried once, in the order of the file. The first matching one that \
-           has an answer decides: `files`, `script`, `redirect` or `refuse`. Matching routes that only `rewrite` the path or change \
+           has an answer decides: `directory` or `files`, `script`, `redirect` or `refuse`. Matching routes that only `rewrite` the path or change \
            something (`headers`, `expires`, `limits`, `compress`, `cache`, `client_certificates`, `log`) take effect, and the next routes are tried; a later \
            change overrides an earlier one. [Routes](../guides/routes.md) has examples; `sluice check --explain URL` shows what \
            happens to a request.",
@@ -173,6 +206,9 @@ pub(super) static ROUTE: Section<Draft> = Section {
         PATH,
         REGEX,
         WHEN,
+        DIRECTORY,
+        SCRIPTS,
+        FALLBACK,
         FILES_KEY,
         SCRIPT_KEY,
         REDIRECT_KEY,
@@ -239,10 +275,14 @@ const FILES_KEY: Key<Draft> = Key {
         section: &FILES,
         off: None,
         begin: |_: &Draft, _| files::Draft::default(),
-        end: |route, files, table| route.action = files.finish(route.wildcard().as_ref(), table),
+        end: |route, files, table| {
+            let path = route.wildcard();
+            let beside = route.served.path(path.as_ref(), route.root_path.as_deref());
+            route.files = files.finish(path.as_ref(), beside, table);
+        },
     }),
     default: Words("none"),
-    text: "Serves files from a directory.",
+    text: "Serves files from a directory; beside `directory`, how its files are sent.",
     example: "{ directory = \"pictures\" }",
 };
 
@@ -253,12 +293,19 @@ const SCRIPT_KEY: Key<Draft> = Key {
         off: None,
         begin: |_: &Draft, _| script::Draft::new(),
         end: |route, script, table| {
+            if route.served.has_scripts() {
+                route.served.set_script(script.finish_among_files(table));
+                return;
+            }
+            if route.served.refuses_script() {
+                return;
+            }
             let script = script.finish(route.wildcard().as_ref(), route.root, table);
             route.action = script.map(|script| Action::Script(Box::new(script)));
         },
     }),
     default: Words("none"),
-    text: "Runs a script.",
+    text: "Runs a script; beside `scripts`, how those run.",
     example: "{ directory = \"cgi-bin\", mode = \"cgi\" }",
 };
 

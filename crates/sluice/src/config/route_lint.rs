@@ -4,7 +4,7 @@
 //! fulfil a condition are unknown here, so nothing is certain after a route with one of these.
 
 use sluice_settings::rule::{Conditions, Pattern, Replacement, covers};
-use sluice_settings::{Action, ScriptSource};
+use sluice_settings::{Action, Fallback, ScriptSource};
 
 use super::document::Document;
 
@@ -57,7 +57,12 @@ pub(super) fn check(document: &Document<'_>, routes: &[ParsedRoute], root: SiteR
 impl ParsedRoute {
     /// Whether the next routes are tried after it.
     fn continues(&self) -> bool {
-        matches!(self.action, Some(Action::Rewrite(_) | Action::Pass))
+        matches!(self.action, Some(Action::Rewrite(_) | Action::Pass)) || self.may_continue()
+    }
+
+    /// Whether the next routes are tried for paths that lead to nothing.
+    fn may_continue(&self) -> bool {
+        matches!(&self.action, Some(Action::Files(files)) if files.fallback.contains(&Fallback::NextRoute))
     }
 
     /// Whether both have the same regular expression. Nothing is known about how different ones overlap.
@@ -185,7 +190,7 @@ fn answer(routes: &[ParsedRoute], path: &str) -> Option<(usize, String)> {
     let mut path = path.to_owned();
     for (number, route) in routes.iter().enumerate() {
         match route.covers(&path) {
-            Some(true) if route.when.is_empty() => {}
+            Some(true) if route.when.is_empty() && !route.may_continue() => {}
             Some(false) => continue,
             _ => return None,
         }

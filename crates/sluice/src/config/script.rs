@@ -41,6 +41,24 @@ impl Draft {
         self.settings.pool = PoolSettings::new(mode);
     }
 
+    /// The settings of scripts among files, which are found by the keys of their route.
+    pub(super) fn finish_among_files(self, table: &Table<'_>) -> ScriptSettings {
+        if self.is_mode_known || !table.has("mode") {
+            check_mode(&self.settings, table);
+        }
+        for name in ["directory", "file"] {
+            table.refuse(
+                name,
+                "scripts of the route says which files are run: remove this, and write directory = \"…\" in the route",
+            );
+        }
+        table.refuse(
+            "interpreters",
+            "write the interpreters into scripts of the route, as in scripts = { \".php\" = \"php-cgi\" }",
+        );
+        self.settings
+    }
+
     /// `None` if it is not clear which program runs; that has been reported.
     pub(super) fn finish(self, path: Option<&At<String>>, root: SiteRoot, table: &Table<'_>) -> Option<ScriptSettings> {
         // What an unknown mode would forbid is not known.
@@ -190,7 +208,7 @@ const MODE: Key<Draft> = Key {
 const INTERPRETERS: Key<Draft> = Key {
     name: "interpreters",
     kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.interpreters = read_interpreters(pairs, written);
+        script.settings.interpreters = read_interpreters(written.name, pairs, written.document());
         Ok(())
     }),
     default: Words("none: files are executed themselves"),
@@ -478,13 +496,16 @@ fn has_interpreter(path: &Path, interpreters: &BTreeMap<String, String>) -> bool
     interpreters.keys().any(|suffix| name.ends_with(suffix.as_str()))
 }
 
-/// Interpreters by suffix; a name with a slash is a path.
-fn read_interpreters(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, String> {
-    let document = written.document();
+/// Interpreters by suffix, as the value of `key` says; a name with a slash is a path.
+pub(super) fn read_interpreters(
+    key: &str,
+    pairs: Vec<(String, At<String>)>,
+    document: &Document<'_>,
+) -> BTreeMap<String, String> {
     let mut interpreters = BTreeMap::new();
     for (suffix, program) in pairs {
-        let report = |message: &str| document.report(program.line, format!("interpreters: \"{suffix}\": {message}"));
-        if suffix.len() < 2 || !suffix.starts_with('.') || suffix.contains(['/', '\0']) {
+        let report = |message: &str| document.report(program.line, format!("{key}: \"{suffix}\": {message}"));
+        if !is_suffix(&suffix) {
             report("a suffix is written with its dot, as in \".pl\"");
         } else if program.value.is_empty() || program.value.contains('\0') {
             report("needs the name of a program, as in \"perl\"");
@@ -493,7 +514,7 @@ fn read_interpreters(pairs: Vec<(String, At<String>)>, written: &Written<'_>) ->
                 value: document.resolve(&program.value),
                 line: program.line,
             };
-            require_program(document, "interpreters", &path, &BTreeMap::new());
+            require_program(document, key, &path, &BTreeMap::new());
             interpreters.insert(suffix, path.value.to_string_lossy().into_owned());
         } else {
             if let FileKind::Missing(_) = (document.inspect)(Path::new(&program.value)) {
@@ -506,6 +527,11 @@ fn read_interpreters(pairs: Vec<(String, At<String>)>, written: &Written<'_>) ->
         }
     }
     interpreters
+}
+
+/// Whether a text is the end of names of files, with its dot.
+pub(super) fn is_suffix(text: &str) -> bool {
+    text.len() >= 2 && text.starts_with('.') && !text.contains(['/', '\0'])
 }
 
 /// Directories by the path prefix under which scripts name their files.

@@ -158,7 +158,7 @@ pub(super) static SITE: Section<Draft> = Section {
             kind: Kind::Tables(&Nested {
                 section: &ROUTE,
                 off: None,
-                begin: |site: &Draft, table| route::Draft::new(site.root, table),
+                begin: |site: &Draft, table| route::Draft::new(site.root, site.settings.root.as_deref(), table),
                 end: |site, route, table| {
                     let (settings, parsed) = route.finish(&site.settings.compression, table);
                     site.settings.routes.extend(settings);

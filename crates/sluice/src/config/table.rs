@@ -143,14 +143,26 @@ pub(crate) fn require_file(written: &Written<'_>, file: &Path) -> Result<(), Str
     }
 }
 
-/// Reports a pattern without a `*`. The rest of the path, by which something is looked up in a directory, is what the `*` matches.
+/// Reports a pattern by which nothing is found in a directory: what its `*` matches is looked up there, so it needs one, and text that
+/// follows it within the name would be missing from the name.
 pub(crate) fn require_star(document: &Document<'_>, path: &At<String>, what: &str) {
-    if !path.value.contains('*') {
-        let better = format!("{}/*", path.value.trim_end_matches('/'));
-        let message = format!(
-            "path = \"{}\": {what} in a directory need a \"*\" for the rest of the path: write \"{better}\"",
-            path.value
-        );
-        document.report(path.line, message);
-    }
+    let written = &path.value;
+    let message = match written.split_once('*') {
+        None => {
+            let better = format!("{}/*", written.trim_end_matches('/'));
+            format!(
+                "path = \"{written}\": {what} in a directory need a \"*\" for the rest of the path: write \"{better}\""
+            )
+        }
+        Some((_, after)) if after.is_empty() || after.starts_with('/') && !after.contains('*') => return,
+        Some((before, after)) if after.starts_with('.') && !after.contains(['/', '*']) => format!(
+            "path = \"{written}\": what the \"*\" matches is looked up in the directory, without \"{after}\", so nothing is found: write \
+             \"{before}*\", and for scripts by suffix among files directory = \"…\", scripts = {{ \"{after}\" = \"…\" }} in the route"
+        ),
+        Some((before, _)) => format!(
+            "path = \"{written}\": what the first \"*\" matches is looked up in the directory, without the rest, so nothing is found: \
+             write \"{before}*\""
+        ),
+    };
+    document.report(path.line, message);
 }

@@ -1,6 +1,7 @@
 //! The configuration as a whole: an invented file system to read it on, and files that are really read.
 
 mod addresses;
+mod directories;
 mod keys;
 mod logs;
 mod messages;

@@ -16,6 +16,7 @@ mod cgiplus;
 mod compression;
 mod conditions;
 mod connections;
+mod directories;
 mod error_pages;
 mod files;
 mod http;

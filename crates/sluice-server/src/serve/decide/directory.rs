@@ -1,34 +1,50 @@
 //! What answers for a path that leads to a directory of files: a file, an index page, a listing, or a redirect to the missing
 //! slash.
 //!
-//! Here: which of these it is, and by which routes an index page is sent. Not here: how a file is opened and which variant is
+//! Here: which of these it is, and by which routes an index page is sent. Where a route has a fallback, what files would answer with an
+//! error leads to nothing: a path without a file, a directory without an index page. Not here: how a file is opened and which variant is
 //! selected (`sluice_files`).
 
 use std::path::PathBuf;
 
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 use sluice_files::directory::Directory;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::lookup::{Files, NotSent, PathForm};
-use sluice_http::fault::{ClientFault, Fault, Forbidden};
+use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
 use sluice_settings::rule::CertificateUse;
 
 use crate::dispatch::Site;
-use crate::dispatch::locate::locate;
-use crate::dispatch::resolve::{Resolution, Resolved, Trace};
-use crate::dispatch::route::RouteKind;
-use crate::serve::decide::{Answer, Asked, Decision, IndexScript, Later, Variants};
+use crate::dispatch::resolve::{Resolution, Trace};
+use crate::serve::decide::fallback::{FallbackUse, is_read};
+use crate::serve::decide::{Answer, Asked, Decision, EarlierPath, Later, PathOrigin, Restart, Variants, script_at};
 use crate::serve::redirect;
 
 /// The way through the routes to what is served, and the path at its beginning, which is another one for an index page.
 pub(super) struct ServedPath<'s> {
     resolution: Resolution<'s>,
-    /// The path of the index page, which the client did not ask for.
+    /// The path of the index page, or of the fallback, which the client did not ask for.
     index: Option<String>,
 }
 
-impl ServedPath<'_> {
+impl<'s> ServedPath<'s> {
+    pub(super) fn new(resolution: Resolution<'s>) -> ServedPath<'s> {
+        ServedPath {
+            resolution,
+            index: None,
+        }
+    }
+
+    pub(super) fn resolution(&self) -> &Resolution<'s> {
+        &self.resolution
+    }
+
+    /// Notes the path of a fallback, unless it is an index page that is sent.
+    pub(super) fn note_path(&mut self, path: &str) {
+        self.index.get_or_insert_with(|| path.to_owned());
+    }
+
     /// The file behind the path; `asked` is the path that the client asked for.
     pub(super) fn file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
         let path = self.resolution.path(self.index.as_deref().unwrap_or(asked));
@@ -44,6 +60,7 @@ struct AskedPath<'a> {
     original: &'a Target,
     /// After rewriting.
     target: &'a Target,
+    fallback: FallbackUse,
 }
 
 impl AskedPath<'_> {
@@ -69,7 +86,7 @@ impl AskedPath<'_> {
 /// Why a path below a directory has no answer yet.
 enum Unanswered {
     Fault(Fault),
-    IndexScript(Box<IndexScript>),
+    IndexScript(Box<Restart>),
 }
 
 impl From<Fault> for Unanswered {
@@ -83,20 +100,19 @@ pub(super) fn decide<'s>(
     site: &'s Site,
     asked: &Asked<'_>,
     original: &Target,
+    origin: PathOrigin,
     resolution: Resolution<'s>,
     trace: &mut impl Trace,
-) -> Result<Decision<'s>, Box<IndexScript>> {
+) -> Result<Decision<'s>, Box<Restart>> {
     let rewritten = resolution.rewritten.clone();
     let asked = AskedPath {
         asked,
         original,
         target: rewritten.as_ref().unwrap_or(original),
+        fallback: FallbackUse::of(&resolution, origin),
     };
     let start = trace.is_on().then(|| resolution.index_start(&original.path));
-    let mut served = ServedPath {
-        resolution,
-        index: None,
-    };
+    let mut served = ServedPath::new(resolution);
     if original.path.ends_with('/') && !asked.target.path.ends_with('/') && !site.certificate_routes.is_empty() {
         // A rewrite has removed the slash; for a directory it is added again.
         let path = format!("{}/", asked.target.path);
@@ -156,6 +172,10 @@ fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>)
         return Err(Fault::unexpected("files without a directory").into());
     };
     let files = path.files(site, directory, &served.resolution);
+    let may_be_elsewhere = path.fallback != FallbackUse::None && script.is_none();
+    if may_be_elsewhere && !is_read(attributes.method) && !files.has_file(relative, form)? {
+        return Err(nothing(relative));
+    }
     let not_sent = match files.look_up(relative, form, attributes.method, attributes.fields) {
         Ok(selected) => return Ok(Answer::File(selected)),
         Err(not_sent) => not_sent,
@@ -185,6 +205,7 @@ fn list<'s>(
         asked,
         original,
         target,
+        ..
     } = path;
     let forbidden = |why| Err(Fault::from(ClientFault::Forbidden(why)).into());
     match served.resolution.resolved.directory(&target.path) {
@@ -200,13 +221,35 @@ fn list<'s>(
 
 /// A directory by a path without a slash: the client is redirected to the path with one, unless a rewrite has removed it.
 fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Answer, Unanswered> {
-    if !path.original.path.ends_with('/') {
-        return Ok(Answer::Redirect(redirect::to_directory(path.original)?));
-    }
     let mut target = path.target.clone();
     target.path.push('/');
-    let target = &target;
-    look_up(site, served, AskedPath { target, ..path })
+    let with_slash = AskedPath {
+        target: &target,
+        ..path
+    };
+    if path.original.path.ends_with('/') {
+        return look_up(site, served, with_slash);
+    }
+    let is_sent = match path.fallback {
+        FallbackUse::None => true,
+        FallbackUse::Offered => is_listed(served, &target) || has_index(site, served, with_slash)?,
+        // The client would learn the path of the candidate.
+        FallbackUse::Candidate => false,
+    };
+    match is_sent {
+        true => Ok(Answer::Redirect(redirect::to_directory(path.original)?)),
+        false => Err(nothing(&target.path)),
+    }
+}
+
+/// The path leads to nothing, and a fallback may.
+fn nothing(path: &str) -> Unanswered {
+    Fault::from(ClientFault::NotFound(Absent::File(path.into()))).into()
+}
+
+fn is_listed(served: &ServedPath<'_>, target: &Target) -> bool {
+    let directory = served.resolution.resolved.directory(&target.path);
+    directory.is_some_and(|(directory, _)| directory.is_listed())
 }
 
 /// Looks up a file that may be an index page: `None` if there is no such file.
@@ -224,8 +267,22 @@ fn look_up_index(files: &Files<'_>, relative: &str, fields: &HeaderMap) -> Optio
 enum Index {
     /// A file.
     Answer(Answer),
-    Script(Box<IndexScript>),
+    Script(Box<Restart>),
     None,
+}
+
+/// The paths of the index pages that a directory may have: those of the site, then those that are scripts of its route.
+fn index_paths<'a>(
+    site: &'a Site,
+    resolution: &Resolution<'a>,
+    directory: &'a str,
+) -> impl Iterator<Item = String> + use<'a> {
+    let scripts = resolution.resolved.index_scripts().iter();
+    let names = site
+        .index
+        .iter()
+        .chain(scripts.filter(|name| !site.index.contains(name)));
+    names.map(move |name| format!("{directory}{name}"))
 }
 
 /// Looks for an index page. Each has its own way through the routes, as if its path had been asked for, and does not exist where
@@ -235,25 +292,31 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
         asked,
         original,
         target,
+        ..
     } = path;
     let attributes = asked.attributes;
-    let is_read = [Method::GET, Method::HEAD].contains(attributes.method);
     let start = served.resolution.index_start(&original.path);
     let query = target.query.as_deref();
-    let mut script = None;
     let mut failed = None;
-    for page in &site.index {
-        let page = format!("{}{page}", target.path);
+    for page in index_paths(site, &served.resolution, &target.path) {
         let Ok(resolution) = site.resolve_from(start.clone(), &page, query, Some(&attributes), &mut ()) else {
             continue;
         };
         let page_path = resolution.path(&page);
-        if let Resolved::Route(route, RouteKind::Script(program), capture) = &resolution.resolved {
-            if script.is_none() && locate(site, route, program, page_path, capture.of(page_path)).is_ok() {
-                script = Some(page);
+        if let Some(found) = script_at(site, &resolution.resolved, page_path) {
+            if found.located.is_ok() {
+                return Ok(Index::Script(Box::new(Restart {
+                    target: Target {
+                        path: page,
+                        query: target.query.clone(),
+                        raw: target.raw.clone(),
+                    },
+                    resume_at: start,
+                    earlier: Some(EarlierPath::of(&served.resolution.adjustments)),
+                })));
             }
         } else if let Some((directory, relative)) = resolution.resolved.directory(page_path)
-            && is_read
+            && is_read(attributes.method)
             && failed.is_none()
         {
             let files = path.files(site, directory, &resolution);
@@ -271,24 +334,37 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
             }
         }
     }
-    match (script, failed) {
-        (Some(path), _) => {
-            let target = Target {
-                path,
-                query: target.query.clone(),
-                raw: target.raw.clone(),
-            };
-            Ok(Index::Script(Box::new(IndexScript {
-                target,
-                resume_at: start,
-                is_logged: served.resolution.adjustments.is_logged,
-                client_certificates: served.resolution.adjustments.client_certificates,
-            })))
-        }
-        (None, Some((fault, found))) => {
+    match failed {
+        Some((fault, found)) => {
             *served = found;
             Err(fault)
         }
-        (None, None) => Ok(Index::None),
+        None => Ok(Index::None),
     }
+}
+
+/// Whether a directory has an index page, as for `find_index`.
+fn has_index(site: &Site, served: &ServedPath<'_>, path: AskedPath<'_>) -> Result<bool, Fault> {
+    let attributes = path.asked.attributes;
+    let start = served.resolution.index_start(&path.original.path);
+    let query = path.target.query.as_deref();
+    for page in index_paths(site, &served.resolution, &path.target.path) {
+        let Ok(resolution) = site.resolve_from(start.clone(), &page, query, Some(&attributes), &mut ()) else {
+            continue;
+        };
+        let page_path = resolution.path(&page);
+        let exists = match script_at(site, &resolution.resolved, page_path) {
+            Some(found) => found.located.is_ok(),
+            None => match resolution.resolved.directory(page_path) {
+                Some((directory, relative)) => path
+                    .files(site, directory, &resolution)
+                    .has_file(relative, PathForm::Any)?,
+                None => false,
+            },
+        };
+        if exists {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -11,10 +11,8 @@ use sluice_http::fault::{Fault, ServerFault};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 use sluice_settings::template::Template;
 
-use crate::dispatch::locate::locate;
-use crate::dispatch::resolve::Resolved;
-use crate::dispatch::route::RouteKind;
 use crate::dispatch::site::Site;
+use crate::serve::decide::script_at;
 
 /// The listing that is asked for, as one client sees it. Waits for the disk.
 ///
@@ -50,9 +48,8 @@ impl ListingSite for View<'_> {
         if self.site.requires_certificate(&resolution.adjustments) && !has_certificate {
             return EntryKind::Elsewhere;
         }
-        if let Resolved::Route(route, RouteKind::Script(script), capture) = &resolution.resolved {
-            let path = resolution.path(path);
-            return match locate(self.site, route, script, path, capture.of(path)) {
+        if let Some(found) = script_at(self.site, &resolution.resolved, resolution.path(path)) {
+            return match found.located {
                 Ok(_) => EntryKind::Script,
                 Err(_) => EntryKind::Elsewhere,
             };

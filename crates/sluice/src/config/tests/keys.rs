@@ -86,6 +86,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         _ => &[],
     };
     let replaced = |name: &str| match (key.name, value.is_some()) {
+        ("directory", true) if section.title() == "[[site.route]]" => name == "files",
         ("script" | "redirect" | "refuse" | "rewrite", true) => name == "files",
         ("regex", true) => name == "path",
         ("file", true) => name == "directory",

@@ -1,0 +1,80 @@
+//! The scripts among the files of a directory: which part of a path names one, and the division into SCRIPT_NAME and PATH_INFO.
+//!
+//! Here: RFC 3875 §4.1.5 for a directory whose scripts are known by the endings of their names. The first part of the path with such an
+//! ending that is a file is the script, so `/uploads/x.jpg/y.php` runs nothing: below a file there is no file, and a program is never
+//! started to find that out. Not here: how other files of the directory are sent (`sluice_files`), that sources are not (`script_sources`).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sluice_files::directory::Directory;
+use sluice_http::fault::Fault;
+use sluice_script::route::{Script, ScriptRoute};
+use sluice_settings::open_error::OpenError;
+use sluice_settings::suffix_of;
+
+use crate::dispatch::program::{check, fault_of};
+use crate::dispatch::route::open_script;
+
+/// The scripts among the files of a directory.
+pub(crate) struct SuffixScripts {
+    /// The endings of their names, in lower case.
+    suffixes: Vec<String>,
+    /// The index pages that are scripts: `index.php`. They come after those of the site.
+    pub index: Vec<String>,
+    pub route: Arc<ScriptRoute>,
+}
+
+impl SuffixScripts {
+    /// Opens what the settings name. An error is the administrator's.
+    pub(crate) fn open(
+        settings: &sluice_settings::SuffixScripts,
+        site: &str,
+        origin: &str,
+    ) -> Result<SuffixScripts, OpenError> {
+        Ok(SuffixScripts {
+            suffixes: settings.suffixes.clone(),
+            index: settings
+                .suffixes
+                .iter()
+                .map(|suffix| format!("index{suffix}"))
+                .collect(),
+            route: Arc::new(open_script(&settings.script, site, origin)?),
+        })
+    }
+
+    /// Finds the script in the part of a path below `directory`; `prefix` is the part before it. `None` if no part of it has the
+    /// name of a script, or only directories have one.
+    ///
+    /// # Errors
+    /// The client's fault: 404 if there is no such script. The script author's: 403 if it cannot be run.
+    pub(crate) fn locate(&self, directory: &Directory, prefix: &str, below: &str) -> Option<Result<Script, Fault>> {
+        let mut begin = 0;
+        loop {
+            let end = below[begin..].find('/').map_or(below.len(), |at| begin + at);
+            if let Some(suffix) = suffix_of(&self.suffixes, &below[begin..end]) {
+                let (part, rest) = below.split_at(end);
+                match directory.find_program(part) {
+                    Err(error) => return Some(Err(fault_of(&directory.path().join(part), error))),
+                    Ok(found) if found.metadata.is_dir() => {}
+                    Ok(found) => {
+                        let name = format!("{prefix}{part}");
+                        let interpreter = self.interpreter(suffix).map(Path::to_owned);
+                        return Some(check(found.path, interpreter, &name, rest, &found.metadata));
+                    }
+                }
+            }
+            if end == below.len() {
+                return None;
+            }
+            begin = end + 1;
+        }
+    }
+
+    fn interpreter(&self, suffix: &str) -> Option<&Path> {
+        let mut interpreters = self.route.interpreters.iter();
+        interpreters
+            .find(|(other, _)| other == suffix)
+            .map(|(_, program)| program.as_path())
+    }
+}
