@@ -49,6 +49,8 @@ pub struct Server {
     listen: Vec<ListenAddress>,
     /// The bound addresses, with the ports that the system chose.
     addresses: Vec<ListenAddress>,
+    /// The bound on connections, which the limit of open files may have lowered.
+    connections_max: usize,
     /// The files of unix sockets, until the server drains.
     socket_files: Mutex<Vec<SocketFile>>,
     tickets: Arc<dyn ProducesTickets>,
@@ -138,6 +140,7 @@ impl Server {
             shared,
             listen,
             addresses,
+            connections_max: shares.connections_max,
             socket_files: Mutex::new(bound.into_iter().filter_map(|bound| bound.file).collect()),
             tickets,
             phase,
@@ -148,6 +151,11 @@ impl Server {
     /// The addresses that the server listens on, with the ports that the system chose.
     pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
+    }
+
+    /// The most connections at once. Less than configured if the limit of open files is too low.
+    pub fn connections_max(&self) -> usize {
+        self.connections_max
     }
 
     /// Applies new settings from the next exchange on. Exchanges under way, and their processes, keep the old ones. The
@@ -161,14 +169,29 @@ impl Server {
         // The last step that may fail, because it changes the logs.
         let config = Config::open(settings, &self.listen, &self.shared.log)?;
         self.shared.resources.apply(settings);
-        config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
+        self.replace_config(config);
+        Ok(())
+    }
+
+    /// Ends all kept script processes, busy ones after their reply, and opens the directories of the settings again. Certificates and
+    /// limits stay. `settings` are those that the server was started with.
+    ///
+    /// # Errors
+    /// A directory or script is missing: nothing has changed.
+    pub fn restart_scripts(&self, settings: &Settings) -> Result<(), StartError> {
+        let config = Config::open(settings, &self.listen, &self.shared.log)?;
+        self.replace_config(config);
+        Ok(())
+    }
+
+    fn replace_config(&self, config: Config) {
+        config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         let replaced = self.shared.config.swap(Arc::new(config));
         // Idle processes end now, busy ones after their reply.
         for route in replaced.sites().flat_map(|site| site.script_routes()) {
             route.pools.close();
         }
-        Ok(())
     }
 
     /// Reads certificates and keys again, for new connections.

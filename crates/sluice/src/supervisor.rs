@@ -2,7 +2,7 @@
 //!
 //! | signal | effect |
 //! |---|---|
-//! | SIGHUP | the configuration is read again; an invalid one is reported and changes nothing |
+//! | SIGHUP | the configuration is read again; an invalid one is reported and changes nothing. Script processes that are kept are ended, also without a configuration file |
 //! | SIGUSR1 | the access logs are reopened |
 //! | SIGUSR2 | the file cache is emptied, and its counters are logged |
 //! | SIGTERM, SIGINT | no new connections; exchanges in progress may end within `drain_timeout`; a second signal aborts them |
@@ -47,8 +47,8 @@ async fn supervise(mut started: Settings, origin: Origin) -> Result<(), String> 
         tokio::select! {
             event = signals.next() => match event {
                 Event::Reload => {
-                    if let Some(read) = reload(&server, &origin) {
-                        for pending in needing_restart(&started, &read) {
+                    if let Some(read) = reload(&server, &origin, &started) {
+                        for pending in needing_restart(&started, &read, server.connections_max()) {
                             tracing::warn!("SIGHUP: {pending}: this change takes effect when the server is restarted");
                         }
                         certificates = Certificates::of(&read);
@@ -113,9 +113,13 @@ fn purge_cache(server: &Server) {
 }
 
 /// Reads the configuration again. `None` if nothing has changed.
-fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
+fn reload(server: &Server, origin: &Origin, started: &Settings) -> Option<Settings> {
     let Origin::File(file) = origin else {
-        tracing::warn!("SIGHUP: there is no configuration file to read again");
+        // A module that a script has loaded may have changed, which no check of the script's file finds.
+        match server.restart_scripts(started) {
+            Ok(()) => tracing::info!("SIGHUP: idle script processes have ended, busy ones end after their reply"),
+            Err(error) => tracing::error!("SIGHUP: {error}; nothing has changed"),
+        }
         return None;
     };
     let settings = match config::load(file) {
@@ -145,8 +149,9 @@ fn reload(server: &Server, origin: &Origin) -> Option<Settings> {
     }
 }
 
-/// The changes that need a restart, because sockets and threads are made at the start.
-fn needing_restart(started: &Settings, read: &Settings) -> Vec<String> {
+/// The changes that need a restart, because sockets and threads are made at the start. `connections_max` is the bound in force, which
+/// may be less than the configured one.
+fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) -> Vec<String> {
     let mut pending = Vec::new();
     for wanted in &read.listen {
         match started.listen.iter().find(|had| had.address == wanted.address) {
@@ -166,7 +171,7 @@ fn needing_restart(started: &Settings, read: &Settings) -> Vec<String> {
         pending.push(format!("there are still {} workers", started.workers));
     }
     if started.limits.connections_max != read.limits.connections_max {
-        pending.push(format!("connections is still {}", started.limits.connections_max));
+        pending.push(format!("connections is still {connections_max}"));
     }
     if started.core_dumps != read.core_dumps {
         pending.push(format!("core_dumps is still {}", started.core_dumps));

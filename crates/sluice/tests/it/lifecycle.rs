@@ -3,7 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Ending, RunResult, Setup, is_alive, run, wait_until};
+use crate::harness::{Ending, RunResult, Setup, curl, is_alive, run, wait_until};
 
 /// A script that reports its start, waits at the gate, and answers.
 const WAITING: &str = r#"echo started > "$TEST_DIR/events"; read -r line < "$TEST_DIR/gate"; printf 'Content-Type: text/plain\n\nanswered'"#;
@@ -130,7 +130,6 @@ fn wrong_usage_exits_with_status_2() {
     let setup = Setup::new();
     for arguments in [
         &["sreve"][..],
-        &["run"],
         &["serve", "--listen", "example.org:80"],
         &["serve", "--no-such-option"],
         &[],
@@ -274,6 +273,27 @@ fn sighup_without_a_configuration_file_is_harmless() {
     server.signal("HUP");
     server.log_line("SIGHUP");
     assert_eq!(server.get("/a.txt").text(), "a");
+}
+
+#[test]
+fn sighup_restarts_kept_scripts_although_there_is_no_configuration_file() {
+    // Reads its module once, as an interpreter does.
+    let kept = r#"word=$(cat ../module)
+while read -r line <&3; do
+    if [ -z "$line" ]; then printf 'Content-Type: text/plain\n\n%s%s\n' "$word" "$CGIPLUSEOF"; fi
+done"#;
+    let setup = Setup::new().file("module", "old").script("kept", kept);
+    let mut server = setup.start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0", "--tls"]);
+    let url = format!("https://{}/cgiplus-bin/kept", server.tls_address());
+    let get = || curl(&["--insecure", &url]);
+    assert_eq!(get(), "old");
+    std::fs::write(server.path("htdocs/module"), "changed").unwrap();
+    assert_eq!(get(), "old", "from the kept process");
+    server.signal("HUP");
+    server.log_line("SIGHUP: idle script processes have ended");
+    assert_eq!(get(), "changed");
+    // `Drop` checks the health in clear text, which this server does not speak.
+    server.end();
 }
 
 #[test]
