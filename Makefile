@@ -20,21 +20,25 @@ LISTEN ?= 127.0.0.1:8080
 SOAK_SECONDS ?= 180
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test build sdk lint docs bench bench-quick soak fuzz clean test-rust test-models test-sdk test-bench test-fuzz
+.PHONY: demo test build sdk lint docs bench bench-quick soak fuzz clean test-rust test-models test-sdk test-bench \
+	test-fuzz test-h2spec
 
 demo: build sdk
 	@tools/needs python3 perl || echo "The demo site goes without the scripts in these languages."
 	@echo "Serving the demo site at http://$(LISTEN)/ (Ctrl-C ends it)"
 	@$(SLUICE) demo --listen $(LISTEN)
 
+# SLUICE_TEST_REQUIRE_ALL: a test that cannot run fails; without it, it is skipped with a message.
+test: export SLUICE_TEST_REQUIRE_ALL = 1
 test:
-	@tools/needs python3 perl git git-http-backend gitweb curl openssl
+	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl python3 valgrind
 	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-fuzz test-h2spec test-models
 	@echo "All tests passed."
 
 # The debug information goes to a file of its own, to which the binary has a link (.gnu_debuglink). cargo keeps the whole binary in
 # target/release/deps and puts it back at each build, so this works however often it runs.
 build:
+	@tools/needs rust cc objcopy
 	@echo "Building the server (a first build takes some minutes)"
 	@$(CARGO) build --release --locked --bin sluice
 	@$(OBJCOPY) --only-keep-debug $(SLUICE) $(SLUICE).debug
@@ -55,7 +59,7 @@ lint:
 
 # Unit, property and integration tests; the last with the real binary.
 test-rust:
-	@SLUICE_TEST_REQUIRE_ALL=1 $(CARGO) test --locked --workspace
+	@$(CARGO) test --locked --workspace
 
 # The committed inputs of the fuzz targets, through their checks; the fuzzing engine is not needed.
 test-fuzz:

@@ -11,6 +11,7 @@ mod floors;
 mod glossary;
 mod heads;
 mod imports;
+mod needs;
 mod source;
 mod words;
 
@@ -100,6 +101,16 @@ fn every_dependency_is_accounted_for() {
         &read("docs/internals/dependencies.md"),
         &manifests(),
     ));
+}
+
+#[test]
+fn make_test_installs_every_program_that_tests_start() {
+    let tests = texts(&["rs", "py"])
+        .into_iter()
+        .filter(|text| text.path.contains("/tests/"));
+    // Its own samples break the rule.
+    let tests: Vec<Text> = tests.filter(|text| !text.path.ends_with("tidy/needs.rs")).collect();
+    assert_tidy(needs::check(&read("Makefile"), &tests));
 }
 
 #[test]
