@@ -322,20 +322,21 @@ const UNPRIVILEGED_PORT: u16 = 1024;
 fn bind_all(settings: &Settings) -> Result<Vec<listener::Bound>, StartError> {
     let bind = |listen: &ListenSettings| {
         listener::bind(listen, settings.workers.get()).map_err(|error| {
-            let hint = privileged_port_hint(&listen.address, &error);
+            let hint = bind_hint(&listen.address, &error);
             StartError(format!("listen on {}: {error}{hint}", listen.address))
         })
     };
     settings.listen.iter().map(bind).collect()
 }
 
-/// What to do about a port that the user may not listen on; empty for other errors.
-fn privileged_port_hint(address: &ListenAddress, error: &std::io::Error) -> &'static str {
-    match address {
-        ListenAddress::Inet(address)
-            if address.port() < UNPRIVILEGED_PORT && error.kind() == std::io::ErrorKind::PermissionDenied =>
-        {
+/// What to do about an address that cannot be bound; empty if the error says it.
+fn bind_hint(address: &ListenAddress, error: &std::io::Error) -> &'static str {
+    match (address, error.kind()) {
+        (ListenAddress::Inet(address), std::io::ErrorKind::PermissionDenied) if address.port() < UNPRIVILEGED_PORT => {
             "; ports below 1024 need the capability CAP_NET_BIND_SERVICE (docs/guides/deployment.md), or choose another port"
+        }
+        (ListenAddress::Inet(_), std::io::ErrorKind::AddrInUse) => {
+            "; another program listens there (ss -ltnp shows it): end it, or choose another port"
         }
         _ => "",
     }
