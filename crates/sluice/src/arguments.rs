@@ -26,8 +26,8 @@ const EXAMPLES: &str = "\
 Examples:
   sluice serve                        serve this directory at http://127.0.0.1:8080/
   sluice serve htdocs --listen :80    serve another directory on every IPv4 address
-  sluice check -c sluice.toml         report what is wrong in a configuration, and where
-  sluice run -c sluice.toml           serve what the configuration says
+  sluice check                        report what is wrong in a configuration (sluice.toml), and where
+  sluice run                          serve what the configuration says
   sluice demo                         serve a built-in site that shows every way to run a script
   sluice workout http://127.0.0.1:8080/ -c 10 -n 1000
                                       measure a server, and compare each reply with the first";
@@ -183,9 +183,19 @@ pub(crate) struct Run {
 /// `sluice run` and `sluice check`.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigFile {
-    /// The configuration file.
+    /// The configuration file [default: sluice.toml in this directory, or else /etc/sluice/sluice.toml].
     #[arg(short = 'c', long = "config", value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    /// The file that was named, or the default one.
+    ///
+    /// # Errors
+    /// One line: there is no default file, or it may be another user's.
+    pub(crate) fn path(&self) -> Result<PathBuf, String> {
+        config::choose_file(self.file.as_deref())
+    }
 }
 
 /// `sluice demo`.
@@ -475,7 +485,7 @@ mod tests {
 
     #[test]
     fn wrong_usage_exits_with_status_2_and_a_hint() {
-        let cases: [(&[&str], &str); 10] = [
+        let cases: [(&[&str], &str); 9] = [
             (&["sluice", "serve", "--host", "a.test:80"], "write \"a.test\""),
             (
                 &["sluice", "serve", "--log-format", "%h %y"],
@@ -489,7 +499,6 @@ mod tests {
                 &["sluice", "serve", "--workers", "0"],
                 "must be a number of threads, at least 1",
             ),
-            (&["sluice", "run"], "--config <FILE>"),
             (
                 &["sluice", "check", "-c", "a", "--explain", "/", "--header", "Host"],
                 "must be a name and a value",
@@ -529,7 +538,7 @@ mod tests {
         for (name, option) in [("run", "-c"), ("check", "-c"), ("check", "--config")] {
             match Arguments::parse_from(["sluice", name, option, "a.toml"]).command {
                 Command::Run(Run { config, .. }) | Command::Check(Check { config, .. }) => {
-                    assert_eq!(config.file, Path::new("a.toml"));
+                    assert_eq!(config.path(), Ok("a.toml".into()));
                 }
                 other => panic!("{other:?} is not {name}"),
             }

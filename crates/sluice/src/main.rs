@@ -59,8 +59,9 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         }
         Command::Run(run) => {
             refuse_root(run.allow_root)?;
-            let file = run.config.file;
+            let file = run.config.path()?;
             let settings = config::load(&file).map_err(|errors| errors.to_string())?;
+            tracing::info!("configuration {}", file.display());
             supervisor::run(settings, Origin::File(file))
         }
         Command::Check(check) => return run_check(&check),
@@ -92,7 +93,7 @@ fn refuse_root(is_allowed: bool) -> Result<(), String> {
 
 /// Checks a configuration, or explains what would happen to a request.
 fn run_check(check: &Check) -> Result<ExitCode, String> {
-    let file = &check.config.file;
+    let file = &check.config.path()?;
     let settings = config::load(file).map_err(|errors| errors.to_string())?;
     sluice_server::check(&settings).map_err(|error| error.to_string())?;
     let Some(url) = &check.explain.url else {

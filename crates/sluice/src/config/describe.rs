@@ -31,6 +31,9 @@ pub(crate) fn describe(settings: &Settings) -> String {
         .collect();
     line(&mut out, "listening on", &addresses.join("  "));
     line(&mut out, "workers", &settings.workers.to_string());
+    for file in settings.config_files.iter().skip(1) {
+        line(&mut out, "included", &file.display().to_string());
+    }
     if !settings.proxies.trusted.is_empty() {
         line(&mut out, "proxies", &settings.proxies.trusted.to_string());
     }
@@ -63,11 +66,13 @@ pub(crate) fn describe(settings: &Settings) -> String {
 /// One line for `check`: `sluice.toml: ok: 2 sites, 5 routes, 1 address`.
 pub(crate) fn summary(file: &Path, settings: &Settings) -> String {
     let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
-    let parts = [
+    let included = settings.config_files.len().saturating_sub(1);
+    let mut parts = vec![
         count(settings.sites.len(), "site", "sites"),
         count(routes, "route", "routes"),
         count(settings.listen.len(), "address", "addresses"),
     ];
+    parts.extend((included > 0).then(|| count(included, "included file", "included files")));
     format!("{}: ok: {}", file.display(), parts.join(", "))
 }
 

@@ -1,7 +1,8 @@
 //! A configuration file while it is read: its text, its directory, and the mistakes found so far.
 //!
-//! All mistakes are reported at once, in the order of their lines. Here: collecting and formatting them. Not here: what counts as
-//! a mistake; the code that finds one writes its message.
+//! All mistakes are reported at once, in the order of their lines. The lines of all files of a configuration are numbered in one
+//! sequence, so that a line alone says which file it belongs to. Here: collecting and formatting the mistakes. Not here: what
+//! counts as a mistake; the code that finds one writes its message.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,6 +10,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
@@ -16,6 +18,9 @@ use super::description::Described;
 
 /// Mistakes reported at once; the rest are only counted.
 const MISTAKES_SHOWN_MAX: usize = 20;
+
+/// Bytes of one configuration file: more than anybody writes, and a bound for a path such as `/dev/zero`.
+const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
 /// A configuration file that is being read.
 pub(crate) struct Document<'a> {
@@ -31,10 +36,42 @@ pub(crate) struct Document<'a> {
     pub(crate) inspect: &'a dyn Fn(&Path) -> FileKind,
     /// Reads a template that the configuration names. The error is a reason that follows the path: `cannot be read: …`.
     pub(crate) read_template: &'a dyn Fn(&Path) -> Result<String, String>,
+    /// Reads a directory and the files that a configuration includes.
+    pub(crate) included: &'a dyn IncludedFiles,
+    /// The number of the line before the first one of this file: 0 for the main file. It stands for the file as a whole.
+    pub(crate) whole: usize,
+    report: Rc<Report>,
+}
+
+/// Access to included files; tests have files of their own.
+pub(crate) trait IncludedFiles {
+    /// The names in a directory.
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>>;
+    /// The content of a configuration file. The error is a reason that follows the path.
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String>;
+}
+
+/// The real file system.
+struct OnDisk;
+
+/// What the files of a configuration have in common.
+#[derive(Default)]
+struct Report {
+    /// The files in the order of their lines.
+    files: RefCell<Vec<NumberedFile>>,
     mistakes: RefCell<Vec<(usize, String)>>,
 }
 
-/// A value and its line in the file.
+/// A file and the numbers of its lines.
+struct NumberedFile {
+    name: String,
+    /// The number before its first line.
+    whole: usize,
+    /// The number of its last line.
+    last: usize,
+}
+
+/// A value and its line. The lines of several files are numbered in one sequence (`Document::whole`).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct At<T> {
     /// The value.
@@ -65,8 +102,9 @@ pub(crate) struct ConfigErrors {
 }
 
 impl<'a> Document<'a> {
-    /// A document without any mistakes yet, on the real file system.
+    /// The main file, without any mistakes yet, on the real file system.
     pub(crate) fn new(keys: &'static dyn Described, name: &'a str, text: &'a str, directory: &'a Path) -> Self {
+        let report = Rc::<Report>::default();
         Document {
             name,
             keys,
@@ -74,33 +112,87 @@ impl<'a> Document<'a> {
             directory,
             inspect: &FileKind::at,
             read_template: &read_text,
-            mistakes: RefCell::default(),
+            included: &OnDisk,
+            whole: report.add(name, text),
+            report,
         }
     }
 
-    /// The same document on a file system that consists of these two functions.
+    /// A file that this one includes; its lines follow those of all files so far.
+    pub(crate) fn include<'b>(
+        &'b self,
+        keys: &'static dyn Described,
+        name: &'b str,
+        text: &'b str,
+        directory: &'b Path,
+    ) -> Document<'b> {
+        Document {
+            name,
+            keys,
+            text,
+            directory,
+            inspect: self.inspect,
+            read_template: self.read_template,
+            included: self.included,
+            whole: self.report.add(name, text),
+            report: Rc::clone(&self.report),
+        }
+    }
+
+    /// The same document on a file system that consists of these two functions and these included files.
     #[cfg(test)]
     pub(crate) fn on(
         self,
         inspect: &'a dyn Fn(&Path) -> FileKind,
         read_template: &'a dyn Fn(&Path) -> Result<String, String>,
+        included: &'a dyn IncludedFiles,
     ) -> Self {
         Document {
             inspect,
             read_template,
+            included,
             ..self
         }
     }
 
-    /// Records a mistake on a line; line 0 means the file as a whole.
+    /// Records a mistake on a line of any of the files; `whole` means the file as a whole.
     pub(crate) fn report(&self, line: usize, message: impl Into<String>) {
-        self.mistakes.borrow_mut().push((line, message.into()));
+        self.report.mistakes.borrow_mut().push((line, message.into()));
     }
 
-    /// The line, from 1, of a byte offset.
+    /// Whether a mistake was recorded, in any of the files.
+    pub(crate) fn has_mistakes(&self) -> bool {
+        !self.report.mistakes.borrow().is_empty()
+    }
+
+    /// The line of a byte offset.
     pub(crate) fn line(&self, offset: usize) -> usize {
-        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        1 + before.iter().filter(|byte| **byte == b'\n').count()
+        self.whole + line_in(self.text.as_bytes(), offset)
+    }
+
+    /// A line of any of the files, for a message about this one: `line 12`, or `line 12 of sites/wiki.toml`.
+    pub(crate) fn shown_line(&self, line: usize) -> String {
+        self.shown_line_beside(line, self.whole)
+    }
+
+    /// The same, for a message about another line.
+    pub(crate) fn shown_line_beside(&self, line: usize, other: usize) -> String {
+        let (name, number) = self.report.place(line);
+        match self.is_same_file(line, other) {
+            true => format!("line {number}"),
+            false => format!("line {number} of {name}"),
+        }
+    }
+
+    /// Whether two lines are in one file.
+    pub(crate) fn is_same_file(&self, line: usize, other: usize) -> bool {
+        self.report.place(line).0 == self.report.place(other).0
+    }
+
+    /// The text of the line of a byte offset.
+    pub(crate) fn line_text(&self, offset: usize) -> &str {
+        let number = line_in(self.text.as_bytes(), offset);
+        self.text.lines().nth(number - 1).unwrap_or_default()
     }
 
     /// The first line of the text at `span`, shortened to 40 characters, for a message.
@@ -117,7 +209,14 @@ impl<'a> Document<'a> {
 
     /// The position of a line as the running server's messages name it: `sluice.toml:12`.
     pub(crate) fn origin(&self, line: usize) -> String {
-        format!("{}:{line}", self.name)
+        let (name, line) = self.report.place(line);
+        format!("{name}:{line}")
+    }
+
+    /// The path of this file, absolute.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory
+            .join(Path::new(self.name).file_name().unwrap_or_default())
     }
 
     /// Makes a path of the configuration absolute: relative ones start from the file's directory.
@@ -128,7 +227,7 @@ impl<'a> Document<'a> {
 
     /// Ends the reading: the value if there was no mistake, or else all mistakes.
     pub(crate) fn finish<T>(self, value: T) -> Result<T, ConfigErrors> {
-        let mut mistakes = self.mistakes.into_inner();
+        let mut mistakes = self.report.mistakes.take();
         if mistakes.is_empty() {
             return Ok(value);
         }
@@ -138,9 +237,9 @@ impl<'a> Document<'a> {
         let shown = mistakes
             .iter()
             .take(MISTAKES_SHOWN_MAX)
-            .map(|(line, message)| match line {
-                0 => format!("{}: {message}", self.name),
-                line => format!("{}:{line}: {message}", self.name),
+            .map(|(line, message)| match self.report.place(*line) {
+                (name, 0) => format!("{name}: {message}"),
+                (name, line) => format!("{name}:{line}: {message}"),
             });
         let mut lines: Vec<String> = shown.collect();
         if more > 0 {
@@ -148,6 +247,64 @@ impl<'a> Document<'a> {
         }
         Err(ConfigErrors { lines })
     }
+}
+
+impl Report {
+    /// Adds a file after the others. Returns the number before its first line.
+    fn add(&self, name: &str, text: &str) -> usize {
+        let mut files = self.files.borrow_mut();
+        let whole = files.last().map_or(0, |file| file.last + 1);
+        files.push(NumberedFile {
+            name: name.to_owned(),
+            whole,
+            last: whole + line_in(text.as_bytes(), text.len()),
+        });
+        whole
+    }
+
+    /// The file of a line, and the line's number in it, from 1; 0 for the file as a whole.
+    fn place(&self, line: usize) -> (String, usize) {
+        let files = self.files.borrow();
+        let file = files.iter().rfind(|file| file.whole <= line);
+        file.map_or_else(Default::default, |file| (file.name.clone(), line - file.whole))
+    }
+}
+
+impl IncludedFiles for OnDisk {
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(directory)? {
+            // A name that is not UTF-8 is matched and shown with a replacement character, and then cannot be read.
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        Ok(names)
+    }
+
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
+        read_config(file)
+    }
+}
+
+/// Reads a configuration file of at most `CONFIG_BYTES_MAX` bytes. The error is a reason that follows the path.
+pub(crate) fn read_config(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let most = CONFIG_BYTES_MAX + 1;
+    match File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
+        Ok(_) if bytes.len() as u64 == most => Err(format!("is larger than {} MiB", CONFIG_BYTES_MAX >> 20)),
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(format!("cannot be read: {}", reason(&error))),
+    }
+}
+
+/// The text of a configuration file. The error is the line, from 1, of the first byte that is not UTF-8.
+pub(crate) fn decode(bytes: Vec<u8>) -> Result<String, usize> {
+    String::from_utf8(bytes).map_err(|error| line_in(error.as_bytes(), error.utf8_error().valid_up_to()))
+}
+
+/// The line, from 1, of a byte offset.
+fn line_in(text: &[u8], offset: usize) -> usize {
+    let before = &text[..offset.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
 }
 
 impl FileKind {
@@ -236,6 +393,32 @@ mod tests {
         assert_eq!(
             shown,
             "sluice.toml: all of it\nsluice.toml:1: first\nsluice.toml:2: second"
+        );
+    }
+
+    #[test]
+    fn lines_of_several_files_are_numbered_in_one_sequence() {
+        let main = document("a\nb");
+        let directory = Path::new("/etc/sluice/sites");
+        let (first, second) = (
+            main.include(&ROOT, "sites/a.toml", "x\ny\n", directory),
+            main.include(&ROOT, "sites/b.toml", "z", directory),
+        );
+        let line = second.line(0);
+        assert_eq!(second.origin(line), "sites/b.toml:1");
+        assert_eq!(main.shown_line(line), "line 1 of sites/b.toml");
+        assert_eq!(
+            (second.shown_line(line), main.shown_line(2)),
+            ("line 1".to_owned(), "line 2".to_owned())
+        );
+        second.report(line, "last");
+        first.report(first.whole, "whole");
+        first.report(first.line(2), "second line");
+        main.report(2, "main");
+        let shown = main.finish(()).unwrap_err().to_string();
+        assert_eq!(
+            shown,
+            "sluice.toml:2: main\nsites/a.toml: whole\nsites/a.toml:2: second line\nsites/b.toml:1: last"
         );
     }
 

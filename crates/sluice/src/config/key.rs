@@ -52,8 +52,8 @@ pub(crate) enum Kind<S: 'static> {
     Path(Set<S, PathBuf>),
     /// One of these words, or else a path, made absolute.
     WordOrPath(&'static [Word<S>], Set<S, PathBuf>),
-    /// An address to listen on.
-    Address(Set<S, ListenAddress>),
+    /// An address to listen on, or a list of them, each with its line.
+    Addresses(Set<S, Vec<At<ListenAddress>>>),
     /// true or false.
     Flag(fn(&mut S, bool)),
     /// A list of texts, each with its line.
@@ -166,7 +166,7 @@ impl<S> Kind<S> {
             Kind::Text(_) => "text".into(),
             Kind::Path(_) => "path".into(),
             Kind::WordOrPath(words, _) => format!("path, {}", listed(words.iter().map(|(word, _)| quoted(word)))),
-            Kind::Address(_) => "address".into(),
+            Kind::Addresses(_) => "address, or list of addresses".into(),
             Kind::Flag(_) => "`true`, `false`".into(),
             Kind::Texts(_) => "list of texts".into(),
             Kind::Words(_) => "text, or list of texts".into(),
@@ -191,14 +191,13 @@ impl<S> Kind<S> {
             Kind::Code(..) => "a number".to_owned(),
             Kind::Flag(_) => "true or false".to_owned(),
             Kind::Texts(_) => "a list of texts".to_owned(),
-            Kind::Words(_) => "a text or a list of texts".to_owned(),
+            Kind::Words(_) | Kind::Addresses(_) => "a text or a list of texts".to_owned(),
             Kind::Pairs(_) => "a table of names and texts".to_owned(),
             Kind::Table(_) => "one table".to_owned(),
             Kind::Tables(_) => "a list of tables".to_owned(),
             Kind::Text(_)
             | Kind::Path(_)
             | Kind::WordOrPath(..)
-            | Kind::Address(_)
             | Kind::Duration(..)
             | Kind::Size(..)
             | Kind::Choice(_) => "a text".to_owned(),

@@ -25,7 +25,7 @@ const HTTPS_PORT: u16 = 443;
 /// A `[[listen]]` while it is read.
 #[derive(Default)]
 pub(super) struct Draft {
-    address: Option<At<ListenAddress>>,
+    addresses: Vec<At<ListenAddress>>,
     socket_mode: Option<u32>,
     proxy_protocol: Option<Peers>,
     tls: Option<TlsSettings>,
@@ -48,27 +48,30 @@ pub(super) static LISTEN: Section<Draft> = Section {
     keys: &[
         Key {
             name: "address",
-            kind: Kind::Address(|listen, address, written| {
-                if let Some(path) = address.path() {
-                    require_parent(written.document(), written.name, &written.at(path.to_owned()));
+            kind: Kind::Addresses(|listen, addresses, written| {
+                for At { value: address, line } in &addresses {
+                    if let Some(path) = address.path() {
+                        let path = At {
+                            value: path.to_owned(),
+                            line: *line,
+                        };
+                        require_parent(written.document(), written.name, &path);
+                    }
                 }
-                listen.address = Some(written.at(address));
+                listen.addresses = addresses;
                 Ok(())
             }),
             default: Required,
             text: "Address and port: `0.0.0.0:80` or `:80` (every IPv4 address), `[::]:80` (every IPv6 address), \
                    `localhost:8080` or `8080` (this machine alone). With port 0 the system chooses the port. `unix:/run/sluice.sock` \
-                   is a unix socket; its file is created at the start and removed at the end.",
-            example: "\"0.0.0.0:80\"",
+                   is a unix socket; its file is created at the start and removed at the end. The other keys apply to each address of a \
+                   list.",
+            example: "[\"0.0.0.0:80\", \"[::]:80\"]",
         },
         Key {
             name: "mode",
             kind: Kind::Text(|listen, mode, written| {
-                if listen
-                    .address
-                    .as_ref()
-                    .is_some_and(|address| address.value.path().is_none())
-                {
+                if !listen.addresses.is_empty() && !listen.has_unix() {
                     written.refuse("is for unix sockets: remove it, or write address = \"unix:/run/sluice.sock\"");
                 }
                 listen.socket_mode = Some(parse_socket_mode(&mode)?);
@@ -82,11 +85,7 @@ pub(super) static LISTEN: Section<Draft> = Section {
             name: "proxy_protocol",
             kind: Kind::Texts(|listen, texts, written| {
                 let peers = read_peers(&texts, written);
-                let is_unix = listen
-                    .address
-                    .as_ref()
-                    .is_some_and(|address| address.value.path().is_some());
-                let result = check_proxies(&peers, is_unix);
+                let result = check_proxies(&peers, listen.has_unix());
                 listen.proxy_protocol = Some(peers);
                 result
             }),
@@ -258,33 +257,40 @@ pub(super) static SITE_TLS: Section<Identity> = Section {
 };
 
 impl Draft {
-    /// Completes the address. `None` if it is wrong, or in use by one of the `earlier`.
-    pub(super) fn finish(self, table: &Table<'_>, earlier: &[Listen]) -> Option<Listen> {
-        let At { value: address, line } = self.address?;
-        if let Some(earlier) = earlier
-            .iter()
-            .find(|earlier| earlier.settings.address.is_same(&address))
-        {
-            let message = format!("is listened on already (line {}): remove one", earlier.line);
-            table.refuse("address", &message);
-            return None;
-        }
+    fn has_unix(&self) -> bool {
+        self.addresses.iter().any(|address| address.value.path().is_some())
+    }
+
+    /// Completes the addresses, except those that one of the `earlier` is listened on.
+    pub(super) fn finish(self, table: &Table<'_>, earlier: &[Listen]) -> Vec<Listen> {
         if self.is_redirected && table.has("tls") {
             table.refuse("redirect", "this address itself speaks https: remove redirect or tls");
         }
         let redirect = table.written("redirect").filter(|_| self.is_redirected);
-        Some(Listen {
-            settings: ListenSettings {
-                address,
-                socket_mode: self.socket_mode.unwrap_or(ListenSettings::SOCKET_MODE),
-                proxy_protocol: self.proxy_protocol,
-                tls: self.tls,
-                http2: self.http2.unwrap_or_else(|| table.has("tls")),
-                redirect_to_https: self.is_redirected.then_some(HTTPS_PORT),
-            },
-            line,
-            redirect: redirect.map(|redirect| redirect.shown()),
-        })
+        let redirect = redirect.map(|redirect| redirect.shown());
+        let mut listens: Vec<Listen> = Vec::new();
+        for At { value: address, line } in self.addresses {
+            let mut known = earlier.iter().chain(&listens);
+            if let Some(known) = known.find(|known| known.settings.address.is_same(&address)) {
+                let shown = table.document.shown_line(known.line);
+                let message = format!("address = \"{address}\": is listened on already ({shown}): remove one");
+                table.document.report(line, message);
+                continue;
+            }
+            listens.push(Listen {
+                settings: ListenSettings {
+                    address,
+                    socket_mode: self.socket_mode.unwrap_or(ListenSettings::SOCKET_MODE),
+                    proxy_protocol: self.proxy_protocol.clone(),
+                    tls: self.tls.clone(),
+                    http2: self.http2.unwrap_or_else(|| table.has("tls")),
+                    redirect_to_https: self.is_redirected.then_some(HTTPS_PORT),
+                },
+                line,
+                redirect: redirect.clone(),
+            });
+        }
+        listens
     }
 }
 

@@ -166,8 +166,8 @@ impl SharedLogs {
         match self.0.iter().find(|earlier| earlier.value.target == log.target) {
             Some(earlier) if earlier.value.rotation != log.rotation => {
                 let message = format!(
-                    "log: the file is that of the site on line {}, which rotates it differently: write the same there",
-                    earlier.line
+                    "log: the file is that of the site on {}, which rotates it differently: write the same there",
+                    site.document.shown_line(earlier.line)
                 );
                 site.document.report(line, message);
             }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! file ─▶ document (text, lines, mistakes) ─▶ section: each table read with its list of keys ─▶ root ─▶ Settings ─▶ describe
-//!                                                                  │
+//!              │                                                   │                            ▲
+//!              └─▶ include ─▶ included: sites and routes ──────────┼────────────────────────────┘
 //!                                                                  └─▶ reference page, answers to unknown keys
 //! ```
 //! A key is one entry (`key`) in the file of its section: its name, kind of value, setter, default and description. Nothing here
@@ -13,11 +14,15 @@ mod changes;
 mod client_certificates;
 mod compression;
 mod conditions;
+mod default_file;
 mod describe;
 mod description;
 mod directory;
 mod document;
 mod files;
+mod foreign;
+mod include;
+mod included;
 mod key;
 mod limits;
 mod listen;
@@ -34,7 +39,9 @@ mod script;
 mod section;
 mod server;
 mod site;
+mod sites;
 mod suggest;
+mod syntax;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -45,8 +52,8 @@ mod warnings;
 use std::path::Path;
 
 use sluice_settings::Settings;
-use toml::de::DeTable;
 
+pub(crate) use default_file::choose_file;
 pub(crate) use describe::{describe, summary};
 pub(crate) use document::{ConfigErrors, reason};
 #[cfg(test)]
@@ -56,8 +63,9 @@ pub(crate) use site::{INDEX, parse_host};
 pub(crate) use value::{format_duration, parse_address, parse_duration};
 pub(crate) use warnings::warnings;
 
-use document::Document;
-use root::ROOT;
+use document::{Document, decode, read_config};
+use included::INCLUDED;
+use root::{ROOT, Root};
 
 /// Reads a configuration file and checks that the directories and files that it names exist.
 ///
@@ -66,56 +74,28 @@ use root::ROOT;
 pub(crate) fn load(path: &Path) -> Result<Settings, ConfigErrors> {
     let name = path.display().to_string();
     let refuse = |reason: String| ConfigErrors::one(format!("{name}: {reason}"));
-    let bytes = std::fs::read(path).map_err(|error| refuse(format!("cannot be read: {}", reason(&error))))?;
+    let bytes = read_config(path).map_err(refuse)?;
     let absolute =
         std::path::absolute(path).map_err(|error| refuse(format!("has no absolute path: {}", reason(&error))))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-        ConfigErrors::one(format!("{name}:{line}: is not UTF-8 text: save the file in UTF-8"))
-    })?;
+    let text = decode(bytes)
+        .map_err(|line| ConfigErrors::one(format!("{name}:{line}: is not UTF-8 text: save the file in UTF-8")))?;
     let directory = absolute.parent().unwrap_or(Path::new("/"));
-    let mut settings = interpret(Document::new(&ROOT, &name, &text, directory))?;
-    settings.config_files.push(absolute.clone());
-    Ok(settings)
+    interpret(Document::new(&ROOT, &name, &text, directory))
 }
 
 /// The reference page of all keys, in Markdown.
 pub(crate) fn reference() -> String {
-    reference::page(&ROOT)
+    reference::page(&ROOT, &INCLUDED)
 }
 
-/// Makes settings of a document, or reports its mistakes.
+/// Makes settings of a document and the files that it includes, or reports their mistakes.
 fn interpret(document: Document<'_>) -> Result<Settings, ConfigErrors> {
-    let (table, errors) = DeTable::parse_recoverable(document.text);
-    if !errors.is_empty() {
-        report_syntax_errors(&document, &errors);
+    let Some(table) = syntax::parse(&document) else {
         // What could be read around such mistakes would only give false ones.
         return Err(document.finish(()).expect_err("a mistake was reported"));
-    }
-    let table = table.into_inner();
-    let settings = root::read(&document, &table);
+    };
+    let mut root = Root::read(&document, &table);
+    included::read(&mut root, &document);
+    let settings = root.finish(&document);
     document.finish(settings)
-}
-
-/// Reports what is not TOML, one mistake per line.
-fn report_syntax_errors(document: &Document<'_>, errors: &[toml::de::Error]) {
-    let mut lines = Vec::new();
-    for error in errors {
-        let span = error.span().unwrap_or_default();
-        let line = document.line(span.start);
-        if lines.contains(&line) {
-            continue;
-        }
-        lines.push(line);
-        let message = match error.message() {
-            "duplicate key" => format!("{} is written twice: remove one", document.excerpt(span)),
-            "string values must be quoted, expected literal string" => {
-                let shown = document.excerpt(span);
-                format!("{shown}: a text is written in quotes: \"{shown}\"")
-            }
-            other => format!("cannot be read as TOML: {other}"),
-        };
-        document.report(line, message);
-    }
 }

@@ -13,7 +13,8 @@ const OPENING: &str = "\
 <!-- Generated from the keys in crates/sluice/src/config; `UPDATE=1 cargo test -p sluice` rewrites it. -->
 
 `sluice run -c sluice.toml` runs the server with a configuration; `sluice check -c sluice.toml` only reads it and reports what
-is wrong, on which line, and what to write instead. An unknown key is an error; it is never ignored.
+is wrong, on which line, and what to write instead. An unknown key is an error; it is never ignored. Without `-c` both take
+`sluice.toml` of the current directory, or else `/etc/sluice/sluice.toml`.
 
 A small example:
 
@@ -34,21 +35,27 @@ root = \"htdocs\"
 
 **Values.** A *duration* is a number and a unit: `500ms`, `10s`, `5m`, `2h`, `1d`. A *size* is a number of bytes, or a number
 and a unit: `65536`, `\"512k\"`, `\"4M\"`, `\"4MiB\"`, `\"1G\"`; units are powers of 1024. Durations and sizes with a unit are
-written in quotes. A relative *path* starts from the directory of the configuration file.
+written in quotes. A relative *path* starts from the directory of the file in which it is written.
 ";
 
-/// The page, in Markdown.
-pub(crate) fn page(root: &dyn Described) -> String {
+/// The page, in Markdown: the keys of the main file, and those of included files.
+pub(crate) fn page(root: &dyn Described, included: &dyn Described) -> String {
     let mut page = OPENING.to_owned();
-    write_section(&mut page, root);
+    write_keys(&mut page, "The file", root);
+    // The sections below its keys are those of the main file.
+    write_keys(&mut page, "Included files", included);
+    write_sections(&mut page, root);
     page
 }
 
-fn write_section(page: &mut String, section: &dyn Described) {
-    let title = match section.title() {
-        "" => "The file".to_owned(),
-        title => format!("`{title}`"),
-    };
+fn write_sections(page: &mut String, section: &dyn Described) {
+    for below in section.keys().iter().filter_map(|key| key.below) {
+        write_keys(page, &format!("`{}`", below.title()), below);
+        write_sections(page, below);
+    }
+}
+
+fn write_keys(page: &mut String, title: &str, section: &dyn Described) {
     let mut line = |text: String| writeln!(page, "{text}").expect("a String takes every text");
     line(format!("\n## {title}\n\n{}\n", section.text()));
     line("| key | value | default | |\n|---|---|---|---|".to_owned());
@@ -61,9 +68,6 @@ fn write_section(page: &mut String, section: &dyn Described) {
             default(key),
             description(key)
         ));
-    }
-    for below in keys.iter().filter_map(|key| key.below) {
-        write_section(page, below);
     }
 }
 
@@ -84,6 +88,7 @@ fn description(key: &Entry) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::included::INCLUDED;
     use super::super::root::ROOT;
     use super::*;
     use std::path::Path;
@@ -92,11 +97,11 @@ mod tests {
     fn the_page_in_the_manual_is_the_generated_one() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md");
         if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(&file, page(&ROOT)).expect("the manual is writable");
+            std::fs::write(&file, page(&ROOT, &INCLUDED)).expect("the manual is writable");
         }
         let stored = std::fs::read_to_string(&file).unwrap_or_default();
         assert!(
-            stored == page(&ROOT),
+            stored == page(&ROOT, &INCLUDED),
             "{} is out of date: UPDATE=1 cargo test -p sluice",
             file.display()
         );

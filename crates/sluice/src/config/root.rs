@@ -1,5 +1,7 @@
 //! The top of the file: its sections, in the order in which they are read, and the server's settings made of them.
 
+use std::path::PathBuf;
+
 use sluice_settings::limits::Limits;
 use sluice_settings::{AccessLog, CacheSettings, CompressionSettings, LogTarget, Settings, SiteSettings};
 
@@ -7,12 +9,14 @@ use super::cache::CACHE;
 use super::compression::{self, COMPRESSION};
 use super::description::Fallback::{self, Words};
 use super::document::{At, Document};
+use super::include::{self, IncludeFile};
 use super::key::{Key, Kind, Nested, Section};
 use super::limits::LIMITS;
 use super::listen::{self, LISTEN, Listen};
 use super::log::{self, LOG};
 use super::server::{SERVER, Server};
-use super::site::{self, SITE, Sites};
+use super::site::{self, SITE};
+use super::sites::Sites;
 use super::table::Table;
 
 /// The file while it is read.
@@ -26,11 +30,26 @@ pub(super) struct Root {
     access_log: AccessLog,
     /// A key of `[log]` about rotation, though that log is not a file.
     stray_rotation: Option<At<String>>,
-    sites: Sites,
+    pub(super) sites: Sites,
+    /// The files to include; taken when they are read.
+    pub(super) include: Vec<IncludeFile>,
+    /// The included files that were read.
+    pub(super) included_files: Vec<PathBuf>,
+    /// The host whose site gets the routes of the included file that is being read; `None` for the default.
+    pub(super) route_host: Option<String>,
+    /// The number of that site; `None` if there is none.
+    pub(super) route_site: Option<usize>,
 }
 
 impl Root {
-    pub(super) fn new() -> Root {
+    /// Reads the main file.
+    pub(super) fn read(document: &Document<'_>, values: &toml::de::DeTable<'_>) -> Root {
+        let mut root = Root::new();
+        ROOT.read(&Table::whole(document, values), &mut root);
+        root
+    }
+
+    fn new() -> Root {
         Root {
             listen: Vec::new(),
             server: Server::new(),
@@ -40,11 +59,19 @@ impl Root {
             access_log: AccessLog::new(LogTarget::Stdout),
             stray_rotation: None,
             sites: Sites::default(),
+            include: Vec::new(),
+            included_files: Vec::new(),
+            route_host: None,
+            route_site: None,
         }
     }
 
     /// The settings, and the checks of several sections together.
     pub(super) fn finish(self, document: &Document<'_>) -> Settings {
+        if self.sites.is_empty() && !document.has_mistakes() {
+            let message = "has no [[site]], so nothing would be served: add [[site]] and root = \"htdocs\" below it";
+            document.report(document.whole, message);
+        }
         let listen = listen::finish(self.listen, document);
         self.server.check_hosts(&self.sites, document);
         let sites: Vec<SiteSettings> = self.sites.finish(&listen, document);
@@ -65,7 +92,7 @@ impl Root {
             spool_directory: self.server.spool_directory,
             cache: self.cache,
             access_log: self.access_log,
-            config_files: Vec::new(),
+            config_files: [document.path()].into_iter().chain(self.included_files).collect(),
             core_dumps: self.server.core_dumps,
         }
     }
@@ -78,6 +105,7 @@ pub(super) static ROOT: Section<Root> = Section {
     title: "",
     text: "A configuration is a TOML file. Relative paths in it start from the directory that contains it.",
     keys: &[
+        INCLUDE,
         Key {
             name: "listen",
             kind: Kind::Tables(&Nested {
@@ -156,35 +184,33 @@ pub(super) static ROOT: Section<Root> = Section {
             text: "The access log; `false` for none.",
             example: "{ access = \"access.log\" }",
         },
-        Key {
-            name: "site",
-            kind: Kind::Tables(&Nested {
-                section: &SITE,
-                off: None,
-                begin: |root: &Root, table| site::Draft::new(&root.access_log, &root.compression, table),
-                end: |root, site, table| root.sites.add(site, table),
-            }),
-            // Not `Required`: an empty list is as wrong, and `read` has a better message for both.
-            default: Words("required"),
-            text: "A virtual host.",
-            example: "{ root = \"htdocs\" }",
-        },
+        SITE_KEY,
     ],
 };
 
-/// Reads the whole file.
-pub(super) fn read(document: &Document<'_>, values: &toml::de::DeTable<'_>) -> Settings {
-    let table = Table {
-        document,
-        title: ROOT.title,
-        line: 0,
-        values,
-    };
-    let sites = values.get("site").map(|list| list.get_ref().as_array());
-    if sites.is_none_or(|sites| sites.is_some_and(|sites| sites.is_empty())) {
-        table.report("has no [[site]], so nothing would be served: add [[site]] and root = \"htdocs\" below it");
-    }
-    let mut root = Root::new();
-    ROOT.read(&table, &mut root);
-    root.finish(document)
-}
+pub(super) const SITE_KEY: Key<Root> = Key {
+    name: "site",
+    kind: Kind::Tables(&Nested {
+        section: &SITE,
+        off: None,
+        begin: |root: &Root, table| site::Draft::new(&root.access_log, &root.compression, table),
+        end: |root, site, table| root.sites.add(site, table),
+    }),
+    // Not `Required`: an empty list is as wrong, and so is a file whose included files have none.
+    default: Words("required, here or in an included file"),
+    text: "A virtual host.",
+    example: "{ root = \"htdocs\" }",
+};
+
+const INCLUDE: Key<Root> = Key {
+    name: "include",
+    kind: Kind::Words(|root, patterns, written| {
+        root.include = include::expand(&patterns, written.line, written.document())?;
+        Ok(())
+    }),
+    default: Words("none"),
+    text: "Files with further sites and routes ([what may stand in them](#included-files)): paths or patterns, in which `*` and `?` \
+           stand for letters of a name, except a leading dot. The files of a pattern are read in the order of their names. A pattern may \
+           match no file; its directory must exist. SIGHUP reads them again.",
+    example: "\"sites/*.toml\"",
+};

@@ -34,11 +34,15 @@ pub(super) fn check(document: &Document<'_>, routes: &[ParsedRoute], root: SiteR
     for (number, route) in routes.iter().enumerate() {
         if let Some(first) = route.is_hidden_by(&routes[..number]) {
             unreachable[number] = true;
+            let fix = match document.is_same_file(first.line, route.line) {
+                true => "put this route above it",
+                false => "move that one to a file that is included later",
+            };
             let message = format!(
-                "{}: never matches, because {} on line {} comes first: put this route above it",
+                "{}: never matches, because {} on {} comes first: {fix}",
                 route.shown(),
                 first.shown_alone(),
-                first.line
+                document.shown_line_beside(first.line, route.line)
             );
             document.report(route.line, message);
         }
@@ -162,8 +166,8 @@ fn check_loop(document: &Document<'_>, routes: &[ParsedRoute], number: usize) {
                     start.shown()
                 ),
                 Some(second) => format!(
-                    "redirect to \"{to}\" leads to the one on line {}, and finally back here, an endless loop: change one of them",
-                    routes[*second].action_line
+                    "redirect to \"{to}\" leads to the one on {}, and finally back here, an endless loop: change one of them",
+                    document.shown_line_beside(routes[*second].action_line, start.action_line)
                 ),
             };
             document.report(start.action_line, message);

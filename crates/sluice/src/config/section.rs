@@ -28,18 +28,14 @@ impl<S> Section<S> {
             }
         }
         for key in self.keys {
-            match table.written(key.name) {
-                Some(written) => {
-                    if let Err(message) = key.set(settings, &written) {
-                        written.refuse(&message);
-                    }
-                }
-                None => {
-                    if let Fallback::Required = key.default {
-                        key.report_missing(table);
-                    }
-                }
-            }
+            key.read(table, settings);
+        }
+    }
+
+    /// Reads one key of a table into `settings`.
+    pub(crate) fn read_key(&'static self, name: &str, table: &Table<'_>, settings: &mut S) {
+        for key in self.keys.iter().filter(|key| key.name == name) {
+            key.read(table, settings);
         }
     }
 }
@@ -61,6 +57,22 @@ impl<S, T> Below<S> for Nested<S, T> {
 }
 
 impl<S> Key<S> {
+    /// Reads the key into `settings`, or reports that it is wrong or missing.
+    fn read(&self, table: &Table<'_>, settings: &mut S) {
+        match table.written(self.name) {
+            Some(written) => {
+                if let Err(message) = self.set(settings, &written) {
+                    written.refuse(&message);
+                }
+            }
+            None => {
+                if let Fallback::Required = self.default {
+                    self.report_missing(table);
+                }
+            }
+        }
+    }
+
     /// Reports that a section lacks this key, with an example of it.
     pub(crate) fn report_missing(&self, table: &Table<'_>) {
         table.report(&format!(
@@ -83,7 +95,7 @@ impl<S> Key<S> {
                 }
                 None => set(settings, self.path(written)?, written),
             },
-            Kind::Address(set) => set(settings, self.address(written)?, written),
+            Kind::Addresses(set) => set(settings, self.addresses(written)?, written),
             Kind::Flag(set) => {
                 set(settings, self.expect(written.value.as_bool())?);
                 Ok(())
@@ -178,16 +190,29 @@ impl<S> Key<S> {
         }
     }
 
-    /// An address to listen on; the path of a unix socket is made absolute.
-    fn address(&self, written: &Written<'_>) -> Result<ListenAddress, String> {
-        let address = match value::parse_address(&self.text(written)?)? {
-            ListenAddress::Unix(path) => match Path::to_str(&path) {
-                Some(path) => ListenAddress::Unix(written.document().resolve(path)),
-                None => ListenAddress::Unix(path),
-            },
-            inet => inet,
-        };
-        value::check_socket_path(&address).map(|()| address)
+    /// Addresses to listen on: one, or a list, of which wrong ones are reported and left out.
+    fn addresses(&self, written: &Written<'_>) -> Result<Vec<At<ListenAddress>>, String> {
+        if written.value.as_str().is_some() {
+            return Ok(vec![written.at(address(&self.text(written)?, written)?)]);
+        }
+        let texts = self.texts(written)?;
+        if texts.is_empty() {
+            return Err(format!(
+                "an empty list names no address: write, for instance, {} = {}",
+                self.name, self.example
+            ));
+        }
+        let mut addresses = Vec::new();
+        for At { value: text, line } in texts {
+            match address(&text, written) {
+                Ok(value) => addresses.push(At { value, line }),
+                Err(message) => {
+                    let message = format!("{} \"{}\": {message}", self.name, text.escape_debug());
+                    written.document().report(line, message);
+                }
+            }
+        }
+        Ok(addresses)
     }
 
     fn texts(&self, written: &Written<'_>) -> Result<Vec<At<String>>, String> {
@@ -262,6 +287,18 @@ impl<S> Key<S> {
             kind => format!("must be {}, as in {} = {}", kind.form(), self.name, self.example),
         }
     }
+}
+
+/// An address to listen on; the path of a unix socket is made absolute.
+fn address(text: &str, written: &Written<'_>) -> Result<ListenAddress, String> {
+    let address = match value::parse_address(text)? {
+        ListenAddress::Unix(path) => match Path::to_str(&path) {
+            Some(path) => ListenAddress::Unix(written.document().resolve(path)),
+            None => ListenAddress::Unix(path),
+        },
+        inet => inet,
+    };
+    value::check_socket_path(&address).map(|()| address)
 }
 
 fn duration(bounds: &Bounds, written: &Written<'_>) -> Result<Duration, String> {

@@ -10,7 +10,7 @@ use super::description::Fallback::{Value, Words};
 use super::document::{At, Document};
 use super::key::{Bounds, Key, Kind, Section};
 use super::section::to_usize;
-use super::site::Sites;
+use super::sites::Sites;
 use super::table::{Table, Written, require_directory};
 
 /// The port of name servers.

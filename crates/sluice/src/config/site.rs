@@ -1,23 +1,22 @@
 //! `[[site]]`: virtual hosts.
 //!
-//! Here: the keys of a site, and which of several sites a host belongs to. Not here: what paths mean (`route`).
+//! Here: the keys of a site. Not here: which of several sites a host belongs to (`sites`), and what paths mean (`route`).
 
-use sluice_settings::rule::{CertificateUse, check_bracketed, covers};
+use sluice_settings::rule::{CertificateUse, check_bracketed};
 use sluice_settings::{
-    AccessLog, CacheUse, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings, LogTarget,
-    SiteSettings,
+    AccessLog, CacheUse, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, LogTarget, SiteSettings,
 };
 
-use super::client_certificates::{self, Authorities, CRL_TEXT};
+use super::client_certificates::{Authorities, CRL_TEXT};
 use super::compression::{self, SITE_COMPRESSION};
 use super::description::Fallback::{Value, Words};
 use super::document::{At, Document};
 use super::key::{ANY, Key, Kind, Nested, Section};
 use super::listen::{Identity, SITE_TLS};
-use super::log::{self, SITE_LOG, SharedLogs};
+use super::log::{self, SITE_LOG};
 use super::pages;
 use super::route::{self, ROUTE};
-use super::route_lint::{self, ParsedRoute, SiteRoot};
+use super::route_lint::{ParsedRoute, SiteRoot};
 use super::table::{Table, Written, require_directory};
 use super::value;
 
@@ -27,15 +26,15 @@ pub(crate) const INDEX: &str = "index.html";
 /// A site while it is read.
 pub(super) struct Draft {
     /// Its hosts are filled in at the end.
-    settings: SiteSettings,
+    pub(super) settings: SiteSettings,
     /// `None` for any host.
-    hosts: Option<Vec<At<String>>>,
+    pub(super) hosts: Option<Vec<At<String>>>,
     /// Empty for all addresses.
-    listen: Vec<At<ListenAddress>>,
-    authorities: Authorities,
-    root: SiteRoot,
+    pub(super) listen: Vec<At<ListenAddress>>,
+    pub(super) authorities: Authorities,
+    pub(super) root: SiteRoot,
     server_log: AccessLog,
-    parsed_routes: Vec<ParsedRoute>,
+    pub(super) parsed_routes: Vec<ParsedRoute>,
 }
 
 impl Draft {
@@ -339,124 +338,6 @@ const ERROR_DETAIL: Key<Draft> = Key {
            site.",
     example: "true",
 };
-
-/// The sites so far, and what two of them must not share.
-#[derive(Default)]
-pub(super) struct Sites {
-    sites: Vec<SiteSettings>,
-    claimed: Vec<At<String>>,
-    /// The sites for any host: their lines and addresses.
-    any_host: Vec<At<Vec<ListenAddress>>>,
-    /// The line and the addresses of each site.
-    placed: Vec<At<Vec<At<ListenAddress>>>>,
-    logs: SharedLogs,
-}
-
-impl Sites {
-    /// Completes a site, and reports what it claims of an earlier one.
-    pub(super) fn add(&mut self, site: Draft, table: &Table<'_>) {
-        let document = table.document;
-        match &site.hosts {
-            Some(hosts) => self.claim(hosts, document),
-            None if table.has("hosts") => {}
-            None => self.claim_any_host(&site.listen, table),
-        }
-        route_lint::check(document, &site.parsed_routes, site.root);
-        if site.root == SiteRoot::Absent && site.parsed_routes.is_empty() {
-            table.report("[[site]] serves nothing: add files, root = \"htdocs\", or a [[site.route]]");
-        }
-        self.logs.check(site.settings.log.as_ref(), table);
-        let hosts = site.hosts.unwrap_or_default();
-        self.sites.push(SiteSettings {
-            hosts: hosts.into_iter().map(|host| host.value).collect(),
-            listen: site.listen.iter().map(|address| address.value.clone()).collect(),
-            client_authorities: site.authorities.finish(table),
-            ..site.settings
-        });
-        self.placed.push(At {
-            value: site.listen,
-            line: table.line,
-        });
-    }
-
-    /// The line of a site for any host; `None` without one.
-    pub(super) fn any_host_line(&self) -> Option<usize> {
-        self.any_host.first().map(|site| site.line)
-    }
-
-    /// The sites, after a check that they go with the addresses.
-    pub(super) fn finish(self, listen: &[ListenSettings], document: &Document<'_>) -> Vec<SiteSettings> {
-        let is_listened_on = |address: &At<ListenAddress>| listen.iter().any(|listen| listen.address == address.value);
-        for (site, placed) in self.sites.iter().zip(&self.placed) {
-            for address in placed.value.iter().filter(|address| !is_listened_on(address)) {
-                let all: Vec<String> = listen.iter().map(|listen| format!("\"{}\"", listen.address)).collect();
-                let message = format!(
-                    "listen \"{}\": no [[listen]] has this address: write one of {}, or add it",
-                    address.value,
-                    all.join(", ")
-                );
-                document.report(address.line, message);
-            }
-            if placed.value.iter().all(is_listened_on) {
-                client_certificates::check_site(site, placed.line, listen, document);
-            }
-        }
-        self.sites
-    }
-
-    /// Reports a second site for any host, unless they have no address in common.
-    fn claim_any_host(&mut self, listen: &[At<ListenAddress>], table: &Table<'_>) {
-        let own: Vec<ListenAddress> = listen.iter().map(|address| address.value.clone()).collect();
-        let shares = |other: &&At<Vec<ListenAddress>>| {
-            own.is_empty() || other.value.is_empty() || other.value.iter().any(|address| own.contains(address))
-        };
-        match self.any_host.iter().find(shares) {
-            Some(At { line, .. }) => table.report(&format!(
-                "[[site]] without hosts matches any host, as the one on line {line} does: give it hosts = [\"example.org\"]"
-            )),
-            None => self.any_host.push(At {
-                value: own,
-                line: table.line,
-            }),
-        }
-    }
-
-    fn claim(&mut self, hosts: &[At<String>], document: &Document<'_>) {
-        report_unreachable(document, &self.claimed, hosts);
-        for host in hosts {
-            match self.claimed.iter().find(|earlier| earlier.value == host.value) {
-                Some(earlier) if earlier.line == host.line => {
-                    document.report(
-                        host.line,
-                        format!("host \"{}\" is listed twice: remove one", host.value),
-                    );
-                }
-                Some(earlier) => document.report(
-                    host.line,
-                    format!(
-                        "host \"{}\" is already listed on line {}: a host belongs to one site",
-                        host.value, earlier.line
-                    ),
-                ),
-                None => self.claimed.push(host.clone()),
-            }
-        }
-    }
-}
-
-/// Reports names with a star that a star of an earlier site covers: the first match decides.
-fn report_unreachable(document: &Document<'_>, claimed: &[At<String>], hosts: &[At<String>]) {
-    for host in hosts.iter().filter(|host| host.value.starts_with('*')) {
-        let is_covering = |earlier: &&At<String>| earlier.value != host.value && covers(&earlier.value, &host.value);
-        if let Some(earlier) = claimed.iter().find(is_covering) {
-            let message = format!(
-                "host \"{}\": is never reached, because \"{}\" on line {} comes first: put this site above that one",
-                host.value, earlier.value, earlier.line
-            );
-            document.report(host.line, message);
-        }
-    }
-}
 
 /// The addresses of a site; invalid ones are reported and left out.
 fn read_addresses(texts: Vec<At<String>>, document: &Document<'_>) -> Vec<At<ListenAddress>> {

@@ -1,11 +1,12 @@
 //! The message about an unknown key: what to write instead.
 //!
-//! One of three answers, the first that applies: the section that has a key of that name, a similar key of the same section, the
-//! list of the section's keys.
+//! One of four answers, the first that applies: the section that has a key of that name; what a key of another server is called here
+//! (`foreign`); a similar key of the same section; the list of the section's keys.
 
 use std::fmt::Display;
 
 use super::description::Described;
+use super::foreign;
 
 /// The similarity (Jaro-Winkler, 0 to 1) from which an unknown key counts as a misspelling of a known one.
 const SIMILAR: f64 = 0.8;
@@ -18,6 +19,8 @@ pub(crate) fn unknown_key(name: &str, section: &dyn Described, root: &dyn Descri
     };
     let hint = if let Some(home) = home(name, root) {
         format!("it belongs {home}")
+    } else if let Some(hint) = foreign::key(name) {
+        hint.to_owned()
     } else if let Some(similar) = most_similar(name, section) {
         format!("did you mean \"{similar}\"?")
     } else {
@@ -67,8 +70,8 @@ fn home(name: &str, section: &dyn Described) -> Option<String> {
     let keys = section.keys();
     if keys.iter().any(|key| key.name == name) {
         return Some(match section.title() {
-            "" => "at the top of the file, above the first section".to_owned(),
-            title => format!("in {title}"),
+            title if title.starts_with('[') => format!("in {title}"),
+            _ => "at the top of the file, above the first section".to_owned(),
         });
     }
     keys.iter().find_map(|key| home(name, key.below?))

@@ -15,7 +15,7 @@ pub(crate) struct Table<'a> {
     pub(crate) document: &'a Document<'a>,
     /// Its name in messages, such as `[[site.route]].script`; empty for the top of the file.
     pub(crate) title: &'static str,
-    /// The line of its header; 0 for the top of the file.
+    /// The line of its header; for the top of a file, the file as a whole (`Document::whole`).
     pub(crate) line: usize,
     pub(super) values: &'a DeTable<'a>,
 }
@@ -32,7 +32,24 @@ pub(crate) struct Written<'a> {
     pub(super) span: Range<usize>,
 }
 
+impl<'a> Table<'a> {
+    /// A file as a whole.
+    pub(crate) fn whole(document: &'a Document<'a>, values: &'a DeTable<'a>) -> Table<'a> {
+        Table {
+            document,
+            title: document.keys.title(),
+            line: document.whole,
+            values,
+        }
+    }
+}
+
 impl Table<'_> {
+    /// Whether the value of a key is one table, not a list of them.
+    pub(crate) fn is_table(&self, name: &str) -> bool {
+        self.values.get(name).is_some_and(|value| value.get_ref().is_table())
+    }
+
     /// Whether the key is present, even with a wrong value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)

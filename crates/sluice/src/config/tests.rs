@@ -2,23 +2,62 @@
 
 mod addresses;
 mod directories;
+mod foreign;
+mod includes;
 mod keys;
 mod logs;
 mod messages;
 mod routes;
 
+use std::io;
 use std::path::Path;
 
 use sluice_settings::{ListenSettings, Settings};
 
-use super::document::{ConfigErrors, Document, FileKind};
+use super::document::{ConfigErrors, Document, FileKind, IncludedFiles};
 use super::root::ROOT;
 use super::{interpret, load};
 
-/// Reads a configuration on an invented file system (see `file_kind` and `template`).
+/// Reads a configuration on an invented file system (see `file_kind` and `template`), with one file to include.
 pub(super) fn read(text: &str) -> Result<Settings, ConfigErrors> {
+    read_with(
+        text,
+        &[("sites/a.toml", "[[site]]\nhosts = ['included']\nroot = 'included'\n")],
+    )
+}
+
+/// As `read`, with these files to include: their paths below the directory of the main file, and their texts.
+pub(super) fn read_with(text: &str, included: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
     let document = Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"));
-    interpret(document.on(&file_kind, &template))
+    interpret(document.on(&file_kind, &template, &Invented(included)))
+}
+
+/// Invented files to include.
+struct Invented<'a>(&'a [(&'a str, &'a str)]);
+
+impl IncludedFiles for Invented<'_> {
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let directory = directory.strip_prefix("/etc/sluice").unwrap_or(directory);
+        let below = self
+            .0
+            .iter()
+            .filter_map(|(path, _)| Path::new(path).strip_prefix(directory).ok());
+        let first = |path: &Path| Some(path.components().next()?.as_os_str().to_str()?.to_owned());
+        let mut names: Vec<String> = below.filter_map(first).collect();
+        names.dedup();
+        match names.is_empty() {
+            true => Err(io::ErrorKind::NotFound.into()),
+            false => Ok(names),
+        }
+    }
+
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
+        let path = file.strip_prefix("/etc/sluice").unwrap_or(file);
+        let found = self.0.iter().find(|(own, _)| Path::new(own) == path);
+        found
+            .map(|(_, text)| text.as_bytes().to_vec())
+            .ok_or_else(|| "cannot be read: invented".to_owned())
+    }
 }
 
 /// The text of a template: `missing.html` does not exist, `broken.html` has a mistake on its second line.
@@ -35,7 +74,8 @@ fn file_kind(path: &Path) -> FileKind {
     let path = path.to_string_lossy();
     match path.rsplit('/').next().unwrap_or_default() {
         name if name == "missing" || name.ends_with(".log") => FileKind::Missing("No such file or directory".into()),
-        name if name.ends_with(".pem") => FileKind::File,
+        "fifo.toml" => FileKind::Other,
+        name if name.ends_with(".pem") || name.ends_with(".toml") => FileKind::File,
         "socket" => FileKind::Other,
         "plain" | "wiki.pl" => FileKind::File,
         "wiki" | "perl" | "python3" => FileKind::Program,

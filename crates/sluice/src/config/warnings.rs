@@ -1,5 +1,10 @@
 //! Warnings: what a valid configuration says and its author probably does not mean. `check` shows them, and a server at its start.
 
+use std::collections::BTreeSet;
+use std::fs::metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{ClientCertificates, ListenSettings, Settings, SiteSettings};
 
@@ -7,7 +12,7 @@ use super::client_certificates::is_served_on;
 
 /// The warnings about a configuration, each one line.
 pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings = writable_by_all(&settings.config_files);
     for site in &settings.sites {
         let listen = || settings.listen.iter().filter(|listen| is_served_on(site, listen));
         warnings.extend(unequal_addresses(site, listen));
@@ -16,6 +21,27 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// Every user of the machine can change the configuration, which says which programs the server runs. The first file is the main one.
+fn writable_by_all(files: &[impl AsRef<Path>]) -> Vec<String> {
+    const STICKY: u32 = 0o1000;
+    const OTHERS_WRITE: u32 = 0o002;
+    let has = |path: &Path, bit: u32| metadata(path).is_ok_and(|about| about.mode() & bit != 0);
+    let mut found = BTreeSet::new();
+    for (number, file) in files.iter().map(AsRef::as_ref).enumerate() {
+        found.extend(has(file, OTHERS_WRITE).then_some(file));
+        // Files of others cannot be replaced in a sticky directory, but further files to include can be made there.
+        let directory = file.parent().filter(|directory| has(directory, OTHERS_WRITE));
+        found.extend(directory.filter(|directory| number > 0 || !has(directory, STICKY)));
+    }
+    let line = |path: &Path| {
+        format!(
+            "{0}: every user of this machine can change the configuration, and so run programs as the user of the server: chmod o-w {0}",
+            path.display()
+        )
+    };
+    found.into_iter().map(line).collect()
 }
 
 /// An address requires a client certificate, and another one that serves the same site does not.

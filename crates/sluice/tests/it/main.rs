@@ -15,6 +15,7 @@ mod cgi;
 mod cgiplus;
 mod compression;
 mod conditions;
+mod configuration;
 mod connections;
 mod directories;
 mod error_pages;

@@ -30,6 +30,61 @@ fn the_path_of_a_unix_socket_starts_from_the_directory_of_the_file() {
 }
 
 #[test]
+fn a_list_of_addresses_is_listened_on_with_the_same_keys() {
+    let text = "[[listen]]\naddress = [':443', '[::]:443']\ntls = { certificate = 'c.pem' }\n[[listen]]\naddress = ':80'\n\
+                redirect = 'https'\n[[site]]\nroot = 'a'\nlisten = ['[::]:443']\n";
+    let settings = read(text).unwrap_or_else(|errors| panic!("{errors}"));
+    let listen: Vec<_> = settings
+        .listen
+        .iter()
+        .map(|listen| {
+            (
+                listen.address.to_string(),
+                listen.tls.is_some(),
+                listen.http2,
+                listen.redirect_to_https,
+            )
+        })
+        .collect();
+    assert_eq!(
+        listen,
+        [
+            ("0.0.0.0:443".to_owned(), true, true, None),
+            ("[::]:443".to_owned(), true, true, None),
+            ("0.0.0.0:80".to_owned(), false, false, Some(443)),
+        ]
+    );
+}
+
+#[test]
+fn wrong_addresses_of_a_list_are_reported_with_their_lines() {
+    for (lines, message) in [
+        (
+            "[[listen]]\naddress = [\n':80',\n'example.org:80',\n]",
+            "4: address \"example.org:80\": an address is written \"8080\", \":8080\", \"0.0.0.0:8080\", \"[::]:8080\", \"localhost:8080\" or \"unix:/run/sluice.sock\"",
+        ),
+        (
+            "[[listen]]\naddress = [':80',\n'0.0.0.0:80']",
+            "3: address = \"0.0.0.0:80\": is listened on already (line 2): remove one",
+        ),
+        (
+            "[[listen]]\naddress = []",
+            "2: address = []: an empty list names no address: write, for instance, address = [\"0.0.0.0:80\", \"[::]:80\"]",
+        ),
+        (
+            "[[listen]]\naddress = [80]",
+            "2: address = [80]: must be a text or a list of texts, as in address = [\"0.0.0.0:80\", \"[::]:80\"]",
+        ),
+        (
+            "[[listen]]\naddress = [':80', 'unix:s']\nproxy_protocol = ['::1']",
+            "3: proxy_protocol = ['::1']: no client could connect: add \"unix:\", which means every connection to a unix socket",
+        ),
+    ] {
+        assert_eq!(mistake(lines), message, "{lines}");
+    }
+}
+
+#[test]
 fn invalid_unix_sockets_are_refused_with_a_hint() {
     let long = format!("[[listen]]\naddress = 'unix:/run/{}'", "x".repeat(103));
     assert!(
@@ -47,7 +102,7 @@ fn invalid_unix_sockets_are_refused_with_a_hint() {
         ),
         (
             "[[listen]]\naddress = 'unix:run/s'\n[[listen]]\naddress = 'unix:/etc/sluice/run/s'",
-            "4: address = 'unix:/etc/sluice/run/s': is listened on already (line 2): remove one",
+            "4: address = \"unix:/etc/sluice/run/s\": is listened on already (line 2): remove one",
         ),
         (
             "[[listen]]\naddress = ':80'\nmode = '660'",

@@ -3,7 +3,7 @@
 use super::read;
 
 /// The mistakes of a file, without its name: `line: message`.
-fn mistakes(text: &str) -> Vec<String> {
+pub(super) fn mistakes(text: &str) -> Vec<String> {
     let message = read(text).expect_err("mistakes").to_string();
     message
         .lines()
@@ -240,11 +240,11 @@ fn missing_sites_and_duplicate_hosts_and_addresses_are_refused() {
         ),
         (
             "[[listen]]\naddress = ':80'\n[[listen]]\naddress = '0.0.0.0:80'\n[[site]]\nroot = 'a'",
-            "4: address = '0.0.0.0:80': is listened on already (line 2): remove one",
+            "4: address = \"0.0.0.0:80\": is listened on already (line 2): remove one",
         ),
         (
             "[[listen]]\n[[site]]\nroot = 'a'",
-            "1: [[listen]] lacks address: write, for instance, address = \"0.0.0.0:80\"",
+            "1: [[listen]] lacks address: write, for instance, address = [\"0.0.0.0:80\", \"[::]:80\"]",
         ),
         (
             "[[listen]]\naddress = 'example.org:80'\n[[site]]\nroot = 'a'",

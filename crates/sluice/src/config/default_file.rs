@@ -1,0 +1,94 @@
+//! The configuration file of a command without `-c`.
+
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::document::reason;
+
+/// The places where a configuration is looked for.
+const PLACES: [&str; 2] = ["sluice.toml", "/etc/sluice/sluice.toml"];
+
+/// The file that `-c` names, or else the first one that exists of `./sluice.toml` and `/etc/sluice/sluice.toml`.
+///
+/// # Errors
+/// One line: there is no such file, or another user of the machine can write to it. The user's to fix.
+pub(crate) fn choose_file(named: Option<&Path>) -> Result<PathBuf, String> {
+    match named {
+        Some(file) => Ok(file.to_owned()),
+        None => find(&PLACES.map(Path::new), rustix::process::geteuid().as_raw()),
+    }
+}
+
+/// The first of these files that exists.
+fn find(places: &[&Path], user: u32) -> Result<PathBuf, String> {
+    for file in places {
+        match std::fs::metadata(file) {
+            Ok(about) => return check_owner(file, &about, user).map(|()| (*file).to_owned()),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(format!("{}: cannot be read: {}", file.display(), reason(&error))),
+        }
+    }
+    let shown: Vec<String> = places.iter().map(|file| file.display().to_string()).collect();
+    Err(format!(
+        "there is no configuration: neither {}; name one with -c FILE, or serve a directory without one: sluice serve DIR",
+        shown.join(" nor ")
+    ))
+}
+
+/// Refuses a file that nobody named and that another user may have written, as in `/tmp`: it says which programs are run.
+fn check_owner(file: &Path, about: &Metadata, user: u32) -> Result<(), String> {
+    let shown = file.display();
+    if about.uid() != user && about.uid() != 0 {
+        return Err(format!(
+            "{shown}: belongs to another user (uid {}): if it is the right one, name it: -c {shown}",
+            about.uid()
+        ));
+    }
+    if about.mode() & 0o002 != 0 {
+        return Err(format!(
+            "{shown}: every user of this machine can write to it: chmod o-w {shown}"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_first_file_that_exists_is_taken() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (first, second) = (directory.path().join("a.toml"), directory.path().join("b.toml"));
+        let user = directory.path().metadata().expect("a directory").uid();
+        let places = [first.as_path(), second.as_path()];
+        let message = find(&places, user).expect_err("no file");
+        assert!(
+            message.contains("a.toml nor ") && message.contains("-c FILE"),
+            "{message}"
+        );
+        write(&second, "").expect("room for a file");
+        assert_eq!(find(&places, user), Ok(second.clone()));
+        write(&first, "").expect("room for a file");
+        assert_eq!(find(&places, user), Ok(first.clone()));
+    }
+
+    #[test]
+    fn a_file_that_another_user_may_have_written_is_not_taken() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("a.toml");
+        write(&file, "").expect("room for a file");
+        let user = file.metadata().expect("a file").uid();
+        set_permissions(&file, Permissions::from_mode(0o666)).expect("a file of ours");
+        let message = find(&[&file], user).expect_err("writable by others");
+        assert!(message.ends_with(&format!("chmod o-w {}", file.display())), "{message}");
+        set_permissions(&file, Permissions::from_mode(0o644)).expect("a file of ours");
+        let other = find(&[&file], user + 1);
+        assert_eq!(other.is_err(), user != 0, "{other:?}");
+    }
+}

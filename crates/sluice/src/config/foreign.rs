@@ -1,0 +1,365 @@
+//! Keys and syntax of other servers in a configuration: what to write here instead, or that Sluice has no such thing.
+//!
+//! The names are those of nginx, Apache, lighttpd, Caddy and WASD. Not here: misspelt keys of our own (`suggest`).
+
+/// What to write instead of some keys.
+struct Foreign {
+    /// Their names, in lower case and without `_`, `-` and `$`.
+    names: &'static [&'static str],
+    hint: &'static str,
+}
+
+const PROXY: &str =
+    "Sluice is no proxy and passes no requests to other servers; it runs programs itself: script = { file = \"…\" }";
+
+const FASTCGI: &str = "Sluice starts programs itself and speaks no FastCGI, uwsgi or SCGI: for PHP write scripts = { \".php\" = \"php-cgi\" } \
+                       in a route with a directory, for other programs script = { file = \"…\", mode = \"cgiplus\" }";
+
+const NO_AUTHENTICATION: &str = "Sluice asks for no passwords: client_certificates = \"required\" in a route, when = { client = … }, or \
+                                 a proxy in front of it";
+
+const CERTIFICATE: &str = "it is written tls = { certificate = \"cert.pem\", key = \"key.pem\" } in [[listen]]";
+
+static FOREIGN: &[Foreign] = &[
+    Foreign {
+        names: &[
+            "proxy",
+            "proxypass",
+            "proxypassmatch",
+            "proxypassreverse",
+            "proxysetheader",
+            "reverseproxy",
+            "upstream",
+            "balancer",
+            "loadbalancer",
+        ],
+        hint: PROXY,
+    },
+    Foreign {
+        names: &[
+            "fastcgi",
+            "fastcgipass",
+            "fastcgiparam",
+            "fastcgiparams",
+            "fastcgiindex",
+            "fastcgiserver",
+            "fcgi",
+            "fcgiwrap",
+            "phpfastcgi",
+            "phpfpm",
+            "uwsgipass",
+            "uwsgi",
+            "scgipass",
+            "scgi",
+            "wsgiscriptalias",
+            "proxyfcgi",
+        ],
+        hint: FASTCGI,
+    },
+    Foreign {
+        names: &["tryfiles", "fallbackresource", "errordocument404"],
+        hint: "it is written fallback = \"/index.php\", or a list of candidates, in [[site.route]]",
+    },
+    Foreign {
+        names: &["user", "group", "username", "groupname", "runas"],
+        hint: "Sluice runs as the user who starts it: write User= in the systemd unit, or start it with runuser -u NAME \
+               (docs/guides/deployment.md)",
+    },
+    Foreign {
+        names: &[
+            "servername",
+            "serveralias",
+            "serveraliases",
+            "domain",
+            "hostname",
+            "vhost",
+            "virtualhost",
+        ],
+        hint: "it is written hosts = [\"example.org\"] in [[site]]",
+    },
+    Foreign {
+        names: &[
+            "location",
+            "locationmatch",
+            "handle",
+            "handlepath",
+            "rule",
+            "directorymatch",
+            "filesmatch",
+        ],
+        hint: "a part of a site is [[site.route]] with path = \"/prefix/*\", or regex",
+    },
+    Foreign {
+        names: &[
+            "documentroot",
+            "docroot",
+            "serverdocumentroot",
+            "serverroot",
+            "wwwroot",
+            "htdocs",
+        ],
+        hint: "it is written root = \"htdocs\" in [[site]]",
+    },
+    Foreign {
+        names: &["alias", "aliasmatch", "aliasurl", "pass"],
+        hint: "it is a route: path = \"/icons/*\", files = { directory = \"/usr/share/icons\" }",
+    },
+    Foreign {
+        names: &[
+            "scriptalias",
+            "scriptaliasmatch",
+            "cgi",
+            "cgibin",
+            "cgiassign",
+            "exec",
+            "uxec",
+            "addhandler",
+            "sethandler",
+            "options",
+            "execcgi",
+        ],
+        hint: "programs are run by a route: path = \"/cgi-bin/*\", script = { directory = \"cgi-bin\" }",
+    },
+    Foreign {
+        names: &[
+            "workerprocesses",
+            "workerthreads",
+            "threads",
+            "startservers",
+            "threadsperchild",
+            "servermaxworker",
+        ],
+        hint: "it is written workers = 4 in [server]; script processes have max = 8 in script = { … }",
+    },
+    Foreign {
+        names: &[
+            "workerconnections",
+            "maxrequestworkers",
+            "maxclients",
+            "maxconnections",
+            "servermaxconnections",
+        ],
+        hint: "it is written connections = 4096 in [limits]",
+    },
+    Foreign {
+        names: &[
+            "clientmaxbodysize",
+            "limitrequestbody",
+            "maxrequestsize",
+            "servermaxrequestsize",
+            "maxbodysize",
+        ],
+        hint: "it is written body_size = \"100MiB\" in [limits], or in limits = { … } of a route",
+    },
+    Foreign {
+        names: &[
+            "keepalivetimeout",
+            "keepalive",
+            "clientheadertimeout",
+            "requestreadtimeout",
+            "servermaxkeepaliveidle",
+        ],
+        hint: "it is written head_timeout = \"30s\" in [limits]; connections are always kept alive",
+    },
+    Foreign {
+        names: &[
+            "directoryindex",
+            "indexfile",
+            "indexfilenames",
+            "indexfilesnames",
+            "welcome",
+        ],
+        hint: "it is written index = [\"index.html\"] in [[site]]",
+    },
+    Foreign {
+        names: &["autoindex", "dirlisting", "dirlistingactivate", "browse", "indexes"],
+        hint: "it is written listing = true in [[site]], or in files = { … } of a route",
+    },
+    Foreign {
+        names: &["accesslog", "customlog", "transferlog", "accesslogfilename"],
+        hint: "it is written access = \"access.log\" in [log]",
+    },
+    Foreign {
+        names: &["errorlog", "serverlog", "servererrorlog"],
+        hint: "it is written diagnostics = \"server.log\" in [log]",
+    },
+    Foreign {
+        names: &["loglevel"],
+        hint: "it is written level = \"debug\" in [log]",
+    },
+    Foreign {
+        names: &["logformat", "accesslogformat"],
+        hint: "it is written format = \"combined\" in [log]",
+    },
+    Foreign {
+        names: &[
+            "sslcertificate",
+            "sslcertificatekey",
+            "sslcertificatefile",
+            "sslcertificatekeyfile",
+            "sslpemfile",
+            "sslengine",
+            "ssl",
+            "sslprotocols",
+            "sslprotocol",
+        ],
+        hint: CERTIFICATE,
+    },
+    Foreign {
+        names: &[
+            "gzip",
+            "gziptypes",
+            "brotli",
+            "deflate",
+            "encode",
+            "compress",
+            "addoutputfilterbytype",
+        ],
+        hint: "responses are compressed as [compression] says; gzip, br and zstd are on without it",
+    },
+    Foreign {
+        names: &[
+            "rewriterule",
+            "rewritecond",
+            "rewriteengine",
+            "urlrewrite",
+            "map",
+            "return",
+        ],
+        hint: "it is a route: regex = '^/old/(.*)$' with rewrite = \"/new/$1\" or redirect = { to = \"/new/$1\" }, and when = { … } for \
+               conditions",
+    },
+    Foreign {
+        names: &["redirectmatch", "redirectpermanent", "redir", "urlredirect"],
+        hint: "it is a route: redirect = { to = \"/new\", status = 301 }",
+    },
+    Foreign {
+        names: &["deny", "allow", "order", "require", "denyall", "fail", "urlaccessdeny"],
+        hint: "it is a route: when = { client = \"!10.0.0.0/8\" }, refuse = { status = 403 }",
+    },
+    Foreign {
+        names: &[
+            "authbasic",
+            "authbasicuserfile",
+            "authtype",
+            "authname",
+            "authuserfile",
+            "basicauth",
+            "authrequire",
+            "auth",
+            "password",
+        ],
+        hint: NO_AUTHENTICATION,
+    },
+    Foreign {
+        names: &[
+            "addheader",
+            "header",
+            "setheader",
+            "setenvaddresponseheader",
+            "requestheader",
+        ],
+        hint: "it is written headers = { set = { X-Frame-Options = \"DENY\" } } in [[site.route]]",
+    },
+    Foreign {
+        names: &["setenv", "passenv", "envvar", "envvars", "cgienvironment"],
+        hint: "variables of scripts are written script = { …, environment = { NAME = \"value\" }, inherit = [\"NAME\"] }",
+    },
+    Foreign {
+        names: &[
+            "setrealipfrom",
+            "realipheader",
+            "remoteipheader",
+            "remoteiptrustedproxy",
+            "trustedproxies",
+            "extforward",
+        ],
+        hint: "it is written trusted_proxies = [\"10.0.0.0/8\"] in [server]",
+    },
+    Foreign {
+        names: &["port", "bind", "listenaddress", "serverport", "serverbind", "service"],
+        hint: "it is written address = \"0.0.0.0:80\" in [[listen]]",
+    },
+    Foreign {
+        names: &["pid", "pidfile", "daemon", "daemonize", "serverpidfile", "background"],
+        hint: "Sluice stays in the foreground and writes no pid file: a service manager starts it (docs/guides/deployment.md)",
+    },
+    Foreign {
+        names: &["loadmodule", "servermodules", "module", "modules", "plugins", "plugin"],
+        hint: "Sluice has no modules: everything is built in",
+    },
+    Foreign {
+        names: &["events", "http", "https", "stream", "ifmodule", "global"],
+        hint: "there is no such block here: [[listen]], [server] and [[site]] are at the top of the file",
+    },
+    Foreign {
+        names: &["mimetypes", "addtype", "mimetypeassign"],
+        hint: "it is written types = { \".foo\" = \"text/x-foo\" } in [[site]]",
+    },
+    Foreign {
+        names: &["errorpage", "errordocument", "servererrorhandler", "handleerrors"],
+        hint: "it is written errors = { 404 = \"pages/404.html\" } in [[site]]",
+    },
+    Foreign {
+        names: &["includeoptional", "import", "includeshell"],
+        hint: "it is written include = \"sites/*.toml\" at the top of the file",
+    },
+];
+
+/// What to write instead of a key of another server. `None` if the name is unknown.
+pub(super) fn key(name: &str) -> Option<&'static str> {
+    let letters = name.chars().filter(|letter| !matches!(letter, '_' | '-' | '$' | '.'));
+    let name: String = letters.flat_map(char::to_lowercase).collect();
+    let found = FOREIGN.iter().find(|foreign| foreign.names.contains(&name.as_str()));
+    found.map(|foreign| foreign.hint)
+}
+
+/// The message about a line that is not TOML but what other servers read. `None` if it is not that either.
+pub(super) fn syntax(line: &str) -> Option<&'static str> {
+    let line = line.trim();
+    if line.starts_with('<') && line.ends_with('>') {
+        return Some(
+            "this looks like a configuration of Apache; Sluice reads TOML: write [[site]], root = \"htdocs\" and [[site.route]]",
+        );
+    }
+    let is_nginx = (line.ends_with('{') || line.ends_with(';')) && !line.contains('=');
+    is_nginx.then_some(
+        "this looks like a configuration of nginx; Sluice reads TOML: write [[site]], root = \"htdocs\" and [[site.route]]",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_other_servers_are_known_however_they_are_written() {
+        for name in ["proxy_pass", "ProxyPass", "proxy", "reverse_proxy"] {
+            assert_eq!(key(name), Some(PROXY), "{name}");
+        }
+        for name in ["fastcgi", "fastcgi_pass", "fastcgi.server", "php_fastcgi"] {
+            assert_eq!(key(name), Some(FASTCGI), "{name}");
+        }
+        assert_eq!(key("SSLCertificateFile"), Some(CERTIFICATE));
+        assert_eq!(key("colour"), None);
+    }
+
+    #[test]
+    fn no_name_is_listed_twice_or_could_never_be_found() {
+        let mut names: Vec<&str> = FOREIGN.iter().flat_map(|foreign| foreign.names).copied().collect();
+        assert!(names.iter().all(|name| key(name).is_some()), "{names:?}");
+        let listed = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), listed);
+    }
+
+    #[test]
+    fn lines_of_other_servers_are_recognized() {
+        assert!(syntax("server {").is_some_and(|hint| hint.contains("nginx")));
+        assert!(syntax("  listen 80;").is_some_and(|hint| hint.contains("nginx")));
+        assert!(syntax("<VirtualHost *:80>").is_some_and(|hint| hint.contains("Apache")));
+        assert_eq!(syntax("root = htdocs"), None);
+        assert_eq!(syntax("script = {"), None);
+    }
+}

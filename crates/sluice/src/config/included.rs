@@ -1,0 +1,159 @@
+//! An included file: sites, and routes for sites that exist without it.
+//!
+//! The sites of all files are read before the routes, so that the order of the files does not decide whether a route finds its site.
+//! Routes of included files follow those of their site, in the order of the files: what the administrator wrote in the main file
+//! is tried first. An included file cannot include others, so there is no loop. Here: the keys of an included file. Not here:
+//! which files are included (`include`).
+
+use toml::de::DeTable;
+
+use super::description::Described;
+use super::description::Fallback::Words;
+use super::document::{Document, FileKind, decode};
+use super::include::IncludeFile;
+use super::key::{Key, Kind, Nested, Section};
+use super::root::{self, ROOT, Root};
+use super::route::{self, ROUTE};
+use super::route_lint::SiteRoot;
+use super::site;
+use super::suggest;
+use super::syntax;
+use super::table::Table;
+
+/// Its keys are also described in the section of the main file, except `host` and `route`.
+pub(super) static INCLUDED: Section<Root> = Section {
+    title: "an included file",
+    text: "A file that `include` names: sites, and routes for sites of other files. Relative paths in it start from its own directory.",
+    keys: &[
+        Key {
+            name: "host",
+            kind: Kind::Text(|root, host, _| {
+                root.route_host = Some(site::parse_host(&host)?);
+                Ok(())
+            }),
+            default: Words("the site without `hosts`, or else the first site"),
+            text: "A host of the site to which the routes of this file are added.",
+            example: "\"example.org\"",
+        },
+        root::SITE_KEY,
+        Key {
+            name: "route",
+            kind: Kind::Tables(&Nested {
+                section: &ROUTE,
+                off: None,
+                begin: |root: &Root, table| {
+                    let site = root.route_site.map(|number| root.sites.root_of(number));
+                    route::Draft::new(site.unwrap_or(SiteRoot::Absent), table)
+                },
+                end: |root, route, table| {
+                    if let Some(number) = root.route_site {
+                        root.sites.add_route(number, route, table);
+                    }
+                },
+            }),
+            default: Words("none"),
+            text: "A route of the site that `host` names, after the site's own routes: write `[[route]]` above each. The keys are those of \
+                   `[[site.route]]`.",
+            example: "{ path = \"/wiki/*\", files = { directory = \"/usr/share/wiki\" } }",
+        },
+    ],
+};
+
+/// Reads the files that the main file includes.
+pub(super) fn read(root: &mut Root, main: &Document<'_>) {
+    let files = std::mem::take(&mut root.include);
+    let texts: Vec<(IncludeFile, String)> = files.into_iter().filter_map(|file| text_of(file, main)).collect();
+    let documents: Vec<Document<'_>> = texts
+        .iter()
+        .map(|(file, text)| {
+            main.include(
+                &INCLUDED,
+                &file.name,
+                text,
+                file.path.parent().unwrap_or(main.directory),
+            )
+        })
+        .collect();
+    let parsed: Vec<(&Document<'_>, DeTable<'_>)> = documents
+        .iter()
+        .filter_map(|document| Some((document, syntax::parse(document)?)))
+        .collect();
+    let tables: Vec<Table<'_>> = parsed
+        .iter()
+        .map(|(document, values)| Table::whole(document, values))
+        .collect();
+    for table in &tables {
+        check_names(table);
+        if !table.is_table("site") {
+            INCLUDED.read_key("site", table, root);
+        }
+    }
+    for table in &tables {
+        (root.route_host, root.route_site) = (None, None);
+        INCLUDED.read_key("host", table, root);
+        find_site(root, table);
+        INCLUDED.read_key("route", table, root);
+    }
+    root.included_files = texts.into_iter().map(|(file, _)| file.path).collect();
+}
+
+/// The text of a file. `None` if it cannot be read; that has been reported.
+fn text_of(file: IncludeFile, main: &Document<'_>) -> Option<(IncludeFile, String)> {
+    let refusal = match (main.inspect)(&file.path) {
+        // Opening a FIFO would wait for its writer.
+        FileKind::Directory | FileKind::Other => "is not a regular file".to_owned(),
+        FileKind::Missing(reason) => format!("cannot be read: {reason}"),
+        FileKind::File | FileKind::Program => match main.included.read(&file.path).map(decode) {
+            Ok(Ok(text)) => return Some((file, text)),
+            Ok(Err(line)) => format!("line {line} is not UTF-8 text: save the file in UTF-8"),
+            Err(reason) => reason,
+        },
+    };
+    main.report(file.line, format!("include: {} {refusal}", file.name));
+    None
+}
+
+/// Reports keys that an included file cannot have, and `[[site.route]]` without a `[[site]]` above it, which TOML reads as one table
+/// `site`.
+fn check_names(table: &Table<'_>) {
+    let document = table.document;
+    let has = |keys: &dyn Described, name: &str| keys.keys().iter().any(|key| key.name == name);
+    for key in table.values.keys() {
+        let line = document.line(key.span().start);
+        match key.get_ref().as_ref() {
+            "include" => document.report(
+                line,
+                "include: an included file cannot include others: name them in the main file",
+            ),
+            name if has(&INCLUDED, name) => {}
+            name if has(&ROOT, name) => document.report(
+                line,
+                format!("\"{name}\" belongs in the main file: an included file has only [[site]], [[route]] and host"),
+            ),
+            name => document.report(line, suggest::unknown_key(name, &INCLUDED, &INCLUDED)),
+        }
+    }
+    if table.is_table("site") {
+        let message = "a route for a site of another file is written [[route]]; host = \"example.org\" at the top of the file says for \
+                       which site";
+        document.report(table.line_of("site"), message);
+    }
+}
+
+/// Finds the site of the routes.
+fn find_site(root: &mut Root, table: &Table<'_>) {
+    if !table.has("route") {
+        table.refuse(
+            "host",
+            "is for the routes of this file, and it has none: add [[route]], or remove this",
+        );
+        return;
+    }
+    root.route_site = root.sites.number_of(root.route_host.as_deref());
+    if root.route_site.is_none() && root.route_host.is_some() {
+        table.refuse(
+            "host",
+            "no site has this host: write one of a site's hosts, or add a [[site]] with it",
+        );
+    }
+}

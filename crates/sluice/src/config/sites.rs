@@ -1,0 +1,182 @@
+//! The sites of all files together: which of them a host belongs to, the routes that included files add, and what two sites must not
+//! share.
+//!
+//! Not here: the keys of a site (`site`).
+
+use sluice_settings::rule::covers;
+use sluice_settings::{ListenAddress, ListenSettings, SiteSettings};
+
+use super::client_certificates;
+use super::document::{At, Document};
+use super::log::SharedLogs;
+use super::route;
+use super::route_lint::{self, ParsedRoute, SiteRoot};
+use super::site::Draft;
+use super::table::Table;
+
+/// The sites so far, and what two of them must not share.
+#[derive(Default)]
+pub(super) struct Sites {
+    sites: Vec<SiteSettings>,
+    /// The routes of each site, which included files may still extend.
+    routed: Vec<Routed>,
+    claimed: Vec<At<String>>,
+    /// The sites for any host: their lines and addresses.
+    any_host: Vec<At<Vec<ListenAddress>>>,
+    /// The line and the addresses of each site.
+    placed: Vec<At<Vec<At<ListenAddress>>>>,
+    logs: SharedLogs,
+}
+
+/// The routes of a site, as read.
+struct Routed {
+    root: SiteRoot,
+    routes: Vec<ParsedRoute>,
+    /// The line of the site.
+    line: usize,
+}
+
+impl Sites {
+    /// Adds a site, and reports what it claims of an earlier one.
+    pub(super) fn add(&mut self, site: Draft, table: &Table<'_>) {
+        let document = table.document;
+        match &site.hosts {
+            Some(hosts) => self.claim(hosts, document),
+            None if table.has("hosts") => {}
+            None => self.claim_any_host(&site.listen, table),
+        }
+        self.routed.push(Routed {
+            root: site.root,
+            routes: site.parsed_routes,
+            line: table.line,
+        });
+        self.logs.check(site.settings.log.as_ref(), table);
+        let hosts = site.hosts.unwrap_or_default();
+        self.sites.push(SiteSettings {
+            hosts: hosts.into_iter().map(|host| host.value).collect(),
+            listen: site.listen.iter().map(|address| address.value.clone()).collect(),
+            client_authorities: site.authorities.finish(table),
+            ..site.settings
+        });
+        self.placed.push(At {
+            value: site.listen,
+            line: table.line,
+        });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sites.is_empty()
+    }
+
+    /// The line of a site for any host; `None` without one.
+    pub(super) fn any_host_line(&self) -> Option<usize> {
+        self.any_host.first().map(|site| site.line)
+    }
+
+    /// The number of the site to which an included file adds routes: the one of a host, or else the site for any host, or else the
+    /// first. `None` if there is none.
+    pub(super) fn number_of(&self, host: Option<&str>) -> Option<usize> {
+        let find = |is_it: &dyn Fn(&SiteSettings) -> bool| self.sites.iter().position(is_it);
+        match host {
+            Some(host) => find(&|site| site.hosts.iter().any(|own| own == host))
+                .or_else(|| find(&|site| site.hosts.iter().any(|own| covers(own, host)))),
+            None => find(&|site| site.hosts.is_empty()).or_else(|| (!self.sites.is_empty()).then_some(0)),
+        }
+    }
+
+    /// Whether a site has files of its own.
+    pub(super) fn root_of(&self, number: usize) -> SiteRoot {
+        self.routed[number].root
+    }
+
+    /// Adds a route of an included file after those of its site.
+    pub(super) fn add_route(&mut self, number: usize, route: route::Draft, table: &Table<'_>) {
+        let (settings, parsed) = route.finish(&self.sites[number].compression, table);
+        self.sites[number].routes.extend(settings);
+        self.routed[number].routes.push(parsed);
+    }
+
+    /// The sites, after checks of their routes, and that they go with the addresses.
+    pub(super) fn finish(self, listen: &[ListenSettings], document: &Document<'_>) -> Vec<SiteSettings> {
+        for site in &self.routed {
+            route_lint::check(document, &site.routes, site.root);
+            if site.root == SiteRoot::Absent && site.routes.is_empty() {
+                let message = "[[site]] serves nothing: add files, root = \"htdocs\", or a [[site.route]]";
+                document.report(site.line, message);
+            }
+        }
+        let is_listened_on = |address: &At<ListenAddress>| listen.iter().any(|listen| listen.address == address.value);
+        for (site, placed) in self.sites.iter().zip(&self.placed) {
+            for address in placed.value.iter().filter(|address| !is_listened_on(address)) {
+                let all: Vec<String> = listen.iter().map(|listen| format!("\"{}\"", listen.address)).collect();
+                let message = format!(
+                    "listen \"{}\": no [[listen]] has this address: write one of {}, or add it",
+                    address.value,
+                    all.join(", ")
+                );
+                document.report(address.line, message);
+            }
+            if placed.value.iter().all(is_listened_on) {
+                client_certificates::check_site(site, placed.line, listen, document);
+            }
+        }
+        self.sites
+    }
+
+    /// Reports a second site for any host, unless they have no address in common.
+    fn claim_any_host(&mut self, listen: &[At<ListenAddress>], table: &Table<'_>) {
+        let own: Vec<ListenAddress> = listen.iter().map(|address| address.value.clone()).collect();
+        let shares = |other: &&At<Vec<ListenAddress>>| {
+            own.is_empty() || other.value.is_empty() || other.value.iter().any(|address| own.contains(address))
+        };
+        match self.any_host.iter().find(shares) {
+            Some(At { line, .. }) => table.report(&format!(
+                "[[site]] without hosts matches any host, as the one on {} does: give it hosts = [\"example.org\"]",
+                table.document.shown_line(*line)
+            )),
+            None => self.any_host.push(At {
+                value: own,
+                line: table.line,
+            }),
+        }
+    }
+
+    fn claim(&mut self, hosts: &[At<String>], document: &Document<'_>) {
+        report_unreachable(document, &self.claimed, hosts);
+        for host in hosts {
+            match self.claimed.iter().find(|earlier| earlier.value == host.value) {
+                Some(earlier) if earlier.line == host.line => {
+                    document.report(
+                        host.line,
+                        format!("host \"{}\" is listed twice: remove one", host.value),
+                    );
+                }
+                Some(earlier) => document.report(
+                    host.line,
+                    format!(
+                        "host \"{}\" is already listed on {}: a host belongs to one site",
+                        host.value,
+                        document.shown_line(earlier.line)
+                    ),
+                ),
+                None => self.claimed.push(host.clone()),
+            }
+        }
+    }
+}
+
+/// Reports names with a star that a star of an earlier site covers: the first match decides.
+fn report_unreachable(document: &Document<'_>, claimed: &[At<String>], hosts: &[At<String>]) {
+    for host in hosts.iter().filter(|host| host.value.starts_with('*')) {
+        let is_covering = |earlier: &&At<String>| earlier.value != host.value && covers(&earlier.value, &host.value);
+        if let Some(earlier) = claimed.iter().find(is_covering) {
+            let message = format!(
+                "host \"{}\": is never reached, because \"{}\" on {} comes first: put this site above that one",
+                host.value,
+                earlier.value,
+                document.shown_line(earlier.line)
+            );
+            document.report(host.line, message);
+        }
+    }
+}
