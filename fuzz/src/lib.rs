@@ -8,6 +8,7 @@
 pub mod accept;
 pub mod accept_encoding;
 pub mod callout;
+pub mod chunked;
 pub mod conditions;
 pub mod forwarded;
 pub mod host;
@@ -31,6 +32,7 @@ pub const TARGETS: &[(&str, Check)] = &[
     ("accept", accept::check),
     ("accept_encoding", accept_encoding::check),
     ("callout", callout::check),
+    ("chunked", chunked::check),
     ("conditions", conditions::check),
     ("forwarded", forwarded::check),
     ("host", host::check),

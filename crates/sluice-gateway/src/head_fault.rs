@@ -68,9 +68,16 @@ pub enum HeadFault {
     },
     /// `Location` is empty.
     EmptyLocation,
-    /// A reply with a status line of its own has a Transfer-Encoding. The server frames the body, so the field must be
-    /// absent.
-    TransferEncoding,
+    /// The reply has a transfer coding other than `chunked`. The server frames the body, and removes no other coding.
+    TransferEncoding {
+        /// What the script wrote.
+        text: Excerpt,
+    },
+    /// After an interim response (1xx) the reply has no status line.
+    NoFinalStatus {
+        /// What it has instead.
+        text: Excerpt,
+    },
 }
 
 impl fmt::Display for HeadFault {
@@ -118,8 +125,13 @@ impl fmt::Display for HeadFault {
                 write!(f, "the reply's Content-Length is not a number of bytes: {text}: write digits, or leave it out")
             }
             HeadFault::EmptyLocation => f.write_str("the reply's Location is empty: write a path or a URL, or leave it out"),
-            HeadFault::TransferEncoding => f.write_str(
-                "the reply has a status line and a Transfer-Encoding: leave the field out and write the body plainly",
+            HeadFault::TransferEncoding { text } => write!(
+                f,
+                "the reply has another Transfer-Encoding than chunked: {text}: leave the field out and write the body plainly"
+            ),
+            HeadFault::NoFinalStatus { text } => write!(
+                f,
+                "after an interim response (1xx) the reply has no status line: {text}: write \"HTTP/1.1 200 OK\" or another"
             ),
         }
     }
@@ -136,7 +148,8 @@ impl Excerpt {
     const CHARACTERS_MAX: usize = 60;
 
     /// The start of `bytes`.
-    pub(crate) fn of(bytes: &[u8]) -> Excerpt {
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Excerpt {
         let mut text = String::new();
         let mut characters = 0;
         for chunk in bytes.utf8_chunks() {

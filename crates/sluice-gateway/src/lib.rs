@@ -19,6 +19,7 @@
 //! | [`Scanner`] → [`Output`] | splits the mailbox into reply bytes, callouts and the end of the response |
 //! | [`CalloutRequest`], [`Answer`] | a parsed callout line, and the answer line |
 //! | [`HeadParser`] → [`Reply`] | the reply's head, and which of the four kinds it is (RFC 3875 §6.2) |
+//! | [`ChunkDecoder`] | the body of a reply that has framed it itself |
 //! | [`RecordLines`], [`RecordAdjustment`] | which records of text get a missing newline |
 //! | [`ScriptControl`] | the directives of `Script-Control`, which ask the server for something |
 //!
@@ -29,6 +30,7 @@
 mod adjustment;
 mod callout;
 mod callout_lines;
+mod chunked;
 mod environment;
 mod environment_dump;
 mod head_fault;
@@ -49,6 +51,7 @@ mod variables;
 
 pub use adjustment::RecordAdjustment;
 pub use callout::{Answer, BUFFER_BYTES_DEFAULT, BufferKind, Callout, CalloutRequest, Lifetime, parse_callout};
+pub use chunked::{ChunkDecoder, ChunkFault};
 pub use environment::{CGIPLUSBUF, CGIPLUSIN, Environment};
 pub use head_fault::{Excerpt, HeadFault};
 pub use meta_variables::CgiRequest;

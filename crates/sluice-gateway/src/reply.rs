@@ -36,6 +36,8 @@ pub struct ReplyHead {
     pub fields: HeaderMap,
     /// Bytes in the body, from the script's Content-Length.
     pub content_length: Option<u64>,
+    /// Whether the script has framed the body itself, by the chunked coding; then there is no `content_length`.
+    pub is_chunked: bool,
     /// The directives of the script's `Script-Control` field.
     pub control: ScriptControl,
     /// Hop-by-hop fields that the script wrote and that were removed, because only the server may set them.
@@ -80,10 +82,6 @@ pub(crate) fn parsed(mut fields: HeaderMap) -> Result<Reply, HeadFault> {
 
 /// Classifies a reply that began with the status line `HTTP/… <status>`.
 pub(crate) fn non_parsed(status: StatusCode, mut fields: HeaderMap) -> Result<Reply, HeadFault> {
-    // With this field the script frames the body itself, and the server would frame it again.
-    if fields.contains_key(TRANSFER_ENCODING) {
-        return Err(HeadFault::TransferEncoding);
-    }
     fields.remove("status");
     let mut head = head_of(status, fields)?;
     drop_hop_by_hop(&mut head);
@@ -116,6 +114,7 @@ fn head_of(status: StatusCode, mut fields: HeaderMap) -> Result<ReplyHead, HeadF
     fields.remove("script-control");
     let content_length = take_single(&mut fields, "Content-Length")?;
     let content_length = content_length.map(|text| number(&text)).transpose()?;
+    let is_chunked = take_chunked(&mut fields)?;
     for name in ["Content-Type", "Location"] {
         require_single(&fields, name)?;
     }
@@ -128,7 +127,9 @@ fn head_of(status: StatusCode, mut fields: HeaderMap) -> Result<ReplyHead, HeadF
     Ok(ReplyHead {
         status,
         fields,
-        content_length,
+        // RFC 9112 §6.3: the chunks count.
+        content_length: content_length.filter(|_| !is_chunked),
+        is_chunked,
         control,
         dropped: Vec::new(),
     })
@@ -141,7 +142,6 @@ fn drop_hop_by_hop(head: &mut ReplyHead) {
     let proxy_connection = HeaderName::from_static("proxy-connection");
     for name in [
         CONNECTION,
-        TRANSFER_ENCODING,
         UPGRADE,
         TE,
         TRAILER,
@@ -158,6 +158,25 @@ fn drop_hop_by_hop(head: &mut ReplyHead) {
             head.dropped.push(name);
         }
     }
+}
+
+/// Removes Transfer-Encoding, and says whether the body is chunked. `identity` stands for no coding (RFC 2616 §3.6).
+fn take_chunked(fields: &mut HeaderMap) -> Result<bool, HeadFault> {
+    let values = || fields.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes);
+    let mut codings = values()
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"));
+    let is_chunked = match (codings.next(), codings.next()) {
+        (None, _) => false,
+        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => true,
+        _ => {
+            let text = Excerpt::of(&values().collect::<Vec<_>>().join(&b", "[..]));
+            return Err(HeadFault::TransferEncoding { text });
+        }
+    };
+    fields.remove(TRANSFER_ENCODING);
+    Ok(is_chunked)
 }
 
 /// The value of a field that may occur once (RFC 3875 §6.3). Equal repetitions are accepted.
@@ -334,9 +353,25 @@ mod tests {
 
     #[test]
     fn hop_by_hop_fields_are_dropped_and_reported() {
-        let head = document("Transfer-Encoding: chunked\nKeep-Alive: 5\nUpgrade: x\nX-A: 1\n\n");
+        let head = document("Connection: close\nKeep-Alive: 5\nUpgrade: x\nX-A: 1\n\n");
         assert_eq!(head.fields.len(), 1);
-        assert_eq!(head.dropped, ["transfer-encoding", "upgrade", "keep-alive"]);
+        assert_eq!(head.dropped, ["connection", "upgrade", "keep-alive"]);
+    }
+
+    #[test]
+    fn the_only_transfer_coding_is_chunked() {
+        let head = document("Transfer-Encoding: Chunked\nContent-Length: 5\nX-A: 1\n\n");
+        assert!(head.is_chunked && head.content_length.is_none() && head.fields.len() == 1);
+        assert!(!document("Transfer-Encoding: identity\n\n").is_chunked);
+        for codings in [
+            "gzip",
+            "gzip, chunked",
+            "chunked, chunked",
+            "chunked\nTransfer-Encoding: chunked",
+        ] {
+            let fault = fault(&format!("Transfer-Encoding: {codings}\n\n"));
+            assert!(matches!(fault, HeadFault::TransferEncoding { .. }), "{codings}");
+        }
     }
 
     #[test]

@@ -33,6 +33,10 @@ pub struct HeadParser {
     bytes: usize,
     /// From the status line, if the reply begins with one.
     status: Option<StatusCode>,
+    /// The head is that of an interim response, which another one follows (RFC 9110 §15.2).
+    is_interim: bool,
+    /// An interim response came before.
+    had_interim: bool,
     fields: HeaderMap,
 }
 
@@ -46,6 +50,8 @@ impl HeadParser {
             lines: 0,
             bytes: 0,
             status: None,
+            is_interim: false,
+            had_interim: false,
             fields: HeaderMap::new(),
         }
     }
@@ -131,17 +137,35 @@ impl HeadParser {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         self.lines += 1;
         match line {
-            [] if self.lines == 1 => Err(HeadFault::EmptyFirstLine),
-            [] => Ok(true),
             [b'H', b'T', b'T', b'P', b'/', rest @ ..] if self.lines == 1 => {
-                self.status = Some(status_of(rest).ok_or_else(|| reply::bad_status(line))?);
+                self.is_interim = is_interim(rest);
+                if !self.is_interim {
+                    self.status = Some(status_of(rest).ok_or_else(|| reply::bad_status(line))?);
+                }
                 Ok(false)
             }
+            _ if self.lines == 1 && self.had_interim => Err(HeadFault::NoFinalStatus {
+                text: Excerpt::of(line),
+            }),
+            [] if self.lines == 1 => Err(HeadFault::EmptyFirstLine),
+            [] if self.is_interim => {
+                self.begin_next_head();
+                Ok(false)
+            }
+            [] => Ok(true),
             [b' ' | b'\t', ..] => Err(HeadFault::Folded {
                 text: Excerpt::of(line),
             }),
             _ => self.take_field(line).map(|()| false),
         }
+    }
+
+    /// Discards an interim response: the server sends its own. Its bytes count for the limit on the head.
+    fn begin_next_head(&mut self) {
+        self.lines = 0;
+        self.fields.clear();
+        self.is_interim = false;
+        self.had_interim = true;
     }
 
     fn take_field(&mut self, line: &[u8]) -> Result<(), HeadFault> {
@@ -182,13 +206,25 @@ impl HeadParser {
     }
 }
 
+/// Whether the rest of a status line after `HTTP/` is that of an interim response. 101 is a final one, after which the connection
+/// has another protocol.
+fn is_interim(version_and_status: &[u8]) -> bool {
+    let status = status_text(version_and_status).and_then(|text| text.split(u8::is_ascii_whitespace).next());
+    matches!(status, Some([b'1', b'0'..=b'9', b'0'..=b'9'])) && status != Some(b"101")
+}
+
 /// The status in the rest of a status line after `HTTP/`: `1.1 200 OK`.
 fn status_of(version_and_status: &[u8]) -> Option<StatusCode> {
+    reply::status_code(status_text(version_and_status)?)
+}
+
+/// The status and the reason phrase in the rest of a status line after `HTTP/`.
+fn status_text(version_and_status: &[u8]) -> Option<&[u8]> {
     let blank = memchr(b' ', version_and_status)?;
     let version = &version_and_status[..blank];
     let is_version = version.first().is_some_and(u8::is_ascii_digit)
         && version.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
-    is_version.then(|| reply::status_code(trim_blanks(&version_and_status[blank..])))?
+    is_version.then(|| trim_blanks(&version_and_status[blank..]))
 }
 
 fn trim_blanks(text: &[u8]) -> &[u8] {
@@ -302,23 +338,35 @@ pub(crate) mod tests {
         assert_eq!(head.fields.len(), 1);
         assert_eq!(head.dropped, ["connection"]);
         assert!(matches!(reply("HTTP/1.0 200\n\n"), Reply::NonParsed(_)));
-        for bad in [
-            "HTTP/1.1\n",
-            "HTTP/ 200\n",
-            "HTTP/1.1 2000\n",
-            "HTTP/1.1 100 Continue\n",
-            "HTTP/x 200\n",
-        ] {
+        for bad in ["HTTP/1.1\n", "HTTP/ 200\n", "HTTP/1.1 2000\n", "HTTP/x 200\n"] {
             assert!(matches!(fault(bad), HeadFault::BadStatus { .. }), "{bad}");
         }
     }
 
     #[test]
-    fn a_non_parsed_reply_may_not_frame_its_body() {
+    fn interim_responses_are_discarded() {
+        let Reply::NonParsed(head) =
+            reply("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103\nLink: </a>\n\nHTTP/1.1 200 OK\r\nX-A: 1\r\n\r\n")
+        else {
+            panic!("parsed")
+        };
+        assert_eq!((head.status, head.fields.len()), (StatusCode::OK, 1));
+        for text in ["HTTP/1.1 100 Continue\n\nX-A: 1\n", "HTTP/1.1 100 Continue\n\n\n"] {
+            assert!(matches!(fault(text), HeadFault::NoFinalStatus { .. }), "{text}");
+        }
         assert_eq!(
-            fault("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n"),
-            HeadFault::TransferEncoding
+            fault(&"HTTP/1.1 100 Continue\n\n".repeat(10)),
+            HeadFault::TooLarge { bytes_max: 200 }
         );
+        assert!(matches!(fault("HTTP/1.1 1000\n"), HeadFault::BadStatus { .. }));
+    }
+
+    #[test]
+    fn a_non_parsed_reply_may_frame_its_body() {
+        let Reply::NonParsed(head) = reply("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n") else {
+            panic!("parsed")
+        };
+        assert!(head.is_chunked && head.fields.is_empty());
     }
 
     /// Pushes records until the head is complete; the reply, and the bytes after its head.

@@ -25,8 +25,10 @@ pub use crate::fault::client::{
     Absent, BodyFailure, ClientFault, Forbidden, MethodMismatch, Misdirected, RangeMismatch, RefusedByRoute,
     RewriteMismatch, SlowBody,
 };
-pub use crate::fault::detail::Detail;
-pub use crate::fault::script::{NotExecutable, ScriptFault, SentFile, Silence};
+pub use crate::fault::detail::{Detail, ProcessDetail, ProcessReport};
+pub use crate::fault::script::{
+    Awaited, BackOff, DeadlineExceeded, FullPool, NotExecutable, ScriptFault, SentFile, Silence,
+};
 pub use crate::fault::server::{Activity, IoFailure, ServerFault};
 use crate::host::HostError;
 use crate::target::TargetError;
@@ -109,6 +111,15 @@ impl Fault {
         match self {
             Fault::Client(fault) => fault.visitor_text(),
             Fault::Script(_) | Fault::Server(_) => None,
+        }
+    }
+
+    /// The script process that the fault is about, if one was started.
+    #[must_use]
+    pub fn process(&self) -> Option<ProcessReport> {
+        match self {
+            Fault::Script(fault) => fault.process(),
+            Fault::Client(_) | Fault::Server(_) => None,
         }
     }
 
@@ -222,7 +233,8 @@ mod tests {
         assert_eq!(range.status(), StatusCode::RANGE_NOT_SATISFIABLE);
         assert_eq!(range.content_range_length(), Some(5));
 
-        let busy = Fault::from(ScriptFault::BackOff(Duration::from_secs(3)));
+        let (script, wait) = (Path::new("/s/a").into(), Duration::from_secs(3));
+        let busy = Fault::from(ScriptFault::BackOff(Box::new(BackOff { script, wait })));
         assert_eq!(
             (busy.culprit(), busy.status()),
             (Culprit::Script, StatusCode::SERVICE_UNAVAILABLE)

@@ -54,6 +54,10 @@ impl BodyFilter {
     /// The body follows `head`, which says how it is filtered.
     pub(crate) fn begin(&mut self, head: &ReplyHead) {
         self.missing_bytes = head.content_length;
+        if head.is_chunked {
+            // The script counts every byte.
+            self.lines = None;
+        }
         self.adjustment = RecordAdjustment::for_head(head);
     }
 
@@ -86,6 +90,11 @@ impl BodyFilter {
         (!chunk.is_empty()).then_some(chunk)
     }
 
+    /// The body has ended: what follows is surplus.
+    pub(crate) fn set_complete(&mut self) {
+        self.missing_bytes = Some(0);
+    }
+
     /// Bytes of the Content-Length that the script has not written yet. `None` if it announced no length.
     pub(crate) fn missing_bytes(&self) -> Option<u64> {
         self.missing_bytes
@@ -114,6 +123,7 @@ mod tests {
             status: StatusCode::OK,
             fields: HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))]),
             content_length,
+            is_chunked: false,
             control: ScriptControl::default(),
             dropped: Vec::new(),
         });

@@ -8,6 +8,7 @@
 //!                  ┌─ until the head is complete ─▶ HeadParser ─▶ head; body bytes that came with it return to the relay
 //!   relay events ──┤
 //!                  └─ from then on ──────────────▶ BodyFilter ─▶ chunks of the body, until the script has written all
+//!                     (a body that the script has framed itself: ChunkDecoder)
 //! ```
 
 use std::future::poll_fn;
@@ -18,8 +19,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use sluice_gateway::{HeadFault, HeadLimits, HeadParser, Reply, ReplyHead};
+use sluice_gateway::{ChunkDecoder, ChunkFault, HeadFault, HeadLimits, HeadParser, Reply, ReplyHead};
 use sluice_http::fault::Fault;
+use sluice_launch::Exit;
 use sluice_settings::ScriptSettings;
 
 use crate::body_filter::BodyFilter;
@@ -28,6 +30,7 @@ use crate::process_fault::Violation;
 use crate::relay::{Relay, ReplyEvent};
 use crate::route::ScriptRoute;
 use crate::scripts::Scripts;
+use crate::shebang;
 
 /// Fields in the head of a reply.
 const HEAD_FIELDS_MAX: usize = 200;
@@ -42,6 +45,14 @@ pub(crate) struct Conversation {
     pub relay: Relay,
     pub lease: Lease,
     pub filter: BodyFilter,
+    /// Removes the framing of a body that the script has framed itself. `None` if it has not, or the body is complete.
+    decoder: Option<Box<ChunkDecoder>>,
+    /// Bytes of such a body that are not decoded yet.
+    framed: Bytes,
+    /// The reply is successful, and a body is part of it.
+    expects_body: bool,
+    /// The filter has passed bytes of the body.
+    has_body: bool,
     /// Body bytes that came with the head.
     rest: Bytes,
 }
@@ -54,6 +65,10 @@ impl Conversation {
             relay,
             lease,
             filter: BodyFilter::new(route.settings.output.mailbox),
+            decoder: None,
+            framed: Bytes::new(),
+            expects_body: false,
+            has_body: false,
             rest: Bytes::new(),
         }
     }
@@ -70,7 +85,8 @@ impl Conversation {
             fields_max: HEAD_FIELDS_MAX,
         });
         loop {
-            let event = poll_fn(|context| self.relay.poll_event(context)).await?;
+            let event = poll_fn(|context| self.relay.poll_event(context)).await;
+            let event = event.map_err(|fault| self.wrong_mode().unwrap_or(fault))?;
             let bytes = match event {
                 ReplyEvent::Mailbox(bytes) => bytes,
                 ReplyEvent::Bulk(_) => continue,
@@ -95,14 +111,36 @@ impl Conversation {
 
     /// The fault of a bad head. The exit status and the last error line belong in its log line, and may come a moment later.
     async fn bad_head(&self, fault: HeadFault) -> Fault {
-        let exit = poll_fn(|context| self.relay.process.poll_exit(context));
-        let _ = tokio::time::timeout(EXIT_STATUS_WAIT, exit).await;
-        self.relay.fault(Violation::Head(fault))
+        let process = &self.relay.process;
+        let exit = poll_fn(|context| process.poll_exit(context));
+        let exit = tokio::time::timeout(EXIT_STATUS_WAIT, exit).await.ok();
+        // An interpreter or env(1) that could not do what the `#!` line says.
+        let problem = match (&fault, exit) {
+            (HeadFault::Empty, Some(Exit::Code(1..))) if !process.has_interpreter => {
+                shebang::diagnose(process.script.as_str().into()).await
+            }
+            _ => None,
+        };
+        match problem {
+            Some(problem) => self.relay.fault(Violation::Shebang(fault, problem)),
+            None => self
+                .wrong_mode()
+                .unwrap_or_else(|| self.relay.fault(Violation::Head(fault))),
+        }
+    }
+
+    /// The fault of a script that is made for the other mode. `None` if it has not shown that.
+    fn wrong_mode(&self) -> Option<Fault> {
+        let how = self.relay.wrong_mode()?;
+        let advice = self.route.mode_advice(&self.relay.process.script);
+        Some(self.relay.fault(Violation::WrongMode(how, advice)))
     }
 
     /// The head is sent, and the body follows.
     pub(crate) fn begin_body(&mut self, head: &ReplyHead) {
         self.filter.begin(head);
+        self.expects_body = head.status.is_success();
+        self.decoder = head.is_chunked.then(Box::default);
         let rest = std::mem::take(&mut self.rest);
         self.begin(head.status, rest);
     }
@@ -110,6 +148,11 @@ impl Conversation {
     /// The head is sent without a body: bytes that came with it are dropped, too.
     pub(crate) fn begin_unwanted_body(&mut self, status: StatusCode) {
         self.begin(status, Bytes::new());
+    }
+
+    /// Whether the reply lacks the body that its head promises. An error or a redirect may have none, nor may a reply of length 0.
+    pub(crate) fn lacks_body(&self) -> bool {
+        self.expects_body && !self.has_body && !self.filter.is_satisfied()
     }
 
     fn begin(&mut self, status: StatusCode, rest: Bytes) {
@@ -120,19 +163,48 @@ impl Conversation {
     /// The next chunk to send. `None` once the script has written all. Faults are those of `Relay::poll_event`.
     pub(crate) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
-            let chunk = match ready!(self.relay.poll_event(context)) {
-                Ok(ReplyEvent::Mailbox(bytes)) => self.filter.apply(bytes, &self.relay.callouts.control),
-                Ok(ReplyEvent::Bulk(bytes)) => self.filter.limit(bytes),
-                // The relay reports the end again.
-                Ok(ReplyEvent::End) => match self.filter.end(&self.relay.callouts.control) {
-                    None => return Poll::Ready(None),
-                    last => last,
+            let chunk = match self.poll_framed(context) {
+                Some(decoded) => ready!(decoded)?,
+                None => match ready!(self.relay.poll_event(context))? {
+                    ReplyEvent::Mailbox(bytes) => self.filter.apply(bytes, &self.relay.callouts.control),
+                    ReplyEvent::Bulk(bytes) => self.filter.limit(bytes),
+                    // The relay reports the end again.
+                    ReplyEvent::End => match self.filter.end(&self.relay.callouts.control) {
+                        None => return Poll::Ready(None),
+                        last => last,
+                    },
                 },
-                Err(fault) => return Poll::Ready(Some(Err(fault))),
             };
             if let Some(chunk) = chunk {
+                self.has_body = true;
                 return Poll::Ready(Some(Ok(chunk)));
             }
         }
+    }
+
+    /// Some bytes of a body that the script has framed itself, without its framing. `None` if it has not, or the body is complete.
+    fn poll_framed(&mut self, context: &mut Context<'_>) -> Option<Poll<Result<Option<Bytes>, Fault>>> {
+        let decoder = self.decoder.as_mut()?;
+        let fault = match decoder.decode(&mut self.framed) {
+            Ok(bytes) if !bytes.is_empty() => return Some(Poll::Ready(Ok(Some(bytes)))),
+            Ok(_) if decoder.is_complete() => {
+                self.decoder = None;
+                self.filter.set_complete();
+                let surplus = std::mem::take(&mut self.framed);
+                return Some(Poll::Ready(Ok(self.filter.limit(surplus))));
+            }
+            Ok(_) => match self.relay.poll_event(context) {
+                Poll::Pending => return Some(Poll::Pending),
+                Poll::Ready(Err(fault)) => return Some(Poll::Ready(Err(fault))),
+                Poll::Ready(Ok(ReplyEvent::Mailbox(bytes))) => {
+                    self.framed = bytes;
+                    return Some(Poll::Ready(Ok(None)));
+                }
+                Poll::Ready(Ok(ReplyEvent::Bulk(_))) => ChunkFault::MemoryBuffer,
+                Poll::Ready(Ok(ReplyEvent::End)) => ChunkFault::Unfinished,
+            },
+            Err(fault) => fault,
+        };
+        Some(Poll::Ready(Err(self.relay.fault(Violation::Chunks(fault)))))
     }
 }

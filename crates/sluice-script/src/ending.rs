@@ -78,6 +78,9 @@ impl Ending {
         if !conversation.settings().mode.keeps_process() {
             return match relay.process.exit() {
                 Some(Exit::Signal(_)) if !filter.is_satisfied() => Err(relay.fault(Violation::EndedWithinBody)),
+                Some(Exit::Code(1..)) if conversation.lacks_body() && audience == Audience::Waiting => {
+                    Err(relay.fault(Violation::FailedAfterHead))
+                }
                 _ => Ok(Ending::Complete),
             };
         }
@@ -175,13 +178,13 @@ fn complete(conversation: Conversation) {
     } = conversation;
     if filter.surplus_bytes() > 0 {
         scripts.warn(format_args!(
-            "{}: {} bytes over its Content-Length were not sent",
+            "{}: {} bytes over its Content-Length, or after its last chunk, were not sent",
             relay.process.describe(),
             filter.surplus_bytes()
         ));
     }
-    relay.process.end_exchange();
     if keeps_process {
+        relay.process.end_exchange();
         return_to_pool(&scripts, relay, lease);
     } else {
         relay.process.finish(route.settings.timeouts.output);

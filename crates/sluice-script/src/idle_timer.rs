@@ -1,7 +1,8 @@
 //! The idle timer: how long a script may be silent.
 //!
 //! It runs only while the server waits for the script, and not while the client is slow to read or to send. It is armed lazily:
-//! a script that answers at once costs a timer, but no wake-up.
+//! a script that answers at once costs a timer, but no wake-up. Before the first output it also says when to check what a silent
+//! script waits for.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,12 +10,28 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
+/// Silence before the first check.
+const FIRST_CHECK: Duration = Duration::from_millis(100);
+
+/// Silence after which no check follows: each comes after four times the silence of the one before.
+const LAST_CHECK: Duration = Duration::from_secs(6);
+
 /// The timer of one exchange.
 pub(crate) struct IdleTimer {
     limit: Duration,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
     waiting_since: Option<Instant>,
+    /// Silence before the next check.
+    check: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// When the exchange must be over.
+#[derive(Clone, Copy)]
+struct Deadline {
+    at: Instant,
+    /// The time for the whole exchange.
+    limit: Duration,
 }
 
 /// Which time is over.
@@ -22,8 +39,10 @@ pub(crate) struct IdleTimer {
 pub(crate) enum Expired {
     /// The script was silent for the limit.
     Silence(Duration),
-    /// The whole exchange took too long.
-    Deadline,
+    /// The whole exchange took longer than this.
+    Deadline(Duration),
+    /// None: it is time for a check.
+    Check,
 }
 
 impl IdleTimer {
@@ -31,15 +50,25 @@ impl IdleTimer {
     pub(crate) fn new(limit: Duration, whole: Option<Duration>) -> IdleTimer {
         IdleTimer {
             limit,
-            deadline: whole.map(|whole| Instant::now() + whole),
+            deadline: whole.map(|limit| Deadline {
+                at: Instant::now() + limit,
+                limit,
+            }),
             waiting_since: None,
+            check: Some(FIRST_CHECK),
             timer: None,
         }
+    }
+
+    /// Without checks.
+    pub(crate) fn without_checks(self) -> IdleTimer {
+        IdleTimer { check: None, ..self }
     }
 
     /// Begins again, with another limit.
     pub(crate) fn restart(&mut self, limit: Duration) {
         self.limit = limit;
+        self.check = None;
         self.waiting_since = None;
     }
 
@@ -48,18 +77,21 @@ impl IdleTimer {
         self.waiting_since = None;
     }
 
-    /// Whether the exchange takes longer than its deadline, however busy the script is.
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    /// The time for the whole exchange, if it is over, however busy the script is.
+    pub(crate) fn overdue(&self) -> Option<Duration> {
+        let deadline = self.deadline.filter(|deadline| deadline.at <= Instant::now());
+        deadline.map(|deadline| deadline.limit)
     }
 
     /// Waits for the script. Ready when that takes too long.
     pub(crate) fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Expired> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         let silence_ends = since + self.limit;
+        let check = self.check.map_or(silence_ends, |check| since + check);
         let ends = self
             .deadline
-            .map_or(silence_ends, |deadline| deadline.min(silence_ends));
+            .map_or(silence_ends, |deadline| deadline.at.min(silence_ends))
+            .min(check);
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(ends)));
@@ -69,11 +101,15 @@ impl IdleTimer {
         // A timer that fires too early is not reset in advance: when it fires it is set again.
         while timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
-            if self.deadline.is_some_and(|deadline| deadline <= now) {
-                return Poll::Ready(Expired::Deadline);
+            if let Some(deadline) = self.deadline.filter(|deadline| deadline.at <= now) {
+                return Poll::Ready(Expired::Deadline(deadline.limit));
             }
             if silence_ends <= now {
                 return Poll::Ready(Expired::Silence(self.limit));
+            }
+            if self.check.is_some() && check <= now {
+                self.check = self.check.map(|check| 4 * check).filter(|check| *check < LAST_CHECK);
+                return Poll::Ready(Expired::Check);
             }
             timer.as_mut().reset(ends);
         }
@@ -89,7 +125,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_counts_only_since_the_last_progress() {
-        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None);
+        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None).without_checks();
         for _ in 0..3 {
             let waited = tokio::time::timeout(
                 Duration::from_secs(8),
@@ -105,8 +141,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn checks_come_at_growing_distances_and_end_with_the_head() {
+        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None);
+        let begin = Instant::now();
+        for expected in [100, 400, 1600] {
+            let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
+            assert_eq!((expired, begin.elapsed().as_millis()), (Expired::Check, expected));
+        }
+        let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
+        assert_eq!(expired, Expired::Silence(Duration::from_secs(10)));
+        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None);
+        idle_timer.restart(Duration::from_secs(1));
+        let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
+        assert_eq!(expired, Expired::Silence(Duration::from_secs(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_deadline_holds_whatever_the_progress() {
-        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), Some(Duration::from_secs(15)));
+        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), Some(Duration::from_secs(15))).without_checks();
         let begin = Instant::now();
         loop {
             let waited = tokio::time::timeout(
@@ -115,7 +167,7 @@ mod tests {
             );
             match waited.await {
                 Ok(expired) => {
-                    assert_eq!(expired, Expired::Deadline);
+                    assert_eq!(expired, Expired::Deadline(Duration::from_secs(15)));
                     break;
                 }
                 Err(_) => idle_timer.progress(),

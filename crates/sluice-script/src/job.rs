@@ -162,6 +162,7 @@ impl Job {
             sentinels,
             log: self.scripts.resources().script_logs.of(&script),
             script,
+            has_interpreter: self.script.interpreter.is_some(),
             site: self.route.site.clone(),
             mailbox: settings.output.mailbox,
             record_bytes_max: settings.output.record_bytes_max,

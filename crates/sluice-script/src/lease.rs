@@ -6,12 +6,12 @@
 //! `cgiplus`).
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use sluice_gateway::{RequestEncoding, Scanner};
-use sluice_http::fault::{Fault, ScriptFault};
+use sluice_http::fault::{BackOff, Fault, FullPool, ScriptFault};
 use sluice_launch::Exit;
 use sluice_membuf::Segment;
 use sluice_settings::{PoolSettings, ScriptSettings};
@@ -19,77 +19,19 @@ use tokio::sync::oneshot;
 
 use crate::pool::{Action, Decision, Pool, ProcessId, Reason, Refusal, Release, Room, Ticket};
 use crate::process::{Channels, Process};
-use crate::process_limit::{Member, Permit, PoolLimits, ProcessLimit};
+use crate::process_limit::{Member, Permit, PoolLimits};
 use crate::route::{Script, Stamp};
 
-/// The pools of a route's scripts.
-pub struct Pools {
-    by_script: Mutex<HashMap<PathBuf, Arc<SharedPool>>>,
-    /// The bound on the processes of all of them together.
-    limit: Arc<ProcessLimit>,
-}
+/// Time between two log lines about a pool whose processes are all busy.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-impl Pools {
-    /// No pools yet.
-    pub fn new(settings: &ScriptSettings) -> Pools {
-        Pools {
-            by_script: Mutex::default(),
-            limit: ProcessLimit::of_route(settings.processes_max),
-        }
-    }
-
-    /// The pool of a script, within the bound of the server, too. It is made at the script's first request; its processes are
-    /// replaced if the file has changed.
-    pub(crate) fn pool(
-        &self,
-        script: &Script,
-        settings: &ScriptSettings,
-        server: &Arc<ProcessLimit>,
-    ) -> Arc<SharedPool> {
-        let mut pools = self.lock();
-        let pool = match pools.get(&script.file) {
-            Some(pool) => Arc::clone(pool),
-            None => {
-                let limits = PoolLimits {
-                    route: Arc::clone(&self.limit),
-                    server: Arc::clone(server),
-                };
-                let pool = SharedPool::new(script, settings, limits);
-                pools.insert(script.file.clone(), Arc::clone(&pool));
-                pool
-            }
-        };
-        drop(pools);
-        pool.check(script.stamp);
-        pool
-    }
-
-    /// Ends processes that were idle for too long, and drops pools that are empty. Called about once a second.
-    pub fn tick(&self) {
-        let mut pools = self.lock();
-        pools.retain(|_, pool| {
-            pool.tick();
-            // An empty pool that nobody else holds is made again when needed.
-            Arc::strong_count(pool) > 1 || !pool.lock().pool.is_empty()
-        });
-    }
-
-    /// The server ends or has new settings: idle processes are ended now, busy ones after their reply.
-    pub fn close(&self) {
-        for pool in self.lock().values() {
-            let mut state = pool.lock();
-            let actions = state.pool.close();
-            pool.retire(state, &actions);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<SharedPool>>> {
-        self.by_script.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// A request that waits for so long is reason for such a line. Shorter waits are usual under load.
+const REPORTED_WAIT: Duration = Duration::from_secs(1);
 
 /// One script's pool, shared by all workers.
 pub(crate) struct SharedPool {
+    /// The script's file, for messages.
+    script: Box<Path>,
     settings: PoolSettings,
     kill_grace: Duration,
     limits: PoolLimits,
@@ -101,6 +43,8 @@ struct State {
     stamp: Stamp,
     idle: HashMap<ProcessId, IdleProcess>,
     waiting: HashMap<Ticket, oneshot::Sender<Lease>>,
+    /// When the log was last given a line about requests that wait.
+    reported: Option<Instant>,
 }
 
 /// A live process between exchanges.
@@ -145,7 +89,8 @@ enum LeaseState {
 }
 
 impl SharedPool {
-    fn new(script: &Script, settings: &ScriptSettings, limits: PoolLimits) -> Arc<SharedPool> {
+    /// Without processes.
+    pub(crate) fn new(script: &Script, settings: &ScriptSettings, limits: PoolLimits) -> Arc<SharedPool> {
         let pool = Pool::new(settings.pool);
         // Each process of a CGI script serves one request: a failure says nothing about the next process.
         let pool = if settings.mode.keeps_process() {
@@ -154,6 +99,7 @@ impl SharedPool {
             pool
         };
         let pool = Arc::new(SharedPool {
+            script: script.file.as_path().into(),
             settings: settings.pool,
             kill_grace: settings.timeouts.kill_grace,
             limits,
@@ -162,6 +108,7 @@ impl SharedPool {
                 stamp: script.stamp,
                 idle: HashMap::new(),
                 waiting: HashMap::new(),
+                reported: None,
             }),
         });
         for limit in [&pool.limits.route, &pool.limits.server] {
@@ -198,11 +145,20 @@ impl SharedPool {
                     return Ok(self.lease(id, idle, None));
                 }
                 Decision::Start(id) => return Ok(self.lease(id, None, permit)),
-                Decision::Refuse(refusal) => return Err(refused(refusal, self.settings.queue_max)),
+                Decision::Refuse(refusal) => {
+                    let fault = self.refused(refusal, &state.pool);
+                    drop(state);
+                    self.report_waiting();
+                    return Err(fault);
+                }
                 Decision::Wait(ticket) => {
                     let (grant, granted) = oneshot::channel();
                     state.waiting.insert(ticket, grant);
+                    let is_filling = 2 * state.pool.waiting() > self.settings.queue_max;
                     drop(state);
+                    if is_filling {
+                        self.report_waiting();
+                    }
                     if is_full {
                         self.limits.report();
                         self.limits.make_room();
@@ -211,21 +167,76 @@ impl SharedPool {
                 }
             }
         };
-        let granted = tokio::time::timeout(self.settings.queue_timeout, granted).await;
+        let granted = self.wait(granted).await;
         drop(entry);
-        match granted {
-            Ok(Ok(lease)) => Ok(lease),
-            _ => Err(ScriptFault::QueueTimeout(self.settings.queue_timeout).into()),
+        granted.ok_or_else(|| {
+            let full = self.full(&self.lock().pool);
+            ScriptFault::QueueTimeout(Box::new(full)).into()
+        })
+    }
+
+    /// Waits for the lease of a request in the queue. `None` after `queue_timeout`; a log line says before that it waits.
+    async fn wait(&self, mut granted: oneshot::Receiver<Lease>) -> Option<Lease> {
+        let limit = self.settings.queue_timeout;
+        let unreported = REPORTED_WAIT.min(limit / 2);
+        if let Ok(granted) = tokio::time::timeout(unreported, &mut granted).await {
+            return granted.ok();
+        }
+        self.report_waiting();
+        tokio::time::timeout(limit - unreported, granted).await.ok()?.ok()
+    }
+
+    /// Logs that requests wait because all processes are busy, unless that was logged a moment ago.
+    fn report_waiting(&self) {
+        let mut state = self.lock();
+        let is_due = state.reported.is_none_or(|time| time.elapsed() >= REPORT_INTERVAL);
+        let full = self.full(&state.pool);
+        // Where a bound that pools share is reached, `limits` logs that.
+        if !is_due || full.processes < full.max {
+            return;
+        }
+        state.reported = Some(Instant::now());
+        let waiting = state.pool.waiting();
+        drop(state);
+        tracing::warn!(
+            "{full}; waiting requests: {waiting} (queue = {}, queue_timeout = \"{:?}\"); raise max, or make the script faster",
+            full.queue_max,
+            full.queue_timeout
+        );
+    }
+
+    /// What is to be said about a pool without a free process.
+    fn full(&self, pool: &Pool) -> FullPool {
+        FullPool {
+            script: self.script.clone(),
+            processes: pool.processes(),
+            max: self.settings.max,
+            queue_max: self.settings.queue_max,
+            queue_timeout: self.settings.queue_timeout,
+        }
+    }
+
+    fn refused(&self, refusal: Refusal, pool: &Pool) -> Fault {
+        match refusal {
+            Refusal::QueueFull => ScriptFault::QueueFull(Box::new(self.full(pool))).into(),
+            Refusal::BackOff(wait) => {
+                let script = self.script.clone();
+                ScriptFault::BackOff(Box::new(BackOff { script, wait })).into()
+            }
         }
     }
 
     /// Refuses a request that would be refused now, so that its body is not stored in vain. Another request may still take the last
     /// entry of the queue before this one. The fault is the script's, a 503.
     pub(crate) fn check_room(&self) -> Result<(), Fault> {
-        match self.lock().pool.refusal(Instant::now()) {
-            Some(refusal) => Err(refused(refusal, self.settings.queue_max)),
-            None => Ok(()),
-        }
+        let state = self.lock();
+        let Some(refusal) = state.pool.refusal(Instant::now()) else {
+            return Ok(());
+        };
+        let fault = self.refused(refusal, &state.pool);
+        drop(state);
+        self.report_waiting();
+        Err(fault)
     }
 
     fn lease(self: &Arc<Self>, id: ProcessId, idle: Option<IdleProcess>, permit: Option<Permit>) -> Lease {
@@ -239,16 +250,36 @@ impl SharedPool {
     }
 
     /// Ends the processes of an older file if the script's file has changed.
-    fn check(&self, stamp: Stamp) {
+    pub(crate) fn check(&self, stamp: Stamp) {
         let mut state = self.lock();
         if state.stamp != stamp {
             state.stamp = stamp;
-            let actions = state.pool.script_changed();
+            let actions = state.pool.replace_all(Reason::ScriptChanged);
             self.retire(state, &actions);
         }
     }
 
-    fn tick(self: &Arc<Self>) {
+    /// Whether there is no process and no request that waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().pool.is_empty()
+    }
+
+    /// No process gets a further request: idle ones end now, busy ones after their reply.
+    pub(crate) fn replace_all(&self, reason: Reason) {
+        let mut state = self.lock();
+        let actions = state.pool.replace_all(reason);
+        self.retire(state, &actions);
+    }
+
+    /// The pool is no longer used.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        let actions = state.pool.close();
+        self.retire(state, &actions);
+    }
+
+    /// Ends processes that were idle for too long, and starts those that were delayed.
+    pub(crate) fn tick(self: &Arc<Self>) {
         let mut state = self.lock();
         let (mut permits, mut is_full) = (Vec::new(), false);
         let mut room = || {
@@ -490,7 +521,7 @@ fn end(idle: IdleProcess, reason: Reason, grace: Duration) {
         script = process.script,
         "script process retired: {reason}"
     );
-    process.finish(grace);
+    process.retire(grace);
     drop(channels);
 }
 
@@ -509,18 +540,12 @@ fn grant(state: &mut State, ticket: Ticket, lease: Lease) -> Option<Orphan> {
     refused.map(|lease| Orphan { _lease: lease })
 }
 
-fn refused(refusal: Refusal, queue_max: usize) -> Fault {
-    match refusal {
-        Refusal::QueueFull => ScriptFault::QueueFull(queue_max).into(),
-        Refusal::BackOff(wait) => ScriptFault::BackOff(wait).into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use sluice_settings::{Mode, ScriptSource};
 
     use super::*;
+    use crate::process_limit::ProcessLimit;
 
     fn pool(max: usize) -> Arc<SharedPool> {
         let file = std::env::current_exe().unwrap();

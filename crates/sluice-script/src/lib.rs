@@ -8,9 +8,11 @@
 //!   serve ──┬─ cgi ──────┐      the entry: a Task in, an Outcome out; Mode is matched there alone
 //!     │     └─ cgiplus ──┤
 //!     │                  ├─ job ── request, route       the request, the program, the variables
-//!     │                  ├─ lease ── pool               which request gets which process
-//!     │                  │      └─ process_limit        bounds that pools share; default_processes
+//!     │                  ├─ pools ── lease ── pool      which request gets which process
+//!     │                  │    │    └─ process_limit     bounds that pools share; default_processes
+//!     │                  │    └─ watched_files          changes that replace kept processes
 //!     │                  ├─ process ── scripts, stderr  start, watch, stop
+//!     │                  │      └─ shebang              why a process could not be started
 //!     │                  ├─ resources                   bounds on what all scripts hold together
 //!     │                  └─ request_body                the body as the client sends it
 //!     │
@@ -19,6 +21,7 @@
 //!     │           │                │         ├─ buffer         bulk output in shared memory
 //!     │           │                │         ├─ request_pipe   CGIPLUSIN
 //!     │           │                │         ├─ pump           the request body on its way to the script
+//!     │           │                │         ├─ blocked_read   what a silent script waits for
 //!     │           │                │         └─ idle_timer     how long the script may be silent
 //!     │           │                └─ body_filter   newlines of records, Content-Length
 //!     │           └─ ending        what happens to the process afterwards
@@ -26,6 +29,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod blocked_read;
 mod body_filter;
 mod buffer;
 mod callout;
@@ -40,6 +44,7 @@ pub mod lease;
 mod mailbox;
 mod misbehaviour;
 mod pool;
+pub mod pools;
 mod process;
 mod process_fault;
 mod process_limit;
@@ -55,5 +60,7 @@ mod script_log;
 pub mod scripts;
 pub mod serve;
 mod session;
+mod shebang;
 mod stderr;
 mod unread;
+mod watched_files;

@@ -108,6 +108,15 @@ impl Mailbox {
         }
     }
 
+    /// Whether nothing is there at this moment. Always asks the kernel.
+    pub(crate) fn is_empty(&self) -> bool {
+        let fd = match self {
+            Mailbox::Stream(stream) => stream.pipe.as_fd(),
+            Mailbox::Record(records) => records.socket.as_fd(),
+        };
+        rustix::io::ioctl_fionread(fd).is_ok_and(|unread| unread == 0)
+    }
+
     /// Whether another record is there at this moment, which stays there; a newline, which may follow the end sentinel, does not
     /// count. Always false for a pipe, which is read as far as it goes.
     pub(crate) fn has_next_record(&self) -> bool {

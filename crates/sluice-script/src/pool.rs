@@ -99,6 +99,8 @@ pub(crate) enum Reason {
     Requests,
     /// The script's file has changed.
     ScriptChanged,
+    /// A watched file has changed.
+    WatchedFileChanged,
     /// The server ends or has another configuration.
     Shutdown,
     /// Requests for other scripts wait for room.
@@ -111,6 +113,7 @@ impl fmt::Display for Reason {
             Reason::Idle => "idle for its lifetime",
             Reason::Requests => "served its number of requests",
             Reason::ScriptChanged => "its file has changed",
+            Reason::WatchedFileChanged => "a watched file has changed",
             Reason::Shutdown => "the server ends or has another configuration",
             Reason::RoomForOthers => "requests for other scripts wait for a process",
         })
@@ -148,7 +151,8 @@ struct Slot {
     /// Overrides the pool's idle lifetime (callout LIFETIME): `Some(None)` is without limit.
     lifetime: Option<Option<Duration>>,
     served: u64,
-    is_stale: bool,
+    /// Why it gets no further request, if so.
+    stale: Option<Reason>,
     /// It is about to end; it counts until it has ended.
     is_ending: bool,
 }
@@ -235,6 +239,16 @@ impl Pool {
         (self.queue.len() >= self.settings.queue_max).then_some(Refusal::QueueFull)
     }
 
+    /// Processes, of any state.
+    pub(crate) fn processes(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Requests that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
     /// A waiting request has gone.
     pub(crate) fn cancel(&mut self, ticket: Ticket) {
         self.queue.retain(|waiting| waiting.ticket != ticket);
@@ -261,7 +275,7 @@ impl Pool {
         slot.served += 1;
         let reason = match slot {
             _ if is_closed => Some(Reason::Shutdown),
-            slot if slot.is_stale => Some(Reason::ScriptChanged),
+            slot if slot.stale.is_some() => slot.stale,
             slot if slot.served >= requests_max => Some(Reason::Requests),
             _ if gives_room => Some(Reason::RoomForOthers),
             _ => None,
@@ -316,14 +330,14 @@ impl Pool {
         }
     }
 
-    /// The script's file has changed: processes started from the old one get no further requests.
-    pub(crate) fn script_changed(&mut self) -> Vec<Action> {
+    /// The script's file, or one that it has loaded, has changed: processes that were started before get no further requests.
+    pub(crate) fn replace_all(&mut self, reason: Reason) -> Vec<Action> {
         self.failures = 0;
         self.not_before = None;
         for slot in &mut self.processes {
-            slot.is_stale = true;
+            slot.stale = Some(reason);
         }
-        self.retire_idle(usize::MAX, Reason::ScriptChanged, |_| true)
+        self.retire_idle(usize::MAX, reason, |_| true)
     }
 
     /// The pool is no longer used: idle processes end now, busy ones after their reply.
@@ -443,7 +457,7 @@ impl Pool {
             idle_since: None,
             lifetime: None,
             served: 0,
-            is_stale: false,
+            stale: None,
             is_ending: false,
         });
         id

@@ -143,7 +143,10 @@ fn a_changed_script_ends_idle_processes_now_and_busy_ones_after_their_reply() {
         started(pool.request(0, now, &mut always)),
     );
     pool.release(idle, now, Claim::None, &mut always);
-    assert_eq!(pool.script_changed(), [Action::Retire(idle, Reason::ScriptChanged)]);
+    assert_eq!(
+        pool.replace_all(Reason::ScriptChanged),
+        [Action::Retire(idle, Reason::ScriptChanged)]
+    );
     assert_eq!(
         pool.release(busy, now, Claim::None, &mut always).0,
         Release::Retire(Reason::ScriptChanged)

@@ -15,6 +15,7 @@
 //! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) gives up its place in the pool
 //! after a while, and is watched further.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -40,11 +41,18 @@ use crate::pump::Input;
 use crate::request_pipe::RequestPipe;
 use crate::script_log::ScriptLog;
 use crate::scripts::Scripts;
+use crate::shebang;
 use crate::stderr::StderrReader;
 
 /// Least time after SIGKILL before a process gives up its place in the pool. SIGKILL takes effect at once, except for a
 /// process that waits for a disk.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
+
+/// Lines of standard error that are kept for log and error page.
+const ERROR_LINES_MAX: usize = 10;
+
+/// Characters that are kept of each of these lines.
+const ERROR_LINE_CHARACTERS_MAX: usize = 500;
 
 /// A script process, as all but its watcher see it.
 pub(crate) struct Process {
@@ -52,6 +60,8 @@ pub(crate) struct Process {
     pub sentinels: Sentinels,
     /// SCRIPT_FILENAME, for messages.
     pub script: String,
+    /// The route names an interpreter: the `#!` line of the script has no meaning.
+    pub has_interpreter: bool,
     pub site: String,
     /// The bound on its log lines.
     pub log: Arc<ScriptLog>,
@@ -78,9 +88,14 @@ struct State {
     /// Set once it is reaped.
     exit: Option<Exit>,
     waiter: Option<Waker>,
-    last_error: String,
+    /// The last lines of its standard error since the exchange began.
+    error_lines: VecDeque<Box<str>>,
     /// The exchange that it works for.
     exchange: Option<UniqueId>,
+    /// The server has ended it, or asked it to end.
+    is_ended_by_server: bool,
+    /// A line of the log has its exit status.
+    is_exit_described: bool,
     /// Held open until its end.
     input: Option<Input>,
 }
@@ -112,10 +127,16 @@ pub(crate) async fn start(
         // Fails if the request has gone; then the drop of the result ends the process.
         let _ = announce.send(result.map(|started| Unclaimed::new(started, ended)));
     });
-    let unclaimed = started
-        .await
-        .map_err(|_| ServerFault::LauncherEnded)?
-        .map_err(|error| launch_fault(&spec.script, error))?;
+    let unclaimed = match started.await.map_err(|_| ServerFault::LauncherEnded)? {
+        Ok(unclaimed) => unclaimed,
+        Err(error) => {
+            let problem = match spec.has_interpreter {
+                false if error.is_script_fault() => shebang::diagnose(spec.script.as_str().into()).await,
+                _ => None,
+            };
+            return Err(launch_fault(&spec.script, error, problem));
+        }
+    };
     let (kind, record_bytes_max) = (spec.mailbox, spec.record_bytes_max);
     let (started, ended) = unclaimed.claim();
     let (commands, received) = watch::channel(Command::Run);
@@ -153,6 +174,7 @@ impl Channels {
 pub(crate) struct ProcessSpec {
     pub sentinels: Sentinels,
     pub script: String,
+    pub has_interpreter: bool,
     pub site: String,
     pub log: Arc<ScriptLog>,
     pub mailbox: settings::Mailbox,
@@ -166,6 +188,7 @@ impl Process {
             pid,
             sentinels: spec.sentinels,
             script: spec.script,
+            has_interpreter: spec.has_interpreter,
             site: spec.site,
             record_bytes_max: (spec.mailbox == settings::Mailbox::Record).then_some(spec.record_bytes_max),
             log: spec.log,
@@ -177,6 +200,7 @@ impl Process {
 
     /// Stops it: SIGTERM now, SIGKILL after the grace.
     pub(crate) fn stop(&self) {
+        self.lock().is_ended_by_server = true;
         self.commands.send_replace(Command::Stop);
     }
 
@@ -202,9 +226,18 @@ impl Process {
         });
     }
 
-    /// It works for this exchange now; its error lines are logged with the id.
+    /// It is of no more use, and has been asked to end: it is stopped unless it does in this time.
+    pub(crate) fn retire(&self, within: Duration) {
+        self.lock().is_ended_by_server = true;
+        self.finish(within);
+    }
+
+    /// It works for this exchange now; its error lines are logged with the id. Those of earlier exchanges may name other clients,
+    /// and do not explain a fault in this one.
     pub(crate) fn begin_exchange(&self, id: UniqueId) {
-        self.lock().exchange = Some(id);
+        let mut state = self.lock();
+        state.exchange = Some(id);
+        state.error_lines.clear();
     }
 
     /// Its work for the exchange is over.
@@ -240,19 +273,26 @@ impl Process {
         Poll::Pending
     }
 
-    /// Remembers its last error line, for `describe`.
+    /// Remembers a line of its standard error, for `describe`.
     pub(crate) fn note_error(&self, line: &str) {
-        self.lock().last_error = line.to_owned();
+        let end = line.char_indices().nth(ERROR_LINE_CHARACTERS_MAX);
+        let line = end.map_or(line, |(at, _)| &line[..at]);
+        let lines = &mut self.lock().error_lines;
+        if lines.len() == ERROR_LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line.into());
     }
 
     /// What is known of it now, for the log line of a failed exchange.
     pub(crate) fn describe(&self) -> ProcessState {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.is_exit_described |= state.exit.is_some();
         ProcessState {
             script: self.script.as_str().into(),
             pid: self.pid,
             exit: state.exit,
-            last_error: state.last_error.as_str().into(),
+            error_lines: state.error_lines.iter().cloned().collect(),
         }
     }
 
@@ -267,6 +307,26 @@ impl Process {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    /// Logs the exit status of a process that has failed by itself, unless the fault of an exchange has named it.
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let is_expected = state.is_ended_by_server || state.is_exit_described;
+        let Some(exit) = state.exit.filter(|exit| !is_expected && *exit != Exit::Code(0)) else {
+            return;
+        };
+        let text = exit.to_string();
+        if !self.log.admits(text.len(), std::time::Instant::now()) {
+            return;
+        }
+        let Process { pid, script, site, .. } = self;
+        match state.exchange {
+            Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "end of the process: {text}"),
+            None => tracing::warn!(target: "script", site, script, pid, "end of the process: {text}"),
+        }
     }
 }
 
@@ -510,6 +570,7 @@ mod tests {
         let spec = ProcessSpec {
             sentinels: Sentinels::from_random([0; 12]),
             script: String::new(),
+            has_interpreter: false,
             site: String::new(),
             log: ScriptLogs::new(0).of(""),
             mailbox: settings::Mailbox::Stream,

@@ -4,10 +4,12 @@ use std::fmt::{self, Display};
 use std::io;
 use std::sync::Arc;
 
-use sluice_gateway::{HeadFault, OutputFault};
-use sluice_http::fault::{Fault, ScriptFault, ServerFault};
+use sluice_gateway::{ChunkFault, HeadFault, OutputFault};
+use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, ScriptFault, ServerFault};
 use sluice_launch::{Exit, LaunchError};
 use sluice_membuf::RingFault;
+
+use crate::shebang::ShebangProblem;
 
 /// What is known of a process at one moment. Displayed as
 /// `script /x/y, pid 7, exit status 1; its last error line: "…"`.
@@ -17,8 +19,18 @@ pub(crate) struct ProcessState {
     pub script: Box<str>,
     pub pid: i32,
     pub exit: Option<Exit>,
-    /// Empty if it has written none.
-    pub last_error: Box<str>,
+    /// The last lines of its standard error in this exchange, the oldest first.
+    pub error_lines: Vec<Box<str>>,
+}
+
+impl ProcessDetail for ProcessState {
+    fn report(&self) -> ProcessReport {
+        ProcessReport {
+            pid: self.pid,
+            end: self.exit.map(|exit| exit.to_string()),
+            error_lines: self.error_lines.iter().map(ToString::to_string).collect(),
+        }
+    }
 }
 
 /// A reply that cannot be used.
@@ -28,15 +40,27 @@ pub(crate) struct BadReply {
     pub violation: Violation,
 }
 
+impl ProcessDetail for BadReply {
+    fn report(&self) -> ProcessReport {
+        self.process.report()
+    }
+}
+
 /// What is wrong with a reply.
 #[derive(Debug)]
 pub(crate) enum Violation {
     /// The head is malformed.
     Head(HeadFault),
+    /// The same, and its cause.
+    Shebang(HeadFault, ShebangProblem),
     /// Sentinels or callouts are out of order.
     Output(OutputFault),
     /// Output arrived before the script had read its request: it belongs to an earlier one, or the script does not read requests.
     BeforeRequest,
+    /// The script is made for the other mode; what to do about it.
+    WrongMode(WrongMode, String),
+    /// It waits for something that never comes. Its caller says which mode it is made for.
+    Stuck,
     /// Two replies arrived together: the first may be that of an earlier request.
     TwoReplies,
     /// The cursors of the memory buffer are impossible.
@@ -47,12 +71,29 @@ pub(crate) enum Violation {
     Mailbox(io::Error),
     /// Answers to callouts cannot be written.
     Answers(io::Error),
+    /// The body is not chunked as the head says.
+    Chunks(ChunkFault),
     /// The body ended so many bytes short of the Content-Length.
     Short(u64),
     /// A signal ended the process within the body.
     EndedWithinBody,
+    /// It exited with another status than 0 after the head of a successful reply, and has written no body.
+    FailedAfterHead,
     /// The reply of a CGIplus script ended without the sentinel.
     NoSentinel,
+}
+
+/// How a script shows that it is made for the other mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrongMode {
+    /// It waits for a request on CGIPLUSIN in CGI.
+    AwaitsRequest,
+    /// It wrote in CGIplus without having read its request.
+    WroteUnasked,
+    /// It ended in CGIplus without having read its request.
+    EndedUnasked,
+    /// It waits for its standard input in CGIplus, and has not read its request.
+    AwaitsInput,
 }
 
 /// A process that was not started.
@@ -60,13 +101,15 @@ pub(crate) enum Violation {
 struct LaunchFailure {
     script: Box<str>,
     error: LaunchError,
+    /// What is wrong with its `#!` line, if that is the cause.
+    problem: Option<ShebangProblem>,
 }
 
 /// The script's fault, or the server's if the machine is to blame.
-pub(crate) fn launch_fault(script: &str, error: LaunchError) -> Fault {
+pub(crate) fn launch_fault(script: &str, error: LaunchError, problem: Option<ShebangProblem>) -> Fault {
     let is_script_fault = error.is_script_fault();
     let script = script.into();
-    let failure = Arc::new(LaunchFailure { script, error });
+    let failure = Arc::new(LaunchFailure { script, error, problem });
     if is_script_fault {
         ScriptFault::NotStarted(failure).into()
     } else {
@@ -80,8 +123,8 @@ impl Display for ProcessState {
         if let Some(exit) = self.exit {
             write!(out, ", {exit}")?;
         }
-        if !self.last_error.is_empty() {
-            write!(out, "; its last error line: {:?}", self.last_error)?;
+        if let Some(line) = self.error_lines.last() {
+            write!(out, "; its last error line: {line:?}")?;
         }
         Ok(())
     }
@@ -97,11 +140,29 @@ impl Display for Violation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Violation::Head(fault) => Display::fmt(fault, out),
+            Violation::Shebang(fault, problem) => write!(out, "{fault}: {problem}"),
             Violation::Output(fault) => Display::fmt(fault, out),
-            Violation::BeforeRequest => out.write_str(
-                "wrote to its mailbox before it had read the request (CGIPLUSIN); \
-                 a script that writes one reply and ends has mode = \"cgi\"",
-            ),
+            Violation::BeforeRequest => {
+                out.write_str("wrote to its mailbox before it had read the request (CGIPLUSIN)")
+            }
+            Violation::WrongMode(how, advice) => {
+                let what = match how {
+                    WrongMode::AwaitsRequest => {
+                        "waits for a request on CGIPLUSIN, where a CGI script gets none; it is a CGIplus script"
+                    }
+                    WrongMode::WroteUnasked => {
+                        "wrote to its mailbox before it had read the request (CGIPLUSIN), as a CGI script does"
+                    }
+                    WrongMode::EndedUnasked => {
+                        "ended before it had read the request (CGIPLUSIN); if it does not read requests there, it is a CGI script"
+                    }
+                    WrongMode::AwaitsInput => {
+                        "waits for its standard input and has not read the request (CGIPLUSIN), as a CGI script does"
+                    }
+                };
+                write!(out, "{what}: {advice}")
+            }
+            Violation::Stuck => out.write_str("waits for input that never comes"),
             Violation::TwoReplies => out.write_str(
                 "ended its reply twice (CGIPLUSEOF), so that it is not known which request the first end belongs to",
             ),
@@ -112,8 +173,10 @@ impl Display for Violation {
             ),
             Violation::Mailbox(error) => write!(out, "mailbox: {error}"),
             Violation::Answers(error) => Display::fmt(error, out),
+            Violation::Chunks(fault) => Display::fmt(fault, out),
             Violation::Short(bytes) => write!(out, "ended {bytes} bytes short of its Content-Length"),
             Violation::EndedWithinBody => out.write_str("ended within its body"),
+            Violation::FailedAfterHead => out.write_str("failed after the head of its reply, without a body"),
             Violation::NoSentinel => out.write_str("its reply did not end with the sentinel (CGIPLUSEOF)"),
         }
     }
@@ -121,6 +184,14 @@ impl Display for Violation {
 
 impl Display for LaunchFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "script {}: cannot be started: {}", self.script, self.error)
+        let LaunchFailure { script, error, problem } = self;
+        match problem {
+            Some(problem) => write!(
+                out,
+                "script {script}: cannot be started: {problem} (errno {})",
+                error.errno
+            ),
+            None => write!(out, "script {script}: cannot be started: {error}"),
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! (`request_body`).
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -36,6 +36,11 @@ impl Input {
     /// Moves to the event loop of the calling worker.
     pub(crate) fn rebind(self) -> io::Result<Input> {
         Input::new(self.0.into_nonblocking_fd()?)
+    }
+
+    /// The pipe.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// Discards the bytes that the script left unread, so that its next request does not begin with them.

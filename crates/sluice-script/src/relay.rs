@@ -21,16 +21,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_gateway::{Answer, Output, Scanner};
-use sluice_http::fault::{Fault, ScriptFault, Silence};
+use sluice_http::fault::{Awaited, DeadlineExceeded, Fault, ScriptFault, Silence};
 use sluice_http::tasks::yield_now;
+use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
+use crate::blocked_read::{self, PipeId};
 use crate::buffer::{Answering, Buffer};
 use crate::callout::Callouts;
 use crate::idle_timer::{Expired, IdleTimer};
 use crate::process::{Channels, Process};
-use crate::process_fault::{BadReply, Violation};
-use crate::pump::Pump;
+use crate::process_fault::{BadReply, Violation, WrongMode};
+use crate::pump::{Input, Pump};
 
 /// How long the relay waits for the end of the process after the mailbox was closed, to learn its exit status. The reply of a
 /// script that closes its output and continues to work is complete.
@@ -77,6 +79,12 @@ pub(crate) struct Relay {
     request: RequestState,
     /// The process has served other requests before.
     has_served: bool,
+    /// The script has sent a callout: it may wait for the answer.
+    has_called_out: bool,
+    /// Finds out what the silent script waits for.
+    check: Option<JoinHandle<Option<PipeId>>>,
+    /// The script waits for what never comes.
+    is_stuck: bool,
 }
 
 /// Whether a process has served requests before.
@@ -125,6 +133,9 @@ impl Relay {
             returned: None,
             request: RequestState::InEnvironment,
             has_served: false,
+            has_called_out: false,
+            check: None,
+            is_stuck: false,
             channels,
             scanner,
             callouts,
@@ -141,7 +152,24 @@ impl Relay {
     pub(crate) fn with_record(mut self, process: Age) -> Relay {
         self.request = RequestState::Unread;
         self.has_served = process == Age::Used;
+        if self.has_served {
+            self.idle_timer = self.idle_timer.without_checks();
+        }
         self
+    }
+
+    /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not.
+    pub(crate) fn wrong_mode(&self) -> Option<WrongMode> {
+        match self.request {
+            _ if self.has_served => None,
+            RequestState::InEnvironment => self.is_stuck.then_some(WrongMode::AwaitsRequest),
+            RequestState::Overtaken => Some(WrongMode::WroteUnasked),
+            RequestState::Unread if self.is_stuck => Some(WrongMode::AwaitsInput),
+            RequestState::Unread if self.process.exit().is_some() && self.channels.cgiplusin.is_unread() => {
+                Some(WrongMode::EndedUnasked)
+            }
+            RequestState::Unread | RequestState::Read => None,
+        }
     }
 
     /// Whether two replies have arrived together, so that the first may be that of the request before: the script wrote it
@@ -177,6 +205,11 @@ impl Relay {
         self.state == State::Ended
     }
 
+    /// Whether the script has closed the mailbox.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
     /// The head is complete; `rest` came with it and is body. From now on the script may be silent for `limit`.
     pub(crate) fn begin_body(&mut self, rest: Bytes, limit: Duration) {
         self.has_head = true;
@@ -197,8 +230,8 @@ impl Relay {
         for _ in 0..TURNS_MAX {
             self.move_request(context)?;
             self.pass_answers(context)?;
-            if self.idle_timer.is_overdue() {
-                return Poll::Ready(Err(self.too_slow(Expired::Deadline)));
+            if let Some(limit) = self.idle_timer.overdue() {
+                return Poll::Ready(Err(self.too_slow(Expired::Deadline(limit))));
             }
             if self.callouts.buffer.is_beginning() {
                 ready!(self.poll_begun(context))?;
@@ -247,8 +280,10 @@ impl Relay {
     fn poll_begun(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let Poll::Ready(answer) = self.callouts.poll_begun(&mut self.channels.segment, context) else {
             // A write of the script to the memory can delay the thread for as long as the script likes.
-            let expired = ready!(self.idle_timer.poll_expired(context));
-            return Poll::Ready(Err(self.too_slow(expired)));
+            return match ready!(self.idle_timer.poll_expired(context)) {
+                Expired::Check => Poll::Ready(Ok(())),
+                expired => Poll::Ready(Err(self.too_slow(expired))),
+            };
         };
         self.idle_timer.progress();
         Poll::Ready(self.answer(answer))
@@ -268,6 +303,7 @@ impl Relay {
             Output::Bytes(bytes) if self.has_head && self.callouts.buffer.is_ring() => self.check_doorbell(&bytes)?,
             Output::Bytes(bytes) => return Ok(Some(ReplyEvent::Mailbox(bytes))),
             Output::Callout(request) => {
+                self.has_called_out = true;
                 let answer = self.callouts.serve(request, &mut self.channels.segment);
                 self.answer(answer)?;
             }
@@ -330,8 +366,39 @@ impl Relay {
             // The script waits for the client, which has its own limit.
             self.idle_timer.progress();
         }
-        let expired = ready!(self.idle_timer.poll_expired(context));
-        Poll::Ready(Err(self.too_slow(expired)))
+        if self.poll_stuck(context).is_ready() {
+            self.is_stuck = true;
+            return Poll::Ready(Err(self.fault(Violation::Stuck)));
+        }
+        match ready!(self.idle_timer.poll_expired(context)) {
+            Expired::Check => {
+                self.check = Some(blocked_read::find(self.process.pid));
+                Poll::Ready(Ok(()))
+            }
+            expired => Poll::Ready(Err(self.too_slow(expired))),
+        }
+    }
+
+    /// Ready if the script waits for something that never comes: in CGI for a request, in CGIplus for input before its first request.
+    fn poll_stuck(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(check) = &mut self.check else {
+            return Poll::Pending;
+        };
+        let found = ready!(Pin::new(check).poll(context)).ok().flatten();
+        self.check = None;
+        let awaited = match self.request {
+            RequestState::InEnvironment if !self.has_called_out => self.channels.cgiplusin.as_fd(),
+            RequestState::Unread if self.channels.cgiplusin.is_unread() => {
+                self.channels.input.as_ref().map(Input::as_fd)
+            }
+            _ => None,
+        };
+        let is_stuck = found.is_some() && awaited.and_then(PipeId::of) == found;
+        // A callout may have been written before, and not read yet: then the script waits for its answer.
+        if is_stuck && !self.has_head && self.channels.mailbox.is_empty() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
@@ -455,8 +522,27 @@ impl Relay {
     fn too_slow(&self, expired: Expired) -> Fault {
         let process = Arc::new(self.process.describe());
         match expired {
-            Expired::Silence(limit) => ScriptFault::Silent(Box::new(Silence { process, limit })).into(),
-            Expired::Deadline => ScriptFault::DeadlineExceeded(process).into(),
+            Expired::Silence(limit) => ScriptFault::Silent(Box::new(Silence {
+                process,
+                limit,
+                awaited: self.awaited(),
+                keeps_process: self.request != RequestState::InEnvironment,
+            }))
+            .into(),
+            Expired::Check => Fault::unexpected("a check is no time-out"),
+            Expired::Deadline(limit) => {
+                ScriptFault::DeadlineExceeded(Box::new(DeadlineExceeded { process, limit })).into()
+            }
+        }
+    }
+
+    /// What the script is expected to write next.
+    fn awaited(&self) -> Awaited {
+        match self.request {
+            _ if self.callouts.is_client_gone => Awaited::EndWithoutClient,
+            _ if self.has_head => Awaited::Body,
+            RequestState::Unread if self.channels.cgiplusin.is_unread() => Awaited::Start,
+            _ => Awaited::Head,
         }
     }
 }

@@ -122,6 +122,7 @@ mod tests {
             status: StatusCode::from_u16(status).unwrap(),
             fields,
             content_length,
+            is_chunked: false,
             control: ScriptControl::default(),
             dropped: Vec::new(),
         }

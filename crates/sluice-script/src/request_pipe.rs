@@ -96,6 +96,11 @@ impl RequestPipe {
         Poll::Ready(())
     }
 
+    /// The pipe. `None` if it cannot be used.
+    pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_fd()
+    }
+
     /// Whether the script has read nothing since `begin`: all written bytes are still in the pipe. One system call.
     pub(crate) fn is_unread(&self) -> bool {
         self.pipe

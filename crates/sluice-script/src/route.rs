@@ -4,9 +4,9 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use sluice_settings::ScriptSettings;
+use sluice_settings::{Mode, ScriptSettings, ScriptSource};
 
-use crate::lease::Pools;
+use crate::pools::Pools;
 
 /// A route that runs scripts, with their processes.
 pub struct ScriptRoute {
@@ -16,8 +16,30 @@ pub struct ScriptRoute {
     pub interpreters: Vec<(String, PathBuf)>,
     /// The site, for the log.
     pub site: String,
+    /// The place of the route in the configuration.
+    pub origin: String,
+    /// The begin of the paths by which another route runs the scripts of the same directory in another mode, if one does.
+    pub other_mode: Option<String>,
     /// The processes of its scripts.
     pub pools: Pools,
+}
+
+impl ScriptRoute {
+    /// How a script of this route is run in another mode, for its author; `script` is its file.
+    pub(crate) fn mode_advice(&self, script: &str) -> String {
+        let mode = match self.settings.mode {
+            Mode::Cgi => Mode::Cgiplus,
+            Mode::Cgiplus => Mode::Cgi,
+        };
+        let below = match &self.settings.source {
+            ScriptSource::Directory(directory) => Path::new(script).strip_prefix(directory).ok(),
+            ScriptSource::File(_) | ScriptSource::Root => None,
+        };
+        match (&self.other_mode, below) {
+            (Some(prefix), Some(below)) => format!("request {prefix}{} instead", below.display()),
+            _ => format!("write mode = \"{}\" for its route ({})", mode.name(), self.origin),
+        }
+    }
 }
 
 /// The program behind a request.

@@ -80,7 +80,7 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
         return Ok(Outcome::SendFile(SendFileReply { head, session }));
     }
     let encoding = accepted.and_then(|accepted| accepted.apply(&mut head));
-    respond(session, head, &method, encoding).map(Outcome::Response)
+    respond(session, head, &method, encoding).await.map(Outcome::Response)
 }
 
 /// Whether a reply names a file to send instead of a body.
@@ -88,8 +88,16 @@ fn names_file(head: &ReplyHead) -> bool {
     SEND_FILE_FIELDS.iter().any(|name| head.fields.contains_key(name))
 }
 
+/// Whether the client acts on the head before it has a body: an `EventSource` is open then.
+fn is_event_stream(head: &ReplyHead) -> bool {
+    const EVENT_STREAM: &[u8] = b"text/event-stream";
+    let kind = head.fields.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.and_then(|kind| kind.get(..EVENT_STREAM.len()))
+        .is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM))
+}
+
 /// The response. `encoding` compresses its body; the head of the reply names it already.
-fn respond(
+async fn respond(
     mut session: Box<Session>,
     mut head: ReplyHead,
     method: &Method,
@@ -102,6 +110,7 @@ fn respond(
     if has_body {
         session.begin_body(&head);
     }
+    let is_event_stream = is_event_stream(&head);
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = head.status;
     *response.headers_mut() = std::mem::take(&mut head.fields);
@@ -118,7 +127,10 @@ fn respond(
         session.discard();
         return Ok(response);
     }
-    let whole = session.collect_whole()?;
+    let whole = match session.collect_whole()? {
+        None if !is_event_stream => session.wait_for_body().await?,
+        whole => whole,
+    };
     *response.body_mut() =
         body(session, whole, encoding).map_err(|error| ServerFault::io(Activity::Compression, error))?;
     Ok(response)

@@ -6,15 +6,18 @@
 //!
 //! ```text
 //!   new ──▶ head ──▶ begin_body ──▶ collect_whole ──▶ poll_chunk … ──▶ the last chunk   Ending::of_written
-//!             │           │                 └─ all is here ──▶ one chunk                 Ending::of_written
+//!             │           │           ├─ all is here ──▶ one chunk                       Ending::of_written
+//!             │           │           └─ nothing is here ──▶ wait_for_body ──▶ as before
 //!             │           └─ begin_unwanted_body ──▶ discard                             Ending::Drain
 //!             ├─ the client is sent elsewhere ──▶ abandon                                Ending::ClientGone
 //!             └─ dropped at any point                          Ending::Stop after a fault, otherwise Ending::of_left
 //! ```
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
@@ -30,6 +33,10 @@ use crate::pump::Pump;
 
 /// A reply that is complete and no larger than this, bytes, is sent in one chunk, with its length.
 const COLLECT_BYTES_MAX: usize = 128 << 10;
+
+/// How long the head of a reply waits for the first byte of its body. A script that fails meanwhile is answered with 502; later its
+/// response can only be aborted. Clients notice no delay: they wait for the body.
+const HEAD_WAIT: Duration = Duration::from_millis(300);
 
 /// One exchange with one script process, from its request to the end of its reply.
 pub(crate) struct Session {
@@ -104,7 +111,7 @@ impl Session {
     /// The whole body, if all of it is here already: a short reply then leaves in one write, and its process is free before
     /// the client has read it. The fault is the script's, and nothing of its reply may be sent.
     pub(crate) fn collect_whole(&mut self) -> Result<Option<Bytes>, Fault> {
-        let mut bytes = 0;
+        let mut bytes = self.collected.iter().map(Bytes::len).sum();
         // No waker is needed: the body polls again for what is not here now.
         let mut context = Context::from_waker(Waker::noop());
         while self.conversation.is_some() && bytes <= COLLECT_BYTES_MAX {
@@ -114,7 +121,9 @@ impl Session {
                     self.collected.push_back(chunk);
                 }
                 Poll::Ready(None) => return Ok(Some(join(std::mem::take(&mut self.collected), bytes))),
-                Poll::Ready(Some(Err(fault))) if self.has_two_replies() => return Err(fault),
+                Poll::Ready(Some(Err(fault))) if self.collected.is_empty() || self.has_two_replies() => {
+                    return Err(fault);
+                }
                 Poll::Ready(Some(Err(fault))) => {
                     self.fault = Some(fault);
                     return Ok(None);
@@ -123,6 +132,33 @@ impl Session {
             }
         }
         Ok(None)
+    }
+
+    /// Waits a little for the first chunk if none is collected, so that a script that fails after the head is not answered with
+    /// its status. Then as `collect_whole`.
+    pub(crate) async fn wait_for_body(&mut self) -> Result<Option<Bytes>, Fault> {
+        if !self.collected.is_empty() {
+            return Ok(None);
+        }
+        let waited = tokio::time::timeout(HEAD_WAIT, poll_fn(|context| self.poll_body(context))).await;
+        let first = match waited {
+            Ok(first) => first,
+            // Its exit status decides, and comes soon.
+            Err(_) if self.is_mailbox_closed() => poll_fn(|context| self.poll_body(context)).await,
+            Err(_) => return Ok(None),
+        };
+        match first.transpose()? {
+            Some(chunk) => {
+                self.collected.push_back(chunk);
+                self.collect_whole()
+            }
+            None => Ok(Some(Bytes::new())),
+        }
+    }
+
+    fn is_mailbox_closed(&self) -> bool {
+        let conversation = self.conversation.as_ref();
+        conversation.is_some_and(|conversation| conversation.relay.is_closed())
     }
 
     fn has_two_replies(&self) -> bool {

@@ -10,6 +10,7 @@
 mod carry_out;
 mod client;
 mod decide;
+mod detail;
 pub(crate) mod error_page;
 mod exchange;
 pub(crate) mod explain;

@@ -21,8 +21,8 @@ pub use compression::{CompressionSettings, Precompressed};
 pub use log_format::LogFormat;
 pub use settings::{
     AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Convert, DirectorySettings, DnsSettings,
-    ErrorSettings, Fallback, FileSettings, ForwardedField, IdentitySettings, IdentitySource, ListenSettings, LogTarget,
-    Mailbox, Mode, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings,
-    ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptVariables, Settings, SiteSettings, Statuses,
-    SuffixScripts, TlsSettings, UnknownHosts, suffix_of,
+    ErrorDetail, ErrorSettings, Fallback, FileSettings, ForwardedField, IdentitySettings, IdentitySource,
+    ListenSettings, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings, RecordSettings, RefusalSettings,
+    RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptVariables,
+    Settings, SiteSettings, Statuses, SuffixScripts, TlsSettings, UnknownHosts, suffix_of,
 };

@@ -26,7 +26,7 @@ pub use script::{
     Mailbox, Mode, PoolSettings, RequestBody, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
     ScriptVariables,
 };
-pub use site::{BACKUP_NAMES, ErrorSettings, FileSettings, SiteSettings, Statuses};
+pub use site::{BACKUP_NAMES, ErrorDetail, ErrorSettings, FileSettings, SiteSettings, Statuses};
 
 use crate::cache::CacheSettings;
 use crate::limits::Limits;

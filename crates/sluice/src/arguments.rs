@@ -7,15 +7,15 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_http::escape::escaped_lines;
 use sluice_settings::limits::Limits;
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
-    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
-    LogFormat, LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings,
-    SiteSettings, UnknownHosts,
+    AccessLog, Action, CacheSettings, CompressionSettings, ErrorDetail, ErrorSettings, FileSettings, ListenAddress,
+    ListenSettings, LogFormat, LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource,
+    Settings, SiteSettings, UnknownHosts,
 };
 
 use crate::rate::Rate;
@@ -125,6 +125,11 @@ pub(crate) struct Serve {
     /// The channel for the output of scripts: stream, or record, in which each write is a line, as scripts for WASD expect.
     #[arg(long, value_name = "stream|record", value_parser = parse_mailbox, default_value = "stream")]
     mailbox: Mailbox,
+    /// Who is shown what the log says about an error, with the last lines that a failed script wrote to its standard error: local
+    /// (clients on this machine, without a proxy), all, or off. Without a value: all [default: local if only loopback addresses are
+    /// listened on, otherwise off].
+    #[arg(long, value_name = "WHO", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    detail: Option<Detail>,
     /// Event-loop threads [default: one for each processor].
     #[arg(long, value_name = "N", value_parser = parse_workers)]
     workers: Option<NonZeroUsize>,
@@ -138,6 +143,14 @@ pub(crate) struct Serve {
     /// Run as root, although every script then runs as root too.
     #[arg(long)]
     pub(crate) allow_root: bool,
+}
+
+/// A value of `--detail`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Detail {
+    Local,
+    All,
+    Off,
 }
 
 /// `sluice check`.
@@ -298,7 +311,7 @@ impl Serve {
         Ok(Settings {
             listen: self.listen()?,
             workers: self.workers.unwrap_or_else(config::default_workers),
-            sites: vec![directory_site(root, self.files(), self.mailbox)],
+            sites: vec![directory_site(root, self.files(), self.mailbox, self.errors())],
             unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
             limits: Limits::default(),
             proxies: ProxySettings::default(),
@@ -329,6 +342,22 @@ impl Serve {
         }
     }
 
+    fn errors(&self) -> ErrorSettings {
+        let is_local = self
+            .listen
+            .iter()
+            .all(|listen| listen.ip().is_some_and(|ip| ip.is_loopback()));
+        ErrorSettings {
+            detail: match self.detail {
+                Some(Detail::All) => ErrorDetail::All,
+                Some(Detail::Local) => ErrorDetail::Local,
+                None if is_local => ErrorDetail::Local,
+                None | Some(Detail::Off) => ErrorDetail::Off,
+            },
+            ..ErrorSettings::default()
+        }
+    }
+
     fn access_log(&self) -> Result<AccessLog, String> {
         let target = match self.access_log.to_str() {
             Some("-") => LogTarget::Stdout,
@@ -346,7 +375,7 @@ impl Serve {
 
 /// The site of a directory: its files and the programs in its `cgi-bin`, both as CGI and as CGIplus. The `cgi-bin` may be made
 /// later.
-fn directory_site(root: PathBuf, files: FileSettings, mailbox: Mailbox) -> SiteSettings {
+fn directory_site(root: PathBuf, files: FileSettings, mailbox: Mailbox, errors: ErrorSettings) -> SiteSettings {
     let origin = "the command line";
     let programs = root.join("cgi-bin");
     let route = |path: &str, mode: Mode| {
@@ -372,7 +401,7 @@ fn directory_site(root: PathBuf, files: FileSettings, mailbox: Mailbox) -> SiteS
         routes,
         files,
         compression: CompressionSettings::default(),
-        errors: ErrorSettings::default(),
+        errors,
         log: None,
     }
 }

@@ -343,7 +343,10 @@ fn a_sentinel_that_a_full_buffer_splits_is_found() {
     let mut scanner = scanner(MailboxKind::Record);
     let end = sentinels().end().to_string();
     let lines = "x\n".repeat(2044);
-    assert_eq!(push(&mut scanner, &format!("{lines}{}", &end[..8])), std::slice::from_ref(&lines));
+    assert_eq!(
+        push(&mut scanner, &format!("{lines}{}", &end[..8])),
+        std::slice::from_ref(&lines)
+    );
     assert_eq!(push(&mut scanner, &format!("{}\n", &end[8..])), ["[end]"]);
     scanner.restart();
     assert_eq!(push(&mut scanner, &format!("{lines}{}", &end[..8])), [lines]);

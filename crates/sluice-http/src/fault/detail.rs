@@ -6,3 +6,20 @@ use std::fmt::{Debug, Display};
 pub trait Detail: Debug + Display + Send + Sync {}
 
 impl<T: Debug + Display + Send + Sync> Detail for T {}
+
+/// What another crate knows about a fault of a script process.
+pub trait ProcessDetail: Detail {
+    /// The state of the process when the fault was found.
+    fn report(&self) -> ProcessReport;
+}
+
+/// A script process as a detailed error page shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessReport {
+    /// Its process id.
+    pub pid: i32,
+    /// How it ended: `exit code 1`. `None` if it was still running.
+    pub end: Option<String>,
+    /// The last lines of its standard error, the oldest first.
+    pub error_lines: Vec<String>,
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use crate::fault::client::ClientFault;
-use crate::fault::detail::Detail;
+use crate::fault::detail::{Detail, ProcessDetail, ProcessReport};
 use crate::target::TargetError;
 
 /// After this time a client may retry that found all processes busy.
@@ -18,7 +18,7 @@ const BUSY_RETRY_AFTER: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub enum ScriptFault {
     /// 502: the reply is malformed or incomplete; process and violation.
-    BadReply(Arc<dyn Detail>),
+    BadReply(Arc<dyn ProcessDetail>),
     /// 502: the reply is a 101, but nothing is served that a connection could switch to.
     SwitchesProtocols,
     /// 502: the process was not started because of its file, `#!` line or directory.
@@ -45,14 +45,14 @@ pub enum ScriptFault {
     },
     /// 504: neither input nor output for too long.
     Silent(Box<Silence>),
-    /// 504: the whole exchange took longer than its deadline; the process.
-    DeadlineExceeded(Arc<dyn Detail>),
-    /// 503: all processes are busy, and this many requests wait, which is the limit.
-    QueueFull(usize),
-    /// 503: no process became free for this long.
-    QueueTimeout(Duration),
-    /// 503: its last processes failed, and the next is started after this time.
-    BackOff(Duration),
+    /// 504: the whole exchange took longer than its deadline.
+    DeadlineExceeded(Box<DeadlineExceeded>),
+    /// 503: all processes are busy, and as many requests wait as may.
+    QueueFull(Box<FullPool>),
+    /// 503: no process became free in time.
+    QueueTimeout(Box<FullPool>),
+    /// 503: its last processes failed, and the next is started later.
+    BackOff(Box<BackOff>),
 }
 
 /// Why a file cannot be executed.
@@ -77,9 +77,59 @@ pub struct SentFile {
 #[derive(Clone, Debug)]
 pub struct Silence {
     /// The process.
-    pub process: Arc<dyn Detail>,
+    pub process: Arc<dyn ProcessDetail>,
     /// How long it may be silent.
     pub limit: Duration,
+    /// What it was to write.
+    pub awaited: Awaited,
+    /// Whether its process serves further requests, so that a sentinel ends a reply.
+    pub keeps_process: bool,
+}
+
+/// What a script was to write when its time was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The head of its reply; it had not even read its request.
+    Start,
+    /// The head of its reply.
+    Head,
+    /// More of the body, or its end.
+    Body,
+    /// The end of a reply whose client has left.
+    EndWithoutClient,
+}
+
+/// An exchange that took too long.
+#[derive(Clone, Debug)]
+pub struct DeadlineExceeded {
+    /// The process.
+    pub process: Arc<dyn ProcessDetail>,
+    /// How long the exchange may take.
+    pub limit: Duration,
+}
+
+/// A script whose last processes ended before their first reply.
+#[derive(Clone, Debug)]
+pub struct BackOff {
+    /// Its file.
+    pub script: Box<Path>,
+    /// Time until its next process is started.
+    pub wait: Duration,
+}
+
+/// A pool whose processes are all busy, and its settings.
+#[derive(Clone, Debug)]
+pub struct FullPool {
+    /// The file of the script.
+    pub script: Box<Path>,
+    /// Processes that it has.
+    pub processes: usize,
+    /// Processes that it may have.
+    pub max: usize,
+    /// Requests that may wait for one of them.
+    pub queue_max: usize,
+    /// How long they may wait.
+    pub queue_timeout: Duration,
 }
 
 impl ScriptFault {
@@ -100,10 +150,20 @@ impl ScriptFault {
         }
     }
 
+    /// The process that the fault is about, if one was started.
+    pub(super) fn process(&self) -> Option<ProcessReport> {
+        match self {
+            ScriptFault::BadReply(detail) => Some(detail.report()),
+            ScriptFault::Silent(silence) => Some(silence.process.report()),
+            ScriptFault::DeadlineExceeded(exceeded) => Some(exceeded.process.report()),
+            _ => None,
+        }
+    }
+
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             ScriptFault::QueueFull(_) | ScriptFault::QueueTimeout(_) => Some(BUSY_RETRY_AFTER),
-            ScriptFault::BackOff(wait) => Some(*wait),
+            ScriptFault::BackOff(back_off) => Some(back_off.wait),
             _ => None,
         }
     }
@@ -112,9 +172,8 @@ impl ScriptFault {
 impl Display for ScriptFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ScriptFault::BadReply(detail) | ScriptFault::NotStarted(detail) | ScriptFault::BadSendFile(detail) => {
-                Display::fmt(detail, out)
-            }
+            ScriptFault::BadReply(detail) => Display::fmt(detail, out),
+            ScriptFault::NotStarted(detail) | ScriptFault::BadSendFile(detail) => Display::fmt(detail, out),
             ScriptFault::SwitchesProtocols => {
                 out.write_str("the script wants to switch protocols, which is not served")
             }
@@ -125,33 +184,92 @@ impl Display for ScriptFault {
                 "more than {redirects_max} local redirects, the last one to {last:?}"
             ),
             ScriptFault::NotExecutable { file, problem } => write!(out, "script {}: {problem}", file.display()),
-            ScriptFault::Silent(silence) => write!(
+            ScriptFault::Silent(silence) => Display::fmt(silence, out),
+            ScriptFault::DeadlineExceeded(exceeded) => write!(
                 out,
-                "{}: silent for {:?} (reply_timeout or output_timeout)",
-                silence.process, silence.limit
+                "{}: the exchange took longer than {:?} (deadline = \"{1:?}\")",
+                exceeded.process, exceeded.limit
             ),
-            ScriptFault::DeadlineExceeded(process) => {
-                write!(out, "{process}: the exchange took longer than its deadline")
-            }
-            ScriptFault::QueueFull(queue_max) => {
-                let wait = if *queue_max == 1 {
+            ScriptFault::QueueFull(pool) => {
+                let wait = if pool.queue_max == 1 {
                     "request waits"
                 } else {
                     "requests wait"
                 };
-                write!(
-                    out,
-                    "all processes are busy and {queue_max} {wait} (queue of the script)"
-                )
+                write!(out, "{pool}, and {0} {wait} (queue = {0})", pool.queue_max)
             }
-            ScriptFault::QueueTimeout(timeout) => write!(
+            ScriptFault::QueueTimeout(pool) => write!(
                 out,
-                "no process became free within {timeout:?} (queue_timeout of the script; max and processes bound how many there are)"
+                "{pool}: none became free within {:?} (queue_timeout = \"{0:?}\")",
+                pool.queue_timeout
             ),
-            ScriptFault::BackOff(wait) => write!(
+            ScriptFault::BackOff(back_off) => write!(
                 out,
-                "its last processes ended before their first reply; the next start is in {wait:?}"
+                "script {}: its last processes ended before their first reply, for the reasons logged before; the next start is in {:?}",
+                back_off.script.display(),
+                back_off.wait
             ),
+        }
+    }
+}
+
+/// Names the key, its value, and what the author of the script may have forgotten.
+impl Display for Silence {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Silence { process, limit, .. } = self;
+        let (key, what, question) = match (self.awaited, self.keeps_process) {
+            (Awaited::Start, _) => (
+                "reply_timeout",
+                "it has neither read its request (CGIPLUSIN) nor written anything",
+                "does it read CGIPLUSIN? A script that does not has mode = \"cgi\"",
+            ),
+            (Awaited::Head, false) => (
+                "reply_timeout",
+                "it has not written a head",
+                "has it flushed its output?",
+            ),
+            (Awaited::Head, true) => (
+                "reply_timeout",
+                "it has not written a head",
+                "has it flushed its output, and written CGIPLUSEOF at the end of its last reply?",
+            ),
+            (Awaited::Body, false) => (
+                "output_timeout",
+                "its body has not ended, and no more of it came",
+                "has it flushed its output?",
+            ),
+            (Awaited::Body, true) => (
+                "output_timeout",
+                "its body has not ended, and no more of it came",
+                "has it written CGIPLUSEOF at its end, and flushed it?",
+            ),
+            (Awaited::EndWithoutClient, _) => (
+                "client_grace",
+                "its client has left, and its reply has not ended",
+                "does it end when a write fails?",
+            ),
+        };
+        write!(
+            out,
+            "{process}: silent for {limit:?} ({key} = \"{limit:?}\"): {what}; {question}"
+        )
+    }
+}
+
+impl Display for FullPool {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FullPool {
+            script, processes, max, ..
+        } = self;
+        write!(out, "script {}: ", script.display())?;
+        match *processes {
+            // A bound that it shares with other scripts is reached, which has a log line of its own.
+            fewer if fewer < *max => write!(
+                out,
+                "no more than {fewer} of max = {max} processes have room (processes of the route, or limits.processes)"
+            ),
+            1 => out.write_str("its process is busy (max = 1)"),
+            all => write!(out, "all {all} processes are busy (max = {max})"),
         }
     }
 }

@@ -12,7 +12,7 @@ use sluice_files::directory::Directory;
 use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
-use sluice_script::lease::Pools;
+use sluice_script::pools::Pools;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{
@@ -130,6 +130,22 @@ impl Route {
             required_below: (settings.changes.client_certificates == Some(CertificateUse::Required))
                 .then(|| PathsBelow::of(&settings.path)),
         })
+    }
+
+    /// Notes which of the site's routes runs the same scripts in another mode, for messages about scripts in the wrong one.
+    pub(crate) fn note_other_mode(&mut self, settings: &RouteSettings, routes: &[RouteSettings]) {
+        let (RouteAction::Answer(RouteKind::Script(script)), Action::Script(own)) =
+            (&mut self.action, &settings.action)
+        else {
+            return;
+        };
+        let is_other = |route: &&RouteSettings| match &route.action {
+            Action::Script(other) => other.mode != own.mode && other.source == own.source,
+            _ => false,
+        };
+        if let (Some(script), Some(other)) = (Arc::get_mut(script), routes.iter().find(is_other)) {
+            script.other_mode = other.path.begin().map(str::to_owned);
+        }
     }
 
     /// Whether the route requires a certificate for this path because it lies below one of its own.
@@ -401,6 +417,8 @@ pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -
         settings,
         interpreters,
         site: site.to_owned(),
+        origin: origin.to_owned(),
+        other_mode: None,
         pools,
     })
 }

@@ -62,6 +62,7 @@ impl Site {
         let mut routes = Vec::new();
         for route_settings in &settings.routes {
             let mut route = Route::open(route_settings, name)?;
+            route.note_other_mode(route_settings, &settings.routes);
             if let (Some(directory), Action::Files(files)) = (route.directory_mut(), &route_settings.action)
                 && files.listing.unwrap_or(settings.files.listing)
             {

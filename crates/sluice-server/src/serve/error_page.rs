@@ -2,8 +2,8 @@
 //!
 //! The client chooses the media type of the body: an HTML page, JSON (RFC 9457) or lines of text. Clients without a
 //! preference, such as curl, get text. The body has the status, a sentence for the visitor, and the exchange's id, by which
-//! the log can be searched. The log's text may name files and processes; it is in the body only if the site sets
-//! `error_detail`. HTML pages are templates: the site's (`[site.errors]`), or the built-in `error_page.html`.
+//! the log can be searched. The log's text may name files and processes; it is in the body only for clients that the site's
+//! `error_detail` means (`detail`). HTML pages are templates: the site's (`[site.errors]`), or the built-in `error_page.html`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -12,12 +12,14 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 use sluice_http::accept::{MediaType, choose};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Fault, ProcessReport};
 use sluice_http::head;
 use sluice_http::request_id::UniqueId;
 use sluice_http::target::encode_invisible;
 use sluice_settings::ErrorSettings;
 use sluice_settings::template::{Template, TemplateError};
+
+use crate::serve::detail::PageDetail;
 
 /// The media types of an error response. If the client prefers several equally, the first of them is sent.
 const MEDIA_TYPES: &[MediaType] = &[MediaType::Html, MediaType::Problem, MediaType::Text];
@@ -38,15 +40,21 @@ struct Page<'a> {
     phrase: &'static str,
     /// A text for the visitor.
     sentence: &'a str,
-    /// The log's text; empty without `error_detail`.
+    /// The log's text; empty if it is not shown, as are the three after it.
     detail: &'a str,
+    /// The script process; 0 if there was none.
+    pid: i32,
+    /// How it ended.
+    ended: &'a str,
+    /// The last lines of its standard error.
+    stderr: &'a [String],
     /// The exchange's id.
     id: &'a str,
     /// The path as the client sent it.
     path: &'a str,
 }
 
-/// An object of RFC 9457 §3.1; `id` is an extension (§3.2).
+/// An object of RFC 9457 §3.1; what follows `detail` are extensions (§3.2).
 #[derive(Serialize)]
 struct Problem<'a> {
     r#type: &'static str,
@@ -54,6 +62,22 @@ struct Problem<'a> {
     status: u16,
     detail: &'a str,
     id: &'a str,
+    #[serde(skip_serializing_if = "is_zero")]
+    pid: i32,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    ended: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stderr: &'a [String],
+}
+
+/// The request that failed.
+pub(crate) struct Subject<'a> {
+    /// The exchange's id.
+    pub id: UniqueId,
+    /// The path as the client sent it.
+    pub path: &'a str,
+    /// Its fields.
+    pub fields: &'a HeaderMap,
 }
 
 /// The body of an error response and its media type.
@@ -62,13 +86,12 @@ struct Rendered {
     body: String,
 }
 
-/// Makes the response to a failed request for `path`; `fields` are those of the request.
+/// Makes the response to a failed request.
 pub(crate) fn response(
     fault: &Fault,
     settings: &ErrorSettings,
-    id: UniqueId,
-    path: &str,
-    fields: &HeaderMap,
+    detail: PageDetail,
+    subject: &Subject<'_>,
 ) -> Response<ResponseBody> {
     let status = fault.status();
     let template = settings.template(status.as_u16());
@@ -78,17 +101,21 @@ pub(crate) fn response(
     } else {
         MediaType::Text
     };
-    let detail = match settings.detail {
-        true => fault.to_string(),
-        false => String::new(),
+    let (text, process) = match detail {
+        PageDetail::Shown => (fault.to_string(), fault.process()),
+        PageDetail::Hidden => (String::new(), None),
     };
     let page = Page {
-        detail: &detail,
-        path: &encode_invisible(path),
+        detail: &text,
+        path: &encode_invisible(subject.path),
         sentence: fault.visitor_text().unwrap_or(sentence(status)),
-        ..Page::new(status, &id)
+        ..Page::new(status, &subject.id)
     };
-    let rendered = match choose(fields, MEDIA_TYPES, default) {
+    let page = match &process {
+        Some(process) => page.with_process(process),
+        None => page,
+    };
+    let rendered = match choose(subject.fields, MEDIA_TYPES, default) {
         MediaType::Html => page.html(template.into_iter().chain([&*BUILT_IN])),
         MediaType::Json | MediaType::Problem => page.json(fault.visitor_text()),
         MediaType::Text => page.text(),
@@ -98,6 +125,9 @@ pub(crate) fn response(
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, rendered.media_type.content_type());
     fields.insert(header::VARY, HeaderValue::from_static("accept"));
+    if detail == PageDetail::Shown {
+        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
     add_fields_of_fault(fault, fields);
     response
 }
@@ -142,6 +172,9 @@ pub fn error_template(path: &Path, text: &str) -> Result<Template, TemplateError
     let page = Page {
         detail: "file \"a\": not there",
         path: "/a",
+        pid: 1,
+        ended: "exit code 1",
+        stderr: &["a".to_owned()],
         ..Page::new(StatusCode::NOT_FOUND, &id)
     };
     template.render(&page)?;
@@ -155,8 +188,23 @@ impl<'a> Page<'a> {
             phrase: reason_phrase(status),
             sentence: sentence(status),
             detail: "",
+            pid: 0,
+            ended: "",
+            stderr: &[],
             id: id.as_str(),
             path: "",
+        }
+    }
+
+    fn with_process(self, process: &'a ProcessReport) -> Page<'a> {
+        Page {
+            pid: process.pid,
+            ended: process
+                .end
+                .as_deref()
+                .unwrap_or("still running when the fault was found"),
+            stderr: &process.error_lines,
+            ..self
         }
     }
 
@@ -193,6 +241,9 @@ impl<'a> Page<'a> {
             status: self.status,
             detail: visitor_text.unwrap_or(detail),
             id: self.id,
+            pid: self.pid,
+            ended: self.ended,
+            stderr: self.stderr,
         };
         Rendered {
             media_type: MediaType::Problem,
@@ -207,14 +258,32 @@ impl<'a> Page<'a> {
             sentence,
             detail,
             id,
+            pid,
+            ended,
             ..
         } = self;
-        let newline = if detail.is_empty() { "" } else { "\n" };
+        let mut body = format!("{status} {phrase}\n{sentence}\n");
+        if !detail.is_empty() {
+            body += &format!("{detail}\n");
+        }
+        if *pid != 0 {
+            body += &format!("Process {pid}: {ended}\n");
+        }
+        if !self.stderr.is_empty() {
+            body += "Last lines of its standard error:\n";
+            body.extend(self.stderr.iter().flat_map(|line| ["  ", line, "\n"]));
+        }
+        body += &format!("Request {id}\n");
         Rendered {
             media_type: MediaType::Text,
-            body: format!("{status} {phrase}\n{sentence}\n{detail}{newline}Request {id}\n"),
+            body,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &i32) -> bool {
+    *number == 0
 }
 
 fn reason_phrase(status: StatusCode) -> &'static str {
@@ -250,14 +319,23 @@ mod tests {
     use super::*;
     use http::Method;
     use sluice_http::fault::{Absent, ClientFault, Forbidden, RefusedByRoute};
-    use sluice_settings::Statuses;
+    use sluice_settings::{ErrorDetail, Statuses};
 
     const BROWSER: &str = "text/html,*/*;q=0.8";
 
     fn answer(fault: &Fault, settings: &ErrorSettings, accept: &str) -> (HeaderMap, String) {
         let fields = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_str(accept).unwrap())]);
         let id = UniqueId::new(*b"k3x9m2p7", 1);
-        let (head, body) = response(fault, settings, id, "/<a>", &fields).into_parts();
+        let subject = Subject {
+            id,
+            path: "/<a>",
+            fields: &fields,
+        };
+        let detail = match settings.detail {
+            ErrorDetail::All => PageDetail::Shown,
+            _ => PageDetail::Hidden,
+        };
+        let (head, body) = response(fault, settings, detail, &subject).into_parts();
         assert_eq!(head.status, fault.status());
         let ResponseBody::Whole(content) = body else {
             panic!("no body")
@@ -371,7 +449,7 @@ mod tests {
     #[test]
     fn error_detail_is_in_each_media_type_and_escaped_in_html() {
         let detailed = ErrorSettings {
-            detail: true,
+            detail: ErrorDetail::All,
             ..ErrorSettings::default()
         };
         let body = |accept| answer(&not_found(), &detailed, accept).1;
@@ -401,7 +479,7 @@ mod tests {
     fn a_sites_page_replaces_the_built_in_page_and_no_other_media_type() {
         let template = |text: &str| error_template(Path::new("e.html"), text).unwrap();
         let settings = ErrorSettings {
-            detail: false,
+            detail: ErrorDetail::Off,
             templates: BTreeMap::from([
                 (
                     Statuses::One(404),
@@ -435,7 +513,7 @@ mod tests {
         // Renders with the sample values (status 404), and fails for every other status.
         let text = "{% if status != 404 %}{{ nothing }}{% endif %}";
         let settings = ErrorSettings {
-            detail: false,
+            detail: ErrorDetail::Off,
             templates: BTreeMap::from([(Statuses::Class(5), error_template(Path::new("e.html"), text).unwrap())]),
         };
         assert!(

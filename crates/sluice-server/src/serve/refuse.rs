@@ -9,7 +9,8 @@ use sluice_http::host::host;
 use sluice_net::connection::Connection;
 use sluice_settings::ErrorSettings;
 
-use crate::serve::error_page;
+use crate::serve::detail::PageDetail;
+use crate::serve::error_page::{self, Subject};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 
@@ -22,10 +23,13 @@ pub(crate) fn head(
 ) -> Response<ResponseBody> {
     let config = exchange.context.config();
     let host = host(exchange.line.version, &exchange.line.uri, fields).ok();
-    let site = host.and_then(|host| config.site_of_request(&host, connection.listener()).ok());
+    let site = host
+        .as_deref()
+        .and_then(|host| config.site_of_request(host, connection.listener()).ok());
+    let host = host.unwrap_or_default();
     let mut response = match site {
-        Some(site) => refuse(exchange, fault, &config.site(site).errors, fields),
-        None => refuse(exchange, fault, &ErrorSettings::default(), fields),
+        Some(site) => refuse(exchange, fault, &config.site(site).errors, &host, fields),
+        None => refuse(exchange, fault, &ErrorSettings::default(), &host, fields),
     };
     // In HTTP/2, which ends bodies by frames, there is no such fault.
     if fault.ends_connection() {
@@ -38,10 +42,22 @@ pub(crate) fn head(
 
 /// The response to a request that was refused, or could not be served, as its site wants it.
 pub(crate) fn request(exchange: &Exchange, request: &Request, fault: &Fault) -> Response<ResponseBody> {
-    refuse(exchange, fault, &request.site().errors, &request.fields)
+    refuse(exchange, fault, &request.site().errors, &request.host, &request.fields)
 }
 
-fn refuse(exchange: &Exchange, fault: &Fault, settings: &ErrorSettings, fields: &HeaderMap) -> Response<ResponseBody> {
+fn refuse(
+    exchange: &Exchange,
+    fault: &Fault,
+    settings: &ErrorSettings,
+    host: &str,
+    fields: &HeaderMap,
+) -> Response<ResponseBody> {
     exchange.report(fault);
-    error_page::response(fault, settings, exchange.id, exchange.line.uri.path(), fields)
+    let detail = PageDetail::of(settings.detail, exchange, host, fields);
+    let subject = Subject {
+        id: exchange.id,
+        path: exchange.line.uri.path(),
+        fields,
+    };
+    error_page::response(fault, settings, detail, &subject)
 }

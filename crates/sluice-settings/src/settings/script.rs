@@ -36,6 +36,8 @@ pub struct ScriptSettings {
     pub pool: PoolSettings,
     /// The processes of all scripts of the route together, if bounded.
     pub processes_max: Option<usize>,
+    /// Files, and directories of files, whose changes replace kept processes.
+    pub watch: Vec<PathBuf>,
 }
 
 /// Which program a path names.
@@ -207,6 +209,7 @@ impl ScriptSettings {
             memory_max: None,
             pool: PoolSettings::new(mode),
             processes_max: None,
+            watch: Vec::new(),
         }
     }
 }

@@ -102,10 +102,22 @@ impl Default for FileSettings {
 /// The error pages of a site.
 #[derive(Clone, Debug, Default)]
 pub struct ErrorSettings {
-    /// Whether the client gets the detail that is logged.
-    pub detail: bool,
+    /// Which clients get the detail that is logged.
+    pub detail: ErrorDetail,
     /// The site's own error pages.
     pub templates: BTreeMap<Statuses, Template>,
+}
+
+/// The clients whose error pages show what is logged about the error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ErrorDetail {
+    /// None.
+    #[default]
+    Off,
+    /// Those that send their requests on this machine, to one of its own names, and not through a proxy.
+    Local,
+    /// All.
+    All,
 }
 
 /// The statuses of an error page.

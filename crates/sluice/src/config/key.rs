@@ -56,6 +56,8 @@ pub(crate) enum Kind<S: 'static> {
     Addresses(Set<S, Vec<At<ListenAddress>>>),
     /// true or false.
     Flag(fn(&mut S, bool)),
+    /// true or false, or one of these words.
+    FlagOrWord(fn(&mut S, bool), &'static [Word<S>]),
     /// A list of texts, each with its line.
     Texts(Set<S, Vec<At<String>>>),
     /// A text, or a list of texts.
@@ -168,6 +170,12 @@ impl<S> Kind<S> {
             Kind::WordOrPath(words, _) => format!("path, {}", listed(words.iter().map(|(word, _)| quoted(word)))),
             Kind::Addresses(_) => "address, or list of addresses".into(),
             Kind::Flag(_) => "`true`, `false`".into(),
+            Kind::FlagOrWord(_, words) => {
+                format!(
+                    "`true`, `false`, {}",
+                    listed(words.iter().map(|(word, _)| quoted(word)))
+                )
+            }
             Kind::Texts(_) => "list of texts".into(),
             Kind::Words(_) => "text, or list of texts".into(),
             Kind::Pairs(_) => "table of texts".into(),
@@ -190,6 +198,10 @@ impl<S> Kind<S> {
             Kind::Number { unit, .. } => format!("a number of {unit}"),
             Kind::Code(..) => "a number".to_owned(),
             Kind::Flag(_) => "true or false".to_owned(),
+            Kind::FlagOrWord(_, words) => {
+                let words = words.iter().map(|(word, _)| format!(" or {}", quoted(word)));
+                format!("true or false{}", words.collect::<String>())
+            }
             Kind::Texts(_) => "a list of texts".to_owned(),
             Kind::Words(_) | Kind::Addresses(_) => "a text or a list of texts".to_owned(),
             Kind::Pairs(_) => "a table of names and texts".to_owned(),

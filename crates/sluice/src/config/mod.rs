@@ -48,6 +48,7 @@ mod tests;
 mod value;
 mod variables;
 mod warnings;
+mod watch;
 
 use std::path::Path;
 

@@ -14,11 +14,12 @@ use super::route_lint::SiteRoot;
 use super::section::to_usize;
 use super::table::{Table, Written, require_directory, require_star};
 use super::variables::{check_prefix, check_variable};
+use super::watch::WATCH;
 
 /// `[[site.route]].script` while it is read.
 pub(super) struct Draft {
     /// The source is not final before the end.
-    settings: ScriptSettings,
+    pub(super) settings: ScriptSettings,
     directory: Option<PathBuf>,
     file: Option<At<PathBuf>>,
     is_mode_known: bool,
@@ -119,6 +120,12 @@ fn check_mode(script: &ScriptSettings, table: &Table<'_>) {
             "only a cgi script is started for each request and has arguments: remove it, or write mode = \"cgi\"";
         table.refuse("arguments", message);
     }
+    if !script.mode.keeps_process() && !script.watch.is_empty() {
+        table.refuse(
+            "watch",
+            "a cgi script is started for each request and always loads what is there: remove it, or write mode = \"cgiplus\"",
+        );
+    }
     let pool = &script.pool;
     if !script.mode.keeps_process() && pool.min > 0 {
         table.refuse(
@@ -158,6 +165,7 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         MAX,
         PROCESSES,
         MIN,
+        WATCH,
         IDLE,
         REQUESTS,
         QUEUE,

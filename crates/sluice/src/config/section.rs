@@ -100,6 +100,17 @@ impl<S> Key<S> {
                 set(settings, self.expect(written.value.as_bool())?);
                 Ok(())
             }
+            Kind::FlagOrWord(set, words) => {
+                match (
+                    written.value.as_bool(),
+                    written.value.as_str().and_then(|word| find(words, word)),
+                ) {
+                    (Some(is_on), _) => set(settings, is_on),
+                    (_, Some(set_word)) => set_word(settings),
+                    _ => return Err(self.wrong_type()),
+                }
+                Ok(())
+            }
             Kind::Texts(set) => set(settings, self.texts(written)?, written),
             Kind::Words(set) => {
                 let words = match written.value.as_str() {

@@ -4,7 +4,8 @@
 
 use sluice_settings::rule::{CertificateUse, check_bracketed};
 use sluice_settings::{
-    AccessLog, CacheUse, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, LogTarget, SiteSettings,
+    AccessLog, CacheUse, CompressionSettings, ErrorDetail, ErrorSettings, FileSettings, ListenAddress, LogTarget,
+    SiteSettings,
 };
 
 use super::client_certificates::{Authorities, CRL_TEXT};
@@ -332,11 +333,20 @@ const ERRORS: Key<Draft> = Key {
 
 const ERROR_DETAIL: Key<Draft> = Key {
     name: "error_detail",
-    kind: Kind::Flag(|site, detail| site.settings.errors.detail = detail),
+    kind: Kind::FlagOrWord(
+        |site, is_shown| {
+            site.settings.errors.detail = match is_shown {
+                true => ErrorDetail::All,
+                false => ErrorDetail::Off,
+            }
+        },
+        &[("local", |site| site.settings.errors.detail = ErrorDetail::Local)],
+    ),
     default: Value("false"),
-    text: "Whether error pages show what is logged about the error. That names files and programs, so use it only while developing a \
-           site.",
-    example: "true",
+    text: "Whether error pages show what is logged about the error and, of a script, how its process ended and the last lines of its \
+           standard error. That names files and programs, so `true` is for the development of a site. `\"local\"` shows it only to \
+           clients on this machine that name a host of it (`localhost`, `127.0.0.1`) and use no proxy.",
+    example: "\"local\"",
 };
 
 /// The addresses of a site; invalid ones are reported and left out.

@@ -2,10 +2,14 @@
 //!
 //! In every case the client gets 502 or 504 or a truncated body, the log has one line that names the culprit, nothing
 //! is left behind, and the next request is served. Here: unusable replies. Submodules: truncated bodies (`bodies`),
-//! scripts that take too long or leave processes behind (`lingering`), or start them outside their process group (`strays`).
+//! scripts that take too long or leave processes behind (`lingering`), or start them outside their process group (`strays`),
+//! and the pages and log lines about scripts that failed (`failures`) or run in the
+//! wrong mode (`modes`).
 
 mod bodies;
+mod failures;
 mod lingering;
+mod modes;
 mod strays;
 
 use crate::harness::{Response, Server, Setup, warnings_and_errors};
@@ -97,12 +101,42 @@ fn script_that_cannot_be_started_is_502() {
         (
             "no-interpreter",
             "#!/nonexistent/interpreter\n",
-            &["cannot be started", "interpreter"],
+            &[
+                "cannot be started",
+                "the interpreter \"/nonexistent/interpreter\" of its #! line does not exist",
+            ],
+        ),
+        (
+            "windows",
+            "#!/bin/sh\r\necho hello\r\n",
+            &["cannot be started", "(\"#!/bin/sh\\r\")", "carriage return"],
+        ),
+        (
+            "marked",
+            "\u{feff}#!/bin/sh\necho hello\n",
+            &["cannot be started", "byte order mark"],
         ),
         ("no-first-line", "echo hello\n", &["cannot be started", "#!"]),
         ("empty", "", &["cannot be started"]),
         ("binary", "\u{7f}ELF and then nothing", &["cannot be started"]),
         ("folder-as-interpreter", "#!/\n", &["cannot be started"]),
+    ];
+    assert_refused(Setup::new(), 502, &["cgi", "cgiplus"], scripts);
+}
+
+#[test]
+fn script_whose_interpreter_env_does_not_find_is_502() {
+    let scripts: &[Bad] = &[
+        (
+            "windows",
+            "#!/usr/bin/env sh\r\necho hello\r\n",
+            &["PID", "exit code 127", "carriage return"],
+        ),
+        (
+            "no-such-program",
+            "#!/usr/bin/env no-such-program\n",
+            &["PID", "exit code 127", "finds no program \"no-such-program\" in PATH"],
+        ),
     ];
     assert_refused(Setup::new(), 502, &["cgi", "cgiplus"], scripts);
 }
@@ -236,8 +270,8 @@ fn malformed_head_is_refused() {
         ),
         (
             "framed",
-            "#!/bin/sh\nprintf 'HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n'\n",
-            &["PID", "Transfer-Encoding"],
+            "#!/bin/sh\nprintf 'HTTP/1.1 200 OK\\r\\nTransfer-Encoding: gzip\\r\\n\\r\\nbody'\n",
+            &["PID", "another Transfer-Encoding than chunked: \"gzip\""],
         ),
         (
             "long",

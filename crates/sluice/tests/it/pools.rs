@@ -111,6 +111,19 @@ fn full_queue_refuses_with_retry_after() {
         let after: u32 = response.field("retry-after").unwrap().parse().unwrap();
         assert!((1..=60).contains(&after), "{after}");
         server.log_line("status=503");
+        // First that requests wait, then that one is refused; both name the script and the key.
+        let log = server.log();
+        let lines: Vec<_> = log
+            .lines()
+            .filter(|line| line.contains("its process is busy (max = 1)"))
+            .collect();
+        assert!(
+            lines.len() == 2
+                && lines[0].contains("waiting requests: 1 (queue = 1, ")
+                && lines[1].contains("status=503"),
+            "{log}"
+        );
+        assert!(lines.iter().all(|line| line.contains("cgi-bin/waiter: ")), "{log}");
         gate.open();
         assert_eq!(first.response().status, 200);
         begun.line();
@@ -131,7 +144,11 @@ fn queue_timeout_refuses_with_retry_after() {
         assert_eq!(response.status, 503);
         assert!(response.field("retry-after").is_some());
         let line = server.log_line("status=503");
-        assert!(line.contains("100ms"), "{line}");
+        assert!(
+            line.contains("/waiter: its process is busy (max = 1)") && line.contains("(queue_timeout = \"100ms\")"),
+            "{line}"
+        );
+        server.log_line("waiting requests: 1 ");
         assert!(begun.is_silent(), "the refused request did not run");
         gate.open();
         assert_eq!(first.response().status, 200);

@@ -365,6 +365,14 @@ fn contradictory_keys_of_a_script_are_refused() {
             "min = 1: a cgi process serves one request and cannot be kept ready: remove it, or write mode = \"cgiplus\"",
         ),
         (
+            "watch = ['base']",
+            "watch = ['base']: a cgi script is started for each request and always loads what is there: remove it, or write mode = \"cgiplus\"",
+        ),
+        (
+            "mode = 'cgiplus', watch = ['']",
+            "watch: needs the path of a file or directory, as in \"lib\"",
+        ),
+        (
             "mode = 'cgiplus', min = 9, max = 8",
             "min = 9: is more than max = 8: raise max or lower min",
         ),

@@ -52,9 +52,55 @@ fn script_without_a_head_in_time_is_killed_with_its_children() {
 
 #[test]
 fn deadline_applies_to_scripts_that_are_never_silent() {
-    let scripts: &[Bad] = &[("talks", "python\nwhile True:\n    ask(b'!NOOP:')", &["PID", "deadline"])];
+    let scripts: &[Bad] = &[(
+        "talks",
+        "python\nwhile True:\n    ask(b'!NOOP:')",
+        &["PID", "(deadline = "],
+    )];
     let keys = "deadline = \"300ms\", kill_grace = \"100ms\"";
     assert_refused(Setup::new().cgi(keys).cgiplus(keys), 504, &["cgi", "cgiplus"], scripts);
+}
+
+#[test]
+fn time_out_names_its_key_and_asks_what_the_script_has_forgotten() {
+    let keys = "reply_timeout = \"700ms\", output_timeout = \"500ms\", kill_grace = \"100ms\"";
+    let server = Setup::new()
+        .cgi(keys)
+        .cgiplus(keys)
+        .script("silent", "exec sleep 1000")
+        .script(
+            "unfinished",
+            &format!("{READ}printf 'Content-Type: text/plain\\n\\nbody'; exec sleep 1000"),
+        )
+        .start();
+    for (path, status, words) in [
+        (
+            "cgi-bin/silent",
+            504,
+            ["(reply_timeout = \"700ms\")", "has it flushed its output?"],
+        ),
+        (
+            "cgiplus-bin/silent",
+            504,
+            ["(reply_timeout = \"700ms\")", "neither read its request (CGIPLUSIN)"],
+        ),
+        (
+            "cgi-bin/unfinished",
+            200,
+            ["(output_timeout = \"500ms\")", "has it flushed its output?"],
+        ),
+        (
+            "cgiplus-bin/unfinished",
+            200,
+            ["(output_timeout = \"500ms\")", "has it written CGIPLUSEOF"],
+        ),
+    ] {
+        let count = server.log().matches("silent for").count();
+        assert_eq!(server.get(&format!("/{path}")).status, status, "{path}");
+        let line = server.log_lines(count + 1, "silent for").swap_remove(count);
+        assert!(words.iter().all(|word| line.contains(word)), "{path}: {line}");
+    }
+    server.assert_idle();
 }
 
 #[test]

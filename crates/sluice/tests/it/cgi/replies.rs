@@ -147,9 +147,81 @@ fn script_may_write_its_own_status_line() {
 }
 
 #[test]
-fn reply_with_transfer_encoding_is_502() {
-    let response = reply(r"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
-    assert_eq!(response.status, 502);
+fn interim_responses_of_a_script_are_discarded() {
+    let response = reply(
+        r"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 201 Created\r\nX-Own: value\r\n\r\nbody",
+    );
+    assert_eq!((response.status, response.text()), (201, "body"));
+    assert_eq!((response.field("x-own"), response.field("link")), (Some("value"), None));
+    let without_another = reply(r"HTTP/1.1 100 Continue\r\n\r\nContent-Type: text/plain\r\n\r\nbody");
+    assert_eq!(without_another.status, 502);
+}
+
+#[test]
+fn body_that_a_script_has_framed_is_framed_again() {
+    let chunks = r"5;a=b\r\nhello\r\n06\r\n world\r\n0\r\nX-Trailer: 1\r\n\r\n";
+    for head in [
+        r"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        r"Content-Type: text/plain\nTransfer-Encoding: Chunked\n\n",
+        r"Content-Type: text/plain\nTransfer-Encoding: chunked\nContent-Length: 3\n\n",
+    ] {
+        let response = reply(&format!("{head}{chunks}"));
+        assert_eq!((response.status, response.text()), (200, "hello world"), "{head}");
+        assert_eq!(response.ending, Ending::Complete);
+        assert_eq!(response.field("trailer"), None);
+    }
+}
+
+#[test]
+fn body_that_is_not_framed_as_its_head_says_is_the_scripts_fault() {
+    let head = r"Content-Type: text/plain\nTransfer-Encoding: chunked\n\n";
+    for body in ["<html>plain</html>\\n", "zz\\r\\nhello\\r\\n", "", "0\\r\\n"] {
+        assert_eq!(reply(&format!("{head}{body}")).status, 502, "{body}");
+    }
+    for body in [
+        r"5\r\nhello",
+        r"5\r\nhello\r\n",
+        r"5\r\nhello\r\n0\r\n",
+        r"4\r\nhello\r\n0\r\n\r\n",
+        r"5\r\nhello\r\n0\r\nno field\r\n\r\n",
+    ] {
+        let response = reply(&format!("{head}{body}"));
+        assert_eq!((response.status, response.ending), (200, Ending::Truncated), "{body}");
+        assert!("hello".as_bytes().starts_with(&response.body), "{body}");
+    }
+    for coding in ["gzip", "gzip, chunked"] {
+        assert_eq!(
+            reply(&format!(r"Transfer-Encoding: {coding}\n\nbody")).status,
+            502,
+            "{coding}"
+        );
+    }
+}
+
+#[test]
+fn kept_process_serves_on_after_a_body_that_it_has_framed() {
+    let server = Setup::new()
+        .cgiplus("max = 1")
+        .python(
+            "framed",
+            r#"
+count = 0
+while variables := accept():
+    count += 1
+    put(HEAD[:-1] + b"Transfer-Encoding: chunked\n\n")
+    for part in (b"%d" % count, b" of ", b"%d" % os.getpid()):
+        put(b"%x\r\n%s\r\n" % (len(part), part))
+    put(b"0\r\n\r\n" + EOF)
+"#,
+        )
+        .start();
+    let pid = |count: &str| {
+        let response = server.get("/cgiplus-bin/framed");
+        let (first, pid) = response.text().split_once(" of ").unwrap();
+        assert_eq!(first, count);
+        pid.to_owned()
+    };
+    assert_eq!(pid("1"), pid("2"));
 }
 
 #[test]

@@ -69,6 +69,51 @@ fn changed_script_gets_a_new_process() {
 }
 
 #[test]
+fn changed_module_replaces_kept_processes() {
+    let setup = Setup::new();
+    let module = setup.path("lib/deep/greeting.py");
+    std::fs::create_dir_all(module.parent().unwrap()).unwrap();
+    std::fs::write(&module, "TEXT = b'one'\n").unwrap();
+    let server = setup
+        .cgiplus("max = 1, watch = [\"lib\"]")
+        .python(
+            "greets",
+            r#"
+sys.path.insert(0, TEST_DIR + "/lib/deep")
+import greeting
+while variables := accept():
+    put(HEAD + greeting.TEXT)
+    if variables["QUERY_STRING"]:
+        report("begun")
+        wait_at("go")
+    finish()
+"#,
+        )
+        .start();
+    let (begun, mut gate) = (server.setup().event_fifo("begun"), server.setup().gate("go"));
+    let text = |path: &str| server.get(path).text().to_owned();
+    assert_eq!(text("/cgiplus-bin/greets"), "one");
+    std::fs::write(&module, "TEXT = b'second'\n").unwrap();
+    assert!(
+        wait_until(|| text("/cgiplus-bin/greets") == "second"),
+        "{}",
+        server.log()
+    );
+    server.log_line("lib/deep/greeting.py has changed");
+    // A busy process completes its reply first.
+    let mut client = server.connect();
+    client.get("/cgiplus-bin/greets?waits");
+    begun.line();
+    std::fs::remove_file(&module).unwrap();
+    std::fs::write(module.with_file_name("other.py"), "").unwrap();
+    server.log_lines(2, "has changed: processes");
+    gate.open();
+    assert_eq!(client.response().text(), "second");
+    drop(client);
+    server.wait_for_processes(0);
+}
+
+#[test]
 fn script_changed_while_running_completes_its_reply_first() {
     let waiting = "\nwhile accept():\n    put(HEAD + b'%d ' % os.getpid())\n    report('begun')\n    wait_at('go')\n    put(b'1')\n    finish()\n";
     let server = Setup::new().python("slow", waiting).start();

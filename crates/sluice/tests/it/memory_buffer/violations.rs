@@ -169,7 +169,8 @@ while variables := accept():
         )
         .start();
     let mut gate = server.setup().gate("go");
-    for (turn, way) in ["apart", "joined"].into_iter().enumerate() {
+    // A fault before the first byte of the body is answered with 502.
+    for (turn, (way, status)) in [("apart", 200), ("joined", 502)].into_iter().enumerate() {
         let mut client = server.connect();
         client.get(&format!("/cgiplus-bin/beside?{way}"));
         let head = client.head();
@@ -177,7 +178,9 @@ while variables := accept():
             gate.open();
         }
         let (body, ending) = client.body(head.framing("GET"));
-        assert_eq!(ending, Ending::Truncated, "{way}: {:?}", String::from_utf8_lossy(&body));
+        let body = String::from_utf8_lossy(&body);
+        assert_eq!(head.status, status, "{way}: {body}");
+        assert_eq!(ending == Ending::Truncated, status == 200, "{way}: {body}");
         server.log_lines(turn + 1, "while its memory buffer was open as a ring");
     }
     server.assert_idle();

@@ -1,0 +1,88 @@
+//! What a silent script process waits for: whether it is in read(2), and on which pipe. So a script that runs in the wrong mode is
+//! found at once, and not by its time-out.
+//!
+//! Here: `/proc/PID/syscall` and `/proc/PID/fd` (proc(5)), read by a thread after some silence before the first output. Not here:
+//! what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
+//! nothing is found, and the time-out remains.
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// The number of read(2), where it is known.
+const READ: Option<&str> = if cfg!(target_arch = "x86_64") {
+    Some("0")
+} else if cfg!(any(target_arch = "aarch64", target_arch = "riscv64")) {
+    Some("63")
+} else {
+    None
+};
+
+/// The identity of a pipe, the same for both of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PipeId {
+    device: u64,
+    inode: u64,
+}
+
+impl PipeId {
+    /// The pipe that a descriptor is an end of. `None` if the kernel does not say.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Option<PipeId> {
+        let stat = rustix::fs::fstat(fd).ok()?;
+        Some(PipeId {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        })
+    }
+}
+
+/// Starts to find the pipe on which the main thread of a process waits in read(2); `None` if it does something else.
+pub(crate) fn find(pid: i32) -> JoinHandle<Option<PipeId>> {
+    spawn_blocking(move || pipe_in_read(pid))
+}
+
+fn pipe_in_read(pid: i32) -> Option<PipeId> {
+    let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
+    let descriptor = descriptor_in_read(&call)?;
+    let file = std::fs::metadata(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    file.file_type().is_fifo().then(|| PipeId {
+        device: file.dev(),
+        inode: file.ino(),
+    })
+}
+
+/// The descriptor in a line of `/proc/PID/syscall`, `0 0x3 0x7ffd…`, if the call is read(2).
+fn descriptor_in_read(call: &str) -> Option<u32> {
+    let mut words = call.split(' ');
+    let number = words.next()?;
+    let descriptor = words.next()?.strip_prefix("0x")?;
+    (Some(number) == READ).then(|| u32::from_str_radix(descriptor, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn only_read_has_a_descriptor() {
+        assert_eq!(
+            descriptor_in_read("0 0x1b 0x7ffd 0x1 0x0 0x0 0x0 0x7ffe 0x7f\n"),
+            Some(27)
+        );
+        assert_eq!(descriptor_in_read("1 0x3 0x7ffd 0x1 0x0 0x0 0x0 0x7ffe 0x7f\n"), None);
+        assert_eq!(descriptor_in_read("running\n"), None);
+        assert_eq!(descriptor_in_read("-1 0x7ffe 0x7f\n"), None);
+    }
+
+    #[test]
+    fn both_ends_are_the_same_pipe() {
+        use std::os::fd::AsFd;
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (other, _) = std::io::pipe().unwrap();
+        let id = PipeId::of(reader.as_fd()).unwrap();
+        assert_eq!(Some(id), PipeId::of(writer.as_fd()));
+        assert_ne!(Some(id), PipeId::of(other.as_fd()));
+    }
+}

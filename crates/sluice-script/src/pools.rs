@@ -1,0 +1,111 @@
+//! The pools of a route: one for each of its scripts, made at the script's first request.
+//!
+//! Here: which pool a script has, and what the tick of the worker does with all of them. Not here: what a pool decides (`pool`), and
+//! how it is carried out (`lease`).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sluice_settings::ScriptSettings;
+use tokio::task::spawn_blocking;
+
+use crate::lease::SharedPool;
+use crate::pool::Reason;
+use crate::process_limit::{PoolLimits, ProcessLimit};
+use crate::route::Script;
+use crate::watched_files::WatchedFiles;
+
+/// The pools of a route's scripts.
+pub struct Pools {
+    by_script: Arc<PoolsByScript>,
+    /// The bound on the processes of all of them together.
+    limit: Arc<ProcessLimit>,
+    /// Files whose changes replace the processes.
+    watched: Option<Arc<WatchedFiles>>,
+}
+
+#[derive(Default)]
+struct PoolsByScript(Mutex<HashMap<PathBuf, Arc<SharedPool>>>);
+
+impl Pools {
+    /// No pools yet. Reads the directories of the files to watch, if there are any.
+    pub fn new(settings: &ScriptSettings) -> Pools {
+        Pools {
+            by_script: Arc::default(),
+            limit: ProcessLimit::of_route(settings.processes_max),
+            watched: WatchedFiles::new(&settings.watch).map(Arc::new),
+        }
+    }
+
+    /// The pool of a script, within the bound of the server, too. It is made at the script's first request; its processes are
+    /// replaced if the file has changed.
+    pub(crate) fn pool(
+        &self,
+        script: &Script,
+        settings: &ScriptSettings,
+        server: &Arc<ProcessLimit>,
+    ) -> Arc<SharedPool> {
+        let mut pools = self.by_script.lock();
+        let pool = match pools.get(&script.file) {
+            Some(pool) => Arc::clone(pool),
+            None => {
+                let limits = PoolLimits {
+                    route: Arc::clone(&self.limit),
+                    server: Arc::clone(server),
+                };
+                let pool = SharedPool::new(script, settings, limits);
+                pools.insert(script.file.clone(), Arc::clone(&pool));
+                pool
+            }
+        };
+        drop(pools);
+        pool.check(script.stamp);
+        pool
+    }
+
+    /// Ends processes that were idle for too long, drops pools that are empty, and has the watched files checked by a thread. Called
+    /// about once a second, in the event loop.
+    pub fn tick(&self) {
+        let mut pools = self.by_script.lock();
+        pools.retain(|_, pool| {
+            pool.tick();
+            // An empty pool that nobody else holds is made again when needed.
+            Arc::strong_count(pool) > 1 || !pool.is_empty()
+        });
+        let has_processes = !pools.is_empty();
+        drop(pools);
+        if let Some(watched) = self
+            .watched
+            .as_ref()
+            .filter(|watched| has_processes && watched.begin_check())
+        {
+            let (watched, pools) = (Arc::clone(watched), Arc::clone(&self.by_script));
+            drop(spawn_blocking(move || {
+                if watched.check() {
+                    pools.replace_all(Reason::WatchedFileChanged);
+                }
+            }));
+        }
+    }
+
+    /// The server ends or has new settings: idle processes are ended now, busy ones after their reply.
+    pub fn close(&self) {
+        for pool in self.by_script.lock().values() {
+            pool.close();
+        }
+    }
+}
+
+impl PoolsByScript {
+    /// Ends idle processes now, and busy ones after their reply.
+    fn replace_all(&self, reason: Reason) {
+        for pool in self.lock().values() {
+            pool.replace_all(reason);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<SharedPool>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,163 @@
+//! What is wrong with the `#!` line of a script that could not be started, or that ended before it wrote anything (execve(2)).
+//!
+//! Here: reading the line, by a thread and after a failure only, and the message for the script's author. Not here: the system's own
+//! reason (`sluice_launch`), which does not say which of two files is missing.
+
+use std::ffi::OsStr;
+use std::fmt::{self, Display};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use sluice_gateway::Excerpt;
+
+/// Bytes of a file that are read: the kernel reads 256 of a `#!` line.
+const LINE_BYTES_MAX: u64 = 256;
+
+/// A byte order mark in UTF-8, which some editors for Windows write.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What is wrong with a `#!` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ShebangProblem {
+    /// It ends with CR LF: the kernel takes the CR for a part of the name or of the argument.
+    CarriageReturn(Excerpt),
+    /// The file begins with a byte order mark.
+    ByteOrderMark,
+    /// There are blanks or empty lines before it.
+    NotAtBegin,
+    /// It names no interpreter.
+    Nothing,
+    /// The interpreter does not exist.
+    Missing(PathBuf),
+    /// The interpreter exists and cannot be executed.
+    NotExecutable(PathBuf),
+    /// env(1) finds no such program in PATH.
+    NotInPath(Excerpt),
+}
+
+/// Reads the `#!` line of a file. `None` if nothing is wrong with it, there is none, or the file cannot be read.
+pub(crate) async fn diagnose(file: PathBuf) -> Option<ShebangProblem> {
+    tokio::task::spawn_blocking(move || {
+        let mut start = Vec::new();
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        File::open(&file)
+            .ok()?
+            .take(LINE_BYTES_MAX)
+            .read_to_end(&mut start)
+            .ok()?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        check(&start, file.parent().unwrap_or(Path::new("/")), &path)
+    })
+    .await
+    .ok()?
+}
+
+/// Checks the start of a file; a relative interpreter is looked up in `directory`, and a program of env(1) in `path`.
+fn check(start: &[u8], directory: &Path, path: &OsStr) -> Option<ShebangProblem> {
+    if let Some(rest) = start.strip_prefix(BYTE_ORDER_MARK) {
+        return rest.starts_with(b"#!").then_some(ShebangProblem::ByteOrderMark);
+    }
+    let Some(line) = start.strip_prefix(b"#!") else {
+        let is_late = start.trim_ascii_start().starts_with(b"#!");
+        return is_late.then_some(ShebangProblem::NotAtBegin);
+    };
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if line.ends_with(b"\r") {
+        return Some(ShebangProblem::CarriageReturn(Excerpt::of(&[b"#!", line].concat())));
+    }
+    let mut words = line
+        .split(|byte| matches!(byte, b' ' | b'\t'))
+        .filter(|word| !word.is_empty());
+    let Some(interpreter) = words.next() else {
+        return Some(ShebangProblem::Nothing);
+    };
+    let interpreter = directory.join(OsStr::from_bytes(interpreter));
+    match interpreter.metadata() {
+        Err(_) => return Some(ShebangProblem::Missing(interpreter)),
+        Ok(metadata) if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 => {
+            return Some(ShebangProblem::NotExecutable(interpreter));
+        }
+        Ok(_) => {}
+    }
+    // `env -S python3 -u`, `env LANG=C python3`.
+    let program = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
+    let is_missing = interpreter.file_name() == Some(OsStr::new("env"))
+        && !program.contains(&b'/')
+        && !std::env::split_paths(path).any(|entry| entry.join(OsStr::from_bytes(program)).is_file());
+    is_missing.then(|| ShebangProblem::NotInPath(Excerpt::of(program)))
+}
+
+impl Display for ShebangProblem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShebangProblem::CarriageReturn(line) => write!(
+                out,
+                "its #! line ends with a carriage return ({line}): save the file with LF line ends, as sed -i 's/\\r$//' FILE does"
+            ),
+            ShebangProblem::ByteOrderMark => out.write_str(
+                "the file begins with a byte order mark, so its #! line does not count: save it as UTF-8 without one",
+            ),
+            ShebangProblem::NotAtBegin => {
+                out.write_str("its #! line is not at the very start of the file: remove what is before it")
+            }
+            ShebangProblem::Nothing => out.write_str("its #! line names no interpreter"),
+            ShebangProblem::Missing(interpreter) => write!(
+                out,
+                "the interpreter {interpreter:?} of its #! line does not exist: install it, or fix the line"
+            ),
+            ShebangProblem::NotExecutable(interpreter) => {
+                write!(
+                    out,
+                    "the interpreter {interpreter:?} of its #! line is not an executable file"
+                )
+            }
+            ShebangProblem::NotInPath(program) => write!(
+                out,
+                "env, in its #! line, finds no program {program} in PATH: install it, or write its whole path"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(start: &str) -> String {
+        let problem = check(start.as_bytes(), Path::new("/"), OsStr::new("/usr/bin:/bin"));
+        problem.map_or_else(String::new, |problem| problem.to_string())
+    }
+
+    #[test]
+    fn a_problem_names_its_cause() {
+        for (start, expected) in [
+            ("#!/bin/sh\necho", ""),
+            ("#! /bin/sh -e\n", ""),
+            ("#!/usr/bin/env sh\n", ""),
+            ("#!/usr/bin/env -S LANG=C sh -e\n", ""),
+            ("echo\n", ""),
+            ("#!/bin/sh\r\necho\r\n", "(\"#!/bin/sh\\r\")"),
+            ("#!/usr/bin/env python3\r\n", "carriage return"),
+            ("\u{feff}#!/bin/sh\n", "byte order mark"),
+            ("\n#!/bin/sh\n", "very start"),
+            ("#!\n", "names no interpreter"),
+            ("#!/no/such\n", "\"/no/such\" of its #! line does not exist"),
+            ("#!/etc/passwd\n", "not an executable file"),
+            (
+                "#!/usr/bin/env no-such-program -u\n",
+                "no program \"no-such-program\" in PATH",
+            ),
+        ] {
+            let text = text(start);
+            assert!(
+                text.contains(expected) && text.is_empty() == expected.is_empty(),
+                "{start:?}: {text}"
+            );
+        }
+    }
+}

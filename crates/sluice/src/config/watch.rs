@@ -1,0 +1,47 @@
+//! The key `watch` of `[[site.route]].script`: files whose changes replace kept processes.
+
+use std::path::PathBuf;
+
+use super::description::Fallback::Words;
+use super::document::{At, FileKind};
+use super::key::{Key, Kind};
+use super::script::Draft;
+use super::table::Written;
+
+pub(super) const WATCH: Key<Draft> = Key {
+    name: "watch",
+    kind: Kind::Texts(|script, paths, written| {
+        script.settings.watch = read_watch(paths, written);
+        Ok(())
+    }),
+    default: Words("none: only the script's own file"),
+    text: "Files, and directories with all that is below them, from which the scripts load modules. When one changes, kept processes are \
+           replaced within a second or two: idle ones at once, busy ones after their reply (`cgiplus` only). Hidden names, copies of editors \
+           and `__pycache__` do not count, links to directories are not followed, and of more than 10,000 entries the others are not seen.",
+    example: "[\"lib\"]",
+};
+
+/// Files and directories, which must exist.
+fn read_watch(paths: Vec<At<String>>, written: &Written<'_>) -> Vec<PathBuf> {
+    let document = written.document();
+    let mut watched = Vec::new();
+    for path in paths {
+        if path.value.is_empty() || path.value.contains('\0') {
+            document.report(
+                path.line,
+                "watch: needs the path of a file or directory, as in \"lib\"".to_owned(),
+            );
+            continue;
+        }
+        let file = document.resolve(&path.value);
+        if let FileKind::Missing(reason) = (document.inspect)(&file) {
+            let message = format!(
+                "watch: no file or directory {} ({reason}): create it or fix the path",
+                file.display()
+            );
+            document.report(path.line, message);
+        }
+        watched.push(file);
+    }
+    watched
+}

@@ -1,0 +1,107 @@
+//! Scripts that run in the wrong mode: a CGI script as CGIplus, and a CGIplus script as CGI.
+//!
+//! They are found at once, whether they write, wait or end; nothing here waits for a time-out, which is longer than the deadline of
+//! the tests.
+
+use super::request_id;
+use crate::harness::{Server, Setup, python};
+
+/// Asks for a script in the wrong mode: the page and the log must say what it did, and what to do.
+#[track_caller]
+fn assert_named(server: &Server, path: &str, words: &[&str]) {
+    let response = server.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    let page = response.text();
+    assert_eq!(response.status, 502, "{path}: {page}\n{}", server.log());
+    let line = server.log_line(&request_id(&response));
+    for word in words {
+        assert!(page.contains(word), "{path}: no {word} in {page}");
+        assert!(line.contains(word), "{path}: no {word} in {line}");
+    }
+}
+
+fn setup() -> Setup {
+    Setup::new().site("error_detail = \"local\"")
+}
+
+#[test]
+fn cgi_script_run_as_cgiplus_is_named_at_once() {
+    let server = setup()
+        .script("writes", "printf 'Content-Type: text/plain\\n\\npage'")
+        .script("ends", "exit 0")
+        .script("fails", "echo \"$REQUEST_METHOD\" | grep -q GET || exit 3")
+        .script("reads", "read -r line; printf 'Content-Type: text/plain\\n\\npage'")
+        .python("slurps", "sys.stdin.read()\nput(HEAD + b'page')")
+        .start();
+    let instead = |name: &str| format!("request /cgi-bin/{name} instead");
+    for (name, words) in [
+        (
+            "writes",
+            "wrote to its mailbox before it had read the request (CGIPLUSIN)",
+        ),
+        ("ends", "ended before it had read the request (CGIPLUSIN)"),
+        ("fails", "exit code 3: ended before it had read the request (CGIPLUSIN)"),
+        ("reads", "waits for its standard input"),
+        ("slurps", "waits for its standard input"),
+    ] {
+        assert_named(&server, &format!("/cgiplus-bin/{name}"), &[words, &instead(name)]);
+    }
+    assert_eq!(server.get("/cgi-bin/writes").text(), "page");
+    server.assert_idle();
+}
+
+#[test]
+fn cgi_script_that_reads_a_form_is_named_when_it_runs_as_cgiplus() {
+    let server = setup().python("form", "sys.stdin.read()\nput(HEAD + b'page')").start();
+    let response = server.post("/cgiplus-bin/form", "name=value");
+    assert_eq!(response.status, 502);
+    let line = server.log_line("status=502");
+    assert!(
+        line.contains("waits for its standard input") && line.contains("request /cgi-bin/form instead"),
+        "{line}"
+    );
+    server.assert_idle();
+}
+
+#[test]
+fn cgiplus_script_run_as_cgi_is_named_at_once() {
+    let server = setup()
+        .python("kept", "while accept():\n    put(HEAD + b'page')\n    finish()")
+        .script("shell", "while read -r line <&3; do :; done")
+        .script("opens", "exec < \"$CGIPLUSIN\"; read -r line")
+        .script_route("/one", "file = \"htdocs/cgi-bin/kept\"")
+        .start();
+    for name in ["kept", "shell", "opens"] {
+        let instead = format!("request /cgiplus-bin/{name} instead");
+        assert_named(
+            &server,
+            &format!("/cgi-bin/{name}"),
+            &["waits for a request on CGIPLUSIN", &instead],
+        );
+    }
+    let key = "write mode = \"cgiplus\" for its route (sluice.toml:";
+    assert_named(&server, "/one", &["waits for a request on CGIPLUSIN", key]);
+    assert_eq!(server.get("/cgiplus-bin/kept").text(), "page");
+    server.wait_for_processes(1);
+}
+
+#[test]
+fn serve_names_the_other_path() {
+    let server = Setup::new()
+        .script("plain", "printf 'Content-Type: text/plain\\n\\npage'")
+        .start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0", "--host", "test"]);
+    assert_named(&server, "/cgiplus-bin/plain", &["request /cgi-bin/plain instead"]);
+}
+
+#[test]
+fn script_that_waits_for_the_answer_to_a_callout_is_not_in_the_wrong_mode() {
+    let server = setup()
+        .file_with_mode(
+            "cgi-bin/asks",
+            python("select.select([], [], [], 0.5)\nask(b'NOOP:')\nput(ESC + b'!NOOP:' + EOT)\nselect.select([3], [], [], 0.5)\nput(HEAD + b'page')")
+                .replace("import *", "import *\nimport select"),
+            0o755,
+        )
+        .python("unused", "")
+        .start();
+    assert_eq!(server.get("/cgi-bin/asks").text(), "page");
+}
