@@ -17,6 +17,7 @@ use hyper_util::rt::TokioIo;
 use sluice_settings::limits::Limits;
 
 use crate::connection::Connection;
+use crate::half_close::{HalfClose, Step};
 use crate::http_connection::HttpConnection;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Refusal, Service};
@@ -76,11 +77,13 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     let io = TokioIo::new(SharedStream(Rc::clone(stream)));
     let mut exchanges = builder(&limits).serve_connection(io, service);
     let mut monitor = ConnectionMonitor::new(connection, front.tick());
+    let mut half_close = HalfClose::default();
     let outcome = poll_fn(|context| {
         if connection.due_demand().is_some() {
             return Poll::Ready(Ok(Outcome::Closed));
         }
-        let action = monitor.next_action(front, connection, context, |monitor| check(http, &limits, monitor));
+        let check = |monitor: &mut ConnectionMonitor| check(http, &limits, monitor, &mut half_close);
+        let action = monitor.next_action(front, connection, context, check);
         match action {
             Action::Continue => {}
             // Between two exchanges hyper then ends at once; otherwise it begins no other.
@@ -107,7 +110,12 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
 }
 
 /// Checks once a second whether the connection goes on.
-fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<Outcome> {
+fn check<S>(
+    http: &HttpConnection<S>,
+    limits: &Limits,
+    monitor: &mut ConnectionMonitor,
+    half_close: &mut HalfClose,
+) -> Action<Outcome> {
     let (connection, mut stream) = (&http.slot, http.stream.borrow_mut());
     let wait = stream.client_wait(monitor.now());
     if !monitor.is_fast_enough(connection, wait, limits) {
@@ -115,9 +123,9 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
         connection.abort();
         return Action::Close(Outcome::Closed);
     }
-    // hyper notices at once that the client has closed, as long as it reads; it does not read while another request
-    // waits in its buffer, or while nobody takes the request's body.
-    if connection.is_busy() && stream.has_left() {
+    // hyper does not read while it waits for a response.
+    if connection.is_busy() && stream.check_client(half_close, limits.half_close_timeout, monitor.now()) == Step::Leave
+    {
         return Action::Close(Outcome::Closed);
     }
     if stream.is_sending() {
@@ -193,6 +201,8 @@ fn builder(limits: &Limits) -> Builder {
     builder
         // `check` enforces the time limit of a head, once a second and without a timer for each head.
         .header_read_timeout(None)
+        // Otherwise the end of the client's sending side would end the exchange.
+        .half_close(true)
         .max_header_size(limits.head_bytes_max)
         .max_buf_size(BUFFER_BYTES_MAX.max(limits.head_bytes_max))
         .writev(true);

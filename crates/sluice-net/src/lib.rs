@@ -14,6 +14,7 @@ mod coalescer;
 pub mod connection;
 pub mod front;
 mod front_log;
+mod half_close;
 mod http1;
 mod http2;
 mod http_connection;

@@ -20,6 +20,7 @@ use crate::client_certificates;
 use crate::client_certificates::ShownCertificate;
 use crate::connection::Connection;
 use crate::front::Front;
+use crate::half_close::ClientEnd;
 use crate::http_connection::HttpConnection;
 use crate::http1::run_http1;
 use crate::http2::run_http2;
@@ -261,7 +262,9 @@ async fn peek_preface(socket: &mut Socket) -> Option<HttpVersion> {
         match first.get(..peeked)? {
             [] => return None,
             PREFACE => return Some(HttpVersion::Http2),
-            begun if PREFACE.starts_with(begun) && !socket.has_left() => tokio::time::sleep(PEEK_INTERVAL).await,
+            begun if PREFACE.starts_with(begun) && socket.client_end() == ClientEnd::Open => {
+                tokio::time::sleep(PEEK_INTERVAL).await;
+            }
             _ => return Some(HttpVersion::Http1),
         }
     }

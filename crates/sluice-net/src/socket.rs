@@ -22,6 +22,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::half_close::ClientEnd;
+
 /// Bytes read at once before the socket is in the event loop: most heads are smaller.
 const FIRST_READ_BYTES: usize = 2048;
 
@@ -200,15 +202,20 @@ impl Socket {
         self.registered()?.poll_peek(context, &mut ReadBuf::new(bytes))
     }
 
-    /// Whether the client has closed its side, even if bytes that it sent before are still unread.
-    pub(crate) fn has_left(&self) -> bool {
-        let Ok(socket) = self.fd() else { return true };
+    /// Which sides of the connection the client has closed, even if bytes that it sent before are still unread.
+    pub(crate) fn client_end(&self) -> ClientEnd {
+        let Ok(socket) = self.fd() else {
+            return ClientEnd::Gone;
+        };
         let mut sides = [PollFd::new(&socket, PollFlags::RDHUP)];
-        let polled = poll(&mut sides, Some(&Timespec::default()));
-        polled.is_ok()
-            && sides[0]
-                .revents()
-                .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+        if poll(&mut sides, Some(&Timespec::default())).is_err() {
+            return ClientEnd::Open;
+        }
+        match sides[0].revents() {
+            events if events.intersects(PollFlags::HUP | PollFlags::ERR) => ClientEnd::Gone,
+            events if events.contains(PollFlags::RDHUP) => ClientEnd::HalfClosed,
+            _ => ClientEnd::Open,
+        }
     }
 
     /// Whether received bytes are still unread.

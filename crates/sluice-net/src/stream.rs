@@ -19,12 +19,16 @@ use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
+use crate::half_close::{HalfClose, Probe, Step};
 use crate::minor_version::MinorVersion;
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
 
 /// How long the client may take to make room for `close_notify`.
 const CLOSE_NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The first bytes of every response of HTTP/1 (RFC 9112 §4).
+const STATUS_LINE: &[u8] = b"HTTP/1.";
 
 /// Copying fewer bytes than this is faster than a system call of their own.
 const SEND_FILE_BYTES_MIN: usize = 8 << 10;
@@ -45,6 +49,10 @@ pub(crate) struct ClientStream {
     /// Bytes that were read and not used: they are read again before those of the transport.
     unread: Bytes,
     minor_version: MinorVersion,
+    /// The number of the connection's exchanges when bytes were last written.
+    written_in: u32,
+    /// Bytes of `STATUS_LINE` that were sent as probes, before hyper writes them.
+    probes: usize,
 }
 
 impl ClientStream {
@@ -57,12 +65,37 @@ impl ClientStream {
             taken: 0,
             unread: Bytes::new(),
             minor_version: MinorVersion::default(),
+            written_in: 0,
+            probes: 0,
         }
     }
 
-    /// Whether the client has closed its side, even if bytes that it sent before are still unread.
-    pub(crate) fn has_left(&self) -> bool {
-        self.transport.socket().has_left()
+    /// Checks whether the client of an exchange has left, and sends it a byte if that is needed to find out.
+    pub(crate) fn check_client(&mut self, half_close: &mut HalfClose, timeout: Duration, now: Instant) -> Step {
+        let socket = self.transport.socket();
+        let has_status_line = self.written_in == self.connection.exchanges() || self.probes == STATUS_LINE.len();
+        // The close of a unix socket is seen at once.
+        let is_needless = self.is_sending() || self.connection.endpoints().is_unix;
+        let probe = if has_status_line || is_needless {
+            Probe::Impossible
+        } else {
+            Probe::Possible
+        };
+        let step = half_close.check(socket.client_end(), socket.sent(), probe, timeout, now);
+        if step == Step::Probe {
+            self.send_probe();
+        }
+        step
+    }
+
+    /// Sends the next byte of `STATUS_LINE`. There is room for it, because nothing waits to be sent.
+    fn send_probe(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        let byte = [IoSlice::new(&STATUS_LINE[self.probes..=self.probes])];
+        if let Poll::Ready(Ok(1..)) = self.transport.poll_write_vectored(&mut context, &byte) {
+            self.probes += 1;
+        }
+        let _ = self.transport.poll_flush(&mut context);
     }
 
     /// Whether a request of HTTP/1 was refused because of its major version.
@@ -173,8 +206,35 @@ impl ClientStream {
 
     /// Writes as much of the chunks as fits; in clear text those in sealed memory without a copy.
     fn poll_write_chunks(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if self.probes > 0 {
+            return self.poll_write_after_probes(context, chunks);
+        }
         let connection = Rc::clone(&self.connection);
+        self.written_in = connection.exchanges();
         connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed))
+    }
+
+    /// Writes a status line without the bytes of it that were sent before.
+    fn poll_write_after_probes(
+        &mut self,
+        context: &mut Context<'_>,
+        chunks: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let probes = std::mem::take(&mut self.probes);
+        let Some((first, others)) = chunks.split_first() else {
+            return Poll::Ready(Ok(0));
+        };
+        let Some(rest) = first.strip_prefix(&STATUS_LINE[..probes]) else {
+            return Poll::Ready(Err(io::Error::other(
+                "a response that does not begin with a status line",
+            )));
+        };
+        let rest: Vec<_> = [IoSlice::new(rest)].into_iter().chain(others.iter().copied()).collect();
+        let written = self.poll_write_chunks(context, &rest);
+        if written.is_pending() {
+            self.probes = probes;
+        }
+        written.map_ok(|bytes| bytes + probes)
     }
 
     fn poll_write_some(

@@ -43,6 +43,10 @@ pub struct Limits {
     /// `send_timeout`. Without it, a client that reads a byte now and then could occupy a script for years.
     /// (`sluice_net::send_allowance`)
     pub send_bytes_per_second_min: u64,
+    /// Longest time that an HTTP/1.1 exchange goes on without sending anything after its client has closed its sending side. Such a
+    /// client may wait for its response, or may have left. Beyond it the client is taken to have left, and its script is stopped. At
+    /// 0 every client that closes its sending side has left. Checked once a second. (`sluice_net::half_close`)
+    pub half_close_timeout: Duration,
     /// Bytes of memory for responses that wait for clients, divided evenly among the workers. From half of it on, responses
     /// wait in small chunks; beyond it the connection is aborted whose bytes have used most memory for longest. The default
     /// is 25 KiB for each of 10,000 connections, which is more than a slow one then has. (`sluice_net::send_budget`)
@@ -80,6 +84,7 @@ impl Default for Limits {
             body_bytes_per_second_min: 500,
             send_timeout: Duration::from_secs(60),
             send_bytes_per_second_min: 500,
+            half_close_timeout: Duration::from_secs(60),
             send_memory_bytes_max: 256 << 20,
             stored_bodies_bytes_max: 4 << 30,
             memory_buffers_bytes_max: None,

@@ -124,6 +124,16 @@ pub(super) static LIMITS: Section<Limits> = Section {
             example: "\"4KiB\"",
         },
         Key {
+            name: "half_close_timeout",
+            kind: Kind::Duration(ANY, |limits, timeout| limits.half_close_timeout = timeout),
+            default: Value("\"1m\""),
+            text: "How long a request of HTTP/1.1 goes on without sending anything after its client has closed its sending side \
+                   (`nc -N`, a script that calls `shutdown`). Such a client may wait for its response, or may have left; a reset \
+                   always ends the request. After this time the client is taken to have left, and the script is stopped. `\"0s\"`: \
+                   a client that closes its sending side has left. Checked once a second.",
+            example: "\"2m\"",
+        },
+        Key {
             name: "send_memory",
             kind: Kind::Size(
                 Bounds {

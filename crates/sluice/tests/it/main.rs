@@ -20,6 +20,7 @@ mod connections;
 mod directories;
 mod error_pages;
 mod files;
+mod half_close;
 mod http;
 mod http2;
 mod lifecycle;

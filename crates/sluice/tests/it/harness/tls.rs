@@ -1,7 +1,7 @@
 //! TLS as a client sees it: certificates issued for the test, and a connection that shows what was negotiated.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -184,6 +184,13 @@ impl TlsClient {
     /// Sends a request.
     pub(crate) fn send(&mut self, request: &str) -> std::io::Result<()> {
         self.0.write_all(request.as_bytes())
+    }
+
+    /// Closes the sending side, with close_notify.
+    pub(crate) fn finish(&mut self) -> std::io::Result<()> {
+        self.0.conn.send_close_notify();
+        self.0.flush()?;
+        self.0.sock.shutdown(Shutdown::Write)
     }
 
     /// Reads until `wanted` has arrived; returns everything before it.

@@ -1,0 +1,141 @@
+//! Half-closed connections of HTTP/1.1: the client has closed its sending side, and may still wait for its response.
+//!
+//! A client that has closed the whole connection looks the same, until bytes are sent to it: then its system answers with a
+//! reset. Here: how long the server works for such a client, and when it sends a byte to find out. Not here: the
+//! system calls (`socket`), the byte (`stream`). HTTP/2 has no half-closed connections: without a sending side the client
+//! cannot open windows, and h2 ends the connection.
+//!
+//! ```text
+//!   open ──FIN──▶ half-closed ──reset, or both sides closed──▶ gone: its exchange ends
+//!                  │  ▲   └── nothing sent for half_close_timeout ──▶ taken for gone
+//!                  └──┘ bytes of the response, or of the status line (1 s, 2 s, 4 s … after the last)
+//! ```
+
+use std::time::{Duration, Instant};
+
+/// What the client's system says of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientEnd {
+    /// The client may send more.
+    Open,
+    /// It sends no more. It may still receive.
+    HalfClosed,
+    /// It has reset the connection, or both sides are closed.
+    Gone,
+}
+
+/// Whether a byte can be sent that is not yet part of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// The status line has not been sent, and its first bytes are always the same.
+    Possible,
+    Impossible,
+}
+
+/// What to do about the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It may be there.
+    Continue,
+    /// Send it a byte, which a client that has left answers with a reset.
+    Probe,
+    /// It has left.
+    Leave,
+}
+
+/// The watch over a connection whose client may have left.
+#[derive(Default)]
+pub(crate) struct HalfClose(Option<Watch>);
+
+struct Watch {
+    /// Since when nothing was sent.
+    since: Instant,
+    /// The count of bytes sent at the last check.
+    sent: u32,
+    next_probe: Instant,
+    /// Until the probe after the next one.
+    interval: Duration,
+}
+
+impl HalfClose {
+    /// Decides, once a second while an exchange is under way, what to do. `sent` counts the bytes sent to the client and
+    /// wraps around.
+    pub(crate) fn check(&mut self, end: ClientEnd, sent: u32, probe: Probe, timeout: Duration, now: Instant) -> Step {
+        match end {
+            ClientEnd::Open => {
+                self.0 = None;
+                return Step::Continue;
+            }
+            ClientEnd::Gone => return Step::Leave,
+            ClientEnd::HalfClosed => {}
+        }
+        let watch = self.0.get_or_insert(Watch {
+            since: now,
+            sent,
+            next_probe: now,
+            interval: Duration::from_secs(1),
+        });
+        if watch.sent != sent {
+            (watch.sent, watch.since) = (sent, now);
+        }
+        if now.duration_since(watch.since) >= timeout {
+            return Step::Leave;
+        }
+        if probe == Probe::Possible && now >= watch.next_probe {
+            watch.next_probe = now + watch.interval;
+            watch.interval *= 2;
+            return Step::Probe;
+        }
+        Step::Continue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// The seconds at which a half-closed connection is probed, and the second at which it ends, if each probe is taken.
+    fn watched(probe: Probe, timeout: Duration, mut sent: impl FnMut(u64) -> u32) -> (Vec<u64>, Option<u64>) {
+        let (mut half_close, begin, mut probes) = (HalfClose::default(), Instant::now(), Vec::new());
+        for second in 0..200 {
+            let now = begin + Duration::from_secs(second);
+            match half_close.check(ClientEnd::HalfClosed, sent(second), probe, timeout, now) {
+                Step::Continue => {}
+                Step::Probe => probes.push(second),
+                Step::Leave => return (probes, Some(second)),
+            }
+        }
+        (probes, None)
+    }
+
+    #[test]
+    fn a_silent_exchange_is_probed_at_growing_intervals_and_ends() {
+        let unchanged = |_| 7;
+        assert_eq!(
+            watched(Probe::Possible, TIMEOUT, unchanged),
+            (vec![0, 1, 3, 7, 15], Some(30))
+        );
+        assert_eq!(watched(Probe::Impossible, TIMEOUT, unchanged), (vec![], Some(30)));
+        assert_eq!(watched(Probe::Possible, Duration::ZERO, unchanged), (vec![], Some(0)));
+    }
+
+    #[test]
+    fn bytes_that_are_sent_restart_the_time() {
+        let until = |second: u64| u32::try_from(second.min(100)).unwrap();
+        assert_eq!(watched(Probe::Impossible, TIMEOUT, until), (vec![], Some(130)));
+    }
+
+    #[test]
+    fn a_client_that_is_gone_has_left_and_one_that_is_not_has_not() {
+        let (mut half_close, now) = (HalfClose::default(), Instant::now());
+        let mut check = |end, second| {
+            let now = now + Duration::from_secs(second);
+            half_close.check(end, 0, Probe::Impossible, TIMEOUT, now)
+        };
+        assert_eq!(check(ClientEnd::Open, 0), Step::Continue);
+        assert_eq!(check(ClientEnd::HalfClosed, 10), Step::Continue);
+        assert_eq!(check(ClientEnd::Gone, 11), Step::Leave);
+    }
+}
