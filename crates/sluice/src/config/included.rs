@@ -43,7 +43,8 @@ pub(super) static INCLUDED: Section<Root> = Section {
                 off: None,
                 begin: |root: &Root, table| {
                     let site = root.route_site.map(|number| root.sites.root_of(number));
-                    route::Draft::new(site.unwrap_or(SiteRoot::Absent), table)
+                    let path = root.route_site.and_then(|number| root.sites.root_path_of(number));
+                    route::Draft::new(site.unwrap_or(SiteRoot::Absent), path, table)
                 },
                 end: |root, route, table| {
                     if let Some(number) = root.route_site {

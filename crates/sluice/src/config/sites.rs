@@ -3,6 +3,8 @@
 //!
 //! Not here: the keys of a site (`site`).
 
+use std::path::Path;
+
 use sluice_settings::rule::covers;
 use sluice_settings::{ListenAddress, ListenSettings, SiteSettings};
 
@@ -87,6 +89,11 @@ impl Sites {
     /// Whether a site has files of its own.
     pub(super) fn root_of(&self, number: usize) -> SiteRoot {
         self.routed[number].root
+    }
+
+    /// The root of a site, if it is known.
+    pub(super) fn root_path_of(&self, number: usize) -> Option<&Path> {
+        self.sites[number].root.as_deref()
     }
 
     /// Adds a route of an included file after those of its site.
