@@ -1,4 +1,5 @@
-//! Docs: dependencies have their line, ARCHITECTURE.md stays short, and nothing names a directory of one machine.
+//! Docs: dependencies have their line, ARCHITECTURE.md stays short, nothing names a directory of one machine, and the messages that
+//! the page about troubleshooting explains are those of the code.
 
 use std::path::Path;
 
@@ -114,9 +115,56 @@ pub(crate) fn check_private(text: &Text, private: &[String]) -> Vec<String> {
     findings
 }
 
+/// Messages of the system, which the page about troubleshooting quotes, too.
+const OF_THE_SYSTEM: [&str; 3] = [
+    ": Address already in use",
+    ": Cannot assign requested address",
+    "Permission denied",
+];
+
+/// Checks that each message in the first column of the page is in the code. `…` stands for what differs.
+pub(crate) fn check_messages(page: &Text, sources: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (index, line) in page.text.lines().enumerate() {
+        let Some((first, _)) = line.strip_prefix("| ").and_then(|row| row.split_once(" | ")) else {
+            continue;
+        };
+        let quoted = first.split('`').skip(1).step_by(2);
+        let parts = quoted.flat_map(|message| message.split('…')).map(str::trim_end);
+        for part in parts.filter(|part| part.len() > 3) {
+            let part = part.trim_start_matches(' ');
+            if !sources.contains(part) && !OF_THE_SYSTEM.contains(&part) {
+                findings.push(format!(
+                    "{}:{}: no message of the code contains \"{part}\": quote it as it is now",
+                    page.path,
+                    index + 1
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// The text of a source with the strings of more than one line joined, and without escapes of quotes.
+pub(crate) fn with_joined_strings(source: &str) -> String {
+    let mut lines = source.split("\\\n");
+    let mut text = lines.next().unwrap_or_default().to_owned();
+    lines.for_each(|line| text += line.trim_start());
+    text.replace("\\\"", "\"")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_that_are_not_in_the_code_are_found() {
+        let sources = with_joined_strings("\"the disk \\\n    is full: {x}\"");
+        let page = "| message | cause |\n|---|---|\n| `the disk is full: …` | a |\n| `the disk is gone` | `b` |\n";
+        let findings = check_messages(&text("a.md", page), &sources);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].starts_with("a.md:4: "), "{findings:?}");
+    }
 
     fn text(path: &str, text: &str) -> Text {
         Text {

@@ -114,6 +114,13 @@ fn make_test_installs_every_program_that_tests_start() {
 }
 
 #[test]
+fn messages_on_the_page_about_troubleshooting_are_in_the_code() {
+    let sources = texts(&["rs"]).into_iter().filter(|text| text.path.contains("/src/"));
+    let sources: String = sources.map(|text| docs::with_joined_strings(&text.text)).collect();
+    assert_tidy(docs::check_messages(&read("docs/troubleshooting.md"), &sources));
+}
+
+#[test]
 fn the_architecture_page_is_short() {
     assert_tidy(docs::check_length(&read("ARCHITECTURE.md")));
 }
