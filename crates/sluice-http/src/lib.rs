@@ -15,6 +15,7 @@ pub mod host;
 pub mod multipart;
 pub mod ranges;
 pub mod rate_limited_log;
+pub mod received;
 pub mod request_id;
 pub mod target;
 pub mod tasks;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use sluice_http::endpoints::{Endpoints, TlsInfo};
+use sluice_http::received::{Received, Receiver};
 use sluice_membuf::SealedMemfd;
 
 use crate::client_certificates::ShownCertificate;
@@ -34,6 +35,7 @@ pub struct Connection {
     outgoing: Outgoing,
     /// Bytes read since the last exchange began. If not zero between exchanges, part of a head has arrived.
     head_bytes: Cell<u32>,
+    received: Cell<Received>,
     /// Exchanges begun; wraps around.
     exchanges: Cell<u32>,
     /// Exchanges under way; more than one only in HTTP/2.
@@ -79,6 +81,7 @@ impl Connection {
             waiting_on_server: Cell::new(0),
             outgoing: Outgoing::new(Rc::clone(budget)),
             head_bytes: Cell::new(0),
+            received: Cell::default(),
             exchanges: Cell::new(0),
             open: Cell::new(0),
             expects_no_more: Cell::new(false),
@@ -175,6 +178,12 @@ impl Connection {
         }
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.head_bytes.set(self.head_bytes.get().saturating_add(bytes));
+        if bytes > 0 {
+            self.received.set(Received {
+                bytes: self.received.get().bytes.wrapping_add(bytes),
+                last: bytes,
+            });
+        }
     }
 
     /// Response bytes that the protocol has.
@@ -294,6 +303,12 @@ impl Connection {
 
     pub(crate) fn is_aborted(&self) -> bool {
         self.is_aborted.get()
+    }
+}
+
+impl Receiver for Connection {
+    fn received(&self) -> Received {
+        self.received.get()
     }
 }
 

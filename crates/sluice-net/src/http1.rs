@@ -14,6 +14,7 @@ use http::StatusCode;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use sluice_http::tasks::yield_now;
 use sluice_settings::limits::Limits;
 
 use crate::connection::Connection;
@@ -22,6 +23,7 @@ use crate::http_connection::HttpConnection;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Refusal, Service};
 use crate::stream::SharedStream;
+use crate::turn::ExchangeTurn;
 
 /// Bytes that hyper reads ahead, and collects for one write.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
@@ -77,11 +79,16 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     let io = TokioIo::new(SharedStream(Rc::clone(stream)));
     let mut exchanges = builder(&limits).serve_connection(io, service);
     let mut monitor = ConnectionMonitor::new(connection, front.tick());
-    let mut half_close = HalfClose::default();
+    let (mut turn, mut half_close) = (ExchangeTurn::new(connection), HalfClose::default());
     let outcome = poll_fn(|context| {
         if connection.due_demand().is_some() {
             return Poll::Ready(Ok(Outcome::Closed));
         }
+        if turn.is_over(connection) {
+            yield_now(context);
+            return Poll::Pending;
+        }
+        stream.borrow_mut().begin_turn();
         let check = |monitor: &mut ConnectionMonitor| check(http, &limits, monitor, &mut half_close);
         let action = monitor.next_action(front, connection, context, check);
         match action {

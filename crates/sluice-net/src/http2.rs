@@ -134,6 +134,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     } = http;
     let connection: &Rc<Connection> = slot;
     connection.outgoing().set_http2();
+    stream.borrow_mut().begin_http2();
     let limits = service.limits();
     let service = {
         let (service, connection) = (Rc::clone(service), Rc::clone(connection));
@@ -164,6 +165,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
             Action::ShutDown => frames.as_mut().graceful_shutdown(),
             Action::Close(()) => return Poll::Ready(Ok(())),
         }
+        stream.borrow_mut().begin_turn();
         if ended.is_none()
             && let Poll::Ready(end) = frames.as_mut().poll(context)
         {

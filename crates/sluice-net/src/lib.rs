@@ -35,5 +35,6 @@ mod stream;
 pub mod tls;
 mod tls_info;
 mod transport;
+mod turn;
 pub mod unix;
 mod vacancies;

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use sluice_http::tasks::yield_now;
 use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -23,6 +24,7 @@ use crate::half_close::{HalfClose, Probe, Step};
 use crate::minor_version::MinorVersion;
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
+use crate::turn::ReadTurn;
 
 /// How long the client may take to make room for `close_notify`.
 const CLOSE_NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -49,6 +51,7 @@ pub(crate) struct ClientStream {
     /// Bytes that were read and not used: they are read again before those of the transport.
     unread: Bytes,
     minor_version: MinorVersion,
+    turn: ReadTurn,
     /// The number of the connection's exchanges when bytes were last written.
     written_in: u32,
     /// Bytes of `STATUS_LINE` that were sent as probes, before hyper writes them.
@@ -65,9 +68,20 @@ impl ClientStream {
             taken: 0,
             unread: Bytes::new(),
             minor_version: MinorVersion::default(),
+            turn: ReadTurn::http1(),
             written_in: 0,
             probes: 0,
         }
+    }
+
+    /// Prepares for HTTP/2.
+    pub(crate) fn begin_http2(&mut self) {
+        self.turn = ReadTurn::http2();
+    }
+
+    /// The connection's task is polled again: it may read more.
+    pub(crate) fn begin_turn(&mut self) {
+        self.turn.begin();
     }
 
     /// Checks whether the client of an exchange has left, and sends it a byte if that is needed to find out.
@@ -192,6 +206,24 @@ impl ClientStream {
         self.transport.encrypt_chunks(chunks)
     }
 
+    /// As `poll_read_next`, but no further than the turn goes: then other connections have theirs.
+    fn poll_read_in_turn(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.turn.room(buffer.remaining()) {
+            0 => {
+                yield_now(context);
+                Poll::Pending
+            }
+            room if room < buffer.remaining() => {
+                let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+                let read = self.poll_read_next(context, &mut part);
+                let bytes = part.filled().len();
+                buffer.advance(bytes);
+                read
+            }
+            _ => self.poll_read_next(context, buffer),
+        }
+    }
+
     fn poll_read_next(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.unread.is_empty() {
             return self.transport.poll_read(context, buffer);
@@ -281,8 +313,9 @@ impl AsyncRead for SharedStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut stream = self.0.borrow_mut();
         let before = buffer.filled().len();
-        let read = stream.poll_read_next(context, buffer);
+        let read = stream.poll_read_in_turn(context, buffer);
         let bytes = buffer.filled().len() - before;
+        stream.turn.count(bytes);
         if bytes > 0 {
             if stream.connection.begins_head() {
                 stream.minor_version.begin();

@@ -14,7 +14,7 @@
 //!     │                  ├─ process ── scripts, stderr  start, watch, stop
 //!     │                  │      └─ shebang              why a process could not be started
 //!     │                  ├─ resources                   bounds on what all scripts hold together
-//!     │                  └─ request_body                the body as the client sends it
+//!     │                  └─ request_body ── framing     the body as the client sends it
 //!     │
 //!     ├─ session ─┬─ conversation ─┬─ relay ─┬─ mailbox        output
 //!     │           │                │         ├─ callout        requests of the script, and their answers
@@ -38,6 +38,7 @@ mod cgiplus;
 mod conversation;
 mod default_processes;
 mod ending;
+mod framing;
 mod idle_timer;
 pub mod job;
 pub mod lease;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::fault::{Activity, BodyFailure, ClientFault, Fault, ServerFault, SlowBody};
+use sluice_http::received::Receiver;
 use sluice_membuf::{OverBudget, Reservation};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::BodyBounds;
@@ -19,10 +21,14 @@ use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Sleep};
 
+use crate::framing::Framing;
 use crate::resources::{DroppedElsewhere, Resources};
 
 /// Bodies up to this size, bytes, are stored in memory, larger ones in a file without a name.
 const MEMORY_BYTES_MAX: usize = 64 << 10;
+
+/// Chunks of a body are collected up to this size, bytes, before a thread writes them to its file.
+const WRITE_BYTES_MIN: usize = 64 << 10;
 
 /// The body of a request.
 pub struct RequestBody {
@@ -38,13 +44,12 @@ pub struct RequestBody {
     /// How long the server still waits for the client at the least rate: bytes add to it, waits subtract from it. Never more than
     /// the timeout, so that bytes sent fast do not pay for a long trickle.
     allowance: Duration,
-    wait: Option<Wait>,
-}
-
-/// The present wait for the client.
-struct Wait {
-    since: Instant,
-    timer: Pin<Box<Sleep>>,
+    /// Since when the server waits for the client.
+    waiting_since: Option<Instant>,
+    /// Set again only when it has fired: chunks may come by the million.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// `None` unless it is chunked.
+    framing: Option<Framing>,
 }
 
 /// A body that was stored.
@@ -66,8 +71,13 @@ struct InMemory {
     reservation: Reservation,
 }
 
-/// A body that is being stored in a file. A thread closes it if the client leaves.
-struct Spool(DroppedElsewhere<(tokio::fs::File, Reservation)>);
+/// A body that is being stored in a file.
+struct Spool {
+    /// A thread closes it if the client leaves.
+    file: DroppedElsewhere<(tokio::fs::File, Reservation)>,
+    /// Chunks that are not written yet, copied together: a thread is asked for each write.
+    collected: Vec<u8>,
+}
 
 impl RequestBody {
     /// A body with the server's limits, until `bound` sets others.
@@ -81,7 +91,18 @@ impl RequestBody {
             bytes_per_second_min: limits.body_bytes_per_second_min,
             waited: Duration::ZERO,
             allowance: limits.body_timeout,
-            wait: None,
+            waiting_since: None,
+            timer: None,
+            framing: None,
+        }
+    }
+
+    /// Bounds the framing of a chunked body, which `connection` receives from now on.
+    #[must_use]
+    pub fn chunked(self, connection: Rc<dyn Receiver>) -> RequestBody {
+        RequestBody {
+            framing: Some(Framing::new(connection)),
+            ..self
         }
     }
 
@@ -108,7 +129,9 @@ impl RequestBody {
             bytes_per_second_min: 0,
             waited: Duration::ZERO,
             allowance: Duration::ZERO,
-            wait: None,
+            waiting_since: None,
+            timer: None,
+            framing: None,
         }
     }
 
@@ -122,19 +145,22 @@ impl RequestBody {
         self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
-    /// The next chunk, never empty. The client's faults: too large, too slow, truncated.
+    /// The next chunk, never empty. The client's faults: too large, too slow, truncated, too much framing.
     pub(crate) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
             let Some(incoming) = &mut self.incoming else {
                 return Poll::Ready(None);
             };
             let Poll::Ready(frame) = Pin::new(incoming).poll_frame(context) else {
+                if self.framing.as_mut().is_some_and(Framing::is_excessive) {
+                    return Poll::Ready(Some(Err(ClientFault::TooMuchFraming(self.received).into())));
+                }
                 let fault = ready!(self.poll_overdue(context));
                 return Poll::Ready(Some(Err(fault.into())));
             };
-            if let Some(wait) = self.wait.take() {
+            if let Some(since) = self.waiting_since.take() {
                 // A longer wait is not the client's: nobody polled the body meanwhile.
-                let waited = wait.since.elapsed().min(self.timeout);
+                let waited = since.elapsed().min(self.timeout);
                 self.waited += waited;
                 self.allowance = self.allowance.saturating_sub(waited);
             }
@@ -168,12 +194,10 @@ impl RequestBody {
             memory.push(&chunk)?;
         };
         let mut spool = Spool::create(resources, memory).await?;
-        spool.reserve(&last)?;
-        spool.write(&last).await?;
+        spool.push(&last).await?;
         drop(last);
         while let Some(chunk) = self.chunk().await? {
-            spool.reserve(&chunk)?;
-            spool.write(&chunk).await?;
+            spool.push(&chunk).await?;
         }
         Ok((Stored::File(spool.finish().await?), self.received))
     }
@@ -187,6 +211,9 @@ impl RequestBody {
     fn count(&mut self, chunk: Bytes) -> Result<Bytes, Fault> {
         self.received += chunk.len() as u64;
         self.earn(chunk.len());
+        if let Some(framing) = &mut self.framing {
+            framing.cover(chunk.len());
+        }
         if self.received > self.bytes_max {
             return Err(too_large(self.bytes_max));
         }
@@ -199,16 +226,24 @@ impl RequestBody {
             0 => self.timeout,
             _ => self.allowance,
         };
-        let wait = self.wait.get_or_insert_with(|| {
-            let since = Instant::now();
-            let timer = Box::pin(tokio::time::sleep_until(since + limit));
-            Wait { since, timer }
-        });
-        ready!(wait.timer.as_mut().poll(context));
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let ends = since + limit;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(ends)));
+        if timer.deadline() > ends || timer.is_elapsed() {
+            timer.as_mut().reset(ends);
+        }
+        ready!(timer.as_mut().poll(context));
+        while ends > Instant::now() {
+            // It was set for an earlier wait.
+            timer.as_mut().reset(ends);
+            ready!(timer.as_mut().poll(context));
+        }
         Poll::Ready(if limit < self.timeout {
             ClientFault::BodyTooSlow(Box::new(SlowBody {
                 received: self.received,
-                waited: self.waited + wait.since.elapsed(),
+                waited: self.waited + since.elapsed(),
             }))
         } else {
             ClientFault::BodySilent(self.timeout)
@@ -262,26 +297,43 @@ impl Spool {
             .and_then(|file| file)
             .map_err(not_stored)?;
         let file = tokio::fs::File::from_std(file);
+        // The bytes in memory are the first that are written.
         reservation.shrink_to(bytes.len() as u64);
-        let mut spool = Spool(DroppedElsewhere::new((file, reservation)));
-        spool.write(&bytes).await?;
-        Ok(spool)
+        Ok(Spool {
+            file: DroppedElsewhere::new((file, reservation)),
+            collected: bytes,
+        })
     }
 
-    /// Reserves room for a chunk before it is written.
-    fn reserve(&mut self, chunk: &[u8]) -> Result<(), Fault> {
-        grow(&mut self.0.1, chunk.len())
+    /// Adds a chunk. It is written at once only if it is large, or if enough has been collected.
+    async fn push(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+        grow(&mut self.file.1, chunk.len())?;
+        if self.collected.len() + chunk.len() > WRITE_BYTES_MIN {
+            self.write_collected().await?;
+        }
+        if chunk.len() >= WRITE_BYTES_MIN {
+            return Ok(self.file.0.write_all(chunk).await.map_err(not_stored)?);
+        }
+        self.collected.extend_from_slice(chunk);
+        Ok(())
     }
 
-    async fn write(&mut self, chunk: &[u8]) -> Result<(), Fault> {
-        Ok(self.0.0.write_all(chunk).await.map_err(not_stored)?)
+    async fn write_collected(&mut self) -> Result<(), Fault> {
+        // Empty, there is nothing to ask a thread for.
+        if !self.collected.is_empty() {
+            self.file.0.write_all(&self.collected).await.map_err(not_stored)?;
+            self.collected.clear();
+        }
+        Ok(())
     }
 
     /// The file, at its beginning.
     async fn finish(mut self) -> Result<StoredFile, Fault> {
-        self.0.0.flush().await.map_err(not_stored)?;
-        self.0.0.seek(SeekFrom::Start(0)).await.map_err(not_stored)?;
-        let (file, reservation) = self.0.into_inner();
+        self.write_collected().await?;
+        let file = &mut self.file.0;
+        file.flush().await.map_err(not_stored)?;
+        file.seek(SeekFrom::Start(0)).await.map_err(not_stored)?;
+        let (file, reservation) = self.file.into_inner();
         Ok(StoredFile(DroppedElsewhere::new((file.into_std().await, reservation))))
     }
 }

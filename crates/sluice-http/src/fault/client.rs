@@ -47,6 +47,8 @@ pub enum ClientFault {
     BodyTooSlow(Box<SlowBody>),
     /// 400: the request body ended early or is malformed.
     BadBody(Box<BodyFailure>),
+    /// 400: a chunked request body has more framing than data, after this many bytes of data.
+    TooMuchFraming(u64),
     /// 421: the request must be sent on another connection, or to another server.
     Misdirected(Misdirected),
     /// The status of the route: a route refuses the request.
@@ -192,6 +194,7 @@ impl ClientFault {
             | ClientFault::BadRewrite(_)
             | ClientFault::NoHostForHttps
             | ClientFault::ChunkedTwice
+            | ClientFault::TooMuchFraming(_)
             | ClientFault::BadBody(_) => StatusCode::BAD_REQUEST,
             ClientFault::TooManyFields(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             ClientFault::UnknownTransferCoding(_) => StatusCode::NOT_IMPLEMENTED,
@@ -255,6 +258,10 @@ impl Display for ClientFault {
             ClientFault::BadBody(body) => {
                 write!(out, "request body: {}, after {} bytes", body.error, body.received)
             }
+            ClientFault::TooMuchFraming(received) => write!(
+                out,
+                "the chunked request body has too much framing (chunk sizes, extensions) for its {received} bytes of data"
+            ),
             ClientFault::Misdirected(misdirected) => Display::fmt(misdirected, out),
             ClientFault::Refused(refused) => write!(out, "refused by the route at {}", refused.origin),
         }

@@ -10,9 +10,11 @@ use http::{HeaderMap, Method, Uri, Version, header};
 use hyper::body::{Body, Incoming};
 use sluice_http::fault::{ClientFault, Fault, Misdirected, ScriptFault};
 use sluice_http::host::host;
+use sluice_http::received::Receiver;
 use sluice_http::target::{Target, TargetError, TargetProblem, check_escapes};
 use sluice_net::connection::Connection;
 use sluice_script::request_body::RequestBody;
+use sluice_settings::limits::Limits;
 use sluice_settings::rule::{BodyBounds, ClientCertificate, RequestAttributes};
 
 use crate::context::HeldConfig;
@@ -55,7 +57,7 @@ impl Request {
     /// a body with another transfer coding than chunked (501), a tunnel is asked for (405).
     pub(crate) fn read(
         exchange: &Exchange,
-        connection: &Connection,
+        connection: &Rc<Connection>,
         config: Rc<HeldConfig>,
         fields: &mut HeaderMap,
         incoming: Incoming,
@@ -99,7 +101,7 @@ impl Request {
             method: exchange.line.method.clone(),
             fields: std::mem::take(fields),
             host,
-            body: Some(RequestBody::new(incoming, &config.limits)),
+            body: Some(body(incoming, exchange.line.version, connection, &config.limits)),
             config,
         })
     }
@@ -181,6 +183,17 @@ impl Request {
         }
         self.body = None;
         Ok(())
+    }
+}
+
+/// The body. In HTTP/2, h2 bounds the framing.
+fn body(incoming: Incoming, version: Version, connection: &Rc<Connection>, limits: &Limits) -> RequestBody {
+    let is_chunked = version < Version::HTTP_2 && incoming.size_hint().exact().is_none();
+    let body = RequestBody::new(incoming, limits);
+    if is_chunked {
+        body.chunked(Rc::clone(connection) as Rc<dyn Receiver>)
+    } else {
+        body
     }
 }
 

@@ -239,6 +239,29 @@ fn script_ends_when_the_client_leaves() {
 }
 
 #[test]
+fn uploads_in_small_frames_are_complete() {
+    const FRAMES: usize = 20_000;
+    let server = Setup::new()
+        .workers(1)
+        .script("count", r"printf 'Content-Type: text/plain\n\n'; wc -c")
+        .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"")
+        .start();
+    let mut client = frames::connect(&server);
+    let block = b"\x83\x86\x04\x0e/cgi-bin/count\x01\x01t";
+    let body = frames::frame(frames::DATA, 0, 1, b"x").repeat(FRAMES);
+    let upload = [
+        frames::frame(frames::HEADERS, frames::END_HEADERS, 1, block),
+        body,
+        frames::frame(frames::DATA, frames::END_STREAM, 1, b"x"),
+    ];
+    client.write_all(&upload.concat()).unwrap();
+    let answer = frames::wait_for(&mut client, |frame| {
+        frame.0 == frames::DATA || frame.0 == frames::GOAWAY
+    });
+    assert_eq!(String::from_utf8_lossy(&answer.2).trim(), (FRAMES + 1).to_string());
+}
+
+#[test]
 fn response_without_a_window_is_reset() {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     /// SETTINGS_INITIAL_WINDOW_SIZE 0: no body bytes may be sent.

@@ -39,5 +39,6 @@ mod sites;
 mod slow_clients;
 mod targets;
 mod tls;
+mod turns;
 mod withheld;
 mod workout;

@@ -66,6 +66,33 @@ fn stored_bodies_of_all_clients_are_bounded() {
     }
 }
 
+#[test]
+fn bodies_in_small_chunks_are_stored_whole() {
+    let numbers: String = (0..100_000).map(|number| format!("{number:06}\n")).collect();
+    let server = setup()
+        .script("check", r"printf 'Content-Type: text/plain\n\n'; cksum")
+        .script(
+            "length",
+            r#"printf 'Content-Type: text/plain\n\n%s ' "$CONTENT_LENGTH"; wc -c"#,
+        )
+        .start();
+    let whole = server.post("/cgi-bin/check", &numbers);
+    // Smaller and larger than a collected write, in turns.
+    for sizes in [&[7][..], &[100], &[100_000], &[60_000, 1, 70_000, 10_000, 3]] {
+        let (mut rest, mut chunks, mut sizes) = (numbers.as_str(), String::new(), sizes.iter().cycle());
+        while !rest.is_empty() {
+            let (chunk, more) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+            chunks += &format!("{:x}\r\n{chunk}\r\n", chunk.len());
+            rest = more;
+        }
+        for (path, expected) in [("check", whole.text()), ("length", "700000 700000\n")] {
+            let head = format!("POST /cgi-bin/{path} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let response = server.send(format!("{head}{chunks}0\r\n\r\n"));
+            assert_eq!(response.text(), expected);
+        }
+    }
+}
+
 /// Sends a body byte by byte. Returns the growth of the server's memory at its largest.
 fn growth_by_single_bytes(path: &str, field: &str, byte: &str, end: &str) -> usize {
     // hyper reads each into a block of its own of at least 8 KiB, of which at least 4 KiB are touched: 12 MB.

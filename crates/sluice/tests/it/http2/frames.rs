@@ -88,6 +88,21 @@ pub(super) fn number(payload: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(payload[at..at + 4].try_into().unwrap())
 }
 
+/// Reads until a frame arrives that is the wanted one.
+#[track_caller]
+pub(super) fn wait_for(stream: &mut TcpStream, is_wanted: impl Fn(&Frame) -> bool) -> Frame {
+    let mut received = Vec::new();
+    loop {
+        if let Some(frame) = frames(&received).into_iter().find(&is_wanted) {
+            return frame;
+        }
+        let mut bytes = [0; 4096];
+        let length = stream.read(&mut bytes).unwrap();
+        assert_ne!(length, 0, "the server has closed: {:?}", frames(&received));
+        received.extend_from_slice(&bytes[..length]);
+    }
+}
+
 /// All frames until the server closes the connection.
 #[track_caller]
 pub(super) fn rest(stream: &mut TcpStream) -> Vec<Frame> {
