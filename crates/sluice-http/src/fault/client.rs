@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::{HeaderName, Method, StatusCode};
 
 use crate::fault::detail::Detail;
 use crate::fault::server::IoFailure;
@@ -49,6 +49,8 @@ pub enum ClientFault {
     BadBody(Box<BodyFailure>),
     /// 400: a chunked request body has more framing than data, after this many bytes of data.
     TooMuchFraming(u64),
+    /// 400: the value of this field begins or ends with white space (RFC 9113 §8.2.1).
+    PaddedField(HeaderName),
     /// 421: the request must be sent on another connection, or to another server.
     Misdirected(Misdirected),
     /// The status of the route: a route refuses the request.
@@ -195,6 +197,7 @@ impl ClientFault {
             | ClientFault::NoHostForHttps
             | ClientFault::ChunkedTwice
             | ClientFault::TooMuchFraming(_)
+            | ClientFault::PaddedField(_)
             | ClientFault::BadBody(_) => StatusCode::BAD_REQUEST,
             ClientFault::TooManyFields(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             ClientFault::UnknownTransferCoding(_) => StatusCode::NOT_IMPLEMENTED,
@@ -262,6 +265,7 @@ impl Display for ClientFault {
                 out,
                 "the chunked request body has too much framing (chunk sizes, extensions) for its {received} bytes of data"
             ),
+            ClientFault::PaddedField(name) => write!(out, "the value of field {name} begins or ends with white space"),
             ClientFault::Misdirected(misdirected) => Display::fmt(misdirected, out),
             ClientFault::Refused(refused) => write!(out, "refused by the route at {}", refused.origin),
         }

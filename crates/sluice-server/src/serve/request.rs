@@ -54,7 +54,7 @@ impl Request {
     ///
     /// # Errors
     /// The client's: no usable host or target (400), a host that is not served on this address or at all (421), too many fields (431),
-    /// a body with another transfer coding than chunked (501), a tunnel is asked for (405).
+    /// a body with another transfer coding than chunked (501), a tunnel is asked for (405), a malformed field of HTTP/2 (400).
     pub(crate) fn read(
         exchange: &Exchange,
         connection: &Rc<Connection>,
@@ -66,6 +66,9 @@ impl Request {
         // HTTP/1.1 has been bounded by its parser; HTTP/2 bounds their bytes alone.
         if fields.len() > config.limits.head_fields_max {
             return Err(ClientFault::TooManyFields(fields.len()).into());
+        }
+        if exchange.line.version == Version::HTTP_2 {
+            check_padding(fields)?;
         }
         // Without a body, hyper has seen no such field.
         if !incoming.is_end_stream() {
@@ -195,6 +198,15 @@ fn body(incoming: Incoming, version: Version, connection: &Rc<Connection>, limit
     } else {
         body
     }
+}
+
+/// Checks the fields of a request of HTTP/2: no value may begin or end with white space (RFC 9113 §8.2.1). In HTTP/1.1 such
+/// white space is not part of the value (RFC 9112 §5.1).
+fn check_padding(fields: &HeaderMap) -> Result<(), ClientFault> {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let is_padded = |value: &[u8]| is_blank(value.first()) || is_blank(value.last());
+    let padded = fields.iter().find(|(_, value)| is_padded(value.as_bytes()));
+    padded.map_or(Ok(()), |(name, _)| Err(ClientFault::PaddedField(name.clone())))
 }
 
 /// Checks that a body is only chunked, and only once (RFC 9112 §6.1): a script would get coded bytes and would not know it. hyper

@@ -14,6 +14,10 @@ use crate::harness::{Authority, Server, Setup, curl, spawn, wait_until, write_sc
 const LISTENERS: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }\n\
     [[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"";
 
+/// The first byte of a header block with this status (RFC 7541, appendix A).
+const OK: u8 = 0x88;
+const BAD_REQUEST: u8 = 0x8c;
+
 const ECHO: &str = "printf 'Content-Type: text/plain\\n\\n%s %s ' \"$SERVER_PROTOCOL\" \"$REQUEST_METHOD\"; cat";
 
 fn server() -> Server {
@@ -236,6 +240,31 @@ fn script_ends_when_the_client_leaves() {
         client.wait().unwrap();
         server.wait_for_processes(0);
     }
+}
+
+#[test]
+fn field_values_with_surrounding_white_space_are_refused() {
+    let server = Setup::new()
+        .file("a.txt", "hello")
+        .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"")
+        .start();
+    for (value, status) in [
+        ("a b", OK),
+        (" a", BAD_REQUEST),
+        ("a ", BAD_REQUEST),
+        ("\ta", BAD_REQUEST),
+        ("", OK),
+    ] {
+        let mut client = frames::connect(&server);
+        // GET, http, `/a.txt`, the host `t`, and a literal field `x` (RFC 7541 §6).
+        let length = [u8::try_from(value.len()).unwrap()];
+        let block = [b"\x82\x86\x04\x06/a.txt\x01\x01t\0\x01x", &length[..], value.as_bytes()].concat();
+        let request = frames::frame(frames::HEADERS, frames::END_STREAM | frames::END_HEADERS, 1, &block);
+        client.write_all(&request).unwrap();
+        let head = frames::wait_for(&mut client, |frame| frame.0 == frames::HEADERS && frame.1 == 1);
+        assert_eq!(head.2[0], status, "{value:?}");
+    }
+    server.log_line("the value of field x begins or ends with white space");
 }
 
 #[test]
