@@ -220,6 +220,9 @@ pub(crate) struct Demo {
     /// answer to every name.
     #[arg(long, value_name = "NAME", value_parser = config::parse_host)]
     pub(crate) host: Vec<String>,
+    /// Serve https with a new self-signed certificate, for local use.
+    #[arg(long)]
+    tls: bool,
     /// Run as root on addresses that other machines can reach, although every script then runs as root too.
     #[arg(long)]
     pub(crate) allow_root: bool,
@@ -271,6 +274,14 @@ impl Demo {
         let mut addresses = self.listen.iter().map(ListenAddress::ip);
         addresses.all(|ip| ip.is_some_and(|ip| ip.is_loopback()))
     }
+
+    /// Its addresses, with TLS if wanted.
+    ///
+    /// # Errors
+    /// One line: no certificate can be made.
+    pub(crate) fn listeners(&self) -> Result<Vec<ListenSettings>, String> {
+        listeners(&self.listen, self.tls)
+    }
 }
 
 impl Serve {
@@ -309,7 +320,7 @@ impl Serve {
         let root =
             absolute(&self.directory).map_err(|error| format!("cannot serve {shown}: {}", config::reason(&error)))?;
         Ok(Settings {
-            listen: self.listen()?,
+            listen: listeners(&self.listen, self.tls)?,
             workers: self.workers.unwrap_or_else(config::default_workers),
             sites: vec![directory_site(root, self.files(), self.mailbox, self.errors())],
             unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
@@ -322,17 +333,6 @@ impl Serve {
             config_files: Vec::new(),
             core_dumps: false,
         })
-    }
-
-    fn listen(&self) -> Result<Vec<ListenSettings>, String> {
-        let mut listen: Vec<_> = self.listen.iter().cloned().map(ListenSettings::clear).collect();
-        if self.tls {
-            let tls = certificates::self_signed(&listen)?;
-            for address in &mut listen {
-                (address.tls, address.http2) = (Some(tls.clone()), true);
-            }
-        }
-        Ok(listen)
     }
 
     fn files(&self) -> FileSettings {
@@ -371,6 +371,18 @@ impl Serve {
             ..AccessLog::new(target)
         })
     }
+}
+
+/// Addresses in clear text, or all with the same new certificate.
+fn listeners(addresses: &[ListenAddress], is_tls: bool) -> Result<Vec<ListenSettings>, String> {
+    let mut listen: Vec<_> = addresses.iter().cloned().map(ListenSettings::clear).collect();
+    if is_tls {
+        let tls = certificates::self_signed(&listen)?;
+        for address in &mut listen {
+            (address.tls, address.http2) = (Some(tls.clone()), true);
+        }
+    }
+    Ok(listen)
 }
 
 /// The site of a directory: its files and the programs in its `cgi-bin`, both as CGI and as CGIplus. The `cgi-bin` may be made

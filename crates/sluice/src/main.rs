@@ -68,7 +68,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         Command::Demo(demo) => {
             refuse_root(demo.allow_root || demo.is_local())?;
             let site = demo::Site::unpack()?;
-            supervisor::run(site.settings(demo.listen, demo.host), Origin::Arguments)
+            supervisor::run(site.settings(demo.listeners()?, demo.host), Origin::Arguments)
         }
         Command::Workout(workout) => return workout::run(&workout, print),
         Command::Rate(rate) => rate::run(&rate, print),

@@ -202,6 +202,54 @@ fn programs_that_cannot_run_are_listed_without_a_link() {
     }
 }
 
+#[test]
+fn exercises_print_the_published_tables_with_figures_of_this_machine() {
+    let demo = Demo::start(Layout::Installed);
+    let is_built = tree().join("sdk/c/build/membufdemo").is_file();
+    let page = demo.get("/exercise/").text();
+    let scripts = targets(&page).filter(|link| link.ends_with(".sh") && *link != "functions.sh");
+    let mut count = 0;
+    for script in scripts {
+        if NEED_PROGRAMS.contains(&script) && !is_built {
+            skip(script);
+            continue;
+        }
+        let output = demo.exercise(script, "http");
+        assert!(output.lines().count() >= 5, "{script}:\n{output}");
+        count += 1;
+    }
+    assert!(count >= 5, "{page}");
+    let table = demo.exercise("perf_files.sh", "http");
+    let row = table
+        .lines()
+        .find(|line| line.starts_with("c 10  64k "))
+        .unwrap_or_default();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[3..5], ["290", "80"], "{table}");
+    assert!(
+        cells[5].replace(',', "").parse::<f64>().expect("a rate") > 0.0,
+        "{table}"
+    );
+}
+
+#[test]
+fn exercises_over_tls_have_tables_of_their_own() {
+    let demo = Demo::start_with(Layout::Installed, &["--tls"]);
+    let table = demo.exercise("perf_files.sh", "https");
+    assert!(
+        table.contains("HTTP/1.1 over TLS") && table.contains("HTTP/2 over TLS"),
+        "{table}"
+    );
+    assert_eq!(
+        table.lines().filter(|line| line.starts_with("c 1")).count(),
+        8,
+        "{table}"
+    );
+}
+
+/// Exercises of C programs.
+const NEED_PROGRAMS: [&str; 3] = ["bandwidth.sh", "perf_scripts.sh", "scripts_v4.sh"];
+
 /// What the reply to a link must contain.
 enum Expectation {
     Text(&'static [&'static str]),
@@ -226,6 +274,7 @@ fn expectation(link: &str) -> Expectation {
     let (path, query) = link.split_once('?').unwrap_or((link, ""));
     let (_, name) = path[1..].split_once('/').unwrap_or(("", path));
     match (path, name) {
+        ("/exercise/", _) => Expectation::Text(&["perf_files.sh", "“Server Performance”"]),
         ("/icon.svg", _) => Expectation::Text(&["<svg"]),
         ("/style.css", _) => Expectation::Text(&["prefers-color-scheme: dark"]),
         (_, "membufdemo") if query.starts_with("10") => Expectation::Bytes(10 << 20),
@@ -269,6 +318,10 @@ struct Reply {
 
 impl Demo {
     fn start(layout: Layout) -> Demo {
+        Demo::start_with(layout, &[])
+    }
+
+    fn start_with(layout: Layout, options: &[&str]) -> Demo {
         let home = tempfile::tempdir().expect("a temporary directory");
         for directory in ["bin", "libexec/sluice", "tmp", "empty"] {
             fs::create_dir_all(home.path().join(directory)).expect("room for a directory");
@@ -279,7 +332,7 @@ impl Demo {
             fs::copy(original, &program).expect("room for the server");
         }
         let mut command = Command::new(&program);
-        command.args(["demo", "--listen", "127.0.0.1:0"]);
+        command.args(["demo", "--listen", "127.0.0.1:0"]).args(options);
         command.env("TMPDIR", home.path().join("tmp"));
         command.env_remove("RUST_LOG");
         match layout {
@@ -307,7 +360,7 @@ impl Demo {
             has_ended: false,
         };
         let line = demo.wait_for_log("listening on");
-        let (_, address) = line.split_once("http://").expect("an address");
+        let (_, address) = line.split_once("://").expect("an address");
         demo.address = address.trim_end().trim_end_matches('/').to_owned();
         demo
     }
@@ -331,6 +384,22 @@ impl Demo {
 
     fn get(&self, path: &str) -> Reply {
         self.ask(format!("GET {path} HTTP/1.0\r\n\r\n"))
+    }
+
+    /// The output of a script of the exercise, with short samples. Fails the test if the script fails.
+    fn exercise(&self, script: &str, scheme: &str) -> String {
+        let file = self.site().join("htdocs/exercise").join(script);
+        let output = Command::new("timeout")
+            .args([&DEADLINE.as_secs().to_string(), "sh"])
+            .arg(&file)
+            .arg(format!("{scheme}://{}", self.address))
+            .env("SLUICE", env!("CARGO_BIN_EXE_sluice"))
+            .envs([("TIME", "50ms"), ("MIB", "10")])
+            .output()
+            .expect("a shell");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}: {errors}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     fn ask(&self, request: impl AsRef<[u8]>) -> Reply {
@@ -444,9 +513,14 @@ fn tree() -> PathBuf {
 
 /// The links of the page to this server.
 fn links(page: &str) -> Vec<String> {
+    let links = targets(page).filter(|link| link.starts_with('/'));
+    links.map(str::to_owned).collect()
+}
+
+/// The targets of all links.
+fn targets(page: &str) -> impl Iterator<Item = &str> {
     let after = page.split("href=\"").skip(1);
-    let links = after.filter_map(|text| text.split('"').next());
-    links.filter(|link| link.starts_with('/')).map(str::to_owned).collect()
+    after.filter_map(|text| text.split('"').next())
 }
 
 /// Whether the page has this link; prints a message if not.

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! examples/ and sdk/c (embedded: `files`) ──┐
-//! programs in C, built (`programs`) ────────┼──▶ a private temporary directory ──▶ settings
+//! programs in C, built (`programs`) ────────┤
+//! files and scripts to measure (`exercise`) ┼──▶ a private temporary directory ──▶ settings
 //! index.html, completed (`page`) ───────────┘        removed when Site is dropped
 //! ```
 //! Not here: serving it (`supervisor`).
 
+mod exercise;
 mod files;
 mod page;
 mod programs;
@@ -19,9 +21,8 @@ use std::path::{Path, PathBuf};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::{CertificateUse, Replacement};
 use sluice_settings::{
-    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenAddress, ListenSettings,
-    LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
-    UnknownHosts,
+    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenSettings, LogTarget,
+    Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings, UnknownHosts,
 };
 use tempfile::TempDir;
 
@@ -68,7 +69,7 @@ impl Site {
     }
 
     /// The settings that serve it; on loopback addresses for names of this machine and these hosts.
-    pub(crate) fn settings(&self, listen: Vec<ListenAddress>, hosts: Vec<String>) -> Settings {
+    pub(crate) fn settings(&self, listen: Vec<ListenSettings>, hosts: Vec<String>) -> Settings {
         let programs = self.path.join("cgi-bin");
         let route = |path: &str, mode: Mode, mailbox: Mailbox| {
             let mut script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
@@ -79,7 +80,7 @@ impl Site {
             }
         };
         Settings {
-            listen: listen.into_iter().map(ListenSettings::clear).collect(),
+            listen,
             workers: config::default_workers(),
             sites: vec![SiteSettings {
                 origin: ORIGIN.into(),
@@ -95,6 +96,7 @@ impl Site {
                     route("/cgi-bin/*", Mode::Cgi, Mailbox::Stream),
                     route("/cgiplus-bin/*", Mode::Cgiplus, Mailbox::Stream),
                     route("/record-bin/*", Mode::Cgi, Mailbox::Record),
+                    exercise::uncached(&self.path.join("htdocs/exercise"), ORIGIN),
                     icon(),
                 ],
                 files: FileSettings::default(),
@@ -160,6 +162,7 @@ fn write(
     for (name, text) in PAGES {
         fs::write(htdocs.join(name), text)?;
     }
+    exercise::write(&htdocs.join("exercise"))?;
     fs::write(htdocs.join(config::INDEX), page::complete(files::INDEX, &missing))?;
     Ok(missing)
 }
@@ -234,10 +237,19 @@ mod tests {
     #[test]
     fn one_directory_is_served_in_three_ways_and_removed_with_the_site() {
         let site = Site::unpack().expect("a temporary directory");
-        let settings = site.settings(vec![config::LISTEN], Vec::new());
+        let settings = site.settings(vec![ListenSettings::clear(config::LISTEN)], Vec::new());
         let routes = &settings.sites[0].routes;
         let paths: Vec<String> = routes.iter().map(|route| route.path.to_string()).collect();
-        assert_eq!(paths, ["/cgi-bin/*", "/cgiplus-bin/*", "/record-bin/*", "/favicon.ico"]);
+        assert_eq!(
+            paths,
+            [
+                "/cgi-bin/*",
+                "/cgiplus-bin/*",
+                "/record-bin/*",
+                "/uncached/*",
+                "/favicon.ico"
+            ]
+        );
         let root = settings.sites[0].root.clone().expect("a root");
         assert!(root.join("index.html").is_file());
         let mode = fs::metadata(&site.path).expect("the directory").permissions().mode();

@@ -1,11 +1,11 @@
 //! A run: the first reply of each path, then the requests of all connections until their number or time is reached.
 //!
 //! ```text
-//! main thread: first replies ─▶ starts the threads ─▶ waits for their end, for the time, or for Ctrl-C ─▶ adds up the tallies
+//! main thread: first replies ─▶ starts the threads ─▶ waits for their end or for Ctrl-C ─▶ adds up the tallies
 //! thread 1 … n: an event loop; for each connection a task:
 //!               next request ─▶ open if needed ─▶ send ─▶ read and compare ─▶ count ─▶ next request
 //! ```
-//! Requests under way when the time is over are abandoned and not counted.
+//! Requests under way when the time is over are finished; on Ctrl-C they are abandoned and not counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,6 +68,8 @@ struct Shared {
     references: Vec<Reference>,
     /// The number of the next request.
     next: AtomicU64,
+    /// The start of the clock.
+    begin: Instant,
 }
 
 impl Shared {
@@ -77,6 +79,8 @@ impl Shared {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         match self.plan.amount {
             Amount::Requests(requests) if number >= requests => None,
+            // At least one for each connection, however slowly the threads have started.
+            Amount::Time(time) if number >= self.plan.connections as u64 && self.begin.elapsed() >= time => None,
             _ => Some(number),
         }
     }
@@ -98,6 +102,7 @@ pub(crate) fn measure(plan: Plan) -> Result<Measured, String> {
             endpoint,
             references,
             next: AtomicU64::new(0),
+            begin: Instant::now(),
         });
         run(shared, &mut signals).await
     })
@@ -242,7 +247,6 @@ async fn run(shared: Arc<Shared>, signals: &mut Signals) -> Result<Measured, Str
     let plan = &shared.plan;
     let (stop, stopped) = watch::channel(false);
     let (done, mut ended) = mpsc::channel(plan.threads);
-    let begin = Instant::now();
     for index in 0..plan.threads {
         let connections = (plan.connections + index) / plan.threads;
         let (shared, done, stopped) = (Arc::clone(&shared), done.clone(), stopped.clone());
@@ -255,14 +259,7 @@ async fn run(shared: Arc<Shared>, signals: &mut Signals) -> Result<Measured, Str
             .map_err(|error| format!("threads: {error}"))?;
     }
     drop(done);
-    let time_is_over = async {
-        match plan.amount {
-            Amount::Time(time) => tokio::time::sleep(time).await,
-            Amount::Requests(_) => std::future::pending().await,
-        }
-    };
-    tokio::pin!(time_is_over);
-    let (mut tally, mut processor, mut end) = (Tally::new(plan.target.paths.len()), Vec::new(), begin);
+    let (mut tally, mut processor, mut end) = (Tally::new(plan.target.paths.len()), Vec::new(), shared.begin);
     let mut is_interrupted = false;
     loop {
         tokio::select! {
@@ -275,7 +272,6 @@ async fn run(shared: Arc<Shared>, signals: &mut Signals) -> Result<Measured, Str
                     end = end.max(of_thread.end);
                 }
             },
-            () = &mut time_is_over, if !*stop.borrow() => { stop.send_replace(true); }
             () = signals.next() => {
                 is_interrupted = true;
                 stop.send_replace(true);
@@ -287,7 +283,7 @@ async fn run(shared: Arc<Shared>, signals: &mut Signals) -> Result<Measured, Str
         address: shared.endpoint.address.clone(),
         references: shared.references.clone(),
         tally,
-        elapsed: end - begin,
+        elapsed: end - shared.begin,
         processor,
         is_interrupted,
     })
