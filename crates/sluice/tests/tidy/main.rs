@@ -24,7 +24,14 @@ use source::{Source, Text};
 /// Directories that hold nothing of ours.
 const FOREIGN: [&str; 5] = ["target", "build", "node_modules", "__pycache__", "corpus"];
 /// Files without an ending that hold text of ours.
-const PLAIN_FILES: [&str; 5] = ["Makefile", "bench/setup", "ci/run", "tools/h2spec", "tools/needs"];
+const PLAIN_FILES: [&str; 6] = [
+    "Makefile",
+    "bench/setup",
+    "ci/run",
+    "tools/h2spec",
+    "tools/needs",
+    "tools/test-fresh",
+];
 /// The page with the words not to use.
 const GLOSSARY: &str = "docs/internals/glossary.md";
 /// Results of benchmarks, in the words of the tools that were run.
