@@ -114,7 +114,7 @@ impl Target {
     }
 
     /// Parses a path and query, percent-encoded: those of a request line, of a script's local redirect, or of a rewrite. Each `%` of
-    /// the path must begin an escape; the query is not looked at, because many applications send a bare `%` there.
+    /// the path must begin an escape; the query is not checked, because many applications send a bare `%` there.
     pub fn parse(raw: &str) -> Result<Target, Box<TargetError>> {
         check_escapes(raw)?;
         Target::parse_lenient(raw)

@@ -3,7 +3,7 @@
 //! hyper's parser knows 1.0 and 1.1 alone. So the minor version in a request line is changed to 1 on its way to the parser. Another
 //! major version ends the connection with 505. Not here: everything else that can be wrong with a request line (hyper).
 //!
-//! Only hyper knows where a request ends, so a request line that it has read together with the request before is not looked at: its
+//! Only hyper knows where a request ends, so a request line that it has read together with the request before is not read here: its
 //! HTTP/1.2 gets 400. If it has read a part of such a line, or of a head, then the rest comes here as if it began a head. Therefore
 //! nothing is changed that does not look like a request line from its first byte.
 
@@ -55,7 +55,7 @@ impl MinorVersion {
         self.is_other_major
     }
 
-    /// Looks at bytes that were read, and changes the minor version if it is among them.
+    /// Reads bytes on their way, and changes the minor version if it is among them.
     ///
     /// # Errors
     /// The client's: the major version is not 1 (505).

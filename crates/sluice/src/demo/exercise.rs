@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use sluice_settings::{Action, CacheUse, RouteSettings};
+use sluice_settings::{Action, CacheUse, DirectorySettings, RouteSettings};
 
 /// The files and their lengths. The large ones have the 512-byte blocks of WASD's: 4123, 11673 and 14852.
 const FILES: [(&str, usize); 6] = [
@@ -61,11 +61,7 @@ fn largest() -> usize {
 
 /// The route by which the files are served without the file cache.
 pub(crate) fn uncached(directory: &Path, origin: &str) -> RouteSettings {
-    let action = Action::Files {
-        directory: directory.to_owned(),
-        records: None,
-        listing: None,
-    };
+    let action = Action::Files(Box::new(DirectorySettings::new(directory.to_owned())));
     let mut route = RouteSettings {
         origin: origin.into(),
         ..RouteSettings::new("/uncached/*", action)
