@@ -44,6 +44,8 @@ pub struct Connection {
     expects_no_more: Cell<bool>,
     /// Whether the socket is to be reset instead of closed.
     is_aborted: Cell<bool>,
+    /// The response under way is chunked; in HTTP/1.1 only.
+    is_chunked: Cell<bool>,
     /// The memory in which the current body lies, if it is sealed.
     sealed: Cell<Option<Arc<SealedMemfd>>>,
     wake_up: WakeUp,
@@ -86,6 +88,7 @@ impl Connection {
             open: Cell::new(0),
             expects_no_more: Cell::new(false),
             is_aborted: Cell::new(false),
+            is_chunked: Cell::new(false),
             sealed: Cell::new(None),
             wake_up: WakeUp {
                 tick: Cell::new(u32::MAX),
@@ -270,6 +273,15 @@ impl Connection {
         self.expects_no_more.get()
     }
 
+    /// Notes that the response of HTTP/1.1 that begins now is chunked.
+    pub fn begin_chunked(&self) {
+        self.is_chunked.set(true);
+    }
+
+    pub(crate) fn is_chunked(&self) -> bool {
+        self.is_chunked.get()
+    }
+
     /// Notes that the bytes of the next body lie in this memory, from which the kernel can send them without a copy.
     pub fn send_from(&self, sealed: Arc<SealedMemfd>) {
         self.sealed.set(Some(sealed));
@@ -327,6 +339,7 @@ impl UnderWay {
         connection.open.set(connection.open.get() + 1);
         connection.exchanges.set(connection.exchanges.get().wrapping_add(1));
         connection.head_bytes.set(0);
+        connection.is_chunked.set(false);
         connection.has_unsent.set(true);
         connection.waiting_on_server.set(connection.waiting_on_server.get() + 1);
         UnderWay {

@@ -8,8 +8,10 @@
 //! ```text
 //!   open ──FIN──▶ half-closed ──reset, or both sides closed──▶ gone: its exchange ends
 //!                  │  ▲   └── nothing sent for half_close_timeout ──▶ taken for gone
-//!                  └──┘ bytes of the response, or of the status line (1 s, 2 s, 4 s … after the last)
+//!                  └──┘ bytes of the response, or probes (1 s, 2 s, 4 s … after the last)
 //! ```
+//! A probe is a byte that the response begins or goes on with in any case: the next one of `HTTP/1.`, or a leading zero of the size
+//! of the next chunk.
 
 use std::time::{Duration, Instant};
 
@@ -24,11 +26,11 @@ pub(crate) enum ClientEnd {
     Gone,
 }
 
-/// Whether a byte can be sent that is not yet part of a response.
+/// Whether a byte can be sent before the script has written what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// The status line has not been sent, and its first bytes are always the same.
     Possible,
+    /// Bytes wait to be sent already, or the response goes on with bytes of a body that is not chunked.
     Impossible,
 }
 

@@ -55,7 +55,9 @@ pub(crate) struct ClientStream {
     /// The number of the connection's exchanges when bytes were last written.
     written_in: u32,
     /// Bytes of `STATUS_LINE` that were sent as probes, before hyper writes them.
-    probes: usize,
+    status_line_sent: usize,
+    /// The last byte sent is a leading zero of the size of a chunk that has not been written.
+    ends_with_zero: bool,
 }
 
 impl ClientStream {
@@ -70,7 +72,8 @@ impl ClientStream {
             minor_version: MinorVersion::default(),
             turn: ReadTurn::http1(),
             written_in: 0,
-            probes: 0,
+            status_line_sent: 0,
+            ends_with_zero: false,
         }
     }
 
@@ -87,27 +90,45 @@ impl ClientStream {
     /// Checks whether the client of an exchange has left, and sends it a byte if that is needed to find out.
     pub(crate) fn check_client(&mut self, half_close: &mut HalfClose, timeout: Duration, now: Instant) -> Step {
         let socket = self.transport.socket();
-        let has_status_line = self.written_in == self.connection.exchanges() || self.probes == STATUS_LINE.len();
-        // The close of a unix socket is seen at once.
-        let is_needless = self.is_sending() || self.connection.endpoints().is_unix;
-        let probe = if has_status_line || is_needless {
-            Probe::Impossible
-        } else {
-            Probe::Possible
-        };
-        let step = half_close.check(socket.client_end(), socket.sent(), probe, timeout, now);
+        let step = half_close.check(socket.client_end(), socket.sent(), self.probe(), timeout, now);
         if step == Step::Probe {
             self.send_probe();
         }
         step
     }
 
-    /// Sends the next byte of `STATUS_LINE`. There is room for it, because nothing waits to be sent.
+    /// Whether a byte can be sent to find out whether the client is there.
+    fn probe(&self) -> Probe {
+        let has_bytes = match self.has_begun_response() {
+            false => self.status_line_sent < STATUS_LINE.len(),
+            true => self.connection.is_chunked(),
+        };
+        // The close of a unix socket is seen at once.
+        if has_bytes && !self.is_sending() && !self.connection.endpoints().is_unix {
+            Probe::Possible
+        } else {
+            Probe::Impossible
+        }
+    }
+
+    /// Whether bytes were written since the exchange began. hyper keeps none in its buffers unless the socket takes none.
+    fn has_begun_response(&self) -> bool {
+        self.written_in == self.connection.exchanges()
+    }
+
+    /// Sends the next byte of `STATUS_LINE`, or a leading zero of the size of the next chunk. There is room for it, because
+    /// nothing waits to be sent.
     fn send_probe(&mut self) {
         let mut context = Context::from_waker(Waker::noop());
-        let byte = [IoSlice::new(&STATUS_LINE[self.probes..=self.probes])];
-        if let Poll::Ready(Ok(1..)) = self.transport.poll_write_vectored(&mut context, &byte) {
-            self.probes += 1;
+        let is_within_body = self.has_begun_response();
+        let byte = match is_within_body {
+            true => b"0",
+            false => &STATUS_LINE[self.status_line_sent..=self.status_line_sent],
+        };
+        let written = self.transport.poll_write_vectored(&mut context, &[IoSlice::new(byte)]);
+        if let Poll::Ready(Ok(1..)) = written {
+            self.ends_with_zero = is_within_body;
+            self.status_line_sent += usize::from(!is_within_body);
         }
         let _ = self.transport.poll_flush(&mut context);
     }
@@ -174,7 +195,8 @@ impl ClientStream {
 
     /// Closes the connection. Unless it is aborted, the bytes sent arrive even if the client was still sending.
     pub(crate) async fn close(mut self) {
-        if self.connection.is_aborted() {
+        // After a zero without its chunk, an orderly close could look like the end of the body.
+        if self.connection.is_aborted() || self.ends_with_zero {
             let _ = self.transport.socket().reset_at_close();
             return;
         }
@@ -238,25 +260,22 @@ impl ClientStream {
 
     /// Writes as much of the chunks as fits; in clear text those in sealed memory without a copy.
     fn poll_write_chunks(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        if self.probes > 0 {
-            return self.poll_write_after_probes(context, chunks);
+        if self.status_line_sent > 0 {
+            return self.poll_write_status_line(context, chunks);
         }
         let connection = Rc::clone(&self.connection);
         self.written_in = connection.exchanges();
+        self.ends_with_zero = false;
         connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed))
     }
 
     /// Writes a status line without the bytes of it that were sent before.
-    fn poll_write_after_probes(
-        &mut self,
-        context: &mut Context<'_>,
-        chunks: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let probes = std::mem::take(&mut self.probes);
+    fn poll_write_status_line(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let sent = std::mem::take(&mut self.status_line_sent);
         let Some((first, others)) = chunks.split_first() else {
             return Poll::Ready(Ok(0));
         };
-        let Some(rest) = first.strip_prefix(&STATUS_LINE[..probes]) else {
+        let Some(rest) = first.strip_prefix(&STATUS_LINE[..sent]) else {
             return Poll::Ready(Err(io::Error::other(
                 "a response that does not begin with a status line",
             )));
@@ -264,9 +283,9 @@ impl ClientStream {
         let rest: Vec<_> = [IoSlice::new(rest)].into_iter().chain(others.iter().copied()).collect();
         let written = self.poll_write_chunks(context, &rest);
         if written.is_pending() {
-            self.probes = probes;
+            self.status_line_sent = sent;
         }
-        written.map_ok(|bytes| bytes + probes)
+        written.map_ok(|bytes| bytes + sent)
     }
 
     fn poll_write_some(

@@ -28,7 +28,7 @@ mod request;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::Response;
+use http::{Response, Version, header};
 use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::body::ResponseBody;
@@ -130,5 +130,12 @@ impl Service for Exchanges {
 fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, under_way: UnderWay) -> Response<Finish> {
     let mut response = head::complete(&exchange.line.method, response);
     exchange.complete_head(&mut response);
+    // Then hyper sends chunks.
+    if exchange.line.version == Version::HTTP_11
+        && response.body().length().is_none()
+        && !response.headers().contains_key(header::CONTENT_LENGTH)
+    {
+        under_way.begin_chunked();
+    }
     response.map(|body| Finish::new(body, exchange, under_way))
 }

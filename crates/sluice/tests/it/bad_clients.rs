@@ -258,7 +258,6 @@ fn malformed_chunks_end_the_request() {
         "-1\r\na\r\n0\r\n\r\n",
         "1\r\nab\r\n0\r\n\r\n",
         "ffffffffffffffffff\r\na",
-        "1;\u{0}\r\na\r\n0\r\n\r\n",
         "1\na\n0\n\n",
         "\r\n",
         "0x1\r\na\r\n0\r\n\r\n",
