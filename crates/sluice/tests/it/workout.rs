@@ -23,7 +23,9 @@ fn assert_contains(text: &str, parts: &[&str]) {
 
 #[test]
 fn paths_are_requested_in_rotation_and_every_reply_is_compared() {
+    // Without the cache, which keeps a descriptor open for each file of this size.
     let server = Setup::new()
+        .cache("size = 0")
         .file("a.txt", "a")
         .file("b.txt", "b".repeat(70_000))
         .start();
@@ -100,7 +102,7 @@ fn truncated_replies_and_error_pages_after_the_first_reply_are_reported() {
 
 #[test]
 fn connections_may_be_opened_for_each_request_or_broken_off() {
-    let server = Setup::new().file("big.bin", vec![7; 4 << 20]).start();
+    let server = Setup::new().cache("size = 0").file("big.bin", vec![7; 4 << 20]).start();
     let url = url(&server, "/big.bin");
     let result = workout(&server, &[&url, "-n", "12", "-c", "3", "--no-keep-alive"]);
     assert_contains(
