@@ -5,17 +5,15 @@
 //! cannot allocate it again, because memory is not overcommitted (`vm.overcommit_memory`). It is the script's own
 //! buffer, so its own response is wrong; without the handler the signal would end the server.
 //!
-//! All replaced pages are the same page of a memfd that only the server has. It is allocated when the handler is
-//! installed, so replacing needs no memory. Every number read from shared pages is checked before use, so it does not
+//! All replaced pages are the same page, which only the server has. It is allocated when the handler is installed, and
+//! mapped again, so replacing needs no memory. Every number read from shared pages is checked before use, so it does not
 //! matter that two replaced control pages share their contents.
 //!
-//! The handler is called in the middle of any function of the server. It only loads atomic integers and calls mmap(2),
-//! sigaction(2) (signal-safety(7)). A SIGBUS at any other address gets what it would have got without this handler.
+//! The handler is called in the middle of any function of the server. It only loads atomic integers and calls
+//! mremap(2), mprotect(2) and sigaction(2) (signal-safety(7)). A SIGBUS at any other address gets what it would have got without this handler.
 
-use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
@@ -41,8 +39,8 @@ static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
 /// What the handler needs.
 struct Handler {
-    /// One allocated page of zeros.
-    page: File,
+    /// The address of a page of zeros, in a shared mapping.
+    page: usize,
     page_bytes: usize,
     /// The handler before this one: that of Rust's standard library, which reports stack overflows.
     previous: libc::sigaction,
@@ -54,7 +52,7 @@ impl Registration {
     /// Registers a mapping, and installs the handler if it is the first one.
     ///
     /// # Errors
-    /// Those of memfd_create(2), fallocate(2) and sigaction(2), of the first mapping only.
+    /// Those of mmap(2) and sigaction(2), of the first mapping only.
     pub(crate) fn new(start: usize, bytes: usize, protection: libc::c_int) -> io::Result<Registration> {
         if HANDLER.get().is_none() {
             install()?;
@@ -113,9 +111,10 @@ fn install() -> io::Result<()> {
     }
     // SAFETY: sysconf has no preconditions.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let page_bytes = usize::try_from(page_bytes).expect("a page has some bytes");
     let handler = Handler {
         page: allocated_page(page_bytes)?,
-        page_bytes: usize::try_from(page_bytes).expect("a page has some bytes"),
+        page_bytes,
         previous: current_action()?,
     };
     // The handler may run from here on, so what it needs is there first.
@@ -129,17 +128,16 @@ fn install() -> io::Result<()> {
     checked(unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) })
 }
 
-/// A memfd of one page, with its memory.
-fn allocated_page(page_bytes: libc::c_long) -> io::Result<File> {
-    // SAFETY: the name ends with a NUL; the call creates a descriptor, which `File` then owns alone.
-    let page = unsafe {
-        let fd = libc::memfd_create(c"sluice-replaced".as_ptr(), libc::MFD_CLOEXEC);
-        checked(fd.min(0))?;
-        File::from_raw_fd(fd)
-    };
-    // SAFETY: fallocate takes an open descriptor and numbers.
-    checked(unsafe { libc::fallocate(page.as_raw_fd(), 0, 0, page_bytes) })?;
-    Ok(page)
+/// The address of a new page, with its memory.
+fn allocated_page(page_bytes: usize) -> io::Result<usize> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let sharing = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+    let page = unsafe { libc::mmap(ptr::null_mut(), page_bytes, protection, sharing, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(page as usize)
 }
 
 fn current_action() -> io::Result<libc::sigaction> {
@@ -185,20 +183,18 @@ impl Handler {
             return false;
         };
         let start = address - address % self.page_bytes;
+        let protection = entry.protection.load(Ordering::Relaxed);
         // SAFETY: the page is part of a mapping of this crate, which exists, because this thread is accessing it. Its
-        // views promise nothing about the values of its bytes. errno is restored for the interrupted function.
+        // views promise nothing about the values of its bytes. An old size of 0 maps a shared page a second time
+        // (mremap(2)). errno is restored for the interrupted function.
         unsafe {
             let errno = *libc::__errno_location();
-            let mapped = libc::mmap(
-                start as *mut libc::c_void,
-                self.page_bytes,
-                entry.protection.load(Ordering::Relaxed),
-                libc::MAP_SHARED | libc::MAP_FIXED,
-                self.page.as_raw_fd(),
-                0,
-            );
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            let start = start as *mut libc::c_void;
+            let mapped = libc::mremap(self.page as *mut libc::c_void, 0, self.page_bytes, flags, start);
+            let is_replaced = mapped == start && libc::mprotect(start, self.page_bytes, protection) == 0;
             *libc::__errno_location() = errno;
-            mapped != libc::MAP_FAILED
+            is_replaced
         }
     }
 }
