@@ -114,11 +114,19 @@ impl Search<'_> {
         if self.route.is_some_and(|route| !route.when.is_empty()) {
             return true;
         }
-        let Ok(resolution) = self.site.resolve(&path, None, None, &mut ()) else {
-            return false;
-        };
-        let directory = resolution.resolved.directory(resolution.path(&path));
-        directory.is_some_and(|(directory, _)| directory.id() == self.directory.id())
+        let mut resolved = self.site.resolve(&path, None, None, &mut ());
+        while let Ok(resolution) = resolved {
+            let directory = resolution.resolved.directory(resolution.path(&path));
+            if directory.is_some_and(|(directory, _)| directory.id() == self.directory.id()) {
+                return true;
+            }
+            if !resolution.goes_on() {
+                return false;
+            }
+            let next = resolution.next_start(&resolution.adjustments);
+            resolved = self.site.resolve_from(next, &path, None, None, &mut ());
+        }
+        false
     }
 
     fn finish(mut self) -> Option<ExposedPrograms> {

@@ -24,6 +24,7 @@ use sluice_files::directory::Directory;
 use sluice_files::records::Records;
 use sluice_http::fault::{ClientFault, Fault, RewriteMismatch};
 use sluice_http::target::{Target, has_dot_segment};
+use sluice_settings::Fallback;
 use sluice_settings::rule::{Adjustments, CertificateUse, Miss, Replacement, RequestAttributes, Scheme};
 
 use crate::dispatch::route::{Capture, Route, RouteAction, RouteKind};
@@ -366,6 +367,14 @@ impl Resolution<'_> {
             route: self.next,
             rewritten: self.rewritten.clone(),
             ..self.fallback_start(adjustments)
+        }
+    }
+
+    /// Whether the next routes are tried where the path leads to nothing.
+    pub(crate) fn goes_on(&self) -> bool {
+        match &self.resolved {
+            Resolved::Route(_, kind, _) => kind.fallback().last() == Some(&Fallback::NextRoute),
+            Resolved::Root(_) | Resolved::Nowhere => false,
         }
     }
 

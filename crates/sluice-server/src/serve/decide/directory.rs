@@ -207,6 +207,9 @@ fn list<'s>(
         target,
         ..
     } = path;
+    if path.fallback == FallbackUse::Candidate {
+        return Err(nothing(&target.path));
+    }
     let forbidden = |why| Err(Fault::from(ClientFault::Forbidden(why)).into());
     match served.resolution.resolved.directory(&target.path) {
         Some((directory, relative)) if !directory.is_listed() => forbidden(Forbidden::NotListed(relative.into())),

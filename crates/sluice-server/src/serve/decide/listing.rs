@@ -7,10 +7,11 @@ use http::HeaderValue;
 use sluice_files::directory::Directory;
 use sluice_files::listing::page::{ListingRequest, Page};
 use sluice_files::listing::{self, EntryKind, ListingSite};
-use sluice_http::fault::{Fault, ServerFault};
+use sluice_http::fault::{Absent, ClientFault, Fault, ServerFault};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 use sluice_settings::template::Template;
 
+use crate::dispatch::resolve::Resolution;
 use crate::dispatch::site::Site;
 use crate::serve::decide::script_at;
 
@@ -25,10 +26,21 @@ pub(crate) fn list(
     attributes: RequestAttributes<'_>,
 ) -> Result<Page, Fault> {
     let view = View { site, attributes };
-    let resolution = site.resolve(&request.path, query, Some(&attributes), &mut ())?;
-    match resolution.resolved.directory(resolution.path(&request.path)) {
-        Some((directory, below)) => listing::make(directory, below, request, &view),
-        None => Err(ServerFault::NotADirectory(request.path.as_str().into()).into()),
+    let mut resolution = site.resolve(&request.path, query, Some(&attributes), &mut ())?;
+    loop {
+        let made = match resolution.resolved.directory(resolution.path(&request.path)) {
+            Some((directory, below)) if directory.is_listed() => listing::make(directory, below, request, &view),
+            // The next route lists its own directory of this path.
+            Some(_) if resolution.goes_on() => Err(ClientFault::NotFound(Absent::File("".into())).into()),
+            _ => return Err(ServerFault::NotADirectory(request.path.as_str().into()).into()),
+        };
+        match made {
+            Err(fault) if fault.is_not_found() && resolution.goes_on() => {
+                let next = resolution.next_start(&resolution.adjustments);
+                resolution = site.resolve_from(next, &request.path, query, Some(&attributes), &mut ())?;
+            }
+            made => return made,
+        }
     }
 }
 
@@ -38,26 +50,51 @@ struct View<'a> {
     attributes: RequestAttributes<'a>,
 }
 
+impl View<'_> {
+    /// What a path leads to that has been resolved. `None` if that is nothing, and the next route may have an answer.
+    fn entry_kind_at(
+        &self,
+        resolution: &Resolution<'_>,
+        path: &str,
+        directory: &Directory,
+        below: &str,
+    ) -> Option<EntryKind> {
+        let has_certificate = self.attributes.certificate == ClientCertificate::Verified;
+        if self.site.requires_certificate(&resolution.adjustments) && !has_certificate {
+            return Some(EntryKind::Elsewhere);
+        }
+        let path = resolution.path(path);
+        let is_missing = match script_at(self.site, &resolution.resolved, path) {
+            Some(found) if found.located.is_ok() => return Some(EntryKind::Script),
+            Some(_) => true,
+            None => match resolution.resolved.directory(path) {
+                Some((other, rest)) if other.id() == directory.id() && rest.trim_matches('/') == below => {
+                    return Some(EntryKind::There);
+                }
+                Some((other, rest)) => resolution.goes_on() && other.open_to_send(rest.trim_matches('/')).is_err(),
+                None => false,
+            },
+        };
+        (!is_missing || !resolution.goes_on()).then_some(EntryKind::Elsewhere)
+    }
+}
+
 impl ListingSite for View<'_> {
     fn entry_kind(&self, path: &str, directory: &Directory, below: &str) -> EntryKind {
         // Links of a listing have no query.
-        let Ok(resolution) = self.site.resolve(path, None, Some(&self.attributes), &mut ()) else {
-            return EntryKind::Elsewhere;
-        };
-        let has_certificate = self.attributes.certificate == ClientCertificate::Verified;
-        if self.site.requires_certificate(&resolution.adjustments) && !has_certificate {
-            return EntryKind::Elsewhere;
+        let mut resolved = self.site.resolve(path, None, Some(&self.attributes), &mut ());
+        while let Ok(resolution) = resolved {
+            match self.entry_kind_at(&resolution, path, directory, below) {
+                Some(kind) => return kind,
+                None => {
+                    let next = resolution.next_start(&resolution.adjustments);
+                    resolved = self
+                        .site
+                        .resolve_from(next, path, None, Some(&self.attributes), &mut ());
+                }
+            }
         }
-        if let Some(found) = script_at(self.site, &resolution.resolved, resolution.path(path)) {
-            return match found.located {
-                Ok(_) => EntryKind::Script,
-                Err(_) => EntryKind::Elsewhere,
-            };
-        }
-        match resolution.resolved.directory(resolution.path(path)) {
-            Some((other, rest)) if other.id() == directory.id() && rest.trim_matches('/') == below => EntryKind::There,
-            _ => EntryKind::Elsewhere,
-        }
+        EntryKind::Elsewhere
     }
 
     fn content_type(&self, name: &str) -> HeaderValue {

@@ -237,3 +237,27 @@ fn explanation_shows_the_way_to_the_fallback() {
         explain("/about")
     );
 }
+
+#[test]
+fn directories_over_each_other_list_only_what_is_listed() {
+    let setup = site(&[
+        "path = \"/*\"\ndirectory = \"custom\"\nfallback = \"next\"",
+        "path = \"/*\"\ndirectory = \"theme\"\nfiles = { listing = true }",
+    ]);
+    for name in [
+        "custom/both/secret.txt",
+        "custom/both/same.txt",
+        "custom/health.txt",
+        "theme/both/same.txt",
+        "theme/both/open.txt",
+        "theme/own/a.txt",
+    ] {
+        write_with_mode(&setup.path(name), b"well", 0o644);
+    }
+    let server = setup.start();
+    let both = server.get("/both/").text().to_owned();
+    assert!(both.contains("open.txt") && !both.contains("secret.txt"), "{both}");
+    assert!(!both.contains("same.txt"), "a request for it gets another file: {both}");
+    assert!(server.get("/own/").text().contains("a.txt"));
+    assert_not_found(&server, &["/none/"]);
+}
