@@ -109,6 +109,7 @@ fn request<'a>(
         environment: &[],
         request_time: SystemTime::UNIX_EPOCH,
         script_rte: None,
+        is_php: true,
     }
 }
 

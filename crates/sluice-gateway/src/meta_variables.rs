@@ -87,6 +87,8 @@ pub struct CgiRequest<'a> {
     pub request_time: SystemTime,
     /// The engine that runs the script (RTE mode).
     pub script_rte: Option<&'a str>,
+    /// Whether PHP runs the script.
+    pub is_php: bool,
 }
 
 impl Variables {
@@ -209,8 +211,10 @@ impl Variables {
             self.add(prefix, name, value.as_str());
         }
         self.add(prefix, "UNIQUE_ID", request.unique_id);
-        // php-cgi refuses to run without it: PHP takes it as the proof that a server started it, not a visitor.
-        self.add(prefix, "REDIRECT_STATUS", "200");
+        if request.is_php {
+            // php-cgi refuses to run without it: PHP takes it as the proof that a server started it, not a visitor.
+            self.add(prefix, "REDIRECT_STATUS", "200");
+        }
         self.add_some(prefix, "SERVER_ADMIN", request.server_admin);
         self.add_some(prefix, "SERVER_SIGNATURE", request.server_signature);
         self.add_some(prefix, "SCRIPT_RTE", request.script_rte);

@@ -9,7 +9,6 @@
 //!        └─ scripts                the worker's launcher, processes and tasks
 //! ```
 
-use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -27,15 +26,13 @@ use sluice_settings::ScriptSettings;
 use sluice_settings::compression::Compression;
 
 use crate::callout::Callouts;
+use crate::default_environment::default_environment;
 use crate::idle_timer::IdleTimer;
 use crate::process::{Process, ProcessSpec};
 use crate::request::ScriptRequest;
 use crate::request_body::{RequestBody, Stored};
 use crate::route::{Map, Script, ScriptRoute};
 use crate::scripts::Scripts;
-
-/// Variables of the server's environment that every script inherits, if they are set.
-const INHERITED: [&str; 3] = ["PATH", "LANG", "TZ"];
 
 /// One request for one script.
 pub struct Job {
@@ -98,21 +95,19 @@ impl Job {
             environment: &extra,
             request_time: request.arrived,
             script_rte: None,
+            is_php: self.script.is_php(),
         })
     }
 
-    /// The variables that a process inherits from the server's own environment.
+    /// The variables that are not those of a request: those that the route inherits from the server's own environment, and those of
+    /// every script. Of two with one name the first counts.
     pub(crate) fn inherited(&self) -> Vec<(String, Vec<u8>)> {
-        let names = INHERITED
-            .into_iter()
-            .chain(self.settings().variables.inherited.iter().map(String::as_str));
-        let set = names.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?.into_vec())));
-        let mut inherited: BTreeMap<_, _> = set.collect();
-        // Without a PATH, `#!/usr/bin/env` and shell scripts would find no program.
+        let names = self.settings().variables.inherited.iter();
+        let inherited = names.filter_map(|name| Some((name.clone(), std::env::var_os(name)?.into_vec())));
+        let defaults = default_environment().iter();
         inherited
-            .entry("PATH".into())
-            .or_insert_with(|| b"/usr/local/bin:/usr/bin:/bin".to_vec());
-        inherited.into_iter().collect()
+            .chain(defaults.map(|(name, value)| ((*name).to_owned(), value.clone())))
+            .collect()
     }
 
     /// The command to start: the file itself, or its interpreter with the file as first argument.

@@ -36,6 +36,7 @@ mod callout;
 mod cgi;
 mod cgiplus;
 mod conversation;
+mod default_environment;
 mod default_processes;
 mod ending;
 mod framing;

@@ -15,6 +15,7 @@ use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
 use tokio::runtime::Handle;
 
+use crate::default_environment::default_environment;
 use crate::default_processes::default_processes;
 use crate::process_limit::ProcessLimit;
 use crate::script_log::ScriptLogs;
@@ -41,6 +42,8 @@ impl Resources {
     /// No file can be created in the directory for stored request bodies that the settings name.
     pub fn new(settings: &Settings) -> Result<Arc<Resources>, OpenError> {
         Resources::check(settings)?;
+        // Made now, because it may wait for a directory server.
+        default_environment();
         Ok(Arc::new(Resources {
             memory_buffers: Budget::new(memory_buffers_bytes_max(&settings.limits)),
             memory_refused: Mutex::default(),

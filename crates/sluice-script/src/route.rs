@@ -57,6 +57,15 @@ pub struct Script {
     pub stamp: Stamp,
 }
 
+impl Script {
+    /// Whether PHP runs it: by an interpreter of the route, because the program itself is PHP, or by the `#!` line of a file `*.php`.
+    pub(crate) fn is_php(&self) -> bool {
+        let name = |path: &Path| path.file_name().map(|name| name.as_encoded_bytes().to_owned());
+        let program = name(self.interpreter.as_ref().unwrap_or(&self.file)).unwrap_or_default();
+        program.starts_with(b"php") || (self.interpreter.is_none() && program.ends_with(b".php"))
+    }
+}
+
 /// A file's identity, modification time and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {

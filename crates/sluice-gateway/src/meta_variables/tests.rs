@@ -38,6 +38,7 @@ fn request<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> CgiRequest<'
         environment: &[],
         request_time: SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),
         script_rte: None,
+        is_php: true,
     }
 }
 

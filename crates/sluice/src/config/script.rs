@@ -13,7 +13,7 @@ use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
 use super::route_lint::SiteRoot;
 use super::section::to_usize;
 use super::table::{Table, Written, require_directory, require_star};
-use super::variables::{check_prefix, check_variable};
+use super::variables::{check_inherited, check_prefix, check_variable};
 use super::watch::WATCH;
 
 /// `[[site.route]].script` while it is read.
@@ -305,7 +305,8 @@ const ENVIRONMENT: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("none"),
-    text: "Variables added to the environment of every process.",
+    text: "Variables added to the environment of every process, and to each request of a CGIplus process: any that the server does not \
+           set itself for each request, `REMOTE_USER` too. They replace `PATH`, `LANG`, `TZ`, `HOME`, `USER` and `LOGNAME`.",
     example: "{ WIKI_DATA = \"/var/lib/wiki\" }",
 };
 
@@ -316,7 +317,8 @@ const INHERIT: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("none: only PATH, LANG and TZ"),
-    text: "Further variables that processes inherit from the server's environment.",
+    text: "Further variables that processes inherit from the server's environment. `HOME`, `USER` and `LOGNAME` come from the passwd \
+           entry of its user, unless they are named here.",
     example: "[\"PERL5LIB\"]",
 };
 
@@ -595,7 +597,7 @@ fn read_environment(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> 
 
 fn read_inherit(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
     for name in &names {
-        if let Err(message) = check_variable(&name.value) {
+        if let Err(message) = check_inherited(&name.value) {
             let message = format!("inherit: {:?}: {message}", name.value);
             written.document().report(name.line, message);
         }

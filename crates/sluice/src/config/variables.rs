@@ -1,42 +1,44 @@
 //! Names of variables that the configuration may give to scripts.
 
-/// Variables of a request (RFC 3875 §4.1, and those that Apache adds): only the server sets them.
-const REQUEST_VARIABLES: [&str; 32] = [
-    "AUTH_TYPE",
+/// Variables that the server sets for each request (RFC 3875 §4.1, and those that Apache adds).
+const REQUEST_VARIABLES: [&str; 29] = [
     "CONTENT_LENGTH",
     "CONTENT_TYPE",
-    "CONTEXT_DOCUMENT_ROOT",
-    "CONTEXT_PREFIX",
     "DOCUMENT_ROOT",
     "GATEWAY_INTERFACE",
     "HTTPS",
     "PATH_INFO",
     "PATH_TRANSLATED",
     "QUERY_STRING",
+    "REDIRECT_URL",
     "REMOTE_ADDR",
     "REMOTE_HOST",
-    "REMOTE_IDENT",
     "REMOTE_PORT",
-    "REMOTE_USER",
     "REQUEST_METHOD",
     "REQUEST_SCHEME",
-    "REQUEST_TIME",
-    "REQUEST_TIME_FLOAT",
+    "REQUEST_TIME_GMT",
     "REQUEST_URI",
     "SCRIPT_FILENAME",
     "SCRIPT_NAME",
-    "SCRIPT_RTE",
+    "SECURITY_STATUS",
     "SERVER_ADDR",
-    "SERVER_ADMIN",
     "SERVER_NAME",
     "SERVER_PORT",
     "SERVER_PROTOCOL",
-    "SERVER_SIGNATURE",
     "SERVER_SOFTWARE",
+    "SSL_CIPHER",
+    "SSL_PROTOCOL",
+    "SSL_SESSION_RESUMED",
+    "SSL_TLS_SNI",
     "UNIQUE_ID",
 ];
-/// Prefixes of variables of requests (fields, WASD's additions), the mailbox and the memory buffer.
-const REQUEST_PREFIXES: [&str; 3] = ["HTTP_", "WWW_", "CGIPLUS"];
+
+/// Prefixes of variables that the server sets: about a client certificate, WASD's additions, the mailbox and the memory buffer.
+const REQUEST_PREFIXES: [&str; 5] = ["SSL_CLIENT_", "WWW_FORM_", "WWW_KEY_", "WWW_GATEWAY_", "CGIPLUS"];
+
+/// Variables of RFC 3875 that the server does not set, because it authenticates nobody. A route may set them, but they belong to requests,
+/// so a process does not inherit them.
+const SETTABLE_REQUEST_VARIABLES: [&str; 3] = ["AUTH_TYPE", "REMOTE_IDENT", "REMOTE_USER"];
 
 /// Checks the prefix of variable names.
 pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
@@ -52,11 +54,23 @@ pub(super) fn check_variable(name: &str) -> Result<(), &'static str> {
     if name.is_empty() || name.contains(['=', '\0', '\n']) {
         return Err("the name of a variable is not empty and contains no \"=\", newline or NUL");
     }
-    let upper = name.to_ascii_uppercase();
-    let is_reserved =
-        REQUEST_VARIABLES.contains(&upper.as_str()) || REQUEST_PREFIXES.iter().any(|prefix| upper.starts_with(prefix));
-    if is_reserved {
-        return Err("the server itself sets this variable for each request: choose another name");
+    // With `variable_prefix = "WWW_"` the server's names begin with it.
+    let bare = name.strip_prefix("WWW_").unwrap_or(name);
+    if bare.starts_with("HTTP_") {
+        return Err(
+            "variables with HTTP_ are made of the header fields of a request, so a client could set it: choose another name",
+        );
+    }
+    if REQUEST_VARIABLES.contains(&bare) || REQUEST_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        return Err("the server itself sets this variable for each request: remove it, or choose another name");
     }
     Ok(())
+}
+
+/// Checks the name of a variable that processes inherit from the server.
+pub(super) fn check_inherited(name: &str) -> Result<(), &'static str> {
+    if SETTABLE_REQUEST_VARIABLES.contains(&name) {
+        return Err("is a variable of requests, which no process inherits: set it with environment = { … }");
+    }
+    check_variable(name)
 }

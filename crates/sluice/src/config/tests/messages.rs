@@ -394,11 +394,19 @@ fn contradictory_keys_of_a_script_are_refused() {
         ),
         (
             "environment = { QUERY_STRING = 'a' }",
-            "environment: \"QUERY_STRING\": the server itself sets this variable for each request: choose another name",
+            "environment: \"QUERY_STRING\": the server itself sets this variable for each request: remove it, or choose another name",
         ),
         (
-            "environment = { http_proxy = 'a' }",
-            "environment: \"http_proxy\": the server itself sets this variable for each request: choose another name",
+            "environment = { HTTP_PROXY = 'a' }",
+            "environment: \"HTTP_PROXY\": variables with HTTP_ are made of the header fields of a request, so a client could set it: choose another name",
+        ),
+        (
+            "environment = { WWW_FORM_A = 'a' }",
+            "environment: \"WWW_FORM_A\": the server itself sets this variable for each request: remove it, or choose another name",
+        ),
+        (
+            "inherit = ['REMOTE_USER']",
+            "inherit: \"REMOTE_USER\": is a variable of requests, which no process inherits: set it with environment = { … }",
         ),
         (
             "environment = { 'A=B' = 'a' }",

@@ -310,3 +310,57 @@ fn unique_id_does_not_count_requests() {
         "{numbers:x?}"
     );
 }
+
+#[test]
+fn scripts_have_a_home_a_user_and_a_search_path_of_absolute_directories() {
+    let server = Setup::new()
+        .script("show", SHOW)
+        .environment("PATH", "bin:.:/usr/local/bin:/usr/bin:/bin:")
+        .environment("HOME", "/elsewhere")
+        .environment("USER", "somebody")
+        .start();
+    let id = std::process::Command::new("id").arg("-un").output().unwrap();
+    let name = String::from_utf8(id.stdout).unwrap().trim().to_owned();
+    for path in ["/cgi-bin/show", "/cgiplus-bin/show"] {
+        let response = server.get(path);
+        assert_eq!(
+            response.variable("PATH"),
+            Some("/usr/local/bin:/usr/bin:/bin"),
+            "{path}"
+        );
+        assert_eq!(response.variable("USER"), Some(name.as_str()), "{path}");
+        assert_eq!(response.variable("LOGNAME"), Some(name.as_str()), "{path}");
+        let home = response.variable("HOME").unwrap();
+        assert!(home.starts_with('/') && home != "/elsewhere", "{path}: {home}");
+    }
+}
+
+#[test]
+fn the_route_sets_each_variable_that_the_server_does_not_set() {
+    let keys = "environment = { REMOTE_USER = \"anna\", AUTH_TYPE = \"Basic\", HOME = \"/h\", http_proxy = \"p\", SERVER_ADMIN = \"a\" }";
+    let server = Setup::new().script("show", SHOW).cgi(keys).start();
+    let response = server.get("/cgi-bin/show");
+    for (name, value) in [
+        ("REMOTE_USER", "anna"),
+        ("AUTH_TYPE", "Basic"),
+        ("HOME", "/h"),
+        ("http_proxy", "p"),
+        ("SERVER_ADMIN", "a"),
+    ] {
+        assert_eq!(response.variable(name), Some(value), "{name}");
+    }
+}
+
+#[test]
+fn only_php_gets_redirect_status() {
+    let server = Setup::new()
+        .script("show", SHOW)
+        .file_with_mode("cgi-bin/page.php", format!("#!/bin/sh\n{SHOW}"), 0o755)
+        .file("cgi-bin/page.inc", SHOW)
+        .script("php-like", "exec /bin/sh \"$@\"")
+        .cgi("interpreters = { \".inc\" = \"htdocs/cgi-bin/php-like\" }")
+        .start();
+    assert_eq!(server.get("/cgi-bin/show").variable("REDIRECT_STATUS"), None);
+    assert_eq!(server.get("/cgi-bin/page.php").variable("REDIRECT_STATUS"), Some("200"));
+    assert_eq!(server.get("/cgi-bin/page.inc").variable("REDIRECT_STATUS"), Some("200"));
+}

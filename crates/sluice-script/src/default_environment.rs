@@ -1,0 +1,70 @@
+//! The environment that every script gets: LANG and TZ of the server, HOME and USER of its user, and a search path.
+//!
+//! Here: values that are the same for all scripts and requests. Not here: the variables of a request (`sluice_gateway`) and those that
+//! a route adds (`job`).
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::OnceLock;
+
+use sluice_launch::own_user;
+
+/// Without a search path, `#!/usr/bin/env` and shell scripts would find no program.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The variables, made once: the entry of the user may come from a directory server.
+pub(crate) fn default_environment() -> &'static [(&'static str, Vec<u8>)] {
+    static VARIABLES: OnceLock<Vec<(&'static str, Vec<u8>)>> = OnceLock::new();
+    VARIABLES.get_or_init(|| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut variables = vec![("PATH", search_path(&path))];
+        for name in ["LANG", "TZ"] {
+            variables.extend(std::env::var_os(name).map(|value| (name, value.into_vec())));
+        }
+        match own_user().filter(|user| user.home.starts_with(b"/")) {
+            Some(user) => {
+                variables.push(("HOME", user.home));
+                variables.push(("USER", user.name.clone()));
+                variables.push(("LOGNAME", user.name));
+            }
+            // A user without an entry, as in some containers. Programs that look for their files there must find no others.
+            None => variables.push(("HOME", b"/".to_vec())),
+        }
+        variables
+    })
+}
+
+/// The absolute directories of the server's search path. The others would lie below the directory of each script.
+fn search_path(path: &OsStr) -> Vec<u8> {
+    let directories: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b':').collect();
+    let absolute: Vec<&[u8]> = directories
+        .into_iter()
+        .filter(|directory| directory.starts_with(b"/"))
+        .collect();
+    match absolute.as_slice() {
+        [] => OsString::from(DEFAULT_PATH).into_vec(),
+        absolute => absolute.join(&b':'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_path_has_absolute_directories_only() {
+        for (path, expected) in [
+            ("/a:/b/c", "/a:/b/c"),
+            (":/a::.:b:./c:/d:", "/a:/d"),
+            ("", DEFAULT_PATH),
+            (".:bin", DEFAULT_PATH),
+        ] {
+            assert_eq!(search_path(path.as_ref()), expected.as_bytes(), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_script_has_a_home() {
+        assert!(default_environment().iter().any(|(name, _)| *name == "HOME"));
+    }
+}
