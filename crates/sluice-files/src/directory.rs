@@ -1,15 +1,15 @@
 //! A directory that files are served from, held open. Nothing outside it is ever reached.
 //!
-//! The kernel enforces this: every open is an openat2(2) with RESOLVE_BENEATH, which rejects `..`, absolute symbolic links
-//! and links that leave the directory, at every step and without a race. Rules that the kernel does not know are enforced here,
+//! The kernel enforces this: every open is an openat2(2) with RESOLVE_BENEATH, which rejects `..` and symbolic links that leave the
+//! directory, at every step and without a race. What a rejected link leads to is opened only if `follow_links` allows it (`links`). Rules that the kernel does not know are enforced here,
 //! also for symbolic links from elsewhere in the directory. These do not exist for clients: hidden names (a leading dot, except
 //! `.well-known`, RFC 8615), directories of scripts, files whose names are withheld (`*~`), and the server's own files.
 
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, statat};
 use rustix::io::Errno;
+use sluice_settings::FollowLinks;
 use sluice_settings::rule::Wildcard;
 
+use crate::links;
 use crate::withheld::{WithheldFile, WithheldFiles};
 
 /// Names of directories that hold scripts by convention: no file in them is sent, although no route may run it yet.
@@ -51,6 +53,19 @@ pub struct Directory {
     withholds_executables: bool,
     /// Whether directories without an index page are listed.
     is_listed: bool,
+    /// Which links that leave the directory are followed.
+    pub(crate) follow: FollowLinks,
+    /// The same as `private` and `programs`, for real paths outside: they matter only if links are followed.
+    sources_outside: Vec<PathBuf>,
+    programs_outside: Vec<Program>,
+}
+
+/// Where a path with symbolic links leads.
+enum Place {
+    /// A path below the directory.
+    Inside(PathBuf),
+    /// A real path outside.
+    Outside(PathBuf),
 }
 
 /// A directory whose files are never served.
@@ -95,6 +110,9 @@ impl Directory {
             programs: Vec::new(),
             withholds_executables: false,
             is_listed: false,
+            follow: FollowLinks::No,
+            sources_outside: Vec::new(),
+            programs_outside: Vec::new(),
         })
     }
 
@@ -115,6 +133,7 @@ impl Directory {
 
     /// Makes the directory `other` private if it lies inside this one, or is made later as a link to a directory inside this one.
     pub fn withhold(&mut self, other: &Path) {
+        self.sources_outside.push(other.to_owned());
         let Ok(other) = other.canonicalize() else {
             self.private_later.push(other.to_owned());
             return;
@@ -150,6 +169,11 @@ impl Directory {
     /// Does not serve files that have an execute bit: a route runs them.
     pub fn withhold_executables(&mut self) {
         self.withholds_executables = true;
+    }
+
+    /// As `withhold_programs`, for paths of the whole machine, to which links may lead.
+    pub fn withhold_programs_outside(&mut self, program: Program) {
+        self.programs_outside.push(program);
     }
 
     /// Lets directories without an index page be listed; without this they are not.
@@ -195,8 +219,8 @@ impl Directory {
         self.open_below(relative)
     }
 
-    /// Finds a program below this directory, by its path without a leading slash. Symbolic links that lead out of the directory,
-    /// and hidden and withheld names, are not followed. The result has no symbolic links in its path, so that the program that is executed
+    /// Finds a program below this directory, by its path without a leading slash. Symbolic links that lead out of the directory
+    /// are followed as for files, hidden and withheld names are not. The result has no symbolic links in its path, so that the program that is executed
     /// is the one that was found, unless somebody who may write to the directory replaces it.
     ///
     /// # Errors
@@ -205,19 +229,22 @@ impl Directory {
         if is_hidden(Path::new(relative)) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let (file, inside) = match self.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => {
-                let file = self.open_beneath(relative, OFlags::PATH)?;
-                let inside = self.real_path(&file)?;
-                (file, inside)
-            }
-            other => (File::from(other?), PathBuf::from(relative)),
+        let (file, place) = match self.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => self.open_beneath(relative, OFlags::PATH)?,
+            other => (File::from(other?), Place::Inside(PathBuf::from(relative))),
         };
-        if is_hidden(&inside) || self.is_withheld_name(Path::new(relative)) || self.is_withheld_name(&inside) {
+        let (is_hidden, real) = match &place {
+            Place::Inside(inside) => (is_hidden(inside), inside),
+            Place::Outside(real) => (is_hidden_outside(real), real),
+        };
+        if is_hidden || self.is_withheld_name(Path::new(relative)) || self.is_withheld_name(real) {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(ProgramFile {
-            path: self.path.join(inside),
+            path: match place {
+                Place::Inside(inside) => self.path.join(inside),
+                Place::Outside(real) => real,
+            },
             metadata: file.metadata()?,
         })
     }
@@ -231,30 +258,41 @@ impl Directory {
         Ok(self.open_with(name, READ, ResolveFlags::NO_SYMLINKS)?.into())
     }
 
-    /// Opens a path with symbolic links that stay inside. The file must be servable by its real name too.
+    /// Opens a path with symbolic links. The file must be servable by its real name too.
     fn open_through_links(&self, name: &str) -> io::Result<File> {
-        let file = self.open_beneath(name, READ)?;
-        let inside = self.real_path(&file)?;
-        let may_serve = self.may_serve(&inside) && !self.is_program(&inside) && !self.is_withheld_name(&inside);
+        let (file, place) = self.open_beneath(name, READ)?;
+        let may_serve = match &place {
+            Place::Inside(inside) => {
+                self.may_serve(inside) && !self.is_program(inside) && !self.is_withheld_name(inside)
+            }
+            Place::Outside(real) => self.may_serve_outside(real),
+        };
         if may_serve { Ok(file) } else { Err(withheld()) }
     }
 
-    /// Opens a path whose symbolic links stay inside.
-    fn open_beneath(&self, name: &str, access: OFlags) -> io::Result<File> {
-        match self.open_with(name, access, ResolveFlags::empty()) {
-            // EXDEV: a link leaves the directory (openat2(2)); ELOOP: too many links.
-            Err(Errno::XDEV | Errno::LOOP) => Err(io::ErrorKind::NotFound.into()),
-            other => Ok(File::from(other?)),
-        }
-    }
-
-    /// The path of an open file below this directory, without symbolic links.
-    fn real_path(&self, file: &File) -> io::Result<PathBuf> {
-        let real = rustix::fs::readlink(proc_path(file), Vec::new())?;
-        let real = real.into_string().map_err(|_| io::ErrorKind::NotFound)?;
-        let real = PathBuf::from(OsString::from(real));
-        let inside = real.strip_prefix(&self.path).map_err(|_| io::ErrorKind::NotFound)?;
-        Ok(inside.to_owned())
+    /// Opens a path with symbolic links, which may leave the directory if they are followed.
+    fn open_beneath(&self, name: &str, access: OFlags) -> io::Result<(File, Place)> {
+        let (file, real) = match self.open_with(name, access, ResolveFlags::empty()) {
+            // A link leaves the directory, or is absolute (openat2(2)).
+            Err(Errno::XDEV) => {
+                let descriptor = self.descriptor.as_fd();
+                let (file, real) = links::open_leaving(descriptor, &self.path, Path::new(name), self.follow)?;
+                (links::reopen(file, access)?, real)
+            }
+            // Too many links.
+            Err(Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
+            other => {
+                let file = File::from(other?);
+                let real = links::real_path(&file)?;
+                (file, real)
+            }
+        };
+        let place = match real.strip_prefix(&self.path) {
+            Ok(inside) => Place::Inside(inside.to_owned()),
+            Err(_) if self.follow != FollowLinks::No => Place::Outside(real),
+            Err(_) => return Err(io::ErrorKind::NotFound.into()),
+        };
+        Ok((file, place))
     }
 
     fn open_with(&self, name: &str, access: OFlags, more: ResolveFlags) -> Result<OwnedFd, Errno> {
@@ -285,6 +323,20 @@ impl Directory {
             && !self.private.iter().any(|private| self.is_in(inside, private))
             && !self.private_later.iter().any(|link| self.is_in_target(inside, link))
             && !self.withheld_below.iter().any(|file| file.is_at(inside))
+    }
+
+    /// Whether a file outside may be sent to which a link leads.
+    fn may_serve_outside(&self, real: &Path) -> bool {
+        let is_source = |source: &PathBuf| source.canonicalize().is_ok_and(|source| real.starts_with(source));
+        !is_hidden_outside(real)
+            && !real.iter().any(is_script_directory)
+            && !self.is_withheld_name(real)
+            && !self.withheld.is_at(real)
+            && !self.sources_outside.iter().any(is_source)
+            && !self
+                .programs_outside
+                .iter()
+                .any(|is_program| is_program(&real.to_string_lossy()))
     }
 
     fn is_in(&self, inside: &Path, private: &PrivateDirectory) -> bool {
@@ -349,6 +401,11 @@ fn is_hidden(inside: &Path) -> bool {
     })
 }
 
+/// Whether the path of a file outside has a hidden name.
+fn is_hidden_outside(real: &Path) -> bool {
+    real.strip_prefix("/").map_or(true, is_hidden)
+}
+
 /// Whether a name is one of `SCRIPT_DIRECTORIES`, in any case, because a file system may ignore it.
 fn is_script_directory(name: &OsStr) -> bool {
     SCRIPT_DIRECTORIES
@@ -363,12 +420,7 @@ fn withheld() -> io::Error {
 
 /// Whether an error is that of a path that is never served.
 pub(crate) fn is_withheld(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound && error.get_ref().is_some()
-}
-
-fn proc_path(file: &File) -> String {
-    use std::os::fd::AsRawFd;
-    format!("/proc/self/fd/{}", file.as_raw_fd())
+    error.kind() == io::ErrorKind::NotFound && error.get_ref().is_some() && links::refused_link(error).is_none()
 }
 
 #[cfg(test)]

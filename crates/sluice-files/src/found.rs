@@ -13,6 +13,7 @@ use sluice_http::fault::{Absent, Activity, ClientFault, Fault, Forbidden, IoFail
 use crate::body::{FileBody, WHOLE_BYTES_MAX};
 use crate::cache::entry::Cached;
 use crate::directory::{Directory, is_withheld};
+use crate::links::refused_link;
 use crate::open_files::Sent;
 use crate::records::body::RecordBody;
 use crate::representation::Representation;
@@ -121,6 +122,9 @@ impl Stored {
 
 /// The fault for a file or directory that could not be opened.
 pub(crate) fn open_fault(name: &str, error: io::Error) -> Fault {
+    if let Some(absent) = refused_link(&error) {
+        return ClientFault::NotFound(absent).into();
+    }
     match error.kind() {
         _ if is_withheld(&error) => ClientFault::NotFound(Absent::Withheld(name.into())).into(),
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(name),

@@ -13,6 +13,7 @@ pub(crate) mod cache;
 pub mod directory;
 pub mod file_cache;
 pub(crate) mod found;
+pub mod links;
 pub mod listing;
 pub mod lookup;
 pub mod open_files;

@@ -118,6 +118,11 @@ impl WithheldFiles {
         below.collect()
     }
 
+    /// Whether the real path of a file is that of one of them.
+    pub(crate) fn is_at(&self, real: &Path) -> bool {
+        self.files.iter().any(|file| file.is_at(real))
+    }
+
     /// Whether a file that was opened by another path is one of them.
     pub(crate) fn has(&self, metadata: &Metadata) -> bool {
         let Some(id) = FileId::of(metadata) else { return false };

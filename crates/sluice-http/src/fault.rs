@@ -22,8 +22,8 @@ use http::{Method, StatusCode};
 
 use crate::escape::Escaping;
 pub use crate::fault::client::{
-    Absent, BodyFailure, ClientFault, Forbidden, MethodMismatch, Misdirected, RangeMismatch, RefusedByRoute,
-    RewriteMismatch, SlowBody,
+    Absent, BodyFailure, ClientFault, Forbidden, LinkProblem, MethodMismatch, Misdirected, RangeMismatch,
+    RefusedByRoute, RefusedLink, RewriteMismatch, SlowBody,
 };
 pub use crate::fault::detail::{Detail, ProcessDetail, ProcessReport};
 pub use crate::fault::script::{
@@ -131,6 +131,21 @@ impl Fault {
             Fault::Client(ClientFault::Refused(refused)) => refused.status == StatusCode::NOT_FOUND,
             _ => false,
         }
+    }
+
+    /// Whether nothing is at the path that the client requested, and no route says so by itself.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Fault::Client(ClientFault::NotFound(_)))
+    }
+
+    /// Whether the configuration decides that something that may be there does not exist: a route refuses it, or a symbolic link is
+    /// not followed.
+    #[must_use]
+    pub fn is_of_configuration(&self) -> bool {
+        let is_absence =
+            matches!(self, Fault::Client(ClientFault::NotFound(absent)) if matches!(absent, Absent::Link(_)));
+        is_absence || matches!(self, Fault::Client(ClientFault::Refused(_)))
     }
 
     /// Whether the connection must be closed after the response, because the end of the request is in doubt (RFC 9112

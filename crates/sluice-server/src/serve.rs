@@ -24,6 +24,7 @@ mod log_entry;
 mod redirect;
 mod refuse;
 mod request;
+mod route_of_fault;
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -19,6 +19,7 @@ pub use address::{ListenAddress, Peers};
 pub use cache::{CacheSettings, CacheUse};
 pub use compression::{CompressionSettings, Precompressed};
 pub use log_format::LogFormat;
+pub use settings::FollowLinks;
 pub use settings::{
     AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Convert, DirectorySettings, DnsSettings,
     ErrorDetail, ErrorSettings, Fallback, FileSettings, ForwardedField, IdentitySettings, IdentitySource,

@@ -6,6 +6,7 @@
 
 mod client;
 mod directory;
+mod links;
 mod listen;
 mod log;
 mod route;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 
 pub use client::{DnsSettings, ForwardedField, ProxySettings};
 pub use directory::{Convert, DirectorySettings, Fallback, RecordSettings, SuffixScripts, suffix_of};
+pub use links::FollowLinks;
 pub use listen::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings,
 };

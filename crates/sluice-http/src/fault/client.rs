@@ -83,9 +83,35 @@ pub enum Absent {
     Withheld(Box<str>),
     /// A script in this file.
     Script(Box<Path>),
+    /// A file or script behind a symbolic link that may not be followed.
+    Link(Box<RefusedLink>),
     /// A route that answers for this path.
     Route(Box<str>),
 }
+
+/// A symbolic link that may not be followed.
+#[derive(Clone, Debug)]
+pub struct RefusedLink {
+    /// The path with the link, below the directory.
+    pub name: Box<Path>,
+    /// The directory.
+    pub directory: Box<Path>,
+    /// Where the link leads. `None` if the server may not look there.
+    pub target: Option<Box<Path>>,
+    /// Why it may not be followed.
+    pub problem: LinkProblem,
+}
+
+/// Why a symbolic link may not be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkProblem {
+    /// It leaves its directory, and `follow_links` does not allow that.
+    Leaves,
+    /// It leaves its directory, and has another owner than what it leads to.
+    OtherOwner,
+}
+
+impl std::error::Error for RefusedLink {}
 
 /// What exists and is not sent (403).
 #[derive(Clone, Debug)]
@@ -300,8 +326,23 @@ impl Display for Absent {
                 "file {name:?}: never sent, because it is hidden, a backup copy, a script, or one of the server's own files"
             ),
             Absent::Script(file) => write!(out, "script {}: not there", file.display()),
+            Absent::Link(link) => Display::fmt(link, out),
             Absent::Route(path) => write!(out, "nothing answers for {path:?}"),
         }
+    }
+}
+
+impl Display for RefusedLink {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, directory) = (self.name.display(), self.directory.display());
+        write!(out, "{name}: a symbolic link leads out of {directory}")?;
+        if let Some(target) = &self.target {
+            write!(out, " to {}", target.display())?;
+        }
+        out.write_str(match self.problem {
+            LinkProblem::Leaves => "; follow_links = true or \"same-owner\" would allow it",
+            LinkProblem::OtherOwner => " and has another owner than that (follow_links = \"same-owner\")",
+        })
     }
 }
 

@@ -1,15 +1,12 @@
 //! The script file behind a path of a script route, and the division of the path into SCRIPT_NAME and PATH_INFO.
 //!
-//! Here: RFC 3875 §4.1.5 and §4.1.13 for directories of any depth, single scripts and patterns. Not here: scripts among the files of a
-//! directory (`suffix_scripts`), whether a file can be run (`program`).
-//!
-//! One stat(2) for a script directly
-//! in its directory. Symbolic links are followed there, because the owner of a script directory decides what it contains
-//! (`ln -s /usr/lib/git-core/git-http-backend cgi-bin/`), and nothing in it is sent as a file. Scripts by pattern (`*.cgi`) lie among
-//! the files of a site, whose authors may only publish what is below the root: links out of the root are not followed.
+//! Here: RFC 3875 §4.1.5 and §4.1.13 for directories of any depth, single scripts and patterns. One stat(2) for a script directly
+//! in its directory. Symbolic links that leave the directory are followed as its route or site says (`sluice_files::links`). Not here:
+//! scripts among the files of a directory (`suffix_scripts`), whether a file can be run (`program`).
 
 use std::path::{Path, PathBuf};
 
+use sluice_files::links::find_script;
 use sluice_http::fault::Fault;
 use sluice_script::route::{Map, Script, ScriptRoute};
 use sluice_settings::ScriptSource;
@@ -51,7 +48,7 @@ pub(crate) fn locate(
                 &found.metadata,
             )
         }
-        ScriptSource::Directory(directory) => descend(script, directory, route.pattern.prefix(), captured),
+        ScriptSource::Directory(directory) => descend(route, script, directory, captured),
     }
 }
 
@@ -65,7 +62,7 @@ fn divide<'p>(begin: Option<&str>, path: &'p str) -> (&'p str, &'p str) {
 
 /// Descends from the script directory to the first entry that is not a directory: the script. Hidden names are not entered; the segments
 /// of PATH_INFO name nothing here and may begin with a dot (`/cgit.cgi/p.git/plain/.gitignore`).
-fn descend(script: &ScriptRoute, directory: &Path, prefix: &str, captured: &str) -> Result<Script, Fault> {
+fn descend(route: &Route, script: &ScriptRoute, directory: &Path, captured: &str) -> Result<Script, Fault> {
     let mut end = 0;
     loop {
         let is_hidden = captured[end..].starts_with('.');
@@ -77,10 +74,12 @@ fn descend(script: &ScriptRoute, directory: &Path, prefix: &str, captured: &str)
         if is_hidden {
             return Err(not_found(&file));
         }
-        let metadata = stat(&file)?;
+        let found = find_script(directory, Path::new(below), route.follow_links);
+        let metadata = found.map_err(|error| fault_of(&file, error))?;
         if !metadata.is_dir() {
             let interpreter = interpreter(script, &file);
-            return check(file, interpreter, &format!("{prefix}{below}"), rest, &metadata);
+            let name = format!("{}{below}", route.pattern.prefix());
+            return check(file, interpreter, &name, rest, &metadata);
         }
         if rest.len() < 2 {
             return Err(not_found(&file));

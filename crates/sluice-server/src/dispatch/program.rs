@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use sluice_files::links::refused_link;
 use sluice_http::fault::{
     Absent, Activity, ClientFault, Fault, Forbidden, IoFailure, NotExecutable, ScriptFault, ServerFault,
 };
@@ -46,6 +47,9 @@ pub(super) fn stat(file: &Path) -> Result<Metadata, Fault> {
 
 /// The fault for a script that the system does not find (the client's, 404), refuses (403), or cannot reach (the server's).
 pub(super) fn fault_of(file: &Path, error: io::Error) -> Fault {
+    if let Some(absent) = refused_link(&error) {
+        return ClientFault::NotFound(absent).into();
+    }
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(file),
         ErrorKind::PermissionDenied => {

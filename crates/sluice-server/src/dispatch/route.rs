@@ -19,7 +19,7 @@ use sluice_settings::rule::{
     CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard,
 };
 use sluice_settings::{
-    Action, DirectorySettings, Fallback, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource,
+    Action, DirectorySettings, Fallback, FollowLinks, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource,
 };
 
 use crate::dispatch::suffix_scripts::SuffixScripts;
@@ -37,6 +37,8 @@ pub(crate) struct Route {
     pub action: RouteAction,
     /// The directories of the files that its scripts may name instead of a body.
     pub send_directories: Arc<SendDirectories>,
+    /// Which symbolic links that leave its directories are followed.
+    pub follow_links: FollowLinks,
     pub changes: Changes,
     /// The paths below its own, if it requires a certificate: scripts find their PATH_INFO there.
     required_below: Option<PathsBelow>,
@@ -126,6 +128,7 @@ impl Route {
             when: settings.when.clone(),
             action,
             send_directories: Arc::new(open_send_directories(settings)?),
+            follow_links: settings.follow_links.unwrap_or_default(),
             changes: settings.changes.clone(),
             required_below: (settings.changes.client_certificates == Some(CertificateUse::Required))
                 .then(|| PathsBelow::of(&settings.path)),
@@ -194,6 +197,13 @@ impl Route {
         let sent = Arc::get_mut(&mut self.send_directories);
         let sent = sent.into_iter().flat_map(SendDirectories::directories_mut);
         served_mut(&mut self.action).into_iter().chain(sent)
+    }
+
+    /// Sets which symbolic links that leave its directories are followed.
+    pub(crate) fn follow_links(&mut self, follow: FollowLinks) {
+        self.follow_links = follow;
+        self.directories_mut()
+            .for_each(|directory| directory.follow_links(follow));
     }
 
     /// The captured part of the path if this route matches the request; otherwise the first condition that fails. Without

@@ -66,10 +66,16 @@ impl ScriptSources {
             if let Some(is_script) = sources_below(directory.path(), sources) {
                 directory.withhold_programs(is_script);
             }
+            if let Some(is_script) = sources_below(Path::new("/"), sources) {
+                directory.withhold_programs_outside(is_script);
+            }
         }
         for (root, pattern) in &self.patterns {
             if let Some(is_script) = scripts_below(directory.path(), root, pattern) {
                 directory.withhold_programs(is_script);
+            }
+            if let Some(is_script) = scripts_below(Path::new("/"), root, pattern) {
+                directory.withhold_programs_outside(is_script);
             }
         }
     }

@@ -56,13 +56,17 @@ impl Site {
             .as_deref()
             .map(|path| open_directory(path, &settings.origin))
             .transpose()?;
-        if let (Some(root), true) = (&mut root, settings.files.listing) {
-            root.list();
+        if let Some(root) = &mut root {
+            root.follow_links(settings.files.follow_links);
+            if settings.files.listing {
+                root.list();
+            }
         }
         let mut routes = Vec::new();
         for route_settings in &settings.routes {
             let mut route = Route::open(route_settings, name)?;
             route.note_other_mode(route_settings, &settings.routes);
+            route.follow_links(route_settings.follow_links.unwrap_or(settings.files.follow_links));
             if let (Some(directory), Action::Files(files)) = (route.directory_mut(), &route_settings.action)
                 && files.listing.unwrap_or(settings.files.listing)
             {

@@ -21,8 +21,10 @@ use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
 use crate::serve::client::Client;
 use crate::serve::decide::Decision;
+use crate::serve::fault_log::Cause;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::request::{Request, RequestSubject};
+use crate::serve::route_of_fault::RouteOfFault;
 
 /// One request and its response.
 pub(crate) struct Exchange {
@@ -110,21 +112,36 @@ impl Exchange {
         }
     }
 
-    /// Logs a fault, at the level of its culprit.
-    pub(crate) fn report(&self, fault: &Fault) {
+    /// Logs a fault, at the level of its culprit; `route` is the route that caused it, if it is a 404.
+    pub(crate) fn report(&self, fault: &Fault, route: Option<&RouteOfFault>) {
         let RequestLine { method, uri, .. } = &self.line;
-        let text = format_args!("{method} {uri}: {fault}");
-        self.log_fault(fault, Some(fault.status()), text);
+        let status = Some(fault.status());
+        match route {
+            Some(route) => {
+                let text = format_args!("{method} {uri}: {fault} ({route})");
+                self.log_fault(fault, Cause::Route, status, text);
+            }
+            None => {
+                let cause = if fault.is_of_configuration() {
+                    Cause::Route
+                } else {
+                    Cause::Path
+                };
+                self.log_fault(fault, cause, status, format_args!("{method} {uri}: {fault}"));
+            }
+        }
     }
 
     /// Logs a fault of a response whose head was already sent.
     pub(crate) fn report_abort(&self, fault: &Fault) {
-        self.log_fault(fault, None, format_args!("response aborted: {fault}"));
+        self.log_fault(fault, Cause::Path, None, format_args!("response aborted: {fault}"));
     }
 
-    fn log_fault(&self, fault: &Fault, status: Option<StatusCode>, text: fmt::Arguments<'_>) {
+    fn log_fault(&self, fault: &Fault, cause: Cause, status: Option<StatusCode>, text: fmt::Arguments<'_>) {
         let lines_max = self.context.config().limits.log_lines_max;
-        self.context.fault_log.log(lines_max, fault, self.id, status, text);
+        self.context
+            .fault_log
+            .log(lines_max, fault, cause, self.id, status, text);
     }
 
     /// Applies to the head of the response what the site and its routes change, and notes what the log's format names of it.

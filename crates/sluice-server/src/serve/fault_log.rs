@@ -32,13 +32,23 @@ struct FaultKind {
     status: Option<StatusCode>,
 }
 
+/// What causes a 404.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A route, or a symbolic link that is not followed: the administrator may have to change something.
+    Route,
+    /// The path alone.
+    Path,
+}
+
 impl FaultLog {
     /// Logs a fault of the exchange `id` in one line. `status` is that of the error page; `None` if the head of the response
-    /// was already sent. `lines_max` is the limit on lines of one kind.
+    /// was already sent. `lines_max` is the limit on lines of one kind, `cause` that of a 404.
     pub(crate) fn log(
         &self,
         lines_max: u32,
         fault: &Fault,
+        cause: Cause,
         id: UniqueId,
         status: Option<StatusCode>,
         text: fmt::Arguments<'_>,
@@ -47,9 +57,9 @@ impl FaultLog {
             culprit: fault.culprit(),
             status,
         };
-        if kind.culprit == Culprit::Client && fault.is_not_found() {
-            // Frequent, because every mistyped URL causes one; the access log has them too. Not limited, because a reader who
-            // asks for this level wants to see each of them.
+        if kind.culprit == Culprit::Client && fault.is_not_found() && cause == Cause::Path {
+            // Frequent, because every mistyped URL below the root causes one; the access log has them too. Not limited, because a
+            // reader who asks for this level wants to see each of them.
             return tracing::debug!(status = status.map(|status| status.as_u16()), %id, "{}", Escaped(text));
         }
         if self.admits(lines_max, kind) {

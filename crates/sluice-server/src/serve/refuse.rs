@@ -13,6 +13,7 @@ use crate::serve::detail::PageDetail;
 use crate::serve::error_page::{self, Subject};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
+use crate::serve::route_of_fault::RouteOfFault;
 
 /// The response to a request whose head has a fault, as the site wants it if the head names one.
 pub(crate) fn head(
@@ -28,8 +29,8 @@ pub(crate) fn head(
         .and_then(|host| config.site_of_request(host, connection.listener()).ok());
     let host = host.unwrap_or_default();
     let mut response = match site {
-        Some(site) => refuse(exchange, fault, &config.site(site).errors, &host, fields),
-        None => refuse(exchange, fault, &ErrorSettings::default(), &host, fields),
+        Some(site) => refuse(exchange, fault, None, &config.site(site).errors, &host, fields),
+        None => refuse(exchange, fault, None, &ErrorSettings::default(), &host, fields),
     };
     // In HTTP/2, which ends bodies by frames, there is no such fault.
     if fault.ends_connection() {
@@ -42,17 +43,20 @@ pub(crate) fn head(
 
 /// The response to a request that was refused, or could not be served, as its site wants it.
 pub(crate) fn request(exchange: &Exchange, request: &Request, fault: &Fault) -> Response<ResponseBody> {
-    refuse(exchange, fault, &request.site().errors, &request.host, &request.fields)
+    let route = RouteOfFault::of(exchange, request, fault);
+    let errors = &request.site().errors;
+    refuse(exchange, fault, route.as_ref(), errors, &request.host, &request.fields)
 }
 
 fn refuse(
     exchange: &Exchange,
     fault: &Fault,
+    route: Option<&RouteOfFault>,
     settings: &ErrorSettings,
     host: &str,
     fields: &HeaderMap,
 ) -> Response<ResponseBody> {
-    exchange.report(fault);
+    exchange.report(fault, route);
     let detail = PageDetail::of(settings.detail, exchange, host, fields);
     let subject = Subject {
         id: exchange.id,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::rule::{Changes, Conditions, Pattern, Replacement};
 use crate::settings::directory::DirectorySettings;
+use crate::settings::links::FollowLinks;
 use crate::settings::script::ScriptSettings;
 
 /// A route of a site: what a path means.
@@ -19,6 +20,8 @@ pub struct RouteSettings {
     pub when: Conditions,
     /// What the route does with a request that matches.
     pub action: Action,
+    /// Which symbolic links that leave its directories are followed; `None` for the site's setting.
+    pub follow_links: Option<FollowLinks>,
     /// The changes to a response, whether this route or a later one answers.
     pub changes: Changes,
 }
@@ -31,6 +34,7 @@ impl RouteSettings {
             path: Pattern::from(path),
             when: Conditions::default(),
             action,
+            follow_links: None,
             changes: Changes::default(),
         }
     }

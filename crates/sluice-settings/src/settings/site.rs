@@ -8,6 +8,7 @@ use crate::address::ListenAddress;
 use crate::cache::CacheUse;
 use crate::compression::CompressionSettings;
 use crate::rule::CertificateUse;
+use crate::settings::links::FollowLinks;
 use crate::settings::listen::{AuthoritySettings, IdentitySettings};
 use crate::settings::log::AccessLog;
 use crate::settings::route::RouteSettings;
@@ -74,6 +75,8 @@ pub struct FileSettings {
     pub cache: CacheUse,
     /// Whether directories without an index page are listed.
     pub listing: bool,
+    /// Which symbolic links that leave a directory are followed, where no route says otherwise.
+    pub follow_links: FollowLinks,
     /// The template of directory listings; `None` for the server's own.
     pub listing_template: Option<Template>,
     /// Names of files that are never sent, with stars; the case of ASCII letters does not matter.
@@ -93,6 +96,7 @@ impl Default for FileSettings {
             charset: "utf-8".to_owned(),
             cache: CacheUse::On,
             listing: false,
+            follow_links: FollowLinks::No,
             listing_template: None,
             withhold: BACKUP_NAMES.map(str::to_owned).into(),
         }

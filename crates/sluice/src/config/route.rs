@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use sluice_settings::rule::{CertificateUse, Changes, Conditions, Pattern, Replacement};
-use sluice_settings::{Action, CacheUse, CompressionSettings, DirectorySettings, RouteSettings};
+use sluice_settings::{Action, CacheUse, CompressionSettings, DirectorySettings, FollowLinks, RouteSettings};
 
 use super::changes::{self, BODY_LIMITS, Fields, HEADERS};
 use super::conditions::{self, CONDITIONS};
@@ -58,6 +58,7 @@ pub(super) struct Draft {
     when: Conditions,
     /// The action that was read last; `None` if it is absent or wrong.
     action: Option<Action>,
+    follow_links: Option<FollowLinks>,
     changes: Changes,
 }
 
@@ -75,6 +76,7 @@ impl Draft {
             }),
             when: Conditions::default(),
             action: None,
+            follow_links: None,
             changes: Changes::default(),
         }
     }
@@ -116,6 +118,7 @@ impl Draft {
                 path: path.clone(),
                 when: self.when.clone(),
                 action: action.clone(),
+                follow_links: self.follow_links,
                 changes: self.changes,
             }),
             _ => None,
@@ -186,6 +189,12 @@ impl Draft {
                 "compression is off here: remove compression = false, or list some encodings",
             );
         }
+        if !matches!(self.action, None | Some(Action::Files { .. } | Action::Script(_))) {
+            table.refuse(
+                "follow_links",
+                "only files and scripts lie in directories: set this in a route with files = { … } or script = { … }, or in [[site]]",
+            );
+        }
         if without_content.is_some() || matches!(self.action, Some(Action::Script(_))) {
             table.refuse(
                 "cache",
@@ -221,7 +230,24 @@ pub(super) static ROUTE: Section<Draft> = Section {
         COMPRESS,
         CACHE,
         CLIENT_CERTIFICATES,
+        FOLLOW_LINKS,
     ],
+};
+
+/// What is said about `follow_links` of a site and of a route.
+pub(super) const FOLLOW_LINKS_TEXT: &str = "Whether [symbolic links](../guides/routes.md#symbolic-links) that leave a directory are \
+    followed, for files, listings and scripts. `false`: what they lead to does not exist (404, and the log says why). `\"same-owner\"`: \
+    if a link belongs to the owner of what it leads to. `true`: always.";
+
+const FOLLOW_LINKS: Key<Draft> = Key {
+    name: "follow_links",
+    kind: Kind::FlagOrWord(
+        |route, follow| route.follow_links = Some(if follow { FollowLinks::Yes } else { FollowLinks::No }),
+        &[("same-owner", |route| route.follow_links = Some(FollowLinks::SameOwner))],
+    ),
+    default: Words("as the site says"),
+    text: FOLLOW_LINKS_TEXT,
+    example: "true",
 };
 
 const PATH: Key<Draft> = Key {

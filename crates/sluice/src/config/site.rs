@@ -4,8 +4,8 @@
 
 use sluice_settings::rule::{CertificateUse, check_bracketed};
 use sluice_settings::{
-    AccessLog, CacheUse, CompressionSettings, ErrorDetail, ErrorSettings, FileSettings, ListenAddress, LogTarget,
-    SiteSettings,
+    AccessLog, CacheUse, CompressionSettings, ErrorDetail, ErrorSettings, FileSettings, FollowLinks, ListenAddress,
+    LogTarget, SiteSettings,
 };
 
 use super::client_certificates::{Authorities, CRL_TEXT};
@@ -16,7 +16,7 @@ use super::key::{ANY, Key, Kind, Nested, Section};
 use super::listen::{Identity, SITE_TLS};
 use super::log::{self, SITE_LOG};
 use super::pages;
-use super::route::{self, ROUTE};
+use super::route::{self, FOLLOW_LINKS_TEXT, ROUTE};
 use super::route_lint::{ParsedRoute, SiteRoot};
 use super::table::{Table, Written, require_directory};
 use super::value;
@@ -115,6 +115,7 @@ pub(super) static SITE: Section<Draft> = Section {
         INDEX_KEY,
         CACHE,
         LISTING,
+        FOLLOW_LINKS,
         LISTING_TEMPLATE,
         WITHHOLD,
         TYPES,
@@ -271,6 +272,21 @@ const LISTING: Key<Draft> = Key {
     text: "Whether a directory without an index page is answered with a listing: a page for browsers, JSON for clients that ask \
            for it (`Accept`).",
     example: "true",
+};
+
+const FOLLOW_LINKS: Key<Draft> = Key {
+    name: "follow_links",
+    kind: Kind::FlagOrWord(
+        |site, follow| {
+            site.settings.files.follow_links = if follow { FollowLinks::Yes } else { FollowLinks::No };
+        },
+        &[("same-owner", |site| {
+            site.settings.files.follow_links = FollowLinks::SameOwner;
+        })],
+    ),
+    default: Value("false"),
+    text: FOLLOW_LINKS_TEXT,
+    example: "\"same-owner\"",
 };
 
 const LISTING_TEMPLATE: Key<Draft> = Key {

@@ -24,6 +24,7 @@ mod half_close;
 mod http;
 mod http2;
 mod lifecycle;
+mod links;
 mod listing;
 mod log;
 mod memory_buffer;

@@ -191,15 +191,6 @@ fn non_programs_are_not_run() {
 }
 
 #[test]
-fn symlink_in_a_script_directory_may_lead_to_a_program_elsewhere() {
-    let setup = Setup::new();
-    write_script(&setup.path("elsewhere/program"), SHOW);
-    symlink(setup.path("elsewhere/program"), setup.path("htdocs/cgi-bin/link")).unwrap();
-    let server = setup.start();
-    assert_eq!(server.get("/cgi-bin/link/x").variable("PATH_INFO"), Some("/x"));
-}
-
-#[test]
 fn changed_script_runs_in_its_new_version() {
     let server = Setup::new()
         .script("x", r"printf 'Content-Type: text/plain\n\nold'")

@@ -22,7 +22,8 @@ impl Setup {
     }
 
     /// Adds the programs that use the C library: `bulk`, `quote`, `lines`, and those of the demo.
-    pub(crate) fn c_programs(self) -> Setup {
+    pub(crate) fn c_programs(mut self) -> Setup {
+        self.both_routes += "follow_links = true\n";
         for program in c_programs() {
             let name = program.file_name().unwrap();
             symlink(program, self.path("htdocs/cgi-bin").join(name)).unwrap();

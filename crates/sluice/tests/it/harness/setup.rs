@@ -29,7 +29,7 @@ pub(crate) struct Setup {
     cgi: String,
     cgiplus: String,
     /// Further lines of both routes of cgi-bin.
-    both_routes: String,
+    pub(super) both_routes: String,
     routes: String,
     sites: String,
     environment: Vec<(String, String)>,
@@ -138,7 +138,7 @@ impl Setup {
 
     /// Compresses the replies of scripts at /cgi-bin/* and /cgiplus-bin/*.
     pub(crate) fn compress_scripts(mut self) -> Setup {
-        self.both_routes = "compress = true\n".to_owned();
+        self.both_routes += "compress = true\n";
         self
     }
 

@@ -1,0 +1,227 @@
+//! Symbolic links that leave the directory in which they are found.
+//!
+//! By default they are refused. `follow_links` allows them: all, or those that belong to the owner of what they lead to. What is
+//! checked is what is opened: each step of a path is an open descriptor (O_PATH), so a link that is replaced meanwhile changes nothing
+//! (Apache's SymLinksIfOwnerMatch compares paths, and has this race). Not here: links that stay inside, and which files are never
+//! sent (`directory`).
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::io::Errno;
+use sluice_http::fault::{Absent, LinkProblem, RefusedLink};
+use sluice_settings::FollowLinks;
+
+use crate::directory::Directory;
+
+/// Links that are followed on one path, as in the kernel (path_resolution(7)).
+const LINKS_MAX: usize = 40;
+
+/// Names a step of a path: opens nothing, follows nothing.
+const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The fault of a link that may not be followed. `None` if the error is another one.
+#[must_use]
+pub fn refused_link(error: &io::Error) -> Option<Absent> {
+    let refused = error.get_ref()?.downcast_ref::<RefusedLink>()?;
+    Some(Absent::Link(Box::new(refused.clone())))
+}
+
+/// Finds a script in a script directory: what the system says about the file. One system call for a file directly in it.
+///
+/// # Errors
+/// `NotFound` also for a link that may not be followed (`refused_link`); otherwise the error of the system.
+pub fn find_script(directory: &Path, below: &Path, follow: FollowLinks) -> io::Result<Metadata> {
+    let file = directory.join(below);
+    if follow == FollowLinks::Yes {
+        return file.metadata();
+    }
+    if below.components().count() == 1 {
+        let metadata = file.symlink_metadata()?;
+        if !metadata.is_symlink() {
+            return Ok(metadata);
+        }
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let descriptor = rustix::fs::open(directory, flags, Mode::empty())?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let path = OFlags::PATH | OFlags::CLOEXEC;
+    match retry(|| openat2(&descriptor, below, path, Mode::empty(), resolve)) {
+        Err(Errno::XDEV) => {}
+        other => return File::from(other?).metadata(),
+    }
+    let directory = directory.canonicalize()?;
+    open_leaving(descriptor.as_fd(), &directory, below, follow)?
+        .0
+        .metadata()
+}
+
+/// Opens a path, with links that leave `directory`, as far as `follow` allows it. `descriptor` is that directory, whose path is real.
+/// The result is only a name for the file (O_PATH), and the file's real path.
+pub(crate) fn open_leaving(
+    descriptor: BorrowedFd<'_>,
+    directory: &Path,
+    name: &Path,
+    follow: FollowLinks,
+) -> io::Result<(File, PathBuf)> {
+    let refuse = |problem, target: Option<PathBuf>| {
+        let refused = RefusedLink {
+            name: name.into(),
+            directory: directory.into(),
+            target: target.map(PathBuf::into_boxed_path),
+            problem,
+        };
+        io::Error::new(io::ErrorKind::NotFound, refused)
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = retry(|| openat2(descriptor, name, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS));
+    let file = match opened {
+        Ok(file) => File::from(file),
+        // What an unreadable directory elsewhere holds is nobody's business.
+        Err(Errno::ACCESS) if follow == FollowLinks::No => return Err(refuse(LinkProblem::Leaves, None)),
+        Err(Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
+        Err(error) => return Err(error.into()),
+    };
+    let real = real_path(&file)?;
+    // An absolute link may lead back into the directory.
+    if follow == FollowLinks::Yes || real.starts_with(directory) {
+        return Ok((file, real));
+    }
+    if follow == FollowLinks::No {
+        return Err(refuse(LinkProblem::Leaves, Some(real)));
+    }
+    let walked = Walk { links: 0 }.resolve(descriptor.try_clone_to_owned()?, name);
+    match walked? {
+        Some(file) => {
+            let file = File::from(file);
+            let real = real_path(&file)?;
+            Ok((file, real))
+        }
+        None => Err(refuse(LinkProblem::OtherOwner, Some(real))),
+    }
+}
+
+/// Opens a file that is only named, for reading. What is neither a file nor a directory stays as it is, because opening a device
+/// may have an effect.
+pub(crate) fn reopen(file: File, access: OFlags) -> io::Result<File> {
+    let metadata = file.metadata()?;
+    if access.contains(OFlags::PATH) || !(metadata.is_file() || metadata.is_dir()) {
+        return Ok(file);
+    }
+    // This link of /proc leads to the open file itself, whatever happens to its path (proc(5)).
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(openat(CWD, own, access | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
+/// The path of an open file, without symbolic links.
+pub(crate) fn real_path(file: &File) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Calls again what fails because of a signal, or because of a concurrent rename (EAGAIN of openat2(2)).
+fn retry(call: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+    loop {
+        match call() {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// A walk along a path, step by step, that compares the owner of each link with that of what it leads to.
+struct Walk {
+    links: usize,
+}
+
+impl Walk {
+    /// What a path leads to. `None` if one of its links has another owner than its target.
+    fn resolve(&mut self, start: OwnedFd, path: &Path) -> io::Result<Option<OwnedFd>> {
+        let mut at = match path.has_root() {
+            true => openat(CWD, "/", STEP, Mode::empty())?,
+            false => start,
+        };
+        let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
+        for part in parts.filter(|part| !part.is_empty()) {
+            let next = openat(&at, part, STEP, Mode::empty())?;
+            let status = fstat(&next)?;
+            if FileType::from_raw_mode(status.st_mode) != FileType::Symlink {
+                at = next;
+                continue;
+            }
+            self.links += 1;
+            if self.links > LINKS_MAX {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            let target = readlinkat(&next, "", Vec::new())?;
+            let target = Path::new(std::ffi::OsStr::from_bytes(target.as_bytes())).to_owned();
+            let Some(found) = self.resolve(at, &target)? else {
+                return Ok(None);
+            };
+            if fstat(&found)?.st_uid != status.st_uid {
+                return Ok(None);
+            }
+            at = found;
+        }
+        Ok(Some(at))
+    }
+}
+
+impl Directory {
+    /// Lets symbolic links lead out of the directory.
+    pub fn follow_links(&mut self, follow: FollowLinks) {
+        self.follow = follow;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_script_behind_a_link_is_found_as_far_as_links_are_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("bin/sub")).unwrap();
+        fs::create_dir(at("other")).unwrap();
+        for name in ["bin/own", "bin/sub/deep", "other/tool"] {
+            fs::write(at(name), "x").unwrap();
+        }
+        symlink("own", at("bin/stays")).unwrap();
+        symlink(at("bin/own"), at("bin/absolute")).unwrap();
+        symlink("../other/tool", at("bin/leaves")).unwrap();
+        symlink("../../other", at("bin/sub/out")).unwrap();
+        symlink("/bin/sh", at("bin/shell")).unwrap();
+        let owner = fs::metadata(at("bin")).unwrap().uid();
+        let is_same = fs::metadata("/bin/sh").unwrap().uid() == owner;
+        let found = |name: &str, follow| find_script(&at("bin"), Path::new(name), follow);
+        for name in ["own", "sub/deep", "stays", "absolute"] {
+            for follow in [FollowLinks::No, FollowLinks::SameOwner, FollowLinks::Yes] {
+                assert!(
+                    found(name, follow).is_ok_and(|metadata| metadata.is_file()),
+                    "{name} {follow:?}"
+                );
+            }
+        }
+        for name in ["leaves", "sub/out/tool"] {
+            let error = found(name, FollowLinks::No).unwrap_err();
+            assert!(refused_link(&error).is_some(), "{name}: {error}");
+            assert!(error.to_string().contains("follow_links"), "{error}");
+            assert!(found(name, FollowLinks::SameOwner).is_ok(), "{name}");
+            assert!(found(name, FollowLinks::Yes).is_ok(), "{name}");
+        }
+        assert_eq!(found("shell", FollowLinks::SameOwner).is_ok(), is_same);
+        for name in ["none", "sub/none", "own/x"] {
+            assert!(
+                refused_link(&found(name, FollowLinks::No).unwrap_err()).is_none(),
+                "{name}"
+            );
+        }
+    }
+}
