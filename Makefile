@@ -29,7 +29,7 @@ FUZZ_SECONDS ?= 60
 demo:
 	@tools/needs rust cc
 	@echo "Step 1 of 3: the C library and its programs (a few seconds)"
-	@$(MAKE) --no-print-directory -C sdk/c all
+	@$(MAKE) --no-print-directory --silent -C sdk/c all
 	@echo "Step 2 of 3: the server, target/demo/sluice (a first build takes two to three minutes on two cores)"
 	@$(CARGO) build --profile demo --locked --bin sluice --no-default-features
 	@tools/needs python3 perl || echo "The demo site goes without the scripts in these languages."
@@ -59,7 +59,7 @@ build:
 
 sdk:
 	@echo "Building the C library and its programs: sdk/c/build/"
-	@$(MAKE) --no-print-directory -C sdk/c all
+	@$(MAKE) --no-print-directory --silent -C sdk/c all
 
 lint:
 	@echo "Checking form and lints"
