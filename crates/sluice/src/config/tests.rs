@@ -2,6 +2,7 @@
 
 mod addresses;
 mod directories;
+mod docs;
 mod foreign;
 mod includes;
 mod keys;
