@@ -276,6 +276,9 @@ fn expectation(link: &str) -> Expectation {
     match (path, name) {
         ("/exercise/", _) => Expectation::Text(&["perf_files.sh", "“Server Performance”"]),
         ("/icon.svg", _) => Expectation::Text(&["<svg"]),
+        ("/pages/welcome", _) => Expectation::Text(&["This is the file <code>welcome.html</code>"]),
+        ("/pages/", _) => Expectation::Text(&["<td>/pages/index.sh</td>"]),
+        ("/pages/any/path", _) => Expectation::Text(&["<td>/pages/index.sh</td>", "<td>/pages/any/path</td>"]),
         ("/style.css", _) => Expectation::Text(&["prefers-color-scheme: dark"]),
         (_, "membufdemo") if query.starts_with("10") => Expectation::Bytes(10 << 20),
         (_, "cgiplustest") => Expectation::Bytes(65536),

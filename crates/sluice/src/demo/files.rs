@@ -48,6 +48,12 @@ pub(crate) const PAGES: [(&str, &str); 2] = [
     ("style.css", include_str!("../../../../examples/htdocs/style.css")),
 ];
 
+/// A directory with a script among its files.
+pub(crate) const MIXED: [(&str, &str); 2] = [
+    ("index.sh", include_str!("../../../../examples/pages/index.sh")),
+    ("welcome.html", include_str!("../../../../examples/pages/welcome.html")),
+];
+
 /// The scripts of the site, by interpreter.
 pub(crate) const SCRIPTS: [Script; 10] = [
     script!("/bin/sh", "clock.sh"),
@@ -100,6 +106,7 @@ mod tests {
         );
         let pages = PAGES.iter().map(|(name, _)| *name);
         assert_eq!(names("examples/htdocs"), sorted(pages.chain(["index.html"])));
+        assert_eq!(names("examples/pages"), sorted(MIXED.iter().map(|(name, _)| *name)));
     }
 
     #[test]

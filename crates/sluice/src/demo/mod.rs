@@ -11,6 +11,7 @@
 mod exercise;
 mod files;
 mod page;
+mod pages;
 mod programs;
 
 use std::fs;
@@ -97,6 +98,7 @@ impl Site {
                     route("/cgiplus-bin/*", Mode::Cgiplus, Mailbox::Stream),
                     route("/record-bin/*", Mode::Cgi, Mailbox::Record),
                     exercise::uncached(&self.path.join("htdocs/exercise"), ORIGIN),
+                    pages::route(&self.path.join("pages"), ORIGIN),
                     icon(),
                 ],
                 files: FileSettings::default(),
@@ -163,6 +165,7 @@ fn write(
         fs::write(htdocs.join(name), text)?;
     }
     exercise::write(&htdocs.join("exercise"))?;
+    pages::write(&directory.join("pages"))?;
     fs::write(htdocs.join(config::INDEX), page::complete(files::INDEX, &missing))?;
     Ok(missing)
 }
@@ -247,6 +250,7 @@ mod tests {
                 "/cgiplus-bin/*",
                 "/record-bin/*",
                 "/uncached/*",
+                "/pages/*",
                 "/favicon.ico"
             ]
         );
