@@ -7,16 +7,18 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, statat};
 use rustix::io::Errno;
+use sluice_http::fault::RefusedLink;
 use sluice_settings::FollowLinks;
 use sluice_settings::rule::Wildcard;
 
@@ -33,17 +35,13 @@ const COMPRESSED: [&str; 5] = [".gz", ".br", ".zst", ".xz", ".bz2"];
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirectoryId(u64);
 
-/// An open directory.
+/// An open directory, or one that will be opened when it exists.
 pub struct Directory {
     id: DirectoryId,
-    path: PathBuf,
-    descriptor: OwnedFd,
-    /// Directories whose files are never served.
-    private: Vec<PrivateDirectory>,
-    /// Paths of directories whose files will never be served, but which do not exist yet: they may become symbolic links.
-    private_later: Vec<PathBuf>,
-    /// Files that are never served, by path and, also those outside, by identity.
-    withheld_below: Vec<WithheldFile>,
+    /// Its path in the configuration.
+    configured: PathBuf,
+    /// Empty until it exists.
+    place: OnceLock<OpenDirectory>,
     withheld: Arc<WithheldFiles>,
     /// Patterns, in lower case, of names of files that are never served.
     withheld_names: Arc<[Wildcard]>,
@@ -59,6 +57,31 @@ pub struct Directory {
     sources_outside: Vec<PathBuf>,
     programs_outside: Vec<Program>,
 }
+
+/// What is known of a directory once it is open.
+struct OpenDirectory {
+    /// Without symbolic links.
+    path: PathBuf,
+    descriptor: OwnedFd,
+    /// Directories whose files are never served.
+    private: Vec<PrivateDirectory>,
+    /// Paths of directories whose files will never be served, but which do not exist yet: they may become symbolic links.
+    private_later: Vec<PathBuf>,
+    /// Files that are never served, by path; by identity `WithheldFiles` knows them.
+    withheld_below: Vec<WithheldFile>,
+}
+
+/// The error that a directory does not exist.
+#[derive(Debug)]
+struct Missing(PathBuf);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} does not exist", self.0.display())
+    }
+}
+
+impl std::error::Error for Missing {}
 
 /// Where a path with symbolic links leads.
 enum Place {
@@ -93,18 +116,29 @@ impl Directory {
     /// # Errors
     /// It does not exist or may not be read; the administrator's fault.
     pub fn open(path: &Path) -> io::Result<Directory> {
+        let directory = Directory::new(path);
+        let _ = directory.place.set(OpenDirectory::open(path)?);
+        Ok(directory)
+    }
+
+    /// Opens a directory, now if it exists, or else with the first request for which it does.
+    ///
+    /// # Errors
+    /// It exists, but may not be read or is no directory; the administrator's fault.
+    pub fn open_or_await(path: &Path) -> io::Result<Directory> {
+        match Directory::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Directory::new(path)),
+            other => other,
+        }
+    }
+
+    fn new(path: &Path) -> Directory {
         static OPENED: AtomicU64 = AtomicU64::new(0);
-        let path = path.canonicalize()?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
-        Ok(Directory {
+        Directory {
             // Relaxed: the numbers only have to be different.
             id: DirectoryId(OPENED.fetch_add(1, Ordering::Relaxed)),
-            path,
-            descriptor,
-            private: Vec::new(),
-            private_later: Vec::new(),
-            withheld_below: Vec::new(),
+            configured: real_or_future_path(path),
+            place: OnceLock::new(),
             withheld: Arc::default(),
             withheld_names: Arc::default(),
             programs: Vec::new(),
@@ -113,7 +147,24 @@ impl Directory {
             follow: FollowLinks::No,
             sources_outside: Vec::new(),
             programs_outside: Vec::new(),
-        })
+        }
+    }
+
+    /// The open directory; opens it if it has come to exist.
+    fn place(&self) -> io::Result<&OpenDirectory> {
+        if let Some(place) = self.place.get() {
+            return Ok(place);
+        }
+        let missing = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, Missing(self.configured.clone())),
+            _ => error,
+        };
+        let mut place = OpenDirectory::open(&self.configured).map_err(missing)?;
+        self.sources_outside.iter().for_each(|other| place.withhold(other));
+        place.withheld_below = self.withheld.below(&place.path);
+        tracing::info!("{} exists now, and is served", place.path.display());
+        // Another thread may have been faster.
+        Ok(self.place.get_or_init(|| place))
     }
 
     /// Its identity in the cache.
@@ -121,38 +172,29 @@ impl Directory {
         self.id
     }
 
-    /// Its path, without symbolic links.
+    /// Its path, without symbolic links; that of the configuration while it does not exist.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.place.get().map_or(&self.configured, |place| &place.path)
     }
 
     /// Whether it has a name of directories of scripts itself, so that none of its files is sent.
     pub fn is_of_scripts(&self) -> bool {
-        self.path.file_name().is_some_and(is_script_directory)
+        self.path().file_name().is_some_and(is_script_directory)
     }
 
     /// Makes the directory `other` private if it lies inside this one, or is made later as a link to a directory inside this one.
     pub fn withhold(&mut self, other: &Path) {
         self.sources_outside.push(other.to_owned());
-        let Ok(other) = other.canonicalize() else {
-            self.private_later.push(other.to_owned());
-            return;
-        };
-        if let Ok(inside) = other.strip_prefix(&self.path)
-            && !inside.as_os_str().is_empty()
-            && let Ok(metadata) = other.metadata()
-        {
-            self.private.push(PrivateDirectory {
-                path: inside.to_owned(),
-                device: metadata.dev(),
-                inode: metadata.ino(),
-            });
+        if let Some(place) = self.place.get_mut() {
+            place.withhold(other);
         }
     }
 
     /// Does not serve these files, whatever path leads to them.
     pub fn withhold_files(&mut self, files: &Arc<WithheldFiles>) {
-        self.withheld_below = files.below(&self.path);
+        if let Some(place) = self.place.get_mut() {
+            place.withheld_below = files.below(&place.path);
+        }
         self.withheld = Arc::clone(files);
     }
 
@@ -193,14 +235,15 @@ impl Directory {
     /// `NotFound` also for files that may not be served; otherwise the error of the system.
     pub(crate) fn open_below(&self, relative: &str) -> io::Result<(File, Metadata)> {
         let path = Path::new(relative);
+        let place = self.place()?;
         // The path of a script leads here if the conditions of its route do not hold: its text is not served then either.
-        if !self.may_serve(path) || self.is_program(path) {
+        if !self.may_serve(place, path) || self.is_program(path) {
             return Err(withheld());
         }
         let name = if relative.is_empty() { "." } else { relative };
         // Without symbolic links, as in most paths, the checked name is the real one.
-        let file = match self.open_with(name, READ, ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => self.open_through_links(name)?,
+        let file = match place.open_with(name, READ, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => self.open_through_links(place, name)?,
             other => File::from(other?),
         };
         let metadata = file.metadata()?;
@@ -229,8 +272,9 @@ impl Directory {
         if is_hidden(Path::new(relative)) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let (file, place) = match self.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => self.open_beneath(relative, OFlags::PATH)?,
+        let directory = self.place()?;
+        let (file, place) = match directory.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => self.open_beneath(directory, relative, OFlags::PATH)?,
             other => (File::from(other?), Place::Inside(PathBuf::from(relative))),
         };
         let (is_hidden, real) = match &place {
@@ -242,7 +286,7 @@ impl Directory {
         }
         Ok(ProgramFile {
             path: match place {
-                Place::Inside(inside) => self.path.join(inside),
+                Place::Inside(inside) => directory.path.join(inside),
                 Place::Outside(real) => real,
             },
             metadata: file.metadata()?,
@@ -251,19 +295,20 @@ impl Directory {
 
     /// As `open_below`, but follows no symbolic links; for callers that change files.
     pub(crate) fn open_without_links(&self, relative: &str) -> io::Result<File> {
-        if !self.may_serve(Path::new(relative)) {
+        let place = self.place()?;
+        if !self.may_serve(place, Path::new(relative)) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let name = if relative.is_empty() { "." } else { relative };
-        Ok(self.open_with(name, READ, ResolveFlags::NO_SYMLINKS)?.into())
+        Ok(place.open_with(name, READ, ResolveFlags::NO_SYMLINKS)?.into())
     }
 
     /// Opens a path with symbolic links. The file must be servable by its real name too.
-    fn open_through_links(&self, name: &str) -> io::Result<File> {
-        let (file, place) = self.open_beneath(name, READ)?;
+    fn open_through_links(&self, directory: &OpenDirectory, name: &str) -> io::Result<File> {
+        let (file, place) = self.open_beneath(directory, name, READ)?;
         let may_serve = match &place {
             Place::Inside(inside) => {
-                self.may_serve(inside) && !self.is_program(inside) && !self.is_withheld_name(inside)
+                self.may_serve(directory, inside) && !self.is_program(inside) && !self.is_withheld_name(inside)
             }
             Place::Outside(real) => self.may_serve_outside(real),
         };
@@ -271,12 +316,12 @@ impl Directory {
     }
 
     /// Opens a path with symbolic links, which may leave the directory if they are followed.
-    fn open_beneath(&self, name: &str, access: OFlags) -> io::Result<(File, Place)> {
-        let (file, real) = match self.open_with(name, access, ResolveFlags::empty()) {
+    fn open_beneath(&self, directory: &OpenDirectory, name: &str, access: OFlags) -> io::Result<(File, Place)> {
+        let (file, real) = match directory.open_with(name, access, ResolveFlags::empty()) {
             // A link leaves the directory, or is absolute (openat2(2)).
             Err(Errno::XDEV) => {
-                let descriptor = self.descriptor.as_fd();
-                let (file, real) = links::open_leaving(descriptor, &self.path, Path::new(name), self.follow)?;
+                let descriptor = directory.descriptor.as_fd();
+                let (file, real) = links::open_leaving(descriptor, &directory.path, Path::new(name), self.follow)?;
                 (links::reopen(file, access)?, real)
             }
             // Too many links.
@@ -287,24 +332,12 @@ impl Directory {
                 (file, real)
             }
         };
-        let place = match real.strip_prefix(&self.path) {
+        let place = match real.strip_prefix(&directory.path) {
             Ok(inside) => Place::Inside(inside.to_owned()),
             Err(_) if self.follow != FollowLinks::No => Place::Outside(real),
             Err(_) => return Err(io::ErrorKind::NotFound.into()),
         };
         Ok((file, place))
-    }
-
-    fn open_with(&self, name: &str, access: OFlags, more: ResolveFlags) -> Result<OwnedFd, Errno> {
-        let flags = access | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
-        loop {
-            // EAGAIN: a concurrent rename, so that the kernel could not be sure (openat2(2)).
-            match rustix::fs::openat2(&self.descriptor, name, flags, Mode::empty(), resolve) {
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                other => return other,
-            }
-        }
     }
 
     /// Whether the path, relative to this directory, is that of a script, whose text is not sent.
@@ -316,13 +349,13 @@ impl Directory {
         self.programs.iter().any(|is_program| is_program(&path))
     }
 
-    fn may_serve(&self, inside: &Path) -> bool {
+    fn may_serve(&self, place: &OpenDirectory, inside: &Path) -> bool {
         !is_hidden(inside)
             && !self.is_of_scripts()
             && !inside.iter().any(is_script_directory)
-            && !self.private.iter().any(|private| self.is_in(inside, private))
-            && !self.private_later.iter().any(|link| self.is_in_target(inside, link))
-            && !self.withheld_below.iter().any(|file| file.is_at(inside))
+            && !place.private.iter().any(|private| place.is_in(inside, private))
+            && !place.private_later.iter().any(|link| place.is_in_later(inside, link))
+            && !place.withheld_below.iter().any(|file| file.is_at(inside))
     }
 
     /// Whether a file outside may be sent to which a link leads.
@@ -337,33 +370,6 @@ impl Directory {
                 .programs_outside
                 .iter()
                 .any(|is_program| is_program(&real.to_string_lossy()))
-    }
-
-    fn is_in(&self, inside: &Path, private: &PrivateDirectory) -> bool {
-        let (mut parts, mut above) = (inside.components(), PathBuf::new());
-        let mut is_exact = true;
-        for own in private.path.components() {
-            let Some(part) = parts.next() else { return false };
-            if !part.as_os_str().eq_ignore_ascii_case(own.as_os_str()) {
-                return false;
-            }
-            is_exact &= part == own;
-            above.push(part);
-        }
-        // In other letters it is the same directory only on a file system that ignores case.
-        is_exact
-            || statat(&self.descriptor, &above, AtFlags::empty())
-                .is_ok_and(|found| (found.st_dev, found.st_ino) == (private.device, private.inode))
-    }
-
-    /// Whether a path lies in the directory that a symbolic link leads to.
-    fn is_in_target(&self, inside: &Path, link: &Path) -> bool {
-        // Most often it is no link, and one system call says so.
-        std::fs::read_link(link).is_ok()
-            && link.canonicalize().is_ok_and(|target| {
-                let target = target.strip_prefix(&self.path);
-                target.is_ok_and(|target| inside.starts_with(target))
-            })
     }
 
     fn is_withheld_name(&self, path: &Path) -> bool {
@@ -387,6 +393,104 @@ impl Directory {
 /// The name of a file without the suffix of its compression; `None` if it has none.
 pub fn without_coding(name: &str) -> Option<&str> {
     COMPRESSED.iter().find_map(|suffix| name.strip_suffix(suffix))
+}
+
+impl OpenDirectory {
+    fn open(path: &Path) -> io::Result<OpenDirectory> {
+        let path = path.canonicalize()?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
+        Ok(OpenDirectory {
+            path,
+            descriptor,
+            private: Vec::new(),
+            private_later: Vec::new(),
+            withheld_below: Vec::new(),
+        })
+    }
+
+    fn withhold(&mut self, other: &Path) {
+        let Ok(real) = other.canonicalize() else {
+            self.private_later.push(real_or_future_path(other));
+            return;
+        };
+        if let Ok(inside) = real.strip_prefix(&self.path)
+            && !inside.as_os_str().is_empty()
+            && let Ok(metadata) = real.metadata()
+        {
+            self.private.push(PrivateDirectory {
+                path: inside.to_owned(),
+                device: metadata.dev(),
+                inode: metadata.ino(),
+            });
+        }
+    }
+
+    fn open_with(&self, name: &str, access: OFlags, more: ResolveFlags) -> Result<OwnedFd, Errno> {
+        let flags = access | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
+        loop {
+            // EAGAIN: a concurrent rename, so that the kernel could not be sure (openat2(2)).
+            match rustix::fs::openat2(&self.descriptor, name, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn is_in(&self, inside: &Path, private: &PrivateDirectory) -> bool {
+        let (mut parts, mut above) = (inside.components(), PathBuf::new());
+        let mut is_exact = true;
+        for own in private.path.components() {
+            let Some(part) = parts.next() else { return false };
+            if !part.as_os_str().eq_ignore_ascii_case(own.as_os_str()) {
+                return false;
+            }
+            is_exact &= part == own;
+            above.push(part);
+        }
+        // In other letters it is the same directory only on a file system that ignores case.
+        is_exact
+            || statat(&self.descriptor, &above, AtFlags::empty())
+                .is_ok_and(|found| (found.st_dev, found.st_ino) == (private.device, private.inode))
+    }
+
+    /// Whether a path lies at a path that did not exist, or where the symbolic link leads that was made there.
+    fn is_in_later(&self, inside: &Path, link: &Path) -> bool {
+        if link.strip_prefix(&self.path).is_ok_and(|own| begins_with(inside, own)) {
+            return true;
+        }
+        // Most often it is no link, and one system call says so.
+        std::fs::read_link(link).is_ok()
+            && link.canonicalize().is_ok_and(|target| {
+                let target = target.strip_prefix(&self.path);
+                target.is_ok_and(|target| inside.starts_with(target))
+            })
+    }
+}
+
+/// The path without symbolic links; of a path that does not exist, that of its directory with its name.
+#[must_use]
+pub fn real_or_future_path(path: &Path) -> PathBuf {
+    let beside = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    let real = path.canonicalize().ok().or_else(beside);
+    real.unwrap_or_else(|| path.to_owned())
+}
+
+/// Whether a path is another one or lies below it. The case of letters does not matter, because a file system may ignore it.
+fn begins_with(path: &Path, other: &Path) -> bool {
+    let mut parts = path.components();
+    !other.as_os_str().is_empty()
+        && other.components().all(|own| {
+            let part = parts.next();
+            part.is_some_and(|part| part.as_os_str().eq_ignore_ascii_case(own.as_os_str()))
+        })
+}
+
+/// Whether an error is that of a directory that does not exist; its path.
+pub(crate) fn missing_directory(error: &io::Error) -> Option<&Path> {
+    let missing = error.get_ref()?.downcast_ref::<Missing>()?;
+    Some(&missing.0)
 }
 
 /// Access to a file that is to be sent. NONBLOCK: opening a FIFO must not block the worker; it is rejected later because it is
@@ -420,7 +524,10 @@ fn withheld() -> io::Error {
 
 /// Whether an error is that of a path that is never served.
 pub(crate) fn is_withheld(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound && error.get_ref().is_some() && links::refused_link(error).is_none()
+    error.kind() == io::ErrorKind::NotFound
+        && error
+            .get_ref()
+            .is_some_and(|inner| !inner.is::<Missing>() && !inner.is::<RefusedLink>())
 }
 
 #[cfg(test)]

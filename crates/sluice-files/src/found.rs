@@ -12,7 +12,7 @@ use sluice_http::fault::{Absent, Activity, ClientFault, Fault, Forbidden, IoFail
 
 use crate::body::{FileBody, WHOLE_BYTES_MAX};
 use crate::cache::entry::Cached;
-use crate::directory::{Directory, is_withheld};
+use crate::directory::{Directory, is_withheld, missing_directory};
 use crate::links::refused_link;
 use crate::open_files::Sent;
 use crate::records::body::RecordBody;
@@ -122,6 +122,9 @@ impl Stored {
 
 /// The fault for a file or directory that could not be opened.
 pub(crate) fn open_fault(name: &str, error: io::Error) -> Fault {
+    if let Some(missing) = missing_directory(&error) {
+        return ServerFault::Missing(missing.into()).into();
+    }
     if let Some(absent) = refused_link(&error) {
         return ClientFault::NotFound(absent).into();
     }

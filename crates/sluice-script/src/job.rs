@@ -9,6 +9,7 @@
 //!        └─ scripts                the worker's launcher, processes and tasks
 //! ```
 
+use std::borrow::Cow;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -31,7 +32,7 @@ use crate::idle_timer::IdleTimer;
 use crate::process::{Process, ProcessSpec};
 use crate::request::ScriptRequest;
 use crate::request_body::{RequestBody, Stored};
-use crate::route::{Map, Script, ScriptRoute};
+use crate::route::{Map, Script, ScriptRoute, find_program};
 use crate::scripts::Scripts;
 
 /// One request for one script.
@@ -120,7 +121,8 @@ impl Job {
     ) -> Result<Program, Fault> {
         let settings = self.settings();
         let file = self.script.file.as_os_str();
-        let program = self.script.interpreter.as_ref().map_or(file, |path| path.as_os_str());
+        let interpreter = self.script.interpreter.as_deref().map(present).transpose()?;
+        let program = interpreter.as_deref().map_or(file, Path::as_os_str);
         let leading = [program].into_iter().chain((program != file).then_some(file));
         let arguments = leading.map(c_string).chain(
             arguments
@@ -214,6 +216,20 @@ pub(crate) fn new_sentinels() -> Result<Sentinels, Fault> {
     let mut bytes = [0; 12];
     getrandom::fill(&mut bytes).map_err(ServerFault::NoRandomBytes)?;
     Ok(Sentinels::from_random(bytes))
+}
+
+/// The path of an interpreter, which may have been missing at the start.
+///
+/// # Errors
+/// 503: it is still missing.
+fn present(interpreter: &Path) -> Result<Cow<'_, Path>, Fault> {
+    if interpreter.is_absolute() && interpreter.exists() {
+        return Ok(Cow::Borrowed(interpreter));
+    }
+    let found = interpreter.to_str().and_then(find_program);
+    found
+        .map(Cow::Owned)
+        .ok_or_else(|| ServerFault::Missing(interpreter.into()).into())
 }
 
 fn duplicate(segment: &Segment) -> Result<OwnedFd, Fault> {

@@ -12,7 +12,7 @@ use crate::pools::Pools;
 pub struct ScriptRoute {
     /// How its scripts run.
     pub settings: ScriptSettings,
-    /// Suffixes with their dot, and the program that runs such files.
+    /// Suffixes with their dot, and the program that runs such files. A name without a slash was in no directory of PATH.
     pub interpreters: Vec<(String, PathBuf)>,
     /// The site, for the log.
     pub site: String,
@@ -40,6 +40,19 @@ impl ScriptRoute {
             _ => format!("write mode = \"{}\" for its route ({})", mode.name(), self.origin),
         }
     }
+}
+
+/// Finds a program: by its path if its name has a slash, or else in the PATH of the server.
+#[must_use]
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| path.is_file());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .filter(|directory| directory.is_absolute())
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file())
 }
 
 /// The program behind a request.

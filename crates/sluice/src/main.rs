@@ -60,7 +60,8 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         Command::Run(run) => {
             refuse_root(run.allow_root)?;
             let file = run.config.path()?;
-            let settings = config::load(&file).map_err(|errors| errors.to_string())?;
+            let warn = |missing: &str| tracing::warn!("{missing}");
+            let settings = config::load_to_run(&file, warn).map_err(|errors| errors.to_string())?;
             tracing::info!("configuration {}", file.display());
             supervisor::run(settings, Origin::File(file))
         }

@@ -122,7 +122,7 @@ fn reload(server: &Server, origin: &Origin, started: &Settings) -> Option<Settin
         }
         return None;
     };
-    let settings = match config::load(file) {
+    let settings = match config::load_to_run(file, |missing| tracing::warn!("SIGHUP: {missing}")) {
         Ok(settings) => settings,
         Err(errors) => {
             for line in errors.to_string().lines() {

@@ -16,6 +16,9 @@ const STORED_BODIES_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// After this time a client may retry when too many files are being sent.
 const FILES_RETRY_AFTER: Duration = Duration::from_secs(5);
 
+/// After this time a client may retry when a directory or program is missing: a file system may be mounted soon.
+const MISSING_RETRY_AFTER: Duration = Duration::from_secs(30);
+
 /// A fault of the server. Large data is boxed, so that a result with a fault stays small.
 #[derive(Clone, Debug)]
 pub enum ServerFault {
@@ -37,6 +40,8 @@ pub enum ServerFault {
     StoredBodiesFull(u64),
     /// 503: this many files are open while they are sent, which is the limit.
     FilesBusy(usize),
+    /// 503: a directory or program that the configuration names is not there.
+    Missing(Box<Path>),
     /// This path, for which a listing is wanted, is not a directory.
     NotADirectory(Box<str>),
     /// The Location of a redirect is not a field value.
@@ -101,9 +106,10 @@ impl ServerFault {
 
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            ServerFault::ListingsBusy(_) | ServerFault::StoredBodiesFull(_) | ServerFault::FilesBusy(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            ServerFault::ListingsBusy(_)
+            | ServerFault::StoredBodiesFull(_)
+            | ServerFault::FilesBusy(_)
+            | ServerFault::Missing(_) => StatusCode::SERVICE_UNAVAILABLE,
             ServerFault::Io(failure) if failure.is_full() => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -114,6 +120,7 @@ impl ServerFault {
             ServerFault::ListingsBusy(wait) => Some(*wait),
             ServerFault::StoredBodiesFull(_) => Some(STORED_BODIES_RETRY_AFTER),
             ServerFault::FilesBusy(_) => Some(FILES_RETRY_AFTER),
+            ServerFault::Missing(_) => Some(MISSING_RETRY_AFTER),
             _ => None,
         }
     }
@@ -136,6 +143,11 @@ impl Display for ServerFault {
             ServerFault::FilesBusy(files_max) => write!(
                 out,
                 "{files_max} files are being sent, as many as the limit of open files (ulimit -n) and limits.connections leave"
+            ),
+            ServerFault::Missing(path) => write!(
+                out,
+                "{} does not exist: put it there, or fix the path in the configuration",
+                path.display()
             ),
             ServerFault::NotADirectory(path) => write!(out, "listing: {path:?} is no directory"),
             ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),

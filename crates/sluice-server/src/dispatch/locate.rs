@@ -29,7 +29,8 @@ pub(crate) fn locate(
     match &script.settings.source {
         ScriptSource::File(file) => {
             let (name, rest) = divide(route.pattern.begin(), path);
-            check(file.clone(), interpreter(script, file), name, rest, &stat(file)?)
+            let metadata = stat(file).map_err(|fault| missing(file, fault))?;
+            check(file.clone(), interpreter(script, file), name, rest, &metadata)
         }
         ScriptSource::Root => {
             let below = captured.trim_start_matches('/');
@@ -48,7 +49,21 @@ pub(crate) fn locate(
                 &found.metadata,
             )
         }
-        ScriptSource::Directory(directory) => descend(route, script, directory, captured),
+        ScriptSource::Directory(directory) => descend(route, script, directory, captured).map_err(|fault| {
+            match script.settings.is_directory_optional || directory.exists() {
+                true => fault,
+                false => missing(directory, fault),
+            }
+        }),
+    }
+}
+
+/// The fault that a program or directory of the configuration is not there: the server's (503), because no path of the client leads to
+/// it.
+fn missing(path: &Path, fault: Fault) -> Fault {
+    match fault.is_absent() {
+        true => ServerFault::Missing(path.into()).into(),
+        false => fault,
     }
 }
 

@@ -392,36 +392,24 @@ fn open_send_directories(settings: &RouteSettings) -> Result<SendDirectories, Op
     Ok(directories)
 }
 
-/// Makes the paths of a script route absolute, checks that they exist, and finds its interpreters in PATH.
+/// Makes the paths of a script route absolute, and finds its interpreters in PATH.
 pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -> Result<ScriptRoute, OpenError> {
     let mut settings = settings.clone();
     match &mut settings.source {
         ScriptSource::Directory(directory) => {
-            if !settings.is_directory_optional || directory.exists() {
-                open_directory(directory, origin)?;
-            }
+            open_directory(directory, origin)?;
             *directory = absolute(directory, origin)?;
         }
-        ScriptSource::File(file) => {
-            *file = absolute(file, origin)?;
-            if !file.is_file() {
-                let text = format!("{}: no such script", file.display());
-                return Err(OpenError::new(origin, text));
-            }
-        }
+        ScriptSource::File(file) => *file = absolute(file, origin)?,
         ScriptSource::Root => {}
     }
-    let interpreters = settings
-        .interpreters
-        .iter()
-        .map(|(suffix, program)| match find_program(program) {
-            Some(path) => Ok((suffix.clone(), path)),
-            None => Err(OpenError::new(
-                origin,
-                format!("interpreter {program:?} for {suffix:?}: no such program in PATH"),
-            )),
-        })
-        .collect::<Result<_, _>>()?;
+    // One that is missing is looked up again when it is needed.
+    let interpreters = settings.interpreters.iter();
+    let interpreters = interpreters.map(|(suffix, program)| {
+        let found = find_program(program).unwrap_or_else(|| PathBuf::from(program));
+        (suffix.clone(), found)
+    });
+    let interpreters = interpreters.collect();
     let pools = Pools::new(&settings);
     Ok(ScriptRoute {
         settings,
@@ -447,22 +435,14 @@ pub(crate) fn leading_parts(path: &str) -> impl Iterator<Item = &str> {
         .map(|end| &path[..end])
 }
 
+/// Opens a directory of the configuration; one that is missing is opened when it exists. An error is the administrator's.
 pub(crate) fn open_directory(path: &Path, origin: &str) -> Result<Directory, OpenError> {
-    Directory::open(path).map_err(|error| OpenError::new(origin, format!("directory {}: {error}", path.display())))
+    let opened = Directory::open_or_await(path);
+    opened.map_err(|error| OpenError::new(origin, format!("directory {}: {error}", path.display())))
 }
 
 fn absolute(path: &Path, origin: &str) -> Result<PathBuf, OpenError> {
     std::path::absolute(path).map_err(|error| OpenError::new(origin, format!("{}: {error}", path.display())))
-}
-
-fn find_program(name: &str) -> Option<PathBuf> {
-    if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(|path| path.is_file());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(name))
-        .find(|path| path.is_file())
 }
 
 #[cfg(test)]

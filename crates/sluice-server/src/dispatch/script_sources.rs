@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_files::directory::{Directory, Program, without_coding};
+use sluice_files::directory::{Directory, Program, real_or_future_path, without_coding};
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::Pattern;
 use sluice_settings::{Action, ScriptSettings, ScriptSource, Settings, SiteSettings, suffix_of};
@@ -130,7 +130,7 @@ fn suffix_sources(settings: &SiteSettings) -> impl Iterator<Item = SuffixSources
 
 /// The root of a site, with each pattern of paths below it that are scripts.
 fn script_patterns(settings: &SiteSettings) -> Vec<(PathBuf, Pattern)> {
-    let Some(root) = settings.root.as_ref().and_then(|root| root.canonicalize().ok()) else {
+    let Some(root) = settings.root.as_deref().map(real_or_future_path) else {
         return Vec::new();
     };
     let is_root = |action: &Action| matches!(action, Action::Script(script) if script.source == ScriptSource::Root);

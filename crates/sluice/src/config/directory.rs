@@ -16,7 +16,7 @@ use super::document::At;
 use super::key::{Key, Kind};
 use super::route;
 use super::script::{is_suffix, read_interpreters};
-use super::table::{Table, Written, require_directory, require_star};
+use super::table::{Table, Written, expect_directory, require_star};
 
 /// The keys that say what a directory is, which belong to one action.
 pub(super) const DIRECTORY_KEYS: [&str; 4] = ["files", "directory", "scripts", "fallback"];
@@ -127,7 +127,7 @@ impl Draft {
                         value: directory.clone(),
                         line,
                     };
-                    require_directory(route.document, "directory of the path below root", &directory);
+                    expect_directory(route.document, "directory of the path below root", &directory);
                 }
                 DirectorySettings::new(directory)
             }
@@ -157,7 +157,7 @@ fn report_missing(root: Option<&Path>, route: &Table<'_>) {
 pub(super) const DIRECTORY: Key<route::Draft> = Key {
     name: "directory",
     kind: Kind::Path(|route, path, written| {
-        require_directory(written.document(), written.name, &written.at(path.clone()));
+        expect_directory(written.document(), written.name, &written.at(path.clone()));
         route.served.directory = Some(path);
         Ok(())
     }),

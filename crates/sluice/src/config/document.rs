@@ -60,6 +60,8 @@ struct Report {
     /// The files in the order of their lines.
     files: RefCell<Vec<NumberedFile>>,
     mistakes: RefCell<Vec<(usize, String)>>,
+    /// The mistakes that are none if what they name comes to exist.
+    missing: RefCell<Vec<(usize, String)>>,
 }
 
 /// A file and the numbers of its lines.
@@ -160,6 +162,22 @@ impl<'a> Document<'a> {
         self.report.mistakes.borrow_mut().push((line, message.into()));
     }
 
+    /// Records that a program or directory does not exist: a mistake for `check`, but a server starts without it.
+    pub(crate) fn report_missing(&self, line: usize, message: impl Into<String>) {
+        self.report.missing.borrow_mut().push((line, message.into()));
+    }
+
+    /// What does not exist, with its line, for a server that starts without it; it is no mistake any more.
+    pub(crate) fn take_missing(&self) -> Vec<String> {
+        let mut missing = self.report.missing.take();
+        missing.sort_by_key(|(line, _)| *line);
+        missing.dedup();
+        let missing = missing.into_iter();
+        missing
+            .map(|(line, message)| format!("{}: {message}", self.origin(line)))
+            .collect()
+    }
+
     /// Whether a mistake was recorded, in any of the files.
     pub(crate) fn has_mistakes(&self) -> bool {
         !self.report.mistakes.borrow().is_empty()
@@ -228,6 +246,7 @@ impl<'a> Document<'a> {
     /// Ends the reading: the value if there was no mistake, or else all mistakes.
     pub(crate) fn finish<T>(self, value: T) -> Result<T, ConfigErrors> {
         let mut mistakes = self.report.mistakes.take();
+        mistakes.extend(self.report.missing.take());
         if mistakes.is_empty() {
             return Ok(value);
         }

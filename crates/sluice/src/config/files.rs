@@ -9,7 +9,7 @@ use super::description::Fallback::{Value, Words};
 use super::directory::RouteDirectory;
 use super::document::At;
 use super::key::{Key, Kind, Section};
-use super::table::{Table, require_directory, require_star};
+use super::table::{Table, expect_directory, require_star};
 
 /// The values of `record_format` with which files are sent as they are.
 const BYTE_FORMATS: [&str; 4] = ["stream", "stream_lf", "stream_cr", "undefined"];
@@ -123,7 +123,7 @@ pub(super) static FILES: Section<Draft> = Section {
 const DIRECTORY: Key<Draft> = Key {
     name: "directory",
     kind: Kind::Path(|files, path, written| {
-        require_directory(written.document(), written.name, &written.at(path.clone()));
+        expect_directory(written.document(), written.name, &written.at(path.clone()));
         files.directory = Some(path);
         Ok(())
     }),

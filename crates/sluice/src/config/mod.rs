@@ -73,6 +73,22 @@ use root::{ROOT, Root};
 /// # Errors
 /// Every mistake in the file, in the order of its lines; the user's to fix.
 pub(crate) fn load(path: &Path) -> Result<Settings, ConfigErrors> {
+    read(path, |_| {})
+}
+
+/// As `load`, for a server, which starts although programs and directories are missing: `warn` gets a line about each.
+///
+/// # Errors
+/// As of `load`, but for what is missing.
+pub(crate) fn load_to_run(path: &Path, warn: impl Fn(&str)) -> Result<Settings, ConfigErrors> {
+    read(path, |document| {
+        let missing = document.take_missing().into_iter();
+        missing.for_each(|missing| warn(&format!("{missing}; until it exists the answer is 503")));
+    })
+}
+
+/// Reads a configuration file; `look_at` sees the document before its mistakes are collected.
+fn read(path: &Path, look_at: impl FnOnce(&Document<'_>)) -> Result<Settings, ConfigErrors> {
     let name = path.display().to_string();
     let refuse = |reason: String| ConfigErrors::one(format!("{name}: {reason}"));
     let bytes = read_config(path).map_err(refuse)?;
@@ -81,7 +97,7 @@ pub(crate) fn load(path: &Path) -> Result<Settings, ConfigErrors> {
     let text = decode(bytes)
         .map_err(|line| ConfigErrors::one(format!("{name}:{line}: is not UTF-8 text: save the file in UTF-8")))?;
     let directory = absolute.parent().unwrap_or(Path::new("/"));
-    interpret(Document::new(&ROOT, &name, &text, directory))
+    interpret(Document::new(&ROOT, &name, &text, directory), look_at)
 }
 
 /// The reference page of all keys, in Markdown.
@@ -90,7 +106,7 @@ pub(crate) fn reference() -> String {
 }
 
 /// Makes settings of a document and the files that it includes, or reports their mistakes.
-fn interpret(document: Document<'_>) -> Result<Settings, ConfigErrors> {
+fn interpret(document: Document<'_>, look_at: impl FnOnce(&Document<'_>)) -> Result<Settings, ConfigErrors> {
     let Some(table) = syntax::parse(&document) else {
         // What could be read around such mistakes would only give false ones.
         return Err(document.finish(()).expect_err("a mistake was reported"));
@@ -98,5 +114,6 @@ fn interpret(document: Document<'_>) -> Result<Settings, ConfigErrors> {
     let mut root = Root::read(&document, &table);
     included::read(&mut root, &document);
     let settings = root.finish(&document);
+    look_at(&document);
     document.finish(settings)
 }

@@ -12,7 +12,7 @@ use super::document::{At, Document, FileKind};
 use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
 use super::route_lint::SiteRoot;
 use super::section::to_usize;
-use super::table::{Table, Written, require_directory, require_star};
+use super::table::{Table, Written, expect_directory, require_star};
 use super::variables::{check_inherited, check_prefix, check_variable};
 use super::watch::WATCH;
 
@@ -179,7 +179,7 @@ pub(super) static SCRIPT: Section<Draft> = Section {
 const DIRECTORY: Key<Draft> = Key {
     name: "directory",
     kind: Kind::Path(|script, path, written| {
-        require_directory(written.document(), written.name, &written.at(path.clone()));
+        expect_directory(written.document(), written.name, &written.at(path.clone()));
         script.directory = Some(path);
         Ok(())
     }),
@@ -496,7 +496,10 @@ fn require_program(document: &Document<'_>, name: &str, path: &At<PathBuf>, inte
         }
         FileKind::Directory => format!("{name}: {shown} is a directory: write directory = instead"),
         FileKind::Other => format!("{name}: {shown} is not a regular file"),
-        FileKind::Missing(reason) => format!("{name}: no program {shown} ({reason}): put it there or fix the path"),
+        FileKind::Missing(reason) => {
+            let message = format!("{name}: no program {shown} ({reason}): put it there or fix the path");
+            return document.report_missing(path.line, message);
+        }
     };
     document.report(path.line, message);
 }
@@ -528,10 +531,8 @@ pub(super) fn read_interpreters(
             interpreters.insert(suffix, path.value.to_string_lossy().into_owned());
         } else {
             if let FileKind::Missing(_) = (document.inspect)(Path::new(&program.value)) {
-                report(&format!(
-                    "no program {} in PATH: install it, or write its path",
-                    program.value
-                ));
+                let message = format!("no program {} in PATH: install it, or write its path", program.value);
+                document.report_missing(program.line, format!("{key}: \"{suffix}\": {message}"));
             }
             interpreters.insert(suffix, program.value);
         }
@@ -562,7 +563,7 @@ fn read_send_files(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> B
                 value: document.resolve(&directory.value),
                 line: directory.line,
             };
-            require_directory(document, &key, &path);
+            expect_directory(document, &key, &path);
             directories.insert(prefix, path.value);
         }
     }

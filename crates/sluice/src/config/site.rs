@@ -18,7 +18,7 @@ use super::log::{self, SITE_LOG};
 use super::pages;
 use super::route::{self, FOLLOW_LINKS_TEXT, ROUTE};
 use super::route_lint::{ParsedRoute, SiteRoot};
-use super::table::{Table, Written, require_directory};
+use super::table::{Table, Written, expect_directory};
 use super::value;
 
 /// The index page of a site that names none.
@@ -81,7 +81,7 @@ pub(super) static SITE: Section<Draft> = Section {
         Key {
             name: "root",
             kind: Kind::Path(|site, path, written| {
-                require_directory(written.document(), written.name, &written.at(path.clone()));
+                expect_directory(written.document(), written.name, &written.at(path.clone()));
                 site.settings.root = Some(path);
                 Ok(())
             }),

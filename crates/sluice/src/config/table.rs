@@ -124,19 +124,35 @@ impl Written<'_> {
     }
 }
 
-/// Reports a directory that does not exist. `name` is the key, or the part of its value, that names the directory.
+/// Reports a directory without which no server starts, if it does not exist. `name` is the key, or the part of its value, that names the
+/// directory.
 pub(crate) fn require_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
+    if let Err(message) = check_directory(document, name, path) {
+        document.report(path.line, message);
+    }
+}
+
+/// Reports a directory from which a route or site is served, if it does not exist: until then its requests get 503.
+pub(crate) fn expect_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
+    match check_directory(document, name, path) {
+        Ok(()) => {}
+        Err(message) if matches!((document.inspect)(&path.value), FileKind::Missing(_)) => {
+            document.report_missing(path.line, message);
+        }
+        Err(message) => document.report(path.line, message),
+    }
+}
+
+fn check_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) -> Result<(), String> {
     let shown = path.value.display();
     match (document.inspect)(&path.value) {
-        FileKind::Directory => {}
-        FileKind::Missing(reason) => {
-            let message = format!("{name}: no directory {shown} ({reason}): create it or fix the path");
-            document.report(path.line, message);
-        }
-        _ => {
-            let message = format!("{name}: {shown} is not a directory: name the directory that holds it");
-            document.report(path.line, message);
-        }
+        FileKind::Directory => Ok(()),
+        FileKind::Missing(reason) => Err(format!(
+            "{name}: no directory {shown} ({reason}): create it or fix the path"
+        )),
+        _ => Err(format!(
+            "{name}: {shown} is not a directory: name the directory that holds it"
+        )),
     }
 }
 

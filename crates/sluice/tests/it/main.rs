@@ -28,6 +28,7 @@ mod links;
 mod listing;
 mod log;
 mod memory_buffer;
+mod missing;
 mod own_process;
 mod pools;
 mod ranges;
