@@ -1,9 +1,9 @@
 //! The failures of a log: what goes wrong, and when to retry and report it.
+//!
+//! `log` names the log in messages.
 
 use std::io;
 use std::time::{Duration, Instant};
-
-use sluice_settings::LogTarget;
 
 use crate::clock::Now;
 
@@ -34,10 +34,10 @@ impl Failures {
     }
 
     /// Notes that writing has succeeded, and reports the end of a failure.
-    pub(crate) fn end(&mut self, target: &LogTarget) {
+    pub(crate) fn end(&mut self, log: &str) {
         if self.failure.take().is_some() {
-            let (log, lost) = (name(target), std::mem::take(&mut self.lost));
-            tracing::info!("access log {log}: writing succeeds again; {lost} more lines were lost");
+            let lost = std::mem::take(&mut self.lost);
+            tracing::info!("{log}: writing succeeds again; {lost} more lines were lost");
             (self.failed_at, self.reported_at) = (None, None);
         }
     }
@@ -48,47 +48,37 @@ impl Failures {
     }
 
     /// Reports a failure and the lines lost, once per interval.
-    pub(crate) fn report(&mut self, target: &LogTarget, now: Now) {
+    pub(crate) fn report(&mut self, log: &str, now: Now) {
         let is_clean = self.failure.is_none() && self.lost == 0;
         if is_clean || !has_passed(REPORT_INTERVAL, self.reported_at, now) {
             return;
         }
         self.reported_at = Some(now.instant);
         let lost = std::mem::take(&mut self.lost);
-        let log = name(target);
         match (&self.failure, lost) {
-            (None, lost) => tracing::error!("access log {log}: {lost} lines lost, because it could not keep up"),
+            (None, lost) => tracing::error!("{log}: {lost} lines lost, because it could not keep up"),
             (Some(failure), 0) => {
-                tracing::error!("access log {log}: {failure}; lines wait until it can be written again");
+                tracing::error!("{log}: {failure}; lines wait until it can be written again");
             }
-            (Some(failure), lost) => tracing::error!("access log {log}: {failure}; {lost} lines lost"),
+            (Some(failure), lost) => tracing::error!("{log}: {failure}; {lost} lines lost"),
         }
     }
 
     /// Reports at the end, regardless of the interval.
-    pub(crate) fn report_last(&mut self, target: &LogTarget, now: Now) {
+    pub(crate) fn report_last(&mut self, log: &str, now: Now) {
         self.reported_at = None;
-        self.report(target, now);
+        self.report(log, now);
     }
 
     /// Warns of a failed rotation, once per interval.
-    pub(crate) fn warn(&mut self, target: &LogTarget, text: &str, now: Now) {
+    pub(crate) fn warn(&mut self, log: &str, text: &str, now: Now) {
         if has_passed(REPORT_INTERVAL, self.warned_at, now) {
             self.warned_at = Some(now.instant);
-            tracing::warn!("access log {}: {text}", name(target));
+            tracing::warn!("{log}: {text}");
         }
     }
 }
 
 fn has_passed(interval: Duration, since: Option<Instant>, now: Now) -> bool {
     since.is_none_or(|since| now.instant.duration_since(since) >= interval)
-}
-
-/// The name of a log in messages.
-fn name(target: &LogTarget) -> String {
-    match target {
-        LogTarget::Off => "off".to_owned(),
-        LogTarget::Stdout => "on standard output".to_owned(),
-        LogTarget::File(path) => path.display().to_string(),
-    }
 }

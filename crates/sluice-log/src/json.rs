@@ -62,6 +62,13 @@ pub(crate) fn write(out: &mut Vec<u8>, line: &Line<'_>) {
     let _ = object.serialize(&mut serializer);
 }
 
+/// Appends a text as a JSON string in which every deceptive character is escaped.
+pub fn write_text(out: &mut Vec<u8>, text: &str) {
+    let mut serializer = serde_json::Serializer::with_formatter(out, DeceptiveEscaped);
+    // Cannot fail: writing to a vector succeeds, and so does the serialization of a string.
+    let _ = text.serialize(&mut serializer);
+}
+
 /// Bytes that are not UTF-8 are replaced by U+FFFD.
 fn text(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())

@@ -1,6 +1,7 @@
-//! The access log: lines formatted by the workers, and written and rotated by a thread. Floor 4, safe Rust.
+//! The access log: lines formatted by the workers, and written and rotated by a thread. Also the file of the server log. Floor 4,
+//! safe Rust.
 //!
-//! When an exchange ends is up to the caller; diagnostics are written with `tracing`.
+//! When an exchange ends is up to the caller; messages for the administrator are logged with `tracing`.
 //!
 //! ```text
 //! exchange ─▶ SiteLog (format) ─▶ LogFile, a WorkerBuffer for each worker ─▶ the thread ─▶ Sink (file)
@@ -13,6 +14,7 @@ mod failures;
 mod fields;
 mod json;
 mod line;
+mod line_file;
 mod log;
 mod log_file;
 mod rotate;
@@ -21,5 +23,7 @@ mod wakeup;
 mod writer;
 
 pub use fields::{LoggedFields, RequestFields, ResponseFields};
+pub use json::write_text as write_json_text;
 pub use line::{Line, LoggedRequest, LoggedResponse, STATUS_CLIENT_LEFT, Timing};
+pub use line_file::LineFile;
 pub use log::{Log, SiteLog};

@@ -105,7 +105,7 @@ impl Log {
             Some(file)
         } else {
             // Without holding a lock, because opening a file may take long.
-            let sink = Sink::open(&log.target, &log.rotation).map_err(|error| match &log.target {
+            let sink = Sink::open("access log", &log.target, &log.rotation).map_err(|error| match &log.target {
                 LogTarget::File(path) => format!("access log {}: {error}", path.display()),
                 _ => format!("access log: {error}"),
             })?;
@@ -201,6 +201,7 @@ mod tests {
             access_log: own,
             config_files: Vec::new(),
             core_dumps: false,
+            server_log: sluice_settings::ServerLog::default(),
             spool_directory: None,
         }
     }

@@ -23,6 +23,8 @@ use crate::rotate::FileState;
 
 /// An open log.
 pub(crate) struct Sink {
+    /// Which log it is, in messages: `access log`.
+    kind: &'static str,
     target: LogTarget,
     file: File,
     rotation: Rotation,
@@ -56,7 +58,7 @@ struct Written {
 
 impl Sink {
     /// Opens a target. `None` for `Off`.
-    pub(crate) fn open(target: &LogTarget, rotation: &Rotation) -> io::Result<Option<Sink>> {
+    pub(crate) fn open(kind: &'static str, target: &LogTarget, rotation: &Rotation) -> io::Result<Option<Sink>> {
         let file = match target {
             LogTarget::Off => return Ok(None),
             LogTarget::Stdout => File::from(io::stdout().as_fd().try_clone_to_owned()?),
@@ -64,6 +66,7 @@ impl Sink {
         };
         let zone = TimeZone::system();
         Ok(Some(Sink {
+            kind,
             target: target.clone(),
             state: FileState::read(&file, &zone),
             file,
@@ -75,6 +78,15 @@ impl Sink {
             no_rotation_before: None,
             failures: Failures::default(),
         }))
+    }
+
+    /// The log in messages.
+    fn name(&self) -> String {
+        match &self.target {
+            LogTarget::Off => format!("{} off", self.kind),
+            LogTarget::Stdout => format!("{} on standard output", self.kind),
+            LogTarget::File(path) => format!("{} {}", self.kind, path.display()),
+        }
     }
 
     pub(crate) fn target(&self) -> &LogTarget {
@@ -100,7 +112,7 @@ impl Sink {
         if self.waiting.is_empty() {
             let Written { end, result } = self.write_from(lines, 0, now);
             match result {
-                Ok(()) => self.failures.end(&self.target),
+                Ok(()) => self.failures.end(&self.name()),
                 Err(error) => {
                     self.failures.begin(&error, now);
                     let start = line_start(lines, end);
@@ -130,7 +142,7 @@ impl Sink {
         let start = line_start(&waiting, end);
         self.written_of_first = end - start;
         match result {
-            Ok(()) => self.failures.end(&self.target),
+            Ok(()) => self.failures.end(&self.name()),
             Err(error) => {
                 waiting.drain(..start);
                 self.waiting = waiting;
@@ -144,7 +156,7 @@ impl Sink {
         self.retry_now(now);
         self.failures.lost += count_lines(&self.waiting);
         self.waiting = Vec::new();
-        self.failures.report_last(&self.target, now);
+        self.failures.report_last(&self.name(), now);
     }
 
     /// Reopens the file under its name, because it may have been renamed.
@@ -152,16 +164,13 @@ impl Sink {
         let LogTarget::File(path) = &self.target else { return };
         match open_append(path) {
             Ok(fresh) => self.replace(fresh),
-            Err(error) => tracing::error!(
-                "access log {}: {error}; the file opened before stays in use",
-                path.display()
-            ),
+            Err(error) => tracing::error!("{}: {error}; the file opened before stays in use", self.name()),
         }
     }
 
     /// Reports failures, once per interval.
     pub(crate) fn report(&mut self, now: Now) {
-        self.failures.report(&self.target, now);
+        self.failures.report(&self.name(), now);
     }
 
     /// Writes lines from byte `from`, which may be within the first line.
@@ -226,12 +235,12 @@ impl Sink {
         if let Err(error) = self.rotate() {
             self.no_rotation_before = Some(now.instant + REPORT_INTERVAL);
             let text = format!("cannot be rotated: {error}; the same file stays in use");
-            self.failures.warn(&self.target, &text, now);
+            self.failures.warn(&self.name(), &text, now);
         } else if let (Some(keep), LogTarget::File(path)) = (self.rotation.keep, &self.target)
             && let Err(error) = rotate::remove_oldest(path, keep)
         {
             let text = format!("older files cannot be removed: {error}");
-            self.failures.warn(&self.target, &text, now);
+            self.failures.warn(&self.name(), &text, now);
         }
     }
 
@@ -321,7 +330,9 @@ mod tests {
     }
 
     fn sink(path: &Path, rotation: &Rotation) -> Sink {
-        Sink::open(&LogTarget::File(path.into()), rotation).unwrap().unwrap()
+        Sink::open("access log", &LogTarget::File(path.into()), rotation)
+            .unwrap()
+            .unwrap()
     }
 
     /// The contents of all files of a directory, in the order of their names; `a.log` last.
@@ -416,7 +427,7 @@ mod tests {
     /// A sink whose disk is full from the start, with waiting lines and room for 12 bytes.
     fn full() -> Sink {
         let full = LogTarget::File("/dev/full".into());
-        let mut sink = Sink::open(&full, &Rotation::default()).unwrap().unwrap();
+        let mut sink = Sink::open("access log", &full, &Rotation::default()).unwrap().unwrap();
         sink.write_lines(b"one\ntwo\nthree\nfour\n", at(0), 12);
         sink
     }

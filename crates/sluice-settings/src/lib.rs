@@ -23,7 +23,7 @@ pub use settings::FollowLinks;
 pub use settings::{
     AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Convert, DirectorySettings, DnsSettings,
     ErrorDetail, ErrorSettings, Fallback, FileSettings, ForwardedField, IdentitySettings, IdentitySource,
-    ListenSettings, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings, RecordSettings, RefusalSettings,
+    ListenSettings, LogLevel, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings, RecordSettings, RefusalSettings,
     RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptVariables,
-    Settings, SiteSettings, Statuses, SuffixScripts, TlsSettings, UnknownHosts, suffix_of,
+    ServerLog, Settings, SiteSettings, Statuses, SuffixScripts, TlsSettings, UnknownHosts, suffix_of,
 };

@@ -22,7 +22,7 @@ pub use links::FollowLinks;
 pub use listen::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings,
 };
-pub use log::{AccessLog, LogTarget, Rotation};
+pub use log::{AccessLog, LogLevel, LogTarget, Rotation, ServerLog};
 pub use route::{Action, RefusalSettings, RouteSettings};
 pub use script::{
     Mailbox, Mode, PoolSettings, RequestBody, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
@@ -56,6 +56,8 @@ pub struct Settings {
     pub cache: Option<CacheSettings>,
     /// The access log of sites without their own.
     pub access_log: AccessLog,
+    /// The log for the administrator.
+    pub server_log: ServerLog,
     /// The files that these settings were read from. They are never sent to clients.
     pub config_files: Vec<PathBuf>,
     /// Whether core dumps are made and debuggers of the same user may attach. Scripts can then read the server's memory.

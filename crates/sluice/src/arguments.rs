@@ -15,7 +15,7 @@ use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorDetail, ErrorSettings, FileSettings, ListenAddress,
     ListenSettings, LogFormat, LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource,
-    Settings, SiteSettings, UnknownHosts,
+    ServerLog, Settings, SiteSettings, UnknownHosts,
 };
 
 use crate::rate::Rate;
@@ -332,6 +332,7 @@ impl Serve {
             access_log: self.access_log()?,
             config_files: Vec::new(),
             core_dumps: false,
+            server_log: ServerLog::default(),
         })
     }
 

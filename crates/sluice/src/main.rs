@@ -1,7 +1,7 @@
 //! The program: from the command line to a running server and an exit status.
 //!
-//! Here: the commands, and diagnostics on standard error. Not here: the command line (`arguments`), configuration files (`config`),
-//! `check --explain` (`explain`), signals (`supervisor`).
+//! Here: the commands. Not here: the command line (`arguments`), configuration files (`config`), `check --explain` (`explain`), signals
+//! (`supervisor`), messages for the administrator (`server_log`).
 
 mod arguments;
 mod certificates;
@@ -9,21 +9,19 @@ mod config;
 mod demo;
 mod explain;
 mod exposed;
-mod log_fields;
 mod rate;
+mod server_log;
 mod stream_lf;
 mod supervisor;
 mod workout;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use sluice_http::escape::escaped_lines;
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
 
 use crate::arguments::{Arguments, Check, Command};
-use crate::log_fields::EscapedFields;
+use crate::server_log::Logger;
 use crate::supervisor::Origin;
 
 /// Variables of scripts and responses are many short-lived allocations, for which this allocator is faster than the system's.
@@ -33,13 +31,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // First, because threads inherit the signals that are blocked.
     let prepared = sluice_server::prepare_process();
-    let diagnostics = log_to_stderr();
+    let logger = Logger::start();
     if let Err(error) = prepared {
         tracing::warn!("the process cannot be protected from its scripts: {error}");
     }
-    let result = run(arguments::parse());
-    // A thread writes the diagnostics: its pending lines come before the last message.
-    drop(diagnostics);
+    let result = run(arguments::parse(), &logger);
+    if let Err(message) = &result {
+        logger.record_failure(message);
+    }
+    // A thread writes the log: its pending lines come before the last message.
+    drop(logger);
     match result {
         Ok(code) => code,
         Err(message) => {
@@ -49,27 +50,29 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<ExitCode, String> {
+fn run(arguments: Arguments, logger: &Logger) -> Result<ExitCode, String> {
     let done = match arguments.command {
         Command::Serve(serve) => {
             refuse_root(serve.allow_root)?;
             let settings = serve.settings()?;
             serve.warn(&settings);
-            supervisor::run(settings, Origin::Arguments)
+            supervisor::run(settings, Origin::Arguments, logger)
         }
         Command::Run(run) => {
             refuse_root(run.allow_root)?;
             let file = run.config.path()?;
-            let warn = |missing: &str| tracing::warn!("{missing}");
-            let settings = config::load_to_run(&file, warn).map_err(|errors| errors.to_string())?;
-            tracing::info!("configuration {}", file.display());
-            supervisor::run(settings, Origin::File(file))
+            let mut missing = Vec::new();
+            let loaded = config::load_to_run(&file, |line| missing.push(line.to_owned()));
+            let settings = loaded.map_err(|errors| errors.to_string())?;
+            logger.apply(logger.prepare(&settings.server_log)?);
+            missing.iter().for_each(|line| tracing::warn!("{line}"));
+            supervisor::run(settings, Origin::File(file), logger)
         }
         Command::Check(check) => return run_check(&check),
         Command::Demo(demo) => {
             refuse_root(demo.allow_root || demo.is_local())?;
             let site = demo::Site::unpack()?;
-            supervisor::run(site.settings(demo.listeners()?, demo.host), Origin::Arguments)
+            supervisor::run(site.settings(demo.listeners()?, demo.host), Origin::Arguments, logger)
         }
         Command::Workout(workout) => return workout::run(&workout, print),
         Command::Rate(rate) => rate::run(&rate, print),
@@ -125,22 +128,4 @@ fn print(text: &str) -> Result<(), String> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
         _ => Ok(()),
     }
-}
-
-/// Lines of diagnostics that wait for a slow terminal; more are dropped. The queue is allocated at the start.
-const PENDING_LINES_MAX: usize = 8192;
-
-/// Writes diagnostics to standard error in a thread of their own, so that a slow terminal never blocks a worker. RUST_LOG
-/// selects the level; the default is `info`.
-fn log_to_stderr() -> WorkerGuard {
-    let (writer, guard) = NonBlockingBuilder::default()
-        .buffered_lines_limit(PENDING_LINES_MAX)
-        .finish(std::io::stderr());
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")))
-        .fmt_fields(EscapedFields::default())
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(writer)
-        .init();
-    guard
 }

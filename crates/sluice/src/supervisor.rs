@@ -3,7 +3,7 @@
 //! | signal | effect |
 //! |---|---|
 //! | SIGHUP | the configuration is read again; an invalid one is reported and changes nothing. Script processes that are kept are ended, also without a configuration file |
-//! | SIGUSR1 | the access logs are reopened |
+//! | SIGUSR1 | the access logs and the server log are reopened |
 //! | SIGUSR2 | the file cache is emptied, and its counters are logged |
 //! | SIGTERM, SIGINT | no new connections; exchanges in progress may end within `drain_timeout`; a second signal aborts them |
 
@@ -15,6 +15,7 @@ use sluice_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::certificates::Certificates;
+use crate::server_log::Logger;
 use crate::{certificates, config};
 
 /// The origin of the settings, which SIGHUP reads again.
@@ -23,8 +24,9 @@ pub(crate) enum Origin {
     File(PathBuf),
 }
 
-/// Runs a server with these settings until a signal ends it. The error is one line for the administrator.
-pub(crate) fn run(settings: Settings, origin: Origin) -> Result<(), String> {
+/// Runs a server with these settings until a signal ends it; the log has its settings already. The error is one line for the
+/// administrator.
+pub(crate) fn run(settings: Settings, origin: Origin, logger: &Logger) -> Result<(), String> {
     if settings.core_dumps {
         sluice_server::allow_core_dumps().map_err(|error| format!("core_dumps: {error}"))?;
     }
@@ -32,22 +34,23 @@ pub(crate) fn run(settings: Settings, origin: Origin) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("event loop: {error}"))?;
-    runtime.block_on(supervise(settings, origin))
+    runtime.block_on(supervise(settings, origin, logger))
 }
 
-async fn supervise(mut started: Settings, origin: Origin) -> Result<(), String> {
+async fn supervise(mut started: Settings, origin: Origin, logger: &Logger) -> Result<(), String> {
     // Before the server, so that no signal is lost while it starts.
     let mut signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
     let server = Server::start(&started).map_err(|error| error.to_string())?;
     certificates::forget_keys(&mut started);
     announce(&started, &server);
+    logger.started();
     let mut settings = started.clone();
     let mut certificates = Certificates::of(&settings);
     loop {
         tokio::select! {
             event = signals.next() => match event {
                 Event::Reload => {
-                    if let Some(read) = reload(&server, &origin, &started) {
+                    if let Some(read) = reload(&server, &origin, &started, logger) {
                         for pending in needing_restart(&started, &read, server.connections_max()) {
                             tracing::warn!("SIGHUP: {pending}: this change takes effect when the server is restarted");
                         }
@@ -55,7 +58,10 @@ async fn supervise(mut started: Settings, origin: Origin) -> Result<(), String> 
                         settings = read;
                     }
                 }
-                Event::ReopenLogs => server.reopen_logs(),
+                Event::ReopenLogs => {
+                    server.reopen_logs();
+                    logger.reopen();
+                }
                 Event::PurgeCache => purge_cache(&server),
                 Event::End => break,
             },
@@ -82,14 +88,23 @@ async fn supervise(mut started: Settings, origin: Origin) -> Result<(), String> 
     }
 }
 
-/// Logs the addresses and the routes.
+/// Logs in three lines what runs, where it listens, and what it serves; at level debug each route.
 fn announce(settings: &Settings, server: &Server) {
     let mut settings = settings.clone();
     for (listen, address) in settings.listen.iter_mut().zip(server.addresses()) {
         listen.address = address.clone();
     }
+    let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+    tracing::info!(
+        workers = settings.workers,
+        pid,
+        "sluice {version}, {}",
+        config::sources(&settings)
+    );
+    tracing::info!("listening on {}", config::addresses(&settings));
+    tracing::info!("serving {}", config::contents(&settings));
     for line in config::describe(&settings).lines() {
-        tracing::info!("{line}");
+        tracing::debug!("{line}");
     }
     warn(&settings);
     if sluice_server::is_root() {
@@ -113,7 +128,7 @@ fn purge_cache(server: &Server) {
 }
 
 /// Reads the configuration again. `None` if nothing has changed.
-fn reload(server: &Server, origin: &Origin, started: &Settings) -> Option<Settings> {
+fn reload(server: &Server, origin: &Origin, started: &Settings, logger: &Logger) -> Option<Settings> {
     let Origin::File(file) = origin else {
         // A module that a script has loaded may have changed, which no check of the script's file finds.
         match server.restart_scripts(started) {
@@ -133,8 +148,15 @@ fn reload(server: &Server, origin: &Origin, started: &Settings) -> Option<Settin
         }
     };
     let counters = server.cache_counters();
-    match server.reload(&settings) {
-        Ok(()) => {
+    // The log's file is opened first, because that may fail, and used last.
+    let reloaded = logger.prepare(&settings.server_log).and_then(|change| {
+        server.reload(&settings).map_err(|error| error.to_string())?;
+        Ok(change)
+    });
+    match reloaded {
+        Ok(change) => {
+            logger.apply(change);
+            logger.started();
             if let Some(counters) = counters {
                 tracing::info!("cache of the old configuration: {counters}");
             }

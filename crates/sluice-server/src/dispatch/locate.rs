@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use sluice_files::links::find_script;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Fault, ServerFault};
 use sluice_script::route::{Map, Script, ScriptRoute};
 use sluice_settings::ScriptSource;
 
@@ -170,6 +170,7 @@ mod tests {
             access_log: AccessLog::new(LogTarget::Off),
             config_files: Vec::new(),
             core_dumps: false,
+            server_log: sluice_settings::ServerLog::default(),
         };
         Config::open(&settings, &[], &Log::new(1)).unwrap()
     }

@@ -13,7 +13,7 @@ use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_script::pools::Pools;
-use sluice_script::route::ScriptRoute;
+use sluice_script::route::{ScriptRoute, find_program};
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{
     CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard,

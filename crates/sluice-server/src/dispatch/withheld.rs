@@ -19,6 +19,7 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
     let logs = settings.sites.iter().filter_map(|site| site.log.as_ref());
     logs.chain([&settings.access_log])
         .filter_map(path_of_log)
+        .chain(settings.server_log.file.as_deref())
         .for_each(|path| files.add_log(path));
     for tls in settings.listen.iter().filter_map(|listen| listen.tls.as_ref()) {
         secrets_of(tls).for_each(|path| files.add(path));

@@ -1,4 +1,4 @@
-//! The settings of an access log: where it goes, the format of a line, and rotation.
+//! The settings of access logs and of the server log: where they go, the format of a line, and rotation.
 
 use std::path::PathBuf;
 
@@ -46,4 +46,31 @@ pub enum LogTarget {
     Stdout,
     /// To the end of a file, which is reopened on SIGUSR1.
     File(PathBuf),
+}
+
+/// The server log: messages for the administrator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerLog {
+    /// The file to which it is appended, reopened on SIGUSR1; `None` for standard error.
+    pub file: Option<PathBuf>,
+    /// The least important messages that are logged.
+    pub level: LogLevel,
+    /// Whether each line is a JSON object.
+    pub is_json: bool,
+    /// When the file is rotated.
+    pub rotation: Rotation,
+}
+
+/// The importance of a message of the server log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Faults of the server.
+    Error,
+    /// Faults of scripts, and what they write to standard error.
+    Warn,
+    /// Faults of clients; starts and reloads.
+    #[default]
+    Info,
+    /// Details for finding an error.
+    Debug,
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
-    AccessLog, Action, CacheUse, Convert, Fallback, ListenAddress, LogTarget, RecordSettings, RouteSettings,
-    ScriptSettings, ScriptSource, Settings, SiteSettings, SuffixScripts, UnknownHosts,
+    AccessLog, Action, CacheUse, Convert, Fallback, ListenAddress, LogLevel, LogTarget, RecordSettings, RouteSettings,
+    ScriptSettings, ScriptSource, ServerLog, Settings, SiteSettings, SuffixScripts, UnknownHosts,
 };
 
 use super::value::{format_duration, format_size};
@@ -14,22 +14,7 @@ use super::value::{format_duration, format_size};
 /// Describes what is served where: addresses, sites and their routes, one per line, in columns. Ends with a newline.
 pub(crate) fn describe(settings: &Settings) -> String {
     let mut out = String::new();
-    let addresses: Vec<String> = settings
-        .listen
-        .iter()
-        .map(|listen| {
-            let scheme = if listen.tls.is_some() { "https" } else { "http" };
-            let shown = match &listen.address {
-                ListenAddress::Inet(address) => format!("{scheme}://{address}/"),
-                address => format!("{address} ({scheme})"),
-            };
-            match listen.proxy_protocol {
-                Some(_) => format!("{shown} (PROXY protocol)"),
-                None => shown,
-            }
-        })
-        .collect();
-    line(&mut out, "listening on", &addresses.join("  "));
+    line(&mut out, "listening on", &addresses(settings));
     line(&mut out, "workers", &settings.workers.to_string());
     for file in settings.config_files.iter().skip(1) {
         line(&mut out, "included", &file.display().to_string());
@@ -41,6 +26,7 @@ pub(crate) fn describe(settings: &Settings) -> String {
         line(&mut out, "unknown hosts", "refused (421)");
     }
     line(&mut out, "access log", &describe_log(&settings.access_log));
+    line(&mut out, "server log", &describe_server_log(&settings.server_log));
     for site in &settings.sites {
         let hosts = if site.hosts.is_empty() {
             "any host".to_owned()
@@ -63,6 +49,26 @@ pub(crate) fn describe(settings: &Settings) -> String {
     out
 }
 
+/// The addresses with their protocols: `http://127.0.0.1:8080/`.
+pub(crate) fn addresses(settings: &Settings) -> String {
+    let addresses: Vec<String> = settings
+        .listen
+        .iter()
+        .map(|listen| {
+            let scheme = if listen.tls.is_some() { "https" } else { "http" };
+            let shown = match &listen.address {
+                ListenAddress::Inet(address) => format!("{scheme}://{address}/"),
+                address => format!("{address} ({scheme})"),
+            };
+            match listen.proxy_protocol {
+                Some(_) => format!("{shown} (PROXY protocol)"),
+                None => shown,
+            }
+        })
+        .collect();
+    addresses.join("  ")
+}
+
 /// One line for `check`: `sluice.toml: ok: 2 sites, 5 routes, 1 address`.
 pub(crate) fn summary(file: &Path, settings: &Settings) -> String {
     let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
@@ -80,11 +86,11 @@ fn line(out: &mut String, label: &str, text: &str) {
     writeln!(out, "{label:<13} {text}").expect("a String takes every text");
 }
 
-fn count(number: usize, one: &str, several: &str) -> String {
+pub(super) fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-fn describe_log(log: &AccessLog) -> String {
+pub(super) fn describe_log(log: &AccessLog) -> String {
     let place = match &log.target {
         LogTarget::Off => return "off".into(),
         LogTarget::Stdout => "standard output".to_owned(),
@@ -101,6 +107,23 @@ fn describe_log(log: &AccessLog) -> String {
         parts.extend(rotation.is_daily.then(|| "rotated daily".to_owned()));
         parts.extend(rotation.keep.map(|files| format!("{files} kept")));
     }
+    parts.join(", ")
+}
+
+/// The server log: `standard error`, or `/var/log/sluice/server.log, level debug, JSON`.
+pub(super) fn describe_server_log(log: &ServerLog) -> String {
+    let mut parts = match &log.file {
+        None => vec!["standard error".to_owned()],
+        Some(file) => vec![file.display().to_string()],
+    };
+    let level = match log.level {
+        LogLevel::Error => Some("error"),
+        LogLevel::Warn => Some("warn"),
+        LogLevel::Info => None,
+        LogLevel::Debug => Some("debug"),
+    };
+    parts.extend(level.map(|level| format!("level {level}")));
+    parts.extend(log.is_json.then(|| "JSON".to_owned()));
     parts.join(", ")
 }
 
@@ -212,19 +235,23 @@ fn describe_files(is_listed: bool) -> &'static str {
     if is_listed { "files, listed" } else { "files" }
 }
 
+/// A directory of scripts, and whether it is still missing.
+pub(super) fn describe_directory(path: &Path, script: &ScriptSettings) -> String {
+    if !script.is_directory_optional || path.is_dir() {
+        return path.display().to_string();
+    }
+    let why = match path.metadata() {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => format!("cannot be used: {error}"),
+        Err(_) => "does not exist yet".to_owned(),
+        Ok(_) => "is no directory".to_owned(),
+    };
+    format!("{}, which {why}", path.display())
+}
+
 fn describe_script(script: &ScriptSettings, site: &SiteSettings) -> String {
     let source = match (&script.source, &site.root) {
-        (ScriptSource::Directory(path), _) if script.is_directory_optional && !path.is_dir() => {
-            let why = match path.metadata() {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => format!("cannot be used: {error}"),
-                Err(_) => "does not exist yet".to_owned(),
-                Ok(_) => "is no directory".to_owned(),
-            };
-            format!("{}, which {why}", path.display())
-        }
-        (ScriptSource::Directory(path) | ScriptSource::File(path), _) | (ScriptSource::Root, Some(path)) => {
-            path.display().to_string()
-        }
+        (ScriptSource::Directory(path), _) => describe_directory(path, script),
+        (ScriptSource::File(path), _) | (ScriptSource::Root, Some(path)) => path.display().to_string(),
         (ScriptSource::Root, None) => "nothing: the site has no root".into(),
     };
     format!("{source} ({})", describe_processes(script))
@@ -286,6 +313,7 @@ listening on  http://0.0.0.0:80/  unix:/etc/sluice/run/sluice.sock (http) (PROXY
 workers       2
 proxies       10.0.0.0/8 unix:
 access log    standard output, combined
+server log    standard error
 site          example.org *.example.org
   /cgi-bin/*  cgi           /etc/sluice/cgi-bin (up to 64 processes per script), compressed
   /wiki/*     cgiplus       /etc/sluice/wiki (1 to 8 processes per script, idle 10m)

@@ -1,14 +1,14 @@
-//! `[log]` and `[site.log]`: access logs.
+//! `[log]` and `[site.log]`: access logs, and the server log.
 //!
 //! Here: what a site takes from the server's log, files that cannot be a log, and rotation of logs that are not files. Not here:
 //! the notation of formats (`sluice_settings::log_format`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use sluice_settings::{AccessLog, LogFormat, LogTarget};
+use sluice_settings::{AccessLog, LogFormat, LogLevel, LogTarget, ServerLog, SiteSettings};
 
 use super::description::Fallback::{self, Value, Words};
-use super::document::{At, FileKind};
+use super::document::{At, Document, FileKind};
 use super::key::{Key, Kind, Section, at_least};
 use super::section::to_usize;
 use super::table::{Table, Written, require_parent};
@@ -16,19 +16,80 @@ use super::table::{Table, Written, require_parent};
 /// The keys about rotation.
 const ROTATION: [&str; 3] = ["rotate", "rotate_size", "keep"];
 
-pub(super) static LOG: Section<AccessLog> = Section {
+/// `[log]` or `[site.log]` while it is read.
+pub(super) struct Logs {
+    pub(super) access: AccessLog,
+    /// In `[log]` only.
+    server: ServerLog,
+    /// The key `diagnostics` as in the file.
+    diagnostics: Option<At<String>>,
+}
+
+impl Logs {
+    /// The logs of a section that is empty.
+    pub(super) fn new(access: AccessLog) -> Logs {
+        Logs {
+            access,
+            server: ServerLog::default(),
+            diagnostics: None,
+        }
+    }
+
+    /// Completes the server log: it is rotated as the access log is.
+    pub(super) fn finish(self) -> (AccessLog, OwnLog) {
+        let settings = ServerLog {
+            rotation: self.access.rotation.clone(),
+            ..self.server
+        };
+        let own = OwnLog {
+            settings,
+            diagnostics: self.diagnostics,
+        };
+        (self.access, own)
+    }
+}
+
+/// The server log as read.
+#[derive(Default)]
+pub(super) struct OwnLog {
+    pub(super) settings: ServerLog,
+    /// The key `diagnostics` as in the file.
+    diagnostics: Option<At<String>>,
+}
+
+impl OwnLog {
+    pub(super) fn file(&self) -> Option<&PathBuf> {
+        self.settings.file.as_ref()
+    }
+
+    /// Reports that an access log has the same file, because each would rotate it without the other.
+    pub(super) fn check(&self, access: &AccessLog, sites: &[SiteSettings], document: &Document<'_>) {
+        let mut logs = sites.iter().filter_map(|site| site.log.as_ref()).chain([access]);
+        let is_shared = logs.any(|log| matches!(&log.target, LogTarget::File(file) if Some(file) == self.file()));
+        if let Some(key) = self.diagnostics.as_ref().filter(|_| is_shared) {
+            let message = format!("{}: is the file of an access log: name another", key.value);
+            document.report(key.line, message);
+        }
+    }
+}
+
+pub(super) static LOG: Section<Logs> = Section {
     title: "[log]",
-    text: "The access log: one line for each exchange. See [Logs](../guides/logs.md).",
+    text: "The access log, with one line for each exchange, and the server log, with messages for the administrator. See \
+           [Logs](../guides/logs.md).",
     keys: &[
         access(Value("\"-\""), "\"access.log\""),
         format(Value("\"combined\""), "\"json\""),
         rotate(Value("\"never\"")),
         rotate_size(Words("no limit")),
         keep(Words("all")),
+        DIAGNOSTICS,
+        LEVEL,
+        JSON,
     ],
 };
 
-pub(super) static SITE_LOG: Section<AccessLog> = Section {
+pub(super) static SITE_LOG: Section<Logs> = Section {
     title: "[site.log]",
     text: "The access log of a site. Keys that are absent are taken from `[log]`.",
     keys: &[
@@ -40,19 +101,56 @@ pub(super) static SITE_LOG: Section<AccessLog> = Section {
     ],
 };
 
+const DIAGNOSTICS: Key<Logs> = Key {
+    name: "diagnostics",
+    kind: Kind::Path(|log, file, written| {
+        check_file(&file, written)?;
+        log.server.file = Some(file);
+        log.diagnostics = Some(written.shown());
+        Ok(())
+    }),
+    default: Words("standard error"),
+    text: "The file to which the server log is appended: messages for the administrator, about faults, reloads, and what scripts write \
+           to standard error. It is rotated as `rotate`, `rotate_size` and `keep` say, and reopened on SIGUSR1. The lines of the start go \
+           to standard error, too.",
+    example: "\"server.log\"",
+};
+
+const LEVEL: Key<Logs> = Key {
+    name: "level",
+    kind: Kind::Choice(&[
+        ("error", |log| log.server.level = LogLevel::Error),
+        ("warn", |log| log.server.level = LogLevel::Warn),
+        ("info", |log| log.server.level = LogLevel::Info),
+        ("debug", |log| log.server.level = LogLevel::Debug),
+    ]),
+    default: Value("\"info\""),
+    text: "The least important messages of the server log: `error` (faults of the server), `warn` (and of scripts), `info` (and of \
+           clients), `debug`. The environment variable RUST_LOG overrides it.",
+    example: "\"warn\"",
+};
+
+const JSON: Key<Logs> = Key {
+    name: "json",
+    kind: Kind::Flag(|log, is_json| log.server.is_json = is_json),
+    default: Value("false"),
+    text: "Whether each line of the server log is a JSON object. For the access log write `format = \"json\"`.",
+    example: "true",
+};
+
 const AS_SERVER: Fallback = Words("as in `[log]`");
 
-const fn access(default: Fallback, example: &'static str) -> Key<AccessLog> {
+const fn access(default: Fallback, example: &'static str) -> Key<Logs> {
     Key {
         name: "access",
         kind: Kind::WordOrPath(
             &[
-                ("-", |log| log.target = LogTarget::Stdout),
-                ("off", |log| log.target = LogTarget::Off),
+                ("-", |log| log.access.target = LogTarget::Stdout),
+                ("off", |log| log.access.target = LogTarget::Off),
             ],
             |log, file, written| {
                 check_file(&file, written)?;
-                log.target = LogTarget::File(file);
+                log.access.target = LogTarget::File(file);
                 Ok(())
             },
         ),
@@ -62,11 +160,11 @@ const fn access(default: Fallback, example: &'static str) -> Key<AccessLog> {
     }
 }
 
-const fn format(default: Fallback, example: &'static str) -> Key<AccessLog> {
+const fn format(default: Fallback, example: &'static str) -> Key<Logs> {
     Key {
         name: "format",
         kind: Kind::Text(|log, text, _| {
-            log.format = LogFormat::parse(&text).map_err(|error| error.to_string())?;
+            log.access.format = LogFormat::parse(&text).map_err(|error| error.to_string())?;
             Ok(())
         }),
         default,
@@ -77,12 +175,12 @@ const fn format(default: Fallback, example: &'static str) -> Key<AccessLog> {
     }
 }
 
-const fn rotate(default: Fallback) -> Key<AccessLog> {
+const fn rotate(default: Fallback) -> Key<Logs> {
     Key {
         name: "rotate",
         kind: Kind::Choice(&[
-            ("never", |log| log.rotation.is_daily = false),
-            ("daily", |log| log.rotation.is_daily = true),
+            ("never", |log| log.access.rotation.is_daily = false),
+            ("daily", |log| log.access.rotation.is_daily = true),
         ]),
         default,
         text: "`daily` rotates the file at the first line after midnight: `access.log` is renamed to `access.log.20261121-235958`, the \
@@ -91,13 +189,13 @@ const fn rotate(default: Fallback) -> Key<AccessLog> {
     }
 }
 
-const fn rotate_size(default: Fallback) -> Key<AccessLog> {
+const fn rotate_size(default: Fallback) -> Key<Logs> {
     Key {
         name: "rotate_size",
         kind: Kind::Size(
             at_least(4096, "a file for every few lines helps nobody"),
             |log, size| {
-                log.rotation.bytes_max = Some(size);
+                log.access.rotation.bytes_max = Some(size);
             },
         ),
         default,
@@ -106,13 +204,13 @@ const fn rotate_size(default: Fallback) -> Key<AccessLog> {
     }
 }
 
-const fn keep(default: Fallback) -> Key<AccessLog> {
+const fn keep(default: Fallback) -> Key<Logs> {
     Key {
         name: "keep",
         kind: Kind::Number {
             unit: "files",
             bounds: at_least(1, "leave it out to keep all of them"),
-            set: |log, files| log.rotation.keep = Some(to_usize(files)),
+            set: |log, files| log.access.rotation.keep = Some(to_usize(files)),
         },
         default,
         text: "How many rotated files are kept; older ones are removed.",
@@ -132,8 +230,8 @@ pub(super) fn check_keep(log: &AccessLog, table: &Table<'_>) {
 }
 
 /// A key about rotation in a log that is not a file.
-pub(super) fn stray_rotation(log: &AccessLog, table: &Table<'_>) -> Option<At<String>> {
-    if matches!(log.target, LogTarget::File(_)) {
+pub(super) fn stray_rotation(log: &Logs, table: &Table<'_>) -> Option<At<String>> {
+    if matches!(log.access.target, LogTarget::File(_)) || log.server.file.is_some() {
         return None;
     }
     let written = ROTATION.into_iter().find_map(|name| table.written(name))?;

@@ -40,6 +40,7 @@ mod section;
 mod server;
 mod site;
 mod sites;
+mod start;
 mod suggest;
 mod syntax;
 mod table;
@@ -55,12 +56,13 @@ use std::path::Path;
 use sluice_settings::Settings;
 
 pub(crate) use default_file::choose_file;
-pub(crate) use describe::{describe, summary};
+pub(crate) use describe::{addresses, describe, summary};
 pub(crate) use document::{ConfigErrors, reason};
 #[cfg(test)]
 pub(crate) use listen::DEFAULT as LISTEN;
 pub(crate) use server::default_workers;
 pub(crate) use site::{INDEX, parse_host};
+pub(crate) use start::{contents, sources};
 pub(crate) use value::{format_duration, parse_address, parse_duration};
 pub(crate) use warnings::warnings;
 
@@ -80,7 +82,7 @@ pub(crate) fn load(path: &Path) -> Result<Settings, ConfigErrors> {
 ///
 /// # Errors
 /// As of `load`, but for what is missing.
-pub(crate) fn load_to_run(path: &Path, warn: impl Fn(&str)) -> Result<Settings, ConfigErrors> {
+pub(crate) fn load_to_run(path: &Path, mut warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
     read(path, |document| {
         let missing = document.take_missing().into_iter();
         missing.for_each(|missing| warn(&format!("{missing}; until it exists the answer is 503")));

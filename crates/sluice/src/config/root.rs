@@ -13,7 +13,7 @@ use super::include::{self, IncludeFile};
 use super::key::{Key, Kind, Nested, Section};
 use super::limits::LIMITS;
 use super::listen::{self, LISTEN, Listen};
-use super::log::{self, LOG};
+use super::log::{self, LOG, Logs, OwnLog};
 use super::server::{SERVER, Server};
 use super::site::{self, SITE};
 use super::sites::Sites;
@@ -28,6 +28,7 @@ pub(super) struct Root {
     cache: Option<CacheSettings>,
     compression: CompressionSettings,
     access_log: AccessLog,
+    server_log: OwnLog,
     /// A key of `[log]` about rotation, though that log is not a file.
     stray_rotation: Option<At<String>>,
     pub(super) sites: Sites,
@@ -57,6 +58,7 @@ impl Root {
             cache: Some(CacheSettings::default()),
             compression: CompressionSettings::default(),
             access_log: AccessLog::new(LogTarget::Stdout),
+            server_log: OwnLog::default(),
             stray_rotation: None,
             sites: Sites::default(),
             include: Vec::new(),
@@ -75,6 +77,7 @@ impl Root {
         let listen = listen::finish(self.listen, document);
         self.server.check_hosts(&self.sites, document);
         let sites: Vec<SiteSettings> = self.sites.finish(&listen, document);
+        self.server_log.check(&self.access_log, &sites, document);
         if let Some(key) = self.stray_rotation
             && sites.iter().all(|site| site.log.is_none())
         {
@@ -92,6 +95,7 @@ impl Root {
             spool_directory: self.server.spool_directory,
             cache: self.cache,
             access_log: self.access_log,
+            server_log: self.server_log.settings,
             config_files: [document.path()].into_iter().chain(self.included_files).collect(),
             core_dumps: self.server.core_dumps,
         }
@@ -173,15 +177,15 @@ pub(super) static ROOT: Section<Root> = Section {
             kind: Kind::Table(&Nested {
                 section: &LOG,
                 off: Some(|root: &mut Root| root.access_log.target = LogTarget::Off),
-                begin: |root: &Root, _| root.access_log.clone(),
+                begin: |root: &Root, _| Logs::new(root.access_log.clone()),
                 end: |root, log, table| {
-                    log::check_keep(&log, table);
+                    log::check_keep(&log.access, table);
                     root.stray_rotation = log::stray_rotation(&log, table);
-                    root.access_log = log;
+                    (root.access_log, root.server_log) = log.finish();
                 },
             }),
             default: DEFAULTS,
-            text: "The access log; `false` for none.",
+            text: "The access log, `false` for none, and the server log.",
             example: "{ access = \"access.log\" }",
         },
         SITE_KEY,

@@ -14,7 +14,7 @@ use super::description::Fallback::{Value, Words};
 use super::document::{At, Document};
 use super::key::{ANY, Key, Kind, Nested, Section};
 use super::listen::{Identity, SITE_TLS};
-use super::log::{self, SITE_LOG};
+use super::log::{self, Logs, SITE_LOG};
 use super::pages;
 use super::route::{self, FOLLOW_LINKS_TEXT, ROUTE};
 use super::route_lint::{ParsedRoute, SiteRoot};
@@ -144,10 +144,10 @@ pub(super) static SITE: Section<Draft> = Section {
                         ..site.server_log.clone()
                     });
                 }),
-                begin: |site: &Draft, _| site.server_log.clone(),
+                begin: |site: &Draft, _| Logs::new(site.server_log.clone()),
                 end: |site, log, table| {
-                    log::check_site_log(&log, &site.server_log, table);
-                    site.settings.log = Some(log);
+                    log::check_site_log(&log.access, &site.server_log, table);
+                    site.settings.log = Some(log.access);
                 },
             }),
             default: Words("as `[log]`"),

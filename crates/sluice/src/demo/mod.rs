@@ -23,7 +23,8 @@ use sluice_settings::limits::Limits;
 use sluice_settings::rule::{CertificateUse, Replacement};
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenSettings, LogTarget,
-    Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings, UnknownHosts,
+    Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, ServerLog, Settings, SiteSettings,
+    UnknownHosts,
 };
 use tempfile::TempDir;
 
@@ -115,6 +116,7 @@ impl Site {
             access_log: AccessLog::new(LogTarget::Stdout),
             config_files: Vec::new(),
             core_dumps: false,
+            server_log: ServerLog::default(),
         }
     }
 }

@@ -323,7 +323,7 @@ impl Server {
 }
 
 fn port(line: &str) -> Option<u16> {
-    let (_, address) = line.split_once("listening on  http://127.0.0.1:")?;
+    let (_, address) = line.split_once("listening on http://127.0.0.1:")?;
     address.trim_end_matches('/').parse().ok()
 }
 

@@ -150,7 +150,7 @@ fn without_c_the_file_of_the_current_directory_is_taken_and_named() {
         checked.errors
     );
     let server = setup.start_with(&["run"]);
-    server.log_line("configuration sluice.toml");
+    server.log_line(&format!("configuration {}", server.path("sluice.toml").display()));
     assert_eq!(server.get("/a.txt").text(), "a");
 }
 

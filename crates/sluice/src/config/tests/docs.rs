@@ -78,7 +78,10 @@ fn read(text: &str, included: &str) -> Result<Settings, ConfigErrors> {
         }
     };
     let document = Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"));
-    interpret(document.on(&kind, &template, &Invented(&[("sites/a.toml", included)])))
+    interpret(
+        document.on(&kind, &template, &Invented(&[("sites/a.toml", included)])),
+        |_| {},
+    )
 }
 
 /// README, the guides, and the pages of examples.

@@ -69,7 +69,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             _ => &[],
         },
         "[log]" | "[site.log]" => match key.name {
-            "access" | "format" => &[],
+            "access" | "format" | "diagnostics" | "level" | "json" => &[],
             "keep" => &[("access", "'base.log'"), ("rotate", "'daily'")],
             _ => &[("access", "'base.log'")],
         },

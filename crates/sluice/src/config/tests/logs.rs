@@ -27,6 +27,22 @@ fn invalid_logs_are_refused() {
             "2: rotate = 'daily': only a file can be rotated: add access = \"access.log\"",
         ),
         (
+            "[log]\naccess = 'a.log'\ndiagnostics = './a.log'\n[[site]]\nroot = 'a'",
+            "3: diagnostics = './a.log': is the file of an access log: name another",
+        ),
+        (
+            "[log]\ndiagnostics = 'a.log'\n[[site]]\nroot = 'a'\nlog = { access = 'a.log' }",
+            "2: diagnostics = 'a.log': is the file of an access log: name another",
+        ),
+        (
+            "[log]\ndiagnostics = 'missing/a.log'\n[[site]]\nroot = 'a'",
+            "2: diagnostics: no directory /etc/sluice/missing (No such file or directory): create it or fix the path",
+        ),
+        (
+            "[log]\nlevel = 'verbose'\n[[site]]\nroot = 'a'",
+            "2: level = 'verbose': must be \"error\", \"warn\", \"info\" or \"debug\"",
+        ),
+        (
             "[log]\naccess = 'a.log'\nrotate = 'weekly'\n[[site]]\nroot = 'a'",
             "3: rotate = 'weekly': must be \"never\" or \"daily\"",
         ),
@@ -58,6 +74,17 @@ fn invalid_logs_are_refused() {
         &with_route("path = '/a'\nredirect = { to = '/b' }\nlog = 'off'"),
         "6: log = 'off': must be true or false, as in log = false",
     );
+}
+
+#[test]
+fn the_server_log_is_rotated_as_the_access_log() {
+    let text = "[log]\ndiagnostics = 'server.log'\nrotate_size = '1MiB'\nkeep = 3\n[[site]]\nroot = 'a'";
+    let log = read(text).expect("valid logs").server_log;
+    assert_eq!(
+        log.file.as_deref(),
+        Some(std::path::Path::new("/etc/sluice/server.log"))
+    );
+    assert_eq!((log.rotation.bytes_max, log.rotation.keep), (Some(1 << 20), Some(3)));
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! The file of the server log, for the thread that writes it: appended to, reopened and rotated as an access log is.
+//!
+//! Not here: that thread, and the text of a line (the program's `server_log`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sluice_settings::{LogTarget, Rotation};
+
+use crate::clock::Now;
+use crate::sink::Sink;
+
+/// Bytes of lines that wait because the disk is full; more are counted and dropped.
+const WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// The open file of the server log.
+pub struct LineFile {
+    path: PathBuf,
+    sink: Sink,
+}
+
+impl LineFile {
+    /// Opens a file for appending; creates it if necessary.
+    ///
+    /// # Errors
+    /// The system's, if the file cannot be opened: the administrator's fault.
+    pub fn open(path: &Path, rotation: &Rotation) -> io::Result<LineFile> {
+        let target = LogTarget::File(path.to_owned());
+        let sink = Sink::open("server log", &target, rotation)?.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(LineFile {
+            path: path.to_owned(),
+            sink,
+        })
+    }
+
+    /// The path under which it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Changes when the file is rotated.
+    pub fn set_rotation(&mut self, rotation: &Rotation) {
+        self.sink.set_rotation(rotation);
+    }
+
+    /// Writes whole lines. Those that cannot be written wait.
+    pub fn write(&mut self, lines: &[u8]) {
+        let now = Now::read();
+        self.sink.write_lines(lines, now, WAITING_BYTES_MAX);
+        self.sink.report(now);
+    }
+
+    /// Whether lines wait, so that `retry` must be called, about once a second.
+    pub fn is_waiting(&self) -> bool {
+        self.sink.is_waiting()
+    }
+
+    /// Tries to write the lines that wait.
+    pub fn retry(&mut self) {
+        let now = Now::read();
+        self.sink.retry(now);
+        self.sink.report(now);
+    }
+
+    /// Opens the file again under its name, because it may have been renamed.
+    pub fn reopen(&mut self) {
+        self.sink.reopen();
+    }
+
+    /// Tries to write the lines that wait a last time, and reports those that are lost.
+    pub fn finish(&mut self) {
+        self.sink.finish(Now::read());
+    }
+}

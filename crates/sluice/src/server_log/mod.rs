@@ -1,0 +1,128 @@
+//! The server log: messages for the administrator, on standard error or in a file.
+//!
+//! ```text
+//! tracing event ─▶ Collector (escaped text) ─▶ Queue ─▶ the log's thread ─▶ standard error · LineFile
+//! ```
+//! A thread writes, so that a slow terminal or disk never blocks a worker. Here: the log's start, its settings, and its end. Not
+//! here: the text of a line (`collector`, `style`) and the thread (`writer`).
+
+mod collector;
+mod queue;
+mod style;
+mod writer;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluice_log::LineFile;
+use sluice_settings::{LogLevel, ServerLog};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{EnvFilter, Registry, reload};
+
+use collector::Collector;
+use queue::{Command, Queue};
+use style::Style;
+
+/// How long the end waits for the last lines, because standard error may be a pipe that nobody reads.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The log of this process. Its end is the moment when it is dropped.
+pub(crate) struct Logger {
+    queue: Arc<Queue>,
+    is_json: Arc<AtomicBool>,
+    filter: reload::Handle<EnvFilter, Registry>,
+    /// Whether the log goes to a file.
+    has_file: Cell<bool>,
+}
+
+/// A checked change of the log's settings.
+pub(crate) struct Change {
+    settings: ServerLog,
+    /// `None` for standard error.
+    file: Option<LineFile>,
+}
+
+impl Logger {
+    /// Starts to log to standard error, at level `info` or as RUST_LOG says.
+    pub(crate) fn start() -> Logger {
+        let queue = Arc::new(Queue::default());
+        let is_json = Arc::new(AtomicBool::new(false));
+        let (filter, handle) = reload::Layer::new(filter(LogLevel::Info));
+        let collector = Collector {
+            queue: Arc::clone(&queue),
+            is_json: Arc::clone(&is_json),
+        };
+        let subscriber = tracing_subscriber::registry().with(filter).with(collector);
+        // Fails only if there is another one: this is called once.
+        let _ = tracing::subscriber::set_global_default(subscriber);
+        writer::start(Arc::clone(&queue), Style::of_stderr());
+        Logger {
+            queue,
+            is_json,
+            filter: handle,
+            has_file: Cell::new(false),
+        }
+    }
+
+    /// Opens the file of the settings. Nothing has changed until `apply`.
+    ///
+    /// # Errors
+    /// One line: the file cannot be opened. The administrator's fault.
+    pub(crate) fn prepare(&self, settings: &ServerLog) -> Result<Change, String> {
+        let opened = settings.file.as_ref().map(|path| {
+            LineFile::open(path, &settings.rotation).map_err(|error| format!("server log {}: {error}", path.display()))
+        });
+        Ok(Change {
+            settings: settings.clone(),
+            file: opened.transpose()?,
+        })
+    }
+
+    /// Applies settings. Lines also go to standard error until `started` is called.
+    pub(crate) fn apply(&self, change: Change) {
+        // Relaxed: a line that is made at the same time may still be of the other kind.
+        self.is_json.store(change.settings.is_json, Ordering::Relaxed);
+        // Fails only without the subscriber, which lives as long as the process.
+        let _ = self.filter.reload(filter(change.settings.level));
+        self.has_file.set(change.file.is_some());
+        self.queue.send(Command::Use(change.file.map(Box::new)));
+    }
+
+    /// The start has succeeded: if there is a file, standard error gets no more lines.
+    pub(crate) fn started(&self) {
+        self.queue.send(Command::LeaveStderr);
+    }
+
+    /// Writes the reason why the program ends to the file, if there is one; the caller prints it.
+    pub(crate) fn record_failure(&self, message: &str) {
+        if self.has_file.get() {
+            self.started();
+            tracing::error!("{message}");
+        }
+    }
+
+    /// Opens the file again under its name, after it was renamed.
+    pub(crate) fn reopen(&self) {
+        self.queue.send(Command::Reopen);
+    }
+}
+
+impl Drop for Logger {
+    fn drop(&mut self) {
+        self.queue.end(END_TIMEOUT);
+    }
+}
+
+/// Which events are logged: as RUST_LOG says, or else from this level. At `debug` libraries still log from `info`, because their
+/// messages are for their authors.
+fn filter(level: LogLevel) -> EnvFilter {
+    let directives = match level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "info,sluice=debug,script=debug,watch=debug",
+    };
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(directives))
+}

@@ -1,0 +1,133 @@
+//! The queue between the threads that log and the one that writes.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use sluice_log::LineFile;
+use tracing::Level;
+
+/// Lines that wait for a slow terminal; more are counted and dropped.
+const LINES_MAX: usize = 8192;
+
+/// An event as it will be shown, without what depends on the place where it is shown.
+pub(super) struct Line {
+    pub(super) time: SystemTime,
+    pub(super) level: Level,
+    pub(super) body: Body,
+}
+
+/// The content of a line, escaped.
+pub(super) enum Body {
+    /// The message, and fields as `key=value`.
+    Text(String),
+    /// Members of a JSON object, after those for time and level.
+    Json(Vec<u8>),
+}
+
+/// What the log's thread is to do, in its place among the lines.
+pub(super) enum Item {
+    Line(Line),
+    Command(Command),
+}
+
+/// A command for the log's thread.
+pub(super) enum Command {
+    /// Write to this file, and still to standard error; without a file, to standard error only.
+    Use(Option<Box<LineFile>>),
+    /// Write no more to standard error if there is a file.
+    LeaveStderr,
+    /// Open the file again under its name.
+    Reopen,
+    /// Write what waits, and end.
+    End,
+}
+
+/// The lines and commands that the thread has not taken yet.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    items: VecDeque<Item>,
+    /// Lines dropped since the thread last took some.
+    lost: u64,
+    has_ended: bool,
+}
+
+/// What the thread takes at once.
+pub(super) struct Batch {
+    pub(super) items: VecDeque<Item>,
+    /// Lines that were dropped after these.
+    pub(super) lost: u64,
+}
+
+impl Queue {
+    /// Adds a line, or counts it if too many wait.
+    pub(super) fn add(&self, line: Line) {
+        let mut state = self.lock();
+        if state.items.len() < LINES_MAX {
+            state.items.push_back(Item::Line(line));
+        } else {
+            state.lost += 1;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn send(&self, command: Command) {
+        self.lock().items.push_back(Item::Command(command));
+        self.changed.notify_all();
+    }
+
+    /// Waits for lines and commands, at most for `timeout`.
+    pub(super) fn take(&self, timeout: Option<Duration>) -> Batch {
+        let mut state = self.lock();
+        while state.items.is_empty() {
+            state = match timeout {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(timeout) => {
+                    let waited = self.changed.wait_timeout(state, timeout);
+                    let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
+                    if result.timed_out() {
+                        drop(state);
+                        return self.take_now();
+                    }
+                    state
+                }
+            };
+        }
+        drop(state);
+        self.take_now()
+    }
+
+    fn take_now(&self) -> Batch {
+        let mut state = self.lock();
+        Batch {
+            items: std::mem::take(&mut state.items),
+            lost: std::mem::take(&mut state.lost),
+        }
+    }
+
+    /// The thread has written the last line.
+    pub(super) fn set_ended(&self) {
+        self.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Has the thread write what waits, and waits for that, at most for `timeout`.
+    pub(super) fn end(&self, timeout: Duration) {
+        self.send(Command::End);
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), timeout, |state| !state.has_ended);
+        drop(waited);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,124 @@
+//! The thread that writes the server log.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sluice_log::LineFile;
+use tracing::Level;
+
+use super::collector;
+use super::queue::{Batch, Body, Command, Item, Line, Queue};
+use super::style::Style;
+
+/// How long to wait before lines that the disk refused are tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Starts the thread. It ends with the process, or with `Command::End`.
+pub(super) fn start(queue: Arc<Queue>, style: Style) {
+    let writer = Writer {
+        style,
+        file: None,
+        is_on_stderr: true,
+    };
+    let thread = std::thread::Builder::new().name("server-log".into());
+    // Without the thread there is nowhere to report that it is missing; the start fails soon, because workers need threads too.
+    let _ = thread.spawn(move || writer.run(&queue));
+}
+
+/// Where lines go.
+struct Writer {
+    /// That of standard error.
+    style: Style,
+    file: Option<Box<LineFile>>,
+    is_on_stderr: bool,
+}
+
+impl Writer {
+    fn run(mut self, queue: &Queue) {
+        collector::mark_writer();
+        loop {
+            let is_waiting = self.file.as_ref().is_some_and(|file| file.is_waiting());
+            let batch = queue.take(is_waiting.then_some(RETRY));
+            if self.write(batch) {
+                queue.set_ended();
+                return;
+            }
+            if let Some(file) = self.file.as_mut().filter(|file| file.is_waiting()) {
+                file.retry();
+            }
+        }
+    }
+
+    /// Writes lines and obeys commands. Returns whether that was the end.
+    fn write(&mut self, batch: Batch) -> bool {
+        let mut lines = Vec::new();
+        let mut is_end = false;
+        for item in batch.items {
+            match item {
+                Item::Line(line) => lines.push(line),
+                Item::Command(command) => {
+                    self.write_lines(&lines);
+                    lines.clear();
+                    is_end |= self.obey(command);
+                }
+            }
+        }
+        lines.extend((batch.lost > 0).then(|| lost(batch.lost)));
+        self.write_lines(&lines);
+        if is_end && let Some(file) = &mut self.file {
+            file.finish();
+        }
+        is_end
+    }
+
+    /// Returns whether it was the command to end.
+    fn obey(&mut self, command: Command) -> bool {
+        match command {
+            Command::Use(file) => {
+                if let Some(file) = &mut self.file {
+                    file.finish();
+                }
+                self.is_on_stderr = true;
+                self.file = file;
+            }
+            Command::LeaveStderr => self.is_on_stderr = self.file.is_none(),
+            Command::Reopen => {
+                if let Some(file) = &mut self.file {
+                    file.reopen();
+                }
+            }
+            Command::End => return true,
+        }
+        false
+    }
+
+    fn write_lines(&mut self, lines: &[Line]) {
+        if lines.is_empty() {
+            return;
+        }
+        let shown = |style: Style| {
+            let mut out = Vec::new();
+            lines.iter().for_each(|line| style.write(&mut out, line));
+            out
+        };
+        if self.is_on_stderr {
+            // If nobody reads standard error any more, there is no better place for its lines.
+            let _ = io::stderr().write_all(&shown(self.style));
+        }
+        if let Some(file) = &mut self.file {
+            file.write(&shown(Style::Plain));
+        }
+    }
+}
+
+/// The line about lines that did not fit the queue.
+fn lost(count: u64) -> Line {
+    Line {
+        time: SystemTime::now(),
+        level: Level::WARN,
+        body: Body::Text(format!(
+            "server log: {count} lines were lost here, because they could not be written fast enough"
+        )),
+    }
+}
