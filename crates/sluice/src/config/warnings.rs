@@ -6,13 +6,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sluice_settings::rule::CertificateUse;
-use sluice_settings::{ClientCertificates, ListenSettings, Settings, SiteSettings};
+use sluice_settings::{
+    Action, ClientCertificates, ListenSettings, RouteSettings, ScriptSettings, Settings, SiteSettings,
+};
 
 use super::client_certificates::is_served_on;
+use super::value::format_size;
 
 /// The warnings about a configuration, each one line.
 pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = writable_by_all(&settings.config_files);
+    warnings.extend(small_body_budget(settings));
+    warnings.extend(small_buffer_budget(settings));
     for site in &settings.sites {
         let listen = || settings.listen.iter().filter(|listen| is_served_on(site, listen));
         warnings.extend(unequal_addresses(site, listen));
@@ -21,6 +26,44 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// The scripts of all sites, with the routes that run them.
+fn scripts(settings: &Settings) -> impl Iterator<Item = (&RouteSettings, &ScriptSettings)> {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    routes.filter_map(|route| match &route.action {
+        Action::Script(script) => Some((route, &**script)),
+        _ => None,
+    })
+}
+
+/// A request body that is allowed is larger than all stored bodies together may be.
+fn small_body_budget(settings: &Settings) -> Option<String> {
+    let most = settings.limits.stored_bodies_bytes_max;
+    let all = ("[limits]", settings.limits.body_bytes_max);
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let own = routes.filter_map(|route| Some((route.origin.as_str(), route.changes.body.bytes_max?)));
+    let (place, bytes) = std::iter::once(all).chain(own).max_by_key(|(_, bytes)| *bytes)?;
+    scripts(settings).next().filter(|_| bytes > most)?;
+    Some(format!(
+        "{place}: body_size ({}) is more than all stored bodies together may have (limits.stored_bodies, {}): a larger body gets 413",
+        format_size(bytes),
+        format_size(most)
+    ))
+}
+
+/// A memory buffer that a script may ask for is larger than all memory buffers together may be.
+fn small_buffer_budget(settings: &Settings) -> Option<String> {
+    let most = settings.limits.memory_buffers_bytes_max?;
+    let is_over = |script: &ScriptSettings| script.output.memory_buffer_max > most;
+    let (route, script) = scripts(settings).find(|(_, script)| is_over(script))?;
+    Some(format!(
+        "{}: memory_buffer_max ({}) is more than all memory buffers together may have (limits.memory_buffers, {}): a larger buffer is \
+         refused",
+        route.origin,
+        format_size(script.output.memory_buffer_max),
+        format_size(most)
+    ))
 }
 
 /// Every user of the machine can change the configuration, which says which programs the server runs. The first file is the main one.
@@ -141,5 +184,33 @@ mod tests {
                 "{listen} {server} {when}"
             );
         }
+    }
+    #[test]
+    fn budgets_that_are_smaller_than_what_they_hold_are_a_warning() {
+        let text = |limits: &str, route: &str| {
+            format!(
+                "[limits]\n{limits}\n[[site]]\n[[site.route]]\npath = '/*'\nscript = {{ directory = 'a' }}\n{route}"
+            )
+        };
+        for (limits, route, warning) in [
+            (
+                "stored_bodies = '1GiB'\nbody_size = '2GiB'",
+                "",
+                "[limits]: body_size (2GiB) is more than all stored bodies together may have (limits.stored_bodies, 1GiB): a larger body gets 413",
+            ),
+            (
+                "stored_bodies = '4GiB'",
+                "limits = { body_size = '8GiB' }",
+                "sluice.toml:4: body_size (8GiB) is more than all stored bodies together may have (limits.stored_bodies, 4GiB): a larger body gets 413",
+            ),
+            (
+                "memory_buffers = '64MiB'",
+                "",
+                "sluice.toml:4: memory_buffer_max (256MiB) is more than all memory buffers together may have (limits.memory_buffers, 64MiB): a larger buffer is refused",
+            ),
+        ] {
+            assert_eq!(warnings_of(&text(limits, route)), [warning], "{limits} {route}");
+        }
+        assert_eq!(warnings_of(&text("memory_buffers = '1GiB'", "")), [""; 0]);
     }
 }
