@@ -153,6 +153,20 @@ impl ScriptControl {
 }
 
 impl ErrorRequest {
+    /// The status of the page if the script names none: by the OpenVMS status, otherwise 500.
+    #[must_use]
+    pub fn default_status(&self) -> StatusCode {
+        /// SS$_NOSUCHFILE, RMS$_FNF, RMS$_DNF, without their severity.
+        const NOT_FOUND: [u32; 3] = [0x910, 0x18290, 0x1C048];
+        /// SS$_NOPRIV, RMS$_PRV, without their severity.
+        const FORBIDDEN: [u32; 2] = [0x20, 0x18298];
+        match self.vms_status.map(|status| status & !7) {
+            Some(status) if NOT_FOUND.contains(&status) => StatusCode::NOT_FOUND,
+            Some(status) if FORBIDDEN.contains(&status) => StatusCode::FORBIDDEN,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
     /// Where the script met the error and what the system said, for the log: `module UPLOAD line 12, %X00000024 a.txt`.
     #[must_use]
     pub fn origin(&self) -> String {
@@ -251,6 +265,7 @@ mod tests {
         );
         let error = control.error.unwrap();
         assert_eq!(error.text.as_deref(), Some("No; \"such\" file"));
+        assert_eq!(error.default_status(), StatusCode::NOT_FOUND);
         assert_eq!(error.origin(), "module UPLOAD line 12, %X00000910 a.txt");
         assert_eq!(ErrorRequest::default().origin(), "");
     }

@@ -27,7 +27,7 @@ pub use crate::fault::client::{
 };
 pub use crate::fault::detail::{Detail, ProcessDetail, ProcessReport};
 pub use crate::fault::script::{
-    Awaited, BackOff, DeadlineExceeded, FullPool, NotExecutable, ScriptFault, SentFile, Silence,
+    Awaited, BackOff, DeadlineExceeded, FullPool, NotExecutable, RequestedPage, ScriptFault, SentFile, Silence,
 };
 pub use crate::fault::server::{Activity, IoFailure, ServerFault};
 use crate::host::HostError;
@@ -105,12 +105,13 @@ impl Fault {
         }
     }
 
-    /// The text for the visitor, a route's or that of the fault, instead of the usual sentence of the error page.
+    /// The text for the visitor, a route's, a script's or that of the fault, instead of the usual sentence of the error page.
     #[must_use]
     pub fn visitor_text(&self) -> Option<&str> {
         match self {
             Fault::Client(fault) => fault.visitor_text(),
-            Fault::Script(_) | Fault::Server(_) => None,
+            Fault::Script(fault) => fault.visitor_text(),
+            Fault::Server(_) => None,
         }
     }
 

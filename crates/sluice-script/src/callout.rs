@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use sluice_gateway::{Answer, Callout, CalloutRequest, Lifetime, RequestEncoding, ScriptControl};
+use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::target::Target;
 use sluice_membuf::{BeginError, Segment};
@@ -34,7 +35,7 @@ pub(crate) struct Callouts {
     pub buffer: Buffer,
     /// The status of the response, once the head of the reply is complete.
     pub status: Option<StatusCode>,
-    /// SCRIPT-CONTROL, all of them merged.
+    /// Script-Control, those of the callouts and that of the head merged.
     pub control: ScriptControl,
     /// CGIPLUS: the encoding of the process's next request.
     pub encoding: Option<RequestEncoding>,
@@ -106,10 +107,7 @@ impl Callouts {
                 Answer::ok("OK")
             }
             Callout::HttpStatus => Answer::ok(format!("{:03}", self.status.map_or(0, |status| status.as_u16()))),
-            Callout::ScriptControl(control) => {
-                self.control = std::mem::take(&mut self.control).overridden_by(control);
-                Answer::ok("OK")
-            }
+            Callout::ScriptControl(control) => self.take_control(control),
             Callout::BufferBegin { bytes, kind } if self.status.is_none() => {
                 let request = BeginRequest {
                     kind,
@@ -157,6 +155,30 @@ impl Callouts {
         Answer::new(code, error.to_string())
     }
 
+    fn take_control(&mut self, control: ScriptControl) -> Answer {
+        if self.status.is_some() && (control.error.is_some() || control.http_status.is_some()) {
+            return Answer::new(400, "a status and an error come before the head of the reply");
+        }
+        let answer = match control.ignored.first() {
+            None => Answer::ok("OK"),
+            Some(directive) if control.is_empty() => {
+                Answer::new(400, format!("{directive}: unknown directive, or its value is invalid"))
+            }
+            Some(directive) => Answer::ok(format!("OK, but {directive} has no effect")),
+        };
+        self.obey(control);
+        answer
+    }
+
+    /// Adds the directives of a Script-Control to those before; the ignored ones are logged.
+    pub(crate) fn obey(&mut self, mut control: ScriptControl) {
+        self.notices.log_ignored(&std::mem::take(&mut control.ignored));
+        if control.lifetime.is_some() {
+            self.lifetime = control.lifetime;
+        }
+        self.control = std::mem::take(&mut self.control).overridden_by(control);
+    }
+
     fn note_lifetime(&mut self, lifetime: Lifetime) -> Answer {
         match lifetime {
             Lifetime::Unlimited => {
@@ -194,6 +216,24 @@ impl Notices {
         match self.process.exchange() {
             Some(id) => tracing::info!(target: "script", site, script, pid, %id, "{text}"),
             None => tracing::info!(target: "script", site, script, pid, "{text}"),
+        }
+    }
+
+    /// Logs directives of Script-Control that have no effect, each once for a script.
+    fn log_ignored(&self, directives: &[Box<str>]) {
+        let Process {
+            pid, script, site, log, ..
+        } = &*self.process;
+        for directive in directives.iter().filter(|directive| log.is_first(directive)) {
+            let directive = self.masked(directive);
+            let directive = Escaped(&directive);
+            tracing::warn!(
+                target: "script",
+                site,
+                script,
+                pid,
+                "Script-Control: {directive} has no effect: the directive is unknown or its value invalid (docs/guides/scripts.md)"
+            );
         }
     }
 

@@ -18,12 +18,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
-use sluice_gateway::{ChunkDecoder, ChunkFault, HeadFault, HeadLimits, HeadParser, Reply, ReplyHead};
+use http::{HeaderMap, StatusCode};
+use sluice_gateway::{ChunkDecoder, ChunkFault, HeadFault, HeadLimits, HeadParser, Reply, ReplyHead, ScriptControl};
 use sluice_http::fault::Fault;
 use sluice_launch::Exit;
 use sluice_settings::ScriptSettings;
 
+use crate::block::Block;
 use crate::body_filter::BodyFilter;
 use crate::lease::Lease;
 use crate::process_fault::Violation;
@@ -55,6 +56,8 @@ pub(crate) struct Conversation {
     has_body: bool,
     /// Body bytes that came with the head.
     rest: Bytes,
+    /// Output that is collected, because the script has asked for it.
+    block: Block,
 }
 
 impl Conversation {
@@ -70,6 +73,7 @@ impl Conversation {
             expects_body: false,
             has_body: false,
             rest: Bytes::new(),
+            block: Block::default(),
         }
     }
 
@@ -90,6 +94,7 @@ impl Conversation {
             let bytes = match event {
                 ReplyEvent::Mailbox(bytes) => bytes,
                 ReplyEvent::Bulk(_) => continue,
+                ReplyEvent::End if self.relay.callouts.control.error.is_some() => return Ok(self.without_head()),
                 ReplyEvent::End => return Err(self.bad_head(parser.finish()).await),
             };
             let missing = self.filter.next_of_head(&bytes);
@@ -99,7 +104,8 @@ impl Conversation {
             };
             match parsed {
                 Ok(None) => {}
-                Ok(Some((reply, rest))) => {
+                Ok(Some((mut reply, rest))) => {
+                    self.obey(&mut reply);
                     self.filter.end_head(&reply, missing.filter(|_| !rest.is_empty()));
                     self.rest = rest;
                     return Ok(reply);
@@ -107,6 +113,41 @@ impl Conversation {
                 Err(fault) => return Err(self.bad_head(fault).await),
             }
         }
+    }
+
+    /// Obeys the Script-Control of a reply; adds the callouts of that name, which take precedence.
+    fn obey(&mut self, reply: &mut Reply) {
+        let (head, is_parsed) = match reply {
+            Reply::Document(head) | Reply::ClientRedirect(head) => (head, true),
+            Reply::NonParsed(head) => (head, false),
+            Reply::LocalRedirect(_) => return,
+        };
+        let none = ScriptControl::default();
+        if head.control == none && self.relay.callouts.control == none {
+            return;
+        }
+        self.relay.limit_times(&head.control);
+        let callouts = &mut self.relay.callouts;
+        if head.status == StatusCode::OK && is_parsed {
+            head.status = callouts.control.http_status.unwrap_or(StatusCode::OK);
+        }
+        let before = std::mem::take(&mut callouts.control);
+        callouts.obey(std::mem::take(&mut head.control));
+        callouts.obey(before);
+        head.control = callouts.control.clone();
+    }
+
+    /// The reply of a script that has asked for an error page by a callout, and has written nothing.
+    fn without_head(&self) -> Reply {
+        let control = self.relay.callouts.control.clone();
+        Reply::Document(ReplyHead {
+            status: control.http_status.unwrap_or(StatusCode::OK),
+            fields: HeaderMap::new(),
+            content_length: None,
+            is_chunked: false,
+            control,
+            dropped: Vec::new(),
+        })
     }
 
     /// The fault of a bad head. The exit status and the last error line belong in its log line, and may come a moment later.
@@ -160,8 +201,37 @@ impl Conversation {
         self.relay.begin_body(rest, self.route.settings.timeouts.output);
     }
 
+    /// Bytes of the body that were written, and are collected before they are sent.
+    pub(crate) fn collected_bytes(&self) -> usize {
+        self.block.len()
+    }
+
     /// The next chunk to send. `None` once the script has written all. Faults are those of `Relay::poll_event`.
     pub(crate) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        if self.relay.callouts.control.buffers_records != Some(true) && self.block.is_empty() {
+            return self.poll_written(context);
+        }
+        loop {
+            if let Some(block) = self.block.take_complete() {
+                return Poll::Ready(Some(Ok(block)));
+            }
+            match self.poll_written(context) {
+                Poll::Ready(Some(Ok(chunk))) => {
+                    let bytes_max = self.route.settings.output.record_bytes_max;
+                    self.block.add(&chunk, bytes_max);
+                    if self.filter.is_satisfied() {
+                        self.block.complete();
+                    }
+                }
+                Poll::Ready(None) if !self.block.is_empty() => self.block.complete(),
+                Poll::Pending => ready!(self.block.poll_complete(context)),
+                end => return end,
+            }
+        }
+    }
+
+    /// The next bytes of the body, as the script writes them.
+    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
             let chunk = match self.poll_framed(context) {
                 Some(decoded) => ready!(decoded)?,

@@ -18,8 +18,12 @@ const LAST_CHECK: Duration = Duration::from_secs(6);
 
 /// The timer of one exchange.
 pub(crate) struct IdleTimer {
-    limit: Duration,
+    /// `None` if the script may be silent for any time.
+    limit: Option<Duration>,
+    /// The route's.
     deadline: Option<Deadline>,
+    /// The script's own, which never extends the route's.
+    own_deadline: Option<Deadline>,
     waiting_since: Option<Instant>,
     /// Silence before the next check.
     check: Option<Duration>,
@@ -30,8 +34,16 @@ pub(crate) struct IdleTimer {
 #[derive(Clone, Copy)]
 struct Deadline {
     at: Instant,
-    /// The time for the whole exchange.
+    /// The time for the exchange, or what the script has left of it.
     limit: Duration,
+}
+
+impl Deadline {
+    /// `None` if the clock does not go so far.
+    fn after(limit: Duration) -> Option<Deadline> {
+        let at = Instant::now().checked_add(limit)?;
+        Some(Deadline { at, limit })
+    }
 }
 
 /// Which time is over.
@@ -49,11 +61,9 @@ impl IdleTimer {
     /// The script may be silent for `limit`; the exchange may take `whole`, if bounded.
     pub(crate) fn new(limit: Duration, whole: Option<Duration>) -> IdleTimer {
         IdleTimer {
-            limit,
-            deadline: whole.map(|limit| Deadline {
-                at: Instant::now() + limit,
-                limit,
-            }),
+            limit: Some(limit),
+            deadline: whole.and_then(Deadline::after),
+            own_deadline: None,
             waiting_since: None,
             check: Some(FIRST_CHECK),
             timer: None,
@@ -65,11 +75,21 @@ impl IdleTimer {
         IdleTimer { check: None, ..self }
     }
 
-    /// Begins again, with another limit.
-    pub(crate) fn restart(&mut self, limit: Duration) {
+    /// Begins again, with another limit; `None` is without limit.
+    pub(crate) fn restart(&mut self, limit: Option<Duration>) {
         self.limit = limit;
         self.check = None;
         self.waiting_since = None;
+    }
+
+    /// Sets the time that the script itself allows for the rest of the exchange; `None` removes it.
+    pub(crate) fn limit_rest(&mut self, rest: Option<Duration>) {
+        self.own_deadline = rest.and_then(Deadline::after);
+    }
+
+    fn deadline(&self) -> Option<Deadline> {
+        let deadlines = self.deadline.into_iter().chain(self.own_deadline);
+        deadlines.min_by_key(|deadline| deadline.at)
     }
 
     /// The script has written or read something.
@@ -79,19 +99,20 @@ impl IdleTimer {
 
     /// The time for the whole exchange, if it is over, however busy the script is.
     pub(crate) fn overdue(&self) -> Option<Duration> {
-        let deadline = self.deadline.filter(|deadline| deadline.at <= Instant::now());
+        let deadline = self.deadline().filter(|deadline| deadline.at <= Instant::now());
         deadline.map(|deadline| deadline.limit)
     }
 
     /// Waits for the script. Ready when that takes too long.
     pub(crate) fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Expired> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        let silence_ends = since + self.limit;
-        let check = self.check.map_or(silence_ends, |check| since + check);
-        let ends = self
-            .deadline
-            .map_or(silence_ends, |deadline| deadline.at.min(silence_ends))
-            .min(check);
+        let deadline = self.deadline();
+        let silence_ends = self.limit.and_then(|limit| since.checked_add(limit));
+        let check = self.check.map(|check| since + check);
+        let ends = silence_ends.into_iter().chain(deadline.map(|deadline| deadline.at));
+        let Some(ends) = ends.chain(check).min() else {
+            return Poll::Pending;
+        };
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(ends)));
@@ -101,13 +122,13 @@ impl IdleTimer {
         // A timer that fires too early is not reset in advance: when it fires it is set again.
         while timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
-            if let Some(deadline) = self.deadline.filter(|deadline| deadline.at <= now) {
+            if let Some(deadline) = deadline.filter(|deadline| deadline.at <= now) {
                 return Poll::Ready(Expired::Deadline(deadline.limit));
             }
-            if silence_ends <= now {
-                return Poll::Ready(Expired::Silence(self.limit));
+            if let (Some(limit), Some(true)) = (self.limit, silence_ends.map(|ends| ends <= now)) {
+                return Poll::Ready(Expired::Silence(limit));
             }
-            if self.check.is_some() && check <= now {
+            if check.is_some_and(|check| check <= now) {
                 self.check = self.check.map(|check| 4 * check).filter(|check| *check < LAST_CHECK);
                 return Poll::Ready(Expired::Check);
             }
@@ -151,9 +172,24 @@ mod tests {
         let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
         assert_eq!(expired, Expired::Silence(Duration::from_secs(10)));
         let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None);
-        idle_timer.restart(Duration::from_secs(1));
+        idle_timer.restart(Some(Duration::from_secs(1)));
         let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
         assert_eq!(expired, Expired::Silence(Duration::from_secs(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_script_shortens_its_time_and_does_not_extend_the_routes() {
+        for (own, seconds) in [(5, 5), (100, 15)] {
+            let mut idle_timer = IdleTimer::new(Duration::from_secs(10), Some(Duration::from_secs(15)));
+            idle_timer.limit_rest(Some(Duration::from_secs(own)));
+            idle_timer.restart(None);
+            let begin = Instant::now();
+            let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
+            assert_eq!(
+                (expired, begin.elapsed().as_secs()),
+                (Expired::Deadline(Duration::from_secs(seconds)), seconds)
+            );
+        }
     }
 
     #[tokio::test(start_paused = true)]

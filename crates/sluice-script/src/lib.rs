@@ -23,12 +23,14 @@
 //!     │           │                │         ├─ pump           the request body on its way to the script
 //!     │           │                │         ├─ blocked_read   what a silent script waits for
 //!     │           │                │         └─ idle_timer     how long the script may be silent
-//!     │           │                └─ body_filter   newlines of records, Content-Length
+//!     │           │                ├─ body_filter   newlines of records, Content-Length
+//!     │           │                └─ block         output that is collected before it is sent
 //!     │           └─ ending        what happens to the process afterwards
 //!     └─ reply_encoding            compression of replies
 //! ```
 #![forbid(unsafe_code)]
 
+mod block;
 mod blocked_read;
 mod body_filter;
 mod buffer;

@@ -4,8 +4,9 @@ use std::fmt::{self, Display};
 use std::io;
 use std::sync::Arc;
 
-use sluice_gateway::{ChunkFault, HeadFault, OutputFault};
-use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, ScriptFault, ServerFault};
+use http::StatusCode;
+use sluice_gateway::{ChunkFault, ErrorRequest, HeadFault, OutputFault};
+use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, RequestedPage, ScriptFault, ServerFault};
 use sluice_launch::{Exit, LaunchError};
 use sluice_membuf::RingFault;
 
@@ -96,6 +97,15 @@ pub(crate) enum WrongMode {
     AwaitsInput,
 }
 
+/// An error page that a script has asked for (`Script-Control: X-error-text`).
+#[derive(Debug)]
+pub(crate) struct RequestedError {
+    pub process: Option<ProcessState>,
+    /// 400 to 599.
+    pub status: StatusCode,
+    pub error: ErrorRequest,
+}
+
 /// A process that was not started.
 #[derive(Debug)]
 struct LaunchFailure {
@@ -114,6 +124,28 @@ pub(crate) fn launch_fault(script: &str, error: LaunchError, problem: Option<She
         ScriptFault::NotStarted(failure).into()
     } else {
         ServerFault::NotStarted(failure).into()
+    }
+}
+
+impl From<RequestedError> for Fault {
+    fn from(mut error: RequestedError) -> Fault {
+        let text = error.error.text.take();
+        let status = error.status;
+        let detail = Arc::new(error);
+        ScriptFault::Requested(Box::new(RequestedPage { status, text, detail })).into()
+    }
+}
+
+impl Display for RequestedError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(process) = &self.process {
+            write!(out, "{process}: ")?;
+        }
+        write!(out, "asked for an error page ({})", self.status.as_u16())?;
+        match self.error.origin().as_str() {
+            "" => Ok(()),
+            origin => write!(out, ": {origin}"),
+        }
     }
 }
 

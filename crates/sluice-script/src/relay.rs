@@ -20,7 +20,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluice_gateway::{Answer, Output, Scanner};
+use sluice_gateway::{Answer, Callout, Output, Scanner, ScriptControl};
 use sluice_http::fault::{Awaited, DeadlineExceeded, Fault, ScriptFault, Silence};
 use sluice_http::tasks::yield_now;
 use tokio::task::JoinHandle;
@@ -210,11 +210,23 @@ impl Relay {
         self.state == State::Closed
     }
 
-    /// The head is complete; `rest` came with it and is body. From now on the script may be silent for `limit`.
+    /// The head is complete; `rest` came with it and is body. From now on the script may be silent for `limit`, unless it has asked
+    /// for another limit.
     pub(crate) fn begin_body(&mut self, rest: Bytes, limit: Duration) {
         self.has_head = true;
         self.returned = (!rest.is_empty()).then_some(rest);
+        let limit = self.callouts.control.silence_limit.unwrap_or(Some(limit));
         self.idle_timer.restart(limit);
+    }
+
+    /// Obeys the times of a Script-Control.
+    pub(crate) fn limit_times(&mut self, control: &ScriptControl) {
+        if let Some(limit) = control.silence_limit {
+            self.idle_timer.restart(limit);
+        }
+        if let Some(rest) = control.output_limit {
+            self.idle_timer.limit_rest(rest);
+        }
     }
 
     /// The client has disconnected: the script may end its reply within `limit`, but its bulk writes fail.
@@ -222,7 +234,7 @@ impl Relay {
         self.pump = None;
         self.callouts.is_client_gone = true;
         self.callouts.buffer.client_gone();
-        self.idle_timer.restart(limit);
+        self.idle_timer.restart(Some(limit));
     }
 
     /// The next event. The fault is the script's (invalid output, its end, a timeout) or the client's (its body is bad).
@@ -304,6 +316,9 @@ impl Relay {
             Output::Bytes(bytes) => return Ok(Some(ReplyEvent::Mailbox(bytes))),
             Output::Callout(request) => {
                 self.has_called_out = true;
+                if let Callout::ScriptControl(control) = &request.request {
+                    self.limit_times(control);
+                }
                 let answer = self.callouts.serve(request, &mut self.channels.segment);
                 self.answer(answer)?;
             }
@@ -540,6 +555,7 @@ impl Relay {
     fn awaited(&self) -> Awaited {
         match self.request {
             _ if self.callouts.is_client_gone => Awaited::EndWithoutClient,
+            _ if self.has_head && self.callouts.control.silence_limit.is_some() => Awaited::BodyInOwnTime,
             _ if self.has_head => Awaited::Body,
             RequestState::Unread if self.channels.cgiplusin.is_unread() => Awaited::Start,
             _ => Awaited::Head,

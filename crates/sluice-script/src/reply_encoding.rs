@@ -72,9 +72,9 @@ impl AcceptedEncodings {
             .content_length
             .is_none_or(|bytes| bytes >= self.compression.least_bytes);
         let kind = fields.get(header::CONTENT_TYPE);
+        let is_worthwhile = is_long && kind.is_some_and(|kind| self.compression.is_for(kind));
         has_content
-            && is_long
-            && kind.is_some_and(|kind| self.compression.is_for(kind))
+            && (is_worthwhile || head.control.compresses == Some(true))
             && !EXACT_BYTES_FIELDS.iter().any(|name| fields.contains_key(name))
             && !lists(fields, &header::CACHE_CONTROL, "no-transform")
     }

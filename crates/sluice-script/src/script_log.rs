@@ -1,7 +1,8 @@
 //! The bound on the log lines of scripts: so many bytes of one script in an interval, whichever of its processes write them.
 //!
 //! Here: the counting, for all workers. Not here: the lines (`stderr`, `callout`), which have a bound for each process or exchange, too.
-//! That alone would not do, because each request for a CGI script is a new process.
+//! That alone would not do, because each request for a CGI script is a new process. Also here: which texts were logged for a script,
+//! for lines that are logged once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
+
+/// Texts that one script has mentioned once: a script may make up new ones for each request.
+const MENTIONS_MAX: usize = 16;
+
+/// Scripts whose mentions outlast their processes.
+const MENTIONING_MAX: usize = 1000;
 
 /// The logs of all scripts of the server.
 pub(crate) struct ScriptLogs {
@@ -22,6 +29,8 @@ pub(crate) struct ScriptLog {
     script: Box<str>,
     bytes_max: Arc<AtomicU64>,
     limited: Mutex<RateLimitedLog>,
+    /// Texts that are logged only once.
+    mentioned: Mutex<Vec<Box<str>>>,
 }
 
 // Relaxed: the bound publishes no other data.
@@ -49,6 +58,7 @@ impl ScriptLogs {
             script: script.into(),
             bytes_max: Arc::clone(&self.bytes_max),
             limited: Mutex::default(),
+            mentioned: Mutex::default(),
         });
         logs.insert(script.into(), Arc::clone(&log));
         log
@@ -56,12 +66,15 @@ impl ScriptLogs {
 
     /// Logs the counts of the intervals that are over at `now`.
     pub(crate) fn advance(&self, now: Instant) {
+        let mut mentioning = 0;
         self.lock().retain(|_, log| {
             let limited = log.lock();
             log.log_suppressed(limited.take_due(RateLimitedLog::INTERVAL, now));
             let is_over = limited.is_over(RateLimitedLog::INTERVAL, now);
             drop(limited);
-            !is_over || Arc::strong_count(log) > 1
+            let has_mentioned = !log.mentioned().is_empty();
+            mentioning += usize::from(has_mentioned);
+            !is_over || Arc::strong_count(log) > 1 || (has_mentioned && mentioning <= MENTIONING_MAX)
         });
     }
 
@@ -77,6 +90,20 @@ impl ScriptLog {
         self.log_suppressed(limited.take_due(RateLimitedLog::INTERVAL, now));
         let bytes_max = self.bytes_max.load(Ordering::Relaxed);
         limited.admits_bytes(bytes as u64, bytes_max, RateLimitedLog::INTERVAL, now)
+    }
+
+    /// Whether this text has not been mentioned before. False also once `MENTIONS_MAX` others have been.
+    pub(crate) fn is_first(&self, text: &str) -> bool {
+        let mut mentioned = self.mentioned();
+        if mentioned.len() == MENTIONS_MAX || mentioned.iter().any(|before| **before == *text) {
+            return false;
+        }
+        mentioned.push(text.into());
+        true
+    }
+
+    fn mentioned(&self) -> MutexGuard<'_, Vec<Box<str>>> {
+        self.mentioned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn log_suppressed(&self, suppressed: Option<Suppressed>) {
@@ -104,6 +131,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_text_is_mentioned_once_for_a_script() {
+        let (logs, now) = (ScriptLogs::new(100), Instant::now());
+        assert!(logs.of("/a").is_first("x") && !logs.of("/a").is_first("x"));
+        logs.advance(now + Duration::from_secs(100));
+        assert!(!logs.of("/a").is_first("x"), "its processes have ended meanwhile");
+        assert!(logs.of("/b").is_first("x"));
+        let more = (0..100).filter(|number| logs.of("/a").is_first(&number.to_string()));
+        assert_eq!(more.count(), MENTIONS_MAX - 1);
+    }
 
     #[test]
     fn processes_of_one_script_share_a_bound_that_lasts_as_long_as_its_interval() {

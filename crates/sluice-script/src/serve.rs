@@ -7,7 +7,7 @@ use std::io;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
-use sluice_gateway::{Reply, ReplyHead, SEND_FILE_FIELDS};
+use sluice_gateway::{ErrorRequest, Reply, ReplyHead, SEND_FILE_FIELDS};
 use sluice_http::body::{ResponseBody, Source};
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::body::{EncodedBody, TURN_BYTES_MAX};
@@ -76,11 +76,27 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
             return Ok(Outcome::LocalRedirect(target));
         }
     };
+    if let Some(error) = head.control.error.take() {
+        return Err(request_error(session, &head, *error));
+    }
     if names_file(&head) {
         return Ok(Outcome::SendFile(SendFileReply { head, session }));
     }
+    let accepted = accepted.filter(|_| head.control.compresses != Some(false));
     let encoding = accepted.and_then(|accepted| accepted.apply(&mut head));
     respond(session, head, &method, encoding).await.map(Outcome::Response)
+}
+
+/// The fault that makes the error page that a script has asked for; the script may finish in the background.
+fn request_error(mut session: Box<Session>, head: &ReplyHead, error: ErrorRequest) -> Fault {
+    let is_error = |status: &StatusCode| status.is_client_error() || status.is_server_error();
+    let status = Some(head.status)
+        .filter(is_error)
+        .unwrap_or_else(|| error.default_status());
+    let fault = session.requested_error(status, error);
+    session.begin_unwanted_body(status);
+    session.abandon();
+    fault
 }
 
 /// Whether a reply names a file to send instead of a body.

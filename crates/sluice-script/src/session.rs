@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
-use sluice_gateway::{Reply, ReplyHead};
+use sluice_gateway::{ErrorRequest, Reply, ReplyHead};
 use sluice_http::body::Source;
 use sluice_http::fault::Fault;
 use sluice_http::tasks::yield_now;
@@ -29,6 +29,7 @@ use sluice_http::tasks::yield_now;
 use crate::conversation::Conversation;
 use crate::ending::{Audience, Ending};
 use crate::process::Process;
+use crate::process_fault::RequestedError;
 use crate::pump::Pump;
 
 /// A reply that is complete and no larger than this, bytes, is sent in one chunk, with its length.
@@ -91,6 +92,15 @@ impl Session {
     /// The request body, for another process.
     pub(crate) fn take_pump(&mut self) -> Option<Pump> {
         self.conversation.as_mut()?.relay.take_pump()
+    }
+
+    /// The fault of a script that has asked for the server's error page with this status; the process is not at fault.
+    pub(crate) fn requested_error(&self, status: StatusCode, error: ErrorRequest) -> Fault {
+        let process = self
+            .conversation
+            .as_ref()
+            .map(|conversation| conversation.relay.process.describe());
+        RequestedError { process, status, error }.into()
     }
 
     /// The head is on its way to the client, and the body follows.
@@ -183,7 +193,8 @@ impl Session {
             return Poll::Ready(None);
         };
         // The client does not wait for the end of a CGI script that has written all that it announced.
-        if conversation.filter.is_satisfied() && !conversation.settings().mode.keeps_process() {
+        let has_all = conversation.filter.is_satisfied() && conversation.collected_bytes() == 0;
+        if has_all && !conversation.settings().mode.keeps_process() {
             let limit = conversation.settings().timeouts.output;
             self.end(Ending::Drain(limit));
             return Poll::Ready(None);
@@ -254,7 +265,8 @@ impl Source for Session {
         // At the end of the exchange no byte was missing.
         let conversation = self.conversation.as_ref();
         let missing = conversation.and_then(|conversation| conversation.filter.missing_bytes());
-        Some(missing.unwrap_or(0) + collected)
+        let block = conversation.map_or(0, |conversation| conversation.collected_bytes() as u64);
+        Some(missing.unwrap_or(0) + collected + block)
     }
 
     /// Nobody wants the body.

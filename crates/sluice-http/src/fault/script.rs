@@ -27,6 +27,8 @@ pub enum ScriptFault {
     BadSendFile(Arc<dyn Detail>),
     /// The file's own status (404, 403): a file to send that is not there or may not be read.
     SentFile(Box<SentFile>),
+    /// The status that the script has chosen: it asked for an error page of the server.
+    Requested(Box<RequestedPage>),
     /// 502: the target of a local redirect is not a path.
     BadLocalRedirect(Box<TargetError>),
     /// 502: more local redirects than followed.
@@ -73,6 +75,17 @@ pub struct SentFile {
     pub fault: ClientFault,
 }
 
+/// An error page that a script has asked for.
+#[derive(Clone, Debug)]
+pub struct RequestedPage {
+    /// Its status.
+    pub status: StatusCode,
+    /// The script's text for the visitor.
+    pub text: Option<Box<str>>,
+    /// The process and its reason, for the log.
+    pub detail: Arc<dyn Detail>,
+}
+
 /// A process that neither read nor wrote.
 #[derive(Clone, Debug)]
 pub struct Silence {
@@ -95,6 +108,8 @@ pub enum Awaited {
     Head,
     /// More of the body, or its end.
     Body,
+    /// The same, within a limit that it has set itself (`Script-Control: X-timeout-noprogress`).
+    BodyInOwnTime,
     /// The end of a reply whose client has left.
     EndWithoutClient,
 }
@@ -142,6 +157,7 @@ impl ScriptFault {
             | ScriptFault::BadLocalRedirect(_)
             | ScriptFault::TooManyLocalRedirects { .. } => StatusCode::BAD_GATEWAY,
             ScriptFault::SentFile(file) => file.fault.status(),
+            ScriptFault::Requested(page) => page.status,
             ScriptFault::NotExecutable { .. } => StatusCode::FORBIDDEN,
             ScriptFault::Silent(_) | ScriptFault::DeadlineExceeded(_) => StatusCode::GATEWAY_TIMEOUT,
             ScriptFault::QueueFull(_) | ScriptFault::QueueTimeout(_) | ScriptFault::BackOff(_) => {
@@ -156,6 +172,13 @@ impl ScriptFault {
             ScriptFault::BadReply(detail) => Some(detail.report()),
             ScriptFault::Silent(silence) => Some(silence.process.report()),
             ScriptFault::DeadlineExceeded(exceeded) => Some(exceeded.process.report()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn visitor_text(&self) -> Option<&str> {
+        match self {
+            ScriptFault::Requested(page) => page.text.as_deref(),
             _ => None,
         }
     }
@@ -178,6 +201,10 @@ impl Display for ScriptFault {
                 out.write_str("the script wants to switch protocols, which is not served")
             }
             ScriptFault::SentFile(file) => write!(out, "{}: {}", file.field, file.fault),
+            ScriptFault::Requested(page) => match &page.text {
+                Some(text) => write!(out, "{}: {text:?}", page.detail),
+                None => Display::fmt(&page.detail, out),
+            },
             ScriptFault::BadLocalRedirect(error) => write!(out, "local redirect: {error}"),
             ScriptFault::TooManyLocalRedirects { redirects_max, last } => write!(
                 out,
@@ -187,7 +214,7 @@ impl Display for ScriptFault {
             ScriptFault::Silent(silence) => Display::fmt(silence, out),
             ScriptFault::DeadlineExceeded(exceeded) => write!(
                 out,
-                "{}: the exchange took longer than {:?} (deadline = \"{1:?}\")",
+                "{}: the exchange took longer than {:?} (deadline = \"{1:?}\", or X-timeout-output of the script)",
                 exceeded.process, exceeded.limit
             ),
             ScriptFault::QueueFull(pool) => {
@@ -242,6 +269,11 @@ impl Display for Silence {
                 "output_timeout",
                 "its body has not ended, and no more of it came",
                 "has it written CGIPLUSEOF at its end, and flushed it?",
+            ),
+            (Awaited::BodyInOwnTime, _) => (
+                "X-timeout-noprogress",
+                "its body has not ended, and no more of it came",
+                "is the limit that it has set itself long enough?",
             ),
             (Awaited::EndWithoutClient, _) => (
                 "client_grace",

@@ -36,6 +36,7 @@ mod ranges;
 mod record_mailbox;
 mod records;
 mod routes;
+mod script_control;
 mod send_file;
 mod server_log;
 mod sites;
