@@ -35,8 +35,6 @@ pub struct Records {
     settings: RecordSettings,
     /// Files that the server tried to rewrite.
     rewritten: Attempts,
-    /// Files whose lines are too large for the cache.
-    too_large: Arc<Attempts>,
 }
 
 impl Records {
@@ -45,7 +43,6 @@ impl Records {
         Records {
             settings,
             rewritten: Attempts::default(),
-            too_large: Arc::default(),
         }
     }
 
@@ -72,12 +69,10 @@ impl Records {
             return self.convert_now(opened, &content, cache);
         }
         let file = Arc::new(opened.file);
-        if let Some(cache) = cache
-            && !self.too_large.has(opened.name, &opened.metadata)
-        {
+        if let Some(cache) = cache {
             let key = Key::new(opened.directory, opened.name);
             let fill = Fill::new(key, &file, &opened.representation, &opened.metadata);
-            self.fill_with_lines(cache, fill, opened.name, opened.metadata);
+            self.fill_with_lines(cache, fill);
         }
         let body = RecordBody::new(opened.name, file, bytes, format);
         Ok(Found::Records(Box::new(opened.representation), Box::new(body)))
@@ -100,15 +95,11 @@ impl Records {
         Ok(Found::Cached(cached))
     }
 
-    /// Reads the lines of a larger file into the cache in the background, and notes if they are too large for it.
-    fn fill_with_lines(&self, cache: &Arc<Cache>, fill: Fill, name: &str, metadata: Metadata) {
-        let (too_large, name, format) = (Arc::clone(&self.too_large), name.to_owned(), self.settings.format);
+    /// Reads the lines of a larger file into the cache in the background.
+    fn fill_with_lines(&self, cache: &Arc<Cache>, fill: Fill) {
+        let format = self.settings.format;
         cache.fill(fill, move |cache, file, bytes| {
             let lines = read_lines(file, bytes, format, cache.file_bytes_max());
-            let is_too_large = |error: &io::Error| error.kind() == ErrorKind::FileTooLarge;
-            if lines.as_ref().is_err_and(is_too_large) {
-                too_large.note(&name, &metadata);
-            }
             lines.map(|lines| cache.content_of(lines))
         });
     }

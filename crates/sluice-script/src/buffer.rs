@@ -30,6 +30,9 @@ const NAME: &str = "/dev/fd/4";
 /// The answer to BUFFER-BEGIN after a mistake in the server.
 const NO_SEGMENT: &str = "the memory buffer is lost";
 
+/// The answer to BUFFER-BEGIN on a route without memory buffers.
+const NOT_ALLOWED: &str = "memory buffers are not allowed here (memory_buffer_max = 0)";
+
 /// Largest chunk of a ring, bytes: writes are large, and the script gets room before all of them are done.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 
@@ -151,6 +154,9 @@ impl Buffer {
             return Some(Ok(Answer::new(400, "a memory buffer is open already")));
         }
         let (kind, bytes_max) = (request.kind, request.bytes_max);
+        if bytes_max == 0 {
+            return Some(Ok(Answer::new(403, NOT_ALLOWED)));
+        }
         let bytes = request.bytes.filter(|bytes| *bytes > 0).unwrap_or(BUFFER_BYTES_DEFAULT);
         if bytes > bytes_max {
             let text = format!("{bytes} bytes are over the limit of {bytes_max}");

@@ -70,7 +70,7 @@ struct sluice_buffer {
 };
 
 /* Requests a buffer of at least `bytes` bytes (0: the server chooses), before the head of the response is flushed. `got` may be NULL.
-   -1: EALREADY one is in use; EFBIG above the server's limit; ENOMEM no memory; EINVAL refused (for example, the head has been sent);
+   -1: EALREADY one is in use; EACCES the route allows none; EFBIG above the server's limit; ENOMEM no memory; EINVAL refused (for example, the head has been sent);
    EPROTO the buffer does not match the answer; other errors as in sluice_callout() and mmap(2). */
 int sluice_buffer_begin(uint64_t bytes, struct sluice_buffer *got);
 

@@ -119,6 +119,7 @@ static int refused(int code)
 {
     switch (code) {
     case -1: return -1;
+    case 403: return fail(EACCES);
     case 413: return fail(EFBIG);
     case 503: return fail(ENOMEM);
     case 400: return fail(EINVAL);
@@ -129,7 +130,11 @@ static int refused(int code)
 
 int sluice_buffer_begin(uint64_t bytes, struct sluice_buffer *got)
 {
-    if (ring.active) return fail(EALREADY);
+    return ring.active ? fail(EALREADY) : sluice_buffer_begin_unless_open(bytes, got);
+}
+
+int sluice_buffer_begin_unless_open(uint64_t bytes, struct sluice_buffer *got)
+{
     uint64_t kilobytes = bytes / 1024 + (bytes % 1024 != 0);
     char answer[256], shape[8] = "";
     int code = sluice_callout(answer, sizeof answer, "BUFFER-BEGIN: %lluk ring", (unsigned long long)kilobytes);

@@ -60,6 +60,11 @@ int sluice_mailbox_callout(const char *line, size_t length);
 
 /* ---- buffer.c ---- */
 
+/* As sluice_buffer_begin(), but the server knows whether a buffer is open: it refuses a second one (EINVAL), and the first stays open. For
+   scripts that end a response without the library, and with it the buffer. */
+struct sluice_buffer;
+int sluice_buffer_begin_unless_open(uint64_t bytes, struct sluice_buffer *got);
+
 /* Forgets a buffer that was not ended. It needs no callout, because the end of the response ends the buffer for the server. */
 void sluice_buffer_abandon(void);
 

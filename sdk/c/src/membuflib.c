@@ -13,6 +13,7 @@
 static int status_of(int error)
 {
     switch (error) {
+    case EACCES: return SS$_NOPRIV;
     case EINVAL: return SS$_BADPARAM;
     case EFBIG: return SS$_EXQUOTA;
     case ENOMEM: return SS$_INSFMEM;
@@ -33,9 +34,9 @@ static void store_size(void *size, unsigned long width, uint64_t bytes)
 int sluice_membuflib_begin(int megabytes, char **name, void *size, unsigned long size_width)
 {
     static struct sluice_buffer buffer;
-    sluice_buffer_abandon(); /* a script with its own request loop may have ended the previous response without End */
     if (megabytes < 0) return SS$_BADPARAM;
-    if (sluice_buffer_begin((uint64_t)megabytes << 20, &buffer)) return status_of(errno);
+    /* A script with its own request loop may have ended the previous response without End: only the server knows. */
+    if (sluice_buffer_begin_unless_open((uint64_t)megabytes << 20, &buffer)) return status_of(errno);
     if (name) *name = buffer.name;
     if (size) store_size(size, size_width, buffer.bytes);
     return SS$_NORMAL;

@@ -1,5 +1,5 @@
-/* wasd.c: the functions behind the headers in wasd/: OpenVMS file names, exit statuses and vaxc$errno; and stdout in a record mailbox,
-   where each line is a record, as with the C library of OpenVMS.
+/* wasd.c: the functions behind the headers in wasd/: OpenVMS file names, exit statuses and vaxc$errno; stdout in a record mailbox, where
+   each line is a record, as with the C library of OpenVMS; and getenv() in a CGIplus process.
 
    Compiled with the system's headers, not with those in wasd/. */
 #define API __attribute__((visibility("default")))
@@ -15,12 +15,14 @@
 
 #include "../wasd/ssdef.h"
 #include "internal.h"
+#include "sluice.h"
 
 API void sluice_wasd_open_stdout(void);
 API int sluice_wasd_setvbuf(FILE *stream, char *buffer, int mode, size_t size);
 API size_t sluice_wasd_fwrite(const void *from, size_t size, size_t count, FILE *stream);
 API int sluice_wasd_fputs(const char *text, FILE *stream);
 API int sluice_wasd_puts(const char *text);
+API char *sluice_wasd_getenv(const char *name);
 API FILE *sluice_wasd_fopen(const char *name, const char *mode, ...);
 API FILE *sluice_wasd_freopen(const char *name, const char *mode, FILE *stream, ...);
 API void sluice_wasd_exit(int status) __attribute__((noreturn));
@@ -144,6 +146,30 @@ void sluice_wasd_exit(int status)
     int code = exit_code(status);
     if (code != 0) fprintf(stderr, "exit with status %%X%08X\n", (unsigned)status);
     exit(code);
+}
+
+/* ---- The variables of a request ---- */
+
+static void finish_at_exit(void)
+{
+    sluice_finish();
+}
+
+/* A plain CGI source looks for its variables in the environment. In a CGIplus process they arrive on CGIPLUSIN: the first one that is asked
+   for reads the request, and the end of the process ends the response. A source that asks for a CGIPLUS… variable knows the protocol, and
+   reads requests itself. */
+char *sluice_wasd_getenv(const char *name)
+{
+    static int knows_cgiplus, has_request;
+    char *value = getenv(name);
+    if (strncmp(name, "CGIPLUS", 7) == 0) knows_cgiplus = 1;
+    if (value || knows_cgiplus || !sluice_is_persistent()) return value;
+    if (!has_request && sluice_uses() == 0) {
+        if (!sluice_accept()) exit(EXIT_SUCCESS); /* the server wants the process to end */
+        has_request = 1;
+        atexit(finish_at_exit);
+    }
+    return (char *)sluice_variable(name);
 }
 
 static int status_of(int error)

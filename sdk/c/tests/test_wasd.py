@@ -38,7 +38,7 @@ class MemBuf(Case):
                 self.assertTrue(theirs.body == ours.body)
 
     def test_a_refused_buffer_is_an_error_response_and_an_exit_status(self):
-        for answer, status in (("413 too much", 28), ("503 no memory", 292), ("400 no", 20), ("500 broken", 44)):
+        for answer, status in (("403 not allowed", 36), ("413 too much", 28), ("503 no memory", 292), ("400 no", 20), ("500 broken", 44)):
             script = self.start("tests/wasd_membuf", persistent=False, variables={"WWW_KEY_1": "1", "WWW_KEY_2": "b"})
             script.answers["BUFFER-BEGIN"] = answer
             response = script.response()

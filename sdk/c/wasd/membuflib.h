@@ -12,7 +12,8 @@ extern "C" {
 
 /* Requests a buffer of this many megabytes (0: the server chooses). Sets its name (valid until the next Begin) and its size in bytes;
    each may be NULL. Returns an OpenVMS status: odd is success (SS$_NORMAL); SS$_EXQUOTA above the server's limit, SS$_INSFMEM no
-   memory, SS$_BADPARAM refused, SS$_ABORT the server has no memory buffer. */
+   memory, SS$_BADPARAM refused (a buffer is open already, and stays open), SS$_NOPRIV the route allows none, SS$_ABORT the server has no memory
+   buffer. */
 int MemBufLibBegin(int megabytes, char **name, void *unused, int *size);
 
 /* Sends any number of bytes; waits for room. Non-zero on success; 0 if the client is gone. */

@@ -17,11 +17,6 @@ pub(super) struct Attempts(Mutex<HashMap<Box<str>, Version>>);
 type Version = (u64, i64, i64);
 
 impl Attempts {
-    /// Whether it was tried with this version of the file.
-    pub(super) fn has(&self, name: &str, metadata: &Metadata) -> bool {
-        self.lock().get(name) == Some(&version(metadata))
-    }
-
     /// Notes an attempt; false if it was noted for this version before.
     pub(super) fn note(&self, name: &str, metadata: &Metadata) -> bool {
         let mut attempts = self.lock();
@@ -52,12 +47,11 @@ mod tests {
         let attempts = Attempts::default();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let metadata = file.as_file().metadata().unwrap();
-        assert!(!attempts.has("a", &metadata));
         assert!(attempts.note("a", &metadata) && attempts.note("b", &metadata));
-        assert!(attempts.has("a", &metadata) && !attempts.note("a", &metadata));
+        assert!(!attempts.note("a", &metadata));
         file.write_all(b"more").unwrap();
         let changed = file.as_file().metadata().unwrap();
-        assert!(!attempts.has("a", &changed) && attempts.note("a", &changed));
+        assert!(attempts.note("a", &changed));
         for number in 0..2 * NAMES_MAX {
             attempts.note(&number.to_string(), &metadata);
         }

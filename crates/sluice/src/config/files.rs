@@ -11,14 +11,14 @@ use super::document::At;
 use super::key::{Key, Kind, Section};
 use super::table::{Table, expect_directory, require_star};
 
-/// The values of `record_format` with which files are sent as they are.
+/// The values of `record_format` with which files are sent as they are, besides those of fixed-length records.
 const BYTE_FORMATS: [&str; 4] = ["stream", "stream_lf", "stream_cr", "undefined"];
 
 /// `[[site.route]].files` while it is read.
 pub(super) struct Draft {
     directory: Option<PathBuf>,
     format: Option<RecordFormat>,
-    /// Whether `record_format` is one of `BYTE_FORMATS`.
+    /// Whether `record_format` is one with which files are sent as they are.
     is_bytes: bool,
     convert: Convert,
     listing: Option<bool>,
@@ -46,7 +46,8 @@ impl Draft {
     ) -> Option<DirectorySettings> {
         let is_bytes = self.is_bytes || !table.has("record_format");
         if is_bytes && self.convert != Convert::Off {
-            let message = "there are no records to convert: add record_format = \"variable\", \"vfc\" or \"fixed:80\", or remove this";
+            let message =
+                "there are no records to convert: add record_format = \"variable\" or \"vfc\", or remove this";
             table.refuse("convert", message);
         }
         let directory = match (self.directory, beside) {
@@ -87,13 +88,17 @@ pub(super) static FILES: Section<Draft> = Section {
             kind: Kind::Text(|files, text, _| {
                 files.is_bytes = BYTE_FORMATS.contains(&text.as_str());
                 if !files.is_bytes {
-                    files.format = Some(parse_format(&text)?);
+                    // Records of one size have their newlines in their data, if at all (RMS, fixed-length records).
+                    match parse_format(&text)? {
+                        RecordFormat::Fixed { .. } => files.is_bytes = true,
+                        format => files.format = Some(format),
+                    }
                 }
                 Ok(())
             }),
             default: Value("\"undefined\""),
-            text: "The record format, if the files are raw images of OpenVMS files. `variable`, `vfc` (`vfc:4` with a control area of 4 \
-                   bytes) and `fixed:80` (records of 80 bytes) are sent as lines; `stream`, `stream_lf`, `stream_cr` and `undefined` are \
+            text: "The record format, if the files are raw images of OpenVMS files. `variable` and `vfc` (`vfc:4` with a control area of \
+                   4 bytes) are sent as lines; `fixed:80` (records of 80 bytes), `stream`, `stream_lf`, `stream_cr` and `undefined` are \
                    sent unchanged.",
             example: "\"variable\"",
         },
@@ -134,6 +139,8 @@ const DIRECTORY: Key<Draft> = Key {
 
 fn parse_format(text: &str) -> Result<RecordFormat, String> {
     text.parse().map_err(|message| {
-        format!("{message}; \"stream\", \"stream_lf\", \"stream_cr\" and \"undefined\" are sent unchanged")
+        format!(
+            "{message}; \"stream\", \"stream_lf\", \"stream_cr\", \"undefined\" and \"fixed:80\" are sent unchanged"
+        )
     })
 }

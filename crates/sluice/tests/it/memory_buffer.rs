@@ -96,6 +96,42 @@ fn begin_answers_name_and_size() {
 }
 
 #[test]
+fn route_without_buffers_says_so() {
+    let server = Setup::new()
+        .cgiplus("max = 1, memory_buffer_max = 0")
+        .python("ask", ASKER)
+        .start();
+    for request in ["", "1", "1k ring"] {
+        let answers = answers(&server, "", &format!("BUFFER-BEGIN: {request}"));
+        assert_eq!(
+            answers,
+            ["403 memory buffers are not allowed here (memory_buffer_max = 0)"]
+        );
+    }
+}
+
+/// A script for WASD, which looks for its variables in the environment, in both modes.
+#[test]
+fn plain_wasd_source_uses_the_buffer_in_both_modes_and_a_second_begin_fails() {
+    let server = Setup::new().c_programs().start();
+    for path in ["/cgi-bin", "/cgiplus-bin", "/cgiplus-bin"] {
+        let response = server.get(&format!("{path}/twice?key"));
+        let status = response.field("x-status");
+        assert_eq!(status, Some("1 20 /dev/fd/4 1048576 key"), "{path}: {}", server.log());
+        assert_eq!(
+            (response.ending, response.body.len()),
+            (Ending::Complete, 3_000_000),
+            "{path}"
+        );
+    }
+    server.wait_for_processes(0);
+    let server = Setup::new().c_programs().cgiplus("memory_buffer_max = 0").start();
+    let response = server.get("/cgiplus-bin/twice?key");
+    let status = response.field("x-status");
+    assert_eq!(status, Some("36 36 none 0 key"), "{}", server.log());
+}
+
+#[test]
 fn bad_sizes_are_refused_without_affecting_the_next_begin() {
     let server = Setup::new()
         .cgiplus("max = 1, memory_buffer_max = \"2MiB\"")

@@ -5,7 +5,7 @@ mod rewritten;
 use std::fmt::Write;
 use std::fs;
 
-use crate::harness::{Ending, Response, Server, Setup, make_old, wait_until};
+use crate::harness::{Ending, Response, Server, Setup, wait_until};
 
 /// Three lines, as variable-length records and as text.
 const RECORDS: &[u8] = b"\x05\0hello\0\x00\0\x05\0world\0";
@@ -43,14 +43,15 @@ fn fetch_with(server: &Server, path: &str, field: &str) -> Response {
 }
 
 #[test]
-fn records_of_each_format_are_sent_as_lines() {
+fn records_are_sent_as_lines_except_those_of_one_size() {
     for (format, file, lines) in [
         ("variable", RECORDS, LINES),
         ("variable", b"", ""),
         ("vfc", b"\x04\0\x01\x8dab\x03\0\x01\x8dc", "ab\nc\n"),
         ("vfc:4", b"\x06\0\x01\x8d\0\0ab", "ab\n"),
-        ("fixed:4", b"onlytwo.", "only\ntwo.\n"),
-        ("fixed:3", b"one\0two\0", "one\ntwo\n"),
+        ("fixed:4", b"onlytwo.", "onlytwo."),
+        ("fixed:3", b"one\0two\0", "one\0two\0"),
+        ("fixed:80", b"not of this length", "not of this length"),
         ("stream_cr", b"\x02\0\r", "\x02\0\r"),
         ("undefined", b"\x02\0ab", "\x02\0ab"),
     ] {
@@ -211,29 +212,6 @@ fn cached_lines_are_dropped_when_the_file_changes() {
     assert_eq!(server.get("/vms/a.txt").text(), LINES);
     fs::write(server.path("htdocs/vms/a.txt"), b"\x05\0other").unwrap();
     assert_eq!(server.get("/vms/a.txt").text(), "other\n");
-}
-
-#[test]
-fn lines_too_large_for_the_cache_are_detected_once_per_version() {
-    let records = "ab".repeat(50_000);
-    let setup = setup("record_format = \"fixed:2\", convert = \"cache\"").cache("file_size = \"120k\"");
-    let server = setup.file("vms/a.txt", &records).age("vms/a.txt").start();
-    let message = "its lines are too large for the cache";
-    let ask = |line: &str, times: usize| {
-        for _ in 0..3 {
-            let response = server.get("/vms/a.txt");
-            assert!(response.text() == line.repeat(50_000), "the lines differ");
-            server.log_lines(times, message);
-        }
-    };
-    ask("ab\n", 1);
-    let path = server.path("htdocs/vms/a.txt");
-    fs::write(&path, "cd".repeat(50_000)).unwrap();
-    make_old(&path);
-    ask("cd\n", 2);
-    // The server exits only after all conversions have ended.
-    let ended = server.stop();
-    assert_eq!(ended.errors.matches(message).count(), 2, "{}", ended.errors);
 }
 
 #[test]

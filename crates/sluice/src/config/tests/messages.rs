@@ -481,9 +481,8 @@ fn a_script_must_say_which_program_runs() {
 
 #[test]
 fn unknown_record_formats_and_conversions_without_records_are_refused() {
-    let bytes = "\"stream\", \"stream_lf\", \"stream_cr\" and \"undefined\" are sent unchanged";
-    let nothing =
-        "there are no records to convert: add record_format = \"variable\", \"vfc\" or \"fixed:80\", or remove this";
+    let bytes = "\"stream\", \"stream_lf\", \"stream_cr\", \"undefined\" and \"fixed:80\" are sent unchanged";
+    let nothing = "there are no records to convert: add record_format = \"variable\" or \"vfc\", or remove this";
     let cases = [
         (
             "record_format = 'varible'",
@@ -514,6 +513,10 @@ fn unknown_record_formats_and_conversions_without_records_are_refused() {
             "convert = true: must be \"off\", \"cache\" or \"rewrite\"".to_owned(),
         ),
         ("convert = 'cache'", format!("convert = 'cache': {nothing}")),
+        (
+            "record_format = 'fixed:80', convert = 'cache'",
+            format!("convert = 'cache': {nothing}"),
+        ),
         (
             "record_format = 'stream_cr', convert = 'rewrite'",
             format!("convert = 'rewrite': {nothing}"),

@@ -2,7 +2,7 @@
 //!
 //! The kit (`programs/kit.py`) speaks CGIPLUSIN, sentinels and callouts byte by byte, so that a test controls every
 //! byte. `bulk` (`programs/bulk.c`) and the demonstrator `membufdemo` write to memory buffers through the C library;
-//! `quote` (`programs/quote.c`) prints the text of a client; `lines` (`programs/lines.c`) is in the style of OpenVMS.
+//! `quote` (`programs/quote.c`) prints the text of a client; `lines` and `twice` are in the style of OpenVMS.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ impl Setup {
         self.file("cgi-bin/kit.py", KIT)
     }
 
-    /// Adds the programs that use the C library: `bulk`, `quote`, `lines`, and those of the demo.
+    /// Adds the programs that use the C library: `bulk`, `quote`, `lines`, `twice`, and those of the demo.
     pub(crate) fn c_programs(mut self) -> Setup {
         self.both_routes += "follow_links = true\n";
         for program in c_programs() {
@@ -64,7 +64,7 @@ fn c_programs() -> &'static [PathBuf] {
         ];
         // As the README of sdk/c says.
         let wasd: &[&str] = &["-std=gnu89", "-I", "wasd", "-I", "include"];
-        let compiled = [("bulk", strict), ("quote", strict), ("lines", wasd)];
+        let compiled = [("bulk", strict), ("quote", strict), ("lines", wasd), ("twice", wasd)];
         let compiled = compiled.map(|(name, options)| compile(name, options, &sdk, library));
         compiled.into_iter().chain(demo.map(|name| sdk.join(name))).collect()
     })
