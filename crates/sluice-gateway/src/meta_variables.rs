@@ -260,19 +260,67 @@ impl Variables {
             if name.is_empty() {
                 continue;
             }
-            let added = self.add_decoded(
-                |buffer| {
-                    buffer.extend_from_slice(b"WWW_FORM_");
-                    buffer.extend(query::form_decoded(name).map(folded));
-                    Ok(())
-                },
-                query::form_decoded(value),
-            );
-            let last = self.len() - 1;
-            // Of several fields that fold to one name, the first is kept.
-            if added && (first..last).any(|index| self.name(index) == self.name(last)) {
-                self.remove(last);
+            let start = self.begin_form_field(name);
+            // Of several fields that fold to one name, the later ones are numbered.
+            let repeats = self.count_form_fields(first, start);
+            self.add_form_text(start, repeats, form_text(value));
+            if has_encoded_control(value) {
+                let start = self.begin_form_field(name);
+                self.add_encoded_form_text(start, repeats, value);
             }
+        }
+    }
+
+    /// Writes the name of a field's variable to the end of the buffer; returns where it begins.
+    fn begin_form_field(&mut self, name: &str) -> usize {
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(b"WWW_FORM_");
+        for byte in query::form_decoded(name) {
+            if byte.is_ascii() {
+                self.buffer.push(folded(byte));
+            } else {
+                // Otherwise different names of other scripts than the Latin one would be the same.
+                let _ = write!(self.buffer, "_{byte:02X}");
+            }
+        }
+        start
+    }
+
+    /// The fields, from variable `first` on, whose variable has the name at the end of the buffer, with or without a number.
+    fn count_form_fields(&self, first: usize, start: usize) -> usize {
+        let name = &self.buffer[start..];
+        let is_same = |index: &usize| {
+            let rest = self.name(*index).strip_prefix(name);
+            rest.is_some_and(|rest| match rest {
+                [] => true,
+                [b'_', b'_', digits @ ..] => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
+                _ => false,
+            })
+        };
+        (first..self.len()).filter(is_same).count()
+    }
+
+    fn add_form_text(&mut self, start: usize, repeats: usize, text: impl Iterator<Item = u8>) {
+        self.number_form_field(repeats);
+        let name_length = self.buffer.len() - start;
+        self.buffer.push(b'=');
+        self.buffer.extend(text);
+        self.complete(start, name_length);
+    }
+
+    /// Adds the value as the client has encoded it.
+    fn add_encoded_form_text(&mut self, start: usize, repeats: usize, value: &str) {
+        self.number_form_field(repeats);
+        self.buffer.extend_from_slice(b"__ENCODED");
+        let name_length = self.buffer.len() - start;
+        self.buffer.push(b'=');
+        self.buffer.extend_from_slice(value.as_bytes());
+        self.complete(start, name_length);
+    }
+
+    fn number_form_field(&mut self, repeats: usize) {
+        if repeats > 0 {
+            let _ = write!(self.buffer, "__{}", repeats + 1);
         }
     }
 
@@ -287,6 +335,24 @@ impl Variables {
             self.set(name, value.as_bytes());
         }
     }
+}
+
+/// Whether a form's value has a control character that it may have encoded: a newline or a NUL among them.
+fn has_encoded_control(value: &str) -> bool {
+    value.contains("%0")
+}
+
+/// The text of a form's value with a blank for each newline, because a variable is one line.
+fn form_text(value: &str) -> impl Iterator<Item = u8> {
+    let mut bytes = query::form_decoded(value).peekable();
+    std::iter::from_fn(move || match (bytes.next()?, bytes.peek()) {
+        (b'\r', Some(b'\n')) => {
+            bytes.next();
+            Some(b' ')
+        }
+        (b'\n', _) => Some(b' '),
+        (byte, _) => Some(byte),
+    })
 }
 
 /// An estimate of the bytes that the variables of a request need, usually a little too high.

@@ -231,20 +231,66 @@ fn keywords_are_numbered() {
     assert_eq!(broken.value("WWW_KEY_1"), None);
 }
 
+/// The variables of a form's query, without their prefix.
+fn form(query: &str) -> Vec<(String, String)> {
+    let variables = built(&[], |request| request.query = Some(query));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    variables
+        .iter()
+        .filter_map(|(name, value)| Some((text(name.strip_prefix(b"WWW_FORM_")?), text(value))))
+        .collect()
+}
+
+#[track_caller]
+fn assert_form(query: &str, expected: &[(&str, &str)]) {
+    let form = form(query);
+    let form: Vec<_> = form.iter().map(|(name, value)| (&**name, &**value)).collect();
+    assert_eq!(form, expected);
+}
+
 #[test]
-fn form_fields_become_variables_and_the_first_of_a_name_is_kept() {
-    let variables = built(&[], |request| {
-        request.query = Some("na-me=a+b%21&na.me=2&x=a%0Ab&=3&last");
-    });
-    assert_value(&variables, "WWW_FORM_NA_ME", "a b!");
-    assert_value(&variables, "WWW_FORM_LAST", "");
-    assert_value(&variables, "WWW_KEY_COUNT", "0");
-    assert_eq!(
-        variables
-            .iter()
-            .filter(|(name, _)| name.starts_with(b"WWW_FORM_"))
-            .count(),
-        2
+fn form_fields_become_variables_and_repeated_ones_are_numbered() {
+    assert_form("na-me=a+b%21&=3&last", &[("NA_ME", "a b!"), ("LAST", "")]);
+    assert_form(
+        "a=1&b=2&a=3&A=4&a.b=5&a-b=6",
+        &[
+            ("A", "1"),
+            ("B", "2"),
+            ("A__2", "3"),
+            ("A__3", "4"),
+            ("A_B", "5"),
+            ("A_B__2", "6"),
+        ],
+    );
+    let query = vec!["x=1"; 200].join("&");
+    assert_eq!(form(&query).len(), 128, "the limit on fields");
+    assert_eq!(form(&query)[127].0, "X__128");
+}
+
+#[test]
+fn form_values_with_newlines_are_one_line_and_encoded_as_well() {
+    assert_form(
+        "text=a%0D%0Ab%0ac%25&x=%0D&text=%00+d",
+        &[
+            ("TEXT", "a b c%"),
+            ("TEXT__ENCODED", "a%0D%0Ab%0ac%25"),
+            ("X", "\r"),
+            ("X__ENCODED", "%0D"),
+            ("TEXT__2__ENCODED", "%00+d"),
+        ],
+    );
+}
+
+#[test]
+fn form_names_that_are_not_ascii_are_distinct() {
+    assert_form(
+        "gr%C3%B6%C3%9Fe=1&%E5%90%8D=2&%E4%BD%8F=3&%ff=4",
+        &[
+            ("GR_C3_B6_C3_9FE", "1"),
+            ("_E5_90_8D", "2"),
+            ("_E4_BD_8F", "3"),
+            ("_FF", "4"),
+        ],
     );
 }
 
