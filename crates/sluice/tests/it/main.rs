@@ -21,6 +21,7 @@ mod diagnostics;
 mod directories;
 mod error_pages;
 mod files;
+mod guides;
 mod half_close;
 mod http;
 mod http2;

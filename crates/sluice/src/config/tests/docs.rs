@@ -68,7 +68,9 @@ fn is_valid(text: &str) -> bool {
 fn read(text: &str, included: &str) -> Result<Settings, ConfigErrors> {
     let kind = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_in_bin = path.parent().is_some_and(|parent| parent.ends_with("bin"));
+        let is_in_bin = path
+            .parent()
+            .is_some_and(|parent| parent.ends_with("bin") || parent.ends_with("cgi-bin"));
         match name.rsplit_once('.') {
             Some((_, "log")) => FileKind::Missing("No such file or directory".into()),
             None if is_in_bin || name.contains("git-http-backend") => FileKind::Program,
