@@ -250,7 +250,8 @@ fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: 
             Ok(resolution) => decide_resolved(site, asked, current, origin, resolution, trace),
         };
         let decided = match decided {
-            Ok(decision) => fallback::follow(decision, &mut candidates, trace),
+            Ok(decision) if candidates.is_some() => fallback::follow(decision, &mut candidates, trace),
+            Ok(decision) => Ok(decision),
             Err(Onward::Fallback(unserved)) => fallback::begin(*unserved, &mut candidates, trace),
             Err(Onward::IndexScript(script)) => Err(script),
         };

@@ -240,6 +240,21 @@ fn files_of_a_route_may_execute_themselves_and_lie_below_the_root() {
 }
 
 #[test]
+fn process_of_a_script_among_files_is_kept_in_mode_cgiplus() {
+    /// More sequential requests than the script may have processes: one process is then used twice.
+    const MORE_THAN_PROCESSES: usize = 3;
+    let counter = include_str!("../../../../examples/cgi-bin/counter.sh");
+    let setup = Setup::new()
+        .route("path = \"/app/*\"\ndirectory = \"app\"\nscripts = { \".sh\" = \"sh\" }\nscript = { mode = \"cgiplus\", max = 2, inherit = [\"SLUICE_TEST_MARK\"] }");
+    write_with_mode(&setup.path("app/counter.sh"), counter.as_bytes(), 0o644);
+    let server = setup.start();
+    let replies: Vec<_> = (0..MORE_THAN_PROCESSES)
+        .map(|_| server.get("/app/counter.sh/info").text().to_owned())
+        .collect();
+    assert!(replies.iter().any(|reply| reply.contains(", use 2: ")), "{replies:#?}");
+}
+
+#[test]
 fn explanation_names_the_script_among_the_files() {
     let setup = wiki().route(WIKI);
     setup.write_configuration();
