@@ -233,7 +233,10 @@ fn keywords_are_numbered() {
 
 /// The variables of a form's query, without their prefix.
 fn form(query: &str) -> Vec<(String, String)> {
-    let variables = built(&[], |request| request.query = Some(query));
+    let (headers, sentinels) = (headers(&[]), sentinels());
+    let mut request = request(&headers, &sentinels);
+    request.query = Some(query);
+    let variables = Variables::build(&request);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     variables
         .iter()
