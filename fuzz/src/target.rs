@@ -4,6 +4,7 @@
 //! resolver makes of the target; encoded again, it means the same; the query is untouched.
 
 use http::Uri;
+use sluice_http::path_text::text_of;
 use sluice_http::target::{Target, encode, has_dot_segment};
 
 /// Input: the target as it stands in a request line.
@@ -67,7 +68,7 @@ fn check_path(path: &str) {
 
 /// What a path means, by RFC 3986 §5.2.4 with empty segments dropped; `None` if it has no meaning.
 fn resolve(raw: &[u8]) -> Option<String> {
-    let decoded = String::from_utf8(decode(raw)).ok()?;
+    let decoded = text_of(decode(raw).into()).into_owned();
     let path = decoded.strip_prefix('/').filter(|_| raw.starts_with(b"/"))?;
     if path.contains(['\0', '\n']) {
         return None;

@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, statat};
 use rustix::io::Errno;
 use sluice_http::fault::RefusedLink;
+use sluice_http::path_text::path_of;
 use sluice_settings::FollowLinks;
 use sluice_settings::rule::Wildcard;
 
@@ -275,11 +276,11 @@ impl Directory {
         let directory = self.place()?;
         let (file, place) = match directory.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => self.open_beneath(directory, relative, OFlags::PATH)?,
-            other => (File::from(other?), Place::Inside(PathBuf::from(relative))),
+            other => (File::from(other?), Place::Inside(path_of(relative).into_owned())),
         };
         let (is_hidden, real) = match &place {
             Place::Inside(inside) => (is_hidden(inside), inside),
-            Place::Outside(real) => (is_hidden_outside(real), real),
+            Place::Outside(real) => (is_hidden_outside(real, &directory.path), real),
         };
         if is_hidden || self.is_withheld_name(Path::new(relative)) || self.is_withheld_name(real) {
             return Err(io::ErrorKind::NotFound.into());
@@ -310,7 +311,7 @@ impl Directory {
             Place::Inside(inside) => {
                 self.may_serve(directory, inside) && !self.is_program(inside) && !self.is_withheld_name(inside)
             }
-            Place::Outside(real) => self.may_serve_outside(real),
+            Place::Outside(real) => self.may_serve_outside(directory, real),
         };
         if may_serve { Ok(file) } else { Err(withheld()) }
     }
@@ -321,7 +322,7 @@ impl Directory {
             // A link leaves the directory, or is absolute (openat2(2)).
             Err(Errno::XDEV) => {
                 let descriptor = directory.descriptor.as_fd();
-                let (file, real) = links::open_leaving(descriptor, &directory.path, Path::new(name), self.follow)?;
+                let (file, real) = links::open_leaving(descriptor, &directory.path, &path_of(name), self.follow)?;
                 (links::reopen(file, access)?, real)
             }
             // Too many links.
@@ -359,9 +360,9 @@ impl Directory {
     }
 
     /// Whether a file outside may be sent to which a link leads.
-    fn may_serve_outside(&self, real: &Path) -> bool {
+    fn may_serve_outside(&self, place: &OpenDirectory, real: &Path) -> bool {
         let is_source = |source: &PathBuf| source.canonicalize().is_ok_and(|source| real.starts_with(source));
-        !is_hidden_outside(real)
+        !is_hidden_outside(real, &place.path)
             && !real.iter().any(is_script_directory)
             && !self.is_withheld_name(real)
             && !self.withheld.is_at(real)
@@ -373,12 +374,12 @@ impl Directory {
     }
 
     fn is_withheld_name(&self, path: &Path) -> bool {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+        let Some(name) = path.file_name().map(OsStr::to_string_lossy) else {
             return false;
         };
         let name = match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             true => Cow::Owned(name.to_ascii_lowercase()),
-            false => Cow::Borrowed(name),
+            false => name,
         };
         let plain = without_coding(&name);
         self.withheld_names.iter().any(|pattern| {
@@ -429,9 +430,10 @@ impl OpenDirectory {
     fn open_with(&self, name: &str, access: OFlags, more: ResolveFlags) -> Result<OwnedFd, Errno> {
         let flags = access | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
+        let path = path_of(name);
         loop {
             // EAGAIN: a concurrent rename, so that the kernel could not be sure (openat2(2)).
-            match rustix::fs::openat2(&self.descriptor, name, flags, Mode::empty(), resolve) {
+            match rustix::fs::openat2(&self.descriptor, &*path, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 other => return other,
             }
@@ -505,9 +507,12 @@ fn is_hidden(inside: &Path) -> bool {
     })
 }
 
-/// Whether the path of a file outside has a hidden name.
-fn is_hidden_outside(real: &Path) -> bool {
-    real.strip_prefix("/").map_or(true, is_hidden)
+/// Whether the path of a file outside has a hidden name, below the last directory that it has in common with the served one: the
+/// administrator has chosen the names above.
+fn is_hidden_outside(real: &Path, served: &Path) -> bool {
+    let pairs = real.components().zip(served.components());
+    let common = pairs.take_while(|(own, other)| own == other).count();
+    is_hidden(&real.components().skip(common).collect::<PathBuf>())
 }
 
 /// Whether a name is one of `SCRIPT_DIRECTORIES`, in any case, because a file system may ignore it.

@@ -5,7 +5,9 @@
 //! that the route of the script declares (`send_files`), and joining the heads of the script and of the file. Not here:
 //! running the script (sluice-script), opening files (`directory`), conditions and ranges (`response`).
 
+use std::borrow::Cow;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,11 +16,12 @@ use http::header::{
     CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use sluice_gateway::{ReplyHead, SEND_FILE_FIELDS, X_SENDFILE};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, ScriptFault, SentFile};
 use sluice_http::head::may_have_body;
+use sluice_http::path_text::{bytes_of, path_of, text_of};
 use sluice_http::target::Target;
 use sluice_settings::CacheUse;
 use sluice_settings::compression::Compression;
@@ -152,7 +155,7 @@ impl SendDirectories {
                 continue;
             }
             let values = head.fields.get_all(&name).iter();
-            named.extend(values.map(|value| (name.clone(), String::from_utf8_lossy(value.as_bytes()).into_owned())));
+            named.extend(values.map(|value| (name.clone(), text_of(Cow::Borrowed(value.as_bytes())).into_owned())));
             head.fields.remove(name);
         }
         let (name, value) = match <[_; 1]>::try_from(named) {
@@ -192,12 +195,13 @@ impl SendDirectories {
         if !value.starts_with('/') {
             return Err(Problem::NotAbsolute);
         }
-        let raw = utf8_percent_encode(value, NOT_IN_NAMES).to_string();
+        let raw = percent_encode(&bytes_of(value), NOT_IN_NAMES).to_string();
         let path = Target::parse_lenient(&raw).map_err(|_| Problem::NotAPath)?.path;
+        let file = path_of(&path);
         let below = |send: &SendDirectory| {
-            let inside =
-                [&*send.path, send.directory.path()].map(|directory| Path::new(&path).strip_prefix(directory).ok());
-            let name = inside.into_iter().flatten().next()?.to_str()?.to_owned();
+            let inside = [&*send.path, send.directory.path()].map(|directory| file.strip_prefix(directory).ok());
+            let name = inside.into_iter().flatten().next()?.as_os_str().as_bytes();
+            let name = text_of(Cow::Borrowed(name)).into_owned();
             // A slash at the end is kept, so that the name is not found as a file; the directory itself has an empty name.
             let is_directory = path.ends_with('/') && !name.is_empty();
             Some(if is_directory { name + "/" } else { name })

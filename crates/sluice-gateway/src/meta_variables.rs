@@ -27,13 +27,13 @@ pub struct CgiRequest<'a> {
     /// The request target as received.
     pub request_uri: &'a str,
     /// The path that the client asked for, decoded, if the server has replaced it by that of the script (a fallback).
-    pub redirect_url: Option<&'a str>,
+    pub redirect_url: Option<&'a [u8]>,
     /// The part of the path that identifies the script, decoded.
-    pub script_name: &'a str,
+    pub script_name: &'a [u8],
     /// The script's file.
     pub script_filename: &'a [u8],
     /// The rest of the path, decoded.
-    pub path_info: Option<&'a str>,
+    pub path_info: Option<&'a [u8]>,
     /// The file that `path_info` maps to.
     pub path_translated: Option<&'a [u8]>,
     /// The query as received, without `?`.
@@ -372,9 +372,9 @@ fn bytes_expected(request: &CgiRequest<'_>) -> usize {
     let files =
         request.script_filename.len() + request.document_root.len() + request.path_translated.map_or(0, <[u8]>::len);
     let paths = request.script_name.len()
-        + request.path_info.map_or(0, str::len)
+        + request.path_info.map_or(0, <[u8]>::len)
         + request.request_uri.len()
-        + request.redirect_url.map_or(0, str::len);
+        + request.redirect_url.map_or(0, <[u8]>::len);
     // Once raw, once in parts, each of which gets a name.
     let query = request.query.map_or(0, |query| 3 * query.len());
     let tls: usize = request

@@ -5,6 +5,8 @@
 
 use std::fmt::{self, Display, Write};
 
+use crate::path_text::byte_of;
+
 /// Shows a value with its deceptive characters escaped: `\r`, `\u{202e}`. It is one line, whatever the value contains.
 pub struct Escaped<T>(pub T);
 
@@ -29,7 +31,10 @@ impl Write for Escaping<'_> {
         let mut rest = text;
         while let Some((at, character)) = rest.char_indices().find(|(_, character)| is_deceptive(*character)) {
             self.0.write_str(&rest[..at])?;
-            write!(self.0, "{}", character.escape_default())?;
+            match byte_of(character) {
+                Some(byte) => write!(self.0, "\\x{byte:02x}")?,
+                None => write!(self.0, "{}", character.escape_default())?,
+            }
             rest = &rest[at + character.len_utf8()..];
         }
         self.0.write_str(rest)
@@ -70,7 +75,7 @@ pub fn is_deceptive(character: char) -> bool {
         | '\u{fff9}'..='\u{fffb}'
         | '\u{1d173}'..='\u{1d17a}'
         | '\u{e0000}'..='\u{e0fff}' => true,
-        other => other.is_control(),
+        other => other.is_control() || byte_of(other).is_some(),
     }
 }
 

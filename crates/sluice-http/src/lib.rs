@@ -13,6 +13,7 @@ pub mod fault;
 pub mod head;
 pub mod host;
 pub mod multipart;
+pub mod path_text;
 pub mod ranges;
 pub mod rate_limited_log;
 pub mod received;

@@ -1,7 +1,7 @@
 //! The target of a request: its path, decoded once and normalized, and its query as sent.
 //!
 //! Here: the only place where a path is decoded or encoded. All later code uses the result: it begins with `/`, has no `.`,
-//! `..` or empty segments, no NUL, and is UTF-8. Not here: the meaning of the path (`sluice_server::dispatch`).
+//! `..` or empty segments, and no NUL. Bytes that are not UTF-8 are in it as `path_text` says. Not here: the meaning of the path (`sluice_server::dispatch`).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use http::Uri;
 use http::uri::InvalidUri;
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode, utf8_percent_encode};
+
+use crate::path_text::{bytes_of, text_of};
 
 /// Characters that must be encoded in a path (RFC 3986 §3.3), and `%`, which would begin an escape.
 pub const PATH: &AsciiSet = &CONTROLS
@@ -56,8 +58,6 @@ pub enum TargetProblem {
     NoSlash,
     /// A `%` in its path does not begin an escape of two hexadecimal digits (RFC 3986 §2.1).
     BadEscape,
-    /// Its decoded path is not UTF-8.
-    NotUtf8,
     /// Its decoded path holds a NUL or a newline, which no variable can hold.
     NulOrNewline,
     /// Its path climbs above the root.
@@ -92,7 +92,6 @@ impl fmt::Display for TargetProblem {
         out.write_str(match self {
             TargetProblem::NoSlash => "does not begin with a slash",
             TargetProblem::BadEscape => "has a % without two hexadecimal digits after it",
-            TargetProblem::NotUtf8 => "is not UTF-8 when decoded",
             TargetProblem::NulOrNewline => "holds a NUL or a newline, which no variable can hold",
             TargetProblem::AboveRoot => "climbs above the root",
             TargetProblem::NotAPath => "not a path",
@@ -133,9 +132,7 @@ impl Target {
         if !path.starts_with('/') {
             return Err(bad(TargetProblem::NoSlash));
         }
-        let path = percent_decode_str(path)
-            .decode_utf8()
-            .map_err(|_| bad(TargetProblem::NotUtf8))?;
+        let path = text_of(percent_decode_str(path).into());
         if path.contains(['\0', '\n']) {
             return Err(bad(TargetProblem::NulOrNewline));
         }
@@ -174,7 +171,7 @@ pub fn has_dot_segment(raw: &str) -> bool {
 
 /// Encodes a decoded path for a URL.
 pub fn encode(path: &str) -> String {
-    utf8_percent_encode(path, PATH).to_string()
+    percent_encode(&bytes_of(path), PATH).to_string()
 }
 
 /// Encodes the characters of a path as sent that a client should have encoded and that may be invisible: controls, and all
@@ -237,13 +234,14 @@ mod tests {
             ("/%252e%252e/x", "/%2e%2e/x"),
             ("/.well-known/x", "/.well-known/x"),
             ("/a%20b?c%20d", "/a b"),
+            ("/%ff/%C3%A4/..", "/\u{10ffff}/"),
         ] {
             assert_eq!(path(raw).as_deref(), Some(expected), "{raw}");
         }
     }
 
     #[test]
-    fn paths_with_nul_or_above_the_root_or_not_utf8_are_refused() {
+    fn paths_with_nul_or_above_the_root_are_refused() {
         for raw in [
             "/..",
             "/../etc/passwd",
@@ -252,7 +250,6 @@ mod tests {
             "/..%2fx",
             "/a%00b",
             "/a%0ab",
-            "/%ff",
             "*",
             "x",
         ] {

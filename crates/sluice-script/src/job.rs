@@ -20,6 +20,7 @@ use std::sync::Arc;
 use sluice_gateway::{CgiRequest, EndMark, MailboxKind, Scanner, Sentinels, Variables};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
+use sluice_http::path_text::bytes_of;
 use sluice_launch::{ProcessLimits, Program, Stdin};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
@@ -61,15 +62,17 @@ impl Job {
     pub(crate) fn variables(&self, sentinels: Option<&Sentinels>, content_length: Option<u64>) -> Variables {
         let (settings, request) = (self.settings(), &self.request);
         let path_info = self.script.path_info.as_deref();
+        let info = path_info.map(bytes_of);
+        let asked = request.redirect_url.as_deref().map(bytes_of);
         let translated = path_info.and_then(|path| self.map.file_of(path));
         let extra: Vec<_> = settings.variables.added.clone().into_iter().collect();
         Variables::build(&CgiRequest {
             method: request.method.as_str(),
             request_uri: &request.target.raw,
-            redirect_url: request.redirect_url.as_deref(),
-            script_name: &self.script.name,
+            redirect_url: asked.as_deref(),
+            script_name: &bytes_of(&self.script.name),
             script_filename: self.script.file.as_os_str().as_bytes(),
-            path_info,
+            path_info: info.as_deref(),
             path_translated: translated.as_ref().map(|path| path.as_os_str().as_bytes()),
             query: request.target.query.as_deref(),
             protocol: request.protocol(),

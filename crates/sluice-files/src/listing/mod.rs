@@ -10,6 +10,7 @@
 
 pub mod page;
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,6 +19,7 @@ use http::{HeaderValue, Response, header};
 use rustix::fs::{Dir, DirEntry, FileType};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ServerFault};
+use sluice_http::path_text::text_of;
 use sluice_settings::template::Template;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -182,8 +184,9 @@ impl Reader<'_> {
 
     /// The entry of a name; `None` if it is not listed.
     fn entry(&self, read: &DirEntry) -> Option<Entry> {
-        // A name that is not UTF-8 or contains a newline cannot be requested (`Target`).
-        let name = read.file_name().to_str().ok().filter(|name| !name.contains('\n'))?;
+        let name = text_of(Cow::Borrowed(read.file_name().to_bytes()));
+        // A name that contains a newline cannot be requested (`Target`).
+        let name = Some(&*name).filter(|name| !name.contains('\n'))?;
         // Other types are never served, and are not opened because that may have an effect on a device.
         let may_be_served = matches!(
             read.file_type(),

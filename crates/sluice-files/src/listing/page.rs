@@ -4,6 +4,7 @@
 //! a proxy that serves the site below another path; `./` before a name prevents that a colon in it makes it a scheme (RFC 3986
 //! §4.2).
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -13,6 +14,7 @@ use http::HeaderMap;
 use jiff::Timestamp;
 use serde::Serialize;
 use sluice_http::accept::{MediaType, choose};
+use sluice_http::path_text::shown;
 use sluice_http::target::{Target, encode};
 use sluice_settings::template::{Template, TemplateError};
 
@@ -60,7 +62,7 @@ pub struct Page {
 /// The variables of a template. Their names are documented in docs/guides/listings-and-error-pages.md and must not change.
 #[derive(Serialize)]
 struct Values<'a> {
-    path: &'a str,
+    path: Cow<'a, str>,
     crumbs: Vec<Crumb<'a>>,
     /// The link to the parent directory; empty at the top.
     parent: &'static str,
@@ -77,7 +79,7 @@ struct Values<'a> {
 /// A directory of the path; the names together are the path.
 #[derive(Serialize)]
 struct Crumb<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     link: String,
 }
 
@@ -95,7 +97,7 @@ struct Heading {
 /// The variables of an entry.
 #[derive(Serialize)]
 struct Row<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     link: String,
     kind: &'static str,
     /// `1.2 MiB`; empty if the entry has no size.
@@ -110,7 +112,7 @@ struct Row<'a> {
 /// The variables of a README.
 #[derive(Serialize)]
 struct ReadmeValues<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     link: String,
     text: &'a str,
     #[serde(rename = "is_cut")]
@@ -120,7 +122,7 @@ struct ReadmeValues<'a> {
 /// A listing as JSON.
 #[derive(Serialize)]
 struct Json<'a> {
-    path: &'a str,
+    path: Cow<'a, str>,
     entries: Vec<JsonEntry<'a>>,
     complete: bool,
 }
@@ -128,7 +130,7 @@ struct Json<'a> {
 /// An entry as JSON.
 #[derive(Serialize)]
 struct JsonEntry<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     kind: &'static str,
     link: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -309,7 +311,7 @@ fn values<'a>(contents: &'a Contents, request: &'a ListingRequest) -> Values<'a>
     };
     let directories = count(EntryType::Directory);
     Values {
-        path: &request.path,
+        path: shown(&request.path),
         crumbs: crumbs(&request.path),
         parent: if request.path == "/" { "" } else { "../" },
         columns: [Column::Name, Column::Size, Column::Date].map(|column| column.heading(request)),
@@ -318,7 +320,7 @@ fn values<'a>(contents: &'a Contents, request: &'a ListingRequest) -> Values<'a>
         files: contents.entries.len() - directories,
         is_truncated: contents.is_truncated,
         readme: contents.readme.as_ref().map(|readme| ReadmeValues {
-            name: &readme.name,
+            name: shown(&readme.name),
             link: link(&readme.name, EntryType::File),
             text: &readme.text,
             is_truncated: readme.is_truncated,
@@ -332,7 +334,7 @@ fn crumbs(path: &str) -> Vec<Crumb<'_>> {
     let names = path.split_inclusive('/').enumerate();
     names
         .map(|(index, name)| Crumb {
-            name,
+            name: shown(name),
             link: match depth - index - 1 {
                 0 => "./".to_owned(),
                 up => "../".repeat(up),
@@ -345,7 +347,7 @@ fn row(entry: &Entry) -> Row<'_> {
     let modified = entry.modified.and_then(|time| Timestamp::try_from(time).ok());
     let time = |format: &str| modified.map_or_else(String::new, |time| time.strftime(format).to_string());
     Row {
-        name: &entry.name,
+        name: shown(&entry.name),
         link: link(&entry.name, entry.entry_type),
         kind: entry.entry_type.as_str(),
         size: entry.bytes.map_or_else(String::new, size),
@@ -358,7 +360,7 @@ fn row(entry: &Entry) -> Row<'_> {
 
 fn json(contents: &Contents, request: &ListingRequest, site: &dyn ListingSite) -> String {
     let listing = Json {
-        path: &request.path,
+        path: shown(&request.path),
         entries: contents.entries.iter().map(|entry| json_entry(entry, site)).collect(),
         complete: !contents.is_truncated,
     };

@@ -10,6 +10,7 @@ use http::{HeaderName, Method, StatusCode};
 use crate::fault::detail::Detail;
 use crate::fault::server::IoFailure;
 use crate::host::HostError;
+use crate::path_text::{Quoted, ShownPath};
 use crate::target::TargetError;
 
 /// A fault of the client. Large data is boxed, so that a result with a fault stays small.
@@ -263,12 +264,13 @@ impl Display for ClientFault {
             ClientFault::NotFound(absent) => Display::fmt(absent, out),
             ClientFault::Forbidden(forbidden) => Display::fmt(forbidden, out),
             ClientFault::PreconditionFailed(name) => {
-                write!(out, "file {name:?}: not the version that the request is for")
+                write!(out, "file {}: not the version that the request is for", Quoted(name))
             }
             ClientFault::RangeNotSatisfiable(mismatch) => write!(
                 out,
-                "file {:?}: the requested range is outside its {} bytes",
-                mismatch.name, mismatch.length
+                "file {}: the requested range is outside its {} bytes",
+                Quoted(&mismatch.name),
+                mismatch.length
             ),
             ClientFault::BodyTooLarge(bytes_max) => write!(
                 out,
@@ -320,24 +322,25 @@ impl Display for Misdirected {
 impl Display for Absent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Absent::File(name) => write!(out, "file {name:?}: not there"),
+            Absent::File(name) => write!(out, "file {}: not there", Quoted(name)),
             Absent::Withheld(name) => write!(
                 out,
-                "file {name:?}: never sent, because it is hidden, a backup copy, a script, or one of the server's own files"
+                "file {}: never sent, because it is hidden, a backup copy, a script, or one of the server's own files",
+                Quoted(name)
             ),
-            Absent::Script(file) => write!(out, "script {}: not there", file.display()),
+            Absent::Script(file) => write!(out, "script {}: not there", ShownPath(file)),
             Absent::Link(link) => Display::fmt(link, out),
-            Absent::Route(path) => write!(out, "nothing answers for {path:?}"),
+            Absent::Route(path) => write!(out, "nothing answers for {}", Quoted(path)),
         }
     }
 }
 
 impl Display for RefusedLink {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, directory) = (self.name.display(), self.directory.display());
+        let (name, directory) = (ShownPath(&self.name), ShownPath(&self.directory));
         write!(out, "{name}: a symbolic link leads out of {directory}")?;
         if let Some(target) = &self.target {
-            write!(out, " to {}", target.display())?;
+            write!(out, " to {}", ShownPath(target))?;
         }
         out.write_str(match self.problem {
             LinkProblem::Leaves => "; follow_links = true or \"same-owner\" would allow it",
@@ -350,11 +353,14 @@ impl Display for Forbidden {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Forbidden::Unreadable(failure) => Display::fmt(failure, out),
-            Forbidden::NotListed(name) => write!(out, "directory {name:?} has no index page, and is not listed"),
+            Forbidden::NotListed(name) => {
+                write!(out, "directory {} has no index page, and is not listed", Quoted(name))
+            }
             Forbidden::NoClientCertificate => out.write_str("needs a client certificate, and the client has sent none"),
             Forbidden::ListedWithSlashOnly(path) => write!(
                 out,
-                "{path:?} leads to a directory, which is listed only below a path with a slash"
+                "{} leads to a directory, which is listed only below a path with a slash",
+                Quoted(path)
             ),
         }
     }

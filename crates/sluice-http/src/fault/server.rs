@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use crate::fault::detail::Detail;
+use crate::path_text::{Quoted, ShownPath};
 
 /// After this time a client may retry that found no room for its body.
 const STORED_BODIES_RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -149,7 +150,7 @@ impl Display for ServerFault {
                 "{} does not exist: put it there, or fix the path in the configuration",
                 path.display()
             ),
-            ServerFault::NotADirectory(path) => write!(out, "listing: {path:?} is no directory"),
+            ServerFault::NotADirectory(path) => write!(out, "listing: {} is no directory", Quoted(path)),
             ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),
             ServerFault::Unexpected(what) => out.write_str(what),
         }
@@ -165,9 +166,9 @@ impl Display for IoFailure {
 impl Display for Activity {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Activity::File(name) => write!(out, "file {name:?}"),
+            Activity::File(name) => write!(out, "file {}", Quoted(name)),
             Activity::FileBody => out.write_str("file"),
-            Activity::Script(file) => write!(out, "script {}", file.display()),
+            Activity::Script(file) => write!(out, "script {}", ShownPath(file)),
             Activity::Channels(script) => write!(out, "script {script}: its channels cannot be watched"),
             Activity::ChangeOfWorker => out.write_str("script process cannot change its worker"),
             Activity::MemoryBuffer => out.write_str("no memory buffer"),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_files::links::find_script;
 use sluice_http::fault::{Fault, ServerFault};
+use sluice_http::path_text::path_of;
 use sluice_script::route::{Map, Script, ScriptRoute};
 use sluice_settings::ScriptSource;
 
@@ -34,7 +35,7 @@ pub(crate) fn locate(
         }
         ScriptSource::Root => {
             let below = captured.trim_start_matches('/');
-            let file = || site.document_root().join(below);
+            let file = || site.document_root().join(path_of(below));
             let root = site.root.as_ref().ok_or_else(|| not_found(&file()))?;
             let found = root.find_program(below).map_err(|error| fault_of(&file(), error))?;
             if found.metadata.is_dir() {
@@ -84,12 +85,12 @@ fn descend(route: &Route, script: &ScriptRoute, directory: &Path, captured: &str
         let length = captured[end..].find('/').unwrap_or(captured.len() - end);
         end += length;
         let (below, rest) = captured.split_at(end);
-        let file = directory.join(below);
+        let file = directory.join(path_of(below));
         // Such files belong to editors and tools and are never scripts.
         if is_hidden {
             return Err(not_found(&file));
         }
-        let found = find_script(directory, Path::new(below), route.follow_links);
+        let found = find_script(directory, &path_of(below), route.follow_links);
         let metadata = found.map_err(|error| fault_of(&file, error))?;
         if !metadata.is_dir() {
             let interpreter = interpreter(script, &file);

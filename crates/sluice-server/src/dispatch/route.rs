@@ -12,6 +12,7 @@ use sluice_files::directory::Directory;
 use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
+use sluice_http::path_text::path_of;
 use sluice_script::pools::Pools;
 use sluice_script::route::{ScriptRoute, find_program};
 use sluice_settings::open_error::OpenError;
@@ -301,9 +302,9 @@ impl RouteKind {
     /// serves no files and runs no scripts.
     pub(crate) fn file_of(&self, capture: &Capture, path: &str, root: Option<&Path>) -> Option<PathBuf> {
         match self {
-            RouteKind::Files(files) => Some(files.directory.path().join(capture.of(path))),
+            RouteKind::Files(files) => Some(files.directory.path().join(path_of(capture.of(path)))),
             RouteKind::Script(script) => match &script.settings.source {
-                ScriptSource::Directory(directory) => Some(directory.join(capture.of(path))),
+                ScriptSource::Directory(directory) => Some(directory.join(path_of(capture.of(path)))),
                 ScriptSource::File(file) => Some(file.clone()),
                 ScriptSource::Root => Some(below_root(root?, path)),
             },
@@ -423,7 +424,7 @@ pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -
 
 /// The file of a path below a root.
 pub(crate) fn below_root(root: &Path, path: &str) -> PathBuf {
-    root.join(path.trim_start_matches('/'))
+    root.join(path_of(path.trim_start_matches('/')))
 }
 
 /// The leading parts of a path: `/a/b/c` → `/a`, `/a/b`, `/a/b/c`.

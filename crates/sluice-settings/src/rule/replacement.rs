@@ -6,7 +6,8 @@
 
 use std::fmt;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use sluice_http::path_text::bytes_of;
 use sluice_http::target;
 use sluice_http::target::Target;
 
@@ -169,7 +170,7 @@ impl Replacement {
                         Component::Query => PARAMETER,
                     };
                     let captured = captures.get(*number).copied().unwrap_or_default();
-                    text.extend(utf8_percent_encode(captured, set));
+                    text.extend(percent_encode(&bytes_of(captured), set));
                 }
             }
         }
@@ -448,7 +449,7 @@ mod tests {
             ("https://a.org/", "only a redirect"),
             ("/a#b", "only for browsers"),
             ("/../$1", "climbs above the root"),
-            ("/%ff", "not a path when decoded"),
+            ("/%zz", "not a path when decoded"),
             ("//a/$1", "write one"),
         ] {
             let error = Replacement::rewrite(to, &Pattern::any()).unwrap_err();

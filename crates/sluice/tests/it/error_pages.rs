@@ -146,7 +146,7 @@ fn site_has_its_own_error_pages_by_status() {
         "other media types use the built-in page"
     );
     // The target is invalid, but the site is known.
-    let target = server.send(format!("GET /%ff HTTP/1.1\r\nHost: test\r\nAccept: {BROWSER}\r\n\r\n"));
+    let target = server.send(format!("GET /%zz HTTP/1.1\r\nHost: test\r\nAccept: {BROWSER}\r\n\r\n"));
     assert!(target.text().starts_with("refused 400: "), "{}", target.text());
     let other = server.send(format!(
         "GET /none HTTP/1.1\r\nHost: other.example\r\nAccept: {BROWSER}\r\n\r\n"

@@ -83,7 +83,7 @@ fn listing_contains_exactly_what_would_be_served() {
         .file("elsewhere/x", "x")
         .script("program", "echo");
     let directory = setup.path("htdocs/d");
-    std::fs::write(directory.join(OsStr::from_bytes(b"latin-\xe9")), "secret").unwrap();
+    std::fs::write(directory.join(OsStr::from_bytes(b"latin-\xe9")), "in Latin-1").unwrap();
     std::fs::write(setup.path("outside"), "secret").unwrap();
     let link = |to: &str, name: &str| symlink(to, directory.join(name)).unwrap();
     link("a.txt", "link");
@@ -97,7 +97,14 @@ fn listing_contains_exactly_what_would_be_served() {
     let _fifo = setup.event_fifo("htdocs/d/fifo");
     let _socket = std::os::unix::net::UnixListener::bind(directory.join("socket")).unwrap();
     let server = setup.start();
-    let expected = [".well-known", "link-to-folder", "sub", "a.txt", "link"];
+    let expected = [
+        ".well-known",
+        "link-to-folder",
+        "sub",
+        "a.txt",
+        "latin-\u{fffd}",
+        "link",
+    ];
     assert_eq!(names(&server, "/d/"), expected);
     // Each name is listed only if its link leads to something served; the script directory is not listed in the root.
     for link in members(&server, "/d/", "link") {

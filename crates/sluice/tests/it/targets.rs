@@ -1,5 +1,8 @@
 //! Request targets and versions that are unusual, and what is not a target.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use crate::harness::{Server, Setup};
 
 /// A script that prints what its path means.
@@ -99,4 +102,66 @@ fn later_minor_versions_are_answered_as_the_latest_one() {
         client.send([byte]);
     }
     assert!(client.response().text().starts_with("HTTP/1.1|"));
+}
+
+#[test]
+fn paths_that_are_not_utf8_reach_files_and_scripts_as_bytes() {
+    let hex = r#"printf 'Content-Type: text/plain\n\n'; for v in "$SCRIPT_NAME" "$PATH_INFO" "$PATH_TRANSLATED" "$REQUEST_URI" "$SCRIPT_FILENAME"; do printf '%s\n' "${v##*/htdocs}" | od -An -tx1 -v | tr -d ' \n'; echo; done"#;
+    let setup = Setup::new()
+        .site("listing = true")
+        .route("path = \"/old/*\"\nrewrite = \"/new/*\"")
+        .route("path = \"/moved/*\"\nredirect = { to = \"/new/*\" }")
+        .script("hex", hex);
+    let name = OsStr::from_bytes(b"caf\xe9");
+    let root = setup.path("htdocs");
+    for directory in [root.join("new"), root.join("d").join(name)] {
+        std::fs::create_dir_all(directory).unwrap();
+    }
+    std::fs::write(root.join("new").join(name), "coffee").unwrap();
+    std::fs::write(root.join("d").join(name).join("a.txt"), "inner").unwrap();
+    std::fs::write(root.join("new").join(OsStr::from_bytes(b"\xff~")), "a backup").unwrap();
+    std::fs::copy(root.join("cgi-bin/hex"), root.join("cgi-bin").join(name)).unwrap();
+    let server = setup.start();
+    for (path, text) in [
+        ("/new/caf%E9", "coffee"),
+        ("/old/caf%e9", "coffee"),
+        ("/d/caf%E9/a.txt", "inner"),
+    ] {
+        assert_eq!(get(&server, path), (200, text.to_owned()), "{path}");
+    }
+    let redirected = server.get("/moved/caf%E9");
+    assert_eq!(redirected.field("location"), Some("/new/caf%E9"));
+    assert_eq!(server.get("/d/caf%E9").field("location"), Some("/d/caf%E9/"));
+    let of = |bytes: &[u8]| -> String { bytes.iter().chain(b"\n").map(|byte| format!("{byte:02x}")).collect() };
+    let (_, text) = get(&server, "/cgi-bin/hex/x%E9%C3%A4");
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    assert_eq!(
+        lines[..4],
+        [
+            of(b"/cgi-bin/hex"),
+            of(b"/x\xe9\xc3\xa4"),
+            of(b"/x\xe9\xc3\xa4"),
+            of(b"/cgi-bin/hex/x%E9%C3%A4")
+        ]
+    );
+    let (_, text) = get(&server, "/cgi-bin/caf%E9");
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    assert_eq!(
+        (&lines[0], &lines[4]),
+        (&of(b"/cgi-bin/caf\xe9"), &of(b"/cgi-bin/caf\xe9"))
+    );
+    let page = server.get("/new/");
+    assert!(
+        page.text().contains("caf%E9\"") && page.text().contains("caf\u{fffd}"),
+        "{}",
+        page.text()
+    );
+    assert!(server.get("/d/").text().contains("caf%E9/"));
+    // Rules for names hold for such names, too.
+    assert_eq!(get(&server, "/new/%FF~").0, 404);
+    for path in ["/new/%E9%00", "/%E9/../..", "/new/%E9%0a"] {
+        assert_eq!(get(&server, path).0, 400, "{path}");
+    }
+    assert_eq!(get(&server, "/cgi-bin/none%E9").0, 404);
+    server.log_line("/cgi-bin/none\\xe9: not there");
 }

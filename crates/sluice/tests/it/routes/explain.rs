@@ -139,8 +139,8 @@ fn every_answer_is_explained_and_only_errors_fail() {
             false,
         ),
         (
-            &["/%ff"],
-            "400, request target \"/%ff\": is not UTF-8 when decoded".to_owned(),
+            &["/%zz"],
+            "400, request target \"/%zz\": has a % without two hexadecimal digits after it".to_owned(),
             false,
         ),
         (
