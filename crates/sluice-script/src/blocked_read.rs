@@ -1,8 +1,8 @@
-//! What a silent script process waits for: whether it is in read(2), and on which pipe. So a script that runs in the wrong mode is
-//! found at once, and not by its time-out.
+//! What a silent script process waits for: whether it is in read(2), and on which pipe. So a script that runs in the wrong mode, or
+//! that does not end its reply, is found at once, and not by its time-out.
 //!
-//! Here: `/proc/PID/syscall` and `/proc/PID/fd` (proc(5)), read by a thread after some silence before the first output. Not here:
-//! what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
+//! Here: `/proc/PID/syscall`, `fd` and `task` (proc(5)), read by a thread after some silence. Not here: what the answer means
+//! (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
 //! nothing is found, and the time-out remains.
 
 use std::os::fd::BorrowedFd;
@@ -37,9 +37,30 @@ impl PipeId {
     }
 }
 
+/// A process whose main thread waits in read(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockedRead {
+    /// What it reads.
+    pub pipe: PipeId,
+    /// It has neither other threads nor child processes, which might do its work meanwhile.
+    pub is_alone: bool,
+}
+
 /// Starts to find the pipe on which the main thread of a process waits in read(2); `None` if it does something else.
-pub(crate) fn find(pid: i32) -> JoinHandle<Option<PipeId>> {
-    spawn_blocking(move || pipe_in_read(pid))
+pub(crate) fn find(pid: i32) -> JoinHandle<Option<BlockedRead>> {
+    spawn_blocking(move || {
+        Some(BlockedRead {
+            is_alone: is_alone(pid),
+            pipe: pipe_in_read(pid)?,
+        })
+    })
+}
+
+/// False if the kernel does not say.
+fn is_alone(pid: i32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map(Iterator::count);
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    threads.is_ok_and(|threads| threads == 1) && children.is_ok_and(|children| children.trim().is_empty())
 }
 
 fn pipe_in_read(pid: i32) -> Option<PipeId> {

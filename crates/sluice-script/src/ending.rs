@@ -125,11 +125,15 @@ struct Draining(Option<Conversation>);
 /// Reads the output to its end in the background.
 fn drain(conversation: Conversation, limit: Duration) {
     let scripts = Rc::clone(&conversation.scripts);
+    let is_satisfied = conversation.filter.is_satisfied();
     let mut draining = Draining(Some(conversation));
+    let log = Rc::clone(&scripts);
     scripts.tasks().spawn(async move {
         let end = poll_fn(|context| draining.poll_end(context));
-        if let Ok(Err(fault)) = tokio::time::timeout(limit, end).await {
-            tracing::debug!("after its client has left: {fault}");
+        match tokio::time::timeout(limit, end).await {
+            Ok(Err(fault)) if is_satisfied => log.warn(format_args!("after a complete reply: {fault}")),
+            Ok(Err(fault)) => tracing::debug!("after its client has left: {fault}"),
+            Ok(Ok(())) | Err(_) => {}
         }
     });
 }

@@ -1,8 +1,7 @@
 //! The idle timer: how long a script may be silent.
 //!
 //! It runs only while the server waits for the script, and not while the client is slow to read or to send. It is armed lazily:
-//! a script that answers at once costs a timer, but no wake-up. Before the first output it also says when to check what a silent
-//! script waits for.
+//! a script that answers at once costs a timer, but no wake-up. It also says when to check what a silent script waits for.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,11 +9,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// Silence before the first check.
+/// Silence before the first check; each of the following comes after twice the silence of the one before. A program may need seconds
+/// to start.
 const FIRST_CHECK: Duration = Duration::from_millis(100);
-
-/// Silence after which no check follows: each comes after four times the silence of the one before.
-const LAST_CHECK: Duration = Duration::from_secs(6);
 
 /// The timer of one exchange.
 pub(crate) struct IdleTimer {
@@ -70,9 +67,9 @@ impl IdleTimer {
         }
     }
 
-    /// Without checks.
-    pub(crate) fn without_checks(self) -> IdleTimer {
-        IdleTimer { check: None, ..self }
+    /// Begins with the checks again.
+    pub(crate) fn check_again(&mut self) {
+        self.check = Some(FIRST_CHECK);
     }
 
     /// Begins again, with another limit; `None` is without limit.
@@ -129,7 +126,7 @@ impl IdleTimer {
                 return Poll::Ready(Expired::Silence(limit));
             }
             if check.is_some_and(|check| check <= now) {
-                self.check = self.check.map(|check| 4 * check).filter(|check| *check < LAST_CHECK);
+                self.check = self.check.map(|check| 2 * check);
                 return Poll::Ready(Expired::Check);
             }
             timer.as_mut().reset(ends);
@@ -144,9 +141,16 @@ mod tests {
 
     use super::*;
 
+    fn without_checks(idle_timer: IdleTimer) -> IdleTimer {
+        IdleTimer {
+            check: None,
+            ..idle_timer
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn silence_counts_only_since_the_last_progress() {
-        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None).without_checks();
+        let mut idle_timer = without_checks(IdleTimer::new(Duration::from_secs(10), None));
         for _ in 0..3 {
             let waited = tokio::time::timeout(
                 Duration::from_secs(8),
@@ -165,7 +169,7 @@ mod tests {
     async fn checks_come_at_growing_distances_and_end_with_the_head() {
         let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None);
         let begin = Instant::now();
-        for expected in [100, 400, 1600] {
+        for expected in [100, 200, 400, 800, 1600, 3200, 6400] {
             let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
             assert_eq!((expired, begin.elapsed().as_millis()), (Expired::Check, expected));
         }
@@ -175,6 +179,10 @@ mod tests {
         idle_timer.restart(Some(Duration::from_secs(1)));
         let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
         assert_eq!(expired, Expired::Silence(Duration::from_secs(1)));
+        idle_timer.restart(Some(Duration::from_secs(1)));
+        idle_timer.check_again();
+        let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
+        assert_eq!(expired, Expired::Check);
     }
 
     #[tokio::test(start_paused = true)]
@@ -194,7 +202,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_deadline_holds_whatever_the_progress() {
-        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), Some(Duration::from_secs(15))).without_checks();
+        let mut idle_timer = without_checks(IdleTimer::new(Duration::from_secs(10), Some(Duration::from_secs(15))));
         let begin = Instant::now();
         loop {
             let waited = tokio::time::timeout(

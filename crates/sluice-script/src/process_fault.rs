@@ -60,8 +60,10 @@ pub(crate) enum Violation {
     BeforeRequest,
     /// The script is made for the other mode; what to do about it.
     WrongMode(WrongMode, String),
-    /// It waits for something that never comes. Its caller says which mode it is made for.
-    Stuck,
+    /// It waits for its next request, and has not ended its reply.
+    AwaitsNextRequest,
+    /// It waits for more input than the body of the request has.
+    AwaitsMoreInput,
     /// Two replies arrived together: the first may be that of an earlier request.
     TwoReplies,
     /// The cursors of the memory buffer are impossible.
@@ -194,7 +196,12 @@ impl Display for Violation {
                 };
                 write!(out, "{what}: {advice}")
             }
-            Violation::Stuck => out.write_str("waits for input that never comes"),
+            Violation::AwaitsNextRequest => out.write_str(
+                "waits for its next request (CGIPLUSIN), and has not ended its reply: has it flushed its output, and written CGIPLUSEOF?",
+            ),
+            Violation::AwaitsMoreInput => out.write_str(
+                "waits for more input than its CONTENT_LENGTH: the standard input of a CGIplus script has no end-of-file",
+            ),
             Violation::TwoReplies => out.write_str(
                 "ended its reply twice (CGIPLUSEOF), so that it is not known which request the first end belongs to",
             ),

@@ -14,6 +14,7 @@
 
 use std::future::Future;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -26,7 +27,7 @@ use sluice_http::tasks::yield_now;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-use crate::blocked_read::{self, PipeId};
+use crate::blocked_read::{self, BlockedRead, PipeId};
 use crate::buffer::{Answering, Buffer};
 use crate::callout::Callouts;
 use crate::idle_timer::{Expired, IdleTimer};
@@ -82,7 +83,7 @@ pub(crate) struct Relay {
     /// The script has sent a callout: it may wait for the answer.
     has_called_out: bool,
     /// Finds out what the silent script waits for.
-    check: Option<JoinHandle<Option<PipeId>>>,
+    check: Option<JoinHandle<Option<BlockedRead>>>,
     /// The script waits for what never comes.
     is_stuck: bool,
 }
@@ -152,9 +153,6 @@ impl Relay {
     pub(crate) fn with_record(mut self, process: Age) -> Relay {
         self.request = RequestState::Unread;
         self.has_served = process == Age::Used;
-        if self.has_served {
-            self.idle_timer = self.idle_timer.without_checks();
-        }
         self
     }
 
@@ -164,7 +162,9 @@ impl Relay {
             _ if self.has_served => None,
             RequestState::InEnvironment => self.is_stuck.then_some(WrongMode::AwaitsRequest),
             RequestState::Overtaken => Some(WrongMode::WroteUnasked),
-            RequestState::Unread if self.is_stuck => Some(WrongMode::AwaitsInput),
+            RequestState::Unread if self.is_stuck && self.channels.cgiplusin.is_unread() => {
+                Some(WrongMode::AwaitsInput)
+            }
             RequestState::Unread if self.process.exit().is_some() && self.channels.cgiplusin.is_unread() => {
                 Some(WrongMode::EndedUnasked)
             }
@@ -217,6 +217,9 @@ impl Relay {
         self.returned = (!rest.is_empty()).then_some(rest);
         let limit = self.callouts.control.silence_limit.unwrap_or(Some(limit));
         self.idle_timer.restart(limit);
+        if self.request != RequestState::InEnvironment {
+            self.idle_timer.check_again();
+        }
     }
 
     /// Obeys the times of a Script-Control.
@@ -381,9 +384,9 @@ impl Relay {
             // The script waits for the client, which has its own limit.
             self.idle_timer.progress();
         }
-        if self.poll_stuck(context).is_ready() {
+        if let Poll::Ready(violation) = self.poll_stuck(context) {
             self.is_stuck = true;
-            return Poll::Ready(Err(self.fault(Violation::Stuck)));
+            return Poll::Ready(Err(self.fault(violation)));
         }
         match ready!(self.idle_timer.poll_expired(context)) {
             Expired::Check => {
@@ -394,26 +397,38 @@ impl Relay {
         }
     }
 
-    /// Ready if the script waits for something that never comes: in CGI for a request, in CGIplus for input before its first request.
-    fn poll_stuck(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready if the script waits for something that never comes.
+    fn poll_stuck(&mut self, context: &mut Context<'_>) -> Poll<Violation> {
         let Some(check) = &mut self.check else {
             return Poll::Pending;
         };
         let found = ready!(Pin::new(check).poll(context)).ok().flatten();
         self.check = None;
-        let awaited = match self.request {
-            RequestState::InEnvironment if !self.has_called_out => self.channels.cgiplusin.as_fd(),
-            RequestState::Unread if self.channels.cgiplusin.is_unread() => {
-                self.channels.input.as_ref().map(Input::as_fd)
-            }
-            _ => None,
-        };
-        let is_stuck = found.is_some() && awaited.and_then(PipeId::of) == found;
-        // A callout may have been written before, and not read yet: then the script waits for its answer.
-        if is_stuck && !self.has_head && self.channels.mailbox.is_empty() {
-            return Poll::Ready(());
+        match found.and_then(|found| self.never_comes(found)) {
+            // Bytes in the mailbox may be a callout, and then the script waits for its answer.
+            Some(violation) if self.channels.mailbox.is_empty() => Poll::Ready(violation),
+            _ => Poll::Pending,
         }
-        Poll::Pending
+    }
+
+    /// Whether what the script waits for never comes: in CGI a request, in CGIplus the next request before it has ended its reply, or
+    /// more input than the body has. `wrong_mode` says what the first of them, and input before the first request, mean.
+    fn never_comes(&self, found: BlockedRead) -> Option<Violation> {
+        let cgiplusin = &self.channels.cgiplusin;
+        let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of) == Some(found.pipe);
+        let reads_input = || reads(self.channels.input.as_ref().map(Input::as_fd));
+        let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done);
+        match self.request {
+            // It waits for an answer, or the end of its reply is not certain yet.
+            _ if self.has_called_out || self.scanner.awaits_line_end() || self.scanner.is_in_doubt() => None,
+            RequestState::InEnvironment => {
+                (!self.has_head && reads(cgiplusin.as_fd())).then_some(Violation::AwaitsNextRequest)
+            }
+            RequestState::Unread if cgiplusin.is_unread() => reads_input().then_some(Violation::AwaitsMoreInput),
+            _ if !found.is_alone => None,
+            _ if cgiplusin.is_all_read() && reads(cgiplusin.as_fd()) => Some(Violation::AwaitsNextRequest),
+            _ => (has_all_input() && reads_input()).then_some(Violation::AwaitsMoreInput),
+        }
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
@@ -428,7 +443,7 @@ impl Relay {
                     self.check_request(&bytes)?;
                 }
                 self.idle_timer.progress();
-                self.pause = None;
+                (self.check, self.pause) = (None, None);
                 if let Some(pump) = &mut self.pump {
                     pump.confirm();
                 }
@@ -496,6 +511,7 @@ impl Relay {
         if let (Some(pump), Some(input)) = (&mut self.pump, &self.channels.input) {
             if pump.poll(input, context)? {
                 self.idle_timer.progress();
+                self.check = None;
             }
             // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
             if pump.is_done() && self.request == RequestState::InEnvironment {

@@ -108,6 +108,12 @@ impl RequestPipe {
             .is_some_and(|pipe| rustix::io::ioctl_fionread(pipe).is_ok_and(|unread| unread >= self.delivered))
     }
 
+    /// Whether the script has read all that was written since `begin`, and nothing waits to be written. One system call.
+    pub(crate) fn is_all_read(&self) -> bool {
+        let unread = self.pipe.as_fd().map(rustix::io::ioctl_fionread);
+        self.waiting.is_empty() && matches!(unread, Some(Ok(0)))
+    }
+
     /// Takes the request out of the pipe again, so that the script can no longer read it. False if it has read any of it: then
     /// the request must not be repeated.
     pub(crate) fn take_back(&mut self) -> bool {

@@ -1,10 +1,11 @@
-//! Scripts that run in the wrong mode: a CGI script as CGIplus, and a CGIplus script as CGI.
+//! Scripts that run in the wrong mode: a CGI script as CGIplus, and a CGIplus script as CGI; and CGIplus scripts that do not end
+//! their replies.
 //!
 //! They are found at once, whether they write, wait or end; nothing here waits for a time-out, which is longer than the deadline of
 //! the tests.
 
 use super::request_id;
-use crate::harness::{Server, Setup, python};
+use crate::harness::{Ending, Server, Setup, python};
 
 /// Asks for a script in the wrong mode: the page and the log must say what it did, and what to do.
 #[track_caller]
@@ -82,6 +83,56 @@ fn cgiplus_script_run_as_cgi_is_named_at_once() {
     assert_named(&server, "/one", &["waits for a request on CGIPLUSIN", key]);
     assert_eq!(server.get("/cgiplus-bin/kept").text(), "page");
     server.wait_for_processes(1);
+}
+
+#[test]
+fn cgiplus_script_that_does_not_end_its_reply_is_found_at_once() {
+    let server = Setup::new()
+        .cgiplus("max = 1")
+        .python(
+            "buffers",
+            "while accept():\n    print('Content-Type: text/plain\\n\\npage')",
+        )
+        .python("forgets", "while accept():\n    put(HEAD + b'page')")
+        .python("counts", "while accept():\n    put(b'Content-Length: 4\\n\\npage')")
+        .python(
+            "slurps",
+            "while accept():\n    sys.stdin.read()\n    put(HEAD + b'page')\n    finish()",
+        )
+        .python(
+            "threads",
+            r#"
+import threading
+def work():
+    wait_at("go")
+    put(HEAD + b"page")
+    finish()
+while accept():
+    threading.Thread(target=work).start()
+"#,
+        )
+        .start();
+    let words = "waits for its next request (CGIPLUSIN), and has not ended its reply";
+    assert_eq!(server.get("/cgiplus-bin/buffers").status, 502);
+    server.log_lines(1, words);
+    let response = server.get("/cgiplus-bin/forgets");
+    assert_eq!((response.status, response.ending), (200, Ending::Truncated));
+    server.log_lines(2, words);
+    // The client has its reply; only the process cannot be kept.
+    for count in [3, 4] {
+        assert_eq!(server.get("/cgiplus-bin/counts").text(), "page");
+        server.log_lines(count, words);
+    }
+    let response = server.post("/cgiplus-bin/slurps", "name=value");
+    assert_eq!(response.status, 502);
+    server.log_line("waits for more input than its CONTENT_LENGTH");
+    // A thread may reply while the main thread waits for the next request.
+    let mut gate = server.setup().gate("go");
+    let mut client = server.connect();
+    client.get("/cgiplus-bin/threads");
+    assert!(client.is_silent_for(std::time::Duration::from_millis(700)));
+    gate.open();
+    assert_eq!(client.response().text(), "page");
 }
 
 #[test]
