@@ -65,6 +65,9 @@ impl ScriptSources {
         for sources in &self.suffixes {
             if let Some(is_script) = sources_below(directory.path(), sources) {
                 directory.withhold_programs(is_script);
+                // Where links that leave the directory are followed, what they lead to is a script by its suffix, too.
+                let suffixes = sources.suffixes.clone();
+                directory.withhold_programs_outside(Box::new(move |path| is_source(path, &suffixes)));
             }
             if let Some(is_script) = sources_below(Path::new("/"), sources) {
                 directory.withhold_programs_outside(is_script);
@@ -121,7 +124,12 @@ fn source_paths(settings: &SiteSettings) -> impl Iterator<Item = SourcePath> {
 fn suffix_sources(settings: &SiteSettings) -> impl Iterator<Item = SuffixSources> {
     settings.routes.iter().filter_map(|route| match &route.action {
         Action::Files(files) => Some(SuffixSources {
-            directory: files.path.canonicalize().ok()?,
+            // One that is missing is served once it exists.
+            directory: files
+                .path
+                .canonicalize()
+                .or_else(|_| std::path::absolute(&files.path))
+                .ok()?,
             suffixes: files.scripts.as_ref()?.suffixes.clone(),
         }),
         _ => None,

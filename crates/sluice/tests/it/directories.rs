@@ -199,6 +199,39 @@ fn sources_are_sent_by_no_route_and_no_link() {
 }
 
 #[test]
+fn links_out_of_a_directory_lead_to_scripts_that_run_and_never_to_their_text() {
+    let setup = wiki()
+        .route("path = \"/files/*\"\nfiles = { directory = \"wiki\" }\nfollow_links = true")
+        .route(&format!("{WIKI}\nfollow_links = true"));
+    for (name, text) in [
+        ("outside/plugins/a.php", SHOW),
+        ("outside/plugins/a.css", "p {}"),
+        ("outside/secret.php", "secret"),
+    ] {
+        write_with_mode(&setup.path(name), text.as_bytes(), 0o644);
+    }
+    symlink("../outside/plugins", setup.path("wiki/plugins")).unwrap();
+    symlink("../outside/secret.php", setup.path("wiki/note.txt")).unwrap();
+    let server = setup.start();
+    assert_ran(&server.get("/wiki/plugins/a.php/x"), "/wiki/plugins/a.php", Some("/x"));
+    assert_eq!(server.get("/wiki/plugins/a.css").text(), "p {}");
+    assert_not_found(&server, &["/wiki/note.txt", "/files/note.txt", "/files/plugins/a.php"]);
+    assert_eq!(server.get("/files/plugins/a.css").text(), "p {}");
+}
+
+#[test]
+fn directory_that_is_made_after_the_start_runs_its_scripts() {
+    let server = Setup::new()
+        .route("path = \"/later/*\"\ndirectory = \"later\"\nscripts = { \".php\" = \"sh\" }")
+        .route("path = \"/files/*\"\nfiles = { directory = \"later\" }")
+        .start();
+    assert_eq!(server.get("/later/x.php").status, 503);
+    write_with_mode(&server.path("later/x.php"), SHOW.as_bytes(), 0o644);
+    assert_ran(&server.get("/later/x.php"), "/later/x.php", None);
+    assert_not_found(&server, &["/files/x.php"]);
+}
+
+#[test]
 fn programs_of_a_script_directory_are_not_sent_by_a_route_for_its_files() {
     let setup = Setup::new()
         .script_route("/run/*", "directory = \"tools\", interpreters = { \".pl\" = \"sh\" }")

@@ -189,23 +189,3 @@ fn route_whose_fallback_is_the_next_hides_no_other() {
         "7: path = \"/*\": never matches, because \"/*\" on line 4 comes first: put this route above it",
     );
 }
-
-#[test]
-fn examples_of_the_guide_to_php_are_valid() {
-    let guide = include_str!("../../../../../docs/guides/php.md");
-    let mut examples = 0;
-    for block in guide.split("```").skip(1).step_by(2) {
-        let Some(text) = block.strip_prefix("toml\n") else {
-            continue;
-        };
-        // In the invented file system this name is that of a program.
-        let text = text.replace("/usr/share/wiki", "/usr/share/app");
-        let text = match text.contains("[[site]]") {
-            true => text,
-            false => format!("[[site]]\nroot = 'htdocs'\n{text}"),
-        };
-        read(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
-        examples += 1;
-    }
-    assert!(examples > 5, "{examples}");
-}
