@@ -50,7 +50,7 @@ fn missing_directory_is_reported_in_one_line() {
     let ran = run(setup.directory(), &["serve", "nowhere"]);
     assert_fails_with(&ran, 1, &["sluice: ", "nowhere", "No such file or directory"]);
     std::fs::write(setup.path("bad.toml"), "[[site]]\nroot = \"nowhere\"\n").unwrap();
-    let ran = run(setup.directory(), &["run", "-c", "bad.toml"]);
+    let ran = run(setup.directory(), &["check", "-c", "bad.toml"]);
     assert_fails_with(&ran, 1, &["bad.toml:2", "nowhere"]);
 }
 
@@ -231,7 +231,7 @@ fn sighup_with_a_bad_file_changes_nothing_and_says_why() {
         .script("x", r"printf 'Content-Type: text/plain\n\nx'")
         .start();
     let cases = [
-        ("[[site]]\nroot = \"nowhere\"\n", "nowhere"),
+        ("[[site]]\nroot = \"htdocs\"\nlisten = [\":1\"]\n", "has this address"),
         ("[[site]]\nroot = \"htdocs\"\nindx = []\n", "indx"),
         ("not toml [", "sluice.toml:1"),
     ];
