@@ -13,7 +13,7 @@ use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
 use super::route_lint::SiteRoot;
 use super::section::to_usize;
 use super::table::{Table, Written, expect_directory, require_star};
-use super::variables::{check_inherited, check_prefix, check_variable};
+use super::variables::{ENVIRONMENT, INHERIT, VARIABLE_PREFIX};
 use super::watch::WATCH;
 
 /// `[[site.route]].script` while it is read.
@@ -286,42 +286,6 @@ const ARGUMENTS: Key<Draft> = Key {
     example: "true",
 };
 
-const VARIABLE_PREFIX: Key<Draft> = Key {
-    name: "variable_prefix",
-    kind: Kind::Text(|script, prefix, _| {
-        check_prefix(&prefix)?;
-        script.settings.variables.prefix = prefix;
-        Ok(())
-    }),
-    default: Value("\"\""),
-    text: "Prefix of the names of all CGI variables. Scripts written for WASD expect `WWW_`.",
-    example: "\"WWW_\"",
-};
-
-const ENVIRONMENT: Key<Draft> = Key {
-    name: "environment",
-    kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.variables.added = read_environment(pairs, written);
-        Ok(())
-    }),
-    default: Words("none"),
-    text: "Variables added to the environment of every process, and to each request of a CGIplus process: any that the server does not \
-           set itself for each request, `REMOTE_USER` too. They replace `PATH`, `LANG`, `TZ`, `HOME`, `USER` and `LOGNAME`.",
-    example: "{ WIKI_DATA = \"/var/lib/wiki\" }",
-};
-
-const INHERIT: Key<Draft> = Key {
-    name: "inherit",
-    kind: Kind::Texts(|script, names, written| {
-        script.settings.variables.inherited = read_inherit(names, written);
-        Ok(())
-    }),
-    default: Words("none: only PATH, LANG and TZ"),
-    text: "Further variables that processes inherit from the server's environment. `HOME`, `USER` and `LOGNAME` come from the passwd \
-           entry of its user, unless they are named here.",
-    example: "[\"PERL5LIB\"]",
-};
-
 const REPLY_TIMEOUT: Key<Draft> = Key {
     name: "reply_timeout",
     kind: Kind::Duration(at_least(1, "no script is that fast"), |script, timeout| {
@@ -576,32 +540,4 @@ fn is_plain(prefix: &str) -> bool {
     !prefix.starts_with("//")
         && !prefix.contains('\0')
         && segments.into_iter().all(|segment| !matches!(segment, "" | "." | ".."))
-}
-
-fn read_environment(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, String> {
-    let mut environment = BTreeMap::new();
-    for (name, text) in pairs {
-        let report = |message: &str| {
-            let message = format!("environment: {name:?}: {message}");
-            written.document().report(text.line, message);
-        };
-        if let Err(message) = check_variable(&name) {
-            report(message);
-        } else if text.value.contains(['\0', '\n']) {
-            // A CGIplus record ends at a newline, an entry of the environment at a NUL.
-            report("its value must not contain a newline or NUL");
-        }
-        environment.insert(name, text.value);
-    }
-    environment
-}
-
-fn read_inherit(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
-    for name in &names {
-        if let Err(message) = check_inherited(&name.value) {
-            let message = format!("inherit: {:?}: {message}", name.value);
-            written.document().report(name.line, message);
-        }
-    }
-    names.into_iter().map(|name| name.value).collect()
 }

@@ -9,6 +9,7 @@ mod keys;
 mod logs;
 mod messages;
 mod routes;
+mod variables;
 
 use std::io;
 use std::path::Path;

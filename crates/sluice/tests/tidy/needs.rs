@@ -3,8 +3,8 @@
 use super::source::Text;
 
 /// What every Debian has (Essential: yes), and make, without which nothing of this runs.
-const ESSENTIAL: [&str; 11] = [
-    "awk", "bash", "dd", "gzip", "grep", "make", "mkfifo", "sh", "sleep", "tar", "timeout",
+const ESSENTIAL: [&str; 12] = [
+    "awk", "bash", "dd", "gzip", "grep", "id", "make", "mkfifo", "sh", "sleep", "tar", "timeout",
 ];
 
 /// What stands before the name of a program in Rust, and in Python.

@@ -181,8 +181,8 @@ fn slow_but_sufficient_windows_go_on() {
 #[test]
 fn complete_responses_that_nobody_takes_end_the_connection_although_others_progress() {
     let server = Setup::new()
-        .file("a.txt", &"x".repeat(2000))
-        .file("large.txt", &"x".repeat(100_000))
+        .file("a.txt", "x".repeat(2000))
+        .file("large.txt", "x".repeat(100_000))
         .listeners(LISTENER)
         .limits("send_timeout = \"1s\"")
         .start();
