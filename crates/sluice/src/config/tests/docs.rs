@@ -11,12 +11,14 @@ use super::super::root::ROOT;
 use super::{Invented, template};
 
 /// What a part of a configuration may stand after.
-const BEFORE: [&str; 6] = [
+const BEFORE: [&str; 7] = [
     "",
     "[[site]]\nroot = 'htdocs'\n",
     "[[site]]\nroot = 'htdocs'\n[[site.route]]\npath = '/x/*'\n",
     "[[site]]\nroot = 'htdocs'\n[[site.route]]\npath = '/x/*'\n[site.route.script]\ndirectory = 'cgi-bin'\n",
     "[[site]]\nroot = 'htdocs'\n[[site.route]]\nrefuse = {}\n",
+    "[[listen]]\naddress = '127.0.0.1:0'\ntls = { certificate = 'a.pem' }\n\
+     [[site]]\nroot = 'htdocs'\nclient_authorities = 'ca.pem'\n[[site.route]]\nrefuse = {}\n",
     "[[listen]]\naddress = '127.0.0.1:0'\n",
 ];
 
