@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::{CertificateUse, Replacement};
 use sluice_settings::{
-    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, ListenSettings, LogTarget,
-    Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, ServerLog, Settings, SiteSettings,
-    UnknownHosts,
+    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, FollowLinks, ListenSettings,
+    LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, ServerLog, Settings,
+    SiteSettings, UnknownHosts,
 };
 use tempfile::TempDir;
 
@@ -78,6 +78,8 @@ impl Site {
             script.output.mailbox = mailbox;
             RouteSettings {
                 origin: ORIGIN.into(),
+                // The programs in C are links to where they were built.
+                follow_links: Some(FollowLinks::Yes),
                 ..RouteSettings::new(path, Action::Script(Box::new(script)))
             }
         };
