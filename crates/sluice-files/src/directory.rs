@@ -489,8 +489,9 @@ fn begins_with(path: &Path, other: &Path) -> bool {
         })
 }
 
-/// Whether an error is that of a directory that does not exist; its path.
-pub(crate) fn missing_directory(error: &io::Error) -> Option<&Path> {
+/// The path of a directory of the configuration that does not exist, if an error says so.
+#[must_use]
+pub fn missing_directory(error: &io::Error) -> Option<&Path> {
     let missing = error.get_ref()?.downcast_ref::<Missing>()?;
     Some(&missing.0)
 }

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use sluice_files::directory::missing_directory;
 use sluice_files::links::refused_link;
 use sluice_http::fault::{
     Absent, Activity, ClientFault, Fault, Forbidden, IoFailure, NotExecutable, ScriptFault, ServerFault,
@@ -45,8 +46,12 @@ pub(super) fn stat(file: &Path) -> Result<Metadata, Fault> {
     std::fs::metadata(file).map_err(|error| fault_of(file, error))
 }
 
-/// The fault for a script that the system does not find (the client's, 404), refuses (403), or cannot reach (the server's).
+/// The fault for a script that the system does not find (the client's, 404), refuses (403), or cannot reach (the server's). A directory of
+/// the configuration that does not exist is the server's, too (503).
 pub(super) fn fault_of(file: &Path, error: io::Error) -> Fault {
+    if let Some(missing) = missing_directory(&error) {
+        return ServerFault::Missing(missing.into()).into();
+    }
     if let Some(absent) = refused_link(&error) {
         return ClientFault::NotFound(absent).into();
     }
