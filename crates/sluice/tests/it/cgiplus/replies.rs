@@ -22,10 +22,11 @@ while variables := accept():
         finish()
     elif way == "/child":
         text = page(who) + EOF + b"\n"
-        subprocess.Popen(["sh", "-c", 'sleep 0.05; printf "%s" "$1"', "sh", text], stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(["sh", "-c", 'sleep 0.05; printf "%s" "$1"', "sh", text], stdin=subprocess.DEVNULL)
         put(page(who))
         finish()
-        time.sleep(0.2)
+        child.wait()
+        time.sleep(0.05)
     else:
         put(page(who))
         finish()
