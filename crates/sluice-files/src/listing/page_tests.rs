@@ -140,10 +140,14 @@ fn crumbs_are_the_path_and_link_to_the_directories() {
             .collect::<Vec<_>>()
     };
     let link = |text: &str| text.to_owned();
-    assert_eq!(links("/"), [("/", link("./"))]);
+    assert_eq!(links("/"), [("/".into(), link("./"))]);
     assert_eq!(
         links("/a b/c/"),
-        [("/", link("../../")), ("a b/", link("../")), ("c/", link("./"))]
+        [
+            ("/".into(), link("../../")),
+            ("a b/".into(), link("../")),
+            ("c/".into(), link("./"))
+        ]
     );
 }
 
