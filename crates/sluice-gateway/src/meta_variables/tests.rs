@@ -376,7 +376,7 @@ proptest! {
         }
         let sentinels = sentinels();
         let variables = Variables::build(&CgiRequest {
-            path_info: Some(&path),
+            path_info: Some(path.as_bytes()),
             query: Some(&query),
             prefix,
             ..request(&headers, &sentinels)
