@@ -84,8 +84,8 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// Where a path with symbolic links leads.
-enum Place {
+/// What a path with symbolic links leads to.
+enum LinkTarget {
     /// A path below the directory.
     Inside(PathBuf),
     /// A real path outside.
@@ -276,19 +276,19 @@ impl Directory {
         let directory = self.place()?;
         let (file, place) = match directory.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => self.open_beneath(directory, relative, OFlags::PATH)?,
-            other => (File::from(other?), Place::Inside(path_of(relative).into_owned())),
+            other => (File::from(other?), LinkTarget::Inside(path_of(relative).into_owned())),
         };
         let (is_hidden, real) = match &place {
-            Place::Inside(inside) => (is_hidden(inside), inside),
-            Place::Outside(real) => (is_hidden_outside(real, &directory.path), real),
+            LinkTarget::Inside(inside) => (is_hidden(inside), inside),
+            LinkTarget::Outside(real) => (is_hidden_outside(real, &directory.path), real),
         };
         if is_hidden || self.is_withheld_name(Path::new(relative)) || self.is_withheld_name(real) {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(ProgramFile {
             path: match place {
-                Place::Inside(inside) => directory.path.join(inside),
-                Place::Outside(real) => real,
+                LinkTarget::Inside(inside) => directory.path.join(inside),
+                LinkTarget::Outside(real) => real,
             },
             metadata: file.metadata()?,
         })
@@ -308,16 +308,16 @@ impl Directory {
     fn open_through_links(&self, directory: &OpenDirectory, name: &str) -> io::Result<File> {
         let (file, place) = self.open_beneath(directory, name, READ)?;
         let may_serve = match &place {
-            Place::Inside(inside) => {
+            LinkTarget::Inside(inside) => {
                 self.may_serve(directory, inside) && !self.is_program(inside) && !self.is_withheld_name(inside)
             }
-            Place::Outside(real) => self.may_serve_outside(directory, real),
+            LinkTarget::Outside(real) => self.may_serve_outside(directory, real),
         };
         if may_serve { Ok(file) } else { Err(withheld()) }
     }
 
     /// Opens a path with symbolic links, which may leave the directory if they are followed.
-    fn open_beneath(&self, directory: &OpenDirectory, name: &str, access: OFlags) -> io::Result<(File, Place)> {
+    fn open_beneath(&self, directory: &OpenDirectory, name: &str, access: OFlags) -> io::Result<(File, LinkTarget)> {
         let (file, real) = match directory.open_with(name, access, ResolveFlags::empty()) {
             // A link leaves the directory, or is absolute (openat2(2)).
             Err(Errno::XDEV) => {
@@ -334,8 +334,8 @@ impl Directory {
             }
         };
         let place = match real.strip_prefix(&directory.path) {
-            Ok(inside) => Place::Inside(inside.to_owned()),
-            Err(_) if self.follow != FollowLinks::No => Place::Outside(real),
+            Ok(inside) => LinkTarget::Inside(inside.to_owned()),
+            Err(_) if self.follow != FollowLinks::No => LinkTarget::Outside(real),
             Err(_) => return Err(io::ErrorKind::NotFound.into()),
         };
         Ok((file, place))
@@ -512,8 +512,8 @@ fn is_hidden(inside: &Path) -> bool {
 /// administrator has chosen the names above.
 fn is_hidden_outside(real: &Path, served: &Path) -> bool {
     let pairs = real.components().zip(served.components());
-    let common = pairs.take_while(|(own, other)| own == other).count();
-    is_hidden(&real.components().skip(common).collect::<PathBuf>())
+    let shared_parts = pairs.take_while(|(own, other)| own == other).count();
+    is_hidden(&real.components().skip(shared_parts).collect::<PathBuf>())
 }
 
 /// Whether a name is one of `SCRIPT_DIRECTORIES`, in any case, because a file system may ignore it.
