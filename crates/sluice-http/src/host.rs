@@ -77,7 +77,7 @@ pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<Strin
 /// The host of a request as it is compared. No label of a name is empty (RFC 1034 §3.1), except that of the root at its end.
 fn compared(host: &str) -> Result<String, HostError> {
     let host = as_compared(host).ok_or(HostError::NotIpv6)?;
-    if host.is_empty() || host.starts_with('.') || host.contains("..") {
+    if host.is_empty() || host.starts_with('.') || host.ends_with('.') || host.contains("..") {
         return Err(HostError::NotAHost);
     }
     Ok(host.into_owned())
