@@ -19,7 +19,11 @@ pub fn check(bytes: &[u8]) {
     let whole = decode(&chunks(text, &[usize::MAX]));
     for lengths in [&lengths[..], &[1]] {
         let split = decode(&chunks(text, lengths));
-        assert_eq!(split.as_ref().ok(), whole.as_ref().ok(), "split into chunks of {lengths:?} bytes");
+        assert_eq!(
+            split.as_ref().ok(),
+            whole.as_ref().ok(),
+            "split into chunks of {lengths:?} bytes"
+        );
     }
     match whole {
         Ok((body, rest, is_complete)) => {

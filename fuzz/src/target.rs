@@ -18,7 +18,11 @@ pub fn check(bytes: &[u8]) {
         let raw = uri.path_and_query().map_or("", |target| target.as_str());
         // Without a path, the absolute form means the root.
         let is_without_path = raw.is_empty() || (raw.starts_with('?') && uri.authority().is_some());
-        let whole = if is_without_path { format!("/{raw}") } else { raw.to_owned() };
+        let whole = if is_without_path {
+            format!("/{raw}")
+        } else {
+            raw.to_owned()
+        };
         assert_eq!(parsed, Target::parse(&whole).ok());
     }
 }

@@ -8,7 +8,7 @@
 //! body ─▶ poll_room ─▶ hand_out ─▶ Chunk, in hyper ─▶ advance (moved to the socket) ─▶ drop (memory is free)
 //! ```
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -51,8 +51,8 @@ pub(crate) struct Outgoing {
     moved: Cell<u32>,
     /// Bodies of several chunks whose exchanges are under way.
     deliveries: RefCell<Vec<Rc<Delivery>>>,
-    /// HTTP/2 bodies of one chunk, whose exchanges are over.
-    complete: CompleteBodies,
+    /// HTTP/2 bodies of one chunk, whose exchanges are over; made for the first of them.
+    complete: OnceCell<Box<CompleteBodies>>,
     /// In HTTP/2 the delivery that began last, until the task of its exchange takes it.
     new_delivery: Cell<Option<Rc<Delivery>>>,
     is_http2: Cell<bool>,
@@ -76,7 +76,7 @@ impl Outgoing {
             chunks: Cell::new(0),
             moved: Cell::new(0),
             deliveries: RefCell::default(),
-            complete: CompleteBodies::default(),
+            complete: OnceCell::new(),
             new_delivery: Cell::new(None),
             is_http2: Cell::new(false),
             is_written_off: Cell::new(false),
@@ -137,7 +137,7 @@ impl Outgoing {
 
     /// HTTP/2 bodies of one chunk, whose exchanges are over.
     pub(crate) fn complete_bodies(&self) -> &CompleteBodies {
-        &self.complete
+        self.complete.get_or_init(Box::default)
     }
 
     /// The delivery that has begun since the last call, if any.
@@ -401,6 +401,8 @@ enum HeldBody {
     Delivery(Rc<Delivery>),
     /// A body of this chunk only, in one of the groups of `CompleteBodies`.
     Complete(Group),
+    /// The same in HTTP/1.1, where a body is checked with its connection.
+    Alone,
 }
 
 /// The count of a chunk. Dropping this ends it.
@@ -420,7 +422,8 @@ impl Hold {
         moved.set(moved.get().wrapping_add(bytes));
         match self.body {
             HeldBody::Delivery(ref delivery) => delivery.moved.set(delivery.moved.get().wrapping_add(bytes)),
-            HeldBody::Complete(group) => self.connection.outgoing().complete.count_moved(group, bytes),
+            HeldBody::Complete(group) => self.connection.outgoing().complete_bodies().count_moved(group, bytes),
+            HeldBody::Alone => {}
         }
     }
 }
@@ -432,7 +435,8 @@ impl Drop for Hold {
         outgoing.give_back(self.bytes, self.clock);
         match self.body {
             HeldBody::Delivery(ref delivery) => delivery.bytes.set(delivery.bytes.get() - self.bytes),
-            HeldBody::Complete(group) => outgoing.complete.remove(group),
+            HeldBody::Complete(group) => outgoing.complete_bodies().remove(group),
+            HeldBody::Alone => {}
         }
         outgoing.wake_waiters();
     }
@@ -521,7 +525,8 @@ impl UnderWay {
         outgoing.chunks.set(outgoing.chunks.get() + 1);
         let body = match &self.body.delivery {
             Some(delivery) => HeldBody::Delivery(Rc::clone(delivery)),
-            None => HeldBody::Complete(outgoing.complete.add()),
+            None if outgoing.is_http2() => HeldBody::Complete(outgoing.complete_bodies().add()),
+            None => HeldBody::Alone,
         };
         let hold = Hold {
             connection: Rc::clone(&self.connection),

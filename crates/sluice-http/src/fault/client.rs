@@ -51,7 +51,7 @@ pub enum ClientFault {
     /// 400: a chunked request body has more framing than data, after this many bytes of data.
     TooMuchFraming(u64),
     /// 400: the value of this field begins or ends with white space (RFC 9113 §8.2.1).
-    PaddedField(HeaderName),
+    PaddedField(Box<HeaderName>),
     /// 421: the request must be sent on another connection, or to another server.
     Misdirected(Misdirected),
     /// The status of the route: a route refuses the request.

@@ -206,7 +206,9 @@ fn check_padding(fields: &HeaderMap) -> Result<(), ClientFault> {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let is_padded = |value: &[u8]| is_blank(value.first()) || is_blank(value.last());
     let padded = fields.iter().find(|(_, value)| is_padded(value.as_bytes()));
-    padded.map_or(Ok(()), |(name, _)| Err(ClientFault::PaddedField(name.clone())))
+    padded.map_or(Ok(()), |(name, _)| {
+        Err(ClientFault::PaddedField(Box::new(name.clone())))
+    })
 }
 
 /// Checks that a body is only chunked, and only once (RFC 9112 §6.1): a script would get coded bytes and would not know it. hyper
