@@ -25,7 +25,7 @@ pub(crate) fn choose_file(named: Option<&Path>) -> Result<PathBuf, String> {
 fn find(places: &[&Path], user: u32) -> Result<PathBuf, String> {
     for file in places {
         match std::fs::metadata(file) {
-            Ok(about) => return check_owner(file, &about, user).map(|()| (*file).to_owned()),
+            Ok(about) => return check(file, &about, user).map(|()| (*file).to_owned()),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             Err(error) => return Err(format!("{}: cannot be read: {}", file.display(), reason(&error))),
         }
@@ -37,18 +37,37 @@ fn find(places: &[&Path], user: u32) -> Result<PathBuf, String> {
     ))
 }
 
-/// Refuses a file that nobody named and that another user may have written, as in `/tmp`: it says which programs are run.
-fn check_owner(file: &Path, about: &Metadata, user: u32) -> Result<(), String> {
+/// Refuses a file that nobody named and that another user may have written or put there, as in `/tmp`: it says which programs are
+/// run. The directory counts, because whoever can rename its files could do so between this check and the reading.
+fn check(file: &Path, about: &Metadata, user: u32) -> Result<(), String> {
+    let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    let failed = |error: std::io::Error| format!("{}: cannot be read: {}", file.display(), reason(&error));
+    let link = file.symlink_metadata().map_err(failed)?;
+    let holder = directory.metadata().map_err(failed)?;
     let shown = file.display();
-    if about.uid() != user && about.uid() != 0 {
-        return Err(format!(
-            "{shown}: belongs to another user (uid {}): if it is the right one, name it: -c {shown}",
-            about.uid()
-        ));
+    for (owner, subject) in [
+        (about, "belongs"),
+        (&link, "is a link that belongs"),
+        (&holder, "is in a directory that belongs"),
+    ] {
+        if owner.uid() != user && owner.uid() != 0 {
+            return Err(format!(
+                "{shown}: {subject} to another user (uid {}): if it is the right one, name it: -c {shown}",
+                owner.uid()
+            ));
+        }
     }
     if about.mode() & 0o002 != 0 {
         return Err(format!(
             "{shown}: every user of this machine can write to it: chmod o-w {shown}"
+        ));
+    }
+    // In a directory with the sticky bit, nobody can rename the files of others (inode(7)).
+    if holder.mode() & 0o1002 == 0o002 {
+        let directory = directory.display();
+        return Err(format!(
+            "{shown}: every user of this machine can replace it: chmod o-w {directory}, or name it: -c {shown}"
         ));
     }
     Ok(())
@@ -88,6 +107,11 @@ mod tests {
         let message = find(&[&file], user).expect_err("writable by others");
         assert!(message.ends_with(&format!("chmod o-w {}", file.display())), "{message}");
         set_permissions(&file, Permissions::from_mode(0o644)).expect("a file of ours");
+        set_permissions(directory.path(), Permissions::from_mode(0o777)).expect("a directory of ours");
+        let message = find(&[&file], user).expect_err("replaceable by others");
+        assert!(message.contains("can replace it"), "{message}");
+        set_permissions(directory.path(), Permissions::from_mode(0o1777)).expect("a directory of ours");
+        assert_eq!(find(&[&file], user), Ok(file.clone()));
         let other = find(&[&file], user + 1);
         assert_eq!(other.is_err(), user != 0, "{other:?}");
     }
