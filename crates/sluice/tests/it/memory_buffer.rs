@@ -179,17 +179,6 @@ fn bad_sizes_are_refused_without_affecting_the_next_begin() {
 }
 
 #[test]
-fn limit_of_zero_disables_the_buffer() {
-    let server = Setup::new()
-        .cgiplus("memory_buffer_max = 0")
-        .python("ask", ASKER)
-        .start();
-    for answer in answers(&server, "", "BUFFER-BEGIN:\nBUFFER-BEGIN: 1k ring") {
-        assert!(answer.starts_with("413 "), "{answer}");
-    }
-}
-
-#[test]
 fn callouts_in_the_wrong_state_are_refused() {
     let server = Setup::new().cgiplus("max = 1").python("ask", ASKER).start();
     let code = |query: &str, lines: &str| -> Vec<String> {

@@ -109,7 +109,7 @@ fn trailing_dot_does_not_change_the_host() {
     for host in ["example.org", "example.org.", "Example.ORG.", "example.org.:80"] {
         assert_eq!(get("/secret", host).status, 451, "{host}");
     }
-    assert_eq!(get("/secret", "example.org..").status, 404, "not a valid name");
+    assert_eq!(get("/secret", "example.org..").status, 400, "not a valid name");
     let shown = get("/cgi-bin/show", "example.org.:80");
     assert_eq!(shown.variable("SERVER_NAME"), Some("example.org"));
     assert_eq!(shown.variable("HTTP_HOST"), Some("example.org.:80"));

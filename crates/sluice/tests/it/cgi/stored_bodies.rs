@@ -48,7 +48,10 @@ fn stored_bodies_of_all_clients_are_bounded() {
             (503, Some("5")),
             "{path}"
         );
-        let line = server.log_lines(turn + 1, "limits.stored_bodies").pop().unwrap();
+        let line = server
+            .log_lines(turn + 1, "bytes (limits.stored_bodies)")
+            .pop()
+            .unwrap();
         assert!(line.contains("have reached 100000 bytes"), "{line}");
         let response = first.send("0\r\n\r\n").response();
         assert_eq!(response.text().trim(), BYTES.to_string(), "{path}");

@@ -265,13 +265,13 @@ put(HEAD + b"held")
         answers(&server, "", "BUFFER-BEGIN: 1\nBUFFER-END:")[0],
         "200 /dev/fd/4 1048576"
     );
-    let line = server.log_line("limits.memory_buffers");
+    let line = server.log_line("over the limit of 3145728");
     assert!(
-        line.contains("over the limit of 3145728") && line.contains("cgi-bin/ask"),
+        line.contains("limits.memory_buffers") && line.contains("cgi-bin/ask"),
         "{line}"
     );
     assert_eq!(
-        server.log().matches("limits.memory_buffers").count(),
+        server.log().matches("over the limit of 3145728").count(),
         1,
         "it is not repeated"
     );
