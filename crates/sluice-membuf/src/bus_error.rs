@@ -5,12 +5,14 @@
 //! cannot allocate it again, because memory is not overcommitted (`vm.overcommit_memory`). It is the script's own
 //! buffer, so its own response is wrong; without the handler the signal would end the server.
 //!
-//! All replaced pages are the same page, which only the server has. It is allocated when the handler is installed, and
-//! mapped again, so replacing needs no memory. Every number read from shared pages is checked before use, so it does not
+//! A mapping that is only read is replaced as a whole, by one without memory: a process may have no more than some
+//! 65,000 mappings (`vm.max_map_count`), and a script may punch out more pages. In a writable one, pages are replaced one by
+//! one, all by the same page, which only the server has. It is allocated when the handler is installed, and mapped again, so
+//! replacing needs no memory. Every number read from shared pages is checked before use, so it does not
 //! matter that two replaced control pages share their contents.
 //!
 //! The handler is called in the middle of any function of the server. It only loads atomic integers and calls
-//! mremap(2), mprotect(2) and sigaction(2) (signal-safety(7)). A SIGBUS at any other address gets what it would have got without this handler.
+//! mmap(2), mremap(2), mprotect(2) and sigaction(2) (signal-safety(7)). A SIGBUS at any other address gets what it would have got without this handler.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -33,6 +35,22 @@ struct Entry {
     /// PROT_ bits of mmap(2).
     protection: AtomicI32,
     next: AtomicPtr<Entry>,
+}
+
+impl Entry {
+    /// Replaces a mapping that is only read by one of zeros. False if the kernel does not allow it.
+    fn replace_all(&self) -> bool {
+        let (start, end) = (self.start.load(Ordering::Acquire), self.end.load(Ordering::Acquire));
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: the range is a mapping of this crate, which exists, because this thread is accessing it. Its views promise
+        // nothing about the values of its bytes. errno is restored for the interrupted function.
+        unsafe {
+            let errno = *libc::__errno_location();
+            let mapped = libc::mmap(start as *mut libc::c_void, end - start, libc::PROT_READ, flags, -1, 0);
+            *libc::__errno_location() = errno;
+            mapped != libc::MAP_FAILED
+        }
+    }
 }
 
 static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
@@ -184,6 +202,9 @@ impl Handler {
         };
         let start = address - address % self.page_bytes;
         let protection = entry.protection.load(Ordering::Relaxed);
+        if protection == libc::PROT_READ {
+            return entry.replace_all();
+        }
         // SAFETY: the page is part of a mapping of this crate, which exists, because this thread is accessing it. Its
         // views promise nothing about the values of its bytes. An old size of 0 maps a shared page a second time
         // (mremap(2)). errno is restored for the interrupted function.
@@ -235,6 +256,21 @@ mod tests {
         // SAFETY: as above.
         unsafe { address.add(4096).write_volatile(0) };
         drop(registration);
+        unmap(address);
+    }
+
+    #[test]
+    fn a_mapping_that_is_only_read_is_replaced_as_a_whole() {
+        let address = mapping_without_pages(libc::PROT_READ);
+        let registration = Registration::new(address as usize, PAGES * 4096, libc::PROT_READ).unwrap();
+        // SAFETY: within the mapping; a missing page is replaced.
+        let byte = unsafe { address.add(4096).read_volatile() };
+        assert_eq!(byte, 0);
+        drop(registration);
+        // No handler replaces pages any more: this one was replaced with the first.
+        // SAFETY: within the mapping.
+        let byte = unsafe { address.add(3 * 4096).read_volatile() };
+        assert_eq!(byte, 0);
         unmap(address);
     }
 
