@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, statat};
 use rustix::io::Errno;
 use sluice_http::fault::RefusedLink;
-use sluice_http::path_text::path_of;
+use sluice_http::path_text::{path_of, text_of_path};
 use sluice_settings::FollowLinks;
 use sluice_settings::rule::Wildcard;
 
@@ -108,7 +108,7 @@ pub struct ProgramFile {
     pub metadata: Metadata,
 }
 
-/// A test whether a path, with a leading slash, is that of a script.
+/// A test whether a path, with a leading slash, is that of a script. The text is that of `text_of_path`.
 pub type Program = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl Directory {
@@ -235,7 +235,7 @@ impl Directory {
     /// # Errors
     /// `NotFound` also for files that may not be served; otherwise the error of the system.
     pub(crate) fn open_below(&self, relative: &str) -> io::Result<(File, Metadata)> {
-        let path = Path::new(relative);
+        let path = &*path_of(relative);
         let place = self.place()?;
         // The path of a script leads here if the conditions of its route do not hold: its text is not served then either.
         if !self.may_serve(place, path) || self.is_program(path) {
@@ -270,19 +270,20 @@ impl Directory {
     /// # Errors
     /// `NotFound` also for programs that may not be run; otherwise the error of the system.
     pub fn find_program(&self, relative: &str) -> io::Result<ProgramFile> {
-        if is_hidden(Path::new(relative)) {
+        let path = path_of(relative);
+        if is_hidden(&path) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let directory = self.place()?;
         let (file, place) = match directory.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => self.open_beneath(directory, relative, OFlags::PATH)?,
-            other => (File::from(other?), LinkTarget::Inside(path_of(relative).into_owned())),
+            other => (File::from(other?), LinkTarget::Inside(path.clone().into_owned())),
         };
         let (is_hidden, real) = match &place {
             LinkTarget::Inside(inside) => (is_hidden(inside), inside),
             LinkTarget::Outside(real) => (is_hidden_outside(real, &directory.path), real),
         };
-        if is_hidden || self.is_withheld_name(Path::new(relative)) || self.is_withheld_name(real) {
+        if is_hidden || self.is_withheld_name(&path) || self.is_withheld_name(real) {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(ProgramFile {
@@ -297,7 +298,7 @@ impl Directory {
     /// As `open_below`, but follows no symbolic links; for callers that change files.
     pub(crate) fn open_without_links(&self, relative: &str) -> io::Result<File> {
         let place = self.place()?;
-        if !self.may_serve(place, Path::new(relative)) {
+        if !self.may_serve(place, &path_of(relative)) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let name = if relative.is_empty() { "." } else { relative };
@@ -346,7 +347,7 @@ impl Directory {
         if self.programs.is_empty() {
             return false;
         }
-        let path = format!("/{}", inside.display());
+        let path = format!("/{}", text_of_path(inside));
         self.programs.iter().any(|is_program| is_program(&path))
     }
 
@@ -370,7 +371,7 @@ impl Directory {
             && !self
                 .programs_outside
                 .iter()
-                .any(|is_program| is_program(&real.to_string_lossy()))
+                .any(|is_program| is_program(&text_of_path(real)))
     }
 
     fn is_withheld_name(&self, path: &Path) -> bool {

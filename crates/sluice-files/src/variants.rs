@@ -16,12 +16,11 @@ pub(crate) mod in_flight;
 pub mod on_demand;
 pub(crate) mod time_budget;
 
-use std::path::Path;
-
 use http::{HeaderMap, header};
 use sluice_http::conditions::{self, Evaluation};
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::accept::Ranked;
+use sluice_http::path_text::path_of;
 use sluice_settings::Precompressed;
 
 use crate::found::{Found, Stored};
@@ -152,7 +151,7 @@ impl Files<'_> {
         encoding: Encoding,
     ) -> Option<(Representation, Stored)> {
         let name = format!("{name}{}", encoding.suffix());
-        if self.directory.is_program(Path::new(&name)) {
+        if self.directory.is_program(&path_of(&name)) {
             return None;
         }
         let (beside, stored) = self.find(&name).ok()?.into_stored()?;

@@ -68,6 +68,12 @@ pub fn path_of(text: &str) -> Cow<'_, Path> {
     }
 }
 
+/// The text for the bytes of a path of files, as paths of requests have it.
+#[must_use]
+pub fn text_of_path(path: &Path) -> Cow<'_, str> {
+    text_of(Cow::Borrowed(path.as_os_str().as_bytes()))
+}
+
 /// The text for a page: bytes that are not UTF-8 are shown as U+FFFD.
 #[must_use]
 pub fn shown(text: &str) -> Cow<'_, str> {
@@ -102,7 +108,7 @@ pub struct ShownPath<'a>(pub &'a Path);
 
 impl Display for ShownPath<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&text_of(Cow::Borrowed(self.0.as_os_str().as_bytes())))
+        out.write_str(&text_of_path(self.0))
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_files::links::find_script;
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_http::path_text::path_of;
+use sluice_http::path_text::{path_of, text_of_path};
 use sluice_script::route::{Map, Script, ScriptRoute};
 use sluice_settings::ScriptSource;
 
@@ -108,7 +108,7 @@ fn interpreter(script: &ScriptRoute, file: &Path) -> Option<PathBuf> {
     if script.interpreters.is_empty() {
         return None;
     }
-    let name = file.file_name()?.to_str()?;
+    let name = text_of_path(Path::new(file.file_name()?));
     script
         .interpreters
         .iter()

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use sluice_files::directory::{Directory, Program, real_or_future_path, without_coding};
+use sluice_http::path_text::text_of_path;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::Pattern;
 use sluice_settings::{Action, ScriptSettings, ScriptSource, Settings, SiteSettings, suffix_of};
@@ -155,10 +156,10 @@ fn scripts_below(directory: &Path, root: &Path, pattern: &Pattern) -> Option<Pro
         if below.as_os_str().is_empty() {
             return Some(Box::new(is_script));
         }
-        let above = format!("/{}", below.display());
+        let above = format!("/{}", text_of_path(below));
         return Some(Box::new(move |path| is_script(&format!("{above}{path}"))));
     }
-    let above = format!("/{}", root.strip_prefix(directory).ok()?.display());
+    let above = format!("/{}", text_of_path(root.strip_prefix(directory).ok()?));
     Some(Box::new(move |path| {
         path.strip_prefix(above.as_str())
             .is_some_and(|path| path.starts_with('/') && is_script(path))
@@ -172,7 +173,7 @@ fn sources_below(directory: &Path, sources: &SuffixSources) -> Option<Program> {
     if directory.starts_with(&sources.directory) {
         return Some(Box::new(move |path| is_source(path, &suffixes)));
     }
-    let above = format!("/{}", sources.directory.strip_prefix(directory).ok()?.display());
+    let above = format!("/{}", text_of_path(sources.directory.strip_prefix(directory).ok()?));
     Some(Box::new(move |path| {
         let below = path.strip_prefix(above.as_str());
         below.is_some_and(|below| below.starts_with('/') && is_source(below, &suffixes))

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use sluice_files::directory::Directory;
 use sluice_http::fault::Fault;
+use sluice_http::path_text::path_of;
 use sluice_script::route::{Script, ScriptRoute};
 use sluice_settings::open_error::OpenError;
 use sluice_settings::suffix_of;
@@ -55,7 +56,7 @@ impl SuffixScripts {
             if let Some(suffix) = suffix_of(&self.suffixes, &below[begin..end]) {
                 let (part, rest) = below.split_at(end);
                 match directory.find_program(part) {
-                    Err(error) => return Some(Err(fault_of(&directory.path().join(part), error))),
+                    Err(error) => return Some(Err(fault_of(&directory.path().join(path_of(part)), error))),
                     Ok(found) if found.metadata.is_dir() => {}
                     Ok(found) => {
                         let name = format!("{prefix}{part}");

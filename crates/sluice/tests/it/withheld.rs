@@ -1,6 +1,8 @@
 //! Files that are never sent: logs, configuration, keys, backup copies, directories of scripts.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
 use crate::harness::{Authority, Server, Setup, run, write_script};
@@ -264,4 +266,49 @@ fn serve_warns_of_keys_logs_and_configurations_in_its_directory() {
     authority.issue_to(&setup.path("htdocs/own.pem"), &["localhost"]);
     let server = setup.start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0", "--host", "test"]);
     server.log_line("clients can read old.log, own.pem, sluice.toml in ");
+}
+
+/// Also if a directory on their path has a name that is not UTF-8.
+#[test]
+fn scripts_and_logs_below_a_directory_of_any_bytes_are_not_sent() {
+    let setup = Setup::new()
+        .site("follow_links = true")
+        .script_route("/tools/*", "directory = \"tools\"")
+        .route("path = \"/w/*\"\ndirectory = \"wiki\"\nscripts = { \".php\" = \"sh\" }")
+        .route("path = \"/all/*\"\ndirectory = \"all\"\nfollow_links = true")
+        .log("access = \"logs/access.log\"");
+    let root = setup.path("htdocs");
+    let bytes = |name: &[u8]| OsStr::from_bytes(name).to_owned();
+    for (link, name) in [("tools", &b"caf\xe9"[..]), ("wiki", b"wik\xe9"), ("logs", b"log\xe9")] {
+        fs::create_dir(root.join(bytes(name))).unwrap();
+        symlink(root.join(bytes(name)), setup.path(link)).unwrap();
+    }
+    write_script(&root.join(bytes(b"caf\xe9/run")), "echo SECRET");
+    for name in [
+        &b"caf\xe9/run.txt"[..],
+        b"wik\xe9/x.php",
+        b"wik\xe9/x\xe8.php",
+        b"log\xe9/access.log.1",
+    ] {
+        fs::write(root.join(bytes(name)), "SECRET").unwrap();
+    }
+    fs::write(root.join(bytes(b"wik\xe9/a.txt")), "text").unwrap();
+    fs::create_dir(setup.path("all")).unwrap();
+    symlink("../htdocs", setup.path("all/there")).unwrap();
+    symlink(bytes(b"wik\xe9/x.php"), root.join("x.txt")).unwrap();
+    let server = setup.start();
+    for prefix in ["", "/all/there"] {
+        assert_eq!(server.get(&format!("{prefix}/wik%e9/a.txt")).text(), "text");
+        let paths = [
+            "/caf%e9/run",
+            "/caf%e9/run.txt",
+            "/wik%e9/x.php",
+            "/wik%e9/x%e8.php",
+            "/log%e9/access.log",
+            "/log%e9/access.log.1",
+            "/x.txt",
+        ];
+        let paths = paths.map(|path| format!("{prefix}{path}"));
+        assert_not_sent(&server, &paths.each_ref().map(String::as_str));
+    }
 }
