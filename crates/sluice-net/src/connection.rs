@@ -258,11 +258,6 @@ impl Connection {
         self.head_bytes.get() > 0
     }
 
-    /// Whether the next byte begins a head of HTTP/1.
-    pub(crate) fn begins_head(&self) -> bool {
-        !self.is_busy() && !self.has_part_of_head() && !self.outgoing.is_http2()
-    }
-
     /// Notes that the current request is complete and that the client will close after the response: no more bytes will
     /// arrive.
     pub fn expect_no_more(&self) {

@@ -10,7 +10,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use http::StatusCode;
+use http::{Request, StatusCode};
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -20,6 +21,7 @@ use sluice_settings::limits::Limits;
 use crate::connection::Connection;
 use crate::half_close::{HalfClose, Step};
 use crate::http_connection::HttpConnection;
+use crate::minor_version::FollowingBody;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Refusal, Service};
 use crate::stream::SharedStream;
@@ -75,7 +77,11 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     } = http;
     let connection: &Rc<Connection> = slot;
     let limits = service.limits();
-    let service = service_fn(|request| service.serve(connection, request));
+    let service = service_fn(|request| {
+        stream.borrow_mut().end_head(following_body(&request));
+        service.serve(connection, request)
+    });
+    stream.borrow_mut().begin_http1();
     let io = TokioIo::new(SharedStream(Rc::clone(stream)));
     let mut exchanges = builder(&limits).serve_connection(io, service);
     let mut monitor = ConnectionMonitor::new(connection, front.tick());
@@ -114,6 +120,14 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         stream.borrow_mut().unread(exchanges.into_parts().read_buf);
     }
     Ok(outcome)
+}
+
+/// hyper knows from the head whether there is a body.
+fn following_body(request: &Request<Incoming>) -> FollowingBody {
+    match request.body().is_end_stream() {
+        true => FollowingBody::No,
+        false => FollowingBody::Possible,
+    }
 }
 
 /// Checks once a second whether the connection goes on.

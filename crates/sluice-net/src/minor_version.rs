@@ -3,9 +3,10 @@
 //! hyper's parser knows 1.0 and 1.1 alone. So the minor version in a request line is changed to 1 on its way to the parser. Another
 //! major version ends the connection with 505. Not here: everything else that can be wrong with a request line (hyper).
 //!
-//! Only hyper knows where a request ends, so a request line that it has read together with the request before is not read here: its
-//! HTTP/1.2 gets 400. If it has read a part of such a line, or of a head, then the rest comes here as if it began a head. Therefore
-//! nothing is changed that does not look like a request line from its first byte.
+//! Only hyper knows where a request ends, and it may have read a part of the next one. So bytes are only changed if they certainly
+//! begin a head: if hyper is new, or if it has read everything up to an empty line, and waits for a head. If it had anything but
+//! empty lines, that would be a whole head, and it would not wait. HTTP/1.2 gets 400 elsewhere: after a body, or in the same
+//! segment as the request before.
 
 use std::io;
 
@@ -26,6 +27,10 @@ pub(crate) struct MinorVersion {
     part: Part,
     /// A line had another major version than 1.
     is_other_major: bool,
+    /// No body can follow the last head that the parser has read. False in HTTP/2.
+    is_without_body: bool,
+    /// The last bytes read end a line, and an empty line after it.
+    is_after_empty_line: bool,
 }
 
 /// The part of a request line to which the next byte belongs.
@@ -44,10 +49,33 @@ enum Part {
     Done,
 }
 
+/// Whether a body can follow a head.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FollowingBody {
+    No,
+    Possible,
+}
+
+/// What the parser does while bytes are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parser {
+    /// It waits for a head, or for a body if the last request has one.
+    Waits,
+    /// An exchange is under way.
+    IsBusy,
+}
+
 impl MinorVersion {
-    /// Notes that the next byte begins a head.
-    pub(crate) fn begin(&mut self) {
+    /// Notes that the parser has no bytes, and that the next one begins a head.
+    pub(crate) fn begin_parser(&mut self) {
         self.part = Part::Before;
+        self.is_without_body = true;
+        self.is_after_empty_line = false;
+    }
+
+    /// Notes that the parser has read a head, and whether a body can follow it.
+    pub(crate) fn end_head(&mut self, body: FollowingBody) {
+        self.is_without_body = body == FollowingBody::No;
     }
 
     /// Whether a request was refused because of its major version.
@@ -55,11 +83,16 @@ impl MinorVersion {
         self.is_other_major
     }
 
-    /// Reads bytes on their way, and changes the minor version if it is among them.
+    /// Reads bytes on their way, and changes the minor version if it is among them. While an exchange is under way the parser
+    /// may have more than it has parsed.
     ///
     /// # Errors
     /// The client's: the major version is not 1 (505).
-    pub(crate) fn adjust(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn adjust(&mut self, bytes: &mut [u8], parser: Parser) -> io::Result<()> {
+        if self.is_after_empty_line && self.is_without_body && parser == Parser::Waits {
+            self.part = Part::Before;
+        }
+        self.is_after_empty_line = bytes.ends_with(b"\r\n\r\n");
         match self.part {
             Part::Done => return Ok(()),
             Part::Before
@@ -106,9 +139,11 @@ mod tests {
     /// The bytes after `adjust`, which gets so many of them at a time.
     fn adjusted(text: &str, step: usize) -> Option<String> {
         let mut version = MinorVersion::default();
-        version.begin();
+        version.begin_parser();
         let mut bytes = text.as_bytes().to_vec();
-        let is_accepted = bytes.chunks_mut(step).all(|chunk| version.adjust(chunk).is_ok());
+        let is_accepted = bytes
+            .chunks_mut(step)
+            .all(|chunk| version.adjust(chunk, Parser::Waits).is_ok());
         is_accepted.then(|| String::from_utf8(bytes).unwrap())
     }
 
@@ -143,11 +178,39 @@ mod tests {
         }
     }
 
-    #[test]
-    fn bytes_after_the_head_are_not_looked_at() {
+    /// What becomes of HTTP/1.2 after these bytes and this head.
+    fn after(first: &str, body: FollowingBody, parser: Parser) -> String {
         let mut version = MinorVersion::default();
-        let mut body = *b"GET / HTTP/1.2\r\n\r\n";
-        version.adjust(&mut body).unwrap();
-        assert_eq!(&body, b"GET / HTTP/1.2\r\n\r\n");
+        version.begin_parser();
+        version
+            .adjust(&mut first.to_owned().into_bytes(), Parser::Waits)
+            .unwrap();
+        version.end_head(body);
+        let mut next = *b"GET / HTTP/1.2\r\n\r\n";
+        version.adjust(&mut next, parser).unwrap();
+        String::from_utf8_lossy(&next[..14]).into_owned()
+    }
+
+    #[test]
+    fn only_a_request_line_after_the_end_of_a_head_is_changed() {
+        let whole = "GET / HTTP/1.1\r\n\r\n";
+        assert_eq!(after(whole, FollowingBody::No, Parser::Waits), "GET / HTTP/1.1");
+        let unchanged = "GET / HTTP/1.2";
+        assert_eq!(after(whole, FollowingBody::No, Parser::IsBusy), unchanged);
+        assert_eq!(after(whole, FollowingBody::Possible, Parser::Waits), unchanged);
+        for part in ["POST", "POST / HTTP/1.1\r\nA: ", "POST / HTTP/1.1\r\nA: b\r\n"] {
+            let first = format!("{whole}{part}");
+            assert_eq!(after(&first, FollowingBody::No, Parser::Waits), unchanged, "{part:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_changed_in_http2() {
+        let mut version = MinorVersion::default();
+        let mut bytes = *b"GET / HTTP/1.2\r\n\r\n";
+        for _ in 0..2 {
+            version.adjust(&mut bytes, Parser::Waits).unwrap();
+            assert_eq!(&bytes, b"GET / HTTP/1.2\r\n\r\n");
+        }
     }
 }

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
 use crate::half_close::{HalfClose, Probe, Step};
-use crate::minor_version::MinorVersion;
+use crate::minor_version::{FollowingBody, MinorVersion, Parser};
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
 use crate::turn::ReadTurn;
@@ -75,6 +75,16 @@ impl ClientStream {
             status_line_sent: 0,
             ends_with_zero: false,
         }
+    }
+
+    /// Prepares for a new parser of HTTP/1, which has read nothing.
+    pub(crate) fn begin_http1(&mut self) {
+        self.minor_version.begin_parser();
+    }
+
+    /// Notes that the parser of HTTP/1 has read a head.
+    pub(crate) fn end_head(&mut self, body: FollowingBody) {
+        self.minor_version.end_head(body);
     }
 
     /// Prepares for HTTP/2.
@@ -336,10 +346,13 @@ impl AsyncRead for SharedStream {
         let bytes = buffer.filled().len() - before;
         stream.turn.count(bytes);
         if bytes > 0 {
-            if stream.connection.begins_head() {
-                stream.minor_version.begin();
-            }
-            stream.minor_version.adjust(&mut buffer.filled_mut()[before..])?;
+            let parser = match stream.connection.is_busy() {
+                true => Parser::IsBusy,
+                false => Parser::Waits,
+            };
+            stream
+                .minor_version
+                .adjust(&mut buffer.filled_mut()[before..], parser)?;
         }
         stream.connection.count_read(bytes);
         read

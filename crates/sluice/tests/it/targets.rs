@@ -95,13 +95,51 @@ fn later_minor_versions_are_answered_as_the_latest_one() {
         assert_eq!(response.status, 200, "HTTP/1.{minor}");
         assert_eq!(response.text(), "HTTP/1.1|/cgi-bin/show/x|/x|");
     }
-    // Byte by byte, after a body, and with a version in a field and in the body.
+    // With a version in a field and in the body.
     client.send("POST /cgi-bin/show HTTP/1.5\r\nHost: test\r\nContent-Length: 10\r\nX: HTTP/1.2\r\n\r\n / HTTP/1.");
     assert_eq!(client.response().status, 200);
+    let mut client = server.connect();
     for byte in "GET /cgi-bin/show HTTP/1.2\r\nHost: test\r\nConnection: close\r\n\r\n".bytes() {
         client.send([byte]);
     }
     assert!(client.response().text().starts_with("HTTP/1.1|"));
+}
+
+#[test]
+fn what_looks_like_a_request_line_is_not_changed_in_fields_and_bodies() {
+    let setup = Setup::new()
+        .script("echo", r#"printf 'Content-Type: text/plain\n\n%s|' "$HTTP_X_A"; cat"#)
+        .script(
+            "held",
+            r#"read -r line < "$TEST_DIR/go"; printf 'Content-Type: text/plain\n\nheld'"#,
+        );
+    let mut gate = setup.gate("go");
+    let server = setup.start();
+    for version in ["1.5", "2.0"] {
+        let line = format!("GET / HTTP/{version}\r\n");
+        let post = format!(
+            "POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n",
+            line.len()
+        );
+        // The server reads the second part of a request when it has answered the request before, and has the first part.
+        for (first, second, expected) in [
+            (post.clone(), format!("\r\n{line}"), format!("|{line}")),
+            (format!("{post}\r\n"), line.clone(), format!("|{line}")),
+            (
+                "GET /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nX-A: ".to_owned(),
+                format!("{line}\r\n"),
+                format!("{}|", line.trim_end()),
+            ),
+        ] {
+            let mut client = server.connect();
+            client.send(format!("GET /cgi-bin/held HTTP/1.1\r\nHost: test\r\n\r\n{first}"));
+            gate.open();
+            assert_eq!(client.response().text(), "held");
+            client.send(second);
+            let response = client.response();
+            assert_eq!((response.status, response.text()), (200, expected.as_str()));
+        }
+    }
 }
 
 #[test]
