@@ -14,8 +14,8 @@
 //! ```
 //! It never goes back, so it ends after as many steps as there are routes. An index page is resolved separately: from the path of
 //! the page, beginning at the first route, or after the last one that rewrote the path of the directory; so is a fallback. Routes that are not tried
-//! for a path, because they stand above the rewrite that led to it, count in one respect: their requirement of a client certificate
-//! holds for it, so that no rewrite leads around them.
+//! for a path, because they stand above the rewrite that led to it, count in two respects: their requirement of a client certificate
+//! holds for it, and they refuse the path of a fallback, so that no rewrite leads around them.
 
 use std::rc::Rc;
 
@@ -62,6 +62,8 @@ pub(crate) struct ResumeAt {
     adjustments: Adjustments,
     /// The path of the directory whose index page is resolved. `None` if no index page is.
     index_of: Option<Rc<str>>,
+    /// Whether the routes before it refuse the path: it is that of a fallback, which none of them has seen.
+    is_refused_above: bool,
     /// The target that earlier routes have made of the path, which goes on with the next route. `None` if they have made none.
     rewritten: Option<Target>,
 }
@@ -147,6 +149,17 @@ impl Site {
         let mut rewritten = start.rewritten.take();
         let before_start = self.requirement(start.route, path, query, attributes, trace);
         adjustments.client_certificates = before_start.or(adjustments.client_certificates);
+        if let Some((route, kind, capture)) = self.refusal_above(&start, path, query, attributes) {
+            adjustments.take(&route.changes);
+            trace.matched(route, None);
+            return Ok(Resolution {
+                resolved: Resolved::Route(route, kind, capture),
+                rewritten,
+                adjustments,
+                next: start.route,
+                start,
+            });
+        }
         for (number, route) in self.routes.iter().enumerate().skip(start.route) {
             let (path, query) = match &rewritten {
                 None => (path, query),
@@ -189,6 +202,22 @@ impl Site {
             adjustments,
             start,
             next: self.routes.len(),
+        })
+    }
+
+    /// The route before the start of a resolution that refuses a path, if it is asked.
+    fn refusal_above(
+        &self,
+        start: &ResumeAt,
+        path: &str,
+        query: Option<&str>,
+        attributes: Option<&RequestAttributes<'_>>,
+    ) -> Option<(&Route, &RouteKind, Capture)> {
+        let end = if start.is_refused_above { start.route } else { 0 };
+        self.routes[..end].iter().find_map(|route| {
+            let kind = route.kind().filter(|kind| kind.is_refusal())?;
+            let capture = route.matches(path, query, attributes).ok()?;
+            Some((route, kind, capture))
         })
     }
 
@@ -352,11 +381,13 @@ impl Resolution<'_> {
         }
     }
 
-    /// Where the resolution of a fallback begins, whose path the site's configuration names: the changes of the routes before hold for it.
+    /// Where the resolution of a fallback begins, whose path the site's configuration names: the changes of the routes before
+    /// hold for it, and they may refuse it.
     pub(crate) fn fallback_start(&self, adjustments: &Adjustments) -> ResumeAt {
         ResumeAt {
             route: self.start.route,
             adjustments: adjustments.clone(),
+            is_refused_above: true,
             ..ResumeAt::default()
         }
     }
@@ -366,6 +397,7 @@ impl Resolution<'_> {
         ResumeAt {
             route: self.next,
             rewritten: self.rewritten.clone(),
+            is_refused_above: false,
             ..self.fallback_start(adjustments)
         }
     }

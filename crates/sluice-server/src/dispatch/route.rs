@@ -249,6 +249,11 @@ impl Route {
 }
 
 impl RouteKind {
+    /// Whether the route refuses requests.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, RouteKind::Refuse(_))
+    }
+
     /// The directory whose files the route serves.
     pub(crate) fn directory(&self) -> Option<&Directory> {
         match self {

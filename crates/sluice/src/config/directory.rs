@@ -192,8 +192,8 @@ pub(super) const FALLBACK: Key<route::Draft> = Key {
     default: Words("none: 404, or 403 for a directory without an index page"),
     text: "What answers where the path leads to no file, no script and no directory with an index page or a listing: another path of the \
            site, or a list of paths, of which the first that leads to something answers. `$0` is the path, `$1` and `*` the part that the \
-           `*` matched, `${query}` the query, which is kept if the new path has none. They are resolved from the first route, like index \
-           pages. `\"next\"`, at the end, lets the routes below answer for the same path.",
+           `*` matched, `${query}` the query, which is kept if the new path has none. They are resolved like index pages: from the \
+           first route, or after the last one that rewrote the path; the refusals above that one hold for them, too. `\"next\"`, at the end, lets the routes below answer for the same path.",
     example: "\"/index.php\"",
 };
 

@@ -261,3 +261,27 @@ fn directories_over_each_other_list_only_what_is_listed() {
     assert!(server.get("/own/").text().contains("a.txt"));
     assert_not_found(&server, &["/none/"]);
 }
+
+#[test]
+fn refusals_above_a_rewrite_hold_for_a_fallback_below_it() {
+    let setup = site(&[
+        "path = \"/internal/*\"\nrefuse = {}",
+        "path = \"/old/*\"\nrewrite = \"/new/$1\"",
+        "path = \"/new/*\"\ndirectory = \"new\"\nfallback = \"/$1\"",
+        "path = \"/*\"\ndirectory = \"all\"",
+    ]);
+    for (name, text) in [
+        ("new/a.txt", "a"),
+        ("all/internal/s.txt", "SECRET"),
+        ("all/b.txt", "b"),
+        ("all/health.txt", "well"),
+    ] {
+        write_with_mode(&setup.path(name), text.as_bytes(), 0o644);
+    }
+    let server = setup.start();
+    for path in ["/internal/s.txt", "/new/internal/s.txt", "/old/internal/s.txt"] {
+        assert_eq!(server.get(path).status, 403, "{path}");
+    }
+    assert_eq!(server.get("/old/a.txt").text(), "a");
+    assert_eq!(server.get("/old/b.txt").text(), "b");
+}
