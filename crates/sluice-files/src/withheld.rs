@@ -17,6 +17,8 @@ pub struct WithheldFiles {
     files: Vec<WithheldFile>,
     /// Files that were open at the start and whose paths are unknown.
     open: Vec<FileId>,
+    /// Paths of logs on which a symbolic link lies: it may lead to another file when the log is opened again.
+    linked_logs: Vec<PathBuf>,
 }
 
 /// A file with a path.
@@ -70,6 +72,11 @@ impl WithheldFiles {
     /// Adds a log, and the files to which it was and will be rotated.
     pub fn add_log(&mut self, path: &Path) {
         self.add_names(path, WithheldNames::WithRotated);
+        if let Ok(path) = std::path::absolute(path)
+            && path.ancestors().any(Path::is_symlink)
+        {
+            self.linked_logs.push(path);
+        }
     }
 
     /// Adds an open file, such as standard error that is redirected to a file, and the files to which it was and will be rotated.
@@ -127,6 +134,9 @@ impl WithheldFiles {
     pub(crate) fn has(&self, metadata: &Metadata) -> bool {
         let Some(id) = FileId::of(metadata) else { return false };
         if self.open.contains(&id) || self.files.iter().any(|file| file.id == Some(id)) {
+            return true;
+        }
+        if self.linked_logs.iter().any(|path| FileId::at(path) == Some(id)) {
             return true;
         }
         // A hard link to a file that has replaced the one at the start: a renewed key, a new log.
@@ -204,5 +214,31 @@ mod tests {
         assert!(!has("copy"));
         fs::rename(at("new"), at("real/key.pem")).unwrap();
         assert!(has("copy"));
+    }
+
+    #[test]
+    fn a_log_is_known_by_the_link_that_leads_to_it_now() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        for directory in ["first", "second"] {
+            fs::create_dir(at(directory)).unwrap();
+        }
+        symlink("first", at("logs")).unwrap();
+        symlink("early.txt", at("diagnostics")).unwrap();
+        let mut withheld = WithheldFiles::default();
+        withheld.add_log(&at("logs/access.log"));
+        withheld.add_log(&at("diagnostics"));
+        for name in ["early.txt", "late.txt", "first/access.log", "second/access.log"] {
+            fs::write(at(name), "a line").unwrap();
+        }
+        let has = |name: &str| withheld.has(&fs::metadata(at(name)).unwrap());
+        assert!(has("early.txt") && has("first/access.log"));
+        assert!(!has("late.txt") && !has("second/access.log"));
+        for (target, link) in [("late.txt", "diagnostics"), ("second", "logs")] {
+            fs::remove_file(at(link)).unwrap();
+            symlink(target, at(link)).unwrap();
+        }
+        assert!(has("late.txt") && has("second/access.log"));
     }
 }

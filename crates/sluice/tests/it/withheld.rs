@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
-use crate::harness::{Authority, Server, Setup, run, write_script};
+use crate::harness::{Authority, Server, Setup, run, wait_until, write_script};
 
 #[track_caller]
 fn assert_not_sent(server: &Server, paths: &[&str]) {
@@ -311,4 +311,17 @@ fn scripts_and_logs_below_a_directory_of_any_bytes_are_not_sent() {
         let paths = paths.map(|path| format!("{prefix}{path}"));
         assert_not_sent(&server, &paths.each_ref().map(String::as_str));
     }
+}
+
+#[test]
+fn log_whose_link_leads_elsewhere_after_a_rotation_is_not_sent() {
+    let setup = Setup::new().log("access = \"log\"");
+    symlink("htdocs/early.txt", setup.path("log")).unwrap();
+    let server = setup.start();
+    assert_not_sent(&server, &["/early.txt"]);
+    fs::remove_file(server.path("log")).unwrap();
+    symlink("htdocs/late.txt", server.path("log")).unwrap();
+    server.signal("USR1");
+    assert!(wait_until(|| server.path("htdocs/late.txt").exists()));
+    assert_not_sent(&server, &["/late.txt"]);
 }
