@@ -276,7 +276,7 @@ impl Directory {
         }
         let directory = self.place()?;
         let (file, place) = match directory.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => self.open_beneath(directory, relative, OFlags::PATH)?,
+            Err(Errno::LOOP) => links::open_unreplaced(|| self.open_beneath(directory, relative, OFlags::PATH))?,
             other => (File::from(other?), LinkTarget::Inside(path.clone().into_owned())),
         };
         let (is_hidden, real) = match &place {
@@ -307,7 +307,7 @@ impl Directory {
 
     /// Opens a path with symbolic links. The file must be servable by its real name too.
     fn open_through_links(&self, directory: &OpenDirectory, name: &str) -> io::Result<File> {
-        let (file, place) = self.open_beneath(directory, name, READ)?;
+        let (file, place) = links::open_unreplaced(|| self.open_beneath(directory, name, READ))?;
         let may_serve = match &place {
             LinkTarget::Inside(inside) => {
                 self.may_serve(directory, inside) && !self.is_program(inside) && !self.is_withheld_name(inside)

@@ -1,14 +1,16 @@
 //! Symbolic links that leave the directory in which they are found.
 //!
-//! By default they are refused. `follow_links` allows them: all, or those that belong to the owner of what they lead to. What is
-//! checked is what is opened: each step of a path is an open descriptor (O_PATH), so a link that is replaced meanwhile changes nothing
-//! (Apache's SymLinksIfOwnerMatch compares paths, and has this race). Not here: links that stay inside, and which files are never
+//! By default they are refused. `follow_links` allows them: all, or those that belong to the owner of what they lead to. A file that is
+//! sent is the one that was checked: each step of a path is an open descriptor (O_PATH), so a link that is replaced meanwhile changes
+//! nothing. A script is checked in the same way, but started by its path: who may write to its directory can replace it in between, as
+//! with Apache's SymLinksIfOwnerMatch, and could write a script there as well. Not here: links that stay inside, and which files are never
 //! sent (`directory`).
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
@@ -21,6 +23,12 @@ use crate::directory::Directory;
 /// Links that are followed on one path, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
+/// Attempts to open a file that is replaced each time.
+const OPENS_MAX: usize = 16;
+
+/// The end of the path of a file that was removed (proc(5)).
+const DELETED: &[u8] = b" (deleted)";
+
 /// Names a step of a path: opens nothing, follows nothing.
 const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -31,7 +39,7 @@ pub fn refused_link(error: &io::Error) -> Option<Absent> {
     Some(Absent::Link(Box::new(refused.clone())))
 }
 
-/// Finds a script in a script directory: what the system says about the file. One system call for a file directly in it.
+/// Finds a script in a script directory: what the system says about the file now. One system call for a file directly in it.
 ///
 /// # Errors
 /// `NotFound` also for a link that may not be followed (`refused_link`); otherwise the error of the system.
@@ -55,9 +63,8 @@ pub fn find_script(directory: &Path, below: &Path, follow: FollowLinks) -> io::R
         other => return File::from(other?).metadata(),
     }
     let directory = directory.canonicalize()?;
-    open_leaving(descriptor.as_fd(), &directory, below, follow)?
-        .0
-        .metadata()
+    let open = || open_leaving(descriptor.as_fd(), &directory, below, follow);
+    open_unreplaced(open)?.0.metadata()
 }
 
 /// Opens a path, with links that leave `directory`, as far as `follow` allows it. `descriptor` is that directory, whose path is real.
@@ -118,8 +125,34 @@ pub(crate) fn reopen(file: File, access: OFlags) -> io::Result<File> {
 }
 
 /// The path of an open file, without symbolic links.
+///
+/// # Errors
+/// `StaleNetworkFileHandle` (ESTALE) if the file has no path any more: it was removed or replaced after it was opened. The path would
+/// then end with " (deleted)" (proc(5)), so that it could not be compared with those of scripts and logs.
 pub(crate) fn real_path(file: &File) -> io::Result<PathBuf> {
-    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    if path.as_os_str().as_bytes().ends_with(DELETED) {
+        let (own, found) = (file.metadata()?, path.symlink_metadata());
+        // A file may have such a name.
+        if !found.is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino())) {
+            return Err(Errno::STALE.into());
+        }
+    }
+    Ok(path)
+}
+
+/// Opens a path again if what it leads to was replaced meanwhile.
+///
+/// # Errors
+/// Those of `open`; `NotFound` if it was replaced each time.
+pub(crate) fn open_unreplaced<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 0..OPENS_MAX {
+        match open() {
+            Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => {}
+            other => return other,
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
 }
 
 /// Calls again what fails because of a signal, or because of a concurrent rename (EAGAIN of openat2(2)).
@@ -180,9 +213,36 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_file_that_was_removed_has_no_path() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let path = root.join("x.php");
+        let file = File::create(&path).unwrap();
+        assert_eq!(real_path(&file).unwrap(), path);
+        // A second name does not matter: the path is that by which it was opened.
+        fs::hard_link(&path, root.join("other")).unwrap();
+        fs::remove_file(&path).unwrap();
+        let is_stale = |file| real_path(file).unwrap_err().kind() == io::ErrorKind::StaleNetworkFileHandle;
+        assert!(is_stale(&file));
+        let named = root.join("x.php (deleted)");
+        let other = File::create(&named).unwrap();
+        assert!(is_stale(&file));
+        assert_eq!(real_path(&other).unwrap(), named);
+        let mut attempts = 0;
+        let error = open_unreplaced(|| {
+            attempts += 1;
+            real_path(&file)
+        });
+        assert_eq!(
+            (error.unwrap_err().kind(), attempts),
+            (io::ErrorKind::NotFound, OPENS_MAX)
+        );
+    }
 
     #[test]
     fn a_script_behind_a_link_is_found_as_far_as_links_are_followed() {

@@ -1,6 +1,7 @@
 //! Symbolic links that leave their directory, and `follow_links`.
 
 use std::os::unix::fs::{MetadataExt, lchown, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::harness::{Server, Setup, run, write_script};
 
@@ -209,4 +210,34 @@ fn a_404_names_the_route_that_causes_it() {
         "{line}"
     );
     server.log_line("GET /gone/x: refused by the route at sluice.toml:");
+}
+
+/// An editor and every deployment replace a file by a new one of the same name (rename(2)).
+#[test]
+fn no_link_leads_to_a_source_that_is_replaced_meanwhile() {
+    let setup = Setup::new()
+        .route("path = \"/app/*\"\ndirectory = \"app\"\nscripts = { \".php\" = \"true\" }\ncache = \"off\"");
+    let app = setup.path("app");
+    std::fs::create_dir(&app).unwrap();
+    let replace = move || {
+        std::fs::write(app.join(".new"), "SECRET").unwrap();
+        std::fs::rename(app.join(".new"), app.join("x.php")).unwrap();
+    };
+    replace();
+    symlink("x.php", setup.path("app/note.txt")).unwrap();
+    let server = setup.start();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                replace();
+            }
+        });
+        let mut client = server.connect();
+        let statuses: Vec<_> = (0..1000)
+            .map(|_| client.get("/app/note.txt").response().status)
+            .collect();
+        is_done.store(true, Ordering::Relaxed);
+        assert!(statuses.iter().all(|status| *status == 404), "{statuses:?}");
+    });
 }
