@@ -32,6 +32,9 @@ const CLOSE_NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The first bytes of every response of HTTP/1 (RFC 9112 §4).
 const STATUS_LINE: &[u8] = b"HTTP/1.";
 
+/// The interim response to `Expect: 100-continue`, as hyper writes it.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
 /// Copying fewer bytes than this is faster than a system call of their own.
 const SEND_FILE_BYTES_MIN: usize = 8 << 10;
 
@@ -121,7 +124,7 @@ impl ClientStream {
         }
     }
 
-    /// Whether bytes were written since the exchange began. hyper keeps none in its buffers unless the socket takes none.
+    /// Whether bytes of the final response were written since the exchange began. hyper keeps none in its buffers unless the socket takes none.
     fn has_begun_response(&self) -> bool {
         self.written_in == self.connection.exchanges()
     }
@@ -274,7 +277,9 @@ impl ClientStream {
             return self.poll_write_status_line(context, chunks);
         }
         let connection = Rc::clone(&self.connection);
-        self.written_in = connection.exchanges();
+        if !is_interim(chunks) {
+            self.written_in = connection.exchanges();
+        }
         self.ends_with_zero = false;
         connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed))
     }
@@ -357,6 +362,11 @@ impl AsyncRead for SharedStream {
         stream.connection.count_read(bytes);
         read
     }
+}
+
+/// Whether the bytes end with the interim response that hyper writes, and probes may have sent its beginning.
+fn is_interim(chunks: &[IoSlice<'_>]) -> bool {
+    matches!(chunks, [chunk] if !chunk.is_empty() && CONTINUE.ends_with(chunk))
 }
 
 /// A chunk that can be sent without a copy.

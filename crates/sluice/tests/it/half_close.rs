@@ -135,6 +135,25 @@ fn client_that_has_left_is_noticed_while_its_script_is_silent() {
 }
 
 #[test]
+fn client_that_has_left_after_an_interim_response_is_noticed() {
+    let setup = Setup::new().limits("half_close_timeout = \"1h\"");
+    let events = setup.event_fifo("events");
+    let server = setup
+        .script(
+            "silent",
+            r#"head -c 4 > /dev/null; echo here > "$TEST_DIR/events"; exec sleep 1000"#,
+        )
+        .start();
+    let mut client = server.connect();
+    client.send("POST /cgi-bin/silent HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+    client.take_through(b"HTTP/1.1 100 Continue\r\n\r\n");
+    client.send("body");
+    assert_eq!(events.line(), "here");
+    drop(client);
+    server.wait_for_processes(0);
+}
+
+#[test]
 fn reset_ends_the_script_at_once() {
     let server = Setup::new()
         .limits("half_close_timeout = \"1h\"")
