@@ -20,11 +20,17 @@ pub fn complete(method: &Method, mut response: Response<ResponseBody>) -> Respon
         return response;
     }
     let body = std::mem::replace(response.body_mut(), ResponseBody::Empty);
+    // RFC 9110 §15.3.6: 205 has no content, but unlike 204 it says so with a length.
+    if response.status() == StatusCode::RESET_CONTENT {
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
     // RFC 9110 §8.6: HEAD announces the length that GET would send; 1xx and 204 must not, 304 may. An empty body either has
     // its Content-Length already, or has an unknown length (a script's reply to HEAD).
     if *method == Method::HEAD
         && !matches!(body, ResponseBody::Empty)
-        && !matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        && may_have_body(&Method::GET, response.status())
         && let Some(bytes) = body.length()
     {
         response
@@ -59,8 +65,10 @@ pub fn allow(methods: &[Method]) -> HeaderValue {
 pub fn may_have_body(method: &Method, status: StatusCode) -> bool {
     *method != Method::HEAD
         && !status.is_informational()
-        && status != StatusCode::NO_CONTENT
-        && status != StatusCode::NOT_MODIFIED
+        && !matches!(
+            status,
+            StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
+        )
 }
 
 #[cfg(test)]
@@ -88,6 +96,15 @@ mod tests {
         let response = complete(&Method::GET, empty);
         assert_eq!(response.headers()[header::CONTENT_LENGTH], "0");
         assert!(matches!(response.body(), ResponseBody::Empty));
+    }
+
+    #[test]
+    fn reset_content_has_length_0() {
+        for method in [Method::GET, Method::HEAD] {
+            let response = complete(&method, response(StatusCode::RESET_CONTENT));
+            assert_eq!(response.headers()[header::CONTENT_LENGTH], "0");
+            assert_eq!(response.body().length(), Some(0));
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod route_of_fault;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::{Response, Version, header};
+use http::{HeaderValue, Response, Version, header};
 use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::body::ResponseBody;
@@ -131,12 +131,20 @@ impl Service for Exchanges {
 fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, under_way: UnderWay) -> Response<Finish> {
     let mut response = head::complete(&exchange.line.method, response);
     exchange.complete_head(&mut response);
-    // Then hyper sends chunks.
-    if exchange.line.version == Version::HTTP_11
-        && response.body().length().is_none()
-        && !response.headers().contains_key(header::CONTENT_LENGTH)
-    {
-        under_way.begin_chunked();
+    let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
+    match exchange.line.version {
+        // Then hyper sends chunks.
+        Version::HTTP_11 if !has_length => under_way.begin_chunked(),
+        Version::HTTP_10 if !has_length => end_with_connection(&mut response),
+        _ => {}
     }
     response.map(|body| Finish::new(body, exchange, under_way))
+}
+
+/// Has the end of the connection delimit the body, and says so (RFC 9112 §9.3). hyper would promise a client that asks for it to keep
+/// the connection, unless the response has its version.
+fn end_with_connection(response: &mut Response<ResponseBody>) {
+    *response.version_mut() = Version::HTTP_10;
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
 }

@@ -128,16 +128,16 @@ fn http_1_0_gets_unknown_length_without_chunks() {
             r#"printf 'Content-Type: text/plain\n\nfirst '; read line < "$TEST_DIR/gate"; printf last"#,
         )
         .start();
-    let mut client = server.connect();
-    client.send("GET /cgi-bin/slow HTTP/1.0\r\n\r\n");
-    let head = client.head();
-    assert_eq!(
-        (head.field("transfer-encoding"), head.field("content-length")),
-        (None, None)
-    );
-    client.take_through(b"first ");
-    gate.open();
-    assert_eq!(client.rest(), (b"last".to_vec(), Ending::Complete));
+    for field in ["", "Connection: keep-alive\r\n"] {
+        let mut client = server.connect();
+        client.send(format!("GET /cgi-bin/slow HTTP/1.0\r\n{field}\r\n"));
+        let head = client.head();
+        let fields = ["transfer-encoding", "content-length", "connection"];
+        assert_eq!(fields.map(|name| head.field(name)), [None, None, Some("close")]);
+        client.take_through(b"first ");
+        gate.open();
+        assert_eq!(client.rest(), (b"last".to_vec(), Ending::Complete));
+    }
 }
 
 #[test]

@@ -45,12 +45,17 @@ fn replies_without_a_body_are_complete() {
         assert_eq!((response.status, response.text()), (status, ""));
         assert_eq!(response.field("transfer-encoding"), None);
     }
+    let reset = reply(r"Status: 205\nContent-Length: 7\nContent-Type: text/plain\n\nsurplus");
+    assert_eq!((reset.status, reset.text()), (205, ""));
+    assert_eq!(reset.field("content-length"), Some("0"));
     let server = Setup::new()
-        .script("x", r"printf 'Status: 204\n\nsurplus'")
+        .script("x", r#"printf 'Status: %s\n\nsurplus' "$QUERY_STRING""#)
         .file("a.txt", "a")
         .start();
     let mut client = server.connect();
-    assert_eq!(client.get("/cgi-bin/x").response().status, 204);
+    for status in [204, 205] {
+        assert_eq!(client.get(&format!("/cgi-bin/x?{status}")).response().status, status);
+    }
     assert_eq!(
         client.get("/a.txt").response().text(),
         "a",
