@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
+use super::turns::InTurns;
 use crate::config;
 
 /// The version of HTTP.
@@ -181,6 +182,7 @@ impl Endpoint {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let stream = InTurns::new(stream);
         let Some(tls) = &self.tls else {
             return self.handshake(stream).await;
         };

@@ -20,6 +20,7 @@ mod run;
 mod tally;
 mod target;
 mod tls;
+mod turns;
 
 use std::process::ExitCode;
 

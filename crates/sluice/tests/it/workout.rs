@@ -1,7 +1,7 @@
 //! `sluice workout` and `sluice rate` against a server of the test: what is compared, counted and reported, and the exit status.
 
-use std::io::Read;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 
 use crate::harness::{Authority, RunResult, Server, Setup, run, signal, sluice, spawn};
 
@@ -259,6 +259,38 @@ fn interrupt_prints_what_was_measured() {
         &output,
         &["s, interrupted\n", " the same as the first, 0 different, 0 failed"],
     );
+}
+
+/// Answers each connection with a head, and then with the same bytes until the client leaves.
+fn endless(head: &'static [u8], part: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let bytes = part.repeat(1000);
+            let mut sent = stream.read(&mut [0; 4096]).and_then(|_| stream.write_all(head));
+            while sent.is_ok() {
+                sent = stream.write_all(&bytes);
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn servers_that_send_without_end_do_not_outlast_the_time_limit() {
+    let directory = Setup::new().start();
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".as_slice();
+    for (head, part) in [
+        (b"".as_slice(), b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n".as_slice()),
+        (chunked, b"0".as_slice()),
+    ] {
+        let url = format!("http://{}/", endless(head, part));
+        let result = workout(&directory, &[&url, "-c", "1", "-n", "2", "--timeout", "1s"]);
+        assert_eq!(result.status.code(), Some(1), "{}", result.output);
+        assert_contains(&result.errors, &["no complete reply within 1s"]);
+    }
 }
 
 #[test]
