@@ -31,6 +31,53 @@ fn lines_of_programs_that_buffer_their_output_stay_whole() {
     assert_eq!(response.body.len(), expected.body.len());
 }
 
+/// CPython writes its buffer before a part that no longer fits: 8175 to 8191 bytes, most of them without any newline.
+#[test]
+fn parts_of_a_long_line_of_python_get_no_newlines() {
+    const SCRIPT: &str = r#"
+printf 'Content-Type: text/plain\n\n'
+python3 -SE -c '
+import json, sys
+json.dump([{"id": i, "name": "user number %d" % i} for i in range(2000)], sys.stdout)
+print()
+for i in range(4000):
+    sys.stdout.write("<td class=cell title=\"row %05d\">x</td>" % i)
+print()
+for i in range(240):
+    sys.stdout.buffer.write(b"<td class=cell>%d</td>" % i)'
+echo; echo 'the end'
+"#;
+    let setup = || Setup::new().script("parts", SCRIPT);
+    let expected = setup().start().get("/cgi-bin/parts");
+    let server = setup().cgi("mailbox = \"record\"").start();
+    let response = server.get("/cgi-bin/parts");
+    assert_eq!(response.ending, Ending::Complete, "{}", server.log());
+    assert_eq!(
+        response.text().lines().map(str::len).collect::<Vec<_>>(),
+        expected.text().lines().map(str::len).collect::<Vec<_>>()
+    );
+    assert_eq!(response.body, expected.body);
+}
+
+#[test]
+fn records_after_one_full_buffer_are_lines_again() {
+    const SCRIPT: &str = r#"
+begin()
+os.write(1, b"Content-Type: text/plain\n\n")
+for record in (b"a" * 4096, b"0", b"1", b"", b"x" * 1199 + b"\nb", b"2", b"3", b"4"):
+    os.write(1, record)
+"#;
+    let server = Setup::new()
+        .cgi("mailbox = \"record\"")
+        .python("records", SCRIPT)
+        .start();
+    let (a, x) = ("a".repeat(4096), "x".repeat(1199));
+    assert_eq!(
+        server.get("/cgi-bin/records").text(),
+        format!("{a}0\n1\n\n{x}\nb2\n3\n4\n")
+    );
+}
+
 #[test]
 fn buffered_cgiplus_scripts_may_end_their_reply_within_a_block() {
     const SCRIPT: &str = r#"
