@@ -1,4 +1,4 @@
-//! Ending what a script leaves behind: the processes of its session.
+//! The processes of a script's session: ending those that it leaves behind, and whether it has any.
 //!
 //! A script process leads a session (setsid(2)) and cannot leave it. Its descendants may leave its process group
 //! (timeout(1), `set -m` of a shell), but not its session, unless they start one of their own, as daemons do. A session's
@@ -13,6 +13,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::orphans;
@@ -83,6 +84,38 @@ pub fn end_session(leader: i32) -> Result<(), Survivors> {
         }
         wait_for_exits(&killed);
     }
+}
+
+/// Whether no other process can do the work of a script process: none of its session that has not exited, and none that holds its
+/// standard output open, such as a daemon that it started. Its own threads do not count. False if the kernel does not say.
+///
+/// Reads the process table and the descriptors of the server's user: not for an event loop.
+#[must_use]
+pub fn is_alone(leader: i32) -> bool {
+    let Ok(output) = fs::read_link(format!("/proc/{leader}/fd/1")) else {
+        return false;
+    };
+    // Twice: a process that hands its work to a child and exits meanwhile may hide both from one search.
+    (0..2).all(|_| !has_helper(leader, &output))
+}
+
+/// The server itself holds the other end of the output, which has the same name.
+fn has_helper(leader: i32, output: &Path) -> bool {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let mut others = all_processes().into_iter().filter(|pid| ![leader, own].contains(pid));
+    others.any(|pid| match Stat::read(pid) {
+        None => false,
+        Some(stat) if stat.is_zombie && !has_threads(pid) => false,
+        Some(stat) => stat.session == leader || has_open(pid, output),
+    })
+}
+
+/// Whether a process has a file open. False for a process whose descriptors the server may not read.
+fn has_open(pid: i32, name: &Path) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    descriptors
+        .map(|descriptor| fs::read_link(descriptor.path()))
+        .any(|link| link.is_ok_and(|link| link == name))
 }
 
 /// One search for the processes of a session.

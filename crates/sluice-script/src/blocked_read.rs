@@ -1,8 +1,8 @@
 //! What a silent script process waits for: whether it is in read(2), and on which pipe. So a script that runs in the wrong mode, or
 //! that does not end its reply, is found at once, and not by its time-out.
 //!
-//! Here: `/proc/PID/syscall`, `fd` and `task` (proc(5)), read by a thread after some silence. Not here: what the answer means
-//! (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
+//! Here: `/proc/PID/syscall`, `fd` and `task` (proc(5)), read by a thread after some silence. Not here: the processes that it has
+//! started (`sluice_launch::is_alone`), and what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
 //! nothing is found, and the time-out remains.
 
 use std::os::fd::BorrowedFd;
@@ -42,7 +42,7 @@ impl PipeId {
 pub(crate) struct BlockedRead {
     /// What it reads.
     pub pipe: PipeId,
-    /// It has neither other threads nor child processes, which might do its work meanwhile.
+    /// It has neither other threads nor processes that it started, which might do its work meanwhile.
     pub is_alone: bool,
 }
 
@@ -50,17 +50,16 @@ pub(crate) struct BlockedRead {
 pub(crate) fn find(pid: i32) -> JoinHandle<Option<BlockedRead>> {
     spawn_blocking(move || {
         Some(BlockedRead {
-            is_alone: is_alone(pid),
             pipe: pipe_in_read(pid)?,
+            is_alone: has_one_thread(pid) && sluice_launch::is_alone(pid),
         })
     })
 }
 
 /// False if the kernel does not say.
-fn is_alone(pid: i32) -> bool {
+fn has_one_thread(pid: i32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map(Iterator::count);
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    threads.is_ok_and(|threads| threads == 1) && children.is_ok_and(|children| children.trim().is_empty())
+    threads.is_ok_and(|threads| threads == 1)
 }
 
 fn pipe_in_read(pid: i32) -> Option<PipeId> {

@@ -136,6 +136,39 @@ while accept():
 }
 
 #[test]
+fn reply_of_a_detached_process_is_awaited() {
+    let setup = Setup::new();
+    let mut gate = setup.gate("go");
+    let server = setup
+        .cgiplus("max = 1")
+        .python(
+            "detaches",
+            r#"
+while request := accept():
+    child = os.fork()
+    if child == 0:
+        if request["QUERY_STRING"] == "daemon":
+            os.setsid()
+        if os.fork() > 0:
+            os._exit(0)
+        wait_at("go")
+        put(HEAD + b"page")
+        finish()
+        os._exit(0)
+    os.waitpid(child, 0)
+"#,
+        )
+        .start();
+    for path in ["/cgiplus-bin/detaches?session", "/cgiplus-bin/detaches?daemon"] {
+        let mut client = server.connect();
+        client.get(path);
+        assert!(client.is_silent_for(std::time::Duration::from_millis(700)), "{path}");
+        gate.open();
+        assert_eq!(client.response().text(), "page", "{path}");
+    }
+}
+
+#[test]
 fn serve_names_the_other_path() {
     let server = Setup::new()
         .script("plain", "printf 'Content-Type: text/plain\\n\\npage'")
