@@ -6,7 +6,7 @@
 use std::io;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use sluice_gateway::{ErrorRequest, Reply, ReplyHead, SEND_FILE_FIELDS};
 use sluice_http::body::{ResponseBody, Source};
 use sluice_http::encoding::Encoding;
@@ -104,12 +104,27 @@ fn names_file(head: &ReplyHead) -> bool {
     SEND_FILE_FIELDS.iter().any(|name| head.fields.contains_key(name))
 }
 
-/// Whether the client acts on the head before it has a body: an `EventSource` is open then.
-fn is_event_stream(head: &ReplyHead) -> bool {
-    const EVENT_STREAM: &[u8] = b"text/event-stream";
-    let kind = head.fields.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    kind.and_then(|kind| kind.get(..EVENT_STREAM.len()))
-        .is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM))
+/// Media types whose clients act on the head before there is a body: an `EventSource`, or `fetch` that reads the body as it comes.
+const STREAMS: [&str; 9] = [
+    "text/event-stream",
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/jsonlines",
+    "application/x-jsonlines",
+    "application/json-seq",
+    "application/stream+json",
+    "application/grpc",
+];
+
+/// Whether the body is a stream, by its media type. All types of `multipart` are (`multipart/x-mixed-replace`).
+fn is_stream(fields: &HeaderMap) -> bool {
+    let Some(kind) = fields.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()) else {
+        return false;
+    };
+    let kind = kind.split([';', ' ', '\t']).next().unwrap_or_default();
+    let (main, _) = kind.split_once('/').unwrap_or_default();
+    main.eq_ignore_ascii_case("multipart") || STREAMS.iter().any(|stream| kind.eq_ignore_ascii_case(stream))
 }
 
 /// The response. `encoding` compresses its body; the head of the reply names it already.
@@ -126,7 +141,6 @@ async fn respond(
     if has_body {
         session.begin_body(&head);
     }
-    let is_event_stream = is_event_stream(&head);
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = head.status;
     *response.headers_mut() = std::mem::take(&mut head.fields);
@@ -144,7 +158,7 @@ async fn respond(
         return Ok(response);
     }
     let whole = match session.collect_whole()? {
-        None if !is_event_stream => session.wait_for_body().await?,
+        None if !is_stream(response.headers()) => session.wait_for_body().await?,
         whole => whole,
     };
     *response.body_mut() =
@@ -168,4 +182,36 @@ fn body(session: Box<Session>, whole: Option<Bytes>, encoding: Option<Encoding>)
         (None, None) => ResponseBody::Source(session),
         (None, Some(encoding)) => ResponseBody::Source(Box::new(EncodedBody::from_source(encoding, session)?)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_known_by_their_media_type() {
+        let is_stream = |kind: &'static str| {
+            let fields = [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];
+            is_stream(&fields.into_iter().collect())
+        };
+        for kind in [
+            "text/event-stream",
+            "Text/Event-Stream; charset=utf-8",
+            "application/x-ndjson",
+            "application/jsonl;charset=utf-8",
+            "multipart/x-mixed-replace; boundary=frame",
+        ] {
+            assert!(is_stream(kind), "{kind}");
+        }
+        for kind in [
+            "",
+            "text/plain",
+            "text/html; charset=utf-8",
+            "application/json",
+            "text/event-streams",
+        ] {
+            assert!(!is_stream(kind), "{kind}");
+        }
+        assert!(!super::is_stream(&HeaderMap::new()));
+    }
 }

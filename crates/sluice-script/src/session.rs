@@ -36,7 +36,8 @@ use crate::pump::Pump;
 const COLLECT_BYTES_MAX: usize = 128 << 10;
 
 /// How long the head of a reply waits for the first byte of its body. A script that fails meanwhile is answered with 502; later its
-/// response can only be aborted. Clients notice no delay: they wait for the body.
+/// response can only be aborted. A client that acts on the head alone sees it later by this time, so the head of a stream does not
+/// wait (`serve`).
 const HEAD_WAIT: Duration = Duration::from_millis(300);
 
 /// One exchange with one script process, from its request to the end of its reply.
