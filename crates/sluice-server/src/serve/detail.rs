@@ -4,7 +4,9 @@
 //! `error_detail = "local"` is for the developer of a site, at the machine that it runs on. The connection then comes from a loopback
 //! address, and so does every request that a proxy on this machine passes on, or a tunnel. A request therefore also has to look as a
 //! browser or curl sends it to this machine: it names a host of this machine, and no field and no old version of HTTP says that it
-//! was passed on. Where that is not certain nothing is shown.
+//! was passed on, or sent by a page of another site (`Sec-Fetch-Site`), which could read the answer if a route permits that.
+//!
+//! A proxy that adds no field, and a tunnel, are not recognized: only `error_detail = false` helps there.
 
 use http::{HeaderMap, HeaderName, Version};
 use sluice_http::host::is_local;
@@ -12,18 +14,46 @@ use sluice_settings::ErrorDetail;
 
 use crate::serve::exchange::Exchange;
 
-/// Fields that proxies add, besides those that begin with `x-forwarded`.
-const PROXY_FIELDS: [HeaderName; 9] = [
+/// How the names of fields begin that only proxies and content delivery networks add.
+const PROXY_PREFIXES: [&str; 12] = [
+    "x-forwarded",
+    "x-original",
+    "x-real-",
+    "x-envoy-",
+    "x-azure-",
+    "x-appengine-",
+    "x-arr-",
+    "x-amzn-",
+    "x-amz-cf-",
+    "x-proxy",
+    "cf-",
+    "fastly-",
+];
+
+/// Further fields that proxies add.
+const PROXY_FIELDS: [HeaderName; 18] = [
     http::header::FORWARDED,
     http::header::VIA,
-    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("client-ip"),
     HeaderName::from_static("x-client-ip"),
     HeaderName::from_static("x-cluster-client-ip"),
-    HeaderName::from_static("x-original-host"),
     HeaderName::from_static("true-client-ip"),
-    HeaderName::from_static("cf-connecting-ip"),
+    HeaderName::from_static("remote-addr"),
+    HeaderName::from_static("x-remote-addr"),
+    HeaderName::from_static("x-remote-ip"),
+    HeaderName::from_static("x-host"),
+    HeaderName::from_static("proxy-client-ip"),
+    HeaderName::from_static("wl-proxy-client-ip"),
+    HeaderName::from_static("fly-client-ip"),
+    HeaderName::from_static("x-nf-client-connection-ip"),
+    HeaderName::from_static("x-varnish"),
+    HeaderName::from_static("surrogate-capability"),
+    HeaderName::from_static("front-end-https"),
     HeaderName::from_static("cdn-loop"),
 ];
+
+/// Which site's page made a browser send the request: `none` is the user, `same-origin` a page of this server (Fetch Metadata §2.3).
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What an error page shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +91,13 @@ fn is_direct(version: Version, host: &str, fields: &HeaderMap) -> bool {
     version >= Version::HTTP_11
         && is_local(host)
         && !PROXY_FIELDS.iter().any(|name| fields.contains_key(name))
-        && !fields.keys().any(|name| name.as_str().starts_with("x-forwarded"))
+        && !fields
+            .keys()
+            .any(|name| PROXY_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix)))
+        && fields
+            .get_all(FETCH_SITE)
+            .iter()
+            .all(|site| site == "none" || site == "same-origin")
 }
 
 #[cfg(test)]
@@ -82,8 +118,32 @@ mod tests {
         assert!(!is_direct(Version::HTTP_10, "localhost", &plain));
         assert!(!is_direct(Version::HTTP_11, "example.org", &plain));
         assert!(!is_direct(Version::HTTP_11, "", &plain));
-        for name in ["x-forwarded-for", "x-forwarded-port", "forwarded", "via", "x-real-ip"] {
+        for name in [
+            "x-forwarded-for",
+            "x-forwarded-port",
+            "forwarded",
+            "via",
+            "x-real-ip",
+            "x-envoy-external-address",
+            "x-proxyuser-ip",
+            "x-azure-clientip",
+            "cf-connecting-ip",
+        ] {
             assert!(!is_direct(Version::HTTP_11, "localhost", &fields(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_a_page_of_another_site_made_is_shown_no_details() {
+        for (site, expected) in [
+            ("none", true),
+            ("same-origin", true),
+            ("same-site", false),
+            ("cross-site", false),
+            ("", false),
+        ] {
+            let fields = HeaderMap::from_iter([(FETCH_SITE, HeaderValue::from_static(site))]);
+            assert_eq!(is_direct(Version::HTTP_11, "localhost", &fields), expected, "{site}");
         }
     }
 }

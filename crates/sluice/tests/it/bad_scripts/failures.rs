@@ -154,6 +154,7 @@ fn serve_shows_details_to_direct_clients_of_this_machine_only() {
     for local in ["localhost", "127.0.0.1:80", "[::1]"] {
         assert!(get(&format!("HTTP/1.1\r\nHost: {local}")), "{local}");
     }
+    assert!(get("HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: none"));
     for other in [
         "HTTP/1.0\r\nHost: localhost",
         "HTTP/1.1\r\nHost: test",
@@ -161,6 +162,9 @@ fn serve_shows_details_to_direct_clients_of_this_machine_only() {
         "HTTP/1.1\r\nHost: localhost\r\nX-Real-IP: 192.0.2.1",
         "HTTP/1.1\r\nHost: localhost\r\nForwarded: for=192.0.2.1",
         "HTTP/1.1\r\nHost: localhost\r\nVia: 1.1 proxy",
+        "HTTP/1.1\r\nHost: localhost\r\nX-Envoy-External-Address: 192.0.2.1",
+        "HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site",
+        "HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-site",
     ] {
         assert!(!get(other), "{other}");
     }
