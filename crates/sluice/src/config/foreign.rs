@@ -2,6 +2,65 @@
 //!
 //! The names are those of nginx, Apache, lighttpd, Caddy and WASD. Not here: misspelt keys of our own (`suggest`).
 
+/// What to write instead of some keys in one section, where it differs from the answer elsewhere.
+struct InSection {
+    title: &'static str,
+    /// As those of `Foreign`.
+    names: &'static [&'static str],
+    hint: &'static str,
+}
+
+const VIRTUAL_HOST: &str = "a virtual host is [[site]], with hosts = [\"example.org\"] and root = \"htdocs\"; its address is in [[listen]]: \
+                            address = [\"0.0.0.0:80\", \"[::]:80\"]";
+
+const SITE_LOG: &str = "the log of one site is written [site.log], below the site's other keys, and there access = \"example.org.log\"; \
+                        that of all sites is access in [log]";
+
+const WASD_SET: &str = "what WASD sets for a path are keys of a route: [[site.route]], path = \"/x/*\" (docs/guides/migrating-from-wasd.md)";
+
+static IN_SECTIONS: &[InSection] = &[
+    InSection {
+        title: "",
+        names: &["listen"],
+        hint: "it is a section: write [[listen]] (two brackets), and below it address = [\"0.0.0.0:80\", \"[::]:80\"]",
+    },
+    InSection {
+        title: "[[listen]]",
+        names: &["listen"],
+        hint: "the addresses are written address = [\"0.0.0.0:80\", \"[::]:80\"]",
+    },
+    InSection {
+        title: "[[listen]]",
+        names: &["servername", "serveralias", "hosts", "host", "root"],
+        hint: "an address has no hosts and no files: write hosts = [\"example.org\"] and root = \"htdocs\" in [[site]]",
+    },
+    InSection {
+        title: "[server]",
+        names: &["listen", "servername", "serveralias", "root", "documentroot", "hosts"],
+        hint: VIRTUAL_HOST,
+    },
+    InSection {
+        title: "[[site]]",
+        names: &["accesslog", "customlog", "transferlog", "accesslogfilename"],
+        hint: SITE_LOG,
+    },
+    InSection {
+        title: "[[site]]",
+        names: &["set"],
+        hint: WASD_SET,
+    },
+    InSection {
+        title: "",
+        names: &["set"],
+        hint: WASD_SET,
+    },
+    InSection {
+        title: "[log]",
+        names: &["error", "errors", "server"],
+        hint: "the server log is written diagnostics = \"server.log\"",
+    },
+];
+
 /// What to write instead of some keys.
 struct Foreign {
     /// Their names, in lower case and without `_`, `-` and `$`.
@@ -234,7 +293,19 @@ static FOREIGN: &[Foreign] = &[
         hint: "it is a route: redirect = { to = \"/new\", status = 301 }",
     },
     Foreign {
-        names: &["deny", "allow", "order", "require", "denyall", "fail", "urlaccessdeny"],
+        names: &["fail"],
+        hint: "it is a route: path = \"/private/*\", refuse = { status = 403 }",
+    },
+    Foreign {
+        names: &["allowoverride", "accessfilename", "htaccess"],
+        hint: "Sluice reads no .htaccess files: what they say is written in [[site.route]]",
+    },
+    Foreign {
+        names: &["phpvalue", "phpflag", "phpadminvalue", "phpadminflag"],
+        hint: "PHP is a program here and reads its settings itself: write them in php.ini, or in .user.ini beside the scripts",
+    },
+    Foreign {
+        names: &["deny", "allow", "order", "require", "denyall", "urlaccessdeny"],
         hint: "it is a route: when = { client = \"!10.0.0.0/8\" }, refuse = { status = 403 }",
     },
     Foreign {
@@ -306,26 +377,106 @@ static FOREIGN: &[Foreign] = &[
     },
 ];
 
-/// What to write instead of a key of another server. `None` if the name is unknown.
+/// What to write instead of a key of another server, whichever section it is in. `None` if the name is unknown.
 pub(super) fn key(name: &str) -> Option<&'static str> {
-    let letters = name.chars().filter(|letter| !matches!(letter, '_' | '-' | '$' | '.'));
-    let name: String = letters.flat_map(char::to_lowercase).collect();
+    let name = simplified(name);
     let found = FOREIGN.iter().find(|foreign| foreign.names.contains(&name.as_str()));
     found.map(|foreign| foreign.hint)
 }
 
+/// What to write instead of a key in the section with this title, where the name alone would give another answer.
+pub(super) fn key_in(title: &str, name: &str) -> Option<&'static str> {
+    let name = simplified(name);
+    let mut here = IN_SECTIONS.iter().filter(|section| section.title == title);
+    here.find(|section| section.names.contains(&name.as_str()))
+        .map(|section| section.hint)
+}
+
+/// What to write instead of several tables of a name of which there is one only.
+pub(super) fn tables(name: &str) -> Option<&'static str> {
+    (name == "server").then_some(VIRTUAL_HOST)
+}
+
+/// A name in lower case and without the letters in which servers differ.
+fn simplified(name: &str) -> String {
+    let letters = name.chars().filter(|letter| !matches!(letter, '_' | '-' | '$' | '.'));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// The words of WASD's mapping rules, and what to write instead.
+static WASD_RULES: &[(&[&str], &str)] = &[
+    (
+        &["pass"],
+        "[[site.route]], path = \"/x/*\", files = { directory = \"…\" }",
+    ),
+    (
+        &["exec", "exec+", "uxec", "uxec+", "script", "script+"],
+        "[[site.route]], path = \"/cgi-bin/*\", script = { directory = \"…\" }",
+    ),
+    (&["map"], "[[site.route]], path = \"/old/*\", rewrite = \"/new/$1\""),
+    (
+        &["redirect"],
+        "[[site.route]], path = \"/old/*\", redirect = { to = \"/new/$1\" }",
+    ),
+    (
+        &["fail"],
+        "[[site.route]], path = \"/private/*\", refuse = { status = 403 }",
+    ),
+    (&["set"], "[[site.route]], path = \"/x/*\", and keys of the route"),
+    (
+        &["if", "elif", "unif", "ifif", "else", "endif"],
+        "when = { … } in [[site.route]]",
+    ),
+];
+
 /// The message about a line that is not TOML but what other servers read. `None` if it is not that either.
-pub(super) fn syntax(line: &str) -> Option<&'static str> {
+pub(super) fn syntax(line: &str) -> Option<String> {
     let line = line.trim();
     if line.starts_with('<') && line.ends_with('>') {
         return Some(
-            "this looks like a configuration of Apache; Sluice reads TOML: write [[site]], root = \"htdocs\" and [[site.route]]",
+            "this looks like a configuration of Apache; Sluice reads TOML: write [[site]], root = \"htdocs\" and [[site.route]]".into(),
         );
     }
-    let is_nginx = (line.ends_with('{') || line.ends_with(';')) && !line.contains('=');
-    is_nginx.then_some(
-        "this looks like a configuration of nginx; Sluice reads TOML: write [[site]], root = \"htdocs\" and [[site.route]]",
-    )
+    if is_nginx(line) {
+        return Some(
+            "this looks like a configuration of nginx; Sluice reads TOML: write [[site]], root = \"htdocs\" and [[site.route]]".into(),
+        );
+    }
+    wasd(line).or_else(|| directive(line))
+}
+
+fn is_nginx(line: &str) -> bool {
+    match line.split_once('=') {
+        None => line.ends_with(['{', ';']),
+        // `location = /x {`, `if ($a = b) {`
+        Some((before, _)) => line.ends_with('{') && (before.starts_with("location ") || before.starts_with("if ")),
+    }
+}
+
+/// The message about a line of WASD's mapping file.
+fn wasd(line: &str) -> Option<String> {
+    if line.starts_with("[[") && line.ends_with("]]") && line.contains([':', '*']) {
+        return Some(
+            "this looks like a virtual service of WASD; Sluice reads TOML: write [[site]] and below it hosts = [\"example.org\"]".into(),
+        );
+    }
+    let mut words = line.split_whitespace();
+    let first = words.next()?.to_lowercase();
+    let (_, hint) = WASD_RULES.iter().find(|(names, _)| names.contains(&first.as_str()))?;
+    let is_rule = match words.next() {
+        Some(second) => second.starts_with(['/', '*', '(']),
+        None => matches!(first.as_str(), "else" | "endif"),
+    };
+    is_rule.then(|| {
+        format!("this looks like a rule of WASD; Sluice reads TOML: write {hint} (docs/guides/migrating-from-wasd.md)")
+    })
+}
+
+/// The message about a line such as `DocumentRoot /var/www`.
+fn directive(line: &str) -> Option<String> {
+    let (name, value) = line.split_once(char::is_whitespace)?;
+    let hint = key(name)?;
+    (!value.trim_start().starts_with('=')).then(|| format!("this is not TOML, which is written name = value; {hint}"))
 }
 
 #[cfg(test)]
@@ -348,6 +499,8 @@ mod tests {
     fn no_name_is_listed_twice_or_could_never_be_found() {
         let mut names: Vec<&str> = FOREIGN.iter().flat_map(|foreign| foreign.names).copied().collect();
         assert!(names.iter().all(|name| key(name).is_some()), "{names:?}");
+        let mut here = IN_SECTIONS.iter().flat_map(|section| section.names);
+        assert!(here.all(|name| simplified(name) == **name));
         let listed = names.len();
         names.sort_unstable();
         names.dedup();
@@ -359,6 +512,21 @@ mod tests {
         assert!(syntax("server {").is_some_and(|hint| hint.contains("nginx")));
         assert!(syntax("  listen 80;").is_some_and(|hint| hint.contains("nginx")));
         assert!(syntax("<VirtualHost *:80>").is_some_and(|hint| hint.contains("Apache")));
+        assert!(syntax("location = /x {").is_some_and(|hint| hint.contains("nginx")));
+        for rule in [
+            "pass /x/* /y/*",
+            "EXEC+ /cgi-bin/* /cgi/*",
+            "set * cache=none",
+            "if (host:a)",
+            "endif",
+        ] {
+            assert!(syntax(rule).is_some_and(|hint| hint.contains("rule of WASD")), "{rule}");
+        }
+        assert!(syntax("[[*:80]]").is_some_and(|hint| hint.contains("virtual service of WASD")));
+        assert!(
+            syntax("DocumentRoot \"/var/www\"").is_some_and(|hint| hint.ends_with("root = \"htdocs\" in [[site]]"))
+        );
+        assert_eq!(syntax("user = www-data"), None);
         assert_eq!(syntax("root = htdocs"), None);
         assert_eq!(syntax("script = {"), None);
     }

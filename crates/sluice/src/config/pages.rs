@@ -46,10 +46,26 @@ pub(super) fn read_error_templates(
             value: &*format!("errors: {statuses}"),
             line: name.line,
         };
-        let template = read_template(document, &origin, &document.resolve(&name.value), error_template);
+        let path = document.resolve(&name.value);
+        if is_like_url(&name.value)
+            && let Err(reason) = (document.read_template)(&path)
+        {
+            let message = format!(
+                "errors: {statuses}: {} {reason}; an error page is a file, not a URL: write, for instance, \"htdocs/{statuses}.html\"",
+                name.value.escape_debug()
+            );
+            document.report(name.line, message);
+            continue;
+        }
+        let template = read_template(document, &origin, &path, error_template);
         templates.extend(template.map(|template| (key, template)));
     }
     templates
+}
+
+/// Whether the name of an error page may be meant as the path of a URL, or as a URL.
+fn is_like_url(name: &str) -> bool {
+    name.starts_with("http://") || name.starts_with("https://") || name.starts_with('/')
 }
 
 fn parse_statuses(text: &str) -> Option<Statuses> {

@@ -7,6 +7,9 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
     if pattern.is_empty() {
         return Err("the pattern is empty; \"/*\" matches every path".into());
     }
+    if let Some(hint) = nginx_location(pattern) {
+        return Err(hint);
+    }
     if !pattern.starts_with(['/', '*']) {
         return Err(format!("a pattern begins with \"/\" or \"*\": write \"/{pattern}\""));
     }
@@ -25,6 +28,27 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
         ));
     }
     check_segments(pattern)
+}
+
+/// What to write instead of the words of a `location` of nginx, or of a regular expression.
+fn nginx_location(pattern: &str) -> Option<String> {
+    let (operator, rest) = pattern.split_once(' ').unwrap_or(("", pattern));
+    let rest = rest.trim_start();
+    let path = match operator {
+        "=" => format!("path = \"{rest}\""),
+        "^~" => format!("path = \"{}*\"", rest.trim_end_matches('*')),
+        "~*" => format!("regex = '(?i){rest}'"),
+        _ => match pattern.strip_prefix('~').unwrap_or(pattern).trim_start() {
+            regex if pattern.starts_with('~') || regex.starts_with("^/") => format!("regex = '{regex}'"),
+            _ => return None,
+        },
+    };
+    let what = if path.starts_with("regex") {
+        "a regular expression"
+    } else {
+        "this location of nginx"
+    };
+    Some(format!("{what} is written {path}, in place of this path"))
 }
 
 /// Checks that a path can have these segments: paths of requests are normalized before they are compared.
@@ -66,6 +90,26 @@ mod tests {
             (
                 "cgi-bin/*",
                 "a pattern begins with \"/\" or \"*\": write \"/cgi-bin/*\"",
+            ),
+            (
+                "~ ^/x",
+                "a regular expression is written regex = '^/x', in place of this path",
+            ),
+            (
+                "~* \\.php$",
+                "a regular expression is written regex = '(?i)\\.php$', in place of this path",
+            ),
+            (
+                "^/x$",
+                "a regular expression is written regex = '^/x$', in place of this path",
+            ),
+            (
+                "= /x",
+                "this location of nginx is written path = \"/x\", in place of this path",
+            ),
+            (
+                "^~ /x/",
+                "this location of nginx is written path = \"/x/*\", in place of this path",
             ),
             ("/a/**", "\"*\" matches slashes too: write \"/a/*\""),
             (

@@ -12,6 +12,7 @@ use toml::de::{DeInteger, DeValue};
 
 use super::description::{Described, Fallback};
 use super::document::At;
+use super::foreign;
 use super::key::{Below, Bounds, Key, Kind, Nested, Section, Word};
 use super::suggest;
 use super::table::{Table, Written};
@@ -150,6 +151,9 @@ impl<S> Key<S> {
         match (below.off(), written.value.as_bool()) {
             (Some(off), Some(false)) => off(settings),
             _ => {
+                if let (true, Some(hint)) = (written.value.is_array(), foreign::tables(self.name)) {
+                    return Err(format!("is the server as a whole, written once as [server]; {hint}"));
+                }
                 let values = self.expect(written.value.as_table())?;
                 let table = Table {
                     document: written.document(),
@@ -165,7 +169,15 @@ impl<S> Key<S> {
 
     fn set_tables(&self, settings: &mut S, below: &'static dyn Below<S>, written: &Written<'_>) -> Result<(), String> {
         let document = written.document();
-        for item in self.expect(written.value.as_array())? {
+        let list = written.value.as_array().ok_or_else(|| match written.value.is_table() {
+            true => self.wrong_type(),
+            false => format!(
+                "{}, and below it keys such as {}",
+                self.wrong_type(),
+                self.example.trim_matches(['{', '}', ' '])
+            ),
+        })?;
+        for item in list {
             let line = document.line(item.span().start);
             match item.get_ref().as_table() {
                 Some(values) => {

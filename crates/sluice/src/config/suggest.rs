@@ -1,7 +1,8 @@
 //! The message about an unknown key: what to write instead.
 //!
-//! One of four answers, the first that applies: the section that has a key of that name; what a key of another server is called here
-//! (`foreign`); a similar key of the same section; the list of the section's keys.
+//! One of five answers, the first that applies: what a key of another server is called in this section (`foreign`); the section that
+//! has a key of that name; what a key of another server is called anywhere; a similar key of the same section; the list of the
+//! section's keys.
 
 use std::fmt::Display;
 
@@ -17,8 +18,10 @@ pub(crate) fn unknown_key(name: &str, section: &dyn Described, root: &dyn Descri
         "" => String::new(),
         title => format!(" in {title}"),
     };
-    let hint = if let Some(home) = home(name, root) {
-        format!("it belongs {home}")
+    let hint = if let Some(hint) = foreign::key_in(section.title(), name) {
+        hint.to_owned()
+    } else if let Some(home) = home(name, root) {
+        home
     } else if let Some(hint) = foreign::key(name) {
         hint.to_owned()
     } else if let Some(similar) = most_similar(name, section) {
@@ -65,16 +68,17 @@ fn most_similar(name: &str, section: &dyn Described) -> Option<&'static str> {
     best.map(|(known, _)| known)
 }
 
-/// Where a key of exactly this name exists: `in [limits]`.
+/// Where a key of exactly this name exists: `it belongs in [limits]`.
 fn home(name: &str, section: &dyn Described) -> Option<String> {
     let keys = section.keys();
-    if keys.iter().any(|key| key.name == name) {
-        return Some(match section.title() {
-            title if title.starts_with('[') => format!("in {title}"),
-            _ => "at the top of the file, above the first section".to_owned(),
-        });
-    }
-    keys.iter().find_map(|key| home(name, key.below?))
+    let Some(found) = keys.iter().find(|key| key.name == name) else {
+        return keys.iter().find_map(|key| home(name, key.below?));
+    };
+    Some(match (found.below.map(Described::title), section.title()) {
+        (Some(own), _) if own.ends_with(']') => format!("it is a section of its own: write {own}"),
+        (_, title) if title.starts_with('[') => format!("it belongs in {title}"),
+        _ => "it belongs at the top of the file, above the first section".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -120,6 +124,14 @@ mod tests {
         assert_eq!(
             message,
             "unknown key \"idle\" in [[site.route]]; it belongs in [[site.route]].script"
+        );
+    }
+
+    #[test]
+    fn a_section_in_the_wrong_place_is_answered_with_its_header() {
+        assert_eq!(
+            unknown_key("route", &ROOT, &ROOT),
+            "unknown key \"route\"; it is a section of its own: write [[site.route]]"
         );
     }
 

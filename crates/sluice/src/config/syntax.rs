@@ -25,18 +25,39 @@ fn report(document: &Document<'_>, errors: &[toml::de::Error]) {
             continue;
         }
         lines.push(line);
-        let hint = foreign::syntax(document.line_text(span.start));
-        let message = match error.message() {
-            "duplicate key" => format!("{} is written twice: remove one", document.excerpt(span)),
-            "string values must be quoted, expected literal string" if hint.is_none() => {
-                let shown = document.excerpt(span);
-                format!("{shown}: a text is written in quotes: \"{shown}\"")
-            }
-            other => match hint {
-                Some(hint) => hint.to_owned(),
-                None => format!("cannot be read as TOML: {other}"),
-            },
-        };
+        let message = message(error, &document.excerpt(span.clone()), document.line_text(span.start));
         document.report(line, message);
+    }
+}
+
+/// The message about one mistake; `shown` is what is wrong, and `line` the line that it is in.
+fn message(error: &toml::de::Error, shown: &str, line: &str) -> String {
+    let reason = error.message();
+    if reason == "duplicate key" {
+        return format!("{shown} is written twice: remove one");
+    }
+    if reason.contains("escape") {
+        return escape(line);
+    }
+    if let Some(hint) = foreign::syntax(line) {
+        return hint;
+    }
+    if line.trim_end().ends_with(';') {
+        return "a line does not end with a semicolon: remove it".to_owned();
+    }
+    if reason == "string values must be quoted, expected literal string" {
+        return format!("{shown}: a text is written in quotes: \"{shown}\"");
+    }
+    format!("cannot be read as TOML: {reason}")
+}
+
+/// The message about a backslash that begins no escape sequence, as in a regular expression.
+fn escape(line: &str) -> String {
+    let reason = "a backslash in double quotes begins an escape such as \\n or \\u00e9";
+    let parts: Vec<&str> = line.split('"').collect();
+    match parts[..] {
+        // One text, which is correct as it is between single quotes.
+        [_, text, _] if !text.contains('\'') => format!("{reason}: write it in single quotes: '{text}'"),
+        _ => format!("{reason}: write the text in single quotes, or each backslash twice"),
     }
 }

@@ -28,6 +28,94 @@ fn keys_of_other_servers_are_answered_with_what_to_write_here() {
 }
 
 #[test]
+fn the_answer_to_a_foreign_key_depends_on_its_section() {
+    let address = "address = [\"0.0.0.0:80\", \"[::]:80\"]";
+    let site = "[[site]]\nroot = 'a'\n";
+    let cases = [
+        (
+            format!("{site}access_log = 'x'"),
+            "3: unknown key \"access_log\" in [[site]]; the log of one site is written [site.log], below the site's other keys, and there \
+             access = \"example.org.log\"; that of all sites is access in [log]"
+                .to_owned(),
+        ),
+        (
+            format!("listen = 80\n{site}"),
+            "1: listen = 80: must be a list of tables: write [[listen]] (two brackets) above each, and below it keys such as address = \
+             \"0.0.0.0:80\""
+                .to_owned(),
+        ),
+        (
+            format!("Listen = 80\n{site}"),
+            format!("1: unknown key \"Listen\"; it is a section: write [[listen]] (two brackets), and below it {address}"),
+        ),
+        (
+            format!("[[listen]]\naddress = ':80'\nlisten = 80\n{site}"),
+            format!("3: unknown key \"listen\" in [[listen]]; the addresses are written {address}"),
+        ),
+        (
+            format!("[[server]]\nlisten = 80\n{site}"),
+            format!(
+                "1: [[server]]: is the server as a whole, written once as [server]; a virtual host is [[site]], with hosts = \
+                 [\"example.org\"] and root = \"htdocs\"; its address is in [[listen]]: {address}"
+            ),
+        ),
+        (
+            format!("{site}fail = '/z'"),
+            "3: unknown key \"fail\" in [[site]]; it is a route: path = \"/private/*\", refuse = { status = 403 }".to_owned(),
+        ),
+        (
+            format!("{site}set = '/x/* cache=none'"),
+            "3: unknown key \"set\" in [[site]]; what WASD sets for a path are keys of a route: [[site.route]], path = \"/x/*\" \
+             (docs/guides/migrating-from-wasd.md)"
+                .to_owned(),
+        ),
+        (
+            format!("{site}[[route]]\npath = '/x'"),
+            "3: unknown key \"route\"; it is a section of its own: write [[site.route]]".to_owned(),
+        ),
+        (
+            format!("{site}errors = {{ 404 = '/missing.html' }}"),
+            "3: errors: 404: /missing.html cannot be read: No such file or directory; an error page is a file, not a URL: write, for \
+             instance, \"htdocs/404.html\""
+                .to_owned(),
+        ),
+    ];
+    for (text, message) in cases {
+        assert_mistake(&text, &message);
+    }
+}
+
+#[test]
+fn mistakes_of_those_who_know_other_notations_are_answered() {
+    let cases = [
+        (
+            with_route(r#"regex = "^/user/(\d+)$""#),
+            r"4: a backslash in double quotes begins an escape such as \n or \u00e9: write it in single quotes: '^/user/(\d+)$'",
+        ),
+        (
+            "[[site]]\nroot = \"html\";\n".to_owned(),
+            "2: a line does not end with a semicolon: remove it",
+        ),
+        (
+            "[[site]]\nroot = html;\n".to_owned(),
+            "2: a line does not end with a semicolon: remove it",
+        ),
+        (
+            "pass /x/* /y/*\n".to_owned(),
+            "1: this looks like a rule of WASD; Sluice reads TOML: write [[site.route]], path = \"/x/*\", files = { directory = \"…\" } \
+             (docs/guides/migrating-from-wasd.md)",
+        ),
+        (
+            "DocumentRoot /var/www\n".to_owned(),
+            "1: this is not TOML, which is written name = value; it is written root = \"htdocs\" in [[site]]",
+        ),
+    ];
+    for (text, message) in cases {
+        assert_mistake(&text, message);
+    }
+}
+
+#[test]
 fn the_syntax_of_other_servers_is_recognized() {
     let nginx = "2: this looks like a configuration of nginx; Sluice reads TOML: write [[site]], root = \"htdocs\" and [[site.route]]";
     assert_eq!(mistakes("\nserver {\n}\n")[0], nginx);

@@ -54,7 +54,7 @@ fn unknown_keys_are_reported_with_a_suggestion() {
         ),
         (
             "[[site]]\nroot = 'a'\nserver = { workers = 2 }".into(),
-            r#"3: unknown key "server" in [[site]]; it belongs at the top of the file, above the first section"#,
+            r#"3: unknown key "server" in [[site]]; it is a section of its own: write [server]"#,
         ),
     ];
     for (text, message) in cases {
