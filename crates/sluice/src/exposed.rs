@@ -34,7 +34,8 @@ pub(crate) fn program_warnings(settings: &Settings) -> Vec<String> {
 
 /// The warnings of `serve` about programs whose text would be sent.
 pub(crate) fn program_warnings_of_serve(settings: &Settings) -> Vec<String> {
-    let advice = "`sluice serve` runs the programs in cgi-bin; others need a configuration with scripts = { \".php\" = \"php-cgi\" }";
+    let advice = "`sluice serve` runs the programs in cgi-bin; others need a configuration with, for instance, scripts = { \".php\" = \"php-cgi\" }, or \
+                  \"\" in place of \"php-cgi\" for programs that run themselves";
     let found = sluice_server::exposed_programs(settings, SEARCHED_AT_START_MAX).unwrap_or_default();
     found.iter().map(|programs| describe(programs, advice)).collect()
 }
