@@ -36,7 +36,11 @@ pub(crate) fn contents(settings: &Settings) -> String {
 fn counts(settings: &Settings) -> String {
     let routes = || settings.sites.iter().flat_map(|site| &site.routes);
     let scripts = routes()
-        .filter(|route| matches!(route.action, Action::Script(_)))
+        .filter(|route| match &route.action {
+            Action::Script(_) => true,
+            Action::Files(directory) => directory.scripts.is_some(),
+            _ => false,
+        })
         .count();
     let parts = [
         count(settings.sites.len(), "site", "sites"),

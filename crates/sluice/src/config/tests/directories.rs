@@ -18,6 +18,13 @@ fn directory(route: &str) -> DirectorySettings {
 }
 
 #[test]
+fn a_directory_with_scripts_counts_as_a_route_for_scripts() {
+    let text = with_route("path = '/wiki/*'\ndirectory = 'app'\nscripts = { '.php' = 'php-cgi' }");
+    let contents = super::super::contents(&read(&text).expect("a valid configuration"));
+    assert!(contents.starts_with("1 site, 1 route, 1 for scripts;"), "{contents}");
+}
+
+#[test]
 fn directory_with_scripts_is_read() {
     let read = directory(
         "path = '/wiki/*'\ndirectory = 'app'\nscripts = { '.PHP' = 'perl', '.x.cgi' = '' }\nscript = { mode = 'cgiplus', max = 3 }\nfiles = { listing = true }",
