@@ -21,6 +21,7 @@ use sluice_settings::rule::{
 };
 use sluice_settings::{
     Action, DirectorySettings, Fallback, FollowLinks, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource,
+    suffix_of,
 };
 
 use crate::dispatch::suffix_scripts::SuffixScripts;
@@ -45,11 +46,13 @@ pub(crate) struct Route {
     required_below: Option<PathsBelow>,
 }
 
-/// The paths below those of a route's pattern.
-struct PathsBelow(
+/// The paths below those of a route's pattern, and scripts by suffix whose endings are written in other letters.
+struct PathsBelow {
     /// `None` for a regular expression.
-    Option<Wildcard>,
-);
+    below: Option<Wildcard>,
+    /// The suffixes of the site's scripts, which are run in any case: a route for `*.php` means `x.PHP`, too.
+    suffixes: Arc<[String]>,
+}
 
 /// The action of a route on a request that it matches.
 pub(crate) enum RouteAction {
@@ -149,6 +152,16 @@ impl Route {
         };
         if let (Some(script), Some(other)) = (Arc::get_mut(script), routes.iter().find(is_other)) {
             script.other_mode = other.path.begin().map(str::to_owned);
+        }
+    }
+
+    /// Refuses scripts with these suffixes in any case, or requires a certificate for them, as the route does for those in lower case.
+    pub(crate) fn note_suffixes(&mut self, suffixes: &Arc<[String]>) {
+        if let RouteAction::Answer(RouteKind::Refuse(refusal)) = &mut self.action {
+            refusal.below.suffixes = Arc::clone(suffixes);
+        }
+        if let Some(below) = &mut self.required_below {
+            below.suffixes = Arc::clone(suffixes);
         }
     }
 
@@ -346,15 +359,23 @@ impl RouteFiles {
 
 impl PathsBelow {
     fn of(pattern: &Pattern) -> PathsBelow {
-        PathsBelow(match pattern {
-            Pattern::Wildcard(path) => Some(Wildcard::new(&format!("{path}/*"))),
-            Pattern::Regex(_) => None,
-        })
+        PathsBelow {
+            below: match pattern {
+                Pattern::Wildcard(path) => Some(Wildcard::new(&format!("{path}/*"))),
+                Pattern::Regex(_) => None,
+            },
+            suffixes: Arc::default(),
+        }
     }
 
-    /// Whether this path lies below one of the pattern, from which it was made.
+    /// Whether this path lies below one of the pattern, from which it was made, or is one with its endings in lower case.
     fn has(&self, pattern: &Pattern, path: &str) -> bool {
-        match &self.0 {
+        let is_lower = |path: String| pattern.matches(&path).is_some() || self.is_below(pattern, &path);
+        self.is_below(pattern, path) || with_lower_endings(path, &self.suffixes).is_some_and(is_lower)
+    }
+
+    fn is_below(&self, pattern: &Pattern, path: &str) -> bool {
+        match &self.below {
             Some(below) => below.matches(path).is_some(),
             None => leading_parts(path)
                 .take(REGEX_PARTS_MAX)
@@ -384,6 +405,19 @@ fn served_mut(action: &mut RouteAction) -> Option<&mut Directory> {
 
 fn status_of(status: u16, settings: &RouteSettings) -> Result<StatusCode, OpenError> {
     StatusCode::from_u16(status).map_err(|_| OpenError::new(&settings.origin, format!("no such status: {status}")))
+}
+
+/// The path with those endings of its parts in lower case that are suffixes of scripts. `None` if they are.
+fn with_lower_endings(path: &str, suffixes: &[String]) -> Option<String> {
+    if suffixes.is_empty() || !path.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return None;
+    }
+    let lower = |part: &str| match suffix_of(suffixes, part) {
+        Some(suffix) => format!("{}{suffix}", &part[..part.len() - suffix.len()]),
+        None => part.to_owned(),
+    };
+    let parts: Vec<_> = path.split('/').map(lower).collect();
+    Some(parts.join("/")).filter(|lower| lower != path)
 }
 
 /// Opens the directories of the files that the route's scripts may name instead of a body.

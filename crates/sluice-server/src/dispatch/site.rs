@@ -14,7 +14,7 @@ use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{Adjustments, CertificateUse, Wildcard};
 use sluice_settings::site_choice::is_named;
 use sluice_settings::template::Template;
-use sluice_settings::{Action, CacheUse, ErrorSettings, SiteSettings};
+use sluice_settings::{Action, CacheUse, ErrorSettings, RouteSettings, SiteSettings};
 
 use crate::dispatch::route::{Route, open_directory};
 
@@ -63,9 +63,11 @@ impl Site {
             }
         }
         let mut routes = Vec::new();
+        let suffixes = script_suffixes(&settings.routes);
         for route_settings in &settings.routes {
             let mut route = Route::open(route_settings, name)?;
             route.note_other_mode(route_settings, &settings.routes);
+            route.note_suffixes(&suffixes);
             route.follow_links(route_settings.follow_links.unwrap_or(settings.files.follow_links));
             if let (Some(directory), Action::Files(files)) = (route.directory_mut(), &route_settings.action)
                 && files.listing.unwrap_or(settings.files.listing)
@@ -152,6 +154,18 @@ fn hsts(age: Duration) -> HeaderValue {
 }
 
 /// Settings of a site for tests.
+/// The suffixes of the scripts among the files of directories, the longest first.
+fn script_suffixes(routes: &[RouteSettings]) -> Arc<[String]> {
+    let of_route = |route: &RouteSettings| match &route.action {
+        Action::Files(files) => files.scripts.as_ref().map(|scripts| scripts.suffixes.clone()),
+        _ => None,
+    };
+    let mut suffixes: Vec<_> = routes.iter().filter_map(of_route).flatten().collect();
+    suffixes.sort_by_key(|suffix| std::cmp::Reverse(suffix.len()));
+    suffixes.dedup();
+    suffixes.into()
+}
+
 #[cfg(test)]
 pub(crate) fn test_settings(hosts: &[&str], root: &std::path::Path) -> SiteSettings {
     use sluice_settings::{CompressionSettings, FileSettings};

@@ -144,7 +144,13 @@ fn scripts_in_a_directory_of_uploads_are_switched_off_by_a_route_above() {
         .route(WIKI)
         .start();
     assert_not_found(&server, &["/wiki/uploads/shell.php", "/wiki/uploads/shell.php/x"]);
-    for refused in ["/wiki/lib/exe/fetch.php", "/wiki/lib/exe/fetch.php/x"] {
+    write_with_mode(&server.path("wiki/lib/Evil.pHP"), SHOW.as_bytes(), 0o644);
+    for refused in [
+        "/wiki/lib/exe/fetch.php",
+        "/wiki/lib/exe/fetch.php/x",
+        "/wiki/lib/Evil.pHP",
+        "/wiki/lib/Evil.pHP/X",
+    ] {
         assert_eq!(server.get(refused).status, 403, "{refused}");
     }
     assert!(server.get("/wiki/uploads/evil.jpg").text().contains("evil"));
