@@ -105,12 +105,12 @@ impl Job {
 
     /// The variables that are not those of a request: those that the route inherits from the server's own environment, and those of
     /// every script. Of two with one name the first counts.
-    pub(crate) fn inherited(&self) -> Vec<(String, Vec<u8>)> {
+    pub(crate) fn inherited(&self) -> Vec<(&str, Cow<'static, [u8]>)> {
         let names = self.settings().variables.inherited.iter();
-        let inherited = names.filter_map(|name| Some((name.clone(), std::env::var_os(name)?.into_vec())));
+        let inherited = names.filter_map(|name| Some((name.as_str(), Cow::Owned(std::env::var_os(name)?.into_vec()))));
         let defaults = default_environment().iter();
         inherited
-            .chain(defaults.map(|(name, value)| ((*name).to_owned(), value.clone())))
+            .chain(defaults.map(|(name, value)| (*name, Cow::Borrowed(value.as_slice()))))
             .collect()
     }
 
@@ -162,7 +162,7 @@ impl Job {
             sentinels,
             log: self.scripts.resources().script_logs.of(&script),
             script,
-            has_interpreter: self.script.interpreter.is_some(),
+            interpreter: self.script.interpreter.clone(),
             site: self.route.site.clone(),
             mailbox: settings.output.mailbox,
             record_bytes_max: settings.output.record_bytes_max,
@@ -221,12 +221,13 @@ pub(crate) fn new_sentinels() -> Result<Sentinels, Fault> {
     Ok(Sentinels::from_random(bytes))
 }
 
-/// The path of an interpreter, which may have been missing at the start.
+/// The path of an interpreter. One that was not found at the start is a bare name or a relative path, and is looked up again;
+/// whether another still exists shows when it is executed (`process::start`).
 ///
 /// # Errors
 /// 503: it is still missing.
 fn present(interpreter: &Path) -> Result<Cow<'_, Path>, Fault> {
-    if interpreter.is_absolute() && interpreter.exists() {
+    if interpreter.is_absolute() {
         return Ok(Cow::Borrowed(interpreter));
     }
     let found = interpreter.to_str().and_then(find_program);

@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -130,8 +131,11 @@ pub(crate) async fn start(
     let unclaimed = match started.await.map_err(|_| ServerFault::LauncherEnded)? {
         Ok(unclaimed) => unclaimed,
         Err(error) => {
-            let problem = match spec.has_interpreter {
-                false if error.is_script_fault() => shebang::diagnose(spec.script.as_str().into()).await,
+            let problem = match &spec.interpreter {
+                Some(interpreter) if error.is_script_fault() && interpreter.is_absolute() && !interpreter.exists() => {
+                    return Err(ServerFault::Missing(interpreter.as_path().into()).into());
+                }
+                None if error.is_script_fault() => shebang::diagnose(spec.script.as_str().into()).await,
                 _ => None,
             };
             return Err(launch_fault(&spec.script, error, problem));
@@ -174,7 +178,8 @@ impl Channels {
 pub(crate) struct ProcessSpec {
     pub sentinels: Sentinels,
     pub script: String,
-    pub has_interpreter: bool,
+    /// The program that runs the script, if its route names one.
+    pub interpreter: Option<PathBuf>,
     pub site: String,
     pub log: Arc<ScriptLog>,
     pub mailbox: settings::Mailbox,
@@ -188,7 +193,7 @@ impl Process {
             pid,
             sentinels: spec.sentinels,
             script: spec.script,
-            has_interpreter: spec.has_interpreter,
+            has_interpreter: spec.interpreter.is_some(),
             site: spec.site,
             record_bytes_max: (spec.mailbox == settings::Mailbox::Record).then_some(spec.record_bytes_max),
             log: spec.log,
@@ -570,7 +575,7 @@ mod tests {
         let spec = ProcessSpec {
             sentinels: Sentinels::from_random([0; 12]),
             script: String::new(),
-            has_interpreter: false,
+            interpreter: None,
             site: String::new(),
             log: ScriptLogs::new(0).of(""),
             mailbox: settings::Mailbox::Stream,
