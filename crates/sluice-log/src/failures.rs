@@ -47,10 +47,15 @@ impl Failures {
         has_passed(RETRY, self.failed_at, now)
     }
 
+    /// Whether there is something to report, and the interval is over.
+    pub(crate) fn is_report_due(&self, now: Now) -> bool {
+        let is_clean = self.failure.is_none() && self.lost == 0;
+        !is_clean && has_passed(REPORT_INTERVAL, self.reported_at, now)
+    }
+
     /// Reports a failure and the lines lost, once per interval.
     pub(crate) fn report(&mut self, log: &str, now: Now) {
-        let is_clean = self.failure.is_none() && self.lost == 0;
-        if is_clean || !has_passed(REPORT_INTERVAL, self.reported_at, now) {
+        if !self.is_report_due(now) {
             return;
         }
         self.reported_at = Some(now.instant);

@@ -3,7 +3,7 @@
 //! Not here: that thread, and the text of a line (the program's `server_log`).
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sluice_settings::{LogTarget, Rotation};
 
@@ -15,7 +15,6 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// The open file of the server log.
 pub struct LineFile {
-    path: PathBuf,
     sink: Sink,
 }
 
@@ -27,20 +26,7 @@ impl LineFile {
     pub fn open(path: &Path, rotation: &Rotation) -> io::Result<LineFile> {
         let target = LogTarget::File(path.to_owned());
         let sink = Sink::open("server log", &target, rotation)?.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(LineFile {
-            path: path.to_owned(),
-            sink,
-        })
-    }
-
-    /// The path under which it was opened.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Changes when the file is rotated.
-    pub fn set_rotation(&mut self, rotation: &Rotation) {
-        self.sink.set_rotation(rotation);
+        Ok(LineFile { sink })
     }
 
     /// Writes whole lines. Those that cannot be written wait.

@@ -112,7 +112,7 @@ impl Sink {
         if self.waiting.is_empty() {
             let Written { end, result } = self.write_from(lines, 0, now);
             match result {
-                Ok(()) => self.failures.end(&self.name()),
+                Ok(()) => self.end_failure(),
                 Err(error) => {
                     self.failures.begin(&error, now);
                     let start = line_start(lines, end);
@@ -123,6 +123,13 @@ impl Sink {
         } else {
             self.keep(lines, waiting_bytes_max);
             self.retry(now);
+        }
+    }
+
+    /// After each successful write: the name is made only if there was a failure.
+    fn end_failure(&mut self) {
+        if self.failures.failure.is_some() {
+            self.failures.end(&self.name());
         }
     }
 
@@ -142,7 +149,7 @@ impl Sink {
         let start = line_start(&waiting, end);
         self.written_of_first = end - start;
         match result {
-            Ok(()) => self.failures.end(&self.name()),
+            Ok(()) => self.end_failure(),
             Err(error) => {
                 waiting.drain(..start);
                 self.waiting = waiting;
@@ -170,7 +177,9 @@ impl Sink {
 
     /// Reports failures, once per interval.
     pub(crate) fn report(&mut self, now: Now) {
-        self.failures.report(&self.name(), now);
+        if self.failures.is_report_due(now) {
+            self.failures.report(&self.name(), now);
+        }
     }
 
     /// Writes lines from byte `from`, which may be within the first line.
