@@ -9,17 +9,23 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Instant;
 
 use jiff::tz::TimeZone;
 use memchr::{memchr, memchr_iter, memrchr};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use sluice_settings::{LogTarget, Rotation};
 
 use crate::clock::Now;
 use crate::failures::{Failures, REPORT_INTERVAL};
 use crate::rotate;
 use crate::rotate::FileState;
+
+/// The mode of new log files, which the umask may restrict further.
+const NEW_FILE_MODE: u32 = 0o640;
 
 /// An open log.
 pub(crate) struct Sink {
@@ -304,8 +310,25 @@ impl Sink {
     }
 }
 
+/// Opens a file for appending; creates it, for its owner and group only, because lines of scripts and addresses of clients are not
+/// for every user. Does not wait for a program that reads a FIFO.
 fn open_append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+    let opened = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(NEW_FILE_MODE)
+        .custom_flags(flags)
+        .open(path);
+    let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => io::Error::other("is a FIFO that no program reads, or a socket: name a regular file"),
+        _ => error,
+    })?;
+    // A pipe or terminal that is slow delays the log's thread, which is there for that; errors would be retried only once a second.
+    if !file.metadata()?.is_file() {
+        rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
+    }
+    Ok(file)
 }
 
 /// Bytes of the first line, or of the rest of it.

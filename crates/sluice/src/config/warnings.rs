@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs::metadata;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
-    Action, ClientCertificates, ListenSettings, RouteSettings, ScriptSettings, Settings, SiteSettings,
+    Action, ClientCertificates, ListenSettings, LogTarget, RouteSettings, ScriptSettings, Settings, SiteSettings,
 };
 
 use super::client_certificates::is_served_on;
@@ -18,6 +18,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = writable_by_all(&settings.config_files);
     warnings.extend(small_body_budget(settings));
     warnings.extend(small_buffer_budget(settings));
+    warnings.extend(fifo_logs(settings));
     for site in &settings.sites {
         let listen = || settings.listen.iter().filter(|listen| is_served_on(site, listen));
         warnings.extend(unequal_addresses(site, listen));
@@ -26,6 +27,26 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// A log is a FIFO. Those of /dev and /proc are streams of the server itself, which are open already.
+fn fifo_logs(settings: &Settings) -> Vec<String> {
+    let sites = settings.sites.iter().filter_map(|site| site.log.as_ref());
+    let access = sites.chain([&settings.access_log]).filter_map(|log| match &log.target {
+        LogTarget::File(path) => Some(path),
+        LogTarget::Off | LogTarget::Stdout => None,
+    });
+    let paths: BTreeSet<&PathBuf> = access.chain(&settings.server_log.file).collect();
+    let is_fifo = |path: &Path| metadata(path).is_ok_and(|about| about.file_type().is_fifo());
+    let is_own = |path: &Path| path.starts_with("/dev") || path.starts_with("/proc");
+    let found = paths.into_iter().filter(|path| !is_own(path) && is_fifo(path));
+    let line = |path: &PathBuf| {
+        format!(
+            "log {}: is a FIFO: the server does not start unless a program reads it",
+            path.display()
+        )
+    };
+    found.map(line).collect()
 }
 
 /// The scripts of all sites, with the routes that run them.

@@ -205,6 +205,38 @@ fn a_file_that_cannot_be_opened_ends_the_start() {
 }
 
 #[test]
+fn a_fifo_that_nobody_reads_ends_the_start() {
+    for key in ["diagnostics", "access"] {
+        let setup = Setup::new().log(&format!("{key} = \"fifo\""));
+        setup.write_configuration();
+        let made = Command::new("mkfifo").arg(setup.path("fifo")).status().unwrap();
+        assert!(made.success());
+        let ran = run(setup.directory(), &["run", "-c", "sluice.toml"]);
+        assert_eq!(ran.status.code(), Some(1), "{}", ran.errors);
+        assert!(
+            ran.errors.contains("/fifo: is a FIFO that no program reads"),
+            "{}",
+            ran.errors
+        );
+        let checked = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+        let warning = "is a FIFO: the server does not start unless a program reads it";
+        assert!(checked.errors.contains(warning), "{}{}", checked.output, checked.errors);
+    }
+}
+
+#[test]
+fn new_log_files_are_not_for_every_user() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = Setup::new()
+        .log("access = \"access.log\"\ndiagnostics = \"server.log\"")
+        .start();
+    for name in ["access.log", "server.log"] {
+        let mode = server.path(name).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o137, 0, "{name}: {mode:o}");
+    }
+}
+
+#[test]
 fn the_reason_of_a_failed_start_is_in_the_file_too() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
