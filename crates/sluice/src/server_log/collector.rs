@@ -119,13 +119,19 @@ impl Visit for TextFields {
 fn json(event: &Event<'_>) -> Vec<u8> {
     let mut fields = JsonFields::default();
     event.record(&mut fields);
-    let mut members = b"\"message\":".to_vec();
-    write_json_text(&mut members, &fields.message);
+    let mut members = message_member(&fields.message);
     if let Some(prefix) = prefix(event.metadata()) {
         members.extend_from_slice(b",\"source\":");
         write_json_text(&mut members, prefix);
     }
     members.extend(fields.others);
+    members
+}
+
+/// A message as the first member of a JSON object.
+pub(super) fn message_member(message: &str) -> Vec<u8> {
+    let mut members = b"\"message\":".to_vec();
+    write_json_text(&mut members, message);
     members
 }
 

@@ -57,7 +57,7 @@ impl Logger {
         let subscriber = tracing_subscriber::registry().with(filter).with(collector);
         // Fails only if there is another one: this is called once.
         let _ = tracing::subscriber::set_global_default(subscriber);
-        writer::start(Arc::clone(&queue), Style::of_stderr());
+        writer::start(Arc::clone(&queue), Style::of_stderr(), Arc::clone(&is_json));
         Logger {
             queue,
             is_json,

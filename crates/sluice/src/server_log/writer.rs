@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use sluice_log::LineFile;
@@ -15,9 +16,10 @@ use super::style::Style;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Starts the thread. It ends with the process, or with `Command::End`.
-pub(super) fn start(queue: Arc<Queue>, style: Style) {
+pub(super) fn start(queue: Arc<Queue>, style: Style, is_json: Arc<AtomicBool>) {
     let writer = Writer {
         style,
+        is_json,
         file: None,
         is_on_stderr: true,
     };
@@ -30,6 +32,8 @@ pub(super) fn start(queue: Arc<Queue>, style: Style) {
 struct Writer {
     /// That of standard error.
     style: Style,
+    /// Whether lines are JSON objects.
+    is_json: Arc<AtomicBool>,
     file: Option<Box<LineFile>>,
     is_on_stderr: bool,
 }
@@ -64,7 +68,7 @@ impl Writer {
                 }
             }
         }
-        lines.extend((batch.lost > 0).then(|| lost(batch.lost)));
+        lines.extend((batch.lost > 0).then(|| self.lost(batch.lost)));
         self.write_lines(&lines);
         if is_end && let Some(file) = &mut self.file {
             file.finish();
@@ -110,15 +114,42 @@ impl Writer {
             file.write(&shown(Style::Plain));
         }
     }
+
+    /// The line about lines that did not fit the queue.
+    fn lost(&self, count: u64) -> Line {
+        let text = format!("server log: {count} lines were lost here, because they could not be written fast enough");
+        Line {
+            time: SystemTime::now(),
+            level: Level::WARN,
+            body: match self.is_json.load(Ordering::Relaxed) {
+                true => Body::Json(collector::message_member(&text)),
+                false => Body::Text(text),
+            },
+        }
+    }
 }
 
-/// The line about lines that did not fit the queue.
-fn lost(count: u64) -> Line {
-    Line {
-        time: SystemTime::now(),
-        level: Level::WARN,
-        body: Body::Text(format!(
-            "server log: {count} lines were lost here, because they could not be written fast enough"
-        )),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_about_lost_lines_is_json_like_the_others() {
+        for (is_json, start) in [(true, "{\"time\":"), (false, "20")] {
+            let writer = Writer {
+                style: Style::Plain,
+                is_json: Arc::new(AtomicBool::new(is_json)),
+                file: None,
+                is_on_stderr: true,
+            };
+            let mut out = Vec::new();
+            Style::Plain.write(&mut out, &writer.lost(3));
+            let line = String::from_utf8(out).expect("UTF-8");
+            assert!(
+                line.starts_with(start) && line.contains("server log: 3 lines"),
+                "{line}"
+            );
+            assert_eq!(line.ends_with("fast enough\"}\n"), is_json, "{line}");
+        }
     }
 }
