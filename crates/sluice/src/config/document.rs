@@ -62,6 +62,8 @@ struct Report {
     mistakes: RefCell<Vec<(usize, String)>>,
     /// The mistakes that are none if what they name comes to exist.
     missing: RefCell<Vec<(usize, String)>>,
+    /// The same for what is left out until the configuration is read again.
+    skipped: RefCell<Vec<(usize, String)>>,
 }
 
 /// A file and the numbers of its lines.
@@ -169,11 +171,25 @@ impl<'a> Document<'a> {
 
     /// What does not exist, with its line, for a server that starts without it; it is no mistake any more.
     pub(crate) fn take_missing(&self) -> Vec<String> {
-        let mut missing = self.report.missing.take();
-        missing.sort_by_key(|(line, _)| *line);
-        missing.dedup();
-        let missing = missing.into_iter();
-        missing
+        self.located(self.report.missing.take())
+    }
+
+    /// Records that something is left out: a mistake for `check`, but a server starts without it.
+    pub(crate) fn report_skipped(&self, line: usize, message: impl Into<String>) {
+        self.report.skipped.borrow_mut().push((line, message.into()));
+    }
+
+    /// What is left out, as of `take_missing`.
+    pub(crate) fn take_skipped(&self) -> Vec<String> {
+        self.located(self.report.skipped.take())
+    }
+
+    /// Messages in the order of their lines, each with its file and line.
+    fn located(&self, mut messages: Vec<(usize, String)>) -> Vec<String> {
+        messages.sort_by_key(|(line, _)| *line);
+        messages.dedup();
+        let messages = messages.into_iter();
+        messages
             .map(|(line, message)| format!("{}: {message}", self.origin(line)))
             .collect()
     }
@@ -247,6 +263,7 @@ impl<'a> Document<'a> {
     pub(crate) fn finish<T>(self, value: T) -> Result<T, ConfigErrors> {
         let mut mistakes = self.report.mistakes.take();
         mistakes.extend(self.report.missing.take());
+        mistakes.extend(self.report.skipped.take());
         if mistakes.is_empty() {
             return Ok(value);
         }

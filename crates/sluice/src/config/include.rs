@@ -2,7 +2,7 @@
 //!
 //! Here: which files, in which order, and patterns that cannot be used. Not here: what the files say (`included`).
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::document::{Document, FileKind, reason};
@@ -27,7 +27,8 @@ pub(super) fn expand(patterns: &[String], line: usize, document: &Document<'_>) 
     let mut files: Vec<IncludeFile> = Vec::new();
     let own = document.path();
     for pattern in patterns {
-        let found = paths(pattern, document).map_err(|message| format!("\"{}\": {message}", pattern.escape_debug()))?;
+        let found =
+            paths(pattern, line, document).map_err(|message| format!("\"{}\": {message}", pattern.escape_debug()))?;
         for relative in found {
             let path = document.resolve(&relative);
             if path != own && files.iter().all(|file| file.path != path) {
@@ -44,7 +45,7 @@ pub(super) fn expand(patterns: &[String], line: usize, document: &Document<'_>) 
 }
 
 /// The paths that a pattern matches, sorted; they are relative if the pattern is.
-fn paths(pattern: &str, document: &Document<'_>) -> Result<Vec<String>, String> {
+fn paths(pattern: &str, line: usize, document: &Document<'_>) -> Result<Vec<String>, String> {
     if pattern.is_empty() {
         return Err("must be the path of a file, or a pattern such as \"sites/*.toml\"".to_owned());
     }
@@ -66,7 +67,17 @@ fn paths(pattern: &str, document: &Document<'_>) -> Result<Vec<String>, String> 
         }
         let mut deeper = Vec::new();
         for path in &found {
-            let names = names(&format!("{path}{separator}"), is_certain, document)?;
+            let directory = format!("{path}{separator}");
+            let names = match names(&directory, document) {
+                Ok(names) => names,
+                Err(error) if is_certain => return Err(refusal(&directory, &error, document)),
+                // What a wildcard has matched need not be a directory.
+                Err(error) if error.kind() == ErrorKind::NotADirectory => continue,
+                Err(error) => {
+                    document.report_skipped(line, format!("include: {}", refusal(&directory, &error, document)));
+                    continue;
+                }
+            };
             let mut matching: Vec<_> = names.into_iter().filter(|name| matches(part, name)).collect();
             matching.sort_unstable();
             deeper.extend(matching.iter().map(|name| format!("{path}{separator}{name}")));
@@ -76,18 +87,20 @@ fn paths(pattern: &str, document: &Document<'_>) -> Result<Vec<String>, String> 
     Ok(found)
 }
 
-/// The names in a directory. One that a wildcard has matched need not be a directory.
-fn names(directory: &str, is_certain: bool, document: &Document<'_>) -> Result<Vec<String>, String> {
+fn names(directory: &str, document: &Document<'_>) -> io::Result<Vec<String>> {
+    document.included.names(&document.resolve(directory))
+}
+
+/// The message about a directory that cannot be read.
+fn refusal(directory: &str, error: &io::Error, document: &Document<'_>) -> String {
     let path = document.resolve(directory);
-    match document.included.names(&path) {
-        Ok(names) => Ok(names),
-        Err(error) if !is_certain && error.kind() == ErrorKind::NotADirectory => Ok(Vec::new()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(format!(
+    match error.kind() {
+        ErrorKind::NotFound => format!(
             "no directory {} ({}): create it or fix the path",
             path.display(),
-            reason(&error)
-        )),
-        Err(error) => Err(format!("{} cannot be read: {}", path.display(), reason(&error))),
+            reason(error)
+        ),
+        _ => format!("{} cannot be read: {}", path.display(), reason(error)),
     }
 }
 

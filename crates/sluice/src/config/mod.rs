@@ -86,6 +86,8 @@ pub(crate) fn load_to_run(path: &Path, mut warn: impl FnMut(&str)) -> Result<Set
     read(path, |document| {
         let missing = document.take_missing().into_iter();
         missing.for_each(|missing| warn(&format!("{missing}; until it exists the answer is 503")));
+        let skipped = document.take_skipped().into_iter();
+        skipped.for_each(|skipped| warn(&format!("{skipped}; it is left out until the next reload")));
     })
 }
 

@@ -1,5 +1,6 @@
 //! Included files: which are read, what they add, and messages about them.
 
+use super::super::{load, load_to_run};
 use super::read_with;
 
 /// A main file that includes all files below `sites`.
@@ -213,4 +214,28 @@ fn directories_may_be_matched_too() {
     ];
     let settings = read_with("include = 'apps/*/sluice.toml'\n", &files).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(settings.sites.len(), 2);
+}
+
+#[test]
+fn a_dangling_link_among_matched_directories_is_left_out_with_a_warning() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| directory.path().join(name);
+    std::fs::create_dir_all(path("sites/good")).expect("room for a directory");
+    std::fs::write(path("sites/plain"), "").expect("room for a file");
+    std::fs::write(path("sites/good/a.toml"), "[[site]]\nroot = '.'\n").expect("room for a file");
+    std::fs::write(path("sluice.toml"), "include = 'sites/*/*.toml'\n").expect("room for a file");
+    std::os::unix::fs::symlink("/nonexistent", path("sites/broken")).expect("a link");
+    let mut warnings = Vec::new();
+    let loaded = load_to_run(&path("sluice.toml"), |warning| warnings.push(warning.to_owned()));
+    let settings = loaded.unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(settings.sites.len(), 1);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].contains("sluice.toml:1: include: no directory ")
+            && warnings[0].contains("sites/broken")
+            && warnings[0].ends_with("it is left out until the next reload"),
+        "{warnings:?}"
+    );
+    let message = load(&path("sluice.toml")).expect_err("a mistake for check").to_string();
+    assert!(message.contains("sites/broken"), "{message}");
 }
