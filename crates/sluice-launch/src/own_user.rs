@@ -67,7 +67,17 @@ unsafe fn bytes(text: *const libc::c_char) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    #[test]
+    fn the_name_is_that_of_id() {
+        // It fails if the user has no entry.
+        let id = Command::new("id").arg("-un").output().unwrap();
+        let name = id.status.success().then(|| id.stdout.trim_ascii_end().to_vec());
+        assert_eq!(own_user().map(|user| user.name), name);
+    }
 
     #[test]
     fn the_entry_is_that_of_passwd() {
