@@ -182,11 +182,16 @@ fn slow_but_sufficient_windows_go_on() {
 fn complete_responses_that_nobody_takes_end_the_connection_although_others_progress() {
     let server = Setup::new()
         .file("a.txt", "x".repeat(2000))
-        .file("large.txt", "x".repeat(100_000))
+        .file("large.txt", "x".repeat(16_000))
         .listeners(LISTENER)
         .limits("send_timeout = \"1s\"")
         .start();
+    // A response of one chunk comes from the cache.
+    assert_eq!(server.get("/large.txt").body.len(), 16_000);
     let mut client = connect_with(&server, &window(4000));
+    // Enough for everything that follows but the large response, whose own window stays closed.
+    let open = frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes());
+    client.write_all(&open).unwrap();
     client.write_all(&get(1, "/large.txt")).unwrap();
     let (mut next, mut bytes) = (3, [0; 64 << 10]);
     client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
