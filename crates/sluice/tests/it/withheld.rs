@@ -57,11 +57,12 @@ fn access_log_of_serve_may_lie_in_the_served_directory_and_is_not_sent() {
     for name in ["access.log", "copy.txt", "link.txt"] {
         assert!(!listing.contains(name), "{listing}");
     }
-    assert!(
-        fs::read_to_string(server.path("htdocs/access.log"))
-            .unwrap()
-            .contains("GET /copy.txt")
-    );
+    // A thread writes it.
+    let is_logged = || {
+        let log = fs::read_to_string(server.path("htdocs/access.log")).unwrap();
+        log.contains("GET /copy.txt")
+    };
+    assert!(wait_until(is_logged));
 }
 
 #[test]
