@@ -22,6 +22,15 @@ const EXCHANGES_MAX: u32 = 8;
 pub(crate) struct ReadTurn {
     left: usize,
     bytes: usize,
+    last_read: LastRead,
+}
+
+/// Whether the last read of a turn may exceed its bytes.
+#[derive(Clone, Copy)]
+enum LastRead {
+    Bounded,
+    /// It fills the buffer: a part of one must be zeroed before it is read into, which would cost a large upload more than it gains.
+    FillsBuffer,
 }
 
 impl ReadTurn {
@@ -30,6 +39,7 @@ impl ReadTurn {
         ReadTurn {
             left: HTTP1_BYTES,
             bytes: HTTP1_BYTES,
+            last_read: LastRead::FillsBuffer,
         }
     }
 
@@ -38,6 +48,7 @@ impl ReadTurn {
         ReadTurn {
             left: HTTP2_BYTES,
             bytes: HTTP2_BYTES,
+            last_read: LastRead::Bounded,
         }
     }
 
@@ -47,11 +58,10 @@ impl ReadTurn {
 
     /// How many bytes may be read at once into a buffer with this room; 0 if the turn is over.
     pub(crate) fn room(&self, buffer: usize) -> usize {
-        match self.left {
-            0 => 0,
-            left if self.bytes == HTTP2_BYTES => left.min(buffer),
-            // A part of a buffer must be zeroed before it is read into, which would cost a large upload more than it gains.
-            _ => buffer,
+        match (self.left, self.last_read) {
+            (0, _) => 0,
+            (left, LastRead::Bounded) => left.min(buffer),
+            (_, LastRead::FillsBuffer) => buffer,
         }
     }
 

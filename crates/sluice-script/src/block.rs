@@ -53,7 +53,7 @@ impl Block {
         Some(self.bytes.split().freeze())
     }
 
-    /// Ready when the block is complete because of its age. Pending if there is none.
+    /// Ready when the block is complete because of its age; pending while there is no block.
     pub(crate) fn poll_complete(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.bytes.is_empty() {
             return Poll::Pending;

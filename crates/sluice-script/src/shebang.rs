@@ -38,7 +38,7 @@ pub(crate) enum ShebangProblem {
     NotInPath(Excerpt),
 }
 
-/// Reads the `#!` line of a file. `None` if nothing is wrong with it, there is none, or the file cannot be read.
+/// Finds what is wrong with the `#!` line of a file. `None` for a valid line, a file without one, and a file that cannot be read.
 pub(crate) async fn diagnose(file: PathBuf) -> Option<ShebangProblem> {
     tokio::task::spawn_blocking(move || {
         let mut start = Vec::new();

@@ -354,7 +354,7 @@ fn a_sentinel_that_a_full_buffer_splits_is_found() {
     assert_eq!(
         push(&mut scanner, &end[..8]),
         [end[..8].to_string()],
-        "a short record is none"
+        "a short record is no full buffer"
     );
 }
 

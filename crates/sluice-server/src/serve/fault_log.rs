@@ -59,7 +59,7 @@ impl FaultLog {
         };
         if kind.culprit == Culprit::Client && fault.is_not_found() && cause == Cause::Path {
             // Frequent, because every mistyped URL below the root causes one; the access log has them too. Not limited, because a
-            // reader who asks for this level wants to see each of them.
+            // reader of this level needs every one of them.
             return tracing::debug!(status = status.map(|status| status.as_u16()), %id, "{}", Escaped(text));
         }
         if self.admits(lines_max, kind) {

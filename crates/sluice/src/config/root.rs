@@ -38,7 +38,7 @@ pub(super) struct Root {
     pub(super) included_files: Vec<PathBuf>,
     /// The host whose site gets the routes of the included file that is being read; `None` for the default.
     pub(super) route_host: Option<String>,
-    /// The number of that site; `None` if there is none.
+    /// The number of that site; `None` for a host without a site.
     pub(super) route_site: Option<usize>,
 }
 

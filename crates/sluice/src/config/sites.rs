@@ -76,7 +76,7 @@ impl Sites {
     }
 
     /// The number of the site to which an included file adds routes: the one of a host, or else the site for any host, or else the
-    /// first. `None` if there is none.
+    /// first. `None` without a site.
     pub(super) fn number_of(&self, host: Option<&str>) -> Option<usize> {
         let find = |is_it: &dyn Fn(&SiteSettings) -> bool| self.sites.iter().position(is_it);
         match host {

@@ -15,7 +15,7 @@ pub(super) fn parse<'d>(document: &'d Document<'_>) -> Option<DeTable<'d>> {
     None
 }
 
-/// Reports what is not TOML, one mistake per line.
+/// Reports mistakes of TOML syntax, one for each line.
 fn report(document: &Document<'_>, errors: &[toml::de::Error]) {
     let mut lines = Vec::new();
     for error in errors {

@@ -54,23 +54,23 @@ impl Histogram {
         self.count
     }
 
-    /// The shortest duration; zero if there is none.
+    /// The shortest duration; zero for an empty histogram.
     pub(super) fn shortest(&self) -> Duration {
         Duration::from_nanos(if self.count == 0 { 0 } else { self.shortest_ns })
     }
 
-    /// The longest duration; zero if there is none.
+    /// The longest duration; zero for an empty histogram.
     pub(super) fn longest(&self) -> Duration {
         Duration::from_nanos(self.longest_ns)
     }
 
-    /// The mean; zero if there is none.
+    /// The mean; zero for an empty histogram.
     pub(super) fn mean(&self) -> Duration {
         let mean = self.total_ns.checked_div(u128::from(self.count)).unwrap_or(0);
         Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
     }
 
-    /// The duration that this many of a thousand do not exceed, to a sixty-fourth; zero if there is none.
+    /// The duration that this many of a thousand do not exceed, to a sixty-fourth; zero for an empty histogram.
     pub(super) fn per_mille(&self, share: u64) -> Duration {
         let wanted = (self.count * share).div_ceil(1000).max(1);
         let mut seen = 0;
