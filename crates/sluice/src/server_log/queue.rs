@@ -10,6 +10,9 @@ use tracing::Level;
 /// Lines that wait for a slow terminal; more are counted and dropped.
 const LINES_MAX: usize = 8192;
 
+/// Bytes of the lines that wait, at most with one line more: a line may be as long as a request line.
+const BYTES_MAX: usize = 4 << 20;
+
 /// An event as it will be shown, without what depends on the place where it is shown.
 pub(super) struct Line {
     pub(super) time: SystemTime,
@@ -23,6 +26,15 @@ pub(super) enum Body {
     Text(String),
     /// Members of a JSON object, after those for time and level.
     Json(Vec<u8>),
+}
+
+impl Body {
+    fn bytes(&self) -> usize {
+        match self {
+            Body::Text(text) => text.len(),
+            Body::Json(members) => members.len(),
+        }
+    }
 }
 
 /// What the log's thread is to do, in its place among the lines.
@@ -53,6 +65,8 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
+    /// Bytes of the lines.
+    bytes: usize,
     /// Lines dropped since the thread last took some.
     lost: u64,
     has_ended: bool,
@@ -69,7 +83,8 @@ impl Queue {
     /// Adds a line, or counts it if too many wait.
     pub(super) fn add(&self, line: Line) {
         let mut state = self.lock();
-        if state.items.len() < LINES_MAX {
+        if state.items.len() < LINES_MAX && state.bytes < BYTES_MAX {
+            state.bytes += line.body.bytes();
             state.items.push_back(Item::Line(line));
         } else {
             state.lost += 1;
@@ -106,6 +121,7 @@ impl Queue {
 
     fn take_now(&self) -> Batch {
         let mut state = self.lock();
+        state.bytes = 0;
         Batch {
             items: std::mem::take(&mut state.items),
             lost: std::mem::take(&mut state.lost),
@@ -129,5 +145,28 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_wait_are_bounded_in_bytes() {
+        let queue = Queue::default();
+        let add = |bytes: usize| {
+            queue.add(Line {
+                time: SystemTime::UNIX_EPOCH,
+                level: Level::INFO,
+                body: Body::Text("x".repeat(bytes)),
+            });
+        };
+        (0..10).for_each(|_| add(1 << 20));
+        let batch = queue.take(None);
+        assert_eq!((batch.items.len(), batch.lost), (4, 6));
+        add(1);
+        let batch = queue.take(None);
+        assert_eq!((batch.items.len(), batch.lost), (1, 0));
     }
 }
