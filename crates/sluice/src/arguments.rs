@@ -271,8 +271,15 @@ fn parse_field(text: &str) -> Result<(String, String), String> {
 impl Demo {
     /// Whether only this machine can reach it.
     pub(crate) fn is_local(&self) -> bool {
-        let mut addresses = self.listen.iter().map(ListenAddress::ip);
-        addresses.all(|ip| ip.is_some_and(|ip| ip.is_loopback()))
+        are_loopback(&self.listen)
+    }
+
+    /// The error pages: this machine is shown what the log says, if no other machine can reach the demo.
+    pub(crate) fn errors(&self) -> ErrorSettings {
+        ErrorSettings {
+            detail: default_detail(&self.listen),
+            ..ErrorSettings::default()
+        }
     }
 
     /// Its addresses, with TLS if wanted.
@@ -344,16 +351,12 @@ impl Serve {
     }
 
     fn errors(&self) -> ErrorSettings {
-        let is_local = self
-            .listen
-            .iter()
-            .all(|listen| listen.ip().is_some_and(|ip| ip.is_loopback()));
         ErrorSettings {
             detail: match self.detail {
                 Some(Detail::All) => ErrorDetail::All,
                 Some(Detail::Local) => ErrorDetail::Local,
-                None if is_local => ErrorDetail::Local,
-                None | Some(Detail::Off) => ErrorDetail::Off,
+                Some(Detail::Off) => ErrorDetail::Off,
+                None => default_detail(&self.listen),
             },
             ..ErrorSettings::default()
         }
@@ -416,6 +419,21 @@ fn directory_site(root: PathBuf, files: FileSettings, mailbox: Mailbox, errors: 
         compression: CompressionSettings::default(),
         errors,
         log: None,
+    }
+}
+
+/// Whether only this machine can reach these addresses.
+fn are_loopback(listen: &[ListenAddress]) -> bool {
+    listen
+        .iter()
+        .all(|listen| listen.ip().is_some_and(|ip| ip.is_loopback()))
+}
+
+/// Who is shown what the log says about an error, if nobody has said.
+fn default_detail(listen: &[ListenAddress]) -> ErrorDetail {
+    match are_loopback(listen) {
+        true => ErrorDetail::Local,
+        false => ErrorDetail::Off,
     }
 }
 

@@ -72,7 +72,11 @@ fn run(arguments: Arguments, logger: &Logger) -> Result<ExitCode, String> {
         Command::Demo(demo) => {
             refuse_root(demo.allow_root || demo.is_local())?;
             let site = demo::Site::unpack()?;
-            supervisor::run(site.settings(demo.listeners()?, demo.host), Origin::Arguments, logger)
+            supervisor::run(
+                site.settings(demo.listeners()?, demo.errors(), demo.host),
+                Origin::Arguments,
+                logger,
+            )
         }
         Command::Workout(workout) => return workout::run(&workout, print),
         Command::Rate(rate) => rate::run(&rate, print),

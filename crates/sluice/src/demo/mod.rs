@@ -71,7 +71,7 @@ impl Site {
     }
 
     /// The settings that serve it; on loopback addresses for names of this machine and these hosts.
-    pub(crate) fn settings(&self, listen: Vec<ListenSettings>, hosts: Vec<String>) -> Settings {
+    pub(crate) fn settings(&self, listen: Vec<ListenSettings>, errors: ErrorSettings, hosts: Vec<String>) -> Settings {
         let programs = self.path.join("cgi-bin");
         let route = |path: &str, mode: Mode, mailbox: Mailbox| {
             let mut script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
@@ -106,7 +106,7 @@ impl Site {
                 ],
                 files: FileSettings::default(),
                 compression: CompressionSettings::default(),
-                errors: ErrorSettings::default(),
+                errors,
                 log: None,
             }],
             unknown_hosts: UnknownHosts::RefuseOnLoopback(hosts),
@@ -244,7 +244,11 @@ mod tests {
     #[test]
     fn one_directory_is_served_in_three_ways_and_removed_with_the_site() {
         let site = Site::unpack().expect("a temporary directory");
-        let settings = site.settings(vec![ListenSettings::clear(config::LISTEN)], Vec::new());
+        let settings = site.settings(
+            vec![ListenSettings::clear(config::LISTEN)],
+            ErrorSettings::default(),
+            Vec::new(),
+        );
         let routes = &settings.sites[0].routes;
         let paths: Vec<String> = routes.iter().map(|route| route.path.to_string()).collect();
         assert_eq!(
