@@ -2,7 +2,8 @@
 
    request.c -> cgiplusin.c (CGIPLUSIN), mailbox.c (stdout, which asks request.c for WWW_GATEWAY_MRS), buffer.c
    callout.c -> cgiplusin.c, mailbox.c
-   buffer.c  -> callout.c, mailbox.c
+   buffer.c  -> callout.c, mailbox.c, ring.c
+   ring.c    -> mailbox.c; libraries in other languages call it by sluice_ring.h
    wasd.c, membuflib.c, cgilib.c: the implementation of the headers in wasd/, on top of all */
 #ifndef SLUICE_INTERNAL_H
 #define SLUICE_INTERNAL_H
@@ -57,6 +58,12 @@ int sluice_mailbox_end(void);
 
 /* Writes a callout of one line (without LF). 0, or -1: errno. */
 int sluice_mailbox_callout(const char *line, size_t length);
+
+/* ---- ring.c ---- */
+
+/* Makes the ring call `flush` before it waits, before its first commit and before a doorbell. */
+struct sluice_ring;
+void sluice_ring_flushes(struct sluice_ring *ring, int (*flush)(void));
 
 /* ---- buffer.c ---- */
 
