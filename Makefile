@@ -87,6 +87,8 @@ test-h2spec:
 	@tools/h2spec target/debug/sluice
 
 test-sdk: sdk
+	@$(CARGO) build --locked --bin sluice
+	@python3 -B -m unittest discover -s sdk/testing/tests
 	@$(MAKE) --no-print-directory -C sdk/c test
 
 # The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
