@@ -37,11 +37,12 @@ impl Environment {
 
     /// The environment of a CGIplus script or an RTE engine: the sentinels, and no request.
     ///
-    /// `route` is the route's environment. Names of request variables are left out of both lists, because their values
+    /// `engine` is the name of the engine (SCRIPT_RTE), if it is one; `route` is the route's environment. Names of request variables are left out of both lists, because their values
     /// come with each request and a value here would outlive it.
     #[must_use]
     pub fn for_cgiplus<N: AsRef<str>, V: AsRef<[u8]>>(
         sentinels: &Sentinels,
+        engine: Option<&str>,
         inherited: &[(N, V)],
         route: &[(String, String)],
     ) -> Environment {
@@ -52,6 +53,9 @@ impl Environment {
         environment.variables.set("CGIPLUSESC", sentinels.escape().as_bytes());
         environment.variables.set("CGIPLUSEOT", sentinels.close().as_bytes());
         environment.add_channels();
+        if let Some(engine) = engine {
+            environment.variables.set("SCRIPT_RTE", engine.as_bytes());
+        }
         for (name, value) in route {
             environment.add(name, value.as_bytes());
         }
@@ -146,12 +150,16 @@ mod tests {
 
     #[test]
     fn a_cgiplus_script_gets_the_sentinels() {
-        let environment = Environment::for_cgiplus(&sentinels(), &INHERITED, &[]);
+        let environment = Environment::for_cgiplus(&sentinels(), None, &INHERITED, &[]);
         assert_eq!(environment.value("CGIPLUSEOF"), Some(sentinels().end().as_bytes()));
         assert_eq!(environment.value("CGIPLUSESC"), Some(sentinels().escape().as_bytes()));
         assert_eq!(environment.value("CGIPLUSEOT"), Some(sentinels().close().as_bytes()));
         assert_eq!(environment.value("CGIPLUSIN"), Some(&b"/dev/fd/3"[..]));
         assert_eq!(environment.value("TZ"), Some(&b"UTC"[..]));
+        assert_eq!(environment.value("SCRIPT_RTE"), None);
+        let route = [("SCRIPT_RTE".to_string(), "x".to_string())];
+        let environment = Environment::for_cgiplus(&sentinels(), Some("perl"), &INHERITED, &route);
+        assert_eq!(environment.value("SCRIPT_RTE"), Some(&b"perl"[..]));
     }
 
     #[test]
@@ -164,7 +172,7 @@ mod tests {
             ("A=B", "x"),
         ]
         .map(|(name, value)| (name.to_string(), value.to_string()));
-        let environment = Environment::for_cgiplus(&sentinels(), &INHERITED, &route);
+        let environment = Environment::for_cgiplus(&sentinels(), None, &INHERITED, &route);
         assert_eq!(environment.value("TZ"), Some(&b"Europe/Vienna"[..]));
         assert_eq!(count(&environment, "TZ"), 1);
         assert_eq!(environment.value("CGIPLUSEOF"), Some(sentinels().end().as_bytes()));

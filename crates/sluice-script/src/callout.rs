@@ -102,8 +102,8 @@ impl Callouts {
             }
             Callout::Watch(text) => {
                 let text = self.notices.masked(&text);
-                let Process { pid, script, .. } = &*self.notices.process;
-                tracing::debug!(target: "watch", script, pid, "{text}");
+                let process = &self.notices.process;
+                tracing::debug!(target: "watch", script = &*process.script(), pid = process.pid, "{text}");
                 Answer::ok("OK")
             }
             Callout::HttpStatus => Answer::ok(format!("{:03}", self.status.map_or(0, |status| status.as_u16()))),
@@ -144,7 +144,7 @@ impl Callouts {
             Err(error) => error,
         };
         if let BeginError::OverBudget(over) = &error {
-            self.resources.log_memory_refused(&self.notices.process.script, *over);
+            self.resources.log_memory_refused(&self.notices.process.script(), *over);
         }
         let code = match &error {
             BeginError::OverBudget(over) if over.is_too_large() => 413,
@@ -212,7 +212,8 @@ impl Notices {
             return;
         }
         let text = self.masked(text);
-        let Process { pid, script, site, .. } = &*self.process;
+        let Process { pid, site, .. } = &*self.process;
+        let script = &*self.process.script();
         match self.process.exchange() {
             Some(id) => tracing::info!(target: "script", site, script, pid, %id, "{text}"),
             None => tracing::info!(target: "script", site, script, pid, "{text}"),
@@ -221,9 +222,8 @@ impl Notices {
 
     /// Logs directives of Script-Control that have no effect, each once for a script.
     fn log_ignored(&self, directives: &[Box<str>]) {
-        let Process {
-            pid, script, site, log, ..
-        } = &*self.process;
+        let Process { pid, site, log, .. } = &*self.process;
+        let script = &*self.process.script();
         for directive in directives.iter().filter(|directive| log.is_first(directive)) {
             let directive = self.masked(directive);
             let directive = Escaped(&directive);
@@ -239,8 +239,8 @@ impl Notices {
 
     fn log_suppressed(&self, suppressed: Option<Suppressed>) {
         if let Some(suppressed) = suppressed {
-            let Process { pid, script, .. } = &*self.process;
-            tracing::info!(target: "script", script, pid, "NOTICED: {suppressed}");
+            let pid = self.process.pid;
+            tracing::info!(target: "script", script = &*self.process.script(), pid, "NOTICED: {suppressed}");
         }
     }
 }

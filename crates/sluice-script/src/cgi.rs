@@ -46,7 +46,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         drop(reservation);
     };
     let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;
-    process.begin_exchange(job.request.id);
+    process.begin_exchange(job.request.id, None);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
     let (callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
     let relay = Relay::new(process, channels, scanner, callouts, source.map(Pump::once), idle_timer);

@@ -108,7 +108,8 @@ fn rebind_to_worker(job: &Job, idle: IdleProcess) -> Result<Option<IdleProcess>,
 async fn start(job: &Job, lease: &mut Lease) -> Result<IdleProcess, Fault> {
     let sentinels = new_sentinels()?;
     let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();
-    let environment = Environment::for_cgiplus(&sentinels, &job.inherited(), &extra).into_bytes();
+    let engine = job.script.engine.as_ref().map(|engine| engine.name());
+    let environment = Environment::for_cgiplus(&sentinels, engine, &job.inherited(), &extra).into_bytes();
     let segment = job.segment()?;
     let program = job.program(Vec::new(), environment, Stdin::Pipe, &segment)?;
     let ended = lease.exit_notice();
@@ -132,7 +133,8 @@ fn begin(job: &Job, idle: IdleProcess, pump: Option<Pump>, content_length: Optio
         scanner,
         ..
     } = idle;
-    process.begin_exchange(job.request.id);
+    let script = job.script.engine.as_ref().map(|_| job.script.file.as_path());
+    process.begin_exchange(job.request.id, script);
     // The process has the sentinels in its environment.
     let variables = job.variables(None, content_length);
     let record = channels.cgiplusin.begin();

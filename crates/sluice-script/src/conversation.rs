@@ -158,7 +158,7 @@ impl Conversation {
         // An interpreter or env(1) that could not do what the `#!` line says.
         let problem = match (&fault, exit) {
             (HeadFault::Empty, Some(Exit::Code(1..))) if !process.has_interpreter => {
-                shebang::diagnose(process.script.as_str().into()).await
+                shebang::diagnose(process.script().into_owned().into()).await
             }
             _ => None,
         };
@@ -173,7 +173,7 @@ impl Conversation {
     /// The fault of a script that is made for the other mode. `None` if it has not shown that.
     fn wrong_mode(&self) -> Option<Fault> {
         let how = self.relay.wrong_mode()?;
-        let advice = self.route.mode_advice(&self.relay.process.script);
+        let advice = self.route.mode_advice(&self.relay.process.script());
         Some(self.relay.fault(Violation::WrongMode(how, advice)))
     }
 

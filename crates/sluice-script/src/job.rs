@@ -33,8 +33,9 @@ use crate::idle_timer::IdleTimer;
 use crate::process::{Process, ProcessSpec};
 use crate::request::ScriptRequest;
 use crate::request_body::{RequestBody, Stored};
-use crate::route::{Map, Script, ScriptRoute, find_program};
+use crate::route::{Map, Script, ScriptRoute};
 use crate::scripts::Scripts;
+use crate::search_path::find_program;
 
 /// One request for one script.
 pub struct Job {
@@ -98,7 +99,7 @@ impl Job {
             prefix: &settings.variables.prefix,
             environment: &extra,
             request_time: request.arrived,
-            script_rte: None,
+            script_rte: self.script.engine.as_ref().map(|engine| engine.name()),
             is_php: self.script.is_php(),
         })
     }
@@ -114,7 +115,24 @@ impl Job {
             .collect()
     }
 
-    /// The command to start: the file itself, or its interpreter with the file as first argument.
+    /// The command to start: the file itself, its interpreter with the file as first argument, or its engine.
+    fn command(&self) -> Result<Vec<CString>, Fault> {
+        if let Some(engine) = &self.script.engine {
+            let command = engine.command()?;
+            let words = [command.program.as_os_str()].into_iter();
+            return words
+                .chain(command.arguments.iter().map(OsString::as_os_str))
+                .map(c_string)
+                .collect();
+        }
+        let file = self.script.file.as_os_str();
+        let interpreter = self.script.interpreter.as_deref().map(present).transpose()?;
+        let program = interpreter.as_deref().map_or(file, Path::as_os_str);
+        let words = [program].into_iter().chain((program != file).then_some(file));
+        words.map(c_string).collect()
+    }
+
+    /// The process to start, with its command, environment and limits.
     pub(crate) fn program(
         &self,
         arguments: Vec<Vec<u8>>,
@@ -123,18 +141,16 @@ impl Job {
         segment: &Segment,
     ) -> Result<Program, Fault> {
         let settings = self.settings();
-        let file = self.script.file.as_os_str();
-        let interpreter = self.script.interpreter.as_deref().map(present).transpose()?;
-        let program = interpreter.as_deref().map_or(file, Path::as_os_str);
-        let leading = [program].into_iter().chain((program != file).then_some(file));
-        let arguments = leading.map(c_string).chain(
-            arguments
-                .into_iter()
-                .map(|argument| c_string(OsString::from_vec(argument))),
-        );
+        let arguments = arguments
+            .into_iter()
+            .map(|argument| c_string(OsString::from_vec(argument)));
+        let mut command = self.command()?;
+        for argument in arguments {
+            command.push(argument?);
+        }
         Ok(Program {
-            path: c_string(program)?,
-            arguments: arguments.collect::<Result<_, _>>()?,
+            path: command[0].clone(),
+            arguments: command,
             environment,
             directory: c_string(self.script.file.parent().unwrap_or(Path::new("/")))?,
             stdin,
@@ -157,12 +173,22 @@ impl Job {
     /// The properties of a process that do not come from its start.
     pub(crate) fn spec(&self, sentinels: Sentinels) -> ProcessSpec {
         let settings = self.settings();
-        let script = self.script.file.to_string_lossy().into_owned();
+        let (file, interpreter) = match &self.script.engine {
+            Some(engine) => match engine.command() {
+                Ok(command) => (Cow::Owned(command.file.clone()), Some(command.program.clone())),
+                Err(_) => (Cow::Borrowed(engine.key()), None),
+            },
+            None => (
+                Cow::Borrowed(self.script.file.as_path()),
+                self.script.interpreter.clone(),
+            ),
+        };
+        let script = file.to_string_lossy().into_owned();
         ProcessSpec {
             sentinels,
             log: self.scripts.resources().script_logs.of(&script),
             script,
-            interpreter: self.script.interpreter.clone(),
+            interpreter,
             site: self.route.site.clone(),
             mailbox: settings.output.mailbox,
             record_bytes_max: settings.output.record_bytes_max,

@@ -20,7 +20,8 @@ use tokio::sync::oneshot;
 use crate::pool::{Action, Decision, Pool, ProcessId, Reason, Refusal, Release, Room, Ticket};
 use crate::process::{Channels, Process};
 use crate::process_limit::{Member, Permit, PoolLimits};
-use crate::route::{Script, Stamp};
+use crate::route::Script;
+use crate::stamp::Stamp;
 
 /// Time between two log lines about a pool whose processes are all busy.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -99,7 +100,7 @@ impl SharedPool {
             pool
         };
         let pool = Arc::new(SharedPool {
-            script: script.file.as_path().into(),
+            script: script.pool_key().into(),
             settings: settings.pool,
             kill_grace: settings.timeouts.kill_grace,
             limits,
@@ -518,7 +519,7 @@ fn end(idle: IdleProcess, reason: Reason, grace: Duration) {
     let IdleProcess { process, channels, .. } = idle;
     tracing::debug!(
         pid = process.pid,
-        script = process.script,
+        script = &*process.script(),
         "script process retired: {reason}"
     );
     process.retire(grace);
@@ -554,6 +555,7 @@ mod tests {
             name: String::new(),
             path_info: None,
             interpreter: None,
+            engine: None,
             file,
         };
         let mut settings = ScriptSettings::new(ScriptSource::Root, Mode::Cgi);

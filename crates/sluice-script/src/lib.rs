@@ -1,18 +1,20 @@
-//! Scripts: processes that answer requests, as CGI (RFC 3875) or as CGIplus. Floor 4, safe Rust.
+//! Scripts: processes that answer requests, as CGI (RFC 3875), CGIplus or RTE. Floor 4, safe Rust.
 //!
-//! A mode is one file (`cgi`, `cgiplus`): it starts or leases a process and gives it the request. Everything else is common to
-//! all modes. Not here: which program a path names (`sluice-server`), the protocol between server and script as pure code
+//! A mode is one file (`cgi`, `cgiplus`): it starts or leases a process and gives it the request. A process of mode `rte` gets it as
+//! one of `cgiplus` does; what is run is another (`engine`). Everything else is common to all modes. Not here: which program a path names (`sluice-server`), the protocol between server and script as pure code
 //! (`sluice-gateway`), and the system calls that start a process (`sluice-launch`).
 //!
 //! ```text
 //!   serve ──┬─ cgi ──────┐      the entry: a Task in, an Outcome out; Mode is matched there alone
 //!     │     └─ cgiplus ──┤
 //!     │                  ├─ job ── request, route       the request, the program, the variables
+//!     │                  │    └─ engine                 the program that runs many scripts
 //!     │                  ├─ pools ── lease ── pool      which request gets which process
 //!     │                  │    │    └─ process_limit     bounds that pools share; default_processes
 //!     │                  │    └─ watched_files          changes that replace kept processes
 //!     │                  ├─ process ── scripts, stderr  start, watch, stop
-//!     │                  │      └─ shebang              why a process could not be started
+//!     │                  │      ├─ shebang              why a process could not be started
+//!     │                  │      └─ unwatched            the end of a process that nobody has taken
 //!     │                  ├─ resources                   bounds on what all scripts hold together
 //!     │                  └─ request_body ── framing     the body as the client sends it
 //!     │
@@ -41,6 +43,7 @@ mod conversation;
 mod default_environment;
 mod default_processes;
 mod ending;
+pub mod engine;
 mod framing;
 mod idle_timer;
 pub mod job;
@@ -62,9 +65,12 @@ pub mod resources;
 pub mod route;
 mod script_log;
 pub mod scripts;
+pub mod search_path;
 pub mod serve;
 mod session;
 mod shebang;
+pub mod stamp;
 mod stderr;
 mod unread;
+mod unwatched;
 mod watched_files;

@@ -47,7 +47,7 @@ impl Pools {
         server: &Arc<ProcessLimit>,
     ) -> Arc<SharedPool> {
         let mut pools = self.by_script.lock();
-        let pool = match pools.get(&script.file) {
+        let pool = match pools.get(script.pool_key()) {
             Some(pool) => Arc::clone(pool),
             None => {
                 let limits = PoolLimits {
@@ -55,7 +55,7 @@ impl Pools {
                     server: Arc::clone(server),
                 };
                 let pool = SharedPool::new(script, settings, limits);
-                pools.insert(script.file.clone(), Arc::clone(&pool));
+                pools.insert(script.pool_key().to_owned(), Arc::clone(&pool));
                 pool
             }
         };

@@ -15,20 +15,20 @@
 //! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) gives up its place in the pool
 //! after a while, and is watched further.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
 use sluice_gateway::Sentinels;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
-use sluice_launch::{Exit, Program, Signal, Started};
+use sluice_launch::{Exit, Program, Signal};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use tokio::io::Interest;
@@ -44,6 +44,7 @@ use crate::script_log::ScriptLog;
 use crate::scripts::Scripts;
 use crate::shebang;
 use crate::stderr::StderrReader;
+use crate::unwatched::{Unclaimed, Unwatched};
 
 /// Least time after SIGKILL before a process gives up its place in the pool. SIGKILL takes effect at once, except for a
 /// process that waits for a disk.
@@ -59,8 +60,8 @@ const ERROR_LINE_CHARACTERS_MAX: usize = 500;
 pub(crate) struct Process {
     pub pid: i32,
     pub sentinels: Sentinels,
-    /// SCRIPT_FILENAME, for messages.
-    pub script: String,
+    /// The file that was started, for messages: the script, or the engine that runs it.
+    program: String,
     /// The route names an interpreter: the `#!` line of the script has no meaning.
     pub has_interpreter: bool,
     pub site: String,
@@ -93,6 +94,8 @@ struct State {
     error_lines: VecDeque<Box<str>>,
     /// The exchange that it works for.
     exchange: Option<UniqueId>,
+    /// The script that an engine runs in it.
+    script: Option<Box<str>>,
     /// The server has ended it, or asked it to end.
     is_ended_by_server: bool,
     /// A line of the log has its exit status.
@@ -145,10 +148,10 @@ pub(crate) async fn start(
     let (started, ended) = unclaimed.claim();
     let (commands, received) = watch::channel(Command::Run);
     let process = Arc::new(Process::new(started.pid, spec, commands));
-    let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.script.as_str().into()), error);
+    let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
     let watched = Watched::register(started.pidfd, started.stderr, &process, ended);
     let Watched { pidfd, errors, ended } = watched.map_err(unusable)?;
-    tracing::debug!(pid = process.pid, script = process.script, "script process started");
+    tracing::debug!(pid = process.pid, script = process.program, "script process started");
     scripts.track(&process, watch(Arc::clone(&process), pidfd, errors, received, ended));
     let channels = (|| {
         Ok(Channels {
@@ -192,7 +195,7 @@ impl Process {
         Process {
             pid,
             sentinels: spec.sentinels,
-            script: spec.script,
+            program: spec.script,
             has_interpreter: spec.interpreter.is_some(),
             site: spec.site,
             record_bytes_max: (spec.mailbox == settings::Mailbox::Record).then_some(spec.record_bytes_max),
@@ -238,9 +241,10 @@ impl Process {
     }
 
     /// It works for this exchange now; its error lines are logged with the id. Those of earlier exchanges may name other clients,
-    /// and do not explain a fault in this one.
-    pub(crate) fn begin_exchange(&self, id: UniqueId) {
+    /// and do not explain a fault in this one. `script` is the file that an engine runs.
+    pub(crate) fn begin_exchange(&self, id: UniqueId, script: Option<&Path>) {
         let mut state = self.lock();
+        state.script = script.map(|script| script.to_string_lossy().into());
         state.exchange = Some(id);
         state.error_lines.clear();
     }
@@ -249,7 +253,16 @@ impl Process {
     pub(crate) fn end_exchange(&self) {
         let mut state = self.lock();
         state.exchange = None;
+        state.script = None;
         state.waiter = None;
+    }
+
+    /// The file of the script that it runs, for messages; that of an engine between two exchanges.
+    pub(crate) fn script(&self) -> Cow<'_, str> {
+        match &self.lock().script {
+            Some(script) => Cow::Owned(script.to_string()),
+            None => Cow::Borrowed(&self.program),
+        }
     }
 
     /// The exchange that it works for, if any.
@@ -294,7 +307,7 @@ impl Process {
         let mut state = self.lock();
         state.is_exit_described |= state.exit.is_some();
         ProcessState {
-            script: self.script.as_str().into(),
+            script: state.script.clone().unwrap_or_else(|| self.program.as_str().into()),
             pid: self.pid,
             exit: state.exit,
             error_lines: state.error_lines.iter().cloned().collect(),
@@ -327,7 +340,8 @@ impl Drop for Process {
         if !self.log.admits(text.len(), std::time::Instant::now()) {
             return;
         }
-        let Process { pid, script, site, .. } = self;
+        let Process { pid, site, .. } = self;
+        let script = state.script.as_deref().unwrap_or(&self.program);
         match state.exchange {
             Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "end of the process: {text}"),
             None => tracing::warn!(target: "script", site, script, pid, "end of the process: {text}"),
@@ -416,7 +430,7 @@ async fn watch(
     errors.finish();
     tracing::debug!(
         pid = process.pid,
-        script = process.script,
+        script = &*process.script(),
         "script process ended: {exit}"
     );
     process.announce(exit);
@@ -480,66 +494,6 @@ fn kill(process: &Process, pidfd: BorrowedFd<'_>) -> Escalation {
     let _ = sluice_launch::kill_group(process.pid, Signal::Kill);
     let _ = sluice_launch::kill(pidfd, Signal::Kill);
     Escalation::GiveUp(Instant::now() + process.kill_grace.max(UNKILLABLE_AFTER))
-}
-
-/// A process that was started and that nobody has taken yet. Its drop ends it.
-struct Unclaimed<E: Send + 'static>(Option<(Started, E)>);
-
-impl<E: Send + 'static> Unclaimed<E> {
-    fn new(started: Started, ended: E) -> Unclaimed<E> {
-        Unclaimed(Some((started, ended)))
-    }
-
-    fn claim(mut self) -> (Started, E) {
-        self.0.take().expect("claimed once, by value")
-    }
-}
-
-impl<E: Send + 'static> Drop for Unclaimed<E> {
-    fn drop(&mut self) {
-        if let Some((Started { pid, pidfd, .. }, ended)) = self.0.take() {
-            Unwatched { pid, pidfd, ended }.end();
-        }
-    }
-}
-
-/// A process that has no watcher and never gets one.
-struct Unwatched<E> {
-    pid: i32,
-    pidfd: OwnedFd,
-    /// Dropped when the process is reaped, because the process counts until its end.
-    ended: E,
-}
-
-impl<E: Send + 'static> Unwatched<E> {
-    /// Kills and reaps it, in a thread of its own: SIGKILL takes effect at once, except for a process that waits for a disk,
-    /// and the event loop must not wait for that.
-    fn end(self) {
-        let _ = sluice_launch::kill_group(self.pid, Signal::Kill);
-        let shared = Arc::new(Mutex::new(Some(self)));
-        let own = Arc::clone(&shared);
-        let spawned = std::thread::Builder::new()
-            .name("reaper".into())
-            .spawn(move || reap(&own));
-        if spawned.is_err() {
-            // No more threads: the rare wait on the event loop is better than a zombie.
-            reap(&shared);
-        }
-    }
-}
-
-fn reap<E: Send>(unwatched: &Mutex<Option<Unwatched<E>>>) {
-    let taken = unwatched.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(Unwatched { pid, pidfd, ended }) = taken else {
-        return;
-    };
-    let mut descriptors = [PollFd::new(&pidfd, PollFlags::IN)];
-    let _ = poll(&mut descriptors, None);
-    if sluice_launch::has_orphans() {
-        let _ = sluice_launch::end_session(pid);
-    }
-    let _ = sluice_launch::reap(pidfd.as_fd());
-    drop(ended);
 }
 
 #[cfg(test)]

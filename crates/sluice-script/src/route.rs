@@ -1,12 +1,13 @@
 //! The parts of a site that scripts need: the route, the program that it leads to, and the map of paths and files.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sluice_settings::{Mode, ScriptSettings, ScriptSource};
 
+use crate::engine::{EngineProgram, Engines};
 use crate::pools::Pools;
+use crate::stamp::Stamp;
 
 /// A route that runs scripts, with their processes.
 pub struct ScriptRoute {
@@ -14,6 +15,8 @@ pub struct ScriptRoute {
     pub settings: ScriptSettings,
     /// Suffixes with their dot, and the program that runs such files. A name without a slash was in no directory of PATH.
     pub interpreters: Vec<(String, PathBuf)>,
+    /// The engines that run its scripts, in mode `rte`.
+    pub engines: Engines,
     /// The site, for the log.
     pub site: String,
     /// The place of the route in the configuration.
@@ -29,7 +32,7 @@ impl ScriptRoute {
     pub(crate) fn mode_advice(&self, script: &str) -> String {
         let mode = match self.settings.mode {
             Mode::Cgi => Mode::Cgiplus,
-            Mode::Cgiplus => Mode::Cgi,
+            Mode::Cgiplus | Mode::Rte => Mode::Cgi,
         };
         let below = match &self.settings.source {
             ScriptSource::Directory(directory) => Path::new(script).strip_prefix(directory).ok(),
@@ -40,19 +43,6 @@ impl ScriptRoute {
             _ => format!("write mode = \"{}\" for its route ({})", mode.name(), self.origin),
         }
     }
-}
-
-/// Finds a program: by its path if its name has a slash, or else in the PATH of the server.
-#[must_use]
-pub fn find_program(name: &str) -> Option<PathBuf> {
-    if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(|path| path.is_file());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .filter(|directory| directory.is_absolute())
-        .map(|directory| directory.join(name))
-        .find(|path| path.is_file())
 }
 
 /// The program behind a request.
@@ -66,37 +56,26 @@ pub struct Script {
     pub path_info: Option<String>,
     /// The program that runs the file. `None` if the file is executed itself.
     pub interpreter: Option<PathBuf>,
+    /// The engine that runs the file. `None` in other modes than `rte`.
+    pub engine: Option<Arc<EngineProgram>>,
     /// Shows whether the file is still the one from which a kept process was started.
     pub stamp: Stamp,
 }
 
 impl Script {
-    /// Whether PHP runs it: by an interpreter of the route, because the program itself is PHP, or by the `#!` line of a file `*.php`.
+    /// Identifies its pool among those of its route: scripts of one engine share a pool.
+    pub(crate) fn pool_key(&self) -> &Path {
+        self.engine.as_ref().map_or(&self.file, |engine| engine.key())
+    }
+
+    /// Whether PHP runs it: by its engine, by an interpreter of the route, because the program itself is PHP, or by the `#!` line of a file `*.php`.
     pub(crate) fn is_php(&self) -> bool {
+        if let Some(engine) = &self.engine {
+            return engine.is_php();
+        }
         let name = |path: &Path| path.file_name().map(|name| name.as_encoded_bytes().to_owned());
         let program = name(self.interpreter.as_ref().unwrap_or(&self.file)).unwrap_or_default();
         program.starts_with(b"php") || (self.interpreter.is_none() && program.ends_with(b".php"))
-    }
-}
-
-/// A file's identity, modification time and size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    device: u64,
-    inode: u64,
-    modified: (i64, i64),
-    bytes: u64,
-}
-
-impl Stamp {
-    /// The stamp of a file.
-    pub fn of(metadata: &Metadata) -> Stamp {
-        Stamp {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            bytes: metadata.len(),
-        }
     }
 }
 

@@ -66,7 +66,7 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
     // The only match on the mode in this crate.
     let (session, reply) = match job.settings().mode {
         Mode::Cgi => cgi::run(job, body).await?,
-        Mode::Cgiplus => cgiplus::run(job, body).await?,
+        Mode::Cgiplus | Mode::Rte => cgiplus::run(job, body).await?,
     };
     let (mut head, accepted) = match reply {
         Reply::Document(head) | Reply::ClientRedirect(head) => (head, accepted),

@@ -122,7 +122,8 @@ impl StderrReader {
         if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.log.admits(text.len(), now) {
             return;
         }
-        let Process { pid, script, site, .. } = &*self.process;
+        let Process { pid, site, .. } = &*self.process;
+        let script = &*self.process.script();
         match self.process.exchange() {
             Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "{text}"),
             None => tracing::warn!(target: "script", site, script, pid, "{text}"),
@@ -133,7 +134,8 @@ impl StderrReader {
     /// Logs what an error means that comes of a record mailbox. A write beyond the socket's buffer fails in the script (EMSGSIZE), so
     /// that the server does not see the record that is too large.
     fn explain(&self, text: &str) {
-        let Process { pid, script, .. } = &*self.process;
+        let pid = self.process.pid;
+        let script = &*self.process.script();
         if let Some(bytes_max) = self.process.record_bytes_max
             && text.contains(TOO_LARGE)
         {
@@ -149,7 +151,8 @@ impl StderrReader {
 
     fn log_suppressed(&self, suppressed: Option<Suppressed>) {
         if let Some(suppressed) = suppressed {
-            let Process { pid, script, .. } = &*self.process;
+            let pid = self.process.pid;
+            let script = &*self.process.script();
             tracing::warn!(target: "script", script, pid, "standard error: {suppressed}");
         }
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::route::Stamp;
+use crate::stamp::Stamp;
 
 /// Directory entries that are read for one list. A list of so many takes some tens of milliseconds of one processor.
 const ENTRIES_MAX: usize = 10_000;

@@ -19,3 +19,4 @@ pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, Sit
 pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
 pub use sluice_launch::{allow_core_dumps, is_root, prepare_process};
+pub use sluice_script::engine::missing_engines;

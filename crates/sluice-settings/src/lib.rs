@@ -22,8 +22,8 @@ pub use log_format::LogFormat;
 pub use settings::FollowLinks;
 pub use settings::{
     AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Convert, DirectorySettings, DnsSettings,
-    ErrorDetail, ErrorSettings, Fallback, FileSettings, ForwardedField, IdentitySettings, IdentitySource,
-    ListenSettings, LogLevel, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings, RecordSettings, RefusalSettings,
-    RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptVariables,
-    ServerLog, Settings, SiteSettings, Statuses, SuffixScripts, TlsSettings, UnknownHosts, suffix_of,
+    Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileSettings, ForwardedField, IdentitySettings,
+    IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings, RecordSettings,
+    RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
+    ScriptVariables, ServerLog, Settings, SiteSettings, Statuses, SuffixScripts, TlsSettings, UnknownHosts, suffix_of,
 };

@@ -6,6 +6,7 @@
 
 mod client;
 mod directory;
+mod engine;
 mod links;
 mod listen;
 mod log;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 
 pub use client::{DnsSettings, ForwardedField, ProxySettings};
 pub use directory::{Convert, DirectorySettings, Fallback, RecordSettings, SuffixScripts, suffix_of};
+pub use engine::{Engine, EngineSettings};
 pub use links::FollowLinks;
 pub use listen::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings,

@@ -64,6 +64,8 @@ pub enum NotExecutable {
     NotAFile,
     /// It has no execute permission, and its suffix has no interpreter.
     NoExecutePermission,
+    /// The route's engines do not run files with its name.
+    NoEngine,
 }
 
 /// A file that a script names and that cannot be sent.
@@ -312,6 +314,9 @@ impl Display for NotExecutable {
             NotExecutable::NotAFile => "is not a plain file",
             NotExecutable::NoExecutePermission => {
                 "has no execute bit (chmod +x) and its route names no interpreter for its suffix"
+            }
+            NotExecutable::NoEngine => {
+                "its route has no engine for its suffix; a file with another suffix than those of the engine's language needs an execute bit"
             }
         })
     }

@@ -43,6 +43,8 @@ pub enum ServerFault {
     FilesBusy(usize),
     /// 503: a directory or program that the configuration names is not there.
     Missing(Box<Path>),
+    /// 503: the engine that runs a script is not there; why, and what to do.
+    NoEngine(Box<str>),
     /// This path, for which a listing is wanted, is not a directory.
     NotADirectory(Box<str>),
     /// The Location of a redirect is not a field value.
@@ -110,7 +112,8 @@ impl ServerFault {
             ServerFault::ListingsBusy(_)
             | ServerFault::StoredBodiesFull(_)
             | ServerFault::FilesBusy(_)
-            | ServerFault::Missing(_) => StatusCode::SERVICE_UNAVAILABLE,
+            | ServerFault::Missing(_)
+            | ServerFault::NoEngine(_) => StatusCode::SERVICE_UNAVAILABLE,
             ServerFault::Io(failure) if failure.is_full() => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -121,7 +124,7 @@ impl ServerFault {
             ServerFault::ListingsBusy(wait) => Some(*wait),
             ServerFault::StoredBodiesFull(_) => Some(STORED_BODIES_RETRY_AFTER),
             ServerFault::FilesBusy(_) => Some(FILES_RETRY_AFTER),
-            ServerFault::Missing(_) => Some(MISSING_RETRY_AFTER),
+            ServerFault::Missing(_) | ServerFault::NoEngine(_) => Some(MISSING_RETRY_AFTER),
             _ => None,
         }
     }
@@ -150,6 +153,7 @@ impl Display for ServerFault {
                 "{} does not exist: put it there, or fix the path in the configuration",
                 path.display()
             ),
+            ServerFault::NoEngine(reason) => out.write_str(reason),
             ServerFault::NotADirectory(path) => write!(out, "listing: {} is no directory", Quoted(path)),
             ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),
             ServerFault::Unexpected(what) => out.write_str(what),

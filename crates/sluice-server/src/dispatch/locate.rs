@@ -4,15 +4,15 @@
 //! in its directory. Symbolic links that leave the directory are followed as its route or site says (`sluice_files::links`). Not here:
 //! scripts among the files of a directory (`suffix_scripts`), whether a file can be run (`program`).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sluice_files::links::find_script;
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_http::path_text::{path_of, text_of_path};
+use sluice_http::path_text::path_of;
 use sluice_script::route::{Map, Script, ScriptRoute};
 use sluice_settings::ScriptSource;
 
-use crate::dispatch::program::{check, fault_of, not_found, stat};
+use crate::dispatch::program::{Runner, check, fault_of, not_found, stat};
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 
@@ -31,7 +31,7 @@ pub(crate) fn locate(
         ScriptSource::File(file) => {
             let (name, rest) = divide(route.pattern.begin(), path);
             let metadata = stat(file).map_err(|fault| missing(file, fault))?;
-            check(file.clone(), interpreter(script, file), name, rest, &metadata)
+            check(file.clone(), Runner::of_named_file(script, file), name, rest, &metadata)
         }
         ScriptSource::Root => {
             let below = captured.trim_start_matches('/');
@@ -41,14 +41,8 @@ pub(crate) fn locate(
             if found.metadata.is_dir() {
                 return Err(not_found(&found.path));
             }
-            let interpreter = interpreter(script, &found.path);
-            check(
-                found.path,
-                interpreter,
-                captured,
-                &path[captured.len()..],
-                &found.metadata,
-            )
+            let runner = Runner::of_found_file(script, &found.path, &found.metadata);
+            check(found.path, runner, captured, &path[captured.len()..], &found.metadata)
         }
         ScriptSource::Directory(directory) => descend(route, script, directory, captured).map_err(|fault| {
             match script.settings.is_directory_optional || directory.exists() {
@@ -93,27 +87,15 @@ fn descend(route: &Route, script: &ScriptRoute, directory: &Path, captured: &str
         let found = find_script(directory, &path_of(below), route.follow_links);
         let metadata = found.map_err(|error| fault_of(&file, error))?;
         if !metadata.is_dir() {
-            let interpreter = interpreter(script, &file);
+            let runner = Runner::of_found_file(script, &file, &metadata);
             let name = format!("{}{below}", route.pattern.prefix());
-            return check(file, interpreter, &name, rest, &metadata);
+            return check(file, runner, &name, rest, &metadata);
         }
         if rest.len() < 2 {
             return Err(not_found(&file));
         }
         end += 1;
     }
-}
-
-fn interpreter(script: &ScriptRoute, file: &Path) -> Option<PathBuf> {
-    if script.interpreters.is_empty() {
-        return None;
-    }
-    let name = text_of_path(Path::new(file.file_name()?));
-    script
-        .interpreters
-        .iter()
-        .find(|(suffix, _)| name.ends_with(suffix.as_str()))
-        .map(|(_, program)| program.clone())
 }
 
 #[cfg(test)]

@@ -2,22 +2,83 @@
 //!
 //! Not here: which file a path names (`locate`, `suffix_scripts`).
 
+use std::borrow::Cow;
 use std::fs::Metadata;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sluice_files::directory::missing_directory;
 use sluice_files::links::refused_link;
 use sluice_http::fault::{
     Absent, Activity, ClientFault, Fault, Forbidden, IoFailure, NotExecutable, ScriptFault, ServerFault,
 };
-use sluice_script::route::{Script, Stamp};
+use sluice_http::path_text::text_of_path;
+use sluice_script::engine::{ENGINE_STAMP, EngineProgram};
+use sluice_script::route::{Script, ScriptRoute};
+use sluice_script::stamp::Stamp;
+use sluice_settings::Mode;
 
-/// Checks that the file can be run: by its interpreter, or by itself.
+/// What runs the file of a script.
+pub(super) enum Runner {
+    Itself,
+    Interpreter(PathBuf),
+    /// One of the engines of its route, if they run such a file.
+    Engine(Option<Arc<EngineProgram>>),
+}
+
+impl Runner {
+    /// That of a file that a path has led to.
+    pub(super) fn of_found_file(route: &ScriptRoute, file: &Path, metadata: &Metadata) -> Runner {
+        let name = name_of(file);
+        match route.settings.mode {
+            Mode::Rte => {
+                let is_executable = metadata.mode() & 0o111 != 0;
+                Runner::Engine(route.engines.of_found_file(&name, is_executable).cloned())
+            }
+            Mode::Cgi | Mode::Cgiplus => Runner::interpreter(route, &name),
+        }
+    }
+
+    /// That of a file that the configuration names.
+    pub(super) fn of_named_file(route: &ScriptRoute, file: &Path) -> Runner {
+        let name = name_of(file);
+        match route.settings.mode {
+            Mode::Rte => Runner::Engine(route.engines.of_named_file(&name).cloned()),
+            Mode::Cgi | Mode::Cgiplus => Runner::interpreter(route, &name),
+        }
+    }
+
+    /// That of a script among files, by its suffix in lower case.
+    pub(super) fn of_suffix(route: &ScriptRoute, suffix: &str) -> Runner {
+        let mut interpreters = route.interpreters.iter();
+        match route.settings.mode {
+            Mode::Rte => Runner::Engine(route.engines.of_suffix(suffix).cloned()),
+            Mode::Cgi | Mode::Cgiplus => match interpreters.find(|(other, _)| other == suffix) {
+                Some((_, program)) => Runner::Interpreter(program.clone()),
+                None => Runner::Itself,
+            },
+        }
+    }
+
+    fn interpreter(route: &ScriptRoute, name: &str) -> Runner {
+        let mut interpreters = route.interpreters.iter();
+        match interpreters.find(|(suffix, _)| name.ends_with(suffix.as_str())) {
+            Some((_, program)) => Runner::Interpreter(program.clone()),
+            None => Runner::Itself,
+        }
+    }
+}
+
+fn name_of(file: &Path) -> Cow<'_, str> {
+    text_of_path(Path::new(file.file_name().unwrap_or_default()))
+}
+
+/// Checks that the file can be run: by its engine, its interpreter, or by itself.
 pub(super) fn check(
     file: PathBuf,
-    interpreter: Option<PathBuf>,
+    runner: Runner,
     name: &str,
     rest: &str,
     metadata: &Metadata,
@@ -29,14 +90,20 @@ pub(super) fn check(
     if !metadata.is_file() {
         return refuse(NotExecutable::NotAFile);
     }
-    if interpreter.is_none() && metadata.mode() & 0o111 == 0 {
-        return refuse(NotExecutable::NoExecutePermission);
-    }
+    let (interpreter, engine) = match runner {
+        Runner::Itself if metadata.mode() & 0o111 == 0 => return refuse(NotExecutable::NoExecutePermission),
+        Runner::Engine(None) => return refuse(NotExecutable::NoEngine),
+        Runner::Itself => (None, None),
+        Runner::Interpreter(program) => (Some(program), None),
+        Runner::Engine(engine) => (None, engine),
+    };
     Ok(Script {
         name: name.to_owned(),
         path_info: (!rest.is_empty()).then(|| rest.to_owned()),
         interpreter,
-        stamp: Stamp::of(metadata),
+        // An engine compiles a changed script again itself.
+        stamp: engine.as_ref().map_or_else(|| Stamp::of(metadata), |_| ENGINE_STAMP),
+        engine,
         file,
     })
 }

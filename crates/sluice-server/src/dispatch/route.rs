@@ -13,8 +13,10 @@ use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_http::path_text::path_of;
+use sluice_script::engine::Engines;
 use sluice_script::pools::Pools;
-use sluice_script::route::{ScriptRoute, find_program};
+use sluice_script::route::ScriptRoute;
+use sluice_script::search_path::find_program;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{
     CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard,
@@ -452,6 +454,7 @@ pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -
     let interpreters = interpreters.collect();
     let pools = Pools::new(&settings);
     Ok(ScriptRoute {
+        engines: Engines::open(&settings.engines),
         settings,
         interpreters,
         site: site.to_owned(),

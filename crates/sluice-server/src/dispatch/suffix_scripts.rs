@@ -4,7 +4,6 @@
 //! ending that is a file is the script, so `/uploads/x.jpg/y.php` runs nothing: below a file there is no file, and a program is never
 //! started to find that out. Not here: how other files of the directory are sent (`sluice_files`), that sources are not (`script_sources`).
 
-use std::path::Path;
 use std::sync::Arc;
 
 use sluice_files::directory::Directory;
@@ -14,7 +13,7 @@ use sluice_script::route::{Script, ScriptRoute};
 use sluice_settings::open_error::OpenError;
 use sluice_settings::suffix_of;
 
-use crate::dispatch::program::{check, fault_of};
+use crate::dispatch::program::{Runner, check, fault_of};
 use crate::dispatch::route::open_script;
 
 /// The scripts among the files of a directory.
@@ -60,8 +59,8 @@ impl SuffixScripts {
                     Ok(found) if found.metadata.is_dir() => {}
                     Ok(found) => {
                         let name = format!("{prefix}{part}");
-                        let interpreter = self.interpreter(suffix).map(Path::to_owned);
-                        return Some(check(found.path, interpreter, &name, rest, &found.metadata));
+                        let runner = Runner::of_suffix(&self.route, suffix);
+                        return Some(check(found.path, runner, &name, rest, &found.metadata));
                     }
                 }
             }
@@ -70,12 +69,5 @@ impl SuffixScripts {
             }
             begin = end + 1;
         }
-    }
-
-    fn interpreter(&self, suffix: &str) -> Option<&Path> {
-        let mut interpreters = self.route.interpreters.iter();
-        interpreters
-            .find(|(other, _)| other == suffix)
-            .map(|(_, program)| program.as_path())
     }
 }

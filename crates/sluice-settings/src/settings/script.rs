@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::engine::EngineSettings;
+
 /// How the scripts of a route run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptSettings {
@@ -17,6 +19,8 @@ pub struct ScriptSettings {
     /// Programs that run files of a suffix (`".pl"` → `perl`), looked up in PATH unless they contain a slash. Such a file
     /// needs no execute bit and no `#!` line.
     pub interpreters: BTreeMap<String, String>,
+    /// The engines, in mode `rte`.
+    pub engines: EngineSettings,
     /// Directories of files that a script may have sent instead of a body: X-Accel-Redirect names a file by one of these
     /// paths (`/a/`), X-Sendfile by its own.
     pub send_files: BTreeMap<String, PathBuf>,
@@ -58,6 +62,8 @@ pub enum Mode {
     Cgi,
     /// A process that is kept and gets one request after the other.
     Cgiplus,
+    /// A process of an engine, which is kept and runs many scripts, one after the other.
+    Rte,
 }
 
 /// How the modes differ for the configuration and for the life of a process.
@@ -78,6 +84,11 @@ impl Mode {
             },
             Mode::Cgiplus => ModeTraits {
                 name: "cgiplus",
+                keeps_process: true,
+                processes_max: 16,
+            },
+            Mode::Rte => ModeTraits {
+                name: "rte",
                 keeps_process: true,
                 processes_max: 16,
             },
@@ -199,6 +210,7 @@ impl ScriptSettings {
             source,
             mode,
             interpreters: BTreeMap::new(),
+            engines: EngineSettings::default(),
             send_files: BTreeMap::new(),
             is_directory_optional: false,
             request_body: RequestBody::Spool,

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
-    AccessLog, Action, CacheUse, Convert, Fallback, ListenAddress, LogLevel, LogTarget, RecordSettings, RouteSettings,
-    ScriptSettings, ScriptSource, ServerLog, Settings, SiteSettings, SuffixScripts, UnknownHosts,
+    AccessLog, Action, CacheUse, Convert, Engine, Fallback, ListenAddress, LogLevel, LogTarget, Mode, RecordSettings,
+    RouteSettings, ScriptSettings, ScriptSource, ServerLog, Settings, SiteSettings, SuffixScripts, UnknownHosts,
 };
 
 use super::value::{format_duration, format_size};
@@ -207,9 +207,12 @@ fn describe_scripts(scripts: Option<&SuffixScripts>) -> (String, String) {
     let Some(SuffixScripts { suffixes, script }) = scripts else {
         return Default::default();
     };
-    let described = suffixes.iter().map(|suffix| match script.interpreters.get(suffix) {
-        Some(program) => format!("{suffix} by {program}"),
-        None => suffix.clone(),
+    let described = suffixes.iter().map(|suffix| {
+        let engine = script.engines.by_suffix.get(suffix).map(Engine::name);
+        match engine.or(script.interpreters.get(suffix).map(String::as_str)) {
+            Some(program) => format!("{suffix} by {program}"),
+            None => suffix.clone(),
+        }
     });
     let described: Vec<String> = described.collect();
     let processes = describe_processes(script);
@@ -254,7 +257,10 @@ fn describe_script(script: &ScriptSettings, site: &SiteSettings) -> String {
         (ScriptSource::File(path), _) | (ScriptSource::Root, Some(path)) => path.display().to_string(),
         (ScriptSource::Root, None) => "nothing: the site has no root".into(),
     };
-    format!("{source} ({})", describe_processes(script))
+    let mut engines: Vec<_> = script.engines.all().map(Engine::name).collect();
+    engines.dedup();
+    let by = if engines.is_empty() { "" } else { "; " };
+    format!("{source} ({}{by}{})", engines.join(", "), describe_processes(script))
 }
 
 fn describe_processes(script: &ScriptSettings) -> String {
@@ -265,10 +271,10 @@ fn describe_processes(script: &ScriptSettings) -> String {
         (min, max) if min == max => format!("{max} processes"),
         (min, max) => format!("{min} to {max} processes"),
     };
-    if script.mode.keeps_process() {
-        format!("{processes} per script, idle {}", format_duration(pool.idle))
-    } else {
-        format!("{processes} per script")
+    let what = if script.mode == Mode::Rte { "engine" } else { "script" };
+    match script.mode.keeps_process() {
+        true => format!("{processes} per {what}, idle {}", format_duration(pool.idle)),
+        false => format!("{processes} per {what}"),
     }
 }
 

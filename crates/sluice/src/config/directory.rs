@@ -4,7 +4,6 @@
 //! Here: these keys, and how they go together with `files` and `script` of the same route, which say how files are sent and how scripts
 //! run. Not here: the other actions of a route (`route`).
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sluice_http::target;
@@ -13,10 +12,11 @@ use sluice_settings::{Action, DirectorySettings, Fallback, Mode, ScriptSettings,
 
 use super::description::Fallback::Words;
 use super::document::At;
+use super::engine::{read_engines, report_missing_engines};
 use super::key::{Key, Kind};
 use super::route;
 use super::script::{is_suffix, read_interpreters};
-use super::table::{Table, Written, expect_directory, require_star};
+use super::table::{Table, expect_directory, require_star};
 
 /// The keys that say what a directory is, which belong to one action.
 pub(super) const DIRECTORY_KEYS: [&str; 4] = ["files", "directory", "scripts", "fallback"];
@@ -52,7 +52,8 @@ pub(super) enum RouteDirectory {
 /// The value of `scripts`.
 struct Suffixes {
     all: Vec<String>,
-    interpreters: BTreeMap<String, String>,
+    /// What runs them, if it is not the file itself: interpreters or, in mode `rte`, engines.
+    runners: Vec<(String, At<String>)>,
 }
 
 impl Draft {
@@ -132,17 +133,38 @@ impl Draft {
                 DirectorySettings::new(directory)
             }
         };
-        let directory = settings.path.clone();
+        let source = ScriptSource::Directory(settings.path.clone());
         let script = self.script;
-        settings.scripts = self.suffixes.map(|Suffixes { all, interpreters }| {
-            let mut script =
-                script.unwrap_or_else(|| ScriptSettings::new(ScriptSource::Directory(directory.clone()), Mode::Cgi));
-            script.source = ScriptSource::Directory(directory);
-            script.interpreters = interpreters;
-            SuffixScripts { suffixes: all, script }
+        settings.scripts = self.suffixes.map(|suffixes| {
+            let script = script.unwrap_or_else(|| ScriptSettings::new(source.clone(), Mode::Cgi));
+            suffixes.finish(ScriptSettings { source, ..script }, route)
         });
         settings.fallback = self.fallback;
         Some(Action::Files(Box::new(settings)))
+    }
+}
+
+impl Suffixes {
+    fn finish(self, mut script: ScriptSettings, route: &Table<'_>) -> SuffixScripts {
+        let Suffixes { all, runners } = self;
+        let document = route.document;
+        match script.mode {
+            Mode::Rte => {
+                if let Some(suffix) = all
+                    .iter()
+                    .find(|suffix| runners.iter().all(|(other, _)| other != *suffix))
+                {
+                    let message =
+                        format!("\"{suffix}\" needs an engine in mode = \"rte\", as in {{ \".php\" = \"php\" }}");
+                    route.refuse("scripts", &message);
+                }
+                script.engines.by_suffix = read_engines("scripts", runners, document);
+                script.engines.sdk = document.sdk();
+                report_missing_engines(&script, document, route.line_of("scripts"));
+            }
+            Mode::Cgi | Mode::Cgiplus => script.interpreters = read_interpreters("scripts", runners, document),
+        }
+        SuffixScripts { suffixes: all, script }
     }
 }
 
@@ -169,15 +191,16 @@ pub(super) const DIRECTORY: Key<route::Draft> = Key {
 
 pub(super) const SCRIPTS: Key<route::Draft> = Key {
     name: "scripts",
-    kind: Kind::Pairs(|route, pairs, written| {
-        route.served.suffixes = Some(read_suffixes(pairs, written));
+    kind: Kind::Pairs(|route, pairs, _| {
+        route.served.suffixes = Some(read_suffixes(pairs));
         Ok(())
     }),
     default: Words("none: every file is sent"),
     text: "Scripts among the files of the directory, by the endings of their names, in any case, each with its interpreter. A name without \
            a slash is looked up in PATH; with an empty text the file is executed itself, and needs an execute bit. The rest of the path \
            after the name is PATH_INFO. `index` with each ending is an index page (`index.php`). The text of the scripts is never sent, by \
-           no route and through no symbolic link. `script` beside it says how they run.",
+           no route and through no symbolic link. `script` beside it says how they run; with `mode = \"rte\"` there, the texts name engines \
+           (`{ \".php\" = \"php\" }`).",
     example: "{ \".php\" = \"php-cgi\" }",
 };
 
@@ -197,26 +220,22 @@ pub(super) const FALLBACK: Key<route::Draft> = Key {
     example: "\"/index.php\"",
 };
 
-/// The suffixes of scripts and their interpreters, in lower case.
-fn read_suffixes(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> Suffixes {
-    let document = written.document();
+/// The suffixes of scripts, in lower case.
+fn read_suffixes(pairs: Vec<(String, At<String>)>) -> Suffixes {
     let mut all = Vec::new();
-    let mut with_interpreter = Vec::new();
+    let mut runners = Vec::new();
     for (suffix, program) in pairs {
         let suffix = suffix.to_ascii_lowercase();
         if is_suffix(&suffix) {
             all.push(suffix.clone());
         }
         if !program.value.is_empty() || !is_suffix(&suffix) {
-            with_interpreter.push((suffix, program));
+            runners.push((suffix, program));
         }
     }
     // Longer ones first: of ".cgi" and ".x.cgi" the latter is meant.
     all.sort_by_key(|suffix| std::cmp::Reverse(suffix.len()));
-    Suffixes {
-        all,
-        interpreters: read_interpreters(written.name, with_interpreter, document),
-    }
+    Suffixes { all, runners }
 }
 
 fn read_fallback(candidates: &[String], pattern: &Pattern) -> Result<Vec<Fallback>, String> {

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use sluice_settings::EngineSettings;
 use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
 use super::description::Described;
@@ -34,6 +35,8 @@ pub(crate) struct Document<'a> {
     pub(crate) directory: &'a Path,
     /// Says what is at a path; tests substitute a file system of their own.
     pub(crate) inspect: &'a dyn Fn(&Path) -> FileKind,
+    /// What is said about the engines of a route that cannot be started.
+    pub(crate) missing_engines: &'a dyn Fn(&EngineSettings) -> Vec<String>,
     /// Reads a template that the configuration names. The error is a reason that follows the path: `cannot be read: …`.
     pub(crate) read_template: &'a dyn Fn(&Path) -> Result<String, String>,
     /// Reads a directory and the files that a configuration includes.
@@ -64,6 +67,8 @@ struct Report {
     missing: RefCell<Vec<(usize, String)>>,
     /// The same for what is left out until the configuration is read again.
     skipped: RefCell<Vec<(usize, String)>>,
+    /// The directory of the engines. `None` if the configuration names none.
+    sdk: RefCell<Option<PathBuf>>,
 }
 
 /// A file and the numbers of its lines.
@@ -115,6 +120,7 @@ impl<'a> Document<'a> {
             text,
             directory,
             inspect: &FileKind::at,
+            missing_engines: &missing_engines,
             read_template: &read_text,
             included: &OnDisk,
             whole: report.add(name, text),
@@ -136,6 +142,7 @@ impl<'a> Document<'a> {
             text,
             directory,
             inspect: self.inspect,
+            missing_engines: self.missing_engines,
             read_template: self.read_template,
             included: self.included,
             whole: self.report.add(name, text),
@@ -153,10 +160,24 @@ impl<'a> Document<'a> {
     ) -> Self {
         Document {
             inspect,
+            missing_engines: &|engines| match &engines.sdk {
+                Some(sdk) if sdk.ends_with("missing") => vec!["the engine is missing".to_owned()],
+                _ => Vec::new(),
+            },
             read_template,
             included,
             ..self
         }
+    }
+
+    /// The directory of the engines, if the configuration has named it.
+    pub(crate) fn sdk(&self) -> Option<PathBuf> {
+        self.report.sdk.borrow().clone()
+    }
+
+    /// Sets the directory of the engines, for the scripts that are read afterwards.
+    pub(crate) fn set_sdk(&self, directory: PathBuf) {
+        *self.report.sdk.borrow_mut() = Some(directory);
     }
 
     /// Records a mistake on a line of any of the files; `whole` means the file as a whole.
@@ -319,6 +340,12 @@ impl IncludedFiles for OnDisk {
     fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
         read_config(file)
     }
+}
+
+/// The engines of a route that cannot be started: why, and what to do.
+fn missing_engines(engines: &EngineSettings) -> Vec<String> {
+    let missing = sluice_server::missing_engines(engines).into_iter();
+    missing.map(|missing| missing.to_string()).collect()
 }
 
 /// Reads a configuration file of at most `CONFIG_BYTES_MAX` bytes. The error is a reason that follows the path.

@@ -81,6 +81,8 @@ pub(crate) enum Kind<S: 'static> {
     Choice(&'static [Word<S>]),
     /// One of these numbers.
     Code(&'static [u16], fn(&mut S, u16)),
+    /// A text, or a section that occurs once.
+    TextOrTable(Set<S, String>, &'static dyn Below<S>),
     /// A section that occurs once.
     Table(&'static dyn Below<S>),
     /// A section that may occur several times.
@@ -152,7 +154,7 @@ impl<S> Described for Section<S> {
             text: key.text,
             example: key.example,
             below: match key.kind {
-                Kind::Table(below) | Kind::Tables(below) => Some(below.description()),
+                Kind::Table(below) | Kind::Tables(below) | Kind::TextOrTable(_, below) => Some(below.description()),
                 _ => None,
             },
         };
@@ -184,6 +186,7 @@ impl<S> Kind<S> {
             Kind::Size(bounds, _) => format!("size{}", bounds.shown(format_size)),
             Kind::Choice(words) => listed(words.iter().map(|(word, _)| quoted(word))),
             Kind::Code(codes, _) => listed(codes.iter().map(ToString::to_string)),
+            Kind::TextOrTable(_, below) => format!("text, [section](#{})", anchor(below.description())),
             Kind::Table(below) => {
                 let off = if below.off().is_some() { ", `false`" } else { "" };
                 format!("[section](#{}){off}", anchor(below.description()))
@@ -206,6 +209,7 @@ impl<S> Kind<S> {
             Kind::Words(_) | Kind::Addresses(_) => "a text or a list of texts".to_owned(),
             Kind::Pairs(_) => "a table of names and texts".to_owned(),
             Kind::Table(_) => "one table".to_owned(),
+            Kind::TextOrTable(..) => "a text or one table".to_owned(),
             Kind::Tables(_) => "a list of tables".to_owned(),
             Kind::Text(_)
             | Kind::Path(_)

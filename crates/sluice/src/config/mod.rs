@@ -19,6 +19,7 @@ mod describe;
 mod description;
 mod directory;
 mod document;
+mod engine;
 mod files;
 mod foreign;
 mod include;

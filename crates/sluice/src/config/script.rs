@@ -9,6 +9,7 @@ use sluice_settings::{Mailbox, Mode, PoolSettings, RequestBody, ScriptSettings, 
 
 use super::description::Fallback::{Value, Words};
 use super::document::{At, Document, FileKind};
+use super::engine::{ENGINE, check_engines, read_engines, report_missing_engines};
 use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
 use super::route_lint::SiteRoot;
 use super::section::to_usize;
@@ -45,7 +46,7 @@ impl Draft {
     /// The settings of scripts among files, which are found by the keys of their route.
     pub(super) fn finish_among_files(self, table: &Table<'_>) -> ScriptSettings {
         if self.is_mode_known || !table.has("mode") {
-            check_mode(&self.settings, table);
+            check_mode(&self.settings, table, "scripts");
         }
         for name in ["directory", "file"] {
             table.refuse(
@@ -64,9 +65,12 @@ impl Draft {
     pub(super) fn finish(self, path: Option<&At<String>>, root: SiteRoot, table: &Table<'_>) -> Option<ScriptSettings> {
         // What an unknown mode would forbid is not known.
         if self.is_mode_known || !table.has("mode") {
-            check_mode(&self.settings, table);
+            check_mode(&self.settings, table, "interpreters");
         }
         let mut settings = self.settings;
+        settings.engines.sdk = table.document.sdk();
+        let key = if table.has("engine") { "engine" } else { "interpreters" };
+        report_missing_engines(&settings, table.document, table.line_of(key));
         settings.source = match (self.directory, self.file) {
             _ if table.has("directory") && table.has("file") => {
                 let message = "the script has a directory already; keep directory for many programs, file for one";
@@ -80,7 +84,11 @@ impl Draft {
                 ScriptSource::Directory(directory)
             }
             (_, Some(file)) => {
-                require_program(table.document, "file", &file, &settings.interpreters);
+                if settings.mode == Mode::Rte {
+                    require_source(table.document, "file", &file);
+                } else {
+                    require_program(table.document, "file", &file, &settings.interpreters);
+                }
                 ScriptSource::File(file.value)
             }
             _ if table.has("directory") || table.has("file") => return None,
@@ -109,8 +117,9 @@ fn source_in_root(path: &At<String>, root: SiteRoot, table: &Table<'_>) -> Optio
     Some(ScriptSource::Root)
 }
 
-/// Reports values that do not go with the mode, or with each other.
-fn check_mode(script: &ScriptSettings, table: &Table<'_>) {
+/// Reports values that do not go with the mode, or with each other; `key` names interpreters and engines by suffix.
+fn check_mode(script: &ScriptSettings, table: &Table<'_>, key: &'static str) {
+    check_engines(script, table, key);
     if script.mode.keeps_process() && script.request_body == RequestBody::Stream {
         let message = "only a cgi script can do without CONTENT_LENGTH, because a process that serves further requests sees no end of its input: write \"spool\"";
         table.refuse("request_body", message);
@@ -148,6 +157,7 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         DIRECTORY,
         FILE,
         MODE,
+        ENGINE,
         INTERPRETERS,
         SEND_FILES,
         MAILBOX,
@@ -207,21 +217,29 @@ const MODE: Key<Draft> = Key {
     kind: Kind::Choice(&[
         (Mode::Cgi.name(), |script| script.set_mode(Mode::Cgi)),
         (Mode::Cgiplus.name(), |script| script.set_mode(Mode::Cgiplus)),
+        (Mode::Rte.name(), |script| script.set_mode(Mode::Rte)),
     ]),
     default: Value("\"cgi\""),
-    text: "`cgi` starts a process for each request; `cgiplus` keeps the process and gives it one request after the other.",
+    text: "`cgi` starts a process for each request; `cgiplus` keeps the process and gives it one request after the other; \
+           `rte` keeps an interpreter, the `engine`, and runs many scripts in it ([RTE](../guides/rte.md)).",
     example: "\"cgiplus\"",
 };
 
 const INTERPRETERS: Key<Draft> = Key {
     name: "interpreters",
     kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.interpreters = read_interpreters(written.name, pairs, written.document());
+        let document = written.document();
+        match script.settings.mode {
+            Mode::Rte => script.settings.engines.by_suffix = read_engines(written.name, pairs, document),
+            Mode::Cgi | Mode::Cgiplus => {
+                script.settings.interpreters = read_interpreters(written.name, pairs, document);
+            }
+        }
         Ok(())
     }),
     default: Words("none: files are executed themselves"),
     text: "Interpreters by file name suffix. A name without a slash is looked up in PATH. A file with an interpreter needs no execute bit \
-           and no `#!` line.",
+           and no `#!` line. In mode `rte` they are engines: `{ \".py\" = \"python\", \".pl\" = \"perl\" }`.",
     example: "{ \".pl\" = \"perl\", \".py\" = \"python3\" }",
 };
 
@@ -320,7 +338,7 @@ const CLIENT_GRACE: Key<Draft> = Key {
     name: "client_grace",
     kind: Kind::Duration(ANY, |script, grace| script.settings.timeouts.client_grace = grace),
     default: Value("\"5s\""),
-    text: "How long a CGIplus script may continue after its client has disconnected, so that its process can be kept.",
+    text: "How long a script of a kept process may continue after its client has disconnected, so that its process can be kept.",
     example: "\"30s\"",
 };
 
@@ -339,8 +357,8 @@ const MAX: Key<Draft> = Key {
         bounds: at_least(1, "to switch the script off, remove its route"),
         set: |script, max| script.settings.pool.max = to_usize(max),
     },
-    default: Words("64 in mode `cgi`, 16 in mode `cgiplus`"),
-    text: "Greatest number of processes of each script *file* at once. A route with many scripts may have so many of each: \
+    default: Words("64 in mode `cgi`, 16 in the modes `cgiplus` and `rte`"),
+    text: "Greatest number of processes of each script *file* at once; in mode `rte`, of each engine. A route with many scripts may have so many of each: \
            `processes` bounds them together, and `processes` in [`[limits]`](#limits) those of the whole server.",
     example: "8",
 };
@@ -366,7 +384,7 @@ const MIN: Key<Draft> = Key {
         set: |script, min| script.settings.pool.min = to_usize(min),
     },
     default: Value("0"),
-    text: "Idle processes that are kept when others are ended by `idle`; none is started in advance (`cgiplus` only).",
+    text: "Idle processes that are kept when others are ended by `idle`; none is started in advance (not in mode `cgi`).",
     example: "2",
 };
 
@@ -377,7 +395,7 @@ const IDLE: Key<Draft> = Key {
         |script, idle| script.settings.pool.idle = idle,
     ),
     default: Value("\"10m\""),
-    text: "A process that has had no request for this long is ended (`cgiplus` only).",
+    text: "A process that has had no request for this long is ended (not in mode `cgi`).",
     example: "\"1h\"",
 };
 
@@ -466,6 +484,25 @@ fn require_program(document: &Document<'_>, name: &str, path: &At<PathBuf>, inte
         }
     };
     document.report(path.line, message);
+}
+
+/// Reports a script of an engine that does not exist.
+fn require_source(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
+    let shown = path.value.display();
+    match (document.inspect)(&path.value) {
+        FileKind::Program | FileKind::File => {}
+        FileKind::Directory => {
+            document.report(
+                path.line,
+                format!("{name}: {shown} is a directory: write directory = instead"),
+            );
+        }
+        FileKind::Other => document.report(path.line, format!("{name}: {shown} is not a regular file")),
+        FileKind::Missing(reason) => {
+            let message = format!("{name}: no script {shown} ({reason}): put it there or fix the path");
+            document.report_missing(path.line, message);
+        }
+    }
 }
 
 fn has_interpreter(path: &Path, interpreters: &BTreeMap<String, String>) -> bool {

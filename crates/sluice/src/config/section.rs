@@ -142,6 +142,10 @@ impl<S> Key<S> {
                 set(settings, self.code(codes, written)?);
                 Ok(())
             }
+            Kind::TextOrTable(set, below) => match written.value.is_table() {
+                true => self.set_table(settings, *below, written),
+                false => set(settings, self.text(written)?, written),
+            },
             Kind::Table(below) => self.set_table(settings, *below, written),
             Kind::Tables(below) => self.set_tables(settings, *below, written),
         }

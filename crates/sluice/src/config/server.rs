@@ -125,6 +125,19 @@ pub(super) static SERVER: Section<Server> = Section {
             example: "\"/var/tmp\"",
         },
         Key {
+            name: "sdk",
+            kind: Kind::Path(|_, path, written| {
+                require_directory(written.document(), written.name, &written.at(path.clone()));
+                written.document().set_sdk(path);
+                Ok(())
+            }),
+            default: Words(
+                "beside the program: `../lib/sluice`, or `sdk` of the checkout in which it was built; then `/usr/local/lib/sluice`, `/usr/lib/sluice`",
+            ),
+            text: "The directory of the engines that run scripts in mode `rte`: it has `python/engine.py`, `perl/engine.pl` and `php/sluice-php`.",
+            example: "\"/opt/sluice/lib\"",
+        },
+        Key {
             name: "unknown_hosts",
             kind: Kind::Choice(&[
                 ("serve", |server| server.unknown_hosts = UnknownHosts::Serve),

@@ -3,6 +3,7 @@
 mod addresses;
 mod directories;
 mod docs;
+mod engines;
 mod foreign;
 mod includes;
 mod keys;
@@ -75,7 +76,9 @@ fn template(path: &Path) -> Result<String, String> {
 fn file_kind(path: &Path) -> FileKind {
     let path = path.to_string_lossy();
     match path.rsplit('/').next().unwrap_or_default() {
-        name if name == "missing" || name.ends_with(".log") => FileKind::Missing("No such file or directory".into()),
+        name if name == "missing" && !path.ends_with("not/missing") || name.ends_with(".log") => {
+            FileKind::Missing("No such file or directory".into())
+        }
         "fifo.toml" => FileKind::Other,
         name if name.ends_with(".pem") || name.ends_with(".toml") => FileKind::File,
         "socket" => FileKind::Other,

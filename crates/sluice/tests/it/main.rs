@@ -37,6 +37,7 @@ mod ranges;
 mod record_mailbox;
 mod records;
 mod routes;
+mod rte;
 mod script_control;
 mod send_file;
 mod server_log;

@@ -80,9 +80,15 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         "[[site.route]].redirect" => &[("to", "'/base'")],
         "[[site.route]].when" if value.is_none() => &[("method", "'BASE'")],
         "[[site.route]].script" => match key.name {
+            "engine" => &[
+                ("directory", "'base'"),
+                ("mode", "'rte'"),
+                ("interpreters", "{ '.x' = 'perl' }"),
+            ],
             "mode" | "request_body" | "arguments" => &[("directory", "'base'")],
             _ => &[("directory", "'base'"), ("mode", "'cgiplus'")],
         },
+        "[site.route.script.engine]" => &[("program", "'base'")],
         _ => &[],
     };
     let replaced = |name: &str| match (key.name, value.is_some()) {
@@ -138,6 +144,13 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             "{{ path = '/base/*', limits = {inner}, files = {{ directory = 'base' }} }}"
         )),
         "[[site.route]].script" => route(format!("{{ path = '/base/*', script = {inner} }}")),
+        "[site.route.script.engine]" => route(format!(
+            "{{ path = '/base/*', script = {{ directory = 'base', mode = 'rte', engine = {inner} }} }}"
+        )),
+        // Only scripts of engines are affected.
+        "[server]" if key.name == "sdk" => format!(
+            "server = {inner}\nsite = [{{ route = [{{ path = '/base/*', script = {{ directory = 'base', mode = 'rte', engine = 'perl' }} }}] }}]"
+        ),
         title => format!(
             "{} = {inner}\nsite = [{{ root = 'base', hosts = ['base'] }}]",
             title.trim_matches(['[', ']'])
@@ -220,6 +233,7 @@ fn scripts_get_the_defaults_of_their_mode() {
     };
     assert_eq!(max(""), (Mode::Cgi, 64));
     assert_eq!(max("mode = 'cgiplus'"), (Mode::Cgiplus, 16));
+    assert_eq!(max("mode = 'rte', engine = 'php'"), (Mode::Rte, 16));
 }
 
 #[test]

@@ -83,8 +83,14 @@ fn values_of_a_wrong_type_are_reported_with_an_example() {
         ),
         ("max = '8'", "max = '8': must be a number of processes, as in max = 8"),
         ("max = 1.5", "max = 1.5: must be a number of processes, as in max = 8"),
-        ("mode = 'fastcgi'", r#"mode = 'fastcgi': must be "cgi" or "cgiplus""#),
-        ("mode = 'rte', min = 1", r#"mode = 'rte': must be "cgi" or "cgiplus""#),
+        (
+            "mode = 'fastcgi'",
+            r#"mode = 'fastcgi': must be "cgi", "cgiplus" or "rte""#,
+        ),
+        (
+            "mode = 'scgi', min = 1",
+            r#"mode = 'scgi': must be "cgi", "cgiplus" or "rte""#,
+        ),
         ("mailbox = 1", r#"mailbox = 1: must be "stream" or "record""#),
         (
             "inherit = 'PATH'",

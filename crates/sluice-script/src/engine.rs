@@ -1,0 +1,341 @@
+//! The engines of a route in mode `rte`: programs that are kept and run many scripts.
+//!
+//! Here: where the files of an engine are, its command line, and which engine runs a file. Not here: how a process gets its requests
+//! (`cgiplus`, which serves both modes), and which process does (`pool`).
+//!
+//! ```text
+//!   SDK/python/engine.py       run by python3, or by the program of a virtual environment
+//!   SDK/perl/engine.pl         run by perl
+//!   SDK/php/build/sluice-php   a program, as in a checkout; or SDK/php/sluice-php, installed
+//! ```
+//! SDK is what the configuration says, or else the first of `sdk_directories` that has the engine.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::fmt::{self, Display};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sluice_http::fault::{Fault, ServerFault};
+use sluice_settings::{Engine, EngineSettings};
+
+use crate::search_path::find_program;
+use crate::stamp::Stamp;
+
+/// The directories of an installed server, beside those that are found from the program.
+const INSTALLED: [&str; 2] = ["/usr/local/lib/sluice", "/usr/lib/sluice"];
+
+/// Where they are from the directory of the program: installed, and in a checkout.
+const BESIDE_PROGRAM: [&str; 3] = ["../lib/sluice", "../../sdk", "../../../sdk"];
+
+/// An engine of a route.
+#[derive(Debug)]
+pub struct EngineProgram {
+    engine: Engine,
+    settings: EngineSettings,
+    /// Identifies it among the engines of its route, for the pools.
+    key: PathBuf,
+    /// Found when the route was opened.
+    found: Result<Command, MissingEngine>,
+}
+
+/// How an engine is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    /// The file that is the engine, for messages: the program, or what it runs.
+    pub file: PathBuf,
+}
+
+/// An engine that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MissingEngine {
+    /// None of these files exists.
+    Files {
+        /// The name of the engine.
+        engine: String,
+        /// Where it was searched.
+        searched: Vec<PathBuf>,
+    },
+    /// The program that runs the engine is in no directory of PATH, or not at its path.
+    Program {
+        /// The name of the engine.
+        engine: String,
+        /// The program.
+        program: PathBuf,
+    },
+}
+
+/// The engines of a route, opened.
+#[derive(Debug, Default)]
+pub struct Engines {
+    /// The engine of the files without one of their own.
+    engine: Option<Arc<EngineProgram>>,
+    /// Suffixes with their dot.
+    by_suffix: Vec<(String, Arc<EngineProgram>)>,
+}
+
+impl Engines {
+    /// Finds the engines that the settings name. One that is missing is searched again when it is needed.
+    #[must_use]
+    pub fn open(settings: &EngineSettings) -> Engines {
+        let mut programs: Vec<Arc<EngineProgram>> = Vec::new();
+        let mut open = |engine: &Engine| {
+            if let Some(known) = programs.iter().find(|known| known.engine == *engine) {
+                return Arc::clone(known);
+            }
+            let program = Arc::new(EngineProgram {
+                engine: engine.clone(),
+                settings: settings.clone(),
+                key: format!("{} {}", engine.name(), programs.len()).into(),
+                found: find(engine, settings),
+            });
+            programs.push(Arc::clone(&program));
+            program
+        };
+        let engine = settings.engine.as_ref().map(&mut open);
+        let by_suffix = settings.by_suffix.iter();
+        let mut by_suffix: Vec<_> = by_suffix
+            .map(|(suffix, engine)| (suffix.clone(), open(engine)))
+            .collect();
+        by_suffix.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        Engines { engine, by_suffix }
+    }
+
+    /// The engine of the route for a file that the configuration names.
+    pub fn of_named_file(&self, name: &str) -> Option<&Arc<EngineProgram>> {
+        self.of_suffix(name).or(self.engine.as_ref())
+    }
+
+    /// The engine that runs a file with this name. `None` if none does: a file without an execute bit must have a suffix of the
+    /// engine's language, and no file is run as another language than its suffix says.
+    pub fn of_found_file(&self, name: &str, is_executable: bool) -> Option<&Arc<EngineProgram>> {
+        if let Some(engine) = self.of_suffix(name) {
+            return Some(engine);
+        }
+        let engine = self.engine.as_ref()?;
+        let has_suffix_of = |engine: &Engine| engine.script_suffixes().iter().any(|suffix| name.ends_with(suffix));
+        let is_run = match &engine.engine {
+            Engine::Program { .. } => true,
+            own if has_suffix_of(own) => true,
+            _ => is_executable && !Engine::OWN.iter().any(has_suffix_of),
+        };
+        is_run.then_some(engine)
+    }
+
+    /// The engine of the suffix of a name; the longest suffix counts.
+    pub fn of_suffix(&self, name: &str) -> Option<&Arc<EngineProgram>> {
+        let mut engines = self.by_suffix.iter();
+        engines
+            .find(|(suffix, _)| name.ends_with(suffix.as_str()))
+            .map(|(_, engine)| engine)
+    }
+}
+
+impl EngineProgram {
+    /// SCRIPT_RTE.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.engine.name()
+    }
+
+    /// Identifies it among the engines of its route.
+    pub(crate) fn key(&self) -> &Path {
+        &self.key
+    }
+
+    /// Whether it is that of PHP.
+    pub(crate) fn is_php(&self) -> bool {
+        self.engine == Engine::Php
+    }
+
+    /// How it is started.
+    ///
+    /// # Errors
+    /// 503: it is still missing.
+    pub(crate) fn command(&self) -> Result<Cow<'_, Command>, Fault> {
+        match &self.found {
+            Ok(command) => Ok(Cow::Borrowed(command)),
+            Err(_) => find(&self.engine, &self.settings)
+                .map(Cow::Owned)
+                .map_err(|missing| ServerFault::NoEngine(missing.to_string().into()).into()),
+        }
+    }
+}
+
+/// The stamp of scripts that an engine runs: it compiles a changed file again itself, so its process stays.
+pub const ENGINE_STAMP: Stamp = Stamp::NONE;
+
+/// The engines of a route that cannot be started, for the administrator.
+#[must_use]
+pub fn missing_engines(settings: &EngineSettings) -> Vec<MissingEngine> {
+    settings
+        .all()
+        .filter_map(|engine| find(engine, settings).err())
+        .collect()
+}
+
+/// The command of an engine.
+fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEngine> {
+    let (file, runner) = match engine {
+        Engine::Python => (find_file(engine, settings, &["python/engine.py"])?, Some("python3")),
+        Engine::Perl => (find_file(engine, settings, &["perl/engine.pl"])?, Some("perl")),
+        Engine::Php => {
+            let names = ["php/build/sluice-php", "php/sluice-php"];
+            (find_file(engine, settings, &names)?, None)
+        }
+        Engine::Program { program, .. } => (find_runner(engine, program)?, None),
+    };
+    let runner = runner.map(|runner| find_runner(engine, runner)).transpose()?;
+    let mut arguments = Vec::new();
+    if runner.is_some() {
+        arguments.push(file.clone().into_os_string());
+    }
+    if let Engine::Program { arguments: own, .. } = engine {
+        arguments.extend(own.iter().map(OsString::from));
+    }
+    Ok(Command {
+        program: runner.unwrap_or_else(|| file.clone()),
+        arguments,
+        file,
+    })
+}
+
+fn find_runner(engine: &Engine, program: &str) -> Result<PathBuf, MissingEngine> {
+    find_program(program).ok_or_else(|| MissingEngine::Program {
+        engine: engine.name().to_owned(),
+        program: program.into(),
+    })
+}
+
+/// The first of these files that exists in the directory of the configuration, or else in one of the usual ones.
+fn find_file(engine: &Engine, settings: &EngineSettings, names: &[&str]) -> Result<PathBuf, MissingEngine> {
+    let directories = match &settings.sdk {
+        Some(directory) => vec![directory.clone()],
+        None => sdk_directories(),
+    };
+    let paths = || {
+        directories
+            .iter()
+            .flat_map(|directory| names.iter().map(|name| directory.join(name)))
+    };
+    paths().find(|path| path.is_file()).ok_or_else(|| MissingEngine::Files {
+        engine: engine.name().to_owned(),
+        searched: paths().collect(),
+    })
+}
+
+/// The directories in which engines are searched, without `.` and `..`.
+fn sdk_directories() -> Vec<PathBuf> {
+    let program = std::env::current_exe().ok();
+    let own = program.as_deref().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let beside = BESIDE_PROGRAM.iter().map(|path| {
+        let ups = path.matches("../").count();
+        let above = own.ancestors().nth(ups).unwrap_or(Path::new("/"));
+        above.join(path.trim_start_matches("../"))
+    });
+    beside.chain(INSTALLED.iter().map(PathBuf::from)).collect()
+}
+
+impl Display for MissingEngine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MissingEngine::Files { engine, searched } => {
+                let searched: Vec<_> = searched.iter().map(|path| path.display().to_string()).collect();
+                write!(
+                    out,
+                    "the engine of {engine} is not there ({}): build it (make sdk), or name its directory in [server] (sdk = \"…\")",
+                    searched.join(", ")
+                )
+            }
+            MissingEngine::Program { engine, program } => match program.components().count() {
+                1 => write!(
+                    out,
+                    "the engine {engine} needs the program {0}, which is in no directory of PATH: install the package {0}",
+                    program.display()
+                ),
+                _ => write!(
+                    out,
+                    "the engine {engine} needs the program {}, which does not exist: put it there or fix the path",
+                    program.display()
+                ),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engines(engine: Option<Engine>, by_suffix: &[(&str, Engine)]) -> Engines {
+        Engines::open(&EngineSettings {
+            engine,
+            by_suffix: by_suffix
+                .iter()
+                .map(|(suffix, engine)| ((*suffix).to_owned(), engine.clone()))
+                .collect(),
+            ..EngineSettings::default()
+        })
+    }
+
+    #[test]
+    fn no_file_is_run_by_the_wrong_engine() {
+        let python = engines(Some(Engine::Python), &[]);
+        let by_suffix = engines(None, &[(".py", Engine::Python), (".pl", Engine::Perl)]);
+        let program = Engine::Program {
+            program: "/bin/lua-engine".into(),
+            arguments: Vec::new(),
+        };
+        let own = engines(Some(program), &[]);
+        for (engines, name, is_executable, expected) in [
+            (&python, "a.py", false, Some("python")),
+            (&python, "a.cgi", false, Some("python")),
+            (&python, "a.txt", false, None),
+            (&python, "a", false, None),
+            (&python, "a", true, Some("python")),
+            (&python, "a.pl", true, None),
+            (&python, "a.php", false, None),
+            (&by_suffix, "a.py", false, Some("python")),
+            (&by_suffix, "a.pl", false, Some("perl")),
+            (&by_suffix, "a", true, None),
+            (&by_suffix, "a.php", true, None),
+            (&own, "a", false, Some("lua-engine")),
+        ] {
+            let found = engines.of_found_file(name, is_executable).map(|engine| engine.name());
+            assert_eq!(found, expected, "{name}");
+        }
+        assert_eq!(python.of_named_file("a").map(|engine| engine.name()), Some("python"));
+    }
+
+    #[test]
+    fn an_engine_is_found_in_the_directory_of_the_configuration_only() {
+        let sdk = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(sdk.path().join("php")).unwrap();
+        let mut settings = EngineSettings {
+            engine: Some(Engine::Php),
+            sdk: Some(sdk.path().to_owned()),
+            ..EngineSettings::default()
+        };
+        let Err(MissingEngine::Files { searched, .. }) = find(&Engine::Php, &settings) else {
+            panic!("there is no engine");
+        };
+        assert_eq!(
+            searched,
+            [
+                sdk.path().join("php/build/sluice-php"),
+                sdk.path().join("php/sluice-php")
+            ]
+        );
+        std::fs::write(sdk.path().join("php/sluice-php"), "").unwrap();
+        let command = find(&Engine::Php, &settings).unwrap();
+        assert_eq!(command.program, sdk.path().join("php/sluice-php"));
+        assert_eq!(command.arguments, Vec::<OsString>::new());
+        settings.engine = Some(Engine::Program {
+            program: "no-such-program".into(),
+            arguments: Vec::new(),
+        });
+        assert_eq!(missing_engines(&settings).len(), 1);
+    }
+}

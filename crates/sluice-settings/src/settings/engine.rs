@@ -1,0 +1,126 @@
+//! The engines of a route in mode `rte`: interpreters that are kept and run many scripts.
+//!
+//! Here: which engines there are, and what a route says about them. Not here: where their files are (`sluice_script::engine`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// How the engines of a route run its scripts; empty in the other modes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EngineSettings {
+    /// The engine of all scripts. `None` if the suffix says which.
+    pub engine: Option<Engine>,
+    /// Engines by the suffix of the script's name.
+    pub by_suffix: BTreeMap<String, Engine>,
+    /// The directory of the engines. `None`: searched beside the program, then where it is installed.
+    pub sdk: Option<PathBuf>,
+}
+
+/// A program that runs scripts one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Python, of this server.
+    Python,
+    /// Perl, of this server.
+    Perl,
+    /// PHP, of this server.
+    Php,
+    /// A program of the administrator: a path, or a name that is looked up in PATH.
+    Program {
+        /// The program.
+        program: String,
+        /// Its arguments, before those of the server.
+        arguments: Vec<String>,
+    },
+}
+
+/// The properties of an engine of this server.
+struct EngineTraits {
+    name: &'static str,
+    script_suffixes: &'static [&'static str],
+    source_suffixes: &'static [&'static str],
+}
+
+impl Engine {
+    /// The engines of this server.
+    pub const OWN: [Engine; 3] = [Engine::Python, Engine::Perl, Engine::Php];
+
+    const fn traits(&self) -> Option<EngineTraits> {
+        Some(match self {
+            Engine::Python => EngineTraits {
+                name: "python",
+                script_suffixes: &[".py", ".cgi"],
+                source_suffixes: &[".py"],
+            },
+            Engine::Perl => EngineTraits {
+                name: "perl",
+                script_suffixes: &[".pl", ".cgi"],
+                source_suffixes: &[".pl", ".pm", ".cgi", ".psgi"],
+            },
+            Engine::Php => EngineTraits {
+                name: "php",
+                script_suffixes: &[".php"],
+                source_suffixes: &[".php", ".inc"],
+            },
+            Engine::Program { .. } => return None,
+        })
+    }
+
+    /// The engine of this server with this name.
+    pub fn named(name: &str) -> Option<Engine> {
+        Engine::OWN.into_iter().find(|engine| engine.name() == name)
+    }
+
+    /// Its name: SCRIPT_RTE, and the word of the configuration. That of a program is the name of its file without its suffix.
+    pub fn name(&self) -> &str {
+        match (self, self.traits()) {
+            (_, Some(traits)) => traits.name,
+            (Engine::Program { program, .. }, None) => {
+                let file = program.rsplit('/').next().unwrap_or(program);
+                file.split_once('.')
+                    .map_or(file, |(name, _)| if name.is_empty() { file } else { name })
+            }
+            (_, None) => "",
+        }
+    }
+
+    /// The suffixes of scripts that it runs without an execute bit. Empty for a program: it runs every file.
+    pub fn script_suffixes(&self) -> &'static [&'static str] {
+        self.traits().map_or(&[], |traits| traits.script_suffixes)
+    }
+
+    /// The suffixes of the files that it loads: scripts and modules. Empty for a program: they are not known.
+    pub fn source_suffixes(&self) -> &'static [&'static str] {
+        self.traits().map_or(&[], |traits| traits.source_suffixes)
+    }
+}
+
+impl EngineSettings {
+    /// All engines of the route.
+    pub fn all(&self) -> impl Iterator<Item = &Engine> {
+        self.engine.iter().chain(self.by_suffix.values())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_has_the_name_of_its_language_or_of_its_file() {
+        let program = |program: &str| Engine::Program {
+            program: program.to_owned(),
+            arguments: Vec::new(),
+        };
+        for (engine, name) in [
+            (Engine::Python, "python"),
+            (program("/opt/engines/engine.lua"), "engine"),
+            (program("ruby-engine"), "ruby-engine"),
+            (program("/x/.hidden"), ".hidden"),
+        ] {
+            assert_eq!(engine.name(), name);
+        }
+        assert_eq!(Engine::named("perl"), Some(Engine::Perl));
+        assert_eq!(Engine::named("ruby"), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! Scripts that engines run: which keys go together, and the messages about those that do not.
+
+use sluice_settings::{Action, Engine, EngineSettings};
+
+use super::read;
+
+/// The engines of a route with these keys in its script section.
+#[track_caller]
+fn engines_of(keys: &str) -> EngineSettings {
+    let text =
+        format!("[[site]]\nroute = [{{ path = '/rte/*', script = {{ directory = 'rte', mode = 'rte', {keys} }} }}]");
+    let settings = read(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+    match &settings.sites[0].routes[0].action {
+        Action::Script(script) => script.engines.clone(),
+        other => panic!("{other:?} is not a script"),
+    }
+}
+
+/// The only message about a route with this script section, on the second line.
+#[track_caller]
+fn message_of(script: &str) -> String {
+    let text = format!("[[site]]\nroute = [{{ path = '/rte/*', script = {{ {script} }} }}]");
+    let errors = read(&text).expect_err(&text).to_string();
+    errors.strip_prefix("sluice.toml:2: ").unwrap_or(&errors).to_owned()
+}
+
+#[test]
+fn an_engine_is_named_for_all_scripts_or_by_suffix() {
+    assert_eq!(engines_of("engine = 'python'").engine, Some(Engine::Python));
+    let own = engines_of("engine = { program = 'bin/wiki', arguments = ['-x', 'y'] }");
+    let expected = Engine::Program {
+        program: "/etc/sluice/bin/wiki".into(),
+        arguments: vec!["-x".into(), "y".into()],
+    };
+    assert_eq!(own.engine, Some(expected));
+    let by_suffix = engines_of("interpreters = { '.py' = 'python', '.pl' = 'perl', '.w' = './wiki' }").by_suffix;
+    let names: Vec<_> = by_suffix
+        .iter()
+        .map(|(suffix, engine)| (suffix.as_str(), engine.name()))
+        .collect();
+    assert_eq!(names, [(".pl", "perl"), (".py", "python"), (".w", "wiki")]);
+}
+
+#[test]
+fn engines_that_do_not_go_with_the_rest_are_reported() {
+    for (script, message) in [
+        (
+            "directory = 'a', mode = 'rte'",
+            "mode = 'rte': which engine runs the scripts? Add engine = \"python\", or interpreters = { \".py\" = \"python\", \".pl\" = \"perl\" }",
+        ),
+        (
+            "directory = 'a', engine = 'python'",
+            "engine = 'python': only mode = \"rte\" has engines: add that, or remove this",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'python3'",
+            "engine = 'python3': is no engine of this server: write \"python\", \"perl\" or \"php\", or engine = { program = \"…\" } for one of your own",
+        ),
+        (
+            "directory = 'a', mode = 'rte', interpreters = { '.rb' = 'ruby' }",
+            "interpreters: \".rb\": \"ruby\" is no engine of this server: write \"python\", \"perl\" or \"php\", or engine = { program = \"…\" } for one of your own",
+        ),
+        (
+            "directory = 'a', mode = 'rte', interpreters = { py = 'python' }",
+            "interpreters: \"py\": a suffix is written with its dot, as in \".py\"",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'php', arguments = true",
+            "arguments = true: only a cgi script is started for each request and has arguments: remove it, or write mode = \"cgi\"",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = {}",
+            "[site.route.script.engine] lacks program: write, for instance, program = \"bin/wiki\"",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = { program = './plain' }",
+            "program: /etc/sluice/plain has no execute bit: chmod +x it",
+        ),
+    ] {
+        assert_eq!(message_of(script), message, "{script}");
+    }
+}
+
+#[test]
+fn an_engine_that_is_missing_is_reported() {
+    let text = |keys: &str| {
+        format!("[server]\nsdk = 'not/missing'\n[[site]]\nroot = 'htdocs'\nroute = [\n{{ path = '/r/*', {keys} }}]")
+    };
+    for keys in [
+        "script = { directory = 'a', mode = 'rte', engine = 'php' }",
+        "scripts = { '.php' = 'php' }, script = { mode = 'rte' }",
+    ] {
+        let errors = read(&text(keys)).expect_err("a missing engine").to_string();
+        assert!(errors.contains("sluice.toml:6: the engine is missing"), "{errors}");
+    }
+}

@@ -1,0 +1,161 @@
+//! RTE: processes of an engine, which run one script after another.
+//!
+//! The engine of these tests is a CGIplus program that runs Python texts in itself. Those of the SDK have tests of their own.
+
+use crate::harness::{Response, Setup};
+
+/// Runs the text of SCRIPT_FILENAME for each request. `end_of_script` is what a script that ends early raises.
+const ENGINE: &str = r#"
+class Done(Exception):
+    pass
+
+count = 0
+while variables := accept():
+    count += 1
+    with open(variables["SCRIPT_FILENAME"]) as file:
+        text = file.read()
+    try:
+        exec(text, {**globals(), "variables": variables, "count": count})
+    except Done:
+        pass
+    finish()
+"#;
+
+/// Prints its name, and the process and its count of requests.
+const HELLO: &str = r#"
+put(HEAD + b"%s %d %d" % (os.path.basename(variables["SCRIPT_FILENAME"]).encode(), os.getpid(), count))
+"#;
+
+/// A setup with the test engine, and the scripts of `htdocs/rte` at `/rte/*`; `keys` go to its script section.
+fn setup(keys: &str) -> Setup {
+    let engine = "engine = { program = \"htdocs/cgi-bin/engine\" }";
+    let more = if keys.is_empty() { "" } else { ", " };
+    Setup::new()
+        .python("engine", ENGINE)
+        .file("rte/a.test", HELLO)
+        .file("rte/b.test", HELLO)
+        .script_route(
+            "/rte/*",
+            &format!("directory = \"htdocs/rte\", mode = \"rte\", {engine}{more}{keys}"),
+        )
+}
+
+/// The name of the script, the process that has run it, and its count.
+#[track_caller]
+fn ran(response: &Response) -> (String, u32, u32) {
+    assert_eq!(response.status, 200, "{}", String::from_utf8_lossy(&response.body));
+    let words: Vec<&str> = response.text().split(' ').collect();
+    (
+        words[0].to_owned(),
+        words[1].parse().unwrap(),
+        words[2].parse().unwrap(),
+    )
+}
+
+#[test]
+fn scripts_of_one_engine_share_a_process() {
+    let server = setup("max = 1").start();
+    let (name, pid, count) = ran(&server.get("/rte/a.test"));
+    assert_eq!((name.as_str(), count), ("a.test", 1));
+    assert_eq!(ran(&server.get("/rte/b.test/more")), ("b.test".to_owned(), pid, 2));
+    assert_eq!(ran(&server.get("/rte/a.test?x")), ("a.test".to_owned(), pid, 3));
+    server.wait_for_processes(1);
+}
+
+#[test]
+fn a_script_has_the_variables_of_its_request_and_the_name_of_the_engine() {
+    let server = setup("")
+        .file(
+            "rte/deep/vars.test",
+            r#"
+names = ["SCRIPT_NAME", "SCRIPT_FILENAME", "PATH_INFO", "SCRIPT_RTE", "QUERY_STRING"]
+lines = [name + "=" + variables.get(name, "-") for name in names]
+put(HEAD + "\n".join(lines + [os.environ.get("SCRIPT_RTE", "-")]).encode())
+"#,
+        )
+        .start();
+    let expected = format!(
+        "SCRIPT_NAME=/rte/deep/vars.test\nSCRIPT_FILENAME={}\nPATH_INFO=/x/y\nSCRIPT_RTE=engine\nQUERY_STRING=a=b\nengine",
+        server.path("htdocs/rte/deep/vars.test").display()
+    );
+    assert_eq!(server.get("/rte/deep/vars.test/x/y?a=b").text(), expected);
+}
+
+#[test]
+fn paths_that_lead_to_no_script_are_refused_and_no_source_is_sent() {
+    let server = setup("")
+        .file("rte/.hidden.test", HELLO)
+        .file("rte/deep/x.test", HELLO)
+        .route("path = \"/source/*\"\nfiles = { directory = \"htdocs\" }")
+        .start();
+    for path in [
+        "/rte/none.test",
+        "/rte/.hidden.test",
+        "/rte/deep",
+        "/rte/",
+        "/source/rte/a.test",
+    ] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+    server.wait_for_processes(0);
+}
+
+#[test]
+fn a_file_is_run_by_the_engine_of_its_suffix_or_not_at_all() {
+    let server = Setup::new()
+        .python("engine", ENGINE)
+        .file("rte/a.test", HELLO)
+        .file("rte/a.txt", "secret")
+        .file_with_mode("rte/program", "#!/bin/sh\necho secret", 0o755)
+        .script_route(
+            "/rte/*",
+            "directory = \"htdocs/rte\", mode = \"rte\", interpreters = { \".test\" = \"htdocs/cgi-bin/engine\" }",
+        )
+        .start();
+    assert_eq!(ran(&server.get("/rte/a.test")).0, "a.test");
+    for path in ["/rte/a.txt", "/rte/program"] {
+        let response = server.get(path);
+        assert_eq!(response.status, 403, "{path}");
+        assert!(!response.text().contains("secret"));
+    }
+    server.log_lines(2, "its route has no engine for its suffix");
+}
+
+#[test]
+fn scripts_among_files_are_run_by_engines() {
+    let server = Setup::new()
+        .python("engine", ENGINE)
+        .file("mixed/page.test", HELLO)
+        .file("mixed/index.test", HELLO)
+        .file("mixed/style.css", "css")
+        .route(
+            "path = \"/mixed/*\"\nscripts = { \".test\" = \"htdocs/cgi-bin/engine\" }\n\
+             script = { mode = \"rte\", max = 1, inherit = [\"TEST_DIR\", \"SLUICE_TEST_MARK\"] }",
+        )
+        .start();
+    let (name, pid, _) = ran(&server.get("/mixed/page.test"));
+    assert_eq!(name, "page.test");
+    assert_eq!(ran(&server.get("/mixed/")), ("index.test".to_owned(), pid, 2));
+    assert_eq!(server.get("/mixed/style.css").text(), "css");
+}
+
+#[test]
+fn a_missing_engine_is_a_warning_at_the_start_and_503_until_it_is_there() {
+    let server = Setup::new()
+        .file("sdk/readme", "")
+        .file("rte/a.py", HELLO)
+        .server("sdk = \"htdocs/sdk\"")
+        .script_route(
+            "/rte/*",
+            "directory = \"htdocs/rte\", mode = \"rte\", engine = \"python\"",
+        )
+        .start();
+    server.log_line("build it (make sdk)");
+    let response = server.get("/rte/a.py");
+    assert_eq!(response.status, 503);
+    let sdk = server.path("htdocs/sdk/python");
+    std::fs::create_dir_all(&sdk).unwrap();
+    let kit = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/programs/kit.py")).unwrap();
+    std::fs::write(sdk.join("engine.py"), format!("{kit}\n{ENGINE}")).unwrap();
+    assert_eq!(ran(&server.get("/rte/a.py")).0, "a.py");
+}
