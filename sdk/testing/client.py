@@ -49,6 +49,7 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray()
         self._ending = None  # None while open, then "closed" or "reset"
+        self._sender = None  # the thread that sends a large body
 
     def __enter__(self):
         return self
@@ -59,7 +60,9 @@ class Client:
     # ---- Sending ----
 
     def send(self, data):
-        """Sends raw bytes; OSError if the server has closed."""
+        """Sends raw bytes, after a large body that is still being sent; OSError if the server has closed."""
+        if self._sender not in (None, threading.current_thread()):
+            self._sender.join(DEADLINE)
         self.socket.sendall(data.encode() if isinstance(data, str) else data)
         return self
 
@@ -94,7 +97,8 @@ class Client:
                 if not self.try_send(part):
                     return
 
-        threading.Thread(target=send, daemon=True).start()
+        self._sender = threading.Thread(target=send, daemon=True)
+        self._sender.start()
 
     def chunk(self, data):
         """Sends one chunk of a chunked body; an empty one ends it."""
