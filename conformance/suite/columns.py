@@ -1,0 +1,135 @@
+"""The columns of the table: which script runs how, and what it needs."""
+
+import os
+import shutil
+import subprocess
+
+import testing
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "scripts")
+MODES = {"cgi": "CGI", "cgiplus": "CGIplus", "rte": "RTE", "fork": "RTE, fork"}
+
+
+class Column:
+    """A language in a mode. `kind` is "library" (the same source in all modes) or "plain" (a script without any library)."""
+
+    def __init__(self, language, mode, kind, file, needs=(), keys="", absent=None):
+        self.language, self.mode, self.kind, self.file = language, mode, kind, file
+        self.needs, self.keys, self.absent = needs, keys, absent
+        self.name = f"{language.lower()}-{mode}" + ("-plain" if kind == "plain" else "")
+        self.title = f"{language} {MODES[mode]}"
+
+    @property
+    def is_persistent(self):
+        """Whether one process serves several requests."""
+        return self.mode != "cgi"
+
+    def missing(self):
+        """What this column needs and the machine does not have; None if it can run."""
+        for need in self.needs:
+            path = os.path.join(testing.CHECKOUT, need)
+            if not (os.path.exists(path) if "/" in need else shutil.which(need)):
+                return need
+        return None
+
+    def routes(self):
+        """Two routes: one for everything, and one with a short time-out for scripts that hang."""
+        mode = "rte" if self.mode in ("rte", "fork") else self.mode
+        keys = f'directory = "scripts", mode = "{mode}", max = 1, client_grace = "200ms", kill_grace = "1s"' + self.keys
+        if self.mode == "fork":
+            keys += ', fresh = "fork"'
+        environment = {
+            "TMPDIR": "@TMP@",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": "@SDK@/python",
+            "PERL5LIB": "@SDK@/perl/lib",
+            "PHPRC": "@DIR@/php",
+            "SLUICE_SDK": "@SDK@",
+        }
+        keys += ", environment = { " + ", ".join(f'{name} = "{value}"' for name, value in environment.items())
+        first = route(f"/{self.name}/*", f'{keys}, PROBE_DIR = "@DIR@/events/{self.name}" }}')
+        return first + route(f"/{self.name}-timeout/*", keys + ' }, reply_timeout = "2s"')
+
+
+def route(path, keys):
+    return f'  [[site.route]]\n  path = "{path}"\n  script = {{ {keys} }}\n'
+
+
+def php(program):
+    return f', interpreters = {{ ".php" = "{program}" }}'
+
+
+def engine(name):
+    return f', engine = "{name}"'
+
+
+PYTHON, PERL, PHP = "sdk/python/engine.py", "sdk/perl/engine.pl", "sdk/php/build/sluice-php"
+
+NO_ENGINE_C = (
+    "A compiled program is not interpreted, so there is no interpreter to keep: a C program stays in memory as CGIplus, with the same source."
+)
+NO_ENGINE_SHELL = (
+    "A shell cannot run a second script in a clean state without a new process, so an engine would save nothing. "
+    "A loop around `sluice_accept` keeps a shell as CGIplus."
+)
+
+COLUMNS = [
+    Column("C", "cgi", "library", "probe", ["cc"]),
+    Column("C", "cgiplus", "library", "probe", ["cc"]),
+    Column("C", "rte", "library", "probe", absent=NO_ENGINE_C),
+    Column("Shell", "cgi", "library", "probe.sh", ["sdk/shell/sluice.sh"]),
+    Column("Shell", "cgiplus", "library", "probe.sh", ["sdk/shell/sluice.sh"]),
+    Column("Shell", "rte", "library", "probe.sh", absent=NO_ENGINE_SHELL),
+    Column("Python", "cgi", "library", "probe.py", [PYTHON]),
+    Column("Python", "cgiplus", "library", "probe.py", [PYTHON]),
+    Column("Python", "rte", "library", "probe.py", [PYTHON], engine("python")),
+    Column("Perl", "cgi", "library", "probe.pl", [PERL, "perl"]),
+    Column("Perl", "cgiplus", "library", "probe.pl", [PERL, "perl"]),
+    Column("Perl", "rte", "library", "probe.pl", [PERL, "perl"], engine("perl")),
+    Column("PHP", "cgi", "library", "probe.php", ["sdk/php/sluice.php", "php-cgi"], php("php-cgi")),
+    Column("PHP", "cgiplus", "library", "probe.php", ["sdk/php/sluice.php", "php"], php("php")),
+    Column("PHP", "rte", "library", "probe.php", [PHP], engine("php")),
+    Column("Python", "cgi", "plain", "plain.py"),
+    Column("Python", "rte", "plain", "plain.py", [PYTHON], engine("python")),
+    Column("Python", "fork", "plain", "plain.py", [PYTHON], engine("python")),
+    Column("Perl", "cgi", "plain", "plain.pl", ["perl"]),
+    Column("Perl", "rte", "plain", "plain.pl", [PERL, "perl"], engine("perl")),
+    Column("Perl", "fork", "plain", "plain.pl", [PERL, "perl"], engine("perl")),
+    Column("PHP", "cgi", "plain", "plain.php", ["php-cgi"], php("php-cgi")),
+    Column("PHP", "rte", "plain", "plain.php", [PHP], engine("php")),
+    Column("PHP", "fork", "plain", "plain.php", [PHP], engine("php")),
+]
+
+# What every PHP needs for large bodies: php.ini of php-cgi and php, by PHPRC.
+PHP_INI = "register_argc_argv = 0\npost_max_size = 0\nmemory_limit = 512M\nmax_execution_time = 0\nlog_errors = 1\ndisplay_errors = 0\n"
+
+
+def start(columns):
+    """A server with the routes of these columns, and the named pipes of each."""
+    configuration = '[server]\nsdk = "@SDK@"\n' if any(column.mode in ("rte", "fork") for column in columns) else ""
+    configuration += '[limits]\nmemory_buffers = "64MiB"\n\n[[site]]\nroot = "htdocs"\n\n'
+    configuration += "".join(column.routes() for column in columns)
+    files = {"php/php.ini": PHP_INI, "htdocs/target.txt": "the target\n", "htdocs/file.txt": "a file\n"}
+    for name in os.listdir(SCRIPTS):
+        if not name.endswith(".c"):
+            with open(os.path.join(SCRIPTS, name), "rb") as file:
+                files[f"scripts/{name}"] = file.read()
+    server = testing.Server(configuration, files)
+    try:
+        if any(column.file == "probe" for column in columns):
+            compile_c(os.path.join(SCRIPTS, "probe.c"), server.path("scripts/probe"))
+        for column in columns:
+            os.makedirs(server.path("events", column.name))
+            column.gate = server.fifo(f"events/{column.name}/gate")
+            column.event = server.fifo(f"events/{column.name}/event")
+    except BaseException:
+        server.kill()
+        raise
+    return server
+
+
+def compile_c(source, program):
+    sdk = os.path.join(testing.CHECKOUT, "sdk/c")
+    subprocess.run(
+        ["cc", "-O1", "-Wall", "-Werror", "-I", f"{sdk}/include", source, f"{sdk}/build/libsluice.a", "-o", program], check=True
+    )

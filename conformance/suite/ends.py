@@ -1,0 +1,120 @@
+"""Behaviours: scripts that fail, end or hang, and clients that leave."""
+
+from testing import is_alive, wait_until
+
+from .cells import equal
+from .registry import behaviour
+
+
+@behaviour("death before the head")
+def die_before(cell):
+    """A script process that is killed before it has replied: 502. The next request is right."""
+    equal(cell.get("die-before").status, 502, "status")
+    cell.next_is_right()
+
+
+@behaviour("death in the body")
+def die_within(cell):
+    """A script process that is killed in the middle of its reply: the client sees that the response is cut. The next request is right."""
+    got = cell.get("die-within")
+    assert (got.status, got.is_complete, got.text) == (200, False, "half\n"), got
+    cell.next_is_right()
+
+
+@behaviour("exit before the head")
+def exit_before(cell):
+    """`exit(3)` without a reply: 502. The next request is right."""
+    equal(cell.get("exit-before").status, 502, "status")
+    cell.next_is_right()
+
+
+@behaviour("exit in the middle")
+def exit_within(cell):
+    """`exit(0)` in the middle of a script: what has been written is the reply, and it is complete. Under CGIplus the end sentinel is
+    missing, so the response is cut. The next request is right."""
+    got = cell.get("exit-within")
+    equal((got.status, got.text, got.is_complete), (200, "before\n", cell.mode != "cgiplus"), "the response")
+    cell.next_is_right()
+
+
+@behaviour("error before the head")
+def error_before(cell):
+    """An uncaught error (an exception, `die`) before the head: 502, or 500 where PHP answers itself; the error's text is in the log. The
+    next request is right."""
+    start = cell.server.log_position()
+    got = cell.get(f"error-before?{cell.mark}")
+    assert got.status == 502 or cell.language == "PHP" and got.status == 500, got
+    assert cell.mark not in got.text, "visitors see the text of the error"
+    cell.server.log_line(cell.mark, start)
+    cell.next_is_right()
+
+
+@behaviour("error in the body")
+def error_within(cell):
+    """The same after some of the body has been sent. Under CGI the reply ends there, because a process with an exit status other than 0
+    may have replied well; an engine knows better, and the client sees that the response is cut."""
+    start = cell.server.log_position()
+    got = cell.get(f"error-within?{cell.mark}")
+    assert got.status == 200 and got.text.startswith("half\n"), got
+    assert not (got.is_complete and cell.mode in ("rte", "fork")), got
+    cell.server.log_line(cell.mark, start)
+    cell.next_is_right()
+
+
+@behaviour("endless loop")
+def endless(cell):
+    """A script that does not reply within `reply_timeout`: 504 for this request only."""
+    equal(cell.get("endless", route="-timeout").status, 504, "status")
+    equal(cell.get("process", route="-timeout").status, 200, "the next request")
+
+
+@behaviour("standard error")
+def errors(cell):
+    """A line on standard error is in the log, with the script and the pid."""
+    start = cell.server.log_position()
+    pid = cell.document(f"errors?{cell.mark}")
+    line = cell.server.log_line(cell.mark, start)
+    assert cell.column.file in line, line
+    assert pid in line or cell.mode == "fork", f"no pid {pid}: {line}"
+
+
+@behaviour("client gone while the script writes")
+def bulk(cell):
+    """A client that leaves in the middle of an endless reply: the script learns it by a failed write, or is stopped. The next request is
+    right, and no process is left behind."""
+    leave(cell, "bulk")
+
+
+@behaviour("client gone while the script is silent")
+def silent(cell):
+    """The same while the script waits for something else: it is stopped after `client_grace`."""
+    leave(cell, "silent")
+
+
+def leave(cell, action):
+    with cell.connect() as client:
+        client.get(cell.path(action))
+        equal(client.head().status, 200, "status")
+        pid = int(client.read_body_until(b"\n").split(b"\n")[0])
+        assert is_alive(pid), "no such process"
+        client.reset()
+    following = cell.next_is_right()
+    if following != pid:
+        cell.wait_gone(pid)
+    own = f"/{cell.column.file}"
+    # At most the process that serves this column, with the child that it may have for a request.
+    assert wait_until(lambda: len(of_column(cell)) <= (1 if cell.is_persistent else 0)), (own, of_column(cell))
+
+
+def of_column(cell):
+    """The script processes of this column, by the directory of its events, which is in their environment."""
+    mark = f"PROBE_DIR={cell.server.path('events', cell.column.name)}\0".encode()
+    found = []
+    for process in cell.server.processes():
+        try:
+            with open(f"/proc/{process.pid}/environ", "rb") as file:
+                if mark in file.read() + b"\0":
+                    found.append(process)
+        except OSError:
+            pass
+    return found

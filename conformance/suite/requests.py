@@ -1,0 +1,122 @@
+"""Behaviours: what a script learns of its request."""
+
+import os
+
+from .cells import equal
+from .registry import behaviour
+
+
+
+@behaviour("variables")
+def variables(cell):
+    """The variables of RFC 3875 and of the request's fields have the right values, also with blanks, `=` and letters beyond ASCII; a
+    missing one is missing; `HTTP_PROXY` never exists."""
+    expected = {
+        "REQUEST_METHOD": "GET",
+        "QUERY_STRING": "a=1&b=%20+c",
+        "PATH_INFO": "/variables/a b/ü",
+        "SCRIPT_NAME": cell.path("").rstrip("/"),
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "GATEWAY_INTERFACE": "CGI/1.1",
+        "REMOTE_ADDR": "127.0.0.1",
+        "SERVER_NAME": "localhost",
+        "HTTP_X_WORDS": "x = y; größe",
+        "HTTP_X_ABSENT": None,
+        "HTTP_PROXY": None,
+        "CONTENT_LENGTH": None,
+    }
+    headers = {"X-Names": " ".join(expected), "X-Words": "x = y; größe", "Proxy": "http://127.0.0.1:1/", "X_Absent": "x"}
+    text = cell.document("variables/a%20b/%C3%BC?a=1&b=%20+c", headers)
+    wanted = "".join(f"{name} is absent\n" if value is None else f"{name}={value}\n" for name, value in expected.items())
+    equal(text, wanted, "variables")
+
+
+@behaviour("repeated fields")
+def fields(cell):
+    """A field that the request has twice arrives as one variable with both values; a field that the script writes twice is sent twice."""
+    headers = [("X-Twice", "1"), ("X-Twice", "2, 3"), ("Cookie", "a=1"), ("Cookie", "b=2")]
+    got = cell.get("fields", headers)
+    equal((got.status, got.text), (200, "1, 2, 3\na=1; b=2\n"), "the script's reply")
+    equal(got.field_values("X-Twice"), ["one", "two"], "X-Twice")
+    cookies = [value.lower().replace("; path=/", "; path") for value in got.field_values("Set-Cookie")]
+    equal(cookies, ["a=1", "b=2; path"], "Set-Cookie")
+
+
+SIZES = (0, 1, 4095, 4096, 4097, 65535, 65536, 65537, 1_000_003)
+RANDOM = os.urandom(1_000_003)
+LARGE = 64 << 20
+
+
+def echo(cell, size, **body):
+    got = cell.request("POST", "echo", {"Content-Type": "application/octet-stream"}, **body)
+    equal((got.status, got.field("X-Content-Length"), got.is_complete), (200, str(size), True), f"echo of {size} bytes")
+    return got.body
+
+
+@behaviour("bodies of 0 bytes to 64 MB")
+def bodies(cell):
+    """A request body comes back unchanged, with the right CONTENT_LENGTH: 0 bytes, 1, around the sizes of buffers and pipes, 1 MB and
+    64 MB."""
+    for size in SIZES:
+        assert echo(cell, size, body=RANDOM[:size]) == RANDOM[:size], f"another body of {size} bytes"
+    large = RANDOM * (LARGE // len(RANDOM) + 1)
+    large = large[:LARGE]
+    assert echo(cell, LARGE, body=large) == large, "another body of 64 MB"
+
+
+@behaviour("chunked bodies")
+def chunked(cell):
+    """The same for bodies without a length: CONTENT_LENGTH is right nevertheless."""
+    for pieces in ((), (b"x",), (b"one ", b"two"), (RANDOM[:70_000], RANDOM[70_000:140_000])):
+        body = b"".join(pieces)
+        assert echo(cell, len(body), chunks=pieces) == body, f"another body of {len(body)} bytes"
+
+
+@behaviour("a body that is not read")
+def unread(cell):
+    """A script that does not read its request's body does not disturb the next request: on the same connection, unless the server has
+    closed it, and in the same process."""
+    with cell.connect() as client:
+        got = client.request("POST", cell.path("process"), body=RANDOM[:10]).response()
+        equal((got.status, got.is_complete), (200, True), "10 bytes that are not read")
+        got = client.request("POST", cell.path("echo"), body=b"small").response()
+        equal((got.status, got.body), (200, b"small"), "the next request")
+        client.get(cell.path("process")).get(cell.path("look"))
+        equal([client.response().status, client.response().status], [200, 200], "two pipelined requests")
+    for size in (200_000, 65536, 1):
+        got = cell.request("POST", "process", body=RANDOM[:size])
+        equal((got.status, got.is_complete), (200, True), f"{size} bytes that are not read")
+        assert echo(cell, 5, body=b"small") == b"small", "the next request has another body"
+
+
+@behaviour("large head")
+def large_head(cell):
+    """A request's field of 8 kB, and a query of 4 kB, arrive whole; a reply's head of 150 fields (45 kB) is passed on. A head above the
+    limit (64 KiB) gets 502; the next request is right."""
+    got = cell.get("large-head?" + "q" * 4000, {"X-Large": "l" * 8000, "X-Count": 150})
+    equal((got.status, got.text), (200, "8000 4000\n"), "the script's reply")
+    values = [value for name, value in got.fields if name.lower().startswith("x-field-")]
+    equal([len(value) for value in values], [300] * 150, "fields")
+    equal(cell.get("large-head?", {"X-Large": "", "X-Count": 300}).status, 502, "a head that is too large")
+    cell.next_is_right()
+
+
+@behaviour("working directory")
+def directory(cell):
+    """A script starts in its own directory, without arguments."""
+    text = cell.document("directory?one+two")
+    equal(text, f"{cell.server.path('scripts')}\n0 arguments\n", "directory and arguments")
+
+
+@behaviour("two requests with different state")
+def state(cell):
+    """After a request with a body, a query, fields, cookies, a status and fields of its own, the next one in the same process sees
+    nothing of them. Under CGI and RTE also nothing of the first one's global variables, environment, working directory and umask."""
+    before = cell.document("look")
+    headers = {"X-Left": "left", "Cookie": "left=1", "Content-Type": "application/x-www-form-urlencoded"}
+    got = cell.request("POST", "leave?left=1", headers, b"form=left&more=2")
+    equal((got.status, got.field("X-Left"), got.text), (404, "here", "left\n"), "the first request")
+    got = cell.get("look")
+    equal((got.status, got.field("X-Left"), got.text), (200, None, before), "the second request")
+    for name in ("QUERY_STRING=\n", "HTTP_X_LEFT=None\n", "HTTP_COOKIE=None\n", "CONTENT_TYPE=None\n", "REQUEST_METHOD=GET\n"):
+        assert name in before, before
