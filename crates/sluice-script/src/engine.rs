@@ -11,6 +11,7 @@
 //! SDK is what the configuration says, or else the first of `sdk_directories` that has the engine.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
@@ -103,6 +104,13 @@ impl Engines {
         Engines { engine, by_suffix }
     }
 
+    /// The engine of an application, and the files of which one is its SCRIPT_FILENAME.
+    #[must_use]
+    pub fn of_app(&self, directory: &Path, app: &str) -> Option<(&Arc<EngineProgram>, Vec<PathBuf>)> {
+        let engine = self.engine.as_ref()?;
+        Some((engine, engine.engine.app_files(directory, app)))
+    }
+
     /// The engine of the route for a file that the configuration names.
     pub fn of_named_file(&self, name: &str) -> Option<&Arc<EngineProgram>> {
         self.of_suffix(name).or(self.engine.as_ref())
@@ -187,7 +195,14 @@ fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEn
         }
         Engine::Program { program, .. } => (find_runner(engine, program)?, None),
     };
-    let runner = runner.map(|runner| find_runner(engine, runner)).transpose()?;
+    let runner = match (engine, runner, &settings.virtualenv) {
+        (Engine::Python, Some(_), Some(virtualenv)) => {
+            let python = virtualenv.join("bin/python").to_string_lossy().into_owned();
+            Some(find_runner(engine, &python)?)
+        }
+        (_, Some(runner), _) => Some(find_runner(engine, runner)?),
+        (_, None, _) => None,
+    };
     let mut arguments = Vec::new();
     if runner.is_some() {
         arguments.push(file.clone().into_os_string());
@@ -195,11 +210,25 @@ fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEn
     if let Engine::Program { arguments: own, .. } = engine {
         arguments.extend(own.iter().map(OsString::from));
     }
+    arguments.extend(options(engine, settings).map(OsString::from));
     Ok(Command {
         program: runner.unwrap_or_else(|| file.clone()),
         arguments,
         file,
     })
+}
+
+/// What the server tells an engine on its command line.
+fn options(engine: &Engine, settings: &EngineSettings) -> impl Iterator<Item = String> {
+    let app = settings.app.iter().map(|app| format!("--app={app}"));
+    let fresh = settings.is_forking.then(|| "--fresh=fork".to_owned());
+    let values = |option: &'static str, values: &BTreeMap<String, String>| -> Vec<String> {
+        let texts = values.iter().map(|(name, value)| format!("{option}={name}={value}"));
+        texts.filter(|_| *engine == Engine::Php).collect()
+    };
+    let php = values("--php-value", &settings.php_values);
+    let php_admin = values("--php-admin-value", &settings.php_admin_values);
+    app.chain(fresh).chain(php).chain(php_admin)
 }
 
 fn find_runner(engine: &Engine, program: &str) -> Result<PathBuf, MissingEngine> {
@@ -332,6 +361,18 @@ mod tests {
         let command = find(&Engine::Php, &settings).unwrap();
         assert_eq!(command.program, sdk.path().join("php/sluice-php"));
         assert_eq!(command.arguments, Vec::<OsString>::new());
+        settings.app = Some("worker.php".into());
+        settings.is_forking = true;
+        settings.php_values = [("memory_limit".to_owned(), "1G".to_owned())].into();
+        settings.php_admin_values = [("open_basedir".to_owned(), "/srv".to_owned())].into();
+        let command = find(&Engine::Php, &settings).unwrap();
+        let expected = [
+            "--app=worker.php",
+            "--fresh=fork",
+            "--php-value=memory_limit=1G",
+            "--php-admin-value=open_basedir=/srv",
+        ];
+        assert_eq!(command.arguments, expected);
         settings.engine = Some(Engine::Program {
             program: "no-such-program".into(),
             arguments: Vec::new(),

@@ -24,8 +24,8 @@ use sluice_http::path_text::bytes_of;
 use sluice_launch::{ProcessLimits, Program, Stdin};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
-use sluice_settings::ScriptSettings;
 use sluice_settings::compression::Compression;
+use sluice_settings::{ScriptSettings, ScriptSource};
 
 use crate::callout::Callouts;
 use crate::default_environment::default_environment;
@@ -132,6 +132,14 @@ impl Job {
         words.map(c_string).collect()
     }
 
+    /// The working directory of a process: that of its first script, or of the application.
+    fn directory(&self) -> &Path {
+        match &self.settings().source {
+            ScriptSource::App { directory, .. } => directory,
+            _ => self.script.file.parent().unwrap_or(Path::new("/")),
+        }
+    }
+
     /// The process to start, with its command, environment and limits.
     pub(crate) fn program(
         &self,
@@ -152,7 +160,7 @@ impl Job {
             path: command[0].clone(),
             arguments: command,
             environment,
-            directory: c_string(self.script.file.parent().unwrap_or(Path::new("/")))?,
+            directory: c_string(self.directory())?,
             stdin,
             mailbox: match settings.output.mailbox {
                 settings::Mailbox::Stream => sluice_launch::Mailbox::Stream,

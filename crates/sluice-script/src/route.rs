@@ -36,7 +36,7 @@ impl ScriptRoute {
         };
         let below = match &self.settings.source {
             ScriptSource::Directory(directory) => Path::new(script).strip_prefix(directory).ok(),
-            ScriptSource::File(_) | ScriptSource::Root => None,
+            ScriptSource::File(_) | ScriptSource::App { .. } | ScriptSource::Root => None,
         };
         match (&self.other_mode, below) {
             (Some(prefix), Some(below)) => format!("request {prefix}{} instead", below.display()),

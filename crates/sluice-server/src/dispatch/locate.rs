@@ -5,6 +5,7 @@
 //! scripts among the files of a directory (`suffix_scripts`), whether a file can be run (`program`).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use sluice_files::links::find_script;
 use sluice_http::fault::{Fault, ServerFault};
@@ -32,6 +33,20 @@ pub(crate) fn locate(
             let (name, rest) = divide(route.pattern.begin(), path);
             let metadata = stat(file).map_err(|fault| missing(file, fault))?;
             check(file.clone(), Runner::of_named_file(script, file), name, rest, &metadata)
+        }
+        ScriptSource::App { directory, name: app } => {
+            let (name, rest) = divide(route.pattern.begin(), path);
+            let (engine, files) = script
+                .engines
+                .of_app(directory, app)
+                .ok_or_else(|| not_found(directory))?;
+            let found = files.iter().find_map(|file| Some((file, stat(file).ok()?)));
+            let Some((file, metadata)) = found else {
+                let expected = files.first().unwrap_or(directory);
+                return Err(ServerFault::Missing(expected.as_path().into()).into());
+            };
+            let runner = Runner::Engine(Some(Arc::clone(engine)));
+            check(file.clone(), runner, name, rest, &metadata)
         }
         ScriptSource::Root => {
             let below = captured.trim_start_matches('/');

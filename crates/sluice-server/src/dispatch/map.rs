@@ -24,12 +24,13 @@ impl Site {
 }
 
 impl Map for Site {
-    /// The root; in a site without one, the directory of a route for all paths.
+    /// The root; in a site without one, the directory of a route for all paths, or that of its application.
     fn document_root(&self) -> &Path {
         let own = self.root.as_ref();
         let all = || self.routes.iter().filter(|route| route.pattern.begin() == Some("/"));
         let served = own.or_else(|| all().find_map(|route| route.kind()?.directory()));
-        served.map_or(Path::new(""), Directory::path)
+        let app = || all().find_map(|route| route.kind()?.app_directory());
+        served.map(Directory::path).or_else(app).unwrap_or(Path::new(""))
     }
 
     /// The mapping of a path outside a request: routes with conditions are skipped.

@@ -326,9 +326,18 @@ impl RouteKind {
             RouteKind::Script(script) => match &script.settings.source {
                 ScriptSource::Directory(directory) => Some(directory.join(path_of(capture.of(path)))),
                 ScriptSource::File(file) => Some(file.clone()),
+                ScriptSource::App { .. } => None,
                 ScriptSource::Root => Some(below_root(root?, path)),
             },
             RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
+        }
+    }
+
+    /// The directory of the application that the route runs, if it does.
+    pub(crate) fn app_directory(&self) -> Option<&Path> {
+        match &self.script()?.settings.source {
+            ScriptSource::App { directory, .. } => Some(directory),
+            ScriptSource::Directory(_) | ScriptSource::File(_) | ScriptSource::Root => None,
         }
     }
 
@@ -338,7 +347,7 @@ impl RouteKind {
             RouteKind::Files(files) => Some(files.directory.path()),
             RouteKind::Script(script) => match &script.settings.source {
                 ScriptSource::Directory(directory) => Some(directory),
-                ScriptSource::File(_) | ScriptSource::Root => None,
+                ScriptSource::File(_) | ScriptSource::App { .. } | ScriptSource::Root => None,
             },
             RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
         }
@@ -438,7 +447,7 @@ fn open_send_directories(settings: &RouteSettings) -> Result<SendDirectories, Op
 pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -> Result<ScriptRoute, OpenError> {
     let mut settings = settings.clone();
     match &mut settings.source {
-        ScriptSource::Directory(directory) => {
+        ScriptSource::Directory(directory) | ScriptSource::App { directory, .. } => {
             open_directory(directory, origin)?;
             *directory = absolute(directory, origin)?;
         }

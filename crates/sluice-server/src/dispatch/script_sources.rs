@@ -9,7 +9,7 @@ use sluice_files::directory::{Directory, Program, real_or_future_path, without_c
 use sluice_http::path_text::text_of_path;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::Pattern;
-use sluice_settings::{Action, ScriptSettings, ScriptSource, Settings, SiteSettings, suffix_of};
+use sluice_settings::{Action, Engine, ScriptSettings, ScriptSource, Settings, SiteSettings, suffix_of};
 
 use crate::dispatch::route::leading_parts;
 
@@ -26,8 +26,10 @@ pub(crate) struct ScriptSources {
 /// A script directory or a single script.
 struct SourcePath {
     path: PathBuf,
-    /// The suffixes of the files in it that need no execute bit to be run.
+    /// The suffixes of the files in it that need no execute bit to be run, or are loaded by those that are run.
     suffixes: Vec<String>,
+    /// Whether every file in it may be a script.
+    is_any_file: bool,
 }
 
 /// The scripts among the files of a directory.
@@ -59,8 +61,8 @@ impl ScriptSources {
             // Of a script directory that a route also serves files of, the files are sent that are no scripts.
             if source.path.canonicalize().is_ok_and(|path| path == directory.path()) {
                 directory.withhold_executables();
-                let suffixes = source.suffixes.clone();
-                directory.withhold_programs(Box::new(move |path| is_source(path, &suffixes)));
+                let (suffixes, is_any_file) = (source.suffixes.clone(), source.is_any_file);
+                directory.withhold_programs(Box::new(move |path| is_any_file || is_source(path, &suffixes)));
             }
         }
         for sources in &self.suffixes {
@@ -108,13 +110,27 @@ impl ScriptSources {
 
 /// The script directories and single scripts of a site.
 fn source_paths(settings: &SiteSettings) -> impl Iterator<Item = SourcePath> {
-    let source = |script: &ScriptSettings, path: &PathBuf| SourcePath {
-        path: path.clone(),
-        suffixes: script.interpreters.keys().cloned().collect(),
+    let source = |script: &ScriptSettings, path: &PathBuf| {
+        let engines = script
+            .engines
+            .all()
+            .flat_map(|engine| [engine.script_suffixes(), engine.source_suffixes()]);
+        let interpreted = script
+            .interpreters
+            .keys()
+            .chain(script.engines.by_suffix.keys())
+            .cloned();
+        SourcePath {
+            path: path.clone(),
+            suffixes: interpreted.chain(engines.flatten().map(ToString::to_string)).collect(),
+            is_any_file: matches!(script.engines.engine, Some(Engine::Program { .. })),
+        }
     };
     settings.routes.iter().filter_map(move |route| match &route.action {
         Action::Script(script) => match &script.source {
-            ScriptSource::Directory(path) | ScriptSource::File(path) => Some(source(script, path)),
+            ScriptSource::Directory(path) | ScriptSource::App { directory: path, .. } | ScriptSource::File(path) => {
+                Some(source(script, path))
+            }
             ScriptSource::Root => None,
         },
         _ => None,

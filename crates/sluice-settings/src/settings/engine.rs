@@ -3,7 +3,7 @@
 //! Here: which engines there are, and what a route says about them. Not here: where their files are (`sluice_script::engine`).
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How the engines of a route run its scripts; empty in the other modes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -12,6 +12,16 @@ pub struct EngineSettings {
     pub engine: Option<Engine>,
     /// Engines by the suffix of the script's name.
     pub by_suffix: BTreeMap<String, Engine>,
+    /// The application that the engine loads, instead of scripts.
+    pub app: Option<String>,
+    /// Whether a new process, forked from the engine that has loaded the script, answers each request.
+    pub is_forking: bool,
+    /// The virtual environment of Python.
+    pub virtualenv: Option<PathBuf>,
+    /// Settings of PHP that scripts may change.
+    pub php_values: BTreeMap<String, String>,
+    /// Settings of PHP that scripts cannot change.
+    pub php_admin_values: BTreeMap<String, String>,
     /// The directory of the engines. `None`: searched beside the program, then where it is installed.
     pub sdk: Option<PathBuf>,
 }
@@ -89,6 +99,18 @@ impl Engine {
         self.traits().map_or(&[], |traits| traits.script_suffixes)
     }
 
+    /// The files of which one is SCRIPT_FILENAME of an application.
+    pub fn app_files(&self, directory: &Path, app: &str) -> Vec<PathBuf> {
+        match self {
+            Engine::Python => {
+                let module = app.split(':').next().unwrap_or(app).replace('.', "/");
+                let package = directory.join(&module).join("__init__.py");
+                vec![directory.join(format!("{module}.py")), package]
+            }
+            Engine::Perl | Engine::Php | Engine::Program { .. } => vec![directory.join(app)],
+        }
+    }
+
     /// The suffixes of the files that it loads: scripts and modules. Empty for a program: they are not known.
     pub fn source_suffixes(&self) -> &'static [&'static str] {
         self.traits().map_or(&[], |traits| traits.source_suffixes)
@@ -120,6 +142,9 @@ mod tests {
         ] {
             assert_eq!(engine.name(), name);
         }
+        let files = Engine::Python.app_files(Path::new("/srv"), "shop.web:app");
+        let expected = ["/srv/shop/web.py", "/srv/shop/web/__init__.py"].map(PathBuf::from);
+        assert_eq!(files, expected);
         assert_eq!(Engine::named("perl"), Some(Engine::Perl));
         assert_eq!(Engine::named("ruby"), None);
     }

@@ -51,6 +51,13 @@ pub enum ScriptSource {
     Directory(PathBuf),
     /// This program for every path that matches; what the pattern's `*` matched is PATH_INFO.
     File(PathBuf),
+    /// An application that an engine loads, for every path that matches; what the pattern's `*` matched is PATH_INFO.
+    App {
+        /// The directory of its files.
+        directory: PathBuf,
+        /// Its name, in the words of its engine: `module:callable`, `app.psgi`, `worker.php`.
+        name: String,
+    },
     /// The file under the site's root whose path matches the pattern (`*.cgi`); the rest of the path is PATH_INFO.
     Root,
 }

@@ -254,6 +254,7 @@ pub(super) fn describe_directory(path: &Path, script: &ScriptSettings) -> String
 fn describe_script(script: &ScriptSettings, site: &SiteSettings) -> String {
     let source = match (&script.source, &site.root) {
         (ScriptSource::Directory(path), _) => describe_directory(path, script),
+        (ScriptSource::App { directory, name }, _) => format!("{name} in {}", directory.display()),
         (ScriptSource::File(path), _) | (ScriptSource::Root, Some(path)) => path.display().to_string(),
         (ScriptSource::Root, None) => "nothing: the site has no root".into(),
     };

@@ -13,9 +13,9 @@ use sluice_settings::{Action, DirectorySettings, Fallback, Mode, ScriptSettings,
 use super::description::Fallback::Words;
 use super::document::At;
 use super::engine::{read_engines, report_missing_engines};
+use super::interpreters::{is_suffix, read_interpreters};
 use super::key::{Key, Kind};
 use super::route;
-use super::script::{is_suffix, read_interpreters};
 use super::table::{Table, expect_directory, require_star};
 
 /// The keys that say what a directory is, which belong to one action.

@@ -3,13 +3,15 @@
 //! Not here: where the files of an engine are (`sluice_server`), and the other keys of a script (`script`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use sluice_settings::{Engine, Mode, ScriptSettings};
 
 use super::description::Fallback::{Required, Words};
 use super::document::{At, Document, FileKind};
+use super::interpreters::is_suffix;
 use super::key::{Key, Kind, Nested, Section};
-use super::script::{Draft, is_suffix};
+use super::script_draft::Draft;
 use super::suggest;
 use super::table::Table;
 
@@ -74,6 +76,84 @@ pub(super) const ENGINE: Key<Draft> = Key {
     example: "\"python\"",
 };
 
+pub(super) const APP: Key<Draft> = Key {
+    name: "app",
+    kind: Kind::Text(|script, app, _| {
+        if app.is_empty() || app.starts_with('/') || app.contains(['\n', '\r']) {
+            return Err(
+                "must be the name of an application in the directory, as in \"shop:app\" or \"app.psgi\"".to_owned(),
+            );
+        }
+        script.settings.engines.app = Some(app);
+        Ok(())
+    }),
+    default: Words("none: the path names a script"),
+    text: "An application that the engine loads once, and that gets every path of the route: for Python `module:callable` (WSGI), for Perl a file \
+           (PSGI), for PHP a script that loops over requests. `directory` is where it is. SCRIPT_NAME is the path before the `*` without its \
+           slash, PATH_INFO the rest.",
+    example: "\"shop:app\"",
+};
+
+pub(super) const FRESH: Key<Draft> = Key {
+    name: "fresh",
+    kind: Kind::Choice(&[("fork", |script| script.settings.engines.is_forking = true)]),
+    default: Words("none: the interpreter runs one request after the other"),
+    text: "`fork`: the engine loads a script once, and forks a process for each request, so that nothing that the script does reaches the next \
+           request. Slower, but much faster than `cgi`.",
+    example: "\"fork\"",
+};
+
+pub(super) const VIRTUALENV: Key<Draft> = Key {
+    name: "virtualenv",
+    kind: Kind::Path(|script, path, _| {
+        script.settings.engines.virtualenv = Some(path);
+        Ok(())
+    }),
+    default: Words("none: `python3` in PATH"),
+    text: "The virtual environment of Python from which scripts load their modules; its `bin/python` runs the engine.",
+    example: "\"venv\"",
+};
+
+pub(super) const PHP_VALUE: Key<Draft> = Key {
+    name: "php_value",
+    kind: Kind::Pairs(|script, pairs, written| {
+        script.settings.engines.php_values = read_php_values(written.name, pairs, written.document());
+        Ok(())
+    }),
+    default: Words("those of `php.ini`"),
+    text: "Settings of PHP, which scripts may change by `ini_set()`.",
+    example: "{ memory_limit = \"256M\" }",
+};
+
+pub(super) const PHP_ADMIN_VALUE: Key<Draft> = Key {
+    name: "php_admin_value",
+    kind: Kind::Pairs(|script, pairs, written| {
+        script.settings.engines.php_admin_values = read_php_values(written.name, pairs, written.document());
+        Ok(())
+    }),
+    default: Words("those of `php.ini`"),
+    text: "Settings of PHP, which scripts cannot change.",
+    example: "{ open_basedir = \"/srv/wiki\" }",
+};
+
+/// Settings of PHP by name.
+fn read_php_values(key: &str, pairs: Vec<(String, At<String>)>, document: &Document<'_>) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    for (name, value) in pairs {
+        let is_name = !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        if is_name && !value.value.contains(['\0', '\n', '\r']) {
+            values.insert(name, value.value);
+        } else {
+            let message = "must be the name of a setting of PHP, with a value of one line";
+            document.report(value.line, format!("{key}: \"{}\": {message}", name.escape_debug()));
+        }
+    }
+    values
+}
+
 /// The engine with a name, or that is the program at a path.
 fn read_engine(name: &str, document: &Document<'_>, line: usize) -> Result<Engine, String> {
     if let Some(engine) = Engine::named(name) {
@@ -135,18 +215,79 @@ pub(super) fn read_engines(
     engines
 }
 
-/// Reports keys of engines in another mode, and a mode `rte` without an engine; `key` is the one that names engines by suffix.
+/// Reports keys of engines in another mode or with another engine, and a mode `rte` without an engine. `key` is the one that names
+/// engines by suffix.
 pub(super) fn check_engines(script: &ScriptSettings, table: &Table<'_>, key: &'static str) {
     if script.mode != Mode::Rte {
-        table.refuse("engine", "only mode = \"rte\" has engines: add that, or remove this");
+        for name in ["engine", "app", "fresh", "virtualenv", "php_value", "php_admin_value"] {
+            table.refuse(name, "only mode = \"rte\" has engines: add that, or remove this");
+        }
         return;
     }
-    let has_engine_key = table.has("engine") || table.has("interpreters") || key == "scripts";
-    if script.engines.all().next().is_none() && !has_engine_key {
+    // The engines of scripts among files are not known yet.
+    if key == "scripts" {
+        return;
+    }
+    if script.engines.all().next().is_none() && !table.has("engine") && !table.has("interpreters") {
         table.refuse(
             "mode",
             "which engine runs the scripts? Add engine = \"python\", or interpreters = { \".py\" = \"python\", \".pl\" = \"perl\" }",
         );
+    }
+    let lacks = |engine: &Engine| script.engines.all().all(|other| other != engine);
+    if lacks(&Engine::Python) {
+        table.refuse(
+            "virtualenv",
+            "only engine = \"python\" has virtual environments: remove it",
+        );
+    }
+    if lacks(&Engine::Php) {
+        for name in ["php_value", "php_admin_value"] {
+            table.refuse(name, "only engine = \"php\" has settings of PHP: remove it");
+        }
+    }
+    if script.engines.app.is_some() {
+        table.refuse(
+            "interpreters",
+            "an application has one engine, and no scripts beside it: write engine = \"…\", and another route for the scripts",
+        );
+    }
+}
+
+/// Reports an application in a form that its engine does not have, or whose file does not exist.
+pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, table: &Table<'_>) {
+    if script.mode != Mode::Rte || table.has("interpreters") {
+        return;
+    }
+    let Some(engine) = &script.engines.engine else {
+        return;
+    };
+    let message = match engine {
+        Engine::Python if !app.contains(':') => {
+            let module = app.trim_end_matches(".py").replace('/', ".");
+            Some(format!(
+                "names the module and what is called in it: write app = \"{module}:app\""
+            ))
+        }
+        Engine::Perl | Engine::Php if app.contains(':') => Some(format!(
+            "names a file, as in app = \"{}\"",
+            if *engine == Engine::Php {
+                "worker.php"
+            } else {
+                "app.psgi"
+            }
+        )),
+        _ => None,
+    };
+    if let Some(message) = message {
+        return table.refuse("app", &message);
+    }
+    let files = engine.app_files(directory, app);
+    let inspect = table.document.inspect;
+    if files.iter().all(|file| matches!(inspect(file), FileKind::Missing(_))) {
+        let shown: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        let message = format!("app: no {}: put it there or fix the name", shown.join(" and no "));
+        table.document.report_missing(table.line_of("app"), message);
     }
 }
 

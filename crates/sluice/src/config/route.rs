@@ -18,7 +18,8 @@ use super::key::{Key, Kind, Nested, Section};
 use super::pattern;
 use super::redirect::{self, REDIRECT, REFUSE};
 use super::route_lint::{ParsedRoute, SiteRoot};
-use super::script::{self, SCRIPT};
+use super::script::SCRIPT;
+use super::script_draft;
 use super::table::Table;
 
 /// The keys of actions. A route has one action at most; those of a directory (`DIRECTORY_KEYS`) belong to one.
@@ -317,7 +318,7 @@ const SCRIPT_KEY: Key<Draft> = Key {
     kind: Kind::Table(&Nested {
         section: &SCRIPT,
         off: None,
-        begin: |_: &Draft, _| script::Draft::new(),
+        begin: |_: &Draft, _| script_draft::Draft::new(),
         end: |route, script, table| {
             if route.served.has_scripts() {
                 route.served.set_script(script.finish_among_files(table));

@@ -1,48 +1,28 @@
 //! `[[site.route]].script`: which program runs, and how.
 //!
-//! Here: the keys of a script, and how they go together. Not here: the names of variables (`variables`).
+//! Here: the keys of a script, and how they go together. Not here: the names of variables (`variables`), interpreters and
+//! programs (`interpreters`), engines (`engine`).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use sluice_settings::{Mailbox, Mode, PoolSettings, RequestBody, ScriptSettings, ScriptSource};
+use sluice_settings::{Mailbox, Mode, RequestBody, ScriptSettings, ScriptSource};
 
 use super::description::Fallback::{Value, Words};
-use super::document::{At, Document, FileKind};
-use super::engine::{ENGINE, check_engines, read_engines, report_missing_engines};
+use super::document::At;
+use super::engine::{
+    APP, ENGINE, FRESH, PHP_ADMIN_VALUE, PHP_VALUE, VIRTUALENV, check_app, check_engines, report_missing_engines,
+};
+use super::interpreters::{INTERPRETERS, require_program, require_source};
 use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
 use super::route_lint::SiteRoot;
+use super::script_draft::Draft;
 use super::section::to_usize;
 use super::table::{Table, Written, expect_directory, require_star};
 use super::variables::{ENVIRONMENT, INHERIT, VARIABLE_PREFIX};
 use super::watch::WATCH;
 
-/// `[[site.route]].script` while it is read.
-pub(super) struct Draft {
-    /// The source is not final before the end.
-    pub(super) settings: ScriptSettings,
-    directory: Option<PathBuf>,
-    file: Option<At<PathBuf>>,
-    is_mode_known: bool,
-}
-
 impl Draft {
-    pub(super) fn new() -> Draft {
-        Draft {
-            settings: ScriptSettings::new(ScriptSource::Root, Mode::Cgi),
-            directory: None,
-            file: None,
-            is_mode_known: false,
-        }
-    }
-
-    fn set_mode(&mut self, mode: Mode) {
-        self.is_mode_known = true;
-        self.settings.mode = mode;
-        // The keys of the pool come later in the list, and change these defaults.
-        self.settings.pool = PoolSettings::new(mode);
-    }
-
     /// The settings of scripts among files, which are found by the keys of their route.
     pub(super) fn finish_among_files(self, table: &Table<'_>) -> ScriptSettings {
         if self.is_mode_known || !table.has("mode") {
@@ -54,6 +34,10 @@ impl Draft {
                 "scripts of the route says which files are run: remove this, and write directory = \"…\" in the route",
             );
         }
+        table.refuse(
+            "app",
+            "scripts of the route says which files are run: make a route of its own for the application",
+        );
         table.refuse(
             "interpreters",
             "write the interpreters into scripts of the route, as in scripts = { \".php\" = \"php-cgi\" }",
@@ -81,9 +65,22 @@ impl Draft {
                 if let Some(path) = path {
                     require_star(table.document, path, "scripts");
                 }
-                ScriptSource::Directory(directory)
+                match settings.engines.app.clone() {
+                    Some(name) => {
+                        check_app(&settings, &directory, &name, table);
+                        ScriptSource::App { directory, name }
+                    }
+                    None => ScriptSource::Directory(directory),
+                }
             }
-            (_, Some(file)) => {
+            (None, None) if table.has("app") => {
+                let message =
+                    "in which directory is it? Add directory = \"…\", from which the application loads its modules";
+                table.refuse("app", message);
+                return None;
+            }
+            (None, Some(file)) => {
+                table.refuse("app", "an application has directory = \"…\" instead of file");
                 if settings.mode == Mode::Rte {
                     require_source(table.document, "file", &file);
                 } else {
@@ -159,6 +156,11 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         MODE,
         ENGINE,
         INTERPRETERS,
+        APP,
+        FRESH,
+        VIRTUALENV,
+        PHP_VALUE,
+        PHP_ADMIN_VALUE,
         SEND_FILES,
         MAILBOX,
         RECORD_SIZE,
@@ -223,24 +225,6 @@ const MODE: Key<Draft> = Key {
     text: "`cgi` starts a process for each request; `cgiplus` keeps the process and gives it one request after the other; \
            `rte` keeps an interpreter, the `engine`, and runs many scripts in it ([RTE](../guides/rte.md)).",
     example: "\"cgiplus\"",
-};
-
-const INTERPRETERS: Key<Draft> = Key {
-    name: "interpreters",
-    kind: Kind::Pairs(|script, pairs, written| {
-        let document = written.document();
-        match script.settings.mode {
-            Mode::Rte => script.settings.engines.by_suffix = read_engines(written.name, pairs, document),
-            Mode::Cgi | Mode::Cgiplus => {
-                script.settings.interpreters = read_interpreters(written.name, pairs, document);
-            }
-        }
-        Ok(())
-    }),
-    default: Words("none: files are executed themselves"),
-    text: "Interpreters by file name suffix. A name without a slash is looked up in PATH. A file with an interpreter needs no execute bit \
-           and no `#!` line. In mode `rte` they are engines: `{ \".py\" = \"python\", \".pl\" = \"perl\" }`.",
-    example: "{ \".pl\" = \"perl\", \".py\" = \"python3\" }",
 };
 
 const SEND_FILES: Key<Draft> = Key {
@@ -466,85 +450,6 @@ const MEMORY_MAX: Key<Draft> = Key {
     text: "Address space of a process (RLIMIT_AS). It includes libraries and reserved memory, so be generous.",
     example: "\"2GiB\"",
 };
-
-/// Reports a program that does not exist or cannot be executed.
-fn require_program(document: &Document<'_>, name: &str, path: &At<PathBuf>, interpreters: &BTreeMap<String, String>) {
-    let shown = path.value.display();
-    let message = match (document.inspect)(&path.value) {
-        FileKind::Program => return,
-        FileKind::File if has_interpreter(&path.value, interpreters) => return,
-        FileKind::File => {
-            format!("{name}: {shown} has no execute bit: chmod +x it, or name its interpreter in interpreters")
-        }
-        FileKind::Directory => format!("{name}: {shown} is a directory: write directory = instead"),
-        FileKind::Other => format!("{name}: {shown} is not a regular file"),
-        FileKind::Missing(reason) => {
-            let message = format!("{name}: no program {shown} ({reason}): put it there or fix the path");
-            return document.report_missing(path.line, message);
-        }
-    };
-    document.report(path.line, message);
-}
-
-/// Reports a script of an engine that does not exist.
-fn require_source(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
-    let shown = path.value.display();
-    match (document.inspect)(&path.value) {
-        FileKind::Program | FileKind::File => {}
-        FileKind::Directory => {
-            document.report(
-                path.line,
-                format!("{name}: {shown} is a directory: write directory = instead"),
-            );
-        }
-        FileKind::Other => document.report(path.line, format!("{name}: {shown} is not a regular file")),
-        FileKind::Missing(reason) => {
-            let message = format!("{name}: no script {shown} ({reason}): put it there or fix the path");
-            document.report_missing(path.line, message);
-        }
-    }
-}
-
-fn has_interpreter(path: &Path, interpreters: &BTreeMap<String, String>) -> bool {
-    let name = path.to_string_lossy();
-    interpreters.keys().any(|suffix| name.ends_with(suffix.as_str()))
-}
-
-/// Interpreters by suffix, as the value of `key` says; a name with a slash is a path.
-pub(super) fn read_interpreters(
-    key: &str,
-    pairs: Vec<(String, At<String>)>,
-    document: &Document<'_>,
-) -> BTreeMap<String, String> {
-    let mut interpreters = BTreeMap::new();
-    for (suffix, program) in pairs {
-        let report = |message: &str| document.report(program.line, format!("{key}: \"{suffix}\": {message}"));
-        if !is_suffix(&suffix) {
-            report("a suffix is written with its dot, as in \".pl\"");
-        } else if program.value.is_empty() || program.value.contains('\0') {
-            report("needs the name of a program, as in \"perl\"");
-        } else if program.value.contains('/') {
-            let path = At {
-                value: document.resolve(&program.value),
-                line: program.line,
-            };
-            require_program(document, key, &path, &BTreeMap::new());
-            interpreters.insert(suffix, path.value.to_string_lossy().into_owned());
-        } else {
-            if let FileKind::Missing(_) = (document.inspect)(Path::new(&program.value)) {
-                let message = format!("no program {} in PATH: install it, or write its path", program.value);
-                document.report_missing(program.line, format!("{key}: \"{suffix}\": {message}"));
-            }
-            interpreters.insert(suffix, program.value);
-        }
-    }
-    interpreters
-}
-
-/// Whether a text is the end of names of files, with its dot.
-pub(super) fn is_suffix(text: &str) -> bool {
-    text.len() >= 2 && text.starts_with('.') && !text.contains(['/', '\0'])
-}
 
 /// Directories by the path prefix under which scripts name their files.
 fn read_send_files(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, PathBuf> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::description::Fallback::{Value, Words};
 use super::document::At;
 use super::key::{Key, Kind};
-use super::script::Draft;
+use super::script_draft::Draft;
 use super::table::Written;
 
 pub(super) const VARIABLE_PREFIX: Key<Draft> = Key {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::description::Fallback::Words;
 use super::document::{At, FileKind};
 use super::key::{Key, Kind};
-use super::script::Draft;
+use super::script_draft::Draft;
 use super::table::Written;
 
 pub(super) const WATCH: Key<Draft> = Key {

@@ -140,6 +140,48 @@ fn scripts_among_files_are_run_by_engines() {
 }
 
 #[test]
+fn an_application_gets_every_path_of_its_route() {
+    let text = r#"
+names = ["SCRIPT_NAME", "PATH_INFO", "SCRIPT_FILENAME"]
+lines = [name + "=" + variables.get(name, "-") for name in names]
+put(HEAD + "\n".join(lines + sys.argv[1:] + [os.getcwd()]).encode())
+"#;
+    let keys = "directory = \"htdocs/shop\", mode = \"rte\", app = \"app.test\", fresh = \"fork\", max = 1, \
+                engine = { program = \"htdocs/cgi-bin/engine\", arguments = [\"-x\"] }";
+    let inherit = "inherit = [\"TEST_DIR\", \"SLUICE_TEST_MARK\"]";
+    let server = Setup::new()
+        .python("engine", ENGINE)
+        .file("shop/app.test", text)
+        .script_route("/shop/*", keys)
+        .sites(&format!(
+            "[[site]]\nhosts = [\"all.test\"]\n[[site.route]]\npath = \"/*\"\nscript = {{ {keys}, {inherit} }}"
+        ))
+        .start();
+    let file = server.path("htdocs/shop/app.test").display().to_string();
+    let directory = server.path("htdocs/shop").display().to_string();
+    for (path, name, info) in [
+        ("/", "", "/"),
+        ("/a/b%20c?x", "", "/a/b c"),
+        ("/.git/config", "", "/.git/config"),
+        ("/shop", "/shop", "-"),
+        ("/shop/", "/shop", "/"),
+        ("/shop/app.test/x", "/shop", "/app.test/x"),
+        ("/shopping", "", "/shopping"),
+    ] {
+        let expected = format!(
+            "SCRIPT_NAME={name}\nPATH_INFO={info}\nSCRIPT_FILENAME={file}\n-x\n--app=app.test\n--fresh=fork\n{directory}"
+        );
+        let host = if path.starts_with("/shop") && name == "/shop" {
+            "test"
+        } else {
+            "all.test"
+        };
+        let response = server.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(response.text(), expected, "{path}");
+    }
+}
+
+#[test]
 fn a_missing_engine_is_a_warning_at_the_start_and_503_until_it_is_there() {
     let server = Setup::new()
         .file("sdk/readme", "")

@@ -68,6 +68,50 @@ fn engines_that_do_not_go_with_the_rest_are_reported() {
             "directory = 'a', mode = 'rte', engine = 'php', arguments = true",
             "arguments = true: only a cgi script is started for each request and has arguments: remove it, or write mode = \"cgi\"",
         ),
+    ] {
+        assert_eq!(message_of(script), message, "{script}");
+    }
+}
+
+#[test]
+fn applications_and_settings_that_do_not_go_with_the_engine_are_reported() {
+    for (script, message) in [
+        (
+            "directory = 'a', app = 'x:y'",
+            "app = 'x:y': only mode = \"rte\" has engines: add that, or remove this",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'python', app = 'shop.py'",
+            "app = 'shop.py': names the module and what is called in it: write app = \"shop:app\"",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'perl', app = 'x:y'",
+            "app = 'x:y': names a file, as in app = \"app.psgi\"",
+        ),
+        (
+            "mode = 'rte', engine = 'perl', app = 'app.psgi'",
+            "app = 'app.psgi': in which directory is it? Add directory = \"…\", from which the application loads its modules",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'perl', app = 'missing'",
+            "app: no /etc/sluice/a/missing: put it there or fix the name",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'perl', virtualenv = 'venv'",
+            "virtualenv = 'venv': only engine = \"python\" has virtual environments: remove it",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'perl', php_value = { a = 'b' }",
+            "php_value = { a = 'b' }: only engine = \"php\" has settings of PHP: remove it",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'php', php_admin_value = { 'a b' = 'c' }",
+            "php_admin_value: \"a b\": must be the name of a setting of PHP, with a value of one line",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'perl', fresh = 'spawn'",
+            "fresh = 'spawn': must be \"fork\"",
+        ),
         (
             "directory = 'a', mode = 'rte', engine = {}",
             "[site.route.script.engine] lacks program: write, for instance, program = \"bin/wiki\"",

@@ -80,6 +80,8 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         "[[site.route]].redirect" => &[("to", "'/base'")],
         "[[site.route]].when" if value.is_none() => &[("method", "'BASE'")],
         "[[site.route]].script" => match key.name {
+            "app" | "fresh" | "virtualenv" => &[("directory", "'base'"), ("mode", "'rte'"), ("engine", "'python'")],
+            "php_value" | "php_admin_value" => &[("directory", "'base'"), ("mode", "'rte'"), ("engine", "'php'")],
             "engine" => &[
                 ("directory", "'base'"),
                 ("mode", "'rte'"),

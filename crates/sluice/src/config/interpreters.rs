@@ -1,0 +1,116 @@
+//! `interpreters` of `[[site.route]].script`: the programs that run scripts of a suffix, and the check that a script can be run.
+//!
+//! Not here: engines, which the key names in mode `rte` (`engine`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sluice_settings::Mode;
+
+use super::description::Fallback::Words;
+use super::document::{At, Document, FileKind};
+use super::engine::read_engines;
+use super::key::{Key, Kind};
+use super::script_draft::Draft;
+
+pub(super) const INTERPRETERS: Key<Draft> = Key {
+    name: "interpreters",
+    kind: Kind::Pairs(|script, pairs, written| {
+        let document = written.document();
+        match script.settings.mode {
+            Mode::Rte => script.settings.engines.by_suffix = read_engines(written.name, pairs, document),
+            Mode::Cgi | Mode::Cgiplus => {
+                script.settings.interpreters = read_interpreters(written.name, pairs, document);
+            }
+        }
+        Ok(())
+    }),
+    default: Words("none: files are executed themselves"),
+    text: "Interpreters by file name suffix. A name without a slash is looked up in PATH. A file with an interpreter needs no execute bit \
+           and no `#!` line. In mode `rte` they are engines: `{ \".py\" = \"python\", \".pl\" = \"perl\" }`.",
+    example: "{ \".pl\" = \"perl\", \".py\" = \"python3\" }",
+};
+
+/// Reports a program that does not exist or cannot be executed.
+pub(super) fn require_program(
+    document: &Document<'_>,
+    name: &str,
+    path: &At<PathBuf>,
+    interpreters: &BTreeMap<String, String>,
+) {
+    let shown = path.value.display();
+    let message = match (document.inspect)(&path.value) {
+        FileKind::Program => return,
+        FileKind::File if has_interpreter(&path.value, interpreters) => return,
+        FileKind::File => {
+            format!("{name}: {shown} has no execute bit: chmod +x it, or name its interpreter in interpreters")
+        }
+        FileKind::Directory => format!("{name}: {shown} is a directory: write directory = instead"),
+        FileKind::Other => format!("{name}: {shown} is not a regular file"),
+        FileKind::Missing(reason) => {
+            let message = format!("{name}: no program {shown} ({reason}): put it there or fix the path");
+            return document.report_missing(path.line, message);
+        }
+    };
+    document.report(path.line, message);
+}
+
+/// Reports a script of an engine that does not exist.
+pub(super) fn require_source(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
+    let shown = path.value.display();
+    match (document.inspect)(&path.value) {
+        FileKind::Program | FileKind::File => {}
+        FileKind::Directory => {
+            document.report(
+                path.line,
+                format!("{name}: {shown} is a directory: write directory = instead"),
+            );
+        }
+        FileKind::Other => document.report(path.line, format!("{name}: {shown} is not a regular file")),
+        FileKind::Missing(reason) => {
+            let message = format!("{name}: no script {shown} ({reason}): put it there or fix the path");
+            document.report_missing(path.line, message);
+        }
+    }
+}
+
+fn has_interpreter(path: &Path, interpreters: &BTreeMap<String, String>) -> bool {
+    let name = path.to_string_lossy();
+    interpreters.keys().any(|suffix| name.ends_with(suffix.as_str()))
+}
+
+/// Interpreters by suffix, as the value of `key` says; a name with a slash is a path.
+pub(super) fn read_interpreters(
+    key: &str,
+    pairs: Vec<(String, At<String>)>,
+    document: &Document<'_>,
+) -> BTreeMap<String, String> {
+    let mut interpreters = BTreeMap::new();
+    for (suffix, program) in pairs {
+        let report = |message: &str| document.report(program.line, format!("{key}: \"{suffix}\": {message}"));
+        if !is_suffix(&suffix) {
+            report("a suffix is written with its dot, as in \".pl\"");
+        } else if program.value.is_empty() || program.value.contains('\0') {
+            report("needs the name of a program, as in \"perl\"");
+        } else if program.value.contains('/') {
+            let path = At {
+                value: document.resolve(&program.value),
+                line: program.line,
+            };
+            require_program(document, key, &path, &BTreeMap::new());
+            interpreters.insert(suffix, path.value.to_string_lossy().into_owned());
+        } else {
+            if let FileKind::Missing(_) = (document.inspect)(Path::new(&program.value)) {
+                let message = format!("no program {} in PATH: install it, or write its path", program.value);
+                document.report_missing(program.line, format!("{key}: \"{suffix}\": {message}"));
+            }
+            interpreters.insert(suffix, program.value);
+        }
+    }
+    interpreters
+}
+
+/// Whether a text is the end of names of files, with its dot.
+pub(super) fn is_suffix(text: &str) -> bool {
+    text.len() >= 2 && text.starts_with('.') && !text.contains(['/', '\0'])
+}
