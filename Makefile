@@ -39,7 +39,7 @@ demo:
 # SLUICE_TEST_REQUIRE_ALL: a test that cannot run fails; without it, it is skipped with a message.
 test: export SLUICE_TEST_REQUIRE_ALL = 1
 test:
-	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl python3 valgrind
+	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl pkg-config python3 valgrind
 	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-fuzz test-h2spec test-models
 	@echo "All tests passed."
 

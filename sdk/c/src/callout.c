@@ -61,3 +61,42 @@ int sluice_callout(char *answer, size_t size, const char *format, ...)
     if (sluice_mailbox_callout(line, (size_t)length)) return -1;
     return *line == '!' || *line == '#' ? 0 : read_answer(answer, size);
 }
+
+/* ---- Callouts with names ---- */
+
+/* The result for the code of an answer: 0, or -1 and errno. */
+static int result(int code)
+{
+    if (code == 200 || code == -1) return code == 200 ? 0 : -1;
+    errno = code == 404 ? ENOENT : EINVAL;
+    return -1;
+}
+
+int sluice_notice(const char *format, ...)
+{
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    if (length < 0) return -1;
+    for (char *at = line; *at; at++)
+        if (iscntrl((unsigned char)*at)) *at = ' ';
+    if (sluice_callout(NULL, 0, "!NOTICED: %s", line) == 0) return 0;
+    return errno == ENOTSUP && fprintf(stderr, "%s\n", line) > 0 ? 0 : -1;
+}
+
+int sluice_map_path(char *file, size_t size, const char *path)
+{
+    return result(sluice_callout(file, size, "MAP-PATH: %s", path));
+}
+
+int sluice_map_file(char *path, size_t size, const char *file)
+{
+    return result(sluice_callout(path, size, "MAP-FILE: %s", file));
+}
+
+int sluice_lifetime(const char *time)
+{
+    return result(sluice_callout(NULL, 0, "LIFETIME: %s", time));
+}

@@ -63,15 +63,7 @@ static int grow(struct sluice_bytes *bytes, size_t more)
         errno = EPROTO;
         return -1;
     }
-    size_t wanted = bytes->length + more;
-    if (wanted <= bytes->capacity) return 0;
-    size_t capacity = bytes->capacity ? bytes->capacity : 4096;
-    while (capacity < wanted) capacity *= 2;
-    char *at = realloc(bytes->at, capacity);
-    if (!at) return -1;
-    bytes->at = at;
-    bytes->capacity = capacity;
-    return 0;
+    return sluice_bytes_room(bytes, more);
 }
 
 /* Moves `count` buffered bytes to the end of `into`. */

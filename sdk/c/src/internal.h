@@ -4,6 +4,7 @@
    callout.c -> cgiplusin.c, mailbox.c
    buffer.c  -> callout.c, mailbox.c, ring.c
    ring.c    -> mailbox.c; libraries in other languages call it by sluice_ring.h
+   response.c -> mailbox.c; form.c -> request.c, multipart.c, upload.c, coding.c; request.c starts and ends each of them with the request
    wasd.c, membuflib.c, cgilib.c: the implementation of the headers in wasd/, on top of all */
 #ifndef SLUICE_INTERNAL_H
 #define SLUICE_INTERNAL_H
@@ -11,11 +12,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A growing byte buffer; it never shrinks and lives as long as the process. */
+/* A growing byte buffer; it lives as long as the process. */
 struct sluice_bytes {
     char *at;
     size_t length, capacity;
 };
+
+/* A buffer of more than this is freed when its request has ended. */
+#define SLUICE_BYTES_KEPT ((size_t)256 << 10)
+
+/* Makes room for `more` bytes at the end. 0, or -1: ENOMEM. */
+int sluice_bytes_room(struct sluice_bytes *bytes, size_t more);
+
+/* Appends bytes. 0, or -1: ENOMEM. */
+int sluice_bytes_add(struct sluice_bytes *bytes, const void *from, size_t count);
+
+/* Empties the buffer. */
+void sluice_bytes_clear(struct sluice_bytes *bytes);
 
 /* ---- cgiplusin.c: CGIPLUSIN ---- */
 
@@ -56,6 +69,9 @@ int sluice_mailbox_write(const void *bytes, size_t count);
 /* Flushes stdout, followed by the end sentinel, in one write if possible. 0, or -1: errno. */
 int sluice_mailbox_end(void);
 
+/* Prints bytes to stdout. Returns how many. In a record mailbox, lines stay whole and no record is too large. */
+size_t sluice_mailbox_put(const char *from, size_t bytes);
+
 /* Writes a callout of one line (without LF). 0, or -1: errno. */
 int sluice_mailbox_callout(const char *line, size_t length);
 
@@ -74,5 +90,48 @@ int sluice_buffer_begin_unless_open(uint64_t bytes, struct sluice_buffer *got);
 
 /* Forgets a buffer that was not ended. It needs no callout, because the end of the response ends the buffer for the server. */
 void sluice_buffer_abandon(void);
+
+/* ---- request.c ---- */
+
+/* 1 if the script has read from the body itself. */
+int sluice_request_body_is_touched(void);
+
+/* ---- response.c ---- */
+
+/* Forgets the fields of the previous response. */
+void sluice_response_start(void);
+
+/* Writes the head if the script has set a part of it. 0, or -1: errno. */
+int sluice_response_finish(void);
+
+/* The reason phrase for a status. */
+const char *sluice_response_reason(int status);
+
+/* 1 if the text has no control characters but tabs. */
+int sluice_response_is_line(const char *text);
+
+/* ---- coding.c: the first three write a NUL and at most `size` bytes, and return the length of the whole result, as snprintf ---- */
+
+size_t sluice_coding_html(char *into, size_t size, const char *text, size_t bytes);
+size_t sluice_coding_encode(char *into, size_t size, const char *text, size_t bytes);
+
+/* Decodes in place: `%41` and `+`. Returns the new length. */
+size_t sluice_coding_decode(char *text, size_t bytes);
+
+/* Frees the results of the previous request. */
+void sluice_coding_start(void);
+
+/* ---- form.c ---- */
+
+/* Forgets the form of the previous request and removes its uploads. */
+void sluice_form_start(void);
+
+/* ---- upload.c ---- */
+
+/* A new file without a name, in TMPDIR, /var/tmp or /tmp. Its descriptor, or -1: errno. */
+int sluice_upload_create(void);
+
+/* Writes all bytes. 0, or -1: errno. */
+int sluice_upload_write(int file, const void *bytes, size_t count);
 
 #endif

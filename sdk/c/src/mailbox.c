@@ -83,6 +83,23 @@ int sluice_mailbox_flush(void)
     return -1;
 }
 
+/* In a record mailbox: in parts that are no larger than a record and end with a newline if there is one. Otherwise stdio would write what
+   is larger than its buffer at once. */
+size_t sluice_mailbox_put(const char *from, size_t bytes)
+{
+    if (!sluice_mailbox_keeps_records()) return fwrite(from, 1, bytes, stdout);
+    size_t most = sluice_mailbox_record_max(), written = 0;
+    while (written < bytes) {
+        size_t part = bytes - written < most ? bytes - written : most;
+        const char *newline = part < bytes - written ? memrchr(from + written, '\n', part) : NULL;
+        if (newline) part = (size_t)(newline - from) + 1 - written;
+        size_t done = fwrite(from + written, 1, part, stdout);
+        written += done;
+        if (done < part) break;
+    }
+    return written;
+}
+
 int sluice_mailbox_write(const void *bytes, size_t count)
 {
     const char *from = bytes;

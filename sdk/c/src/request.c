@@ -23,6 +23,7 @@ static struct {
     const char **names;  /* the "NAME=value" entries in `bytes`, NULL after the last; CGI: not used */
     size_t count, names_max;
     uint64_t body_left;
+    int body_is_touched; /* the script has read from it */
 } request;
 
 int sluice_is_persistent(void)
@@ -189,9 +190,11 @@ int sluice_accept(void)
         return 0;
     }
     sluice_mailbox_open();
+    sluice_response_start();
     request.uses++;
     request.open = 1;
     request.body_left = body_length();
+    request.body_is_touched = 0;
     return 1;
 }
 
@@ -200,12 +203,22 @@ int sluice_finish(void)
     request.open = 0;
     request.body_left = 0;
     sluice_buffer_abandon();
-    return sluice_mailbox_end();
+    int failed = sluice_response_finish(), error = errno;
+    sluice_form_start();
+    sluice_coding_start();
+    errno = error;
+    return sluice_mailbox_end() || failed ? -1 : 0;
+}
+
+int sluice_request_body_is_touched(void)
+{
+    return request.body_is_touched;
 }
 
 ssize_t sluice_body_read(void *into, size_t size)
 {
     if (size > request.body_left) size = (size_t)request.body_left;
+    request.body_is_touched = 1;
     if (size == 0) return 0;
     ssize_t got;
     do got = read(STDIN_FILENO, into, size);

@@ -99,33 +99,17 @@ int sluice_wasd_setvbuf(FILE *stream, char *buffer, int mode, size_t size)
     return 0;
 }
 
-/* Writes lines, in parts that are no larger than a record and end with a newline if there is one. Otherwise stdio would write what is
-   larger than its buffer at once. Returns the bytes written. */
-static size_t write_lines(const char *from, size_t bytes)
-{
-    size_t most = sluice_mailbox_record_max(), written = 0;
-    while (written < bytes) {
-        size_t part = bytes - written < most ? bytes - written : most;
-        const char *newline = part < bytes - written ? memrchr(from + written, '\n', part) : NULL;
-        if (newline) part = (size_t)(newline - from) + 1 - written;
-        size_t done = fwrite(from + written, 1, part, stdout);
-        written += done;
-        if (done < part) break;
-    }
-    return written;
-}
-
 size_t sluice_wasd_fwrite(const void *from, size_t size, size_t count, FILE *stream)
 {
     if (!is_of_records(stream) || size == 0 || count > SIZE_MAX / size) return fwrite(from, size, count, stream);
-    return write_lines(from, size * count) / size;
+    return sluice_mailbox_put(from, size * count) / size;
 }
 
 int sluice_wasd_fputs(const char *text, FILE *stream)
 {
     if (!is_of_records(stream)) return fputs(text, stream);
     size_t bytes = strlen(text);
-    return write_lines(text, bytes) == bytes ? 1 : EOF;
+    return sluice_mailbox_put(text, bytes) == bytes ? 1 : EOF;
 }
 
 int sluice_wasd_puts(const char *text)

@@ -110,7 +110,7 @@ def split_head(output):
 class Script:
     """A script process. `records`: the mailbox keeps records. `persistent`: CGIplus, otherwise CGI with `variables`."""
 
-    def __init__(self, program, *, persistent=True, variables=None, environment=None, records=False, wrapper=(), body=b"", plain=False):
+    def __init__(self, program, *, persistent=True, variables=None, environment=None, records=False, wrapper=(), body=b"", plain=False, open_body=False):
         self.records = records
         self.persistent = persistent
         self.struct = False
@@ -152,7 +152,16 @@ class Script:
         if not persistent:
             if body:
                 os.write(self.body_write, body)
-            self.end_body()
+            if not open_body:
+                self.end_body()
+
+    def feed(self, data):
+        """Writes a large body; the script may end before it has read all."""
+        try:
+            while data:
+                data = data[os.write(self.body_write, data[:65536]) :]
+        except BrokenPipeError:
+            pass
 
     # ---- requests
 

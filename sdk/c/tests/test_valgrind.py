@@ -7,6 +7,7 @@ import unittest
 
 import server
 from test_buffer import numbers
+from test_forms import BOUNDARY, CLOSE, part
 from test_requests import Case
 
 VALGRIND = ("valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible")
@@ -41,6 +42,18 @@ class Valgrind(Case):
             self.assertTrue(response.body == numbers(100_000))
         script.ask({"PROBE": "misuse"})
         self.assertEqual(script.leave(), (0, "left none\n"))
+
+    def test_forms_and_responses(self):
+        script = self.start("tests/forms")
+        kind = f"multipart/form-data; boundary={BOUNDARY}"
+        for body in (part('name="a"', b"1") * 50 + part('name="f"; filename="x"', b"y" * 50_000) + CLOSE, part('name="a"', b"1"), b""):
+            self.assertTrue(script.ask({"PROBE": "form", "QUERY_STRING": "q=1&r", "CONTENT_TYPE": kind}, body).is_ended)
+        for body in (b"a=1&b=2", b"a&" * 1001, b"a=" + b"x" * 40_000, b"%4"):
+            self.assertTrue(script.ask({"PROBE": "form", "CONTENT_TYPE": "application/x-www-form-urlencoded"}, body).is_ended)
+        self.assertTrue(script.ask({"PROBE": "call", "WANTED": "header A: b/event x\\y/fail 404 x"}).is_ended)
+        self.assertTrue(script.ask({"PROBE": "code", "WANTED": "<a b>"}).is_ended)
+        self.assertTrue(script.ask({"PROBE": "callouts", "WANTED": "/x"}).is_ended)
+        self.assertEqual(script.leave()[0], 0)
 
     def test_the_programs(self):
         for program, variables in (("membufdemo", {"WWW_KEY_1": "1", "WWW_KEY_2": "b"}), ("membufdemo", {"WWW_KEY_1": "1"}), ("membufdemo", {"WWW_KEY_1": "-"}),
