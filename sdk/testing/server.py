@@ -73,7 +73,7 @@ class Server:
         self._process = subprocess.Popen(
             [binary(), *arguments],
             cwd=self.directory,
-            env={"PATH": os.environ["PATH"], "TMPDIR": self.temporary} | environment,
+            env={"PATH": os.environ["PATH"], "TMPDIR": self.temporary, "SLUICE_RUNTIME_DIR": self.path("run")} | environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

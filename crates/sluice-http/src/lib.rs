@@ -6,6 +6,7 @@
 pub mod accept;
 pub mod body;
 pub mod conditions;
+pub mod counter;
 pub mod encoding;
 pub mod endpoints;
 pub mod escape;

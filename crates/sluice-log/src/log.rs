@@ -201,6 +201,7 @@ mod tests {
             access_log: own,
             config_files: Vec::new(),
             core_dumps: false,
+            control: sluice_settings::ControlSocket::Off,
             server_log: sluice_settings::ServerLog::default(),
             spool_directory: None,
         }

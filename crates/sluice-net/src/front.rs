@@ -23,7 +23,7 @@ use crate::listener_protocol::ListenerProtocol;
 use crate::phase;
 use crate::phase::Phase;
 use crate::send_budget::SendBudget;
-use crate::slots::ConnectionSlots;
+use crate::slots::{ConnectionCounts, ConnectionSlots};
 
 /// Least bytes of a worker for responses that wait for clients, because a single connection may use that much.
 const SEND_BYTES_MIN: usize = 1 << 20;
@@ -66,17 +66,18 @@ pub(crate) struct FrontStatus {
 }
 
 impl Front {
-    /// Creates a front.
+    /// Creates a front; it counts its connections in `counts`.
     pub fn new(
         listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
         limits: FrontLimits,
         phases: watch::Receiver<Phase>,
         tasks: Tasks,
+        counts: Arc<ConnectionCounts>,
     ) -> Front {
         Front {
             listener_protocols,
             refused: RateLimitedLog::default(),
-            slots: Rc::new(ConnectionSlots::new(limits.slots)),
+            slots: Rc::new(ConnectionSlots::new(limits.slots, counts)),
             send_budget: Rc::new(SendBudget::new(limits.send_bytes_max.max(SEND_BYTES_MIN))),
             client_counts: limits.client_counts,
             log: FrontLog::default(),

@@ -29,7 +29,7 @@ mod send_allowance;
 mod send_budget;
 mod serve_connection;
 pub mod service;
-mod slots;
+pub mod slots;
 mod socket;
 mod stream;
 pub mod tls;

@@ -8,6 +8,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
+
+use sluice_http::counter::Counter;
 
 use crate::client_counts::Counted;
 use crate::connection::{Connection, Demand};
@@ -16,8 +19,18 @@ use crate::vacancies::Vacancies;
 /// Idle connections chosen in one search, which reads the state of all connections.
 const CHOSEN_AT_ONCE: usize = 64;
 
+/// The connections that a worker has had.
+#[derive(Debug, Default)]
+pub struct ConnectionCounts {
+    /// Accepted.
+    pub accepted: Counter,
+    /// Of these, closed.
+    pub closed: Counter,
+}
+
 /// The connections of a worker.
 pub(crate) struct ConnectionSlots {
+    counts: Arc<ConnectionCounts>,
     free: Cell<usize>,
     vacancies: Rc<Vacancies>,
     taken: RefCell<HashMap<u64, Rc<Connection>>>,
@@ -42,8 +55,9 @@ pub(crate) struct Slot {
 }
 
 impl ConnectionSlots {
-    pub(crate) fn new(slots: usize) -> ConnectionSlots {
+    pub(crate) fn new(slots: usize, counts: Arc<ConnectionCounts>) -> ConnectionSlots {
         ConnectionSlots {
+            counts,
             free: Cell::new(slots),
             vacancies: Rc::default(),
             taken: RefCell::default(),
@@ -79,6 +93,7 @@ impl ConnectionSlots {
         self.next.set(number + 1);
         self.free.set(self.free.get().saturating_sub(1));
         self.taken.borrow_mut().insert(number, Rc::clone(&connection));
+        self.counts.accepted.add(1);
         Slot {
             slots: Rc::clone(self),
             number,
@@ -156,6 +171,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         self.slots.taken.borrow_mut().remove(&self.number);
         self.slots.free.set(self.slots.free.get() + 1);
+        self.slots.counts.closed.add(1);
         self.slots.vacancies.notify();
     }
 }

@@ -22,9 +22,11 @@ pub struct SocketFile {
     _socket: OwnedFd,
 }
 
-/// Binds a socket to a file. Processes with write permission by `mode` may connect. An error is the administrator's
-/// fault.
-pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
+/// Binds a socket to a file and listens on it. Processes with write permission by `mode` may connect.
+///
+/// # Errors
+/// The administrator's fault: the path is too long or taken, or its directory does not exist or may not be written to.
+pub fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let address = address(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;

@@ -107,6 +107,11 @@ impl ProcessLimit {
         self.max.load(Ordering::SeqCst)
     }
 
+    /// Processes within this bound now.
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+
     /// Adds a pool.
     pub(crate) fn add(&self, member: Weak<dyn Member>) {
         let mut shared = self.lock();

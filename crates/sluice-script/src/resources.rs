@@ -92,6 +92,12 @@ impl Resources {
         self.processes.max()
     }
 
+    /// The script processes that run now.
+    #[must_use]
+    pub fn processes_running(&self) -> usize {
+        self.processes.running()
+    }
+
     /// A reservation for a request body that will be stored.
     pub(crate) fn stored_body(&self) -> Reservation {
         Reservation::empty(&self.stored_bodies)

@@ -15,6 +15,7 @@ use sluice_script::scripts::Scripts;
 use crate::dispatch::Config;
 use crate::reverse_dns::ReverseDns;
 use crate::serve::fault_log::FaultLog;
+use crate::status::WorkerCounts;
 
 /// The state that the exchanges of one worker share.
 pub(crate) struct Context {
@@ -28,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) reverse_dns: Option<Arc<ReverseDns>>,
     /// The log of faults, which counts those that repeat.
     pub(crate) fault_log: FaultLog,
+    /// The counters of the worker.
+    pub(crate) counts: Arc<WorkerCounts>,
     config: RefCell<CurrentConfig>,
     ids: IdSource,
     exchanges: Cell<u64>,
@@ -40,6 +43,7 @@ impl Context {
         config: &Arc<ArcSwap<Config>>,
         reverse_dns: Option<Arc<ReverseDns>>,
         ids: IdSource,
+        counts: Arc<WorkerCounts>,
     ) -> Context {
         Context {
             worker: scripts.worker,
@@ -47,6 +51,7 @@ impl Context {
             scripts,
             reverse_dns,
             fault_log: FaultLog::default(),
+            counts,
             config: RefCell::new(CurrentConfig::new(config)),
             ids,
             exchanges: Cell::new(0),

@@ -11,6 +11,7 @@ mod dispatch;
 mod reverse_dns;
 mod serve;
 pub mod server;
+pub mod status;
 mod worker;
 
 pub use dispatch::exposed_programs::ExposedPrograms;
@@ -19,4 +20,5 @@ pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, Sit
 pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
 pub use sluice_launch::{allow_core_dumps, is_root, prepare_process};
+pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};
 pub use sluice_script::engine::missing_engines;

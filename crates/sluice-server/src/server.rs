@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use rustls::server::ProducesTickets;
@@ -35,6 +36,8 @@ use crate::reverse_dns::ReverseDns;
 use crate::serve::explain;
 use crate::serve::explain::{Explanation, Question};
 use crate::serve::gate::Gate;
+use crate::status;
+use crate::status::{Processes, Status, WorkerCounts};
 use crate::worker;
 use crate::worker::Shared;
 
@@ -51,6 +54,7 @@ pub struct Server {
     addresses: Vec<ListenAddress>,
     /// The bound on connections, which the limit of open files may have lowered.
     connections_max: usize,
+    started: SystemTime,
     /// The files of unix sockets, until the server drains.
     socket_files: Mutex<Vec<SocketFile>>,
     tickets: Arc<dyn ProducesTickets>,
@@ -113,6 +117,7 @@ impl Server {
             send_bytes_max: limits.send_memory_bytes_max.div_ceil(workers),
             client_counts: Arc::new(ClientCounts::new(limits.client_connections_max)),
         };
+        let counts: Box<[Arc<WorkerCounts>]> = (0..workers).map(|_| Arc::default()).collect();
         let shared = Arc::new(Shared {
             resources,
             config: Arc::new(ArcSwap::from_pointee(config)),
@@ -123,6 +128,7 @@ impl Server {
             reverse_dns: reverse_dns.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),
+            counts,
             ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
         });
         let (phase, phases) = watch::channel(Phase::Serving);
@@ -141,6 +147,7 @@ impl Server {
             listen,
             addresses,
             connections_max: shares.connections_max,
+            started: SystemTime::now(),
             socket_files: Mutex::new(bound.into_iter().filter_map(|bound| bound.file).collect()),
             tickets,
             phase,
@@ -236,6 +243,23 @@ impl Server {
     /// The counters of the file cache. `None` if there is no cache.
     pub fn cache_counters(&self) -> Option<CacheCounters> {
         Some(self.shared.config.load().cache.as_ref()?.counters())
+    }
+
+    /// What the server has done since its start, and what it holds now.
+    pub fn status(&self) -> Status {
+        let (connections, requests) = status::sum(&self.shared.counts, self.connections_max);
+        Status {
+            started: status::unix_seconds(self.started),
+            workers: self.shared.counts.len(),
+            addresses: self.addresses.iter().map(ToString::to_string).collect(),
+            connections,
+            requests,
+            processes: Processes {
+                running: self.shared.resources.processes_running(),
+                max: self.shared.resources.processes_max(),
+            },
+            cache: self.cache_counters().map(Into::into),
+        }
     }
 
     /// Reopens the access logs under their names, after they were renamed.

@@ -31,6 +31,7 @@ use crate::dispatch::Config;
 use crate::reverse_dns::ReverseDns;
 use crate::serve::Exchanges;
 use crate::serve::gate::Gate;
+use crate::status::WorkerCounts;
 
 /// The interval at which pools and connections check their time limits.
 const TICK: Duration = Duration::from_secs(1);
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) script_files_max: Option<u64>,
     /// The number of workers with exchanges under way, while the server drains.
     pub(crate) busy_workers: watch::Sender<usize>,
+    /// The counters of the workers, by their index.
+    pub(crate) counts: Box<[Arc<WorkerCounts>]>,
     /// The source of UNIQUE_ID.
     pub(crate) ids: IdSource,
 }
@@ -140,6 +143,7 @@ impl Worker {
             limits,
             phases.clone(),
             tasks.clone(),
+            Arc::clone(&shared.counts[index].connections),
         );
         let launcher = Arc::clone(&shared.launcher);
         let resources = Arc::clone(&shared.resources);
@@ -151,6 +155,7 @@ impl Worker {
             &shared.config,
             shared.reverse_dns.clone(),
             shared.ids,
+            Arc::clone(&shared.counts[index]),
         );
         Worker {
             context: Rc::new(context),

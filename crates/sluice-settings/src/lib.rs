@@ -21,9 +21,10 @@ pub use compression::{CompressionSettings, Precompressed};
 pub use log_format::LogFormat;
 pub use settings::FollowLinks;
 pub use settings::{
-    AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Convert, DirectorySettings, DnsSettings,
-    Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileSettings, ForwardedField, IdentitySettings,
-    IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings, RecordSettings,
-    RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
-    ScriptVariables, ServerLog, Settings, SiteSettings, Statuses, SuffixScripts, TlsSettings, UnknownHosts, suffix_of,
+    AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, ControlSocket, Convert, DirectorySettings,
+    DnsSettings, Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileSettings, ForwardedField,
+    IdentitySettings, IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings,
+    RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings, ScriptSource,
+    ScriptTimeouts, ScriptVariables, ServerLog, Settings, SiteSettings, Statuses, SuffixScripts, TlsSettings,
+    UnknownHosts, suffix_of,
 };

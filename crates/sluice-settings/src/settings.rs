@@ -64,6 +64,20 @@ pub struct Settings {
     pub config_files: Vec<PathBuf>,
     /// Whether core dumps are made and debuggers of the same user may attach. Scripts can then read the server's memory.
     pub core_dumps: bool,
+    /// The socket for the commands of the administrator.
+    pub control: ControlSocket,
+}
+
+/// The unix socket on which the server takes commands of the administrator (`sluice status`, `sluice reload` …).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ControlSocket {
+    /// One in the directory that the user has for such files. The server also starts without it.
+    #[default]
+    Usual,
+    /// This one.
+    Path(PathBuf),
+    /// None.
+    Off,
 }
 
 /// What becomes of requests for hosts that no site names.

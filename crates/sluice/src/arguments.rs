@@ -20,7 +20,7 @@ use sluice_settings::{
 
 use crate::rate::Rate;
 use crate::workout::Workout;
-use crate::{certificates, config, exposed};
+use crate::{certificates, config, control, exposed};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,6 +92,16 @@ pub(crate) enum Command {
     Check(Check),
     /// Serve the built-in site, which shows every way to run a script.
     Demo(Demo),
+    /// Print what a running server does: connections, requests, responses, script processes, cache.
+    Status(control::client::Options),
+    /// Have a running server read its configuration again, and print the result; kept script processes are replaced.
+    Reload(control::client::Options),
+    /// End a running server after the requests in progress.
+    Drain(control::client::Options),
+    /// Empty the file cache of a running server.
+    Purge(control::client::Options),
+    /// Have a running server open its logs again, after they were renamed.
+    ReopenLogs(control::client::Options),
     /// Send requests to a server over several connections, compare each reply with the first, and print rate and latencies.
     Workout(Box<Workout>),
     /// Describe this machine and rate it: average, minimum and maximum.
@@ -339,6 +349,7 @@ impl Serve {
             access_log: self.access_log()?,
             config_files: Vec::new(),
             core_dumps: false,
+            control: sluice_settings::ControlSocket::Usual,
             server_log: ServerLog::default(),
         })
     }

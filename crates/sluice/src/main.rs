@@ -6,6 +6,7 @@
 mod arguments;
 mod certificates;
 mod config;
+mod control;
 mod demo;
 mod explain;
 mod exposed;
@@ -79,11 +80,22 @@ fn run(arguments: Arguments, logger: &Logger) -> Result<ExitCode, String> {
             )
         }
         Command::Workout(workout) => return workout::run(&workout, print),
+        Command::Status(options) => return ask(control::Command::Status, &options),
+        Command::Reload(options) => return ask(control::Command::Reload, &options),
+        Command::Drain(options) => return ask(control::Command::Drain, &options),
+        Command::Purge(options) => return ask(control::Command::Purge, &options),
+        Command::ReopenLogs(options) => return ask(control::Command::ReopenLogs, &options),
         Command::Rate(rate) => rate::run(&rate, print),
         Command::StreamLf(files) => stream_lf::run(&files, print),
         Command::Reference => print(&config::reference()),
     };
     done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Gives a command to a running server.
+fn ask(command: control::Command, options: &control::client::Options) -> Result<ExitCode, String> {
+    let is_done = control::client::run(command, options, print)?;
+    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What a server does that is started as root without consent.

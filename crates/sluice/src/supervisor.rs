@@ -1,20 +1,25 @@
-//! The supervisor: starts the server and handles signals until the server has ended.
+//! The supervisor: starts the server, and handles signals and commands until the server has ended.
 //!
-//! | signal | effect |
-//! |---|---|
-//! | SIGHUP | the configuration is read again; an invalid one is reported and changes nothing. Script processes that are kept are ended, also without a configuration file |
-//! | SIGUSR1 | the access logs and the server log are reopened |
-//! | SIGUSR2 | the file cache is emptied, and its counters are logged |
-//! | SIGTERM, SIGINT | no new connections; exchanges in progress may end within `drain_timeout`; a second signal aborts them |
+//! | signal | command | effect |
+//! |---|---|---|
+//! | SIGHUP | `reload` | the configuration is read again; an invalid one is reported and changes nothing. Script processes that are kept are ended, also without a configuration file |
+//! | SIGUSR1 | `reopen-logs` | the access logs and the server log are reopened |
+//! | SIGUSR2 | `purge` | the file cache is emptied, and its counters are logged |
+//! | SIGTERM, SIGINT | `drain` | no new connections; exchanges in progress may end within `drain_timeout`; a second signal aborts them |
+//! | | `status` | the state is reported |
+//!
+//! Not here: how commands arrive (`control`).
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sluice_server::Server;
 use sluice_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::certificates::Certificates;
+use crate::control::socket::{Control, Request};
+use crate::control::{Answer, Command, State};
 use crate::server_log::Logger;
 use crate::{certificates, config};
 
@@ -37,53 +42,191 @@ pub(crate) fn run(settings: Settings, origin: Origin, logger: &Logger) -> Result
     runtime.block_on(supervise(settings, origin, logger))
 }
 
-async fn supervise(mut started: Settings, origin: Origin, logger: &Logger) -> Result<(), String> {
+async fn supervise(started: Settings, origin: Origin, logger: &Logger) -> Result<(), String> {
     // Before the server, so that no signal is lost while it starts.
     let mut signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
     let server = Server::start(&started).map_err(|error| error.to_string())?;
-    certificates::forget_keys(&mut started);
-    announce(&started, &server);
+    let mut control = Control::listen(&started.control)?;
+    let mut supervisor = Supervisor::new(server, started, origin, logger);
+    announce(&supervisor.started, &supervisor.server);
     logger.started();
-    let mut settings = started.clone();
-    let mut certificates = Certificates::of(&settings);
     loop {
         tokio::select! {
             event = signals.next() => match event {
-                Event::Reload => {
-                    if let Some(read) = reload(&server, &origin, &started, logger) {
-                        for pending in needing_restart(&started, &read, server.connections_max()) {
-                            tracing::warn!("SIGHUP: {pending}: this change takes effect when the server is restarted");
-                        }
-                        certificates = Certificates::of(&read);
-                        settings = read;
-                    }
-                }
-                Event::ReopenLogs => {
-                    server.reopen_logs();
-                    logger.reopen();
-                }
-                Event::PurgeCache => purge_cache(&server),
                 Event::End => break,
+                Event::Signal(name, command) => drop(supervisor.carry_out(name, command)),
             },
-            () = certificates.changed() => match server.reload_certificates(&settings) {
-                Ok(()) => tracing::info!("certificates have changed: the new ones are in force"),
-                Err(error) => tracing::error!("certificates have changed: {error}; the old ones stay in effect"),
+            request = Control::next(control.as_mut()) => {
+                let Request { command, answer } = request;
+                // The client that asked may have gone.
+                drop(answer.send(supervisor.carry_out("sluice", command)));
+                if command == Command::Drain {
+                    break;
+                }
+            }
+            () = supervisor.certificates.changed() => supervisor.reload_certificates(),
+        }
+    }
+    // Its file is removed before another server can start.
+    drop(control);
+    supervisor.drain(signals).await
+}
+
+/// A server with what it was started from.
+struct Supervisor<'a> {
+    server: Server,
+    /// The settings of the start, which hold for what a reload does not change.
+    started: Settings,
+    /// The settings in force.
+    settings: Settings,
+    certificates: Certificates,
+    origin: Origin,
+    logger: &'a Logger,
+}
+
+impl<'a> Supervisor<'a> {
+    fn new(server: Server, mut started: Settings, origin: Origin, logger: &'a Logger) -> Supervisor<'a> {
+        certificates::forget_keys(&mut started);
+        Supervisor {
+            settings: started.clone(),
+            certificates: Certificates::of(&started),
+            server,
+            started,
+            origin,
+            logger,
+        }
+    }
+
+    /// Carries out a command, and logs what happens; `asker` is the signal or the program that asks.
+    fn carry_out(&mut self, asker: &'static str, command: Command) -> Answer {
+        let mut report = Report::new(asker, command);
+        match command {
+            Command::Status => return self.state(),
+            Command::Reload => self.reload(&mut report),
+            Command::ReopenLogs => {
+                self.server.reopen_logs();
+                self.logger.reopen();
+                report.info("the logs are opened again");
+            }
+            Command::Purge => match self.server.purge_cache() {
+                Some(counters) => report.info(&format!("cache purged: {counters}")),
+                None => report.warn("there is no cache to purge"),
+            },
+            Command::Drain => report.info("the server ends after the exchanges in progress"),
+        }
+        report.answer
+    }
+
+    fn state(&self) -> Answer {
+        let state = State {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            configuration: match &self.origin {
+                Origin::File(file) => Some(file.display().to_string()),
+                Origin::Arguments => None,
+            },
+            status: self.server.status(),
+        };
+        Answer {
+            ok: true,
+            messages: Vec::new(),
+            state: Some(state),
+        }
+    }
+
+    /// Reads the configuration again, if there is one; otherwise only the script processes are replaced.
+    fn reload(&mut self, report: &mut Report) {
+        let Origin::File(file) = &self.origin else {
+            // A module that a script has loaded may have changed, which no check of the script's file finds.
+            match self.server.restart_scripts(&self.started) {
+                Ok(()) => report.info("idle script processes have ended, busy ones end after their reply"),
+                Err(error) => report.fail(&format!("{error}; nothing has changed")),
+            }
+            return;
+        };
+        let Some(read) = apply(file, &self.server, self.logger, report) else {
+            return;
+        };
+        for pending in needing_restart(&self.started, &read, self.server.connections_max()) {
+            report.warn(&format!(
+                "{pending}: this change takes effect when the server is restarted"
+            ));
+        }
+        self.certificates = Certificates::of(&read);
+        self.settings = read;
+    }
+
+    fn reload_certificates(&self) {
+        match self.server.reload_certificates(&self.settings) {
+            Ok(()) => tracing::info!("certificates have changed: the new ones are in force"),
+            Err(error) => tracing::error!("certificates have changed: {error}; the old ones stay in effect"),
+        }
+    }
+
+    /// Ends the server after its exchanges, or at once after a second signal.
+    async fn drain(self, mut signals: Signals) -> Result<(), String> {
+        let server = self.server;
+        tracing::info!("draining: no new connections; a second signal ends the server at once");
+        if let Some(counters) = server.cache_counters() {
+            tracing::info!("cache: {counters}");
+        }
+        let order = server.drain();
+        let mut joined = tokio::task::spawn_blocking(move || server.join());
+        loop {
+            tokio::select! {
+                result = &mut joined => return result.map_err(|error| format!("server: {error}")),
+                event = signals.next() => if let Event::End = event {
+                    tracing::info!("ending at once");
+                    order.end();
+                }
             }
         }
     }
-    tracing::info!("draining: no new connections; a second signal ends the server at once");
-    if let Some(counters) = server.cache_counters() {
-        tracing::info!("cache: {counters}");
+}
+
+/// What a command does, for the log and for who has given it.
+struct Report {
+    asker: &'static str,
+    command: Command,
+    answer: Answer,
+}
+
+impl Report {
+    fn new(asker: &'static str, command: Command) -> Report {
+        Report {
+            asker,
+            command,
+            answer: Answer {
+                ok: true,
+                ..Answer::default()
+            },
+        }
     }
-    let order = server.drain();
-    let mut joined = tokio::task::spawn_blocking(move || server.join());
-    loop {
-        tokio::select! {
-            result = &mut joined => return result.map_err(|error| format!("server: {error}")),
-            event = signals.next() => if let Event::End = event {
-                tracing::info!("ending at once");
-                order.end();
-            }
+
+    fn info(&mut self, text: &str) {
+        tracing::info!("{}: {text}", self.name());
+        self.answer.messages.push(text.to_owned());
+    }
+
+    fn warn(&mut self, text: &str) {
+        tracing::warn!("{}: {text}", self.name());
+        self.answer.messages.push(text.to_owned());
+    }
+
+    /// The command has no effect for this reason.
+    fn fail(&mut self, text: &str) {
+        self.answer.ok = false;
+        for line in text.lines() {
+            tracing::error!("{}: {line}", self.name());
+            self.answer.messages.push(line.to_owned());
+        }
+    }
+
+    /// `SIGHUP`, or `sluice reload`.
+    fn name(&self) -> String {
+        match self.asker.starts_with("SIG") {
+            true => self.asker.to_owned(),
+            false => format!("{} {}", self.asker, self.command.name()),
         }
     }
 }
@@ -120,30 +263,12 @@ fn warn(settings: &Settings) {
     }
 }
 
-fn purge_cache(server: &Server) {
-    match server.purge_cache() {
-        Some(counters) => tracing::info!("SIGUSR2: cache purged: {counters}"),
-        None => tracing::warn!("SIGUSR2: there is no cache to purge"),
-    }
-}
-
-/// Reads the configuration again. `None` if nothing has changed.
-fn reload(server: &Server, origin: &Origin, started: &Settings, logger: &Logger) -> Option<Settings> {
-    let Origin::File(file) = origin else {
-        // A module that a script has loaded may have changed, which no check of the script's file finds.
-        match server.restart_scripts(started) {
-            Ok(()) => tracing::info!("SIGHUP: idle script processes have ended, busy ones end after their reply"),
-            Err(error) => tracing::error!("SIGHUP: {error}; nothing has changed"),
-        }
-        return None;
-    };
-    let settings = match config::load_to_run(file, |missing| tracing::warn!("SIGHUP: {missing}")) {
+/// Reads a configuration and has the server use it. `None` if it cannot be used: then nothing has changed.
+fn apply(file: &Path, server: &Server, logger: &Logger, report: &mut Report) -> Option<Settings> {
+    let settings = match config::load_to_run(file, |missing| report.warn(missing)) {
         Ok(settings) => settings,
         Err(errors) => {
-            for line in errors.to_string().lines() {
-                tracing::error!("{line}");
-            }
-            tracing::error!("SIGHUP: the configuration is invalid, nothing has changed");
+            report.fail(&format!("{errors}\nthe configuration is invalid, nothing has changed"));
             return None;
         }
     };
@@ -160,12 +285,14 @@ fn reload(server: &Server, origin: &Origin, started: &Settings, logger: &Logger)
             if let Some(counters) = counters {
                 tracing::info!("cache of the old configuration: {counters}");
             }
-            warn(&settings);
-            tracing::info!("SIGHUP: {} is in force", file.display());
+            config::warnings(&settings)
+                .iter()
+                .for_each(|warning| report.warn(warning));
+            report.info(&format!("{} is in force", file.display()));
             Some(settings)
         }
         Err(error) => {
-            tracing::error!("SIGHUP: {error}; nothing has changed");
+            report.fail(&format!("{error}; nothing has changed"));
             None
         }
     }
@@ -195,6 +322,9 @@ fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) 
     if started.limits.connections_max != read.limits.connections_max {
         pending.push(format!("connections is still {connections_max}"));
     }
+    if started.control != read.control {
+        pending.push("control is unchanged".to_owned());
+    }
     if started.core_dumps != read.core_dumps {
         pending.push(format!("core_dumps is still {}", started.core_dumps));
     }
@@ -213,9 +343,8 @@ fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) 
 }
 
 enum Event {
-    Reload,
-    ReopenLogs,
-    PurgeCache,
+    /// A signal, and the command that does the same.
+    Signal(&'static str, Command),
     End,
 }
 
@@ -240,9 +369,9 @@ impl Signals {
 
     async fn next(&mut self) -> Event {
         tokio::select! {
-            _ = self.hangup.recv() => Event::Reload,
-            _ = self.user1.recv() => Event::ReopenLogs,
-            _ = self.user2.recv() => Event::PurgeCache,
+            _ = self.hangup.recv() => Event::Signal("SIGHUP", Command::Reload),
+            _ = self.user1.recv() => Event::Signal("SIGUSR1", Command::ReopenLogs),
+            _ = self.user2.recv() => Event::Signal("SIGUSR2", Command::Purge),
             _ = self.terminate.recv() => Event::End,
             _ = self.interrupt.recv() => Event::End,
         }

@@ -340,6 +340,7 @@ impl Demo {
         let mut command = Command::new(&program);
         command.args(["demo", "--listen", "127.0.0.1:0"]).args(options);
         command.env("TMPDIR", home.path().join("tmp"));
+        command.env("SLUICE_RUNTIME_DIR", home.path().join("run"));
         command.env_remove("RUST_LOG");
         match layout {
             Layout::Installed => {

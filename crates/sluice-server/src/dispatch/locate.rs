@@ -168,6 +168,7 @@ mod tests {
             access_log: AccessLog::new(LogTarget::Off),
             config_files: Vec::new(),
             core_dumps: false,
+            control: sluice_settings::ControlSocket::Off,
             server_log: sluice_settings::ServerLog::default(),
         };
         Config::open(&settings, &[], &Log::new(1)).unwrap()

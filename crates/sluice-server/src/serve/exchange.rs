@@ -57,6 +57,7 @@ impl RequestLine {
 impl Exchange {
     /// Opens an exchange. It is boxed because many functions move it.
     pub(crate) fn open(context: &Rc<Context>, config: &HeldConfig, client: Client, head: &Parts) -> Box<Exchange> {
+        context.counts.begin();
         Box::new(Exchange {
             id: context.next_id(),
             context: Rc::clone(context),
@@ -179,6 +180,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let is_draining = self.context.front.is_draining();
         self.entry.is_last |= is_draining;
+        self.entry.count(&self.context.counts);
         self.entry.write(self.context.worker, self.id, &self.client, &self.line);
     }
 }

@@ -142,6 +142,7 @@ fn settings(root: &Path) -> Settings {
         access_log: AccessLog::new(LogTarget::Off),
         config_files: Vec::new(),
         core_dumps: false,
+        control: sluice_settings::ControlSocket::Off,
         server_log: sluice_settings::ServerLog::default(),
     }
 }

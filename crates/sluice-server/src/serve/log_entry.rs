@@ -16,6 +16,7 @@ use sluice_log::{
 use crate::context::HeldConfig;
 use crate::serve::client::Client;
 use crate::serve::exchange::RequestLine;
+use crate::status::WorkerCounts;
 
 /// What the access log says about an exchange.
 pub(crate) struct LogEntry {
@@ -119,6 +120,11 @@ impl LogEntry {
             kept.put(number, HeaderValue::from(bytes));
         }
         self.response_fields = kept;
+    }
+
+    /// Adds the exchange, which ends, to the counters of a worker.
+    pub(crate) fn count(&self, counts: &WorkerCounts) {
+        counts.end(self.status, self.body_bytes, self.is_truncated);
     }
 
     /// Writes the line to the log of a worker.

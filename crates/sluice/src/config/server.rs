@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use sluice_settings::{DnsSettings, ForwardedField, Peers, ProxySettings, UnknownHosts};
+use sluice_settings::address::UNIX_PATH_BYTES_MAX;
+use sluice_settings::{ControlSocket, DnsSettings, ForwardedField, Peers, ProxySettings, UnknownHosts};
 
 use super::description::Fallback::{Value, Words};
 use super::document::{At, Document};
@@ -22,6 +23,7 @@ pub(super) struct Server {
     pub(super) spool_directory: Option<PathBuf>,
     pub(super) proxies: ProxySettings,
     pub(super) core_dumps: bool,
+    pub(super) control: ControlSocket,
     dns: DnsSettings,
     is_dns_on: bool,
     pub(super) unknown_hosts: UnknownHosts,
@@ -36,6 +38,7 @@ impl Server {
             spool_directory: None,
             proxies: ProxySettings::default(),
             core_dumps: false,
+            control: ControlSocket::Usual,
             dns: DnsSettings {
                 timeout: DnsSettings::TIMEOUT,
                 server: None,
@@ -217,6 +220,26 @@ pub(super) static SERVER: Section<Server> = Section {
                    Scripts, which run as the same user, can then read the server's memory (keys, other clients' requests) and its \
                    descriptors. Root can attach a debugger in any case. A change takes effect when the server is restarted.",
             example: "true",
+        },
+        Key {
+            name: "control",
+            kind: Kind::WordOrPath(
+                &[("off", |server| server.control = ControlSocket::Off)],
+                |server, path, _| {
+                    let bytes = path.as_os_str().len();
+                    if bytes > UNIX_PATH_BYTES_MAX {
+                        return Err(format!(
+                            "has {bytes} bytes, but the path of a socket may have {UNIX_PATH_BYTES_MAX}: choose a shorter one"
+                        ));
+                    }
+                    server.control = ControlSocket::Path(path);
+                    Ok(())
+                },
+            ),
+            default: Words("`PID.sock` in `$XDG_RUNTIME_DIR/sluice`, `/run/sluice` (root) or `/tmp/sluice-UID`"),
+            text: "The unix socket for `sluice status`, `reload`, `drain`, `purge` and `reopen-logs`, or `off`. Only the user of the server \
+                   and root can use it; so can scripts, which run as the same user. A change takes effect when the server is restarted.",
+            example: "\"/run/sluice/control.sock\"",
         },
     ],
 };

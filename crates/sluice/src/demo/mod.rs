@@ -118,6 +118,7 @@ impl Site {
             access_log: AccessLog::new(LogTarget::Stdout),
             config_files: Vec::new(),
             core_dumps: false,
+            control: sluice_settings::ControlSocket::Usual,
             server_log: ServerLog::default(),
         }
     }

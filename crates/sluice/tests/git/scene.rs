@@ -262,6 +262,7 @@ impl Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sluice"))
             .args(["run", "--allow-root", "-c"])
             .arg(configuration)
+            .env("SLUICE_RUNTIME_DIR", configuration.with_file_name("run"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -17,6 +17,7 @@ mod compression;
 mod conditions;
 mod configuration;
 mod connections;
+mod control;
 mod diagnostics;
 mod directories;
 mod error_pages;

@@ -81,6 +81,7 @@ pub(crate) fn sluice(directory: &Path) -> Command {
         .current_dir(directory)
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("SLUICE_RUNTIME_DIR", directory.join("run"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -1,0 +1,100 @@
+//! Commands of the administrator to a running server, over a unix socket: `sluice status`, `reload`, `drain`, `purge`, `reopen-logs`.
+//!
+//! ```text
+//! sluice status ── client ──▶ PID.sock ──▶ socket ──▶ supervisor
+//!               ◀─ render ◀── one line of JSON each way ◀─┘
+//! ```
+//! Here: what is said. `place` says where the sockets are, `socket` is the server's side, `client` the other one, `render` prints the
+//! state. A connection is for one command. Signals can do the same, except for asking (`supervisor`).
+
+pub(crate) mod client;
+mod place;
+mod render;
+pub(crate) mod socket;
+
+use serde::{Deserialize, Serialize};
+use sluice_server::status::Status;
+
+/// The bytes of a command at most; a longer one is refused.
+const COMMAND_BYTES_MAX: u64 = 4096;
+
+/// A command to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub(crate) enum Command {
+    /// Report the state.
+    Status,
+    /// Read the configuration again (SIGHUP).
+    Reload,
+    /// Open the logs again (SIGUSR1).
+    ReopenLogs,
+    /// Empty the file cache (SIGUSR2).
+    Purge,
+    /// End after the exchanges in progress (SIGTERM).
+    Drain,
+}
+
+impl Command {
+    /// Its name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Command::Status => "status",
+            Command::Reload => "reload",
+            Command::ReopenLogs => "reopen-logs",
+            Command::Purge => "purge",
+            Command::Drain => "drain",
+        }
+    }
+}
+
+/// The answer of the server.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// Whether the command was carried out.
+    pub(crate) ok: bool,
+    /// What happened, as in the server log.
+    pub(crate) messages: Vec<String>,
+    /// The state, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<State>,
+}
+
+/// The state of a server, with what the supervisor knows of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(crate) version: String,
+    pub(crate) pid: u32,
+    /// The configuration file; `None` if the command line says everything.
+    pub(crate) configuration: Option<String>,
+    #[serde(flatten)]
+    pub(crate) status: Status,
+}
+
+impl Answer {
+    /// The command was refused.
+    pub(crate) fn refused(message: impl Into<String>) -> Answer {
+        Answer {
+            messages: vec![message.into()],
+            ..Answer::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_named_as_on_the_command_line() {
+        for (text, command) in [
+            (r#"{"command":"status"}"#, Command::Status),
+            (r#"{"command":"reopen-logs"}"#, Command::ReopenLogs),
+        ] {
+            assert_eq!(serde_json::from_str::<Command>(text).unwrap(), command);
+            assert_eq!(serde_json::to_string(&command).unwrap(), text);
+        }
+        for wrong in [r#"{"command":"stop"}"#, "status", ""] {
+            assert!(serde_json::from_str::<Command>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

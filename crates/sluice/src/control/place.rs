@@ -1,0 +1,119 @@
+//! Where the control sockets of a user's servers are.
+//!
+//! The directory belongs to the user and lets nobody else in; one that does not is not used. A server that was killed leaves its
+//! socket, which the next search removes.
+
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+/// The variable that names another directory.
+const VARIABLE: &str = "SLUICE_RUNTIME_DIR";
+
+/// The directory for the sockets of this user. It need not exist.
+pub(super) fn directory() -> PathBuf {
+    if let Some(named) = std::env::var_os(VARIABLE)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+    {
+        return named;
+    }
+    let own = geteuid().as_raw();
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    // Root's commands must not depend on a variable that `sudo` may have kept.
+    if own == 0 {
+        return "/run/sluice".into();
+    }
+    let usual = || Some(PathBuf::from(format!("/run/user/{own}"))).filter(|path| path.is_dir());
+    match named.filter(|path| path.is_absolute()).or_else(usual) {
+        Some(directory) => directory.join("sluice"),
+        None => format!("/tmp/sluice-{own}").into(),
+    }
+}
+
+/// The socket of the server with this process id.
+pub(super) fn socket_of(directory: &Path, pid: u32) -> PathBuf {
+    directory.join(format!("{pid}.sock"))
+}
+
+/// Makes the directory, if it does not exist.
+///
+/// # Errors
+/// One line: it cannot be made, or others have access to it.
+pub(super) fn create(directory: &Path) -> Result<(), String> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(format!("{}: {error}", directory.display()));
+        }
+        _ => {}
+    }
+    check(directory)
+}
+
+/// Checks that a directory is this user's alone.
+///
+/// # Errors
+/// One line: it does not exist, or others have access to it.
+pub(super) fn check(directory: &Path) -> Result<(), String> {
+    let shown = directory.display();
+    let metadata = fs::symlink_metadata(directory).map_err(|error| format!("{shown}: {error}"))?;
+    if !metadata.is_dir() {
+        return Err(format!("{shown} is not a directory"));
+    }
+    if metadata.uid() != geteuid().as_raw() {
+        return Err(format!("{shown} belongs to user {}", metadata.uid()));
+    }
+    // Those who may only read it cannot put a socket into it.
+    if metadata.mode() & 0o022 != 0 {
+        return Err(format!("{shown} can be changed by others: chmod 700 {shown}"));
+    }
+    Ok(())
+}
+
+/// The sockets in a directory, with the process ids of their servers.
+pub(super) fn sockets(directory: &Path) -> Vec<(u32, PathBuf)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name.strip_suffix(".sock")?.parse().ok()?, entry.path()))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn only_a_directory_of_this_user_alone_is_used() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("sluice");
+        create(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        create(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(create(&path).unwrap_err().contains("chmod 700"));
+        let link = root.path().join("link");
+        symlink(root.path(), &link).unwrap();
+        assert!(create(&link).unwrap_err().contains("not a directory"));
+        assert!(create(&root.path().join("none/none")).is_err());
+    }
+
+    #[test]
+    fn sockets_are_found_by_their_names() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["12.sock", "7.sock", "x.sock", "9.txt"] {
+            fs::write(root.path().join(name), "").unwrap();
+        }
+        let pids: Vec<u32> = sockets(root.path()).into_iter().map(|(pid, _)| pid).collect();
+        assert_eq!(pids, [7, 12]);
+    }
+}
