@@ -60,6 +60,8 @@ build:
 sdk:
 	@echo "Building the C library and its programs: sdk/c/build/"
 	@$(MAKE) --no-print-directory --silent -C sdk/c all
+	@tools/needs python3
+	@$(MAKE) --no-print-directory --silent -C sdk/python all
 
 lint:
 	@echo "Checking form and lints"
@@ -90,6 +92,7 @@ test-sdk: sdk
 	@$(CARGO) build --locked --bin sluice
 	@python3 -B -m unittest discover -s sdk/testing/tests
 	@$(MAKE) --no-print-directory -C sdk/c test
+	@$(MAKE) --no-print-directory -C sdk/python test
 
 # The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
 test-bench:
@@ -118,3 +121,4 @@ fuzz:
 clean:
 	@$(CARGO) clean
 	@$(MAKE) --no-print-directory -C sdk/c clean
+	@$(MAKE) --no-print-directory -C sdk/python clean

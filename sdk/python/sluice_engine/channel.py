@@ -1,0 +1,171 @@
+"""The connection to the server: descriptors 0 to 4, request records, sentinels and callouts.
+
+The engine works with copies of the descriptors, with high numbers that are closed on exec, so that a script that closes or replaces its
+own does not end the process. `repair` puts 0 to 4 back."""
+
+import fcntl
+import os
+import re
+import stat
+
+from .options import refuse
+
+_close, _dup2 = os.close, os.dup2  # isolation/descriptors.py replaces those of the module os
+
+PRIVATE_FROM = 200  # copies begin here, if the limit of descriptors allows
+READ_BYTES = 65536
+FAILED_BYTES_MAX = 1000  # of the text of !FAILED
+
+_entries_of = re.compile("..([^=]*)=([^\0]*)\0", re.DOTALL).findall
+
+
+class Channel:
+    """Descriptors and sentinels. `request` returns the variables of the next request."""
+
+    def __init__(self):
+        environment = os.environb
+        self.end = environment.get(b"CGIPLUSEOF", b"")
+        self.escape = environment.get(b"CGIPLUSESC", b"")
+        self.close = environment.get(b"CGIPLUSEOT", b"")
+        if not (self.end and self.escape and self.close):
+            refuse("CGIPLUSEOF, CGIPLUSESC and CGIPLUSEOT are not set: this program is started by the server, for mode = \"rte\"")
+        self.null = self._private(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), and_close=True)
+        self.body, self.mailbox, self.errors, self.input = (self._private(fd) for fd in (0, 1, 2, 3))
+        self.memory = self._private(4) if _is_open(4) else None
+        self.keeps_records = stat.S_ISSOCK(os.fstat(self.mailbox).st_mode)
+        self.record_bytes_max = 4096  # until the first request says WWW_GATEWAY_MRS
+        self.private = {fd for fd in vars(self).values() if type(fd) is int and fd > 4 and _is_open(fd)}
+        self._buffer = b""
+        self._asked_for_struct = False
+        _dup2(self.null, 0)
+
+    @staticmethod
+    def _private(fd, and_close=False):
+        try:
+            copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, PRIVATE_FROM)
+        except OSError:
+            copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 5)
+        if and_close:
+            _close(fd)
+        return copy
+
+    # ---- Requests ----
+
+    def request(self):
+        """The variables of the next request, as a dictionary of latin-1 text; None at end-of-file."""
+        data = self._buffer or os.read(self.input, READ_BYTES)
+        self._buffer = b""
+        if data[:2] == b"!!":
+            line_end = data.find(b"\n")
+            if line_end > 0 and len(data) == line_end + 1 + int(data[2:line_end]):
+                return dict(_entries_of(data.decode("latin-1"), line_end + 1))
+        return self._request_slowly(data)
+
+    def _request_slowly(self, data):
+        """As `request`, for a record that came in parts, in record mode, or behind answers that nothing has read."""
+        self._buffer = data
+        while True:
+            line = self._line()
+            if line is None:
+                return None
+            if line == b"!":
+                variables = self._record_lines()
+            elif line[:2] == b"!!" and line[2:].isdigit():
+                block = self._bytes(int(line[2:]))
+                variables = None if block is None else dict(_entries_of(block.decode("latin-1")))
+            else:
+                continue  # an answer to a callout
+            if variables is not None:
+                self.record_bytes_max = int(variables.get("WWW_GATEWAY_MRS") or 4096)
+                if not self._asked_for_struct:
+                    self._asked_for_struct = True
+                    self.callout(b"!CGIPLUS: struct")
+            return variables
+
+    def _record_lines(self):
+        variables = {}
+        while line := self._line():
+            name, _, value = line.decode("latin-1").partition("=")
+            variables[name] = value
+        return None if line is None else variables
+
+    def _more(self):
+        data = os.read(self.input, READ_BYTES)
+        self._buffer += data
+        return bool(data)
+
+    def _line(self):
+        while b"\n" not in self._buffer:
+            if not self._more():
+                return None
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _bytes(self, count):
+        while len(self._buffer) < count:
+            if not self._more():
+                return None
+        block, self._buffer = self._buffer[:count], self._buffer[count:]
+        return block
+
+    def answer(self):
+        """The answer to a callout: its code and text. (0, "") at end-of-file."""
+        line = (self._line() or b"000").decode("utf-8", "replace")
+        return (int(line[:3]) if line[:3].isdigit() else 0), line[4:]
+
+    # ---- The mailbox ----
+
+    def write(self, data, fd=None):
+        """Writes bytes to the mailbox (or to `fd`), in records of the permitted size."""
+        fd = self.mailbox if fd is None else fd
+        if self.keeps_records and len(data) > self.record_bytes_max:
+            step = self.record_bytes_max // 4096 * 4096 or self.record_bytes_max
+            for at in range(0, len(data), step):
+                os.write(fd, data[at : at + step])
+            return
+        done = os.write(fd, data)
+        while done < len(data):
+            done += os.write(fd, memoryview(data)[done:])
+
+    def finish(self, data=b""):
+        """Writes the rest of a reply and the end sentinel, in one write if the mailbox is a stream."""
+        if not data:
+            os.write(self.mailbox, self.end)
+        elif self.keeps_records:
+            self.write(data)
+            os.write(self.mailbox, self.end)
+        else:
+            self.write(data + self.end)
+
+    def callout(self, line):
+        """Writes a callout of one line."""
+        if self.keeps_records:
+            for record in (self.escape, line, self.close):
+                os.write(self.mailbox, record)
+        else:
+            self.write(b"%s\n%s\n%s\n" % (self.escape, line, self.close))
+
+    def failed(self, text):
+        """Says why the script failed. The end sentinel must follow."""
+        line = " ".join(text.split())
+        self.callout(b"!FAILED: " + "".join(c if c.isprintable() else "?" for c in line).encode("utf-8", "replace")[:FAILED_BYTES_MAX])
+
+    # ---- Descriptors ----
+
+    def repair(self):
+        """Puts descriptors 0 to 4 back: 0 at end-of-file, the others as the server gave them."""
+        for private, fd in ((self.null, 0), (self.mailbox, 1), (self.errors, 2), (self.input, 3), (self.memory, 4)):
+            if private is not None:
+                _dup2(private, fd)
+
+    def keep_stdout_apart(self):
+        """Makes descriptor 1 write to standard error: an application's prints are no part of a reply."""
+        _dup2(2, 1)
+
+
+def _is_open(fd):
+    try:
+        os.fstat(fd)
+        return True
+    except OSError:
+        return False

@@ -1,0 +1,159 @@
+"""Nothing of one request reaches the next: a script makes a mess, and the next one, in the same process, shows what it finds."""
+
+import os
+import unittest
+
+from support import EngineCase, testing
+
+HEAD = "print('Content-Type: text/plain\\n')\n"
+
+
+class Isolation(EngineCase):
+    def assert_clean(self, mess, show, imports=""):
+        """`show` prints the same before and after a request that makes the mess, in the same process."""
+        show = f"import os, sys\n{imports}\n{show}\nprint('pid', os.getpid())"
+        before = self.output(show, name="show.py")
+        self.output(f"import os, sys\n{imports}\n{mess}", name="mess.py")
+        self.assertEqual(self.output(show, name="show.py"), before)
+        return before
+
+    def test_environment(self):
+        show = "print(sorted((k, v) for k, v in os.environ.items() if k not in ('UNIQUE_ID', 'REMOTE_PORT', 'REQUEST_TIME_GMT')), flush=True)\nos.system('env | grep -v -e UNIQUE_ID -e REMOTE_PORT -e ^REQUEST_TIME -e ^_= | sort')"
+        self.assert_clean("os.environ['NEW'] = '1'; os.environ['HOME'] = '/gone'; del os.environ['PATH']; os.environ['QUERY_STRING'] = 'x'", show)
+        self.assert_clean("os.putenv('RAW', '1'); os.unsetenv('HOME')", show)
+        self.assert_clean("os.environ.clear()", show)
+        self.assert_clean("os.environ = {'A': '1'}", show)
+        self.assert_clean("os.environ['TZ'] = 'Asia/Tokyo'; time.tzset()", "print(time.localtime(0).tm_hour, time.tzname)", "import time")
+
+    def test_a_variable_of_one_request_is_gone_in_the_next(self):
+        self.script(HEAD + "import os\nprint(os.environ.get('HTTP_X_SECRET'), os.getenv('CONTENT_LENGTH'), flush=True)\nos.system('echo $HTTP_X_SECRET')", "a.py")
+        self.assertIn("s3cret", self.server.post("/rte/a.py", b"x", {"X-Secret": "s3cret"}).text)
+        self.assertEqual(self.server.get("/rte/a.py").text, "None None\n\n")
+
+    def test_globals_and_main(self):
+        self.assert_clean(
+            "leak = 1; __builtins__.leak = 2; import builtins; builtins.print = None; builtins._ = str; builtins.open = len",
+            "print(sorted(globals()), 'leak' in dir(__builtins__), print, open, hasattr(__builtins__, '_'), sys.modules['__main__'].__dict__ is globals())",
+        )
+
+    def test_working_directory(self):
+        self.assert_clean("os.chdir('/')", "print(os.getcwd())")
+        self.assert_clean("os.mkdir('x'); os.chdir('x'); os.rmdir('../x')", "print(os.getcwd())")
+
+    def test_open_files(self):
+        show = "print(sorted((n, os.readlink('/proc/self/fd/' + n)) for n in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + n) and 'pipe' not in os.readlink('/proc/self/fd/' + n) and '/proc/' not in os.readlink('/proc/self/fd/' + n)))\nprint(len(os.listdir('/proc/self/fd')))"
+        self.assert_clean("f = open('/etc/passwd'); g = os.open('/etc/passwd', 0); r, w = os.pipe()", show)
+        self.assert_clean("s = socket.socket(); a = [s]; a.append(a); t = socket.socketpair(); os.dup(1)", show, "import socket")
+        self.assert_clean("os.dup2(os.open('/dev/null', os.O_WRONLY), 2); os.close(0); os.close(3); os.close(4)", show)
+        self.assert_clean("os.dup2(os.open('/etc/passwd', 0), 0)", show + "\nprint(sys.stdin.read(), os.read(0, 10))")
+
+    def test_a_file_is_written_at_the_end_of_the_script(self):
+        self.output("f = open('@TMP@/out', 'w'); f.write('kept'); g = f", name="w.py")
+        self.assertEqual(self.output("import os\nprint(open('@TMP@/out').read()); os.unlink('@TMP@/out')"), "kept\n")
+
+    def test_a_connection_that_a_module_keeps_stays_open(self):
+        self.server.write("scripts/keeper.py", "import socket, sqlite3\na, b = socket.socketpair()\ndb = sqlite3.connect('@TMP@/db')\n")
+        use = "import keeper\nkeeper.a.send(b'x'); print(keeper.b.recv(1)); keeper.db.execute('create table if not exists t (a)'); keeper.db.execute('insert into t values (1)'); keeper.db.commit(); print('done')"
+        for _ in range(3):
+            self.assertEqual(self.output(use, name="use.py"), "b'x'\ndone\n")
+        self.output("import os, keeper\nkeeper.db.close(); os.unlink('@TMP@/db')", name="use2.py")
+
+    def test_locale(self):
+        names = self.output("import locale, subprocess\nprint(subprocess.run(['locale', '-a'], capture_output=True, text=True).stdout)").split()
+        other = next((name for name in names if name not in ("C", "POSIX")), "C")
+        self.assert_clean(f"locale.setlocale(locale.LC_ALL, {other!r}); locale.setlocale(locale.LC_NUMERIC, 'C')", "print(locale.setlocale(locale.LC_ALL))", "import locale")
+
+    def test_umask(self):
+        self.assert_clean("os.umask(0o77)", "m = os.umask(0); os.umask(m); print(m)")
+
+    def test_signal_handlers(self):
+        show = "print([signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGPIPE, signal.SIGALRM)], signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+        mess = "def f(*a): pass\nfor n in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGALRM): signal.signal(n, f)\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL); signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])"
+        self.assert_clean(mess, show, "import signal")
+
+    def test_timers(self):
+        show = "print(signal.getitimer(signal.ITIMER_REAL), signal.getitimer(signal.ITIMER_PROF))"
+        self.assert_clean("signal.alarm(100)", show, "import signal")
+        self.assert_clean("signal.setitimer(signal.ITIMER_REAL, 0.2); signal.setitimer(signal.ITIMER_PROF, 100)", show, "import signal")
+        self.assert_clean("faulthandler.dump_traceback_later(100, exit=True)", "pass", "import faulthandler")
+
+    def test_output_buffers(self):
+        self.run_script("print('Content-Type: text/plain\\n\\nsecret', end=''); raise ValueError", name="mess.py")
+        self.assertEqual(self.output("print('mine')"), "mine\n")
+        self.run_script("import sys, io\nprint('Content-Type: text/plain\\n'); sys.stdout.write('x' * 5000); sys.stderr.write('no newline'); keep = sys.stdout.buffer", name="mess.py")
+        self.assertEqual(self.output("print('mine')"), "mine\n")
+
+    def test_unread_input(self):
+        for size in (100, 65536, 1_000_000):
+            for mess in ("import sys; sys.stdin.readline()", "import os; os.read(0, 10)", "pass"):
+                self.assertEqual(self.output(mess, body=b"secret\n" * (size // 7), name="mess.py"), "")
+                self.assertEqual(self.output("import sys; print(sys.stdin.read())", body=b"mine"), "mine\n")
+                self.assertEqual(self.output("import sys; print(repr(sys.stdin.read()))"), "''\n")
+
+    def test_temporary_files(self):
+        mess = "f = tempfile.NamedTemporaryFile(); d = tempfile.TemporaryDirectory(); d.me = d; g = tempfile.TemporaryFile(); tempfile.tempdir = '/'"
+        self.assert_clean(mess, "tempfile.TemporaryFile().close(); print(os.listdir(tempfile.gettempdir()))", "import tempfile")
+
+    def test_paths_of_modules(self):
+        self.assert_clean(
+            "sys.path.insert(0, '/nowhere'); sys.path = ['/x'] + sys.path; sys.meta_path.clear(); sys.path_hooks[:] = []", "import colorsys\nprint(sys.path, len(sys.meta_path), len(sys.path_hooks))"
+        )
+
+    def test_warnings_filters(self):
+        self.server.write("scripts/filters.py", "import warnings\nwarnings.filterwarnings('ignore', 'of a module')\n")
+        self.assert_clean("warnings.simplefilter('error'); warnings.filters = []; warnings.showwarning = print", "import filters\nprint(warnings.filters, warnings.showwarning)", "import warnings")
+        self.assertIn("of a module", self.output("import warnings, filters\nprint(warnings.filters)"))
+
+    def test_replaced_streams_and_hooks(self):
+        self.assert_clean(
+            "sys.stderr = sys.stdin = None; sys.excepthook = print; sys.displayhook = None; sys.stdout.reconfigure(encoding='ascii'); sys.stdout.note = 1; sys.settrace(lambda *a: None); sys.setprofile(None); sys.tracebacklimit = 0; sys.mine = 1",
+            "print(sys.stdout.encoding, sys.stderr.errors, sys.stdin.encoding, sys.excepthook, sys.displayhook, vars(sys.stdout), sys.gettrace(), hasattr(sys, 'tracebacklimit'), hasattr(sys, 'mine'), sys.stdout is sys.__stdout__)",
+        )
+
+    def test_limits_of_the_interpreter(self):
+        self.assert_clean(
+            "sys.setrecursionlimit(77777); socket.setdefaulttimeout(3); decimal.getcontext().prec = 3; gc.disable(); sys.setswitchinterval(1); var.set(2)",
+            "print(sys.getrecursionlimit(), socket.getdefaulttimeout(), decimal.getcontext().prec, gc.isenabled(), sys.getswitchinterval())",
+            "import socket, decimal, gc, contextvars; var = contextvars.ContextVar('v')",
+        )
+        self.assert_clean("resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))", "print(resource.getrlimit(resource.RLIMIT_NOFILE))", "import resource")
+
+    def test_logging(self):
+        self.server.write("scripts/logged.py", "import logging\nlog = logging.getLogger('kept'); log.addHandler(logging.StreamHandler()); log.setLevel(10)\n")
+        self.assert_clean(
+            "logging.basicConfig(filename='@TMP@/log', level=1); logging.info('x'); logged.log.setLevel(50); logging.disable(50); os.unlink('@TMP@/log')",
+            "print(logging.root.handlers, logging.root.level, len(logged.log.handlers), logged.log.level, logging.root.manager.disable)",
+            "import logging, logged",
+        )
+
+    def test_what_a_module_registers_for_the_exit_is_not_called_at_the_end_of_a_script(self):
+        self.server.write("scripts/closer.py", "import atexit\natexit.register(print, 'the end of the process')\n")
+        for _ in range(2):
+            self.assertEqual(self.output("import closer\nprint('script')", name="c.py"), "script\n")
+
+    def test_processes_that_are_left_running_are_killed(self):
+        self.server.fifo("alive")
+        pids = self.output(
+            "import os, subprocess\np = subprocess.Popen(['sleep', '1000']); print(p.pid, flush=True)\nos.system('sleep 1000 & echo $!')\nif os.fork() == 0:\n  os.execvp('sleep', ['sleep', '1000'])"
+        ).split()
+        self.assertEqual(len(pids), 2)
+        for pid in pids:
+            self.assertFalse(os.path.exists(f"/proc/{pid}") and open(f"/proc/{pid}/stat").read().split()[2] != "Z", pid)
+
+    def test_a_thread_of_the_script_that_goes_on_ends_with_the_process(self):
+        mess = "import threading, time, os\ndef run():\n  while True: time.sleep(0.01)\nthreading.Thread(target=run, daemon=True).start()\nprint(os.getpid())"
+        first = self.output(mess)
+        self.assertNotEqual(self.output("import os\nprint(os.getpid())"), first)
+
+    def test_a_changed_user_or_priority_renews_the_process(self):
+        first = self.output("import os\nos.nice(1)\nprint(os.getpid())")
+        self.assertEqual(self.output("import os\nprint(os.nice(0), os.getpid() == %s)" % first), "0 False\n")
+
+    def test_descriptors_do_not_leak_over_many_requests(self):
+        self.script(HEAD + "import os\nx = [os.open('/dev/null', 0) for _ in range(50)]; x[0] = open('/dev/null'); y = [x]; y.append(y)", "leak.py")
+        for _ in range(60):
+            self.assertEqual(self.server.get("/rte/leak.py").status, 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
