@@ -19,7 +19,7 @@ from typing import Optional
 from . import machine, plan, report, results
 from .progress import clock_time
 from .run import Run
-from .servers import SERVERS
+from .servers import ALL_SERVERS
 from .stage import Stage, make_site
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -54,10 +54,10 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--servers",
-        type=names(tuple(SERVERS)),
+        type=names(tuple(ALL_SERVERS)),
         default=[],
         metavar="A,B",
-        help=f"of {', '.join(SERVERS)}; Sluice always",
+        help=f"of {', '.join(ALL_SERVERS)}; Sluice always",
     )
     parser.add_argument("--rounds", type=at_least_one, help="rounds of each table, instead of its default")
     parser.add_argument("--output", type=Path, help="directory for the results (default: bench/results/<date>-<host>)")

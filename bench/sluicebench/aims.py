@@ -6,9 +6,10 @@ that it names; its worst row is shown."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional
 
+from .engines import COLUMNS, FORMS, IN_PROCESS, fork_rows, rows
 from .figures import Spread, ratio
 from .plan import LARGE_FILES, SERVER_COLUMNS, TABLES
 from .results import Results, failure_of
@@ -23,6 +24,8 @@ class Aim:
     peer: str
     bound: float
     at_most: bool = False
+    #: Further peers: the best of all of them counts, in each row.
+    or_peers: tuple[str, ...] = ()
 
     def is_met(self, figure: float) -> bool:
         return figure <= self.bound if self.at_most else figure >= self.bound
@@ -45,6 +48,8 @@ class Verdict:
     ratios: dict[str, Spread]
     #: Row → the reason why it has no ratio; "" if it was not part of the run.
     without: dict[str, str]
+    #: Row → the best peer, if there are several.
+    best: dict[str, str] = field(default_factory=dict)
 
     @property
     def met(self) -> list[str]:
@@ -127,7 +132,27 @@ def protocol_aims() -> Iterator[Aim]:
             yield Aim(text, table.key, rows, "sluice", peer, bound)
 
 
-AIMS: tuple[Aim, ...] = (*script_aims(), *file_aims(), *protocol_aims())
+def engine_aims() -> Iterator[Aim]:
+    for language, name, bound in (("python", "Python", 50), ("perl", "Perl", 40), ("php", "PHP", 100)):
+        table, head, every = f"engines-{language}", ("0k-c10",), tuple(row.key for row in rows(language, ""))
+        yield Aim(f"{name}: RTE / CGI, 0 kB at 10", table, head, "rte", "cgi", bound)
+        for inside, what, least in ((False, "process of its own", 1.3), (True, "in-process", 0.9)):
+            for ours in dict.fromkeys(FORMS[language]):
+                peers = [c.key for c in COLUMNS[language] if c.server != "sluice" and c.against == ours]
+                peers = [key for key in peers if (key in IN_PROCESS) == inside]
+                for where, keys in (("0 kB at 10", head), ("all rows", every)) if peers else ():
+                    label = "" if ours == "rte" else f" {ours.upper()}"
+                    text = f"{name}{label}: RTE / best {what}, {where}"
+                    yield Aim(text, table, keys, ours, peers[0], least, or_peers=tuple(peers[1:]))
+    for language, name in (("python", "Python"), ("perl", "Perl")):
+        keys = tuple(row.key for row in fork_rows())
+        yield Aim(f"{name}: fork mode / CGI, heavy imports", "engines-fork", keys, f"{language}-fork", f"{language}-cgi", 5)
+    for language, name in (("python", "Python"), ("perl", "Perl"), ("php", "PHP")):
+        ours, mailbox = f"{language}-buffer", f"{language}-mailbox"
+        yield Aim(f"{name}: memory buffer / mailbox, 1 GiB", "engines-buffer", ("1024-64k",), ours, mailbox, 2)
+
+
+AIMS: tuple[Aim, ...] = (*script_aims(), *file_aims(), *protocol_aims(), *engine_aims())
 
 
 def judge(results: Results) -> list[Verdict]:
@@ -136,12 +161,17 @@ def judge(results: Results) -> list[Verdict]:
 
 
 def verdict_on(aim: Aim, results: Results) -> Verdict:
-    ratios, without = {}, {}
+    ratios, without, best = {}, {}, {}
     for row in aim.rows:
-        ours, theirs = results.cell(aim.table, row, aim.sluice), results.cell(aim.table, row, aim.peer)
-        found = ratio(ours, theirs)
+        ours = results.cell(aim.table, row, aim.sluice)
+        peers = {key: results.cell(aim.table, row, key) for key in (aim.peer, *aim.or_peers)}
+        found = {key: figure for key, figure in ((key, ratio(ours, cell)) for key, cell in peers.items()) if figure}
         if found:
-            ratios[row] = found
+            pick = max if aim.at_most else min
+            key = pick(found, key=lambda key: found[key].median)
+            ratios[row] = found[key]
+            if aim.or_peers:
+                best[row] = key
         else:
-            without[row] = failure_of(ours) or failure_of(theirs)
-    return Verdict(aim, ratios, without)
+            without[row] = next((text for text in map(failure_of, (ours, *peers.values())) if text), "")
+    return Verdict(aim, ratios, without, best)

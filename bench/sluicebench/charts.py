@@ -12,11 +12,12 @@ from typing import Callable, Optional
 
 from . import aims, results
 from .figures import Spread, ratio, spread_of
-from .plan import TABLES, Column, Row, Table
+from .plan import TABLES
 from .report import number_text, ratio_text
 from .results import Cell, Results, failure_of
 from .scale import fairness
 from .servers.protocols import H2_CLEAR, H2_TLS
+from .tables import Column, Row, Table
 
 try:
     import matplotlib
@@ -31,6 +32,9 @@ INK, SOFT, GRID, PAPER = "#1f2933", "#66727f", "#e6eaee", "#ffffff"
 COLOURS = {
     "sluice": "#0b7a75", "sluice-uncached": "#8cc5c1", "apache": "#c8553d", "nginx": "#6a994e", "lighttpd": "#5b7db1", "h2o": "#b08ea2",
     "limit": "#b8c0c8",
+    "gunicorn": "#6a994e", "gunicorn-nginx": "#6a994e", "uwsgi": "#c8553d", "uwsgi-nginx": "#c8553d", "granian": "#5b7db1",
+    "granian-nginx": "#5b7db1", "waitress": "#b08ea2", "waitress-nginx": "#b08ea2", "starman": "#5b7db1", "starman-nginx": "#5b7db1",
+    "mod_perl": "#c8553d", "mod_php": "#c8553d", "php-fpm-nginx": "#6a994e",
 }  # fmt: skip
 MET, MISSED = COLOURS["sluice"], COLOURS["apache"]
 STYLE = {
@@ -114,6 +118,8 @@ def pictures_of(found: Results, table: Table) -> Iterator[tuple[str, plt.Figure]
         yield table.key, bars(found, table, grid(table, found, 2), table.columns, "A text file, by its format")
     elif table.key == "cost":
         yield table.key, bars(found, table, grid(table, found, 3), table.columns, "Cost (less is better)")
+    elif table.group:
+        yield table.key, bars(found, table, grid(table, found, 3), table.columns, table.title)
     elif table.key == "scale":
         yield table.key, scale_picture(found, table)
 

@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Callable
 
 from .load import Invocation, checked, h2load_command, invoke
-from .plan import Row
 from .results import NotMeasured, Sample, failed
 from .servers import Server
+from .tables import Row
 
 IDLE_CONNECTIONS = 1000
 #: Connections opened before these, and kept open: what a server allocates once is then not counted for each connection,

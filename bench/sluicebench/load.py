@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from .plan import MIB, Row
 from .results import NotMeasured, Sample, failed
 from .servers.protocols import H1, TLS_CIPHER, TLS_GROUP, TLS_VERSION, Protocol, curl_options
+from .tables import MIB, Row
 
 #: -n of the first run without keep-alive, when no speed is known.
 COUNT_FIRST = 500
@@ -141,8 +141,11 @@ def spoken(text: str, name: str, pattern: str) -> str:
     return found[1] if found else ""
 
 
-def h2load_command(url: str, row: Row, seconds: float, count: int = 0) -> list[str]:
-    """With `count`, that many requests; otherwise as many as possible in `seconds`, after a warm-up."""
+def h2load_command(
+    url: str, row: Row, seconds: float, count: int = 0, body: Optional[tuple[Path, str]] = None
+) -> list[str]:
+    """With `count`, that many requests; otherwise as many as possible in `seconds`, after a warm-up. `body`: each is a POST of this
+    file, with this type."""
     threads = min(row.concurrency, 2)  # the servers need the rest of the machine
     command = ["h2load", *protocol_options(row), "-c", str(row.concurrency), "-t", str(threads)]
     if count:
@@ -151,6 +154,8 @@ def h2load_command(url: str, row: Row, seconds: float, count: int = 0) -> list[s
         command += ["-D", f"{seconds * 1000:.0f}ms", f"--warm-up-time={row.warm_up_seconds * 1000:.0f}ms"]
     if not row.keep_alive:
         command += ["-H", "Connection: close"]
+    if body:
+        command += ["-d", str(body[0]), "-H", f"Content-Type: {body[1]}"]
     return [*command, url]
 
 

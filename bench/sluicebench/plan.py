@@ -9,13 +9,13 @@ loop where rows are created, and its option in load.py."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Optional
 
+from .engines import ENGINE_TABLES, QUICK_ROWS, SECONDS_MOST
 from .servers.base import LINES_FILE
 from .servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, TLS_CIPHER, TLS_GROUP, Protocol
-
-KIB, MIB = 1024, 1024 * 1024
+from .tables import KIB, MIB, Column, Row, Table
 
 #: Files under the root, by name: bytes. The sizes of the large files are those of the original tables.
 SMALL_FILES = {"0k.txt": 0, "16k.txt": 16 * KIB, "64k.txt": 64 * KIB}
@@ -32,92 +32,14 @@ NEW_CLIENTS = 400
 #: HTTP/2: clients, and concurrent requests of each. The first three are as over HTTP/1.1; the last is the main use of HTTP/2.
 STREAMS = ((1, 1), (10, 1), (64, 1), (10, 32))
 
-#: Duration of h2load's warm-up before its measurement window: requests in progress at the end of the window are then
-#: compensated by those in progress at its beginning. Longer for many connections, because opening them takes time.
-WARM_UP_SECONDS, WARM_UP_SECONDS_MANY, MANY_CONNECTIONS = 0.06, 0.3, 100
-
 #: Duration of a measurement in addition to its window: starting and stopping the tool, seconds.
 TOOL_SECONDS = 0.03
+#: Until the processes of an application are idle after a measurement, seconds.
+SETTLE_SECONDS = 0.06
 #: Starting and checking the servers, ratings of the processor, charts; seconds.
 BEFORE_AND_AFTER_SECONDS = 30.0
 #: All costs of one server: start, connections until they are stable, strace.
 COST_SECONDS = 17.0
-
-
-@dataclass(frozen=True)
-class Column:
-    """A server and a way of running; with the server "limit", one of the limit programs."""
-
-    key: str
-    label: str
-    server: str
-    way: str
-    #: The Sluice column that it is compared with; None for a Sluice column.
-    against: Optional[str] = None
-    #: membufdemo's second keyword: b for the memory buffer, m for the mailbox. In the Apache module b is the fastest method
-    #: found, with its own block size, and m writes record by record.
-    channel: str = "m"
-
-    @property
-    def is_limit(self) -> bool:
-        return self.server == "limit"
-
-
-@dataclass(frozen=True)
-class Row:
-    key: str
-    label: str
-    concurrency: int = 1
-    keep_alive: bool = True
-    protocol: Protocol = H1
-    streams: int = 1  # concurrent requests on each connection
-    requests: int = 0  # in total; 0: as many as possible in the time
-    file: str = ""
-    bytes: int = 0  # of a response
-    record: str = ""  # membufdemo's third keyword
-    ring: str = ""  # and its fourth
-    workers: Optional[int] = None  # of the server; None: one for each processor
-    seconds: float = 0.0  # of one measurement; 0: the table's
-    unit: str = ""  # if it differs from the table's
-    #: Columns without this row.
-    without: tuple[str, ...] = ()
-
-    @property
-    def warm_up_seconds(self) -> float:
-        return WARM_UP_SECONDS_MANY if self.concurrency >= MANY_CONNECTIONS else WARM_UP_SECONDS
-
-
-@dataclass(frozen=True)
-class Table:
-    key: str
-    title: str
-    what: str  # a sentence or two for the reader
-    measure: str  # "requests", "bytes" (both h2load), "bulk" (curl), "cost"
-    unit: str
-    rows: tuple[Row, ...]
-    columns: tuple[Column, ...]
-    rounds: int
-    seconds: float  # of one measurement
-    less_is_better: bool = False
-    megabytes: int = 0  # of a bulk transfer, at least
-
-    def columns_of(self, row: Row) -> list[Column]:
-        return [column for column in self.columns if column.key not in row.without]
-
-    def seconds_of(self, row: Row) -> float:
-        return row.seconds or self.seconds
-
-    def unit_of(self, row: Row) -> str:
-        return row.unit or self.unit
-
-    def column(self, key: str) -> Column:
-        return next(column for column in self.columns if column.key == key)
-
-    def rivals(self, sluice_column: str) -> list[Column]:
-        return [column for column in self.columns if column.against == sluice_column]
-
-    def sluice_columns(self) -> list[Column]:
-        return [column for column in self.columns if column.server == "sluice" and not column.against]
 
 
 # ---- the columns ----
@@ -372,14 +294,16 @@ TABLES: tuple[Table, ...] = (
         "scale", "Scale", "Files, keep-alive, with 1, 2 and 4 workers and up to 1,000 connections.",
         "requests", "requests/s", tuple(scale_rows()), SCALE_COLUMNS, rounds=3, seconds=0.4,
     ),
+    *ENGINE_TABLES,
 )  # fmt: skip
 
-TABLE_KEYS = tuple(table.key for table in TABLES)
+#: The names for --tables: a table, or a group of tables.
+TABLE_KEYS = (*(table.key for table in TABLES), *dict.fromkeys(table.group for table in TABLES if table.group))
 
 #: The tables and rows of --quick.
 QUICK = {
     "bandwidth": ("1000-64k",), "scripts": ("0k-c10",), "files": ("0k-c10-kept",),
-    "files-tls": ("0k-c10",), "files-h2": ("0k-c10-m1",),
+    "files-tls": ("0k-c10",), "files-h2": ("0k-c10-m1",), **QUICK_ROWS,
 }  # fmt: skip
 
 
@@ -393,11 +317,13 @@ ALWAYS = {"sluice", "sluice-uncached", "limit"}
 def choose(
     keys: Iterable[str] = (), quick: bool = False, rounds: Optional[int] = None, servers: Iterable[str] = ()
 ) -> list[Table]:
-    """Chooses tables: without `keys` all (or all of --quick); without `servers` all servers; Sluice and the limits always."""
+    """Chooses tables: without `keys` all without a group (or those of --quick); without `servers` all servers; Sluice and the
+    limits always."""
     wanted, peers = set(keys), set(servers)
     chosen = []
     for table in TABLES:
-        if (wanted and table.key not in wanted) or (quick and table.key not in QUICK):
+        named = table.key in wanted or table.group in wanted
+        if not (named or (not wanted and not table.group)) or (quick and table.key not in QUICK):
             continue
         rows = tuple(row for row in table.rows if not quick or row.key in QUICK[table.key])
         columns = tuple(c for c in table.columns if not peers or c.server in peers | ALWAYS)
@@ -405,13 +331,26 @@ def choose(
     return chosen
 
 
-def sample_seconds(table: Table, row: Row) -> float:
+def sample_seconds(table: Table, row: Row, column: Optional[Column] = None) -> float:
     """The approximate duration of one measurement."""
     if table.measure == "cost":
         return COST_SECONDS / len(table.rows)
+    if table.measure == "applications":
+        seconds, warm_up = window(table, row, column.rate if column else 0.0)
+        return seconds + warm_up + TOOL_SECONDS + SETTLE_SECONDS
     warm_up = row.warm_up_seconds if row.keep_alive and table.measure in ("requests", "bytes") else 0.0
     # A transfer takes at least `seconds`, on average much longer.
     return table.seconds_of(row) * (1.4 if table.measure == "bulk" else 1.0) + warm_up + TOOL_SECONDS
+
+
+def window(table: Table, row: Row, rate: Optional[float]) -> tuple[float, float]:
+    """Seconds of the measurement, and of its warm-up: longer for a slow column, so that each client has about two replies in the
+    one and one in the other."""
+    one_each = row.concurrency / rate if rate else 0.0
+    return (
+        min(max(table.seconds_of(row), 2 * one_each), SECONDS_MOST),
+        min(max(row.warm_up_seconds, one_each), SECONDS_MOST / 2),
+    )
 
 
 def estimate_seconds(tables: Iterable[Table]) -> float:
@@ -419,12 +358,14 @@ def estimate_seconds(tables: Iterable[Table]) -> float:
     total = BEFORE_AND_AFTER_SECONDS
     for table in tables:
         for row in table.rows:
-            one = sample_seconds(table, row) * len(table.columns_of(row))
-            total += one * table.rounds + (
-                0 if table.measure == "cost" else WARM_UP_COST[table.measure] * len(table.columns_of(row))
-            )
+            for column in table.columns_of(row):
+                total += table.rounds * sample_seconds(table, row, column) + warm_up_cost(table, row, column)
     return total
 
 
-#: The warm-up of one route, seconds.
-WARM_UP_COST = {"requests": 0.2, "bytes": 0.2, "bulk": 0.3}
+def warm_up_cost(table: Table, row: Row, column: Column) -> float:
+    """The warm-up of one route, seconds."""
+    return WARM_UP_COST[table.measure] + (row.concurrency / column.rate if column.rate else 0.0)
+
+
+WARM_UP_COST = {"requests": 0.2, "bytes": 0.2, "bulk": 0.3, "applications": 0.2, "cost": 0.0}

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from . import aims
-from .figures import Spread, ratio, spread_of
-from .plan import TABLES, Column, Row, Table
+from .engines import COSTS
+from .figures import Spread, detail, ratio, spread_of
+from .plan import TABLES
 from .results import Results, failure_of
 from .scale import fairness
+from .tables import Column, Row, Table
 
 NOTHING = "–"
 FAILED = "failed"
@@ -96,7 +98,7 @@ def aims_part(results: Results, pictures: set[str]) -> list[str]:
         count = f"{len(verdict.met)} of {len(verdict.aim.rows)}" + (
             f", {unmeasured} not measured" if unmeasured else ""
         )
-        row = row_label(verdict.aim.table, worst) if worst and len(verdict.aim.rows) > 1 else ""
+        row = worst_row(verdict)
         figure = spread_text(verdict.ratios[worst], ratio_text) if worst else NOTHING
         word = verdict.word if verdict.word != "missed" else "**missed**"
         lines.append([verdict.aim.text, verdict.aim.wanted, figure, row, count, word])
@@ -108,6 +110,19 @@ def aims_part(results: Results, pictures: set[str]) -> list[str]:
         picture("aims", "targets", pictures),
         markdown(head, lines),
     ]
+
+
+def worst_row(verdict: aims.Verdict) -> str:
+    """The worst row, if there are several, and its best peer."""
+    worst = verdict.worst
+    if not worst:
+        return ""
+    row = row_label(verdict.aim.table, worst) if len(verdict.aim.rows) > 1 else ""
+    best = verdict.best.get(worst)
+    if best:
+        label = next(table for table in TABLES if table.key == verdict.aim.table).column(best).label
+        row = f"{row} / {label}" if row else f"/ {label}"
+    return row
 
 
 def row_label(table_key: str, row_key: str) -> str:
@@ -126,6 +141,8 @@ def table_part(table: Table, results: Results, pictures: set[str]) -> list[str]:
         parts.append(ratio_table(table, ours, rows, results))
     if table.key == "scale":
         parts += [SHARES, fairness_table(table, rows, results)]
+    if table.measure == "applications":
+        parts += [COSTS, cpu_table(table, rows, results)]
     if table.key == "cost":
         parts += calls_part(results)
     parts.append("<details><summary>All figures</summary>\n\n" + value_table(table, rows, results) + "\n\n</details>")
@@ -193,6 +210,16 @@ def fairness_table(table: Table, rows: Sequence[Row], results: Results) -> str:
             )
         lines.append(line)
     return markdown(head, lines)
+
+
+def cpu_table(table: Table, rows: Sequence[Row], results: Results) -> str:
+    """The processor time of a request, in each column."""
+    columns = [c for c in table.columns if any(results.cell(table.key, row.key, c.key) for row in rows)]
+    lines = []
+    for row in rows:
+        figures = [detail(results.cell(table.key, row.key, column.key), "cpu") for column in columns]
+        lines.append([row.label, *(number_text(figure.median) if figure else NOTHING for figure in figures)])
+    return markdown(["µs per request", *(column.label for column in columns)], lines)
 
 
 def calls_part(results: Results) -> list[str]:

@@ -9,17 +9,19 @@ the ratios are computed between them, in an order that is shuffled for each roun
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 from . import cost, load
-from .plan import MIB, WARM_UP_COST, Column, Row, Table, sample_seconds
+from .plan import sample_seconds, warm_up_cost, window
 from .progress import Progress
 from .results import NotMeasured, Results, Sample, failed
-from .servers import ServerFailed
+from .servers import Server, ServerFailed, applications
 from .stage import Stage
+from .tables import MIB, Column, Row, Table
 
 #: The order of the columns is random, but the same in every run.
 SEED = 20020819
@@ -28,6 +30,10 @@ EXTRA_SECONDS = 30.0
 #: A route's warm-up: enough to start its processes and load its files into memory.
 WARM_UP = Row("warm-up", "", concurrency=10)
 WARM_UP_WINDOW = 0.1
+#: Requests of the first measurement of an application, at least; one for each client.
+FIRST_REQUESTS = 20
+#: A server is idle if it used less than this share of a processor between two looks; the longest wait, seconds.
+IDLE_SHARE, IDLE_LOOK_SECONDS, IDLE_SECONDS_MOST = 0.1, 0.02, 5.0
 
 
 def order(tables: list[Table]) -> Iterator[tuple[int, Table, Row, list[Column]]]:
@@ -84,9 +90,8 @@ class Run:
         total = 0.0
         for table in self.loaded:
             for row in table.rows:
-                total += len(self.columns(row, table.columns_of(row))) * (
-                    WARM_UP_COST[table.measure] + table.rounds * sample_seconds(table, row)
-                )
+                for column in self.columns(row, table.columns_of(row)):
+                    total += warm_up_cost(table, row, column) + table.rounds * sample_seconds(table, row, column)
         return total + sum(
             table.rounds * sample_seconds(table, row) * len(table.columns)
             for table in self.costed
@@ -101,12 +106,14 @@ class Run:
             for row in table.rows:
                 for column in self.columns(row, table.columns_of(row)):
                     self.progress.step(
-                        f"warm-up: {table.title}: {row.label}: {column.label}", WARM_UP_COST[table.measure]
+                        f"warm-up: {table.title}: {row.label}: {column.label}", warm_up_cost(table, row, column)
                     )
                     key = (table.key, row.key, column.key)
                     if table.measure == "bulk":
                         sample = self.attempt(table, row, column, 0)
                         self.megabytes[key] = load.next_megabytes(table.megabytes, sample, table.seconds)
+                    elif table.measure == "applications":
+                        self.rates[key] = self.attempt(table, row, column, 0).value
                     elif not row.keep_alive:
                         self.rates[key] = self.attempt(table, row, column, 0).value
                     elif not column.is_limit:
@@ -123,7 +130,7 @@ class Run:
                 number_before = number
             for column in self.columns(row, columns):
                 what = f"round {number} of {table.rounds}: {table.title}: {row.label}: {column.label}"
-                self.progress.step(what, sample_seconds(table, row))
+                self.progress.step(what, sample_seconds(table, row, column))
                 self.results.add(table.key, row.key, column.key, number, self.attempt(table, row, column, number))
             self.stage.shorten_logs()
         self.save()
@@ -153,6 +160,8 @@ class Run:
             url = self.stage.address(column, path_of(column, row, megabytes), row)
             command = load.curl_command(url, row.protocol, self.stage.site.certificate)
             return load.curl_sample(self.invoke(key, number, command, timeout), megabytes * MIB, row.protocol)
+        if table.measure == "applications":
+            return self.application(table, row, column, number)
         url = self.stage.address(column, path_of(column, row, 0), row)
         count = 0 if row.keep_alive else load.next_count(self.rates.get(key), row, seconds)
         run = self.invoke(key, number, load.h2load_command(url, row, seconds, count), timeout)
@@ -160,6 +169,34 @@ class Run:
         if not row.keep_alive and sample.value is not None:
             self.rates[key] = sample.value
         return sample
+
+    def application(self, table: Table, row: Row, column: Column, number: int) -> Sample:
+        """Requests per second, and in the details the processor time of a request. The first time a few requests, which start the
+        processes and show the rate."""
+        key = (table.key, row.key, column.key)
+        rate = self.rates.get(key)
+        seconds, warm_up = window(table, row, rate)
+        row = replace(row, keep_alive=row.keep_alive and column.keep_alive, warm_up=warm_up)
+        count = 0 if number and row.keep_alive else load.next_count(rate, row, seconds)
+        if not number:
+            count = max(row.concurrency, FIRST_REQUESTS)
+            row = replace(row, keep_alive=False) if not column.keep_alive else row
+        url = self.stage.address(column, path_of(column, row, 0), row)
+        server = self.stage.server(column.server, row.workers)
+        before = server.processor_seconds()
+        run = self.invoke(key, number, self.h2load(url, row, seconds, count), seconds + warm_up + EXTRA_SECONDS)
+        spent = idle_again(server) - before
+        # A fixed number of requests has no warm-up, and its time is the one that the tool needed.
+        sample = load.h2load_sample(run, replace(row, keep_alive=False) if count else row, seconds)
+        if sample.value is None:
+            return sample
+        self.rates[key] = sample.value
+        answered = count or sample.value * (seconds + warm_up)
+        return Sample(sample.value, details={**sample.details, "cpu": spent * 1e6 / answered})
+
+    def h2load(self, url: str, row: Row, seconds: float, count: int) -> list[str]:
+        body = (self.stage.site.bodies / row.body.file, row.body.content_type) if row.body else None
+        return load.h2load_command(url, row, seconds, count, body)
 
     def invoke(self, key: tuple[str, str, str], number: int, command: list[str], timeout: float) -> load.Invocation:
         run = load.invoke(command, timeout)
@@ -208,8 +245,25 @@ class Run:
             server.stop()
 
 
+def idle_again(server: Server) -> float:
+    """Waits until the processes of the server are idle, so that the rest of the work (for clients that have left) does not disturb
+    the next measurement. Returns their processor time."""
+    deadline = time.monotonic() + IDLE_SECONDS_MOST
+    spent = server.processor_seconds()
+    while time.monotonic() < deadline:
+        time.sleep(IDLE_LOOK_SECONDS)
+        before, spent = spent, server.processor_seconds()
+        if spent - before < IDLE_SHARE * IDLE_LOOK_SECONDS:
+            break
+    return spent
+
+
 def path_of(column: Column, row: Row, megabytes: int) -> str:
     """The path after the route's prefix."""
+    if row.kind == "bulk":
+        return f"{applications.path_of(column.way, row.kind)}?{megabytes}+{column.channel}"
+    if row.kind:
+        return applications.path_of(column.way, row.kind, row.bytes)
     if row.file:
         return row.file
     if row.record:

@@ -11,18 +11,19 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from .plan import LARGE_FILES, LINES_BYTES, SMALL_FILES, Column, Row, Table
+from .plan import LARGE_FILES, LINES_BYTES, SMALL_FILES
 from .results import NotMeasured
-from .servers import SERVERS, Server, ServerFailed, Site, verify
+from .servers import ALL_SERVERS, Server, ServerFailed, Site, applications, verify
 from .servers.base import LINES_FILE
 from .servers.base import PROGRAMS as PROGRAMS_OF_WAY
 from .servers.host import bound_open_files
 from .servers.protocols import H1, Protocol, make_certificate
+from .tables import Column, Row, Table
 
 PROGRAMS = ("cgiplustest", "membufdemo")
 
@@ -59,6 +60,7 @@ def fill_site(repository: Path, sluice: Path, scratch: Path) -> Site:
     lines = text_lines(LINES_BYTES)
     (htdocs / LINES_FILE).write_bytes(b"".join(line + b"\n" for line in lines))
     (site.records / LINES_FILE).write_bytes(variable_records(lines))
+    applications.fill(repository / "bench" / "engines", site)
     return replace(site, no_certificate=make_certificate(site.certificate, site.key))
 
 
@@ -105,16 +107,19 @@ class Stage:
 
     # ---- set-up ----
 
-    def set_up(self, tables: Iterable[Table]) -> None:
+    def set_up(self, tables: Sequence[Table]) -> None:
         """Starts what the tables need, and verifies its answers. What cannot run is recorded in `skipped`."""
         wanted: dict[tuple[str, int], list[tuple[str, Protocol]]] = {}
         for column, row in ((c, r) for t in tables for r in t.rows for c in t.columns_of(r)):
             wanted.setdefault((column.server, row.workers or self.workers), []).append((column.way, row.protocol))
         for (name, workers), uses in sorted(wanted.items(), key=lambda item: item[0]):
-            if name in SERVERS:
+            if name in ALL_SERVERS:
                 self._start(name, workers, {way for way, _ in uses}, {protocol for _, protocol in uses})
         for (name, way), reason in verify(list(self._running.values()), "64k.txt").items():
             self.skipped[f"{name} {way}"] = reason
+        if any(table.measure == "applications" for table in tables):
+            for (name, what), reason in applications.verify_applications(list(self._running.values())).items():
+                self.skipped[f"{name} {what}"] = reason
         limits = {column.way for table in tables for column in table.columns if column.is_limit}
         for way in limits:
             if not (self.site.build / f"{way}_limit").is_file():
@@ -136,7 +141,7 @@ class Stage:
         protocols: Iterable[Protocol] = (H1,),
     ) -> Server:
         """A freshly started server; the caller stops it."""
-        kind = SERVERS[name]
+        kind = ALL_SERVERS[name]
         missing = kind.available()
         if missing:
             raise NotMeasured(missing)
@@ -166,7 +171,8 @@ class Stage:
     def lacks(self, column: Column, row: Row) -> Optional[str]:
         """The reason why a cell cannot be measured; None if it can."""
         name = f"{column.server} {column.way}"
-        reasons = (self.skipped.get(key) for key in (column.server, name, f"{column.server} {row.protocol.key}"))
+        keys = (column.server, name, f"{column.server} {row.protocol.key}", f"{name} {row.kind}")
+        reasons = (self.skipped.get(key) for key in keys)
         reason = next((reason for reason in reasons if reason), None)
         if reason or column.is_limit:
             return reason

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from sluicebench.plan import TABLES, Table
+from sluicebench.plan import TABLES
 from sluicebench.results import Results, Sample
+from sluicebench.tables import Table
 
 SPEED = {"sluice": 1.3, "sluice-uncached": 1.0, "apache": 0.6, "nginx": 1.0, "lighttpd": 0.9, "h2o": 1.1, "limit": 1.5}
 
@@ -32,6 +33,6 @@ def invented(tables: tuple[Table, ...] = TABLES) -> Results:
 
 
 def invented_sample(chance: random.Random, server: str, concurrency: int) -> Sample:
-    value = 10_000 * SPEED[server] * chance.uniform(0.9, 1.1) * concurrency**0.3
+    value = 10_000 * SPEED.get(server, 1.0) * chance.uniform(0.9, 1.1) * concurrency**0.3
     mean = value / concurrency
-    return Sample(value, details={"least": mean * 0.8, "most": mean * 1.3, "mean": mean, "deviation": mean * 0.1})
+    return Sample(value, details={"least": mean * 0.8, "most": mean * 1.3, "mean": mean, "deviation": mean * 0.1, "cpu": 1e6 / value})

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-from sluicebench import load, plan
-from sluicebench.plan import MIB, Row
+from sluicebench import load, tables
 from sluicebench.results import NotMeasured
 from sluicebench.servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS
+from sluicebench.tables import MIB, Row
 
 FIXTURES = Path(__file__).parent / "fixtures"
 KEPT = Row("kept", "", concurrency=10, bytes=16384)
@@ -24,7 +24,7 @@ def h2load(name: str) -> load.Invocation:
 
 class H2loadOutput(unittest.TestCase):
     def setUp(self) -> None:
-        warm_up = mock.patch.object(plan, "WARM_UP_SECONDS", 0.1)  # as when the outputs were recorded
+        warm_up = mock.patch.object(tables, "WARM_UP_SECONDS", 0.1)  # as when the outputs were recorded
         warm_up.start()
         self.addCleanup(warm_up.stop)
 

@@ -8,7 +8,8 @@ from collections import Counter
 
 from sluicebench import aims, plan, run
 from sluicebench.progress import Progress
-from sluicebench.servers import SERVERS
+from sluicebench.servers import ALL_SERVERS
+from sluicebench.servers.applications import WAYS
 from sluicebench.servers.base import PROGRAMS
 from sluicebench.servers.protocols import H1, PROTOCOLS
 
@@ -65,8 +66,8 @@ class References(unittest.TestCase):
     def test_columns_name_servers_ways_and_columns_that_there_are(self) -> None:
         for table in plan.TABLES:
             for column in table.columns:
-                self.assertIn(column.server, {*SERVERS, "limit"})
-                self.assertIn(column.way, {*PROGRAMS, "spawn", "send"})
+                self.assertIn(column.server, {*ALL_SERVERS, "limit"})
+                self.assertIn(column.way, {*PROGRAMS, *WAYS, "spawn", "send"})
                 if column.against:
                     self.assertEqual(table.column(column.against).server, "sluice")
 

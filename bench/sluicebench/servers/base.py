@@ -85,6 +85,30 @@ class Site:
         return self.scratch / "records"
 
     @property
+    def applications(self) -> Path:
+        """The applications of the tables `engines`: a directory for each language."""
+        return self.scratch / "engines"
+
+    @property
+    def bodies(self) -> Path:
+        """Bodies of requests."""
+        return self.scratch / "bodies"
+
+    @property
+    def php_settings(self) -> Path:
+        """A directory with a php.ini for every way of running PHP, in addition to the system's."""
+        return self.scratch / "php"
+
+    @property
+    def venv(self) -> Path:
+        """The virtual environment with Flask and the peers in Python."""
+        return self.build.parent / ".venv-engines"
+
+    @property
+    def python(self) -> Path:
+        return self.venv / "bin" / "python"
+
+    @property
     def certificate(self) -> Path:
         """The certificate of all servers, with its key."""
         return self.scratch / "certificate.pem"
@@ -176,6 +200,8 @@ class Server(abc.ABC):
         modules are not measured."""
         self.site = site
         self.workers = workers
+        # Of each application of the tables `engines`: what gunicorn's manual advises.
+        self.processes = 2 * workers + 1
         self.only = tuple(only)
         self.only_protocols = (H1, *protocols)
         self.port = free_port()
@@ -243,11 +269,14 @@ class Server(abc.ABC):
         try:
             with open(self.console, "ab") as log:
                 return subprocess.Popen(
-                    list(command), stdin=stdin, stdout=log, stderr=log, cwd=self.directory, env=child_environment(),
+                    list(command), stdin=stdin, stdout=log, stderr=log, cwd=self.directory, env=self.environment(),
                     start_new_session=True, user=user, group=group_of(user), extra_groups=[] if user else None,
                 )  # fmt: skip
         except OSError as error:
             raise ServerFailed(f"{self.name}: {command[0]} cannot be run: {error.strerror}") from None
+
+    def environment(self) -> Dict[str, str]:
+        return child_environment()
 
     def spawn_helper(self, command: Sequence[str], stdin: int = subprocess.DEVNULL, user: Optional[str] = None) -> None:
         self._helpers.append(self.spawn(command, stdin, user))
@@ -264,12 +293,20 @@ class Server(abc.ABC):
         while True:
             self._complain_of_ended()
             try:
-                self.request("/", deadline_seconds=1.0)
-                return
+                if self.is_ready(self.request(self.ready_path, deadline_seconds=1.0)):
+                    return
             except (OSError, http.client.HTTPException):
-                if time.monotonic() > deadline:
-                    raise ServerFailed(self.explain(f"no answer within {START_SECONDS:.0f} s")) from None
-                time.sleep(processes.POLL_SECONDS)
+                pass
+            if time.monotonic() > deadline:
+                raise ServerFailed(self.explain(f"no answer within {START_SECONDS:.0f} s"))
+            time.sleep(processes.POLL_SECONDS)
+
+    #: The path that start() requests until there is an answer.
+    ready_path = "/"
+
+    def is_ready(self, reply: Reply) -> bool:
+        """Whether the server is ready after this answer; a proxy answers before the server behind it does."""
+        return True
 
     def _complain_of_ended(self) -> None:
         for child in [*self._children, *self._helpers]:
@@ -293,11 +330,15 @@ class Server(abc.ABC):
     def address(self, path: str, protocol: Protocol = H1) -> str:
         return f"{protocol.scheme}://127.0.0.1:{self.ports.get(protocol.port, self.port)}{path}"
 
-    def request(self, path: str, deadline_seconds: float = REQUEST_SECONDS) -> Reply:
-        """Sends one GET on a new connection."""
+    def request(
+        self, path: str, deadline_seconds: float = REQUEST_SECONDS, body: Optional[Tuple[bytes, str]] = None
+    ) -> Reply:
+        """Sends one GET on a new connection, or a POST with this body and its type."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=deadline_seconds)
+        data, kind = body or (None, "")
         try:
-            connection.request("GET", path, headers={"Connection": "close"})
+            headers = {"Connection": "close", **({"Content-Type": kind} if body else {})}
+            connection.request("POST" if body else "GET", path, data, headers)
             response = connection.getresponse()
             return Reply(response.status, dict(response.getheaders()), response.read())
         finally:
@@ -309,6 +350,10 @@ class Server(abc.ABC):
         """The server's own processes: neither helpers nor scripts."""
         scripts = set(self.script_pids())
         return [p.pid for p in processes.descendants(c.pid for c in self._children) if p.pid not in scripts]
+
+    def processor_seconds(self) -> float:
+        """Processor time of all its processes and helpers so far, also of those that have ended and were waited for."""
+        return processes.processor_seconds(c.pid for c in [*self._children, *self._helpers])
 
     def helper_pids(self) -> List[int]:
         """Processes between server and scripts that are not the server's (fcgiwrap)."""
@@ -332,13 +377,17 @@ def verify(servers: Sequence[Server], file_name: str) -> Dict[Tuple[str, str], s
     faults: Dict[Tuple[str, str], str] = {}
     for server in servers:
         for way, prefix in server.routes().items():
+            if way not in PROGRAMS:
+                continue  # applications.verify_applications()
             for path, expected in _checks(server.site, way, prefix, file_name):
                 reason = _compare(server, path, expected)
                 if reason:
                     faults.setdefault((server.name, way), reason)
-        ((path, expected),) = _checks(server.site, "file", server.ways["file"], file_name)
         for protocol in server.protocols():
-            reason = _compare(server, path, expected, protocol) if protocol != H1 else None
+            if protocol == H1:
+                continue
+            ((path, expected),) = _checks(server.site, "file", server.ways["file"], file_name)
+            reason = _compare(server, path, expected, protocol)
             if reason:
                 faults[server.name, protocol.key] = reason
     return faults

@@ -3,11 +3,16 @@
 Here: its configuration and its processes. Not here: the common interface (base.py).
 """
 
+import subprocess
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
+from .applications import WAYS, interpreter_of
 from .base import IDLE_SECONDS, Server
 from .host import output_of
+
+# Longest time of `sluice check`, seconds.
+CHECK_SECONDS = 10.0
 
 TEMPLATE = """\
 # Sluice for the benchmark.
@@ -45,6 +50,32 @@ root = "{htdocs}"
   files = {{ directory = "{records}", record_format = "variable", convert = "cache" }}
 """
 
+# A way of running an application; {keys}: what selects it. As many processes as the peers have.
+APPLICATION = """
+  [[site.route]]
+  path = "/{way}/*"
+  script = {{ directory = "{directory}", {keys}, max = {processes}{environment} }}
+"""
+# PHP lies among other files.
+PHP_APPLICATION = """
+  [[site.route]]
+  path = "/{way}/*"
+  directory = "{directory}"
+  scripts = {{ ".php" = "{interpreter}" }}
+  script = {{ {keys}max = {processes}{environment} }}
+"""
+
+# The keys of each way; {interpreter} and {venv}: of the language.
+SCRIPT_KEYS = {
+    "cgi": 'interpreters = {{ "{ending}" = "{interpreter}" }}',
+    "cgiplus": 'interpreters = {{ "{ending}" = "{interpreter}" }}, mode = "cgiplus"',
+    "rte": 'mode = "rte", engine = "{language}"{venv}',
+    "fork": 'mode = "rte", engine = "{language}"{venv}, fresh = "fork"',
+    "wsgi": 'mode = "rte", engine = "python"{venv}, app = "wsgi:application"',
+    "psgi": 'mode = "rte", engine = "perl", app = "app.psgi"',
+}
+ENGINE_WAYS = ("rte", "fork", "wsgi", "psgi")
+
 LISTENERS = {
     # TLS 1.2 and 1.3, HTTP/2 and tickets are on by default.
     "tls": """
@@ -60,11 +91,17 @@ http2 = "on"                       # off by default in cleartext
 }
 
 
+APPLICATION_WAYS = tuple(
+    way for way in WAYS if way.partition("-")[2] in SCRIPT_KEYS and not (way.startswith("php-") and way.endswith("fork"))
+)
+
+
 class Sluice(Server):
     name = "sluice"
     ways = {
         "file": "/", "cgi": "/cgi-bin/", "cgiplus": "/cgiplus-bin/",
         "variable": "/variable/", "converted": "/converted/",
+        **{way: f"/{way}/" for way in APPLICATION_WAYS},
     }  # fmt: skip
     listeners = LISTENERS
     #: A section of the configuration; without it the cache is on.
@@ -73,6 +110,7 @@ class Sluice(Server):
     def __init__(self, *what: Any, **more: Any) -> None:
         super().__init__(*what, **more)
         self.error_log = self.console  # its server log goes to standard error
+        self._faults: Dict[str, str] = {}
 
     @classmethod
     def available(cls) -> Optional[str]:
@@ -82,7 +120,52 @@ class Sluice(Server):
     def version(self) -> str:
         return output_of([str(self.site.sluice), "--version"]).strip()
 
+    def missing(self) -> Dict[str, str]:
+        """Ways with an interpreter that is not there, or an engine that this version or this installation does not have."""
+        missing = {}
+        for way in (way for way in APPLICATION_WAYS if way in self.only):
+            if way.startswith("python-") and not self.site.python.is_file():
+                missing[way] = f"{self.site.venv} does not exist: `bench/setup engines` creates it"
+            elif way.partition("-")[2] in ENGINE_WAYS and (reason := self.fault_of(way)):
+                missing[way] = reason
+        return missing
+
+    def fault_of(self, way: str) -> str:
+        """What the server says about the route of this way: "" if it can serve it."""
+        if way not in self._faults:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            file = self.directory / f"check-{way}.toml"
+            file.write_text(f'[[listen]]\naddress = "127.0.0.1:{self.port}"\n\n[[site]]\n{self.application(way)}')
+            done = checked(self.site.sluice, file)
+            self._faults[way] = done
+        return self._faults[way]
+
+    def application(self, way: str) -> str:
+        """The route of a way of running an application."""
+        language, _, form = way.partition("-")
+        environment = f', environment = {{ PHP_INI_SCAN_DIR = ":{self.site.php_settings}" }}' if language == "php" else ""
+        places = {
+            "language": language,
+            "ending": WAYS[way].ending,
+            "interpreter": interpreter_of(self.site, language),
+            "venv": f', virtualenv = "{self.site.venv}"' if language == "python" else "",
+        }
+        if (language, form) == ("php", "cgiplus"):
+            places["interpreter"] = "php"  # php-cgi reads its request from the environment, and serves only that
+        keys = SCRIPT_KEYS[form].format(**places)
+        template = APPLICATION
+        if (language, form) == ("php", "cgi"):
+            template, keys = PHP_APPLICATION, ""
+        if (language, form) == ("php", "rte"):
+            template, keys, places["interpreter"] = PHP_APPLICATION, 'mode = "rte", ', "php"
+        return template.format(
+            way=way, directory=self.site.applications / language, keys=keys, processes=self.processes,
+            environment=environment, interpreter=places["interpreter"],
+        )  # fmt: skip
+
     def configuration(self) -> str:
+        routes = self.routes()
+        applications = "".join(self.application(way) for way in APPLICATION_WAYS if way in routes)
         return TEMPLATE.format(
             port=self.port,
             listeners=self.extra_listeners(),
@@ -93,13 +176,26 @@ class Sluice(Server):
             htdocs=self.site.htdocs,
             programs=self.site.programs,
             records=self.site.records,
-        )
+        ) + applications
 
     def command(self) -> List[str]:
         binary = str(Path(self.site.sluice).absolute())
         # Older versions, to which a new one is compared, do not have the option.
         consent = ["--allow-root"] if "--allow-root" in output_of([binary, "run", "--help"]) else []
         return [binary, "run", *consent, "-c", str(self.configuration_file)]
+
+
+def checked(sluice: Path, configuration: Path) -> str:
+    """The first complaint of `sluice check`; "" if there is none."""
+    try:
+        done = subprocess.run(
+            [str(sluice), "check", "-c", str(configuration)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=CHECK_SECONDS, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"sluice check: {error}"
+    said = done.stdout.decode(errors="replace").strip()
+    return "" if done.returncode == 0 else said or f"sluice check: status {done.returncode}"
 
 
 class SluiceUncached(Sluice):
