@@ -40,6 +40,7 @@ demo:
 test: export SLUICE_TEST_REQUIRE_ALL = 1
 test:
 	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl pkg-config python3 valgrind
+	@tools/needs python3-bottle python3-django python3-flask python3-venv
 	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-fuzz test-h2spec test-models
 	@echo "All tests passed."
 

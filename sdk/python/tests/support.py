@@ -29,19 +29,19 @@ class EngineCase(testing.ServerCase):
 
     more = ""  # further keys of the route
     environment = {"PATH": PATH}
-    files = {"scripts/script.py": ""}
+    files = {"scripts/script.cgi": ""}
 
     @classmethod
     def setUpClass(cls):
         cls.configuration = CONFIGURATION.format(more=cls.more)
         super().setUpClass()
 
-    def script(self, source, name="script.py"):
+    def script(self, source, name="script.cgi"):
         """Writes a script; its path below /rte and /cgi."""
         self.server.write(f"scripts/{name}", "#!/usr/bin/env python3\n" + textwrap.dedent(source))
         return name
 
-    def run_script(self, source, name="script.py", query="", body=None, headers=(), mode="rte"):
+    def run_script(self, source, name="script.cgi", query="", body=None, headers=(), mode="rte"):
         """The response of a script that is written anew."""
         path = f"/{mode}/{self.script(source, name)}{query}"
         return self.server.request("GET" if body is None else "POST", path, headers, body)

@@ -8,6 +8,8 @@ from support import EngineCase
 
 
 class Scripts(EngineCase):
+    files = {f"scripts/{name}/settings.py": f"colour = '{name}'\n" for name in "ab"}
+
     def test_a_script_is_main_with_arguments_paths_and_working_directory_of_cgi(self):
         got = self.assert_as_cgi(
             """
@@ -18,7 +20,7 @@ class Scripts(EngineCase):
             print(sys.modules["__main__"].__dict__ is globals(), type(__builtins__).__name__)
             """
         )
-        self.assertIn("__main__ " + self.server.path("scripts/script.py"), got.text)
+        self.assertIn("__main__ " + self.server.path("scripts/script.cgi"), got.text)
 
     def test_the_environment_is_that_of_cgi(self):
         got = self.run_script("import os\nprint('Content-Type: text/plain\\n')\nfor n in sorted(os.environ): print(n)", mode="cgi")
@@ -102,9 +104,9 @@ class Scripts(EngineCase):
         self.assert_as_cgi("import os\nos.system('echo Content-Type: text/plain; echo; sha256sum')")
 
     def test_a_body_is_read_as_it_arrives(self):
-        self.script("import sys\nprint('Content-Type: text/event-stream\\n', flush=True)\nfor line in sys.stdin.buffer:\n  print('got', line, flush=True)", "echo.py")
+        self.script("import sys\nprint('Content-Type: text/event-stream\\n', flush=True)\nfor line in sys.stdin.buffer:\n  print('got', line, flush=True)", "echo.cgi")
         with self.server.connect() as client:
-            client.send("POST /rte/echo.py HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\none\n")
+            client.send("POST /rte/echo.cgi HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\none\n")
             self.assertEqual(client.head().status, 200)
             client.read_body_until(b"got b'one\\n'\n")
             client.send("two\n")
@@ -132,7 +134,7 @@ class Scripts(EngineCase):
         self.server.log_line("ValueError: no such colour", start)
         self.server.log_line("Traceback", start)
         lines = [line for line in self.server.log().splitlines()[start:] if ", in " in line and "File" in line]
-        self.assertEqual([re.search(r'([^/"]*", line .*) site=', line)[1] for line in lines], ['script.py", line 5, in <module>', 'script.py", line 3, in f'])
+        self.assertEqual([re.search(r'([^/"]*", line .*) site=', line)[1] for line in lines], ['script.cgi", line 5, in <module>', 'script.cgi", line 3, in f'])
         self.assertEqual(self.output("print('next')"), "next\n")
 
     def test_a_syntax_error_is_502(self):
@@ -173,7 +175,7 @@ class Scripts(EngineCase):
         got = self.assert_as_cgi(source, body=body, headers={"Content-Type": "multipart/form-data; boundary=x"})
         if "none" not in got.text:
             self.assertEqual(got.text, "1 n.txt b'file'\n")
-            self.assertIn("KeyError", self.assert_as_cgi(source.replace("print(form", "form[\"b\"]; print(form"), body=b"").text)
+            self.assertIn("KeyError", self.run_script(source.replace("print(form", "form[\"b\"]; print(form"), body=b"").text)
 
     def test_threads_are_waited_for(self):
         source = """
@@ -229,9 +231,9 @@ class Scripts(EngineCase):
 
     def test_a_large_output_is_written_as_it_comes_and_flush_sends_at_once(self):
         self.server.fifo("go")
-        self.script("print('Content-Type: text/plain\\n\\nfirst', flush=True)\nopen('@DIR@/go').readline()\nprint('last')", "stream.py")
+        self.script("print('Content-Type: text/plain\\n\\nfirst', flush=True)\nopen('@DIR@/go').readline()\nprint('last')", "stream.cgi")
         with self.server.connect() as client:
-            client.get("/rte/stream.py")
+            client.get("/rte/stream.cgi")
             self.assertEqual(client.head().status, 200)
             client.read_body_until(b"first\n")
             self.server._fifos[-1].release()
@@ -246,10 +248,9 @@ class Scripts(EngineCase):
 
     def test_scripts_in_two_directories_have_modules_of_the_same_name(self):
         for name in "ab":
-            self.server.write(f"scripts/{name}/settings.py", f"colour = '{name}'\n")
-            self.script("import settings, sys\nprint('Content-Type: text/plain\\n\\n' + settings.colour)", f"{name}/x.py")
+            self.script("import settings, sys\nprint('Content-Type: text/plain\\n\\n' + settings.colour)", f"{name}/x.cgi")
         for name in "aabba":
-            self.assertEqual(self.server.get(f"/rte/{name}/x.py").text, name + "\n")
+            self.assertEqual(self.server.get(f"/rte/{name}/x.cgi").text, name + "\n")
 
     def test_a_callout_of_a_script(self):
         source = """
@@ -261,8 +262,8 @@ class Scripts(EngineCase):
         self.assertEqual(self.output(source), "b'200 OK\\n'\n")
 
     def test_names_that_are_not_ascii(self):
-        self.script("import sys\nprint('Content-Type: text/plain\\n\\n' + ascii(sys.argv[0][-7:]))", "grün.py")
-        self.assertEqual(self.server.get("/rte/gr%C3%BCn.py").text, "'gr\\xfcn.py'\n")
+        self.script("import sys\nprint('Content-Type: text/plain\\n\\n' + ascii(sys.argv[0][-8:]))", "grün.cgi")
+        self.assertEqual(self.server.get("/rte/gr%C3%BCn.cgi").text, "'gr\\xfcn.cgi'\n")
 
 
 class Options(unittest.TestCase):

@@ -37,12 +37,8 @@ class Processes:
         call.__name__ = call.__qualname__ = function.__name__
         return call
 
-    def is_child(self):
-        """Whether this is a process that a script has forked."""
-        return self._isolation.is_child
-
-    def becomes(self, is_leader_of_session):
-        """In the child of --fresh=fork: it is the process that runs the script."""
+    def becomes_main(self):
+        """In the child of --fresh=fork: this is the process that runs the script."""
         self._pid = os.getpid()
         self._isolation.is_child = False
         self.were_started = False

@@ -1,0 +1,134 @@
+"""--fresh=fork: a child process for each request, so that nothing can be left behind.
+
+The parent reads the requests, loads each script once (its code, and the modules that it imports at its top level), forks, and waits. It
+never runs the code of a script. The child does the request on the same descriptors and ends the reply; the parent ends it if the child
+could not."""
+
+import ast
+import gc
+import io
+import mmap
+import os
+import signal
+import sys
+
+from .loop import Turn
+
+HAS_ENDED, HAS_STARTED_PROCESSES = 0, 1  # bytes of the memory that parent and child share
+
+
+class Fork:
+    """One forked process for each call of `run`."""
+
+    def __init__(self, channel):
+        self._channel = channel
+        self.shared = mmap.mmap(-1, mmap.PAGESIZE)
+
+    def run(self, in_child):
+        """Calls `in_child` in a new process, which ends after it, and ends the reply if the child has not. True if it has started
+        processes of its own."""
+        self.shared[HAS_ENDED] = self.shared[HAS_STARTED_PROCESSES] = 0
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                in_child()
+                sys.stderr.flush()
+                status = 0
+            finally:
+                os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if not self.shared[HAS_ENDED]:
+            if status:
+                self._channel.failed(f"exit status {status}" if status > 0 else f"ended by signal {_name(-status)}")
+            self._channel.finish()
+        return bool(self.shared[HAS_STARTED_PROCESSES])
+
+
+class Forks(Turn):
+    """Requests by scripts, each in a process of its own."""
+
+    def __init__(self, scripts):
+        super().__init__(scripts)
+        self._fork = Fork(scripts.channel)
+        self._processes = scripts.isolation.processes
+
+    def serve(self, record):
+        script = self._scripts.script(record)
+        try:
+            script.load()
+            if not script.is_imported:
+                self._import_modules_of(script)
+        except Exception:  # noqa: BLE001 the child has the same problem, and reports it
+            pass
+        self._processes.were_started = self._fork.run(lambda: self._in_child(record))
+        self._processes.end()
+
+    def _in_child(self, record):
+        self._processes.becomes_main()
+        super().serve(record)
+
+    def _end(self, failed):
+        shared = self._fork.shared
+        shared[HAS_STARTED_PROCESSES] = self._processes.were_started
+        self._processes.end()
+        shared[HAS_ENDED] = 1
+        super()._end(failed)
+        os._exit(0)
+
+    def _import_modules_of(self, script):
+        """Imports what a script imports at its top level."""
+        scripts, output = self._scripts, sys.stdout
+        sys.stdout = io.StringIO()
+        try:
+            scripts.prepare(script)
+            with open(script.path, "rb") as file:
+                import_modules(ast.parse(file.read()).body)
+        finally:
+            sys.stdout = output
+            scripts.modules.leave()
+            scripts.interpreter.restore()
+        script.is_imported = True
+        gc.collect()
+        gc.freeze()
+
+
+class AppForks:
+    """Requests by a WSGI application, each in a process of its own."""
+
+    def __init__(self, channel, application):
+        self._application = application
+        self._fork = Fork(channel)
+
+    def serve(self, record):
+        self._fork.run(lambda: self._in_child(record))
+
+    def _in_child(self, record):
+        if self._application.serve(record):
+            self._fork.shared[HAS_ENDED] = 1
+
+
+def import_modules(statements):
+    """Does the imports of the top level of a script, those in `try` included."""
+    for statement in statements:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                _import(alias.name)
+        elif isinstance(statement, ast.ImportFrom) and statement.level == 0:
+            _import(statement.module, [alias.name for alias in statement.names])
+        elif isinstance(statement, ast.Try):
+            import_modules(statement.body)
+
+
+def _import(name, names=()):
+    try:
+        __import__(name, fromlist=[word for word in names if word != "*"])
+    except BaseException:  # noqa: BLE001 the child reports it
+        pass
+
+
+def _name(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
