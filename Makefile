@@ -5,7 +5,7 @@
 #   make test    checks and runs everything: lints, unit, property, model, integration and SDK tests
 #   make test-fresh  both commands on a minimal Debian 12, in a chroot that is removed afterwards; as root
 #   make build   the server: target/release/sluice; its debug information: target/release/sluice.debug
-#   make sdk     the C library and its programs: sdk/c/build/
+#   make sdk     the C library and its programs: sdk/c/build/; the native part for Perl: sdk/perl/build/
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
@@ -41,6 +41,7 @@ test: export SLUICE_TEST_REQUIRE_ALL = 1
 test:
 	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl pkg-config python3 valgrind
 	@tools/needs python3-bottle python3-django python3-flask python3-venv
+	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl perl-modules pkg-config python3 valgrind
 	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-fuzz test-h2spec test-models
 	@echo "All tests passed."
 
@@ -63,6 +64,8 @@ sdk:
 	@$(MAKE) --no-print-directory --silent -C sdk/c all
 	@tools/needs python3
 	@$(MAKE) --no-print-directory --silent -C sdk/python all
+	@tools/needs perl-headers
+	@$(MAKE) --no-print-directory --silent -C sdk/perl all
 
 lint:
 	@echo "Checking form and lints"
@@ -94,6 +97,7 @@ test-sdk: sdk
 	@python3 -B -m unittest discover -s sdk/testing/tests
 	@$(MAKE) --no-print-directory -C sdk/c test
 	@$(MAKE) --no-print-directory -C sdk/python test
+	@$(MAKE) --no-print-directory -C sdk/perl test
 
 # The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
 test-bench:
@@ -123,3 +127,4 @@ clean:
 	@$(CARGO) clean
 	@$(MAKE) --no-print-directory -C sdk/c clean
 	@$(MAKE) --no-print-directory -C sdk/python clean
+	@$(MAKE) --no-print-directory -C sdk/perl clean
