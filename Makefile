@@ -6,6 +6,7 @@
 #   make test-fresh  both commands on a minimal Debian 12, in a chroot that is removed afterwards; as root
 #   make build   the server: target/release/sluice; its debug information: target/release/sluice.debug
 #   make sdk     the C library and its programs: sdk/c/build/; the native part for Perl: sdk/perl/build/
+#   make sdk     the C library and its programs: sdk/c/build/; the PHP engine, if libphp is installed: sdk/php/build/
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
@@ -42,6 +43,7 @@ test:
 	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl pkg-config python3 valgrind
 	@tools/needs python3-bottle python3-django python3-flask python3-venv
 	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl perl-modules pkg-config python3 valgrind
+	@tools/needs rust cc c++ adminer curl dokuwiki git git-http-backend gitweb go kill libphp openssl perl php php-cgi pkg-config python3 valgrind
 	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-fuzz test-h2spec test-models
 	@echo "All tests passed."
 
@@ -66,6 +68,7 @@ sdk:
 	@$(MAKE) --no-print-directory --silent -C sdk/python all
 	@tools/needs perl-headers
 	@$(MAKE) --no-print-directory --silent -C sdk/perl all
+	@$(MAKE) --no-print-directory --silent -C sdk/php all
 
 lint:
 	@echo "Checking form and lints"
@@ -98,6 +101,7 @@ test-sdk: sdk
 	@$(MAKE) --no-print-directory -C sdk/c test
 	@$(MAKE) --no-print-directory -C sdk/python test
 	@$(MAKE) --no-print-directory -C sdk/perl test
+	@$(MAKE) --no-print-directory -C sdk/php test
 
 # The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
 test-bench:
@@ -128,3 +132,4 @@ clean:
 	@$(MAKE) --no-print-directory -C sdk/c clean
 	@$(MAKE) --no-print-directory -C sdk/python clean
 	@$(MAKE) --no-print-directory -C sdk/perl clean
+	@$(MAKE) --no-print-directory -C sdk/php clean

@@ -1,0 +1,166 @@
+/* engine.h: the functions that the files of the PHP engine share. Nothing here is installed.
+
+   main.c      options, start of PHP, the loop of requests
+   records.c   CGIPLUSIN: the records of requests, the environment made of them, answers to callouts
+   body.c      the request body
+   output.c    the mailbox: the buffered reply, the end sentinel, callouts, !FAILED
+   sapi.c      the callbacks that PHP calls (sapi_module_struct) and the functions of php-fpm (getallheaders() …)
+   request.c   one request: a script is run, its failure is reported
+   isolate.c   what PHP itself does not put back after a request
+   ini.c       --php-value=, --php-admin-value=, .user.ini
+   worker.c    worker mode: sluice_handle_request()
+   fork.c      --fresh=fork: a child process for each request
+   stdin.c     php://stdin
+   forms.c     the fields of the query and of the form in their order, for sluice_parameter()
+   functions.c the functions sluice_… of the library
+   memory.c    the memory buffer
+
+   The calls go downwards in this list, with one exception: sapi.c is called by PHP, which request.c and worker.c call. */
+#ifndef SLUICE_PHP_ENGINE_H
+#define SLUICE_PHP_ENGINE_H
+
+#include "php.h"
+#include "SAPI.h"
+#include "php_main.h"
+#include "php_variables.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdnoreturn.h>
+
+/* ---- main.c ---- */
+
+struct engine {
+    const char *app;        /* --app=: the script of worker mode; NULL: each request names its script */
+    bool forks;             /* --fresh=fork */
+    int mailbox;            /* the descriptor of the reply: a copy of 1, which points to standard error, because children write there */
+    int body;               /* the descriptor of the request body: a copy of 0, which points to /dev/null */
+    unsigned long uses;     /* requests that this process has accepted */
+};
+extern struct engine engine;
+
+/* Writes "sluice-php: <text>" and a newline to standard error. */
+void engine_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- records.c ---- */
+
+/* Variables that the engine itself needs. */
+enum variable {
+    V_REQUEST_METHOD, V_QUERY_STRING, V_CONTENT_TYPE, V_CONTENT_LENGTH, V_SCRIPT_FILENAME, V_SCRIPT_NAME, V_PATH_INFO, V_COOKIE,
+    V_AUTHORIZATION, V_SERVER_PROTOCOL, V_DOCUMENT_ROOT, V_RECORD_MAX, V_COUNT
+};
+
+/* Saves the start environment. */
+void records_open(void);
+
+/* Waits for the next request and reads its variables. 1; 0 at end-of-file; -1 after a message: the server does not follow the protocol. */
+int records_next(void);
+
+const char *records_value(enum variable which);
+
+/* Any variable of the request or of the start environment; NULL. */
+const char *records_variable(const char *name);
+
+/* `environ` becomes that of the request, or that of the start. */
+void records_enter_environment(void);
+void records_leave_environment(void);
+
+/* The environment as it is now is the one of the start from now on (worker mode: what the script has set while it booted). */
+void records_keep_environment(void);
+
+/* Reads one line (an answer to a callout) without its LF. The length, or -1. */
+ssize_t records_line(char *into, size_t size);
+
+/* ---- body.c ---- */
+
+void body_begin(void);             /* for a request: CONTENT_LENGTH bytes */
+size_t body_read(char *into, size_t size); /* fills `into` unless the body ends before */
+void body_discard(void);           /* nothing more is read: the server discards the rest */
+
+/* ---- output.c ---- */
+
+void output_open(void);            /* reads the sentinels from the environment; once */
+void output_begin(void);           /* a request has been read: a reply may begin */
+bool output_write(const char *from, size_t count); /* false: the server is gone */
+bool output_flush(void);
+void output_end(void);             /* sends what is left and the end sentinel */
+void output_fail(const char *text);/* instead of output_end: the reply has failed */
+void output_close_in_child(bool has_failed); /* fork mode: sends what is left; the parent writes the sentinel */
+void output_forget(void);          /* fork mode: the child has what is in the buffer */
+bool output_has_ended(void);       /* the end sentinel has been written */
+bool output_is_sent(void);         /* a part of the reply has been written to the mailbox */
+bool output_callout(const char *line, size_t length);
+bool output_write_through(void);   /* the head and all output so far are written, for the ring */
+
+/* ---- sapi.c ---- */
+
+extern sapi_module_struct sluice_sapi;
+extern zend_module_entry sluice_module;
+const char *sapi_script(void);
+void sapi_fill_request(const char *script);    /* SG(request_info) from the record */
+void sapi_forget_request(void);
+
+/* ---- request.c ---- */
+
+void request_open(void);           /* once after the start of PHP: hooks for errors */
+void request_run(void);            /* the record has been read: runs its script, up to the end sentinel */
+bool request_open_script(zend_file_handle *file, const char *script);
+void request_clear_failure(void);
+const char *request_failure(void); /* the text for !FAILED, or NULL if the reply is to be sent */
+const char *request_error(void);   /* the text of the fatal error, or NULL */
+void request_note_display(void);   /* notes display_errors, before PHP puts the settings back */
+void request_finish(void);         /* output_end or output_fail, by request_failure() */
+bool request_enter_directory(const char *script);
+
+/* ---- isolate.c ---- */
+
+void isolate_open(void);
+void isolate_after_request(void);
+
+/* ---- ini.c ---- */
+
+bool ini_add(const char *assignment, bool is_admin); /* false: malformed */
+char *ini_entries(void);
+void ini_lock_admin_values(void);
+void ini_activate_user_files(void);
+
+/* ---- worker.c ---- */
+
+int worker_run(void);              /* runs the app until end-of-file; the exit status */
+bool worker_is_between_requests(void);
+PHP_FUNCTION(sluice_handle_request);
+
+/* ---- fork.c ---- */
+
+/* Runs the request in a child process: returns true there. In the parent: waits for it, ends the reply, and returns false. */
+bool fork_request(void);
+noreturn void fork_leave(const char *failure);
+void fork_note_ended(void);
+
+/* ---- stdin.c ---- */
+
+void stdin_open(void);             /* php://stdin is the request body */
+
+/* ---- forms.c ---- */
+
+void forms_open(void);
+void forms_begin(void);
+void forms_end(void);
+
+/* ---- functions.c, memory.c ---- */
+
+extern const zend_function_entry sluice_functions[];
+PHP_FUNCTION(sluice_parameter);
+PHP_FUNCTION(sluice_parameters);
+PHP_FUNCTION(sluice_parameter_names);
+PHP_FUNCTION(sluice_upload);
+PHP_FUNCTION(sluice_uploads);
+PHP_FUNCTION(sluice_upload_limit);
+PHP_FUNCTION(sluice_buffer_begin);
+PHP_FUNCTION(sluice_buffer_write);
+PHP_FUNCTION(sluice_buffer_end);
+int functions_callout(const char *line, char *answer, size_t size);
+void memory_abandon(void);
+
+#endif

@@ -1,0 +1,91 @@
+/* memory.c: sluice_buffer_begin(), sluice_buffer_write(), sluice_buffer_end(): the memory buffer, by the ring of libsluice.
+
+   libsluice writes to descriptor 1 when the server sleeps, so that descriptor is the mailbox while a buffer is in use. */
+#include "engine.h"
+#include "sluice_ring.h"
+
+#include "php_output.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MEMORY 4
+
+static struct {
+    struct sluice_ring *ring; /* NULL: no buffer is in use */
+    bool is_head_sent;
+} memory;
+
+static void detach(uint64_t *committed)
+{
+    sluice_ring_close(memory.ring, committed);
+    memory.ring = NULL;
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
+/* The end of the response ends the buffer for the server. */
+void memory_abandon(void)
+{
+    if (memory.ring) detach(NULL);
+}
+
+PHP_FUNCTION(sluice_buffer_begin)
+{
+    zend_long bytes = 0;
+    char line[64], answer[256], name[48], shape[8];
+    unsigned long long capacity;
+    ZEND_PARSE_PARAMETERS_START(0, 1)
+        Z_PARAM_OPTIONAL
+        Z_PARAM_LONG(bytes)
+    ZEND_PARSE_PARAMETERS_END();
+    if (bytes < 0) {
+        zend_argument_value_error(1, "must not be negative");
+        RETURN_THROWS();
+    }
+    if (memory.ring) RETURN_FALSE;
+    snprintf(line, sizeof line, "BUFFER-BEGIN: %lluk ring", (unsigned long long)bytes / 1024 + (bytes % 1024 != 0));
+    if (functions_callout(line, answer, sizeof answer) != 200) RETURN_FALSE;
+    if (sscanf(answer, "%47s %llu %7s", name, &capacity, shape) != 3 || strcmp(shape, "ring") != 0) RETURN_FALSE;
+    memory.ring = sluice_ring_attach(MEMORY, capacity);
+    if (!memory.ring) {
+        php_error_docref(NULL, E_WARNING, "%s", strerror(errno));
+        RETURN_FALSE;
+    }
+    dup2(engine.mailbox, STDOUT_FILENO);
+    memory.is_head_sent = false;
+    RETURN_LONG((zend_long)capacity);
+}
+
+PHP_FUNCTION(sluice_buffer_write)
+{
+    char *data;
+    size_t length;
+    ZEND_PARSE_PARAMETERS_START(1, 1)
+        Z_PARAM_STRING(data, length)
+    ZEND_PARSE_PARAMETERS_END();
+    if (!memory.ring) RETURN_FALSE;
+    if (!memory.is_head_sent) {
+        php_output_flush_all();
+        sapi_send_headers();
+        output_flush();
+        memory.is_head_sent = true;
+    }
+    if (sluice_ring_write(memory.ring, data, length) == 0) RETURN_TRUE;
+    php_handle_aborted_connection(); /* the client has left: ends the script unless it has called ignore_user_abort(true) */
+    RETURN_FALSE;
+}
+
+PHP_FUNCTION(sluice_buffer_end)
+{
+    uint64_t committed = 0;
+    char answer[64];
+    ZEND_PARSE_PARAMETERS_NONE();
+    if (!memory.ring) RETURN_FALSE;
+    detach(&committed);
+    if (functions_callout("BUFFER-END:", answer, sizeof answer) != 200) RETURN_FALSE;
+    if (strtoull(answer, NULL, 10) != committed) RETURN_FALSE;
+    RETURN_LONG((zend_long)committed);
+}

@@ -1,0 +1,218 @@
+/* output.c: the mailbox: the reply, the end sentinel, callouts.
+
+   Here: one buffer for head, body and end sentinel, so that a small reply is one write(2). Not here: the format of the head (sapi.c).
+   A record mailbox keeps the boundaries of writes: each write is at most WWW_GATEWAY_MRS bytes there, and a sentinel is a write of its own. */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES (64 * 1024)
+/* For records: the server joins writes of a multiple of 4096 bytes. */
+#define RECORD_UNIT_BYTES 4096
+#define FAILED_BYTES_MAX 1000
+
+enum state { BETWEEN, OPEN, ENDED };
+
+static struct {
+    const char *end, *escape, *close; /* sentinels */
+    size_t end_length;
+    bool keeps_records, asked_for_struct;
+    enum state state;
+    bool is_sent;    /* a byte of the reply has been written */
+    bool is_broken;  /* the server is gone */
+    size_t used;
+    size_t preamble; /* bytes at the start of the buffer that are no part of the reply */
+    char bytes[BUFFER_BYTES];
+} output;
+
+static const char *sentinel(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? strdup(text) : NULL;
+}
+
+void output_open(void)
+{
+    int type = 0;
+    socklen_t size = sizeof type;
+    output.end = sentinel("CGIPLUSEOF");
+    output.escape = sentinel("CGIPLUSESC");
+    output.close = sentinel("CGIPLUSEOT");
+    output.end_length = output.end ? strlen(output.end) : 0;
+    output.keeps_records = getsockopt(engine.mailbox, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+}
+
+/* ---- Writing ---- */
+
+static size_t record_max(void)
+{
+    const char *text = records_value(V_RECORD_MAX);
+    size_t bytes = text ? strtoul(text, NULL, 10) : RECORD_UNIT_BYTES;
+    return bytes < RECORD_UNIT_BYTES ? (bytes ? bytes : 1) : bytes / RECORD_UNIT_BYTES * RECORD_UNIT_BYTES;
+}
+
+static bool write_all(const char *from, size_t count)
+{
+    while (count > 0 && !output.is_broken) {
+        size_t part = output.keeps_records && count > record_max() ? record_max() : count;
+        ssize_t done = write(engine.mailbox, from, part);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) {
+            output.is_broken = true;
+            return false;
+        }
+        from += done;
+        count -= (size_t)done;
+    }
+    return !output.is_broken;
+}
+
+/* Writes the buffer, and `more` after it without copying it. */
+static bool write_buffer_and(const char *more, size_t count)
+{
+    size_t used = output.used, start = 0;
+    if (used + count > output.preamble) output.is_sent = true;
+    output.used = output.preamble = 0;
+    if (output.keeps_records || used == 0 || count == 0) return write_all(output.bytes, used) && write_all(more, count);
+    while (start < used && !output.is_broken) {
+        struct iovec parts[2] = {{output.bytes + start, used - start}, {(void *)more, count}};
+        ssize_t done = writev(engine.mailbox, parts, 2);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) {
+            output.is_broken = true;
+        } else if ((size_t)done < used - start) {
+            start += (size_t)done;
+        } else {
+            size_t beyond = (size_t)done - (used - start);
+            return write_all(more + beyond, count - beyond);
+        }
+    }
+    return false;
+}
+
+static void put(const char *text, size_t length)
+{
+    if (length > BUFFER_BYTES - output.used) write_buffer_and(NULL, 0);
+    memcpy(output.bytes + output.used, text, length);
+    output.used += length;
+}
+
+bool output_write(const char *from, size_t count)
+{
+    if (output.state == BETWEEN) { /* a worker that writes while it boots: there is no reply that this could be a part of */
+        ssize_t ignored = write(STDERR_FILENO, from, count);
+        (void)ignored;
+        return true;
+    }
+    if (output.state == ENDED) return true; /* after fastcgi_finish_request() */
+    if (output.is_broken) return false;
+    if (count > BUFFER_BYTES - output.used) {
+        if (count >= BUFFER_BYTES / 2) return write_buffer_and(from, count);
+        if (!write_buffer_and(NULL, 0)) return false;
+    }
+    memcpy(output.bytes + output.used, from, count);
+    output.used += count;
+    return true;
+}
+
+bool output_flush(void)
+{
+    if (output.state != OPEN || output.used == 0) return !output.is_broken;
+    return write_buffer_and(NULL, 0);
+}
+
+bool output_is_sent(void)
+{
+    return output.is_sent;
+}
+
+bool output_has_ended(void)
+{
+    return output.state == ENDED;
+}
+
+/* ---- Callouts ---- */
+
+static void put_callout(const char *line, size_t length)
+{
+    /* In a stream the LF after a sentinel belongs to the sentinel. */
+    const char *newline = output.keeps_records ? "" : "\n";
+    put(output.escape, strlen(output.escape));
+    if (output.keeps_records) write_buffer_and(NULL, 0);
+    put(line, length);
+    put("\n", 1);
+    if (output.keeps_records) write_buffer_and(NULL, 0);
+    put(output.close, strlen(output.close));
+    put(newline, strlen(newline));
+    if (output.keeps_records) write_buffer_and(NULL, 0);
+}
+
+bool output_callout(const char *line, size_t length)
+{
+    if (output.state != OPEN || !output.escape || !output.close) {
+        errno = ENOTSUP;
+        return false;
+    }
+    bool was_sent = output.is_sent || output.used > output.preamble;
+    put_callout(line, length);
+    bool is_written = output_flush();
+    output.is_sent = was_sent;
+    if (!is_written) errno = EPIPE;
+    return is_written;
+}
+
+/* ---- Begin and end ---- */
+
+void output_begin(void)
+{
+    static const char ask[] = "!CGIPLUS: struct";
+    output.state = OPEN;
+    output.is_sent = false;
+    output.used = output.preamble = 0;
+    if (output.asked_for_struct || !output.escape || !output.close) return;
+    output.asked_for_struct = true;
+    put_callout(ask, sizeof ask - 1);
+    output.preamble = output.used;
+    output.is_sent = false;
+}
+
+static void put_end(void)
+{
+    if (output.keeps_records) write_buffer_and(NULL, 0);
+    if (output.end) put(output.end, output.end_length);
+    write_buffer_and(NULL, 0);
+    output.state = ENDED;
+}
+
+void output_end(void)
+{
+    if (output.state == OPEN) put_end();
+}
+
+void output_fail(const char *text)
+{
+    char line[FAILED_BYTES_MAX] = "!FAILED: ";
+    size_t length = strlen(line);
+    if (output.state != OPEN) return;
+    for (; *text && length < sizeof line - 1; text++) line[length++] = (unsigned char)*text < ' ' || *text == 127 ? ' ' : *text;
+    if (!output.is_sent) output.used = output.preamble; /* what has not been sent is no part of the error page */
+    if (output.escape && output.close) put_callout(line, length);
+    put_end();
+}
+
+void output_close_in_child(bool has_failed)
+{
+    if (has_failed && !output.is_sent) output.used = output.preamble;
+    output_flush();
+    output.state = ENDED;
+}
+
+void output_forget(void)
+{
+    output.used = output.preamble = 0;
+}

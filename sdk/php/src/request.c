@@ -1,0 +1,219 @@
+/* request.c: one request: its script is run, and the reply ends with the end sentinel or with !FAILED.
+
+   Here: the order of a request outside worker mode, a missing script, fatal errors, the check for a changed script.
+   Not here: what is put back afterwards beside what PHP does itself (isolate.c).
+
+   After a fatal error or an uncaught exception:
+     a part of the reply has been sent                     !FAILED: the server aborts the response
+     nothing has been sent, display_errors is on           the reply, with the message, as php-fpm sends it
+     … it is off, and the head was not made before         500 with what the script's handlers have written, as php-fpm sends it
+     … it is off, and a head that tells success was made   !FAILED: the server answers 502 */
+#include "engine.h"
+
+#include "zend_exceptions.h"
+#include "zend_stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FATAL_ERRORS (E_ERROR | E_PARSE | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR | E_RECOVERABLE_ERROR)
+
+static struct {
+    bool has_failed;
+    bool is_success_sent; /* the head had been made when the error occurred */
+    char text[512];
+} failure;
+
+/* ---- Fatal errors ---- */
+
+static void (*previous_error_cb)(int, zend_string *, const uint32_t, zend_string *);
+
+static void note_error(int type, zend_string *file, const uint32_t line, zend_string *message)
+{
+    if ((type & FATAL_ERRORS) && !failure.has_failed) {
+        failure.has_failed = true;
+        failure.is_success_sent = SG(headers_sent) && SG(sapi_headers).http_response_code < 400;
+        const char *end = memchr(ZSTR_VAL(message), '\n', ZSTR_LEN(message));
+        int length = end ? (int)(end - ZSTR_VAL(message)) : (int)ZSTR_LEN(message);
+        snprintf(failure.text, sizeof failure.text, "%.*s (%s:%u)", length, ZSTR_VAL(message), file ? ZSTR_VAL(file) : "?", line);
+    }
+    previous_error_cb(type, file, line, message);
+}
+
+void request_open(void)
+{
+    previous_error_cb = zend_error_cb;
+    zend_error_cb = note_error;
+}
+
+void request_clear_failure(void)
+{
+    failure.has_failed = false;
+}
+
+const char *request_error(void)
+{
+    return failure.has_failed ? failure.text : NULL;
+}
+
+/* PHP puts display_errors back at the end of a request. */
+static bool displays_errors;
+
+void request_note_display(void)
+{
+    displays_errors = PG(display_errors);
+}
+
+const char *request_failure(void)
+{
+    if (!failure.has_failed || output_has_ended()) return NULL;
+    return output_is_sent() || (failure.is_success_sent && !displays_errors) ? failure.text : NULL;
+}
+
+void request_finish(void)
+{
+    const char *text = request_failure();
+    if (text) output_fail(text);
+    else output_end();
+}
+
+/* ---- The script file ---- */
+
+/* Files that have been run, so that a changed one is compiled again at once. opcache itself looks every opcache.revalidate_freq seconds. */
+#define SEEN_MAX 256
+
+static struct seen {
+    uint64_t name; /* a hash of the path */
+    ino_t inode;
+    off_t size;
+    struct timespec changed, attributes_changed; /* the second after chmod */
+} seen[SEEN_MAX];
+
+static uint64_t hash(const char *text)
+{
+    uint64_t value = 14695981039346656037u;
+    for (; *text; text++) value = (value ^ (unsigned char)*text) * 1099511628211u;
+    return value;
+}
+
+enum sight { NEW, SAME, CHANGED };
+
+static bool is_same_time(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static enum sight look(const char *script, const struct stat *now)
+{
+    uint64_t name = hash(script);
+    struct seen *at = &seen[name % SEEN_MAX];
+    bool is_known = at->name == name;
+    bool is_same = is_known && at->inode == now->st_ino && at->size == now->st_size && is_same_time(&at->changed, &now->st_mtim) &&
+                   is_same_time(&at->attributes_changed, &now->st_ctim);
+    *at = (struct seen){name, now->st_ino, now->st_size, now->st_mtim, now->st_ctim};
+    return is_same ? SAME : is_known ? CHANGED : NEW;
+}
+
+static void compile_again(const char *script)
+{
+    zval function, result, arguments[2];
+    if (!INI_BOOL("opcache.validate_timestamps") || !zend_hash_str_exists(CG(function_table), ZEND_STRL("opcache_invalidate"))) return;
+    realpath_cache_clean();
+    ZVAL_STRING(&function, "opcache_invalidate");
+    ZVAL_STRING(&arguments[0], script);
+    ZVAL_TRUE(&arguments[1]);
+    if (call_user_function(NULL, NULL, &function, &result, 2, arguments) == SUCCESS) zval_ptr_dtor(&result);
+    zval_ptr_dtor(&arguments[0]);
+    zval_ptr_dtor(&function);
+}
+
+/* Answers as php-fpm does. */
+static bool refuse(const char *script, int error)
+{
+    engine_report("%s: %s", script, strerror(error));
+    SG(sapi_headers).http_response_code = error == EACCES ? 403 : 404;
+    if (error == EACCES) PUTS("Access denied.\n");
+    else PUTS("File not found.\n");
+    return false;
+}
+
+bool request_open_script(zend_file_handle *file, const char *script)
+{
+    struct stat now;
+    if (stat(script, &now)) return refuse(script, errno);
+    if (!S_ISREG(now.st_mode)) return refuse(script, S_ISDIR(now.st_mode) ? EISDIR : ENOENT);
+    enum sight sight = look(script, &now);
+    if (sight == CHANGED) compile_again(script);
+    /* opcache does not open a script that it has compiled, so the permission is asked for. */
+    if (sight != SAME && access(script, R_OK)) {
+        int error = errno;
+        seen[hash(script) % SEEN_MAX].name = 0;
+        return refuse(script, error);
+    }
+    errno = 0;
+    if (php_fopen_primary_script(file) == FAILURE) return refuse(script, errno ? errno : ENOENT);
+    return true;
+}
+
+bool request_enter_directory(const char *script)
+{
+    char directory[MAXPATHLEN];
+    const char *slash = strrchr(script, '/');
+    size_t length = slash ? (size_t)(slash - script) : 0;
+    if (length == 0 || length >= sizeof directory) return false;
+    memcpy(directory, script, length);
+    directory[length] = '\0';
+    return chdir(directory) == 0;
+}
+
+/* ---- The request ---- */
+
+static void execute(const char *script)
+{
+    zend_file_handle file;
+    CG(skip_shebang) = true; /* a script that runs as CGI, too, may have a #! line */
+    SG(options) |= SAPI_OPTION_NO_CHDIR; /* php_execute_script would ask for the directory and change to it twice */
+    if (request_open_script(&file, script)) {
+        php_execute_script(&file);
+        zend_destroy_file_handle(&file);
+    }
+}
+
+static void run(void)
+{
+    const char *script = sapi_script();
+    request_clear_failure();
+    body_begin();
+    forms_begin();
+    records_enter_environment();
+    request_enter_directory(script);
+    sapi_fill_request(script);
+    zend_first_try {
+        if (php_request_startup() == SUCCESS) execute(script);
+        else failure.has_failed = true;
+    } zend_end_try();
+    request_note_display();
+    php_request_shutdown(NULL);
+    memory_abandon();
+    sapi_forget_request();
+    isolate_after_request();
+    records_leave_environment();
+}
+
+void request_run(void)
+{
+    engine.uses++;
+    output_begin();
+    if (engine.forks) {
+        if (!fork_request()) return;
+        run();
+        fork_leave(request_failure());
+    }
+    run();
+    request_finish();
+}

@@ -1,0 +1,373 @@
+/* worker.c: worker mode (--app=worker.php): the script boots once and calls sluice_handle_request($handler) in a loop.
+
+   Here: the boot, and for each request what PHP does at the start and the end of one, as far as it concerns the request: superglobals,
+   head, output buffers, uploads, session, shutdown functions. And what the handler changes is put back to the state after the boot:
+   environment, settings, directory, locale, umask, time zone, handlers of errors. Variables, classes and static properties stay.
+   An exception or exit() in the handler ends that request. After a fatal error, which leaves PHP's state undefined, the script boots again.
+   Not here: the code that both modes share (request.c). */
+#include "engine.h"
+
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/php_filestat.h"
+#include "php_ini.h"
+#include "php_output.h"
+#include "zend_exceptions.h"
+#include "zend_ini.h"
+
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static struct {
+    bool at_end;              /* CGIPLUSIN is at its end */
+    bool is_serving;          /* the handler runs */
+    bool is_kept;             /* the state after the boot has been saved */
+    unsigned long accepted;   /* requests since the boot */
+    HashTable *shutdown;      /* shutdown functions that the script registered while it booted */
+} worker;
+
+/* The state after the boot. */
+static struct {
+    HashTable settings;       /* changed settings: name and value */
+    char *locale;
+    mode_t umask;
+    zval timezone;
+    zval error_handler, exception_handler;
+    int error_handlers, exception_handlers, error_reportings, error_reporting;
+} kept;
+
+bool worker_is_between_requests(void)
+{
+    return engine.app && !worker.is_serving;
+}
+
+/* ---- The state after the boot ---- */
+
+static void call(const char *name, zval *result, zval *argument)
+{
+    zval function;
+    ZVAL_STRING(&function, name);
+    if (call_user_function(NULL, NULL, &function, result, argument ? 1 : 0, argument) != SUCCESS) ZVAL_NULL(result);
+    zval_ptr_dtor(&function);
+}
+
+static void keep_state(void)
+{
+    zend_ini_entry *entry;
+    records_keep_environment();
+    zend_hash_init(&kept.settings, 8, NULL, ZVAL_PTR_DTOR, 0);
+    if (EG(modified_ini_directives)) {
+        ZEND_HASH_FOREACH_PTR(EG(modified_ini_directives), entry) {
+            zval value;
+            if (entry->value) ZVAL_STR_COPY(&value, entry->value);
+            else ZVAL_EMPTY_STRING(&value);
+            zend_hash_update(&kept.settings, entry->name, &value);
+        } ZEND_HASH_FOREACH_END();
+    }
+    free(kept.locale);
+    kept.locale = strdup(setlocale(LC_ALL, NULL));
+    kept.umask = umask(0);
+    umask(kept.umask);
+    call("date_default_timezone_get", &kept.timezone, NULL);
+    ZVAL_COPY(&kept.error_handler, &EG(user_error_handler));
+    ZVAL_COPY(&kept.exception_handler, &EG(user_exception_handler));
+    kept.error_handlers = zend_stack_count(&EG(user_error_handlers));
+    kept.error_reportings = zend_stack_count(&EG(user_error_handlers_error_reporting));
+    kept.error_reporting = EG(user_error_handler_error_reporting);
+    kept.exception_handlers = zend_stack_count(&EG(user_exception_handlers));
+    worker.shutdown = BG(user_shutdown_function_names);
+    BG(user_shutdown_function_names) = NULL;
+    worker.is_kept = true;
+}
+
+static void restore_settings(void)
+{
+    if (!EG(modified_ini_directives)) return;
+    uint32_t count = zend_hash_num_elements(EG(modified_ini_directives)), at = 0;
+    zend_string **names = safe_emalloc(count + 1, sizeof *names, 0);
+    zend_ini_entry *entry;
+    ZEND_HASH_FOREACH_PTR(EG(modified_ini_directives), entry) {
+        zval *value = zend_hash_find(&kept.settings, entry->name);
+        if (!value || !entry->value || !zend_string_equals(Z_STR_P(value), entry->value)) names[at++] = zend_string_copy(entry->name);
+    } ZEND_HASH_FOREACH_END();
+    for (uint32_t i = 0; i < at; i++) {
+        zval *value = zend_hash_find(&kept.settings, names[i]);
+        if (value) zend_alter_ini_entry_ex(names[i], Z_STR_P(value), ZEND_INI_USER, ZEND_INI_STAGE_DEACTIVATE, true);
+        else zend_restore_ini_entry(names[i], ZEND_INI_STAGE_DEACTIVATE);
+        zend_string_release(names[i]);
+    }
+    efree(names);
+}
+
+static void restore_handlers(zend_stack *stack, int count, zval *current, zval *before)
+{
+    while (zend_stack_count(stack) > count) {
+        zval_ptr_dtor(zend_stack_top(stack));
+        zend_stack_del_top(stack);
+    }
+    if (zend_is_identical(current, before)) return;
+    zval_ptr_dtor(current);
+    ZVAL_COPY(current, before);
+}
+
+static void restore_state(void)
+{
+    restore_settings();
+    restore_handlers(&EG(user_error_handlers), kept.error_handlers, &EG(user_error_handler), &kept.error_handler);
+    restore_handlers(&EG(user_exception_handlers), kept.exception_handlers, &EG(user_exception_handler), &kept.exception_handler);
+    while (zend_stack_count(&EG(user_error_handlers_error_reporting)) > kept.error_reportings)
+        zend_stack_del_top(&EG(user_error_handlers_error_reporting));
+    EG(user_error_handler_error_reporting) = kept.error_reporting;
+    if (strcmp(setlocale(LC_ALL, NULL), kept.locale) != 0) setlocale(LC_ALL, kept.locale);
+    if (BG(umask) != -1) umask(kept.umask);
+    php_clear_stat_cache(0, NULL, 0);
+    zval now, ignored;
+    call("date_default_timezone_get", &now, NULL);
+    if (!zend_is_identical(&now, &kept.timezone)) {
+        call("date_default_timezone_set", &ignored, &kept.timezone);
+        zval_ptr_dtor(&ignored);
+    }
+    zval_ptr_dtor(&now);
+}
+
+/* ---- The start and the end of a request ---- */
+
+/* Modules with a state for each request that cannot wait for the end of the script. */
+static const char *const modules[] = {"filter", "session"};
+
+static void start_modules(void)
+{
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+        zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, modules[i], strlen(modules[i]));
+        if (module && module->request_startup_func) module->request_startup_func(module->type, module->module_number);
+    }
+}
+
+static void end_modules(void)
+{
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+        zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, modules[i], strlen(modules[i]));
+        if (module && module->request_shutdown_func) module->request_shutdown_func(module->type, module->module_number);
+    }
+    zend_string *name = zend_string_init("_SESSION", sizeof "_SESSION" - 1, 0);
+    zend_delete_global_variable(name);
+    zend_string_release(name);
+}
+
+static void fill_superglobals(void)
+{
+    static const char *const when_used[] = {"_SERVER", "_ENV", "_REQUEST"}; /* PHP fills these when it compiles a script that names them */
+    for (size_t i = 0; i < NUM_TRACK_VARS; i++) zval_ptr_dtor_nogc(&PG(http_globals)[i]);
+    php_hash_environment();
+    for (size_t i = 0; i < sizeof when_used / sizeof *when_used; i++) {
+        zend_string *name = zend_string_init(when_used[i], strlen(when_used[i]), 0);
+        zend_is_auto_global(name);
+        zend_string_release(name);
+    }
+}
+
+static void start_output(void)
+{
+    php_output_activate();
+    PG(header_is_being_sent) = 0;
+    PG(connection_status) = PHP_CONNECTION_NORMAL;
+}
+
+static void start_buffers(void)
+{
+    if (PG(expose_php)) sapi_add_header(SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
+    if (PG(output_handler) && PG(output_handler)[0]) {
+        zval handler;
+        ZVAL_STRING(&handler, PG(output_handler));
+        php_output_start_user(&handler, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+        zval_ptr_dtor(&handler);
+    } else if (PG(output_buffering)) {
+        php_output_start_user(NULL, PG(output_buffering) > 1 ? (size_t)PG(output_buffering) : 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+    } else if (PG(implicit_flush)) {
+        php_output_set_implicit_flush(1);
+    }
+}
+
+static void start_request(void)
+{
+    request_clear_failure();
+    body_begin();
+    forms_begin();
+    records_enter_environment();
+    request_enter_directory(engine.app);
+    sapi_fill_request(engine.app);
+    start_output();
+    sapi_activate();
+    start_buffers();
+    fill_superglobals();
+    start_modules();
+    zend_set_timeout(EG(timeout_seconds), 1);
+}
+
+/* The request has ended for PHP: nothing of it is kept by PHP's own structures, and a head may begin. */
+static void leave_request(void)
+{
+    zend_try { php_output_end_all(); } zend_end_try();
+    zend_unset_timeout();
+    body_discard();
+    zend_try { end_modules(); } zend_end_try();
+    zend_try { php_output_deactivate(); } zend_end_try();
+    memory_abandon();
+    forms_end();
+    sapi_deactivate();
+    sapi_forget_request();
+}
+
+static void end_request(void)
+{
+    zend_try { php_call_shutdown_functions(); } zend_end_try();
+    php_free_shutdown_functions();
+    BG(user_shutdown_function_names) = NULL;
+    request_note_display();
+    leave_request();
+    records_leave_environment();
+    restore_state();
+    isolate_after_request();
+#if PHP_VERSION_ID >= 80200
+    zend_memory_reset_peak_usage();
+#endif
+    worker.is_serving = false;
+}
+
+/* Reports what the handler has thrown. exit() is an exception inside PHP, too, and no failure. */
+static void report_exception(void)
+{
+    if (!EG(exception)) return;
+    if (zend_is_unwind_exit(EG(exception)) || zend_is_graceful_exit(EG(exception))) {
+        zend_clear_exception();
+        return;
+    }
+    if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) zend_user_exception_handler();
+    if (EG(exception)) zend_exception_error(EG(exception), E_ERROR);
+}
+
+static void call_handler(zend_fcall_info *info, zend_fcall_info_cache *cache)
+{
+    zval result;
+    ZVAL_UNDEF(&result);
+    info->retval = &result;
+    zend_call_function(info, cache);
+    report_exception();
+    zval_ptr_dtor(&result);
+}
+
+/* The script goes on after its loop, and may write and call header(): without effect. */
+static void leave_loop(void)
+{
+    worker.at_end = true;
+    SG(request_info).no_headers = 1;
+    start_output();
+    sapi_activate();
+}
+
+PHP_FUNCTION(sluice_handle_request)
+{
+    zend_fcall_info info;
+    zend_fcall_info_cache cache;
+    ZEND_PARSE_PARAMETERS_START(1, 1)
+        Z_PARAM_FUNC(info, cache)
+    ZEND_PARSE_PARAMETERS_END();
+    if (!engine.app || worker.is_serving) {
+        zend_throw_error(NULL, engine.app ? "sluice_handle_request() must not be called by a handler"
+                                          : "sluice_handle_request() is for worker mode: name this script with app = \"...\" in its route");
+        RETURN_THROWS();
+    }
+    if (worker.at_end) RETURN_FALSE;
+    if (!worker.is_kept) {
+        keep_state();
+        leave_request();
+    }
+    if (records_next() <= 0) {
+        leave_loop();
+        RETURN_FALSE;
+    }
+    engine.uses++;
+    worker.accepted++;
+    output_begin();
+    if (engine.forks && !fork_request()) RETURN_TRUE;
+    worker.is_serving = true;
+    start_request();
+    call_handler(&info, &cache);
+    end_request();
+    if (engine.forks) fork_leave(request_failure());
+    request_finish();
+    RETURN_TRUE;
+}
+
+/* ---- The boot ---- */
+
+static void execute_app(void)
+{
+    zend_file_handle file;
+    CG(skip_shebang) = true;
+    SG(options) |= SAPI_OPTION_NO_CHDIR;
+    SG(request_info).no_headers = 1;
+    if (!request_open_script(&file, engine.app)) return;
+    php_execute_script(&file);
+    zend_destroy_file_handle(&file);
+}
+
+/* After a fatal error in the handler: its shutdown functions see the request and may write to the reply, as under php-fpm. */
+static void end_after_fatal_error(void)
+{
+    zend_try { php_call_shutdown_functions(); } zend_end_try();
+    php_free_shutdown_functions();
+    request_note_display();
+}
+
+static void boot(void)
+{
+    bool was_serving;
+    memset(&worker, 0, sizeof worker);
+    request_clear_failure();
+    records_leave_environment();
+    request_enter_directory(engine.app);
+    sapi_forget_request();
+    SG(request_info).path_translated = (char *)engine.app;
+    zend_first_try {
+        if (php_request_startup() == SUCCESS) execute_app();
+    } zend_end_try();
+    was_serving = worker.is_serving;
+    if (was_serving) end_after_fatal_error();
+    if (worker.is_kept) BG(user_shutdown_function_names) = worker.shutdown;
+    if (!SG(sapi_started)) leave_loop(), worker.at_end = false;
+    if (worker.is_kept) {
+        zend_hash_destroy(&kept.settings);
+        zval_ptr_dtor(&kept.timezone);
+        zval_ptr_dtor(&kept.error_handler);
+        zval_ptr_dtor(&kept.exception_handler);
+    }
+    php_request_shutdown(NULL);
+    memory_abandon();
+    sapi_forget_request();
+    isolate_after_request();
+    worker.is_serving = false;
+    if (!was_serving) return;
+    if (engine.forks) fork_leave(request_failure());
+    request_finish();
+}
+
+/* The script has ended without taking a request: the next one gets its error, and the script is run again for the one after that. */
+static bool refuse_request(void)
+{
+    if (records_next() <= 0) return false;
+    engine.uses++;
+    output_begin();
+    engine_report("%s ended before its first call of sluice_handle_request()", engine.app);
+    output_fail(request_error() ? request_error() : "the worker script ended before its first call of sluice_handle_request()");
+    return true;
+}
+
+int worker_run(void)
+{
+    do {
+        boot();
+    } while (!worker.at_end && (worker.accepted > 0 || refuse_request()));
+    return 0;
+}
