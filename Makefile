@@ -41,9 +41,8 @@ demo:
 test: export SLUICE_TEST_REQUIRE_ALL = 1
 test:
 	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl pkg-config python3 valgrind
-	@tools/needs python3-bottle python3-django python3-flask python3-venv
-	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl perl-modules pkg-config python3 valgrind
-	@tools/needs rust cc c++ adminer curl dokuwiki git git-http-backend gitweb go kill libphp openssl perl php php-cgi pkg-config python3 valgrind
+	@tools/needs python3-bottle python3-django python3-flask python3-venv perl-headers perl-modules
+	@tools/needs libphp php php-cgi adminer dokuwiki
 	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-fuzz test-h2spec test-models
 	@echo "All tests passed."
 
@@ -62,7 +61,7 @@ build:
 	@mv $(SLUICE).stripped $(SLUICE)
 
 sdk:
-	@echo "Building the C library and its programs: sdk/c/build/"
+	@echo "Building the libraries and engines for script authors: sdk/"
 	@$(MAKE) --no-print-directory --silent -C sdk/c all
 	@tools/needs python3
 	@$(MAKE) --no-print-directory --silent -C sdk/python all
