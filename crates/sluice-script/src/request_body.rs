@@ -1,4 +1,7 @@
 //! The request body as the client sends it: counted, with a limit and timeouts, and stored first if a script needs its length.
+//!
+//! A body that nobody has read to its end when it is dropped is discarded in the background, within bounds, because the next request of an
+//! HTTP/1 connection comes after it: otherwise the connection would have to be closed, although the response has not said so.
 
 use std::fs::File;
 use std::io::{self, SeekFrom};
@@ -14,6 +17,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::fault::{Activity, BodyFailure, ClientFault, Fault, ServerFault, SlowBody};
 use sluice_http::received::Receiver;
+use sluice_http::tasks::Tasks;
 use sluice_membuf::{OverBudget, Reservation};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::BodyBounds;
@@ -29,6 +33,12 @@ const MEMORY_BYTES_MAX: usize = 64 << 10;
 
 /// Chunks of a body are collected up to this size, bytes, before a thread writes them to its file.
 const WRITE_BYTES_MIN: usize = 64 << 10;
+
+/// Bytes of an unread body that are read for the sake of the connection. With more to come, the connection is closed.
+const DISCARD_BYTES_MAX: u64 = 1 << 20;
+
+/// How long the client may take to send them.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The body of a request.
 pub struct RequestBody {
@@ -50,6 +60,8 @@ pub struct RequestBody {
     timer: Option<Pin<Box<Sleep>>>,
     /// `None` unless it is chunked.
     framing: Option<Framing>,
+    /// Where the rest is discarded. `None` if the connection does not need that, or after a fault of the body.
+    discarding: Option<Tasks>,
 }
 
 /// A body that was stored.
@@ -94,16 +106,22 @@ impl RequestBody {
             waiting_since: None,
             timer: None,
             framing: None,
+            discarding: None,
         }
     }
 
     /// Bounds the framing of a chunked body, which `connection` receives from now on.
     #[must_use]
-    pub fn chunked(self, connection: Rc<dyn Receiver>) -> RequestBody {
-        RequestBody {
-            framing: Some(Framing::new(connection)),
-            ..self
-        }
+    pub fn chunked(mut self, connection: Rc<dyn Receiver>) -> RequestBody {
+        self.framing = Some(Framing::new(connection));
+        self
+    }
+
+    /// Discards, in a task of the worker, what is not read of the body.
+    #[must_use]
+    pub fn discarding_rest(mut self, tasks: &Tasks) -> RequestBody {
+        self.discarding = Some(tasks.clone());
+        self
     }
 
     /// Sets the limits in `bounds`, and the server's where it has none. The client's fault: it announces more than the limit.
@@ -132,6 +150,7 @@ impl RequestBody {
             waiting_since: None,
             timer: None,
             framing: None,
+            discarding: None,
         }
     }
 
@@ -147,6 +166,14 @@ impl RequestBody {
 
     /// The next chunk, never empty. The client's faults: too large, too slow, truncated, too much framing.
     pub(crate) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        let polled = self.poll_checked(context);
+        if let Poll::Ready(Some(Err(_))) = polled {
+            self.discarding = None;
+        }
+        polled
+    }
+
+    fn poll_checked(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
             let Some(incoming) = &mut self.incoming else {
                 return Poll::Ready(None);
@@ -258,6 +285,27 @@ impl RequestBody {
             self.allowance = allowance.min(self.timeout);
         }
     }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let Some(tasks) = self.discarding.take().filter(|_| !self.is_over()) else {
+            return;
+        };
+        let rest = self.announced.map_or(0, |bytes| bytes.saturating_sub(self.received));
+        if rest <= DISCARD_BYTES_MAX {
+            let body = std::mem::replace(self, RequestBody::none());
+            tasks.spawn(discard(body));
+        }
+    }
+}
+
+/// Reads a body to its end, within bounds.
+async fn discard(mut body: RequestBody) {
+    body.bytes_max = body.bytes_max.min(body.received + DISCARD_BYTES_MAX);
+    let end = async { while let Ok(Some(_)) = body.chunk().await {} };
+    // When its time is over the body is dropped, and the connection is closed.
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, end).await;
 }
 
 impl InMemory {

@@ -87,7 +87,7 @@ impl Scripts {
     }
 
     /// The tasks of the worker.
-    pub(crate) fn tasks(&self) -> &Tasks {
+    pub fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 

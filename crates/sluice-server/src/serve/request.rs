@@ -97,6 +97,7 @@ impl Request {
         if certificate == ClientCertificate::Refused {
             return Err(ClientFault::Misdirected(Misdirected::NoHandshake).into());
         }
+        let body = body(exchange, fields, incoming, connection, &config.limits);
         Ok(Request {
             site,
             certificate,
@@ -104,7 +105,7 @@ impl Request {
             method: exchange.line.method.clone(),
             fields: std::mem::take(fields),
             host,
-            body: Some(body(incoming, exchange.line.version, connection, &config.limits)),
+            body: Some(body),
             config,
         })
     }
@@ -189,14 +190,27 @@ impl Request {
     }
 }
 
-/// The body. In HTTP/2, h2 bounds the framing.
-fn body(incoming: Incoming, version: Version, connection: &Rc<Connection>, limits: &Limits) -> RequestBody {
-    let is_chunked = version < Version::HTTP_2 && incoming.size_hint().exact().is_none();
+/// The body. In HTTP/2, h2 bounds the framing, and an unread body ends with its stream.
+fn body(
+    exchange: &Exchange,
+    fields: &HeaderMap,
+    incoming: Incoming,
+    connection: &Rc<Connection>,
+    limits: &Limits,
+) -> RequestBody {
+    let (is_over, has_length) = (incoming.is_end_stream(), incoming.size_hint().exact().is_some());
     let body = RequestBody::new(incoming, limits);
-    if is_chunked {
-        body.chunked(Rc::clone(connection) as Rc<dyn Receiver>)
-    } else {
-        body
+    if is_over || exchange.line.version >= Version::HTTP_2 {
+        return body;
+    }
+    let body = match has_length {
+        true => body,
+        false => body.chunked(Rc::clone(connection) as Rc<dyn Receiver>),
+    };
+    // A client that waits for 100 (Continue) may not send the body at all, after another response (RFC 9110 §10.1.1).
+    match fields.contains_key(header::EXPECT) {
+        true => body,
+        false => body.discarding_rest(exchange.context.scripts.tasks()),
     }
 }
 

@@ -126,6 +126,45 @@ fn unread_request_body_does_not_block_the_reply() {
 }
 
 #[test]
+fn connection_outlives_a_body_that_nobody_reads() {
+    let server = Setup::new()
+        .script("done", r"printf 'Content-Type: text/plain\nContent-Length: 4\n\ndone'")
+        .file("page.txt", "page")
+        .start();
+    let body = "x".repeat(200_000);
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    for path in ["/cgi-bin/done", "/page.txt", "/none"] {
+        let mut client = server.connect();
+        for (framing, bytes) in [
+            ("Content-Length: 200000", &body),
+            ("Transfer-Encoding: chunked", &chunked),
+        ] {
+            let mut sender = client.sender();
+            let request = format!("POST {path} HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n{bytes}");
+            std::thread::scope(|scope| {
+                scope.spawn(move || std::io::Write::write_all(&mut sender, request.as_bytes()));
+                assert_ne!(client.response().status, 0);
+            });
+            assert_eq!(
+                client.get("/page.txt").response().text(),
+                "page",
+                "after {path}, {framing}"
+            );
+        }
+    }
+    server.assert_idle();
+}
+
+#[test]
+fn client_that_sends_no_more_of_an_unread_body_is_disconnected() {
+    let server = Setup::new().file("page.txt", "page").start();
+    let mut client = server.connect();
+    client.send("POST /none HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\nx");
+    assert_eq!(client.response().status, 405);
+    client.assert_closed();
+}
+
+#[test]
 fn chunked_upload_is_buffered_and_has_a_content_length() {
     let server = Setup::new()
         .script(
