@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use http::request::Parts;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
+use hyper::ext::ReasonPhrase;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::Fault;
@@ -151,6 +152,10 @@ impl Exchange {
             response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts);
         }
         let status = response.status();
+        if status.canonical_reason().is_none() {
+            // Otherwise hyper writes "<none>". The phrase may be empty (RFC 9112 §4).
+            response.extensions_mut().insert(ReasonPhrase::from_static(b""));
+        }
         self.changes.apply(status, response.headers_mut());
         // hyper adds Content-Length by itself.
         let length = match head::may_have_body(&self.line.method, status) {

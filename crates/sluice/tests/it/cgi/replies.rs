@@ -319,3 +319,13 @@ fn invalid_reply_is_502_and_the_log_names_the_script() {
         );
     }
 }
+
+#[test]
+fn status_without_a_usual_phrase_has_none() {
+    let server = Setup::new()
+        .script("own", r"printf 'HTTP/1.1 299 Its Own\r\n\r\nx'")
+        .start();
+    let mut client = server.connect();
+    let head = client.get("/cgi-bin/own").take_through(b"\r\n");
+    assert_eq!(head.escape_ascii().to_string(), "HTTP/1.1 299 \\r\\n");
+}
