@@ -35,7 +35,7 @@ fn check_meaning(callout: &Callout) {
     match callout {
         Callout::MapPath(path) => assert!(path.starts_with('/')),
         Callout::MapFile(file) => assert!(!file.is_empty()),
-        Callout::Noticed(text) | Callout::Watch(text) => assert!(!text.chars().any(char::is_control), "{text:?}"),
+        Callout::Noticed(text) | Callout::Watch(text) | Callout::Failed(text) => assert!(!text.chars().any(char::is_control), "{text:?}"),
         Callout::BufferBegin { bytes, .. } => assert_ne!(*bytes, Some(0)),
         Callout::Invalid { code, reason } => {
             assert_eq!(*code, 400);
@@ -66,7 +66,8 @@ fn render(callout: &Callout) -> Option<String> {
         Callout::Cgiplus(RequestEncoding::Record) => "CGIPLUS: record".to_owned(),
         Callout::Cgiplus(RequestEncoding::Struct) => "CGIPLUS: struct".to_owned(),
         // A control character at an end of the text became a blank, which would be trimmed now.
-        Callout::Noticed(text) | Callout::Watch(text) if text.trim() != text => return None,
+        Callout::Noticed(text) | Callout::Watch(text) | Callout::Failed(text) if text.trim() != text => return None,
+        Callout::Failed(text) => format!("FAILED: {text}"),
         Callout::Noticed(text) => format!("NOTICED: {text}"),
         Callout::Watch(text) => format!("WATCH: {text}"),
         Callout::HttpStatus => "HTTP-STATUS:".to_owned(),

@@ -1,8 +1,9 @@
 //! Callouts: requests that a script makes to the server in the middle of its response, and the answer line.
 //!
 //! Here: parsing one line, and encoding one answer. `scanner` finds the lines; the server acts on them. The keywords
-//! are WASD's; BUFFER-BEGIN also offers a ring besides WASD's plain buffer.
+//! are WASD's, except FAILED; BUFFER-BEGIN also offers a ring besides WASD's plain buffer.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::request_record::RequestEncoding;
@@ -41,6 +42,9 @@ pub enum Callout {
     Noticed(String),
     /// Writes a line to the trace of this request; free of control characters (`WATCH`).
     Watch(String),
+    /// Says that the script has failed: its reply must not be taken for a complete one (`FAILED`). The text is the reason, free of
+    /// control characters.
+    Failed(String),
     /// Asks for the status of the response so far (`HTTP-STATUS`).
     HttpStatus,
     /// Sets what the reply's `Script-Control` field can set, at any time (`SCRIPT-CONTROL`).
@@ -101,7 +105,8 @@ pub fn parse_callout(line: &[u8]) -> CalloutRequest {
 /// Whether a line begins with the keyword of a callout.
 pub(crate) fn is_known(line: &[u8]) -> bool {
     let line = without_mark(line.trim_ascii()).1;
-    str::from_utf8(line).is_ok() && !matches!(parse_request(line), Err(reason) if reason == UNKNOWN)
+    (is_failed(line) || str::from_utf8(line).is_ok())
+        && !matches!(parse_request(line), Err(reason) if reason == UNKNOWN)
 }
 
 /// Whether a line says that its answer is not wanted, and the line without that mark.
@@ -113,7 +118,13 @@ fn without_mark(line: &[u8]) -> (bool, &[u8]) {
 }
 
 fn parse_request(line: &[u8]) -> Result<Callout, String> {
-    let line = str::from_utf8(line).map_err(|_| "a callout is written in UTF-8".to_string())?;
+    let line = match str::from_utf8(line) {
+        Ok(line) => Cow::Borrowed(line),
+        // A failure counts whatever its text.
+        Err(_) if is_failed(line) => String::from_utf8_lossy(line),
+        Err(_) => return Err("a callout is written in UTF-8".to_string()),
+    };
+    let line = line.as_ref();
     let (keyword, parameters) = line.split_once(':').unwrap_or((line, ""));
     let parameters = parameters.trim();
     match keyword.trim().to_ascii_uppercase().as_str() {
@@ -126,6 +137,7 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
         "CGIPLUS" => request_encoding(parameters).map(Callout::Cgiplus),
         "NOTICED" | "OPCOM" => Ok(Callout::Noticed(without_controls(parameters))),
         "WATCH" => Ok(Callout::Watch(without_controls(parameters))),
+        "FAILED" => Ok(Callout::Failed(without_controls(parameters))),
         "HTTP-STATUS" => Ok(Callout::HttpStatus),
         "SCRIPT-CONTROL" => script_control(parameters).map(Callout::ScriptControl),
         "BUFFER-BEGIN" => buffer_begin(parameters),
@@ -133,6 +145,12 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
         "BUFFER-END" => Ok(Callout::BufferEnd),
         _ => Err(UNKNOWN.to_string()),
     }
+}
+
+/// Whether a line has the keyword FAILED.
+fn is_failed(line: &[u8]) -> bool {
+    let keyword = line.split(|byte| *byte == b':').next().unwrap_or(line);
+    keyword.trim_ascii().eq_ignore_ascii_case(b"FAILED")
 }
 
 fn lifetime(text: &str) -> Result<Lifetime, String> {
@@ -278,6 +296,15 @@ mod tests {
         assert_eq!(request("MAP-FILE:/srv/x"), Callout::MapFile("/srv/x".to_string()));
         assert_eq!(request("HTTP-STATUS:"), Callout::HttpStatus);
         assert_eq!(request("BUFFER-END:"), Callout::BufferEnd);
+    }
+
+    #[test]
+    fn a_failure_counts_whatever_its_text() {
+        assert_eq!(request("!FAILED: a: b\tc "), Callout::Failed("a: b c".to_string()));
+        assert_eq!(request("failed"), Callout::Failed(String::new()));
+        let latin = parse_callout(b"!FAILED: caf\xe9").request;
+        assert_eq!(latin, Callout::Failed("caf\u{fffd}".to_string()));
+        assert!(is_known(b"!FAILED: caf\xe9"));
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(crate) struct Callouts {
     pub encoding: Option<RequestEncoding>,
     /// LIFETIME: how long the process may be idle; `Some(None)` is without limit.
     pub lifetime: Option<Option<Duration>>,
+    /// FAILED: why the reply must not be taken for a complete one.
+    pub failure: Option<String>,
     /// The client has disconnected.
     pub is_client_gone: bool,
 }
@@ -66,6 +68,7 @@ impl Callouts {
             control: ScriptControl::default(),
             encoding: None,
             lifetime: None,
+            failure: None,
             is_client_gone: false,
         }
     }
@@ -104,6 +107,10 @@ impl Callouts {
                 let text = self.notices.masked(&text);
                 let process = &self.notices.process;
                 tracing::debug!(target: "watch", script = &*process.script(), pid = process.pid, "{text}");
+                Answer::ok("OK")
+            }
+            Callout::Failed(text) => {
+                self.failure = Some(self.notices.masked(&text));
                 Answer::ok("OK")
             }
             Callout::HttpStatus => Answer::ok(format!("{:03}", self.status.map_or(0, |status| status.as_u16()))),

@@ -12,8 +12,9 @@ use crate::mailbox::Silence;
 use crate::misbehaviour::Output;
 use crate::process;
 use crate::pump::{BodySource, Pump};
-use crate::relay::{Age, Relay};
+use crate::relay::Relay;
 use crate::request_body::RequestBody;
+use crate::request_state::Age;
 use crate::session::Session;
 
 /// Attempts to give a request to an idle process. Any of them may have ended meanwhile; a new process that does not read its

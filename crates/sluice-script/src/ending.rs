@@ -6,6 +6,7 @@
 //! | all announced bytes are sent | drained within `output_timeout`, then as above | the same |
 //! | no body is wanted (HEAD) | drained within `client_grace`, then as above | the same |
 //! | a fault | stopped | stopped |
+//! | the script has failed, and says so (FAILED) | drained within `client_grace`, then as above | the same |
 //! | the client has disconnected | stopped | drained within `client_grace`, with failing bulk writes |
 //! | the client is sent elsewhere (local redirect, a file instead of a body) | the same as CGIplus above | the same |
 //!
@@ -69,6 +70,14 @@ impl Ending {
         }
     }
 
+    /// For an exchange that ends with a fault.
+    pub(crate) fn of_failed(conversation: &Conversation) -> Ending {
+        match conversation.relay.has_failed_well() {
+            true => Ending::ClientGone(conversation.settings().timeouts.client_grace),
+            false => Ending::Stop,
+        }
+    }
+
     /// For a script that has written all. The script's fault: its reply is not complete.
     pub(crate) fn of_written(conversation: &Conversation, audience: Audience) -> Result<Ending, Fault> {
         let Conversation { relay, filter, .. } = conversation;
@@ -123,9 +132,11 @@ impl Ending {
 struct Draining(Option<Conversation>);
 
 /// Reads the output to its end in the background.
-fn drain(conversation: Conversation, limit: Duration) {
+fn drain(mut conversation: Conversation, limit: Duration) {
     let scripts = Rc::clone(&conversation.scripts);
     let is_satisfied = conversation.filter.is_satisfied();
+    // One that was reported before has been logged.
+    let _ = conversation.relay.take_failure_report();
     let mut draining = Draining(Some(conversation));
     let log = Rc::clone(&scripts);
     scripts.tasks().spawn(async move {
@@ -146,6 +157,9 @@ impl Draining {
             };
             match ready!(conversation.poll_chunk(context)) {
                 Some(Ok(_)) => {}
+                Some(Err(fault)) if conversation.relay.take_failure_report() => {
+                    conversation.scripts.warn(format_args!("{fault}"));
+                }
                 Some(Err(fault)) => return Poll::Ready(Err(fault)),
                 None => {
                     let ending = Ending::of_written(conversation, Audience::Gone)?;

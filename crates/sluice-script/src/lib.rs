@@ -22,6 +22,7 @@
 //!     │           │                │         ├─ callout        requests of the script, and their answers
 //!     │           │                │         ├─ buffer         bulk output in shared memory
 //!     │           │                │         ├─ request_pipe   CGIPLUSIN
+//!     │           │                │         ├─ request_state  how far the request is
 //!     │           │                │         ├─ pump           the request body on its way to the script
 //!     │           │                │         ├─ blocked_read   what a silent script waits for
 //!     │           │                │         └─ idle_timer     how long the script may be silent
@@ -61,6 +62,7 @@ mod reply_encoding;
 pub mod request;
 pub mod request_body;
 mod request_pipe;
+mod request_state;
 pub mod resources;
 pub mod route;
 mod script_log;

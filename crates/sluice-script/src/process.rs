@@ -71,6 +71,8 @@ pub(crate) struct Process {
     pub record_bytes_max: Option<usize>,
     kill_grace: Duration,
     commands: watch::Sender<Command>,
+    /// How often its standard error is to be read to the end.
+    error_requests: watch::Sender<u64>,
     state: Mutex<State>,
 }
 
@@ -90,6 +92,8 @@ struct State {
     /// Set once it is reaped.
     exit: Option<Exit>,
     waiter: Option<Waker>,
+    /// How often its standard error was read to the end on request.
+    errors_read: u64,
     /// The last lines of its standard error since the exchange began.
     error_lines: VecDeque<Box<str>>,
     /// The exchange that it works for.
@@ -202,6 +206,7 @@ impl Process {
             log: spec.log,
             kill_grace: spec.kill_grace,
             commands,
+            error_requests: watch::Sender::new(0),
             state: Mutex::default(),
         }
     }
@@ -289,6 +294,39 @@ impl Process {
             state.waiter = Some(context.waker().clone());
         }
         Poll::Pending
+    }
+
+    /// Has the watcher read what the process has written to its standard error so far. Returns a number for `poll_errors`.
+    pub(crate) fn request_errors(&self) -> u64 {
+        let mut number = 0;
+        self.error_requests.send_modify(|requests| {
+            *requests += 1;
+            number = *requests;
+        });
+        number
+    }
+
+    /// Waits until that is done. One waiter at a time, as for `poll_exit`.
+    pub(crate) fn poll_errors(&self, number: u64, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.exit.is_some() || state.errors_read >= number {
+            return Poll::Ready(());
+        }
+        state.waiter = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// The log has its failure: the exit status of a process of one request adds nothing.
+    pub(crate) fn note_failure(&self) {
+        self.lock().is_exit_described = true;
+    }
+
+    fn announce_errors(&self, number: u64) {
+        let mut state = self.lock();
+        state.errors_read = number;
+        if let Some(waiter) = state.waiter.take() {
+            waiter.wake();
+        }
     }
 
     /// Remembers a line of its standard error, for `describe`.
@@ -396,6 +434,7 @@ async fn watch(
 ) {
     let mut next = Escalation::None;
     let mut ended = Some(ended);
+    let mut error_requests = process.error_requests.subscribe();
     loop {
         tokio::select! {
             biased;
@@ -416,6 +455,10 @@ async fn watch(
                     Escalation::None
                 }
             },
+            Ok(()) = error_requests.changed() => {
+                errors.read_all();
+                process.announce_errors(*error_requests.borrow_and_update());
+            }
             () = errors.read() => {}
         }
     }

@@ -84,6 +84,8 @@ pub(crate) enum Violation {
     FailedAfterHead,
     /// The reply of a CGIplus script ended without the sentinel.
     NoSentinel,
+    /// The script, or the engine that runs it, says that it has failed (callout FAILED), and why.
+    Failed(String),
 }
 
 /// How a script shows that it is made for the other mode.
@@ -216,6 +218,8 @@ impl Display for Violation {
             Violation::Short(bytes) => write!(out, "ended {bytes} bytes short of its Content-Length"),
             Violation::EndedWithinBody => out.write_str("ended within its body"),
             Violation::FailedAfterHead => out.write_str("failed after the head of its reply, without a body"),
+            Violation::Failed(reason) if reason.is_empty() => out.write_str("failed (callout FAILED)"),
+            Violation::Failed(reason) => write!(out, "failed: {reason}"),
             Violation::NoSentinel => out.write_str("its reply did not end with the sentinel (CGIPLUSEOF)"),
         }
     }

@@ -34,6 +34,7 @@ use crate::idle_timer::{Expired, IdleTimer};
 use crate::process::{Channels, Process};
 use crate::process_fault::{BadReply, Violation, WrongMode};
 use crate::pump::{Input, Pump};
+use crate::request_state::{Age, RequestState};
 
 /// How long the relay waits for the end of the process after the mailbox was closed, to learn its exit status. The reply of a
 /// script that closes its output and continues to work is complete.
@@ -86,28 +87,10 @@ pub(crate) struct Relay {
     check: Option<JoinHandle<Option<BlockedRead>>>,
     /// The script waits for what never comes.
     is_stuck: bool,
-}
-
-/// Whether a process has served requests before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Age {
-    /// It was started for this request.
-    New,
-    /// It has.
-    Used,
-}
-
-/// How the script gets its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RequestState {
-    /// In its environment (CGI).
-    InEnvironment,
-    /// As the record in CGIPLUSIN, of which the script had read nothing when it was last checked.
-    Unread,
-    /// As the record in CGIPLUSIN, of which the script had read nothing when it wrote.
-    Overtaken,
-    /// As the record in CGIPLUSIN, which the script has begun to read: what it writes from now on is taken for its reply.
-    Read,
+    /// The script has said that it has failed: its last error lines are being read. The number for `Process::poll_errors`.
+    failure: Option<u64>,
+    /// The last fault is that failure.
+    reports_failure: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -137,6 +120,8 @@ impl Relay {
             has_called_out: false,
             check: None,
             is_stuck: false,
+            failure: None,
+            reports_failure: false,
             channels,
             scanner,
             callouts,
@@ -203,6 +188,21 @@ impl Relay {
     /// Whether the end sentinel has arrived: the process can serve again.
     pub(crate) fn has_ended_well(&self) -> bool {
         self.state == State::Ended
+    }
+
+    /// Whether the script has said that it has failed: its process is not at fault, and can be kept.
+    pub(crate) fn has_failed_well(&self) -> bool {
+        self.callouts.failure.is_some()
+    }
+
+    /// Whether the next event is such a failure.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Whether the last fault is a failure that the script has reported; false the next time.
+    pub(crate) fn take_failure_report(&mut self) -> bool {
+        std::mem::take(&mut self.reports_failure)
     }
 
     /// Whether the script has closed the mailbox.
@@ -273,6 +273,16 @@ impl Relay {
                     Poll::Pending => {}
                 }
             }
+            if let Some(errors) = self.failure {
+                ready!(self.process.poll_errors(errors, context));
+                self.failure = None;
+                let reason = self.callouts.failure.clone().unwrap_or_default();
+                self.reports_failure = true;
+                if self.request == RequestState::InEnvironment {
+                    self.process.note_failure();
+                }
+                return Poll::Ready(Err(self.fault(Violation::Failed(reason))));
+            }
             if let Some(output) = self.scanner.next() {
                 match self.on_output(output)? {
                     Some(event) => return Poll::Ready(Ok(event)),
@@ -322,8 +332,12 @@ impl Relay {
                 if let Callout::ScriptControl(control) = &request.request {
                     self.limit_times(control);
                 }
+                let has_failed_before = self.has_failed_well();
                 let answer = self.callouts.serve(request, &mut self.channels.segment);
                 self.answer(answer)?;
+                if self.has_failed_well() && !has_failed_before {
+                    self.failure = Some(self.process.request_errors());
+                }
             }
             Output::CalloutClosed => {}
             Output::Fault(fault) => return Err(self.fault(Violation::Output(fault))),

@@ -161,6 +161,9 @@ async fn respond(
         None if !is_stream(response.headers()) => session.wait_for_body().await?,
         whole => whole,
     };
+    if let Some(fault) = session.failure().await {
+        return Err(fault);
+    }
     *response.body_mut() =
         body(session, whole, encoding).map_err(|error| ServerFault::io(Activity::Compression, error))?;
     Ok(response)

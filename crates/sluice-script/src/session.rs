@@ -10,7 +10,7 @@
 //!             │           │           └─ nothing is here ──▶ wait_for_body ──▶ as before
 //!             │           └─ begin_unwanted_body ──▶ discard                             Ending::Drain
 //!             ├─ the client is sent elsewhere ──▶ abandon                                Ending::ClientGone
-//!             └─ dropped at any point                          Ending::Stop after a fault, otherwise Ending::of_left
+//!             └─ dropped at any point                   Ending::of_failed after a fault, otherwise Ending::of_left
 //! ```
 
 use std::collections::VecDeque;
@@ -132,7 +132,7 @@ impl Session {
                     self.collected.push_back(chunk);
                 }
                 Poll::Ready(None) => return Ok(Some(join(std::mem::take(&mut self.collected), bytes))),
-                Poll::Ready(Some(Err(fault))) if self.collected.is_empty() || self.has_two_replies() => {
+                Poll::Ready(Some(Err(fault))) if self.collected.is_empty() || self.may_send_nothing() => {
                     return Err(fault);
                 }
                 Poll::Ready(Some(Err(fault))) => {
@@ -167,14 +167,30 @@ impl Session {
         }
     }
 
+    /// Waits for the fault of a script that has said that it has failed. `None` if it has not.
+    pub(crate) async fn failure(&mut self) -> Option<Fault> {
+        let conversation = self.conversation.as_ref();
+        if !conversation.is_some_and(|conversation| conversation.relay.is_failing()) {
+            return None;
+        }
+        loop {
+            // What the script has written before is not sent either.
+            if let Err(fault) = poll_fn(|context| self.poll_body(context)).await? {
+                return Some(fault);
+            }
+        }
+    }
+
     fn is_mailbox_closed(&self) -> bool {
         let conversation = self.conversation.as_ref();
         conversation.is_some_and(|conversation| conversation.relay.is_closed())
     }
 
-    fn has_two_replies(&self) -> bool {
-        let conversation = self.conversation.as_ref();
-        conversation.is_some_and(|conversation| conversation.relay.has_two_replies())
+    /// Whether the bytes that are here are not the begin of a reply: they may be those of another one, or the script has said that it
+    /// has failed.
+    fn may_send_nothing(&self) -> bool {
+        let relay = self.conversation.as_ref().map(|conversation| &conversation.relay);
+        relay.is_some_and(|relay| relay.has_two_replies() || relay.has_failed_well())
     }
 
     /// The client was sent elsewhere: the script may finish within `client_grace`.
@@ -283,7 +299,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         if let Some(conversation) = self.conversation.take() {
             let ending = if self.has_failed {
-                Ending::Stop
+                Ending::of_failed(&conversation)
             } else {
                 Ending::of_left(&conversation)
             };

@@ -68,6 +68,13 @@ impl StderrReader {
 
     /// The process has ended: logs the lines that are left, the last one even without a newline.
     pub(crate) fn finish(&mut self) {
+        self.read_all();
+        self.end_line();
+        self.log_suppressed(self.limited.take());
+    }
+
+    /// Reads what is there, without waiting.
+    pub(crate) fn read_all(&mut self) {
         let mut bytes = 0;
         while self.is_open && bytes < LAST_BYTES_MAX {
             match self.take() {
@@ -75,8 +82,6 @@ impl StderrReader {
                 taken => bytes += taken,
             }
         }
-        self.end_line();
-        self.log_suppressed(self.limited.take());
     }
 
     /// Reads once. Returns the number of bytes.

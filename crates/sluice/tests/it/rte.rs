@@ -1,6 +1,9 @@
 //! RTE: processes of an engine, which run one script after another.
 //!
-//! The engine of these tests is a CGIplus program that runs Python texts in itself. Those of the SDK have tests of their own.
+//! Here: which file is run by which engine, with which variables. Submodules: failures and ends (`failures`). The engine of these tests is a
+//! CGIplus program that runs Python texts in itself. Those of the SDK have tests of their own.
+
+mod failures;
 
 use crate::harness::{Response, Setup};
 

@@ -1,0 +1,152 @@
+//! Scripts that fail: the callout FAILED in each mode, and the end of an engine.
+
+use super::{ran, setup};
+use crate::harness::{Ending, Server, warnings_and_errors};
+
+/// A script that fails at the point that the query names. As CGI and CGIplus, and run by the test engine.
+const FAILS: &str = r#"
+def respond(variables):
+    way = variables["QUERY_STRING"]
+    if way == "head":
+        put(b"Content-Type: text/plain\n")
+    elif way == "together":
+        put(HEAD + b"some" + ESC + b"\n!FAILED: in the body\n" + EOT + b"\n")
+        return
+    elif way == "body":
+        put(HEAD + b"some")
+        report("begun")
+        wait_at("go")
+    elif way == "well":
+        put(HEAD + b"well %d" % os.getpid())
+        return
+    elif way == "latin":
+        put(HEAD + ESC + b"\n!FAILED: caf\xe9\n" + EOT + b"\n")
+        return
+    os.write(2, b"Traceback: the last line\n")
+    # The head does not wait for long, so it comes with the callout.
+    head = HEAD if way == "headed" else b""
+    put(head + ESC + b"\n!FAILED: ValueError: on purpose\n" + EOT + b"\n")
+"#;
+
+/// FAILS with a loop for CGIplus, and without one for CGI.
+fn looping() -> String {
+    format!(
+        "{FAILS}\nif \"CGIPLUSEOF\" in os.environ:\n    while variables := accept():\n        respond(variables)\n        finish()\nelse:\n    respond(os.environ)\n"
+    )
+}
+
+/// A server with the script in each mode: below these prefixes.
+fn start() -> (Server, [String; 3]) {
+    let server = setup("max = 1")
+        .cgiplus("max = 1")
+        .site("error_detail = true")
+        .python("fails", &looping())
+        .file("rte/fails", format!("{FAILS}\nrespond(variables)\n"))
+        .start();
+    let paths = ["/cgi-bin/fails", "/cgiplus-bin/fails", "/rte/fails"].map(str::to_owned);
+    (server, paths)
+}
+
+#[test]
+fn a_failure_before_the_body_is_502_with_the_reason_and_the_process_stays() {
+    let (server, paths) = start();
+    let mut failures = 0;
+    for path in &paths {
+        let keeps = !path.starts_with("/cgi-bin");
+        let before = server.get(&format!("{path}?well")).text().to_owned();
+        for way in ["nothing", "head", "headed", "together", "latin"] {
+            let response = server.get(&format!("{path}?{way}"));
+            assert_eq!(response.status, 502, "{path} {way}:\n{}", server.log());
+            if way != "together" && way != "latin" {
+                assert!(response.text().contains("Traceback: the last line"), "{path} {way}");
+                assert!(response.text().contains("ValueError: on purpose"), "{path} {way}");
+            }
+            failures += 1;
+        }
+        if keeps {
+            assert_eq!(server.get(&format!("{path}?well")).text(), before, "the same process");
+        }
+    }
+    let ended = server.stop();
+    let lines = warnings_and_errors(&ended.errors);
+    let failed: Vec<_> = lines.iter().filter(|line| line.contains("failed: ")).collect();
+    assert_eq!(failed.len(), failures, "one line for each:\n{}", ended.errors);
+    let of_engine = failed.iter().find(|line| line.contains("htdocs/rte/fails, pid "));
+    assert!(of_engine.is_some(), "{failed:#?}");
+    assert!(!ended.errors.contains("end of the process"), "{}", ended.errors);
+}
+
+#[test]
+fn a_failure_in_the_body_aborts_the_response_and_the_process_stays() {
+    let (server, paths) = start();
+    let begun = server.setup().event_fifo("begun");
+    let mut gate = server.setup().gate("go");
+    for path in &paths {
+        let before = server.get(&format!("{path}?well")).text().to_owned();
+        let mut client = server.connect();
+        client.get(&format!("{path}?body"));
+        begun.line();
+        let head = client.head();
+        assert_eq!(head.status, 200);
+        gate.open();
+        let (body, ending) = client.body(head.framing("GET"));
+        assert_eq!((body.as_slice(), ending), (&b"some"[..], Ending::Truncated), "{path}");
+        server.log_line("failed: ValueError: on purpose");
+        if !path.starts_with("/cgi-bin") {
+            assert_eq!(server.get(&format!("{path}?well")).text(), before, "the same process");
+        }
+    }
+}
+
+#[test]
+fn a_failure_that_nobody_waits_for_is_logged_once_and_the_process_stays() {
+    let (server, paths) = start();
+    let before = server.get(&format!("{}?well", paths[2])).text().to_owned();
+    let mut client = server.connect();
+    client.send(format!("HEAD {}?headed HTTP/1.1\r\nHost: test\r\n\r\n", paths[2]));
+    assert_eq!(client.response_to("HEAD").status, 200);
+    server.log_line("failed: ValueError: on purpose");
+    assert_eq!(server.get(&format!("{}?well", paths[2])).text(), before);
+    assert_eq!(
+        server.log().matches("failed: ValueError").count(),
+        1,
+        "{}",
+        server.log()
+    );
+}
+
+#[test]
+fn an_engine_that_ends_is_replaced_and_one_request_is_affected() {
+    let server = setup("max = 1")
+        .file("rte/exit.test", "os._exit(3)")
+        .file(
+            "rte/crash.test",
+            "put(HEAD + b'some')\nreport('begun')\nwait_at('go')\nos.kill(os.getpid(), 9)",
+        )
+        .start();
+    let begun = server.setup().event_fifo("begun");
+    let mut gate = server.setup().gate("go");
+    let first = ran(&server.get("/rte/a.test")).1;
+    assert_eq!(server.get("/rte/exit.test").status, 502);
+    server.log_line("exit code 3");
+    let second = ran(&server.get("/rte/a.test")).1;
+    assert_ne!(second, first);
+    let mut client = server.connect();
+    client.get("/rte/crash.test");
+    begun.line();
+    let head = client.head();
+    assert_eq!(head.status, 200);
+    gate.open();
+    assert_eq!(client.body(head.framing("GET")).1, Ending::Truncated);
+    assert_ne!(ran(&server.get("/rte/a.test")).1, second);
+}
+
+#[test]
+fn an_endless_loop_affects_one_request() {
+    let server = setup("max = 1, reply_timeout = \"3s\"")
+        .file("rte/loop.test", "while True: pass")
+        .start();
+    let first = ran(&server.get("/rte/a.test")).1;
+    assert_eq!(server.get("/rte/loop.test").status, 504);
+    assert_ne!(ran(&server.get("/rte/a.test")).1, first);
+}
