@@ -40,7 +40,7 @@ demo:
 # SLUICE_TEST_REQUIRE_ALL: a test that cannot run fails; without it, it is skipped with a message.
 test: export SLUICE_TEST_REQUIRE_ALL = 1
 test:
-	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill openssl perl pkg-config python3 valgrind
+	@tools/needs rust cc c++ curl git git-http-backend gitweb go kill lua5.4 openssl perl pkg-config python3 valgrind
 	@tools/needs python3-bottle python3-django python3-flask python3-venv perl-headers perl-modules
 	@tools/needs libphp php php-cgi adminer dokuwiki
 	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-fuzz test-h2spec test-models
@@ -101,6 +101,7 @@ test-sdk: sdk
 	@$(MAKE) --no-print-directory -C sdk/python test
 	@$(MAKE) --no-print-directory -C sdk/perl test
 	@$(MAKE) --no-print-directory -C sdk/php test
+	@$(MAKE) --no-print-directory -C sdk/lua test
 
 # The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
 test-bench:

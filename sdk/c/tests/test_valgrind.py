@@ -43,7 +43,7 @@ class Valgrind(Case):
         script.ask({"PROBE": "misuse"})
         self.assertEqual(script.leave(), (0, "left none\n"))
 
-    def test_forms_and_responses(self):
+    def test_responses_and_each_kind_of_form(self):
         script = self.start("tests/forms")
         kind = f"multipart/form-data; boundary={BOUNDARY}"
         for body in (part('name="a"', b"1") * 50 + part('name="f"; filename="x"', b"y" * 50_000) + CLOSE, part('name="a"', b"1"), b""):
