@@ -11,7 +11,7 @@
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
 #   make fuzz    every parser of untrusted bytes against mutated input, FUZZ_SECONDS=60 each (fuzz/README.md)
-#   make soak    some minutes of everything at once, scripts killed at random
+#   make soak    ten minutes of everything at once, in every language and mode, scripts killed and renewed at random; SOAK_SECONDS=60 for one
 #   make clean   removes what was built
 #
 # What is needed beside Rust, make and a C compiler is named by `needs`, which installs it where it may (root, apt-get).
@@ -20,7 +20,7 @@ CARGO ?= cargo
 OBJCOPY ?= objcopy
 SLUICE = target/release/sluice
 LISTEN ?= 127.0.0.1:8080
-SOAK_SECONDS ?= 180
+SOAK_SECONDS ?= 600
 FUZZ_SECONDS ?= 60
 
 .PHONY: demo test test-fresh build sdk lint docs bench bench-quick soak fuzz clean test-rust test-models test-sdk test-bench \
@@ -122,7 +122,7 @@ bench-quick: build sdk
 
 soak: build sdk
 	@tools/needs python3
-	@python3 tools/soak.py --sluice $(SLUICE) --seconds $(SOAK_SECONDS)
+	@SLUICE=$(SLUICE) conformance/soak --seconds $(SOAK_SECONDS)
 
 fuzz:
 	@fuzz/run $(FUZZ_SECONDS)

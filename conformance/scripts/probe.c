@@ -19,12 +19,12 @@ static const char *variable(const char *name)
     return value ? value : "";
 }
 
-static void text_head(const char *fields) { printf("Content-Type: text/plain; charset=utf-8\n%s\n", fields); }
+static void text_head(void) { sluice_respond("text/plain; charset=utf-8"); }
 
 static void variables(void)
 {
     char *names = strdup(variable("HTTP_X_NAMES")), *rest = names;
-    text_head("");
+    text_head();
     for (const char *name; (name = strsep(&rest, " "));) {
         const char *value = sluice_variable(name);
         if (value)
@@ -37,7 +37,11 @@ static void variables(void)
 
 static void fields(void)
 {
-    text_head("X-Twice: one\nX-Twice: two\nSet-Cookie: a=1\nSet-Cookie: b=2; Path=/\n");
+    sluice_header("X-Twice", "one");
+    sluice_header("X-Twice", "two");
+    sluice_header("Set-Cookie", "a=1");
+    sluice_header("Set-Cookie", "b=2; Path=/");
+    text_head();
     printf("%s\n%s\n", variable("HTTP_X_TWICE"), variable("HTTP_COOKIE"));
 }
 
@@ -45,10 +49,10 @@ static void echo(void)
 {
     ssize_t got;
     const char *length = variable("CONTENT_LENGTH");
-    printf("Content-Type: application/octet-stream\nX-Content-Length: %s\n\n", *length ? length : "0");
-    fflush(stdout);
+    sluice_header("X-Content-Length", *length ? length : "0");
+    sluice_respond("application/octet-stream");
     while ((got = sluice_body_read(block, sizeof block)) > 0)
-        fwrite(block, 1, got, stdout);
+        sluice_write(block, got);
 }
 
 static size_t read_fully(size_t wanted)
@@ -62,60 +66,81 @@ static size_t read_fully(size_t wanted)
 
 static void to_and_fro(void)
 {
-    text_head("");
+    text_head();
     for (int number = 1; number <= 2; number++) {
         printf("part %d: %zu bytes\n", number, read_fully(sizeof block));
         fflush(stdout);
     }
 }
 
-static void wait_at_gate(void)
+static void wait_for_event(char *line, int size)
 {
-    char path[4096], line[200];
+    char path[4096];
     snprintf(path, sizeof path, "%s/gate", getenv("PROBE_DIR"));
     FILE *gate = fopen(path, "r");
-    if (gate && fgets(line, sizeof line, gate))
-        fputs(line, stdout);
-    if (gate)
-        fclose(gate);
+    if (!gate || !fgets(line, size, gate))
+        exit(7);
+    line[strcspn(line, "\n")] = '\0';
+    fclose(gate);
+}
+
+static void wait_at_gate(void)
+{
+    wait_for_event(block, sizeof block);
+    puts(block);
 }
 
 static void stream(void)
 {
-    text_head("");
+    text_head();
     puts("first");
     fflush(stdout);
     wait_at_gate();
 }
 
+/* A head of its own: sluice_redirect() sends the client there. */
 static void local_redirect(void) { puts("Location: /target.txt?from=script\n"); }
 
-static void client_redirect(void) { puts("Location: https://example.org/elsewhere?a=1\n"); }
+static void client_redirect(void) { sluice_redirect("https://example.org/elsewhere?a=1", 302); }
 
 static void document_redirect(void)
 {
-    text_head("Status: 303 See Other\nLocation: https://example.org/new\n");
+    sluice_status(303);
+    sluice_header("Location", "https://example.org/new");
+    text_head();
     puts("It is elsewhere.");
 }
 
 static void status(void)
 {
-    printf("Status: %s Its Own Words\n", variable("QUERY_STRING"));
-    text_head("");
+    sluice_status(atoi(variable("QUERY_STRING")));
+    text_head();
     puts("a document");
+}
+
+static void fail(void)
+{
+    sluice_header("X-Dropped", "yes");
+    sluice_fail(atoi(variable("QUERY_STRING")), "not now");
 }
 
 static void large_head(void)
 {
-    for (int number = atoi(variable("HTTP_X_COUNT")); number > 0; number--)
-        printf("X-Field-%d: %0300d\n", number, 0);
-    text_head("");
+    for (int number = atoi(variable("HTTP_X_COUNT")); number > 0; number--) {
+        snprintf(block, sizeof block, "X-Field-%d%c%0300d", number, '\0', 0);
+        sluice_header(block, block + strlen(block) + 1);
+    }
+    text_head();
     printf("%zu %zu\n", strlen(variable("HTTP_X_LARGE")), strlen(variable("QUERY_STRING")));
 }
 
-static void empty(void) { text_head(""); }
+static void empty(void) { text_head(); }
 
-static void no_content(void) { puts("Status: 204 No Content\n"); }
+static void no_content(void)
+{
+    sluice_status(204);
+    sluice_respond(NULL);
+}
 
 static void nothing(void) {}
 
@@ -123,7 +148,8 @@ static void nph(void) { fputs("HTTP/1.1 299 Its Own\r\nContent-Type: text/plain\
 
 static void short_(void)
 {
-    text_head("Content-Length: 100\n");
+    sluice_header("Content-Length", "100");
+    text_head();
     puts("short");
 }
 
@@ -131,7 +157,7 @@ static void die_before(void) { kill(getpid(), SIGKILL); }
 
 static void half(void)
 {
-    text_head("");
+    text_head();
     puts("half");
     fflush(stdout);
 }
@@ -146,7 +172,7 @@ static void exit_before(void) { exit(3); }
 
 static void exit_within(void)
 {
-    text_head("");
+    text_head();
     puts("before");
     exit(0);
 }
@@ -172,41 +198,43 @@ static void endless(void)
 
 static void errors(void)
 {
-    text_head("");
+    text_head();
     printf("%d", getpid());
     fprintf(stderr, "a line %s\n", variable("QUERY_STRING"));
 }
 
 static void process(void)
 {
-    text_head("");
+    text_head();
     printf("%d", getpid());
 }
 
 static void directory(void)
 {
     char path[4096];
-    text_head("");
+    text_head();
     printf("%s\n0 arguments\n", getcwd(path, sizeof path));
 }
 
 static void look(void)
 {
     const char *names[] = {"REQUEST_METHOD", "QUERY_STRING", "CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_X_LEFT", "HTTP_COOKIE"};
-    text_head("");
+    text_head();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         printf("%s=%s\n", names[i], sluice_variable(names[i]) ? sluice_variable(names[i]) : "None");
 }
 
 static void leave(void)
 {
-    text_head("Status: 404 Not Found\nX-Left: here\n");
+    sluice_status(404);
+    sluice_header("X-Left", "here");
+    text_head();
     puts("left");
 }
 
 static void bulk(void)
 {
-    text_head("");
+    text_head();
     printf("%d\n", getpid());
     fflush(stdout);
     memset(block, 'x', sizeof block);
@@ -217,22 +245,73 @@ static void bulk(void)
 
 static void silent(void)
 {
-    text_head("");
+    text_head();
     printf("%d\n", getpid());
     fflush(stdout);
     wait_at_gate();
+}
+
+static void events(void)
+{
+    sluice_event("one\ntwo", "first", "1");
+    wait_for_event(block, sizeof block);
+    sluice_event(block, NULL, NULL);
+}
+
+static void form(void)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    text_head();
+    for (size_t i = 0; i < 3; i++) {
+        const char *value;
+        printf("%s: ", names[i]);
+        for (size_t at = 0; (value = sluice_parameters(names[i], at)); at++)
+            printf("%s%s", at ? "|" : "", value);
+        puts("");
+    }
+    printf("%s %s\n", sluice_parameter("a"), sluice_parameter("missing") ? "" : "absent");
+}
+
+static void upload(void)
+{
+    static const char *const names[] = {"f", "g"};
+    const struct sluice_upload *file = NULL;
+    text_head();
+    for (size_t i = 0; i < 2; i++) {
+        file = sluice_upload(names[i]);
+        printf("%s|%s|%s|%llu\n", file->name, file->file_name, file->type, (unsigned long long)file->bytes);
+    }
+    FILE *content = fopen(file->path, "r");
+    for (size_t got; (got = fread(block, 1, sizeof block, content)) > 0;)
+        sluice_write(block, got);
+    fclose(content);
+}
+
+static void form_limit(void)
+{
+    if (sluice_parameter_count() < 0)
+        sluice_fail(0, NULL);
+    else
+        text_head();
+}
+
+static void coding(void)
+{
+    const char *text = "<a href=\"x\">'&amp;\u00fc</a> 100%";
+    text_head();
+    printf("%s\n%s\n%s\n", sluice_escape_html(text), sluice_url_encode(text), sluice_url_decode("%3Ca%3E+%C3%BC+%zz%", NULL));
 }
 
 static void callouts(void)
 {
     static const char *const requests[] = {"MAP-PATH: /file.txt", "MAP-FILE: /etc/passwd", "NONSENSE: x", "LIFETIME: 1h", "NOOP:"};
     char text[4096];
-    text_head("");
+    text_head();
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         int code = sluice_callout(text, sizeof text, "%s", requests[i]);
         printf("%d %s\n", code, text);
     }
-    sluice_callout(NULL, 0, "NOTICED: a notice %s", variable("QUERY_STRING"));
+    sluice_notice("a notice %s", variable("QUERY_STRING"));
 }
 
 /* Block `number` of the bulk output. */
@@ -244,7 +323,7 @@ static void buffer_plain(void)
     int blocks = atoi(variable("QUERY_STRING"));
     if (sluice_callout(NULL, 0, "BUFFER-BEGIN: 128k") != 200)
         exit(4);
-    text_head("");
+    text_head();
     int file = open(getenv("CGIPLUSBUF"), O_RDWR);
     for (int number = 0; number < blocks; number++) {
         int offset = number % 2 * (int)sizeof block;
@@ -263,7 +342,7 @@ static void buffer(void)
     int blocks = atoi(variable("QUERY_STRING"));
     if (sluice_buffer_begin(1 << 20, NULL) != 0)
         exit(4);
-    text_head("");
+    text_head();
     for (int number = 0; number < blocks; number++) {
         fill(number);
         if (sluice_buffer_write(block, sizeof block) != 0)
@@ -277,7 +356,7 @@ static void buffer_gone(void)
 {
     char path[4096];
     sluice_buffer_begin(1 << 20, NULL);
-    text_head("");
+    text_head();
     while (sluice_buffer_write(block, sizeof block) == 0)
         ;
     snprintf(path, sizeof path, "%s/event", getenv("PROBE_DIR"));
@@ -292,12 +371,14 @@ static const struct {
     void (*run)(void);
 } behaviours[] = {
     {"variables", variables}, {"fields", fields}, {"echo", echo}, {"to-and-fro", to_and_fro}, {"stream", stream},
-    {"local-redirect", local_redirect}, {"client-redirect", client_redirect}, {"document-redirect", document_redirect},
-    {"status", status}, {"large-head", large_head}, {"empty", empty}, {"no-content", no_content}, {"nothing", nothing}, {"nph", nph},
-    {"short", short_}, {"die-before", die_before}, {"die-within", die_within}, {"exit-before", exit_before},
-    {"exit-within", exit_within}, {"error-before", error_before}, {"error-within", error_within}, {"endless", endless},
-    {"errors", errors}, {"process", process}, {"directory", directory}, {"look", look}, {"leave", leave}, {"bulk", bulk},
-    {"silent", silent}, {"callouts", callouts}, {"buffer-plain", buffer_plain}, {"buffer", buffer}, {"buffer-gone", buffer_gone},
+    {"events", events}, {"local-redirect", local_redirect}, {"client-redirect", client_redirect},
+    {"document-redirect", document_redirect}, {"status", status}, {"fail", fail}, {"large-head", large_head}, {"empty", empty},
+    {"no-content", no_content}, {"nothing", nothing}, {"nph", nph}, {"short", short_}, {"die-before", die_before},
+    {"die-within", die_within}, {"exit-before", exit_before}, {"exit-within", exit_within}, {"error-before", error_before},
+    {"error-within", error_within}, {"endless", endless}, {"errors", errors}, {"process", process}, {"directory", directory},
+    {"look", look}, {"leave", leave}, {"bulk", bulk}, {"silent", silent}, {"form", form}, {"upload", upload},
+    {"form-limit", form_limit}, {"coding", coding}, {"callouts", callouts}, {"buffer-plain", buffer_plain}, {"buffer", buffer},
+    {"buffer-gone", buffer_gone},
 };
 
 int main(void)

@@ -34,8 +34,19 @@ class Column:
 
     def routes(self):
         """Two routes: one for everything, and one with a short time-out for scripts that hang."""
+        keys = self._keys('max = 1, client_grace = "200ms", kill_grace = "1s"')
+        first = route(f"/{self.name}/*", f'{keys}, PROBE_DIR = "@DIR@/events/{self.name}" }}')
+        return first + route(f"/{self.name}-timeout/*", keys + ' }, reply_timeout = "2s"')
+
+    def soak_route(self):
+        """The route for the soak test: several processes, which end soon when they are idle."""
+        idle = "" if self.mode == "cgi" else ', idle = "2s", client_grace = "1s"'
+        return route(f"/{self.name}/*", self._keys(f'max = 3, kill_grace = "500ms"{idle}') + " }")
+
+    def _keys(self, more):
+        """The keys of the script, with an open table of environment variables at the end."""
         mode = "rte" if self.mode in ("rte", "fork") else self.mode
-        keys = f'directory = "scripts", mode = "{mode}", max = 1, client_grace = "200ms", kill_grace = "1s"' + self.keys
+        keys = f'directory = "scripts", mode = "{mode}", {more}{self.keys}'
         if self.mode == "fork":
             keys += ', fresh = "fork"'
         environment = {
@@ -46,9 +57,7 @@ class Column:
             "PHPRC": "@DIR@/php",
             "SLUICE_SDK": "@SDK@",
         }
-        keys += ", environment = { " + ", ".join(f'{name} = "{value}"' for name, value in environment.items())
-        first = route(f"/{self.name}/*", f'{keys}, PROBE_DIR = "@DIR@/events/{self.name}" }}')
-        return first + route(f"/{self.name}-timeout/*", keys + ' }, reply_timeout = "2s"')
+        return keys + ", environment = { " + ", ".join(f'{name} = "{value}"' for name, value in environment.items())
 
 
 def route(path, keys):
@@ -109,15 +118,11 @@ def start(columns):
     configuration = '[server]\nsdk = "@SDK@"\n' if any(column.mode in ("rte", "fork") for column in columns) else ""
     configuration += '[limits]\nmemory_buffers = "64MiB"\n\n[[site]]\nroot = "htdocs"\n\n'
     configuration += "".join(column.routes() for column in columns)
-    files = {"php/php.ini": PHP_INI, "htdocs/target.txt": "the target\n", "htdocs/file.txt": "a file\n"}
-    for name in os.listdir(SCRIPTS):
-        if not name.endswith(".c"):
-            with open(os.path.join(SCRIPTS, name), "rb") as file:
-                files[f"scripts/{name}"] = file.read()
+    files = script_files() | {"htdocs/target.txt": "the target\n", "htdocs/file.txt": "a file\n"}
     server = testing.Server(configuration, files)
     try:
         if any(column.file == "probe" for column in columns):
-            compile_c(os.path.join(SCRIPTS, "probe.c"), server.path("scripts/probe"))
+            compile_c(server.path("scripts/probe"))
         for column in columns:
             os.makedirs(server.path("events", column.name))
             column.gate = server.fifo(f"events/{column.name}/gate")
@@ -128,8 +133,19 @@ def start(columns):
     return server
 
 
-def compile_c(source, program):
+def script_files():
+    """The scripts and php.ini, for the directory of a server."""
+    files = {"php/php.ini": PHP_INI}
+    for name in os.listdir(SCRIPTS):
+        if not name.endswith(".c"):
+            with open(os.path.join(SCRIPTS, name), "rb") as file:
+                files[f"scripts/{name}"] = file.read()
+    return files
+
+
+def compile_c(program):
     sdk = os.path.join(testing.CHECKOUT, "sdk/c")
+    source = os.path.join(SCRIPTS, "probe.c")
     subprocess.run(
         ["cc", "-O1", "-Wall", "-Werror", "-I", f"{sdk}/include", source, f"{sdk}/build/libsluice.a", "-o", program], check=True
     )

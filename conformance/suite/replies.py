@@ -1,7 +1,7 @@
 """Behaviours: what a client gets of a script's reply."""
 
 from .cells import equal
-from .registry import behaviour, php
+from .registry import LIBRARY_ONLY, behaviour, php
 
 PHP_302 = (php, "`header('Location: …')` of PHP sets the status 302 for every address, and a reply with a status is no local redirect.")
 PHP_HEAD = (php, "PHP writes the head itself: the first line comes from `http_response_code()`, and there always is a head.")
@@ -34,6 +34,20 @@ def stream(cell):
         equal(client.read_chunk(), b"", "the end")
 
 
+@behaviour("server-sent events", LIBRARY_ONLY)
+def events(cell):
+    """`event()` writes the head, and each event arrives at once: the script waits until the client has got the first one."""
+    with cell.connect() as client:
+        client.get(cell.path("events"))
+        got = client.head()
+        assert (got.status, (got.field("Content-Type") or "").split(";")[0]) == (200, "text/event-stream"), got
+        first = client.read_body_until(b"\n\n")
+        equal(sorted(first.splitlines()), [b"", b"data: one", b"data: two", b"event: first", b"id: 1"], "the first event")
+        cell.column.gate.release("second")
+        equal(client.read_body_until(b"\n\n"), b"data: second\n\n", "the second event")
+        equal(client.read_chunk(), b"", "the end")
+
+
 @behaviour("local redirect", PHP_302)
 def local_redirect(cell):
     """`Location: /path` alone: the server answers with that path."""
@@ -62,6 +76,15 @@ def status(cell):
     for code in (201, 404, 410, 500, 503):
         got = cell.get(f"status?{code}")
         equal((got.status, got.text, got.is_complete), (code, "a document\n", True), "the response")
+
+
+@behaviour("error page of the script", LIBRARY_ONLY)
+def fail(cell):
+    """`fail(503, "not now")`: that status, with the text; fields that were set before are dropped."""
+    for code in (403, 503):
+        got = cell.get(f"fail?{code}")
+        equal((got.status, got.field("X-Dropped"), got.is_complete), (code, None, True), "the response")
+        assert "not now" in got.text, got
 
 
 @behaviour("HEAD")

@@ -3,7 +3,7 @@
 import os
 
 from .cells import equal
-from .registry import behaviour
+from .registry import LIBRARY_ONLY, behaviour
 
 
 
@@ -120,3 +120,53 @@ def state(cell):
     equal((got.status, got.field("X-Left"), got.text), (200, None, before), "the second request")
     for name in ("QUERY_STRING=\n", "HTTP_X_LEFT=None\n", "HTTP_COOKIE=None\n", "CONTENT_TYPE=None\n", "REQUEST_METHOD=GET\n"):
         assert name in before, before
+
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@behaviour("form", LIBRARY_ONLY)
+def form(cell):
+    """The fields of the query and of the body, in order, decoded, with all values of a field that is there several times."""
+    got = cell.request("POST", "form?a=1&b=x+y&a=2", {"Content-Type": FORM}, b"a=3&c=%C3%BC%26&c=")
+    equal((got.status, got.text), (200, "a: 1|2|3\nb: x y\nc: ü&|\n1 absent\n"), "the fields")
+
+
+@behaviour("upload", LIBRARY_ONLY)
+def upload(cell):
+    """Two files of a form, with their names, types and sizes; the content of the larger one (300 kB) comes back. The temporary files are
+    removed after the request."""
+    content = RANDOM[:300_000]
+    parts = [
+        b'name="a"\r\n\r\n1',
+        'name="f"; filename="größe.txt"\r\nContent-Type: text/plain\r\n\r\nsmall'.encode(),
+        b'name="g"; filename="g.bin"\r\nContent-Type: application/octet-stream\r\n\r\n' + content,
+    ]
+    body = b"".join(b"--Grenze\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + b"--Grenze--\r\n"
+    got = cell.request("POST", "upload", {"Content-Type": "multipart/form-data; boundary=Grenze"}, body)
+    about = "f|größe.txt|text/plain|5\ng|g.bin|application/octet-stream|300000\n".encode()
+    equal((got.status, got.body[: len(about)]), (200, about), "the files")
+    assert got.body[len(about) :] == content, "another content"
+    cell.next_is_right()
+    assert not os.listdir(cell.server.temporary), f"temporary files: {os.listdir(cell.server.temporary)}"
+
+
+@behaviour("form above its bounds", LIBRARY_ONLY)
+def form_limit(cell):
+    """More than 1000 fields: an error of the language, which the script answers with 413. The next request is right."""
+    got = cell.request("POST", "form-limit", {"Content-Type": FORM}, b"&".join(b"a=1" for _ in range(1001)))
+    equal(got.status, 413, "status")
+    got = cell.request("POST", "form?b=2", {"Content-Type": FORM}, b"a=1")
+    equal((got.status, got.text), (200, "a: 1\nb: 2\nc: \n1 absent\n"), "the next form")
+
+
+@behaviour("coding", LIBRARY_ONLY)
+def coding(cell):
+    """HTML escaping, URL encoding and decoding give the same in every language, also for letters beyond ASCII and for `%` without digits."""
+    lines = cell.document("coding").splitlines()
+    expected = [
+        "&lt;a href=&quot;x&quot;&gt;&#39;&amp;amp;ü&lt;/a&gt; 100%",
+        "%3Ca%20href%3D%22x%22%3E%27%26amp%3B%C3%BC%3C%2Fa%3E%20100%25",
+        "<a> ü %zz%",
+    ]
+    equal(lines, expected, "escape_html, url_encode, url_decode")
