@@ -11,7 +11,7 @@
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
 #   make fuzz    every parser of untrusted bytes against mutated input, FUZZ_SECONDS=60 each (fuzz/README.md)
-#   make soak    ten minutes of everything at once, in every language and mode, scripts killed and renewed at random; SOAK_SECONDS=60 for one
+#   make soak    ten minutes of everything at once in every language and mode, scripts killed at random (SOAK_SECONDS=600)
 #   make clean   removes what was built
 #
 # What is needed beside Rust, make and a C compiler is named by `needs`, which installs it where it may (root, apt-get).

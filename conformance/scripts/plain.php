@@ -111,11 +111,18 @@ function short()
 
 function die_before() { posix_kill(getmypid(), 9); }
 
-function die_within()
+// Goes on when the client has got this.
+function half()
 {
     text_head();
     echo "half\n";
     send_now();
+    wait_at_gate();
+}
+
+function die_within()
+{
+    half();
     posix_kill(getmypid(), 9);
 }
 
@@ -132,9 +139,7 @@ function error_before() { throw new RuntimeException('an error ' . variable('QUE
 
 function error_within()
 {
-    text_head();
-    echo "half\n";
-    send_now();
+    half();
     throw new RuntimeException('an error ' . variable('QUERY_STRING'));
 }
 

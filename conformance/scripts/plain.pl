@@ -93,10 +93,16 @@ sub short {
 
 sub die_before { kill KILL => $$ }
 
-sub die_within {
+# Goes on when the client has got this.
+sub half {
     text_head();
     print "half\n";
     flush_out();
+    wait_at_gate();
+}
+
+sub die_within {
+    half();
     kill KILL => $$;
 }
 
@@ -111,9 +117,7 @@ sub exit_within {
 sub error_before { die 'an error ', variable('QUERY_STRING'), "\n" }
 
 sub error_within {
-    text_head();
-    print "half\n";
-    flush_out();
+    half();
     die 'an error ', variable('QUERY_STRING'), "\n";
 }
 

@@ -47,12 +47,16 @@ def to_and_fro():
         sys.stdout.flush()
 
 
+def wait_at_gate():
+    with open(os.path.join(variable("PROBE_DIR"), "gate")) as gate:
+        return gate.readline()
+
+
 def stream():
     text_head()
     out("first\n")
     sys.stdout.flush()
-    with open(os.path.join(variable("PROBE_DIR"), "gate")) as gate:
-        out(gate.readline())
+    out(wait_at_gate())
 
 
 def local_redirect():
@@ -103,10 +107,16 @@ def die_before():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die_within():
+def half():
+    """Goes on when the client has got this."""
     text_head()
     out("half\n")
     sys.stdout.flush()
+    wait_at_gate()
+
+
+def die_within():
+    half()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -125,9 +135,7 @@ def error_before():
 
 
 def error_within():
-    text_head()
-    out("half\n")
-    sys.stdout.flush()
+    half()
     raise RuntimeError("an error " + variable("QUERY_STRING"))
 
 
@@ -183,8 +191,7 @@ def silent():
     text_head()
     out(f"{os.getpid()}\n")
     sys.stdout.flush()
-    with open(os.path.join(variable("PROBE_DIR"), "gate")) as gate:
-        out(gate.readline())
+    out(wait_at_gate())
 
 
 globals()[variable("PATH_INFO").split("/")[1].replace("-", "_")]()

@@ -155,11 +155,13 @@ static void short_(void)
 
 static void die_before(void) { kill(getpid(), SIGKILL); }
 
+/* Goes on when the client has got this. */
 static void half(void)
 {
     text_head();
     puts("half");
     fflush(stdout);
+    wait_for_event(block, sizeof block);
 }
 
 static void die_within(void)

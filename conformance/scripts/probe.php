@@ -122,11 +122,13 @@ function short()
 
 function die_before() { posix_kill(getmypid(), 9); }
 
+// Goes on when the client has got this.
 function half()
 {
     text_head();
     sluice_write("half\n");
     sluice_flush();
+    wait_at_gate();
 }
 
 function die_within()

@@ -108,10 +108,12 @@ sub short {
 
 sub die_before { kill KILL => $$ }
 
+# Goes on when the client has got this.
 sub half {
     text_head();
     Sluice::write("half\n");
     Sluice::flush();
+    wait_at_gate();
 }
 
 sub die_within {

@@ -121,9 +121,11 @@ def die_before():
 
 
 def half():
+    """Goes on when the client has got this."""
     text_head()
     sluice.write("half\n")
     sluice.flush()
+    wait_at_gate()
 
 
 def die_within():

@@ -41,7 +41,9 @@ class Column:
     def soak_route(self):
         """The route for the soak test: several processes, which end soon when they are idle."""
         idle = "" if self.mode == "cgi" else ', idle = "2s", client_grace = "1s"'
-        return route(f"/{self.name}/*", self._keys(f'max = 3, kill_grace = "500ms"{idle}') + " }")
+        keys = self._keys(f'max = 3, kill_grace = "500ms"{idle}')
+        # A gate that is always open.
+        return route(f"/{self.name}/*", keys + ', PROBE_DIR = "@DIR@/open" }')
 
     def _keys(self, more):
         """The keys of the script, with an open table of environment variables at the end."""

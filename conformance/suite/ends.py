@@ -16,9 +16,20 @@ def die_before(cell):
 @behaviour("death in the body")
 def die_within(cell):
     """A script process that is killed in the middle of its reply: the client sees that the response is cut. The next request is right."""
-    got = cell.get("die-within")
-    assert (got.status, got.is_complete, got.text) == (200, False, "half\n"), got
+    assert not half(cell, "die-within"), "the response is complete"
     cell.next_is_right()
+
+
+def half(cell, action):
+    """The client gets the first half of a reply, then the script goes on, and fails. Whether the response is complete nevertheless."""
+    with cell.connect() as client:
+        client.get(cell.path(action))
+        equal(client.head().status, 200, "status")
+        client.read_body_until(b"half\n")
+        cell.column.gate.release()
+        rest = client.read_chunk()
+        assert not rest, f"more of the body: {rest!r}"
+        return rest is not None
 
 
 @behaviour("exit before the head")
@@ -54,11 +65,25 @@ def error_within(cell):
     """The same after some of the body has been sent. Under CGI the reply ends there, because a process with an exit status other than 0
     may have replied well; an engine knows better, and the client sees that the response is cut."""
     start = cell.server.log_position()
-    got = cell.get(f"error-within?{cell.mark}")
-    assert got.status == 200 and got.text.startswith("half\n"), got
-    assert not (got.is_complete and cell.mode in ("rte", "fork")), got
+    is_complete = half(cell, f"error-within?{cell.mark}")
+    assert not (is_complete and cell.mode in ("rte", "fork")), "the response is complete"
     cell.server.log_line(cell.mark, start)
     cell.next_is_right()
+
+
+@behaviour("changed script")
+def changed(cell):
+    """When the file of a script is replaced, the next processes or requests use the new one, within two seconds or so."""
+    server, column = cell.server, cell.column
+    with open(server.path("scripts", column.file), "rb") as file:
+        content = file.read()
+    stem, dot, suffix = column.file.partition(".")
+    name = f"changed-{column.name}{dot}{suffix}"
+    path = f"/{column.name}-timeout/{name}/status?200"
+    server.write(f"scripts/{name}", content, 0o755)
+    equal(server.get(path).text, "a document\n", "the first version")
+    server.write(f"scripts/{name}", content.replace(b"a document", b"A DOCUMENT"), 0o755)
+    assert wait_until(lambda: server.get(path).text == "A DOCUMENT\n"), server.get(path)
 
 
 @behaviour("endless loop")

@@ -68,7 +68,7 @@ def start(chosen):
     """A server for these columns."""
     configuration = '[server]\nsdk = "@SDK@"\n' if any(column.mode in ("rte", "fork") for column in chosen) else ""
     configuration += CONFIGURATION + "".join(column.soak_route() for column in chosen)
-    files = columns.script_files() | {"htdocs/file.bin": FILE, "programs/digest": DIGEST}
+    files = columns.script_files() | {"htdocs/file.bin": FILE, "programs/digest": DIGEST, "open/gate": "go\n"}
     server = testing.Server(configuration, files)
     for program in PROGRAMS:
         shutil.copy(os.path.join(testing.CHECKOUT, "sdk/c/build", program), server.path("programs"))
