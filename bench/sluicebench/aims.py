@@ -144,7 +144,7 @@ def engine_aims() -> Iterator[Aim]:
                     label = "" if ours == "rte" else f" {ours.upper()}"
                     text = f"{name}{label}: RTE / best {what}, {where}"
                     yield Aim(text, table, keys, ours, peers[0], least, or_peers=tuple(peers[1:]))
-    for language, name in (("python", "Python"), ("perl", "Perl")):
+    for language, name in (("python", "Python"), ("perl", "Perl"), ("php", "PHP")):
         keys = tuple(row.key for row in fork_rows())
         yield Aim(f"{name}: fork mode / CGI, heavy imports", "engines-fork", keys, f"{language}-fork", f"{language}-cgi", 5)
     for language, name in (("python", "Python"), ("perl", "Perl"), ("php", "PHP")):

@@ -19,8 +19,8 @@ SECONDS_MOST = 6.0
 #: Assumed requests per second of plain CGI, for the estimate of the time.
 SLOW_RATE = 60.0
 
-#: Peers that run the application in the process that speaks HTTP with the client; all others hand it to another process.
-IN_PROCESS = ("granian", "mod-perl", "mod-perl-psgi", "mod-php")
+#: Peers that run the application in the process that speaks HTTP; all others hand it to another process.
+IN_PROCESS = ("granian", "granian-nginx", "mod-perl", "mod-perl-psgi", "mod-php")
 
 
 def slow(key: str, label: str, way: str, against: str) -> Column:
@@ -55,6 +55,7 @@ PERL_COLUMNS = (
 
 PHP_COLUMNS = (
     Column("rte", "Sluice RTE", "sluice", "php-rte"),
+    Column("worker", "Sluice RTE, worker mode", "sluice", "php-worker", "rte"),
     Column("cgiplus", "Sluice CGIplus", "sluice", "php-cgiplus", "rte"),
     slow("cgi", "Sluice CGI", "php-cgi", "rte"),
     Column("fpm-nginx", "nginx→php-fpm", "php-fpm-nginx", "php-script", "rte"),
@@ -67,7 +68,7 @@ COLUMNS = {"python": PYTHON_COLUMNS, "perl": PERL_COLUMNS, "php": PHP_COLUMNS}
 
 
 def fork_columns() -> Iterable[Column]:
-    for language, name in (("python", "Python"), ("perl", "Perl")):
+    for language, name in (("python", "Python"), ("perl", "Perl"), ("php", "PHP")):
         fork = f"{language}-fork"
         yield Column(fork, f"{name}, fork mode", "sluice", fork)
         yield slow(f"{language}-cgi", f"{name}, CGI", f"{language}-cgi", fork)
@@ -134,7 +135,8 @@ def engine_tables() -> Iterable[Table]:
         )  # fmt: skip
     yield Table(
         "engines-fork", "Engines: fork mode",
-        "A script with heavy imports that does little: as CGI, in fork mode, and in the engine without a fork.",
+        "A script with heavy imports that does little: as CGI, in fork mode, and in the engine without a fork. Python and Perl import\n"
+        "modules of their libraries; PHP requires 150 files with a class each.",
         "applications", "requests/s", tuple(fork_rows()), tuple(fork_columns()), rounds=5, seconds=0.6, group=GROUP,
     )  # fmt: skip
     yield Table(
@@ -148,7 +150,8 @@ def engine_tables() -> Iterable[Table]:
 
 ENGINE_TABLES: tuple[Table, ...] = tuple(engine_tables())
 
-#: The rows of --quick.
+#: The rows of --quick, and its rounds.
+QUICK_ROUNDS = 3
 QUICK_ROWS = {
     "engines-python": ("0k-c10", "page-c10"), "engines-perl": ("0k-c10", "page-c10"), "engines-php": ("0k-c10", "page-c10"),
     "engines-fork": ("imports-c10",), "engines-buffer": ("1024-64k",),

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Optional
 
-from .engines import ENGINE_TABLES, QUICK_ROWS, SECONDS_MOST
+from .engines import ENGINE_TABLES, QUICK_ROUNDS, QUICK_ROWS, SECONDS_MOST
 from .servers.base import LINES_FILE
 from .servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, TLS_CIPHER, TLS_GROUP, Protocol
 from .tables import KIB, MIB, Column, Row, Table
@@ -327,7 +327,8 @@ def choose(
             continue
         rows = tuple(row for row in table.rows if not quick or row.key in QUICK[table.key])
         columns = tuple(c for c in table.columns if not peers or c.server in peers | ALWAYS)
-        chosen.append(replace(table, rows=rows, columns=columns, rounds=rounds or table.rounds))
+        usual = min(table.rounds, QUICK_ROUNDS) if quick and table.group else table.rounds
+        chosen.append(replace(table, rows=rows, columns=columns, rounds=rounds or usual))
     return chosen
 
 

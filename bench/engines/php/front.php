@@ -1,12 +1,5 @@
 <?php
-// A small application with a front controller: classes that are loaded when they are needed, a router, templates.
-spl_autoload_register(static function (string $class): void {
-    require __DIR__ . "/lib/$class.php";
-});
+// The front controller of the application.
+require __DIR__ . '/site.php';
 
-$router = new Router();
-$router->add('/app/list/{name}', static fn (Request $request, array $parts): Response => (new ListController(
-    new Repository(),
-    new View(__DIR__ . '/templates'),
-))->show($request, $parts['name']));
-$router->dispatch(Request::ofServer())->send();
+site_router()->dispatch(Request::ofServer())->send();

@@ -33,6 +33,9 @@ PAGE = "app/list/tea?n=20"
 
 RUN_SECONDS = 30.0
 
+# Files of the PHP script with heavy imports, and methods in each.
+PHP_CLASSES, PHP_METHODS = 150, 20
+
 
 @dataclass(frozen=True)
 class Body:
@@ -77,7 +80,7 @@ def _ways() -> Dict[str, Way]:
     found["perl-registry"] = found["perl-rte"]
     found["php-script"] = found["php-rte"]
     found["php-worker"] = Way("php", "plain", PAGE)
-    for language in ("python", "perl"):
+    for language in LANGUAGES:
         found[f"{language}-fork"] = Way(language, "")
     return found
 
@@ -109,7 +112,7 @@ def kinds_of(way: str) -> List[str]:
     if way.endswith("-fork"):
         return ["imports"]
     kinds = ["text", "form", *(["upload"] if form.upload else []), *(["page"] if form.page else [])]
-    return [*kinds, "imports"] if way.endswith(("-cgi", "-rte")) and form.language != "php" else kinds
+    return [*kinds, "imports"] if way.endswith(("-cgi", "-rte")) else kinds
 
 
 # ---- content ----
@@ -118,6 +121,10 @@ def kinds_of(way: str) -> List[str]:
 def fill(source: Path, site: "Site") -> None:
     """Copies the applications and creates the bodies, for any user to read."""
     shutil.copytree(source, site.applications, ignore=shutil.ignore_patterns("__pycache__"))
+    classes = site.applications / "php" / "classes"
+    classes.mkdir()
+    for number in range(PHP_CLASSES):
+        (classes / f"Class{number}.php").write_text(php_class(number))
     for path in site.applications.rglob("*"):
         path.chmod(0o755 if path.is_dir() or path.suffix in (".py", ".pl") else 0o644)
     site.bodies.mkdir()
@@ -129,6 +136,17 @@ def fill(source: Path, site: "Site") -> None:
     # 5 MB are more than PHP accepts by default. Its other settings are Debian's.
     site.php_settings.mkdir()
     (site.php_settings / "uploads.ini").write_text("upload_max_filesize = 16M\npost_max_size = 16M\n")
+
+
+def php_class(number: int) -> str:
+    """A class for the script with heavy imports: PHP has no modules to import, so it loads as many files as a framework does."""
+    methods = "\n".join(
+        f"    public function method{at}(int $value): int\n    {{\n        $sum = {at};\n"
+        f"        for ($step = 0; $step < {number}; $step++) {{\n            $sum += $step % {at + 1};\n        }}\n"
+        f"        return $value + ($sum > {at * 100} ? {number} : 0);\n    }}\n"
+        for at in range(PHP_METHODS)
+    )
+    return f"<?php\nfinal class Class{number}\n{{\n{methods}}}\n"
 
 
 def form_text() -> str:

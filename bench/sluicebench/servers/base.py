@@ -289,7 +289,7 @@ class Server(abc.ABC):
             shutil.chown(self.directory, user, group_of(user))
 
     def _wait_for_answer(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + self.start_seconds
         while True:
             self._complain_of_ended()
             try:
@@ -298,9 +298,10 @@ class Server(abc.ABC):
             except (OSError, http.client.HTTPException):
                 pass
             if time.monotonic() > deadline:
-                raise ServerFailed(self.explain(f"no answer within {START_SECONDS:.0f} s"))
+                raise ServerFailed(self.explain(f"no answer within {self.start_seconds:.0f} s"))
             time.sleep(processes.POLL_SECONDS)
 
+    start_seconds = START_SECONDS
     #: The path that start() requests until there is an answer.
     ready_path = "/"
 

@@ -20,6 +20,8 @@ class Peer(Server):
 
     program = ""
     in_venv = False
+    #: It loads its application and framework first.
+    start_seconds = 30.0
     #: Its access log is what it writes to the console.
     logs_to_console = False
 

@@ -73,8 +73,9 @@ SCRIPT_KEYS = {
     "fork": 'mode = "rte", engine = "{language}"{venv}, fresh = "fork"',
     "wsgi": 'mode = "rte", engine = "python"{venv}, app = "wsgi:application"',
     "psgi": 'mode = "rte", engine = "perl", app = "app.psgi"',
+    "worker": 'mode = "rte", engine = "php", app = "worker.php"',
 }
-ENGINE_WAYS = ("rte", "fork", "wsgi", "psgi")
+ENGINE_WAYS = ("rte", "fork", "wsgi", "psgi", "worker")
 
 LISTENERS = {
     # TLS 1.2 and 1.3, HTTP/2 and tickets are on by default.
@@ -91,9 +92,7 @@ http2 = "on"                       # off by default in cleartext
 }
 
 
-APPLICATION_WAYS = tuple(
-    way for way in WAYS if way.partition("-")[2] in SCRIPT_KEYS and not (way.startswith("php-") and way.endswith("fork"))
-)
+APPLICATION_WAYS = tuple(way for way in WAYS if way.partition("-")[2] in SCRIPT_KEYS)
 
 
 class Sluice(Server):
