@@ -3,16 +3,19 @@
    PHP itself puts back at the end of a request: variables, functions and classes of the script, putenv(), ini_set(), set_time_limit(), umask(),
    setlocale(), open files (except persistent ones), temporary upload files, sessions, handlers of errors, output buffers, stream contexts and
    wrappers. The environment and the directory are set for each request (records.c, request.c).
-   Here: signal handlers, the signal mask and the alarm of the extension pcntl, if it is loaded. */
+   Here: descriptors that child processes must not have; signal handlers, the signal mask and the alarm of the extension pcntl, if it is loaded. */
 #include "engine.h"
 
 #include "zend_signal.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define SIGNALS_MAX 64
+/* PHP and its extensions open a handful when they start. */
+#define DESCRIPTORS_MAX 64
 
 static struct {
     struct sigaction actions[SIGNALS_MAX + 1];
@@ -58,8 +61,18 @@ static void set_handlers_of_php(bool at_next_request)
 #endif
 }
 
+/* opcache's lock file and whatever else extensions have opened: no business of the script's child processes. */
+static void close_on_exec(void)
+{
+    for (int descriptor = 5; descriptor < DESCRIPTORS_MAX; descriptor++) {
+        int flags = fcntl(descriptor, F_GETFD);
+        if (flags >= 0) fcntl(descriptor, F_SETFD, flags | FD_CLOEXEC);
+    }
+}
+
 void isolate_open(void)
 {
+    close_on_exec();
     save_signals();
     set_handlers_of_php(true);
     for (size_t i = 0; i < WRAPPED_COUNT; i++) {

@@ -107,11 +107,12 @@ static bool is_field(const sapi_header_struct *header, const char *name, size_t 
     return header->header_len > length && header->header[length] == ':' && strncasecmp(header->header, name, length) == 0;
 }
 
-/* header("HTTP/1.1 404 Gone fishing") names the reason; otherwise the server knows it. */
+/* header("HTTP/1.1 404 Gone fishing") names the reason; otherwise the server knows it. http_response_code() changes the number alone. */
 static void write_status(const sapi_headers_struct *headers)
 {
     char line[256];
     const char *text = headers->http_status_line ? strchr(headers->http_status_line, ' ') : NULL;
+    if (text && atoi(text) != headers->http_response_code) text = NULL;
     int length = text ? snprintf(line, sizeof line, "Status:%s\r\n", text)
                       : snprintf(line, sizeof line, "Status: %d\r\n", headers->http_response_code);
     if (length >= (int)sizeof line) length = snprintf(line, sizeof line, "Status: %d\r\n", headers->http_response_code);
