@@ -29,7 +29,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         .route
         .pools
         .pool(&job.script, settings, &job.scripts.resources().processes);
-    let mut lease = pool.acquire(job.scripts.worker).await?;
+    let mut lease = pool.acquire(job.scripts.worker, None).await?;
     let sentinels = new_sentinels()?;
     let variables = job.variables(Some(&sentinels), content_length);
     let environment = Environment::for_cgi(&variables, &job.inherited()).into_bytes();

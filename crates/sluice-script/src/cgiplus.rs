@@ -12,6 +12,7 @@ use crate::mailbox::Silence;
 use crate::misbehaviour::Output;
 use crate::process;
 use crate::pump::{BodySource, Pump};
+use crate::recent_scripts::ScriptId;
 use crate::relay::Relay;
 use crate::request_body::RequestBody;
 use crate::request_state::Age;
@@ -28,13 +29,15 @@ const OVERTAKEN_MAX: usize = 16;
 /// Runs the script for one request, up to the head of its reply.
 pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
     let (mut pump, content_length) = prepare(&job, body).await?;
+    // An engine that has compiled a script is preferred for it.
+    let script = job.script.engine.as_ref().map(|_| ScriptId::of(&job.script.file));
     let (mut attempt, mut overtaken) = (1, 0);
     loop {
         let pool = job
             .route
             .pools
             .pool(&job.script, job.settings(), &job.scripts.resources().processes);
-        let mut lease = pool.acquire(job.scripts.worker).await?;
+        let mut lease = pool.acquire(job.scripts.worker, script).await?;
         let (idle, age) = match lease.take() {
             Some(idle) => match rebind_to_worker(&job, idle)? {
                 Some(idle) => (idle, Age::Used),

@@ -18,10 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_settings::{Engine, EngineSettings};
+use sluice_settings::{Engine, EngineSettings, Mode, ScriptSettings, ScriptSource};
 
 use crate::search_path::find_program;
 use crate::stamp::Stamp;
+use crate::watched_files::WatchedPath;
 
 /// The directories of an installed server, beside those that are found from the program.
 const INSTALLED: [&str; 2] = ["/usr/local/lib/sluice", "/usr/lib/sluice"];
@@ -132,6 +133,15 @@ impl Engines {
         is_run.then_some(engine)
     }
 
+    /// All of them.
+    fn all(&self) -> impl Iterator<Item = &EngineProgram> {
+        let by_suffix = self.by_suffix.iter().map(|(_, engine)| engine);
+        let mut all: Vec<&EngineProgram> = self.engine.iter().chain(by_suffix).map(|engine| &**engine).collect();
+        all.sort_by_key(|engine| engine.key());
+        all.dedup_by_key(|engine| engine.key());
+        all.into_iter()
+    }
+
     /// The engine of the suffix of a name; the longest suffix counts.
     pub fn of_suffix(&self, name: &str) -> Option<&Arc<EngineProgram>> {
         let mut engines = self.by_suffix.iter();
@@ -170,6 +180,47 @@ impl EngineProgram {
                 .map_err(|missing| ServerFault::NoEngine(missing.to_string().into()).into()),
         }
     }
+}
+
+/// The files whose changes replace the processes of a route: those of the configuration or, of engines, the sources below the directory of
+/// the scripts; and the engines themselves.
+pub(crate) fn watched_paths(settings: &ScriptSettings, engines: &Engines) -> Vec<WatchedPath> {
+    let all = |path: PathBuf| WatchedPath { path, suffixes: &[] };
+    let mut watched: Vec<_> = settings.watch.iter().flatten().cloned().map(all).collect();
+    let directory = match &settings.source {
+        ScriptSource::Directory(directory) | ScriptSource::App { directory, .. } => Some(directory.as_path()),
+        ScriptSource::File(file) => file.parent(),
+        ScriptSource::Root => None,
+    };
+    for engine in engines.all() {
+        watched.extend(engine.found.iter().map(|command| all(command.file.clone())));
+        // PHP compiles a changed file again itself, except in an application, which stays loaded.
+        let is_kept = engine.engine != Engine::Php || settings.engines.app.is_some();
+        let suffixes = engine.engine.source_suffixes();
+        if let Some(directory) = directory.filter(|_| is_kept && !suffixes.is_empty() && settings.watch.is_none()) {
+            watched.push(WatchedPath {
+                path: directory.to_owned(),
+                suffixes,
+            });
+        }
+    }
+    watched
+}
+
+/// Whether the scripts of two routes of a site can share processes: both are run by the same engines, with the same settings.
+pub fn can_share_processes(one: &ScriptSettings, other: &ScriptSettings) -> bool {
+    // What belongs to the route alone.
+    let common = |settings: &ScriptSettings| ScriptSettings {
+        source: match &settings.source {
+            app @ ScriptSource::App { .. } => app.clone(),
+            ScriptSource::Directory(_) | ScriptSource::File(_) | ScriptSource::Root => ScriptSource::Root,
+        },
+        is_directory_optional: false,
+        send_files: BTreeMap::new(),
+        watch: None,
+        ..settings.clone()
+    };
+    one.mode == Mode::Rte && common(one) == common(other)
 }
 
 /// The stamp of scripts that an engine runs: it compiles a changed file again itself, so its process stays.

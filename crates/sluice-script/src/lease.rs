@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use crate::pool::{Action, Decision, Pool, ProcessId, Reason, Refusal, Release, Room, Ticket};
 use crate::process::{Channels, Process};
 use crate::process_limit::{Member, Permit, PoolLimits};
+use crate::recent_scripts::ScriptId;
 use crate::route::Script;
 use crate::stamp::Stamp;
 
@@ -130,9 +131,9 @@ impl SharedPool {
         permit.is_some()
     }
 
-    /// Waits for a process or for permission to start one. The script's fault, a 503: the queue is full, the wait took too long, or
+    /// Waits for a process or for permission to start one; `script` is what an engine is to run. The script's fault, a 503: the queue is full, the wait took too long, or
     /// starts are delayed after failures.
-    pub(crate) async fn acquire(self: &Arc<Self>, worker: usize) -> Result<Lease, Fault> {
+    pub(crate) async fn acquire(self: &Arc<Self>, worker: usize, script: Option<ScriptId>) -> Result<Lease, Fault> {
         let (entry, granted) = {
             let mut state = self.lock();
             let (mut permit, mut is_full) = (None, false);
@@ -140,7 +141,7 @@ impl SharedPool {
                 is_full = !self.take_permit(&mut permit);
                 !is_full
             };
-            match state.pool.request(worker, Instant::now(), &mut room) {
+            match state.pool.request(worker, script, Instant::now(), &mut room) {
                 Decision::Use(id) => {
                     let idle = state.idle.remove(&id);
                     return Ok(self.lease(id, idle, None));
@@ -571,11 +572,11 @@ mod tests {
     async fn a_process_counts_until_its_end_even_if_its_client_disconnects_while_it_is_started() {
         let pool = pool(1);
         for has_run in [false, true] {
-            let mut lease = pool.acquire(0).await.unwrap();
+            let mut lease = pool.acquire(0, None).await.unwrap();
             assert!(lease.take().is_none());
             let notice = lease.exit_notice();
             drop(lease);
-            let mut second = Box::pin(pool.acquire(0));
+            let mut second = Box::pin(pool.acquire(0, None));
             assert!(has_to_wait(&mut second).await, "two at once");
             if has_run {
                 notice(Exit::Code(0));

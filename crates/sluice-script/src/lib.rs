@@ -10,7 +10,8 @@
 //!     │                  ├─ job ── request, route       the request, the program, the variables
 //!     │                  │    └─ engine                 the program that runs many scripts
 //!     │                  ├─ pools ── lease ── pool      which request gets which process
-//!     │                  │    │    └─ process_limit     bounds that pools share; default_processes
+//!     │                  │    │    ├─ process_limit     bounds that pools share; default_processes
+//!     │                  │    │    └─ recent_scripts    what a process of an engine has run
 //!     │                  │    └─ watched_files          changes that replace kept processes
 //!     │                  ├─ process ── scripts, stderr  start, watch, stop
 //!     │                  │      ├─ shebang              why a process could not be started
@@ -57,6 +58,7 @@ mod process;
 mod process_fault;
 mod process_limit;
 mod pump;
+mod recent_scripts;
 mod relay;
 mod reply_encoding;
 pub mod request;

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use sluice_settings::PoolSettings;
 
+use crate::recent_scripts::{RecentScripts, ScriptId};
+
 /// A process of another worker is used instead of starting a new one, if it has been idle for this long. Its own worker needs
 /// it if it was busy more recently: under load every worker soon has processes of its own, and none moves.
 const SPARE_AFTER: Duration = Duration::from_millis(10);
@@ -151,6 +153,8 @@ struct Slot {
     /// Overrides the pool's idle lifetime (callout LIFETIME): `Some(None)` is without limit.
     lifetime: Option<Option<Duration>>,
     served: u64,
+    /// What it has run, if it is an engine.
+    recent: RecentScripts,
     /// Why it gets no further request, if so.
     stale: Option<Reason>,
     /// It is about to end; it counts until it has ended.
@@ -158,9 +162,10 @@ struct Slot {
 }
 
 impl Slot {
-    fn lend(&mut self, worker: usize) -> ProcessId {
+    fn lend(&mut self, worker: usize, script: Option<ScriptId>) -> ProcessId {
         self.idle_since = None;
         self.worker = worker;
+        self.recent.add(script);
         self.id
     }
 }
@@ -169,6 +174,7 @@ impl Slot {
 struct Waiting {
     ticket: Ticket,
     worker: usize,
+    script: Option<ScriptId>,
     since: Instant,
 }
 
@@ -196,25 +202,42 @@ impl Pool {
     }
 
     /// A request on `worker` needs a process. In this order: an idle one of its own worker, one that another worker can spare, a
-    /// new one, any idle one, an entry in the queue.
-    pub(crate) fn request(&mut self, worker: usize, now: Instant, room: Room<'_>) -> Decision {
-        if let Some(slot) = self.youngest_idle(|slot| slot.worker == worker) {
-            return Decision::Use(slot.lend(worker));
-        }
+    /// new one, any idle one, an entry in the queue. `script` is what an engine is to run: one of the first two that has run it comes
+    /// before both.
+    pub(crate) fn request(
+        &mut self,
+        worker: usize,
+        script: Option<ScriptId>,
+        now: Instant,
+        room: Room<'_>,
+    ) -> Decision {
         let spare_since = now.checked_sub(SPARE_AFTER);
-        if let Some(slot) = self.youngest_idle(|slot| slot.idle_since <= spare_since) {
-            return Decision::Use(slot.lend(worker));
+        let is_own = |slot: &Slot| slot.worker == worker;
+        let is_spare = |slot: &Slot| slot.idle_since <= spare_since;
+        let has_run = |slot: &Slot| slot.recent.has(script);
+        if script.is_some()
+            && let Some(id) = self
+                .lend_youngest(worker, script, |slot| is_own(slot) && has_run(slot))
+                .or_else(|| self.lend_youngest(worker, script, |slot| is_spare(slot) && has_run(slot)))
+        {
+            return Decision::Use(id);
+        }
+        if let Some(id) = self
+            .lend_youngest(worker, script, is_own)
+            .or_else(|| self.lend_youngest(worker, script, is_spare))
+        {
+            return Decision::Use(id);
         }
         if self.processes.len() < self.settings.max {
             if let Some(wait) = self.backoff(now) {
                 return Decision::Refuse(Refusal::BackOff(wait));
             }
             if room() {
-                return Decision::Start(self.add(worker));
+                return Decision::Start(self.add(worker, script));
             }
         }
-        if let Some(slot) = self.youngest_idle(|_| true) {
-            return Decision::Use(slot.lend(worker));
+        if let Some(id) = self.lend_youngest(worker, script, |_| true) {
+            return Decision::Use(id);
         }
         if self.queue.len() >= self.settings.queue_max {
             return Decision::Refuse(Refusal::QueueFull);
@@ -223,6 +246,7 @@ impl Pool {
         self.queue.push_back(Waiting {
             ticket,
             worker,
+            script,
             since: now,
         });
         Decision::Wait(ticket)
@@ -389,7 +413,7 @@ impl Pool {
         if let Some(waiting) = self.next_waiting(worker, now)
             && let Some(slot) = self.slot(id)
         {
-            slot.worker = waiting.worker;
+            slot.lend(waiting.worker, waiting.script);
             return Release::Hand(waiting.ticket);
         }
         if let Some(slot) = self.slot(id) {
@@ -421,7 +445,7 @@ impl Pool {
             return None;
         }
         let waiting = self.queue.pop_front()?;
-        Some(Action::Start(waiting.ticket, self.add(waiting.worker)))
+        Some(Action::Start(waiting.ticket, self.add(waiting.worker, waiting.script)))
     }
 
     fn retire_idle(&mut self, most: usize, reason: Reason, which: impl Fn(&Slot) -> bool) -> Vec<Action> {
@@ -442,21 +466,30 @@ impl Pool {
             .filter(|wait| !wait.is_zero())
     }
 
-    fn youngest_idle(&mut self, which: impl Fn(&Slot) -> bool) -> Option<&mut Slot> {
-        self.processes
-            .iter_mut()
-            .filter(|slot| slot.idle_since.is_some() && which(slot))
-            .max_by_key(|slot| slot.idle_since)
+    /// Lends the idle process that was busy last, of those that are meant.
+    fn lend_youngest(
+        &mut self,
+        worker: usize,
+        script: Option<ScriptId>,
+        which: impl Fn(&Slot) -> bool,
+    ) -> Option<ProcessId> {
+        let idle = self.processes.iter_mut();
+        let idle = idle.filter(|slot| slot.idle_since.is_some() && which(slot));
+        let youngest = idle.max_by_key(|slot| slot.idle_since)?;
+        Some(youngest.lend(worker, script))
     }
 
-    fn add(&mut self, worker: usize) -> ProcessId {
+    fn add(&mut self, worker: usize, script: Option<ScriptId>) -> ProcessId {
         let id = ProcessId(self.next_number());
+        let mut recent = RecentScripts::default();
+        recent.add(script);
         self.processes.push(Slot {
             id,
             worker,
             idle_since: None,
             lifetime: None,
             served: 0,
+            recent,
             stale: None,
             is_ending: false,
         });

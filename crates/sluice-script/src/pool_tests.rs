@@ -1,5 +1,7 @@
 //! The pool by example and by simulation: random events over many seeds, with the invariants checked after each.
 
+use std::path::Path;
+
 use super::*;
 
 fn pool(max: usize, queue_max: usize) -> Pool {
@@ -26,35 +28,71 @@ fn started(decision: Decision) -> ProcessId {
     }
 }
 
+fn script(number: usize) -> ScriptId {
+    ScriptId::of(Path::new(&number.to_string()))
+}
+
+#[test]
+fn an_engine_that_has_run_a_script_is_preferred_for_it_before_one_of_the_own_worker() {
+    let (mut pool, now) = (pool(9, 9), Instant::now());
+    let ids: Vec<_> = (0..3)
+        .map(|number| started(pool.request(number % 2, Some(script(number)), now, &mut always)))
+        .collect();
+    for id in &ids {
+        pool.release(*id, now, Claim::None, &mut always);
+    }
+    let later = now + SPARE_AFTER;
+    for (wanted, expected) in [(0, ids[0]), (1, ids[1]), (2, ids[2])] {
+        let decision = pool.request(0, Some(script(wanted)), later, &mut always);
+        assert_eq!(decision, Decision::Use(expected));
+        pool.release(expected, later, Claim::None, &mut always);
+    }
+    // Of scripts that none has run, the own worker's process that was busy last gets it, and has run it then.
+    assert_eq!(
+        pool.request(0, Some(script(7)), later, &mut always),
+        Decision::Use(ids[2])
+    );
+    let Decision::Use(other) = pool.request(0, Some(script(7)), later, &mut always) else {
+        panic!("another is idle")
+    };
+    assert_ne!(other, ids[2]);
+}
+
 #[test]
 fn a_process_that_another_worker_can_spare_is_taken_before_a_new_one_is_started() {
     let (mut pool, now) = (pool(9, 9), Instant::now());
-    let first = started(pool.request(0, now, &mut always));
+    let first = started(pool.request(0, None, now, &mut always));
     pool.release(first, now, Claim::None, &mut always);
-    assert_eq!(pool.request(1, now + SPARE_AFTER, &mut always), Decision::Use(first));
+    assert_eq!(
+        pool.request(1, None, now + SPARE_AFTER, &mut always),
+        Decision::Use(first)
+    );
 }
 
 #[test]
 fn a_request_gets_its_workers_process_then_a_new_one_then_anothers_then_waits_then_is_refused() {
     let (mut pool, now) = (pool(2, 1), Instant::now());
-    let first = started(pool.request(0, now, &mut always));
+    let first = started(pool.request(0, None, now, &mut always));
     assert_eq!(
         pool.release(first, now, Claim::None, &mut always),
         (Release::Keep, None)
     );
-    assert_eq!(pool.request(0, now, &mut always), Decision::Use(first));
+    assert_eq!(pool.request(0, None, now, &mut always), Decision::Use(first));
     pool.release(first, now, Claim::None, &mut always);
-    let second = started(pool.request(1, now, &mut always));
+    let second = started(pool.request(1, None, now, &mut always));
     assert_eq!(
-        pool.request(1, now, &mut always),
+        pool.request(1, None, now, &mut always),
         Decision::Use(first),
         "at max another worker's idle one is taken"
     );
-    let Decision::Wait(ticket) = pool.request(0, now, &mut always) else {
+    let Decision::Wait(ticket) = pool.request(0, None, now, &mut always) else {
         panic!("expected to wait")
     };
     assert_eq!(pool.refusal(now), Some(Refusal::QueueFull));
-    assert_eq!(pool.request(0, now, &mut always), Decision::Refuse(Refusal::QueueFull));
+    assert_eq!(
+        pool.request(0, None, now, &mut always),
+        Decision::Refuse(Refusal::QueueFull)
+    );
     assert_eq!(
         pool.release(second, now, Claim::None, &mut always).0,
         Release::Hand(ticket)
@@ -65,18 +103,18 @@ fn a_request_gets_its_workers_process_then_a_new_one_then_anothers_then_waits_th
 #[test]
 fn a_young_waiter_on_the_processs_worker_goes_first_but_not_before_an_old_one() {
     let (mut pool, now) = (pool(1, 9), Instant::now());
-    let process = started(pool.request(0, now, &mut always));
-    let Decision::Wait(other) = pool.request(1, now, &mut always) else {
+    let process = started(pool.request(0, None, now, &mut always));
+    let Decision::Wait(other) = pool.request(1, None, now, &mut always) else {
         panic!()
     };
-    let Decision::Wait(own) = pool.request(0, now, &mut always) else {
+    let Decision::Wait(own) = pool.request(0, None, now, &mut always) else {
         panic!()
     };
     assert_eq!(
         pool.release(process, now, Claim::None, &mut always).0,
         Release::Hand(own)
     );
-    let Decision::Wait(_) = pool.request(0, now, &mut always) else {
+    let Decision::Wait(_) = pool.request(0, None, now, &mut always) else {
         panic!()
     };
     assert_eq!(
@@ -89,27 +127,27 @@ fn a_young_waiter_on_the_processs_worker_goes_first_but_not_before_an_old_one() 
 fn processes_that_end_before_their_first_reply_delay_the_next_start() {
     let (mut pool, mut now) = (pool(4, 9), Instant::now());
     for _ in 0..=FAILURES_FREE {
-        let id = started(pool.request(0, now, &mut always));
+        let id = started(pool.request(0, None, now, &mut always));
         assert_eq!(pool.ended(id, now, &mut always), None);
     }
     assert_eq!(
-        pool.request(0, now, &mut always),
+        pool.request(0, None, now, &mut always),
         Decision::Refuse(Refusal::BackOff(BACKOFF_MIN))
     );
     now += BACKOFF_MIN;
-    let id = started(pool.request(0, now, &mut always));
+    let id = started(pool.request(0, None, now, &mut always));
     pool.release(id, now, Claim::None, &mut always);
     pool.ended(id, now, &mut always);
-    started(pool.request(0, now, &mut always));
+    started(pool.request(0, None, now, &mut always));
 }
 
 #[test]
 fn a_process_that_ends_after_a_reply_is_replaced_at_once_for_a_waiter() {
     let (mut pool, now) = (pool(1, 9), Instant::now());
-    let id = started(pool.request(0, now, &mut always));
+    let id = started(pool.request(0, None, now, &mut always));
     pool.release(id, now, Claim::None, &mut always);
-    assert_eq!(pool.request(0, now, &mut always), Decision::Use(id));
-    let Decision::Wait(ticket) = pool.request(0, now, &mut always) else {
+    assert_eq!(pool.request(0, None, now, &mut always), Decision::Use(id));
+    let Decision::Wait(ticket) = pool.request(0, None, now, &mut always) else {
         panic!()
     };
     assert!(matches!(pool.ended(id, now, &mut always), Some(Action::Start(who, _)) if who == ticket));
@@ -119,7 +157,9 @@ fn a_process_that_ends_after_a_reply_is_replaced_at_once_for_a_waiter() {
 fn idle_processes_end_by_age_except_for_the_minimum_and_those_with_their_own_lifetime() {
     let (mut pool, now) = (pool(4, 9), Instant::now());
     pool.settings.min = 1;
-    let ids: Vec<_> = (0..3).map(|_| started(pool.request(0, now, &mut always))).collect();
+    let ids: Vec<_> = (0..3)
+        .map(|_| started(pool.request(0, None, now, &mut always)))
+        .collect();
     pool.set_lifetime(ids[2], None);
     for id in &ids {
         pool.release(*id, now, Claim::None, &mut always);
@@ -139,8 +179,8 @@ fn idle_processes_end_by_age_except_for_the_minimum_and_those_with_their_own_lif
 fn a_changed_script_ends_idle_processes_now_and_busy_ones_after_their_reply() {
     let (mut pool, now) = (pool(4, 9), Instant::now());
     let (idle, busy) = (
-        started(pool.request(0, now, &mut always)),
-        started(pool.request(0, now, &mut always)),
+        started(pool.request(0, None, now, &mut always)),
+        started(pool.request(0, None, now, &mut always)),
     );
     pool.release(idle, now, Claim::None, &mut always);
     assert_eq!(
@@ -191,9 +231,31 @@ impl World {
         }
     }
 
+    /// A request, half of them for scripts of an engine. A process that has run the script is preferred within its worker.
+    fn request(&mut self, pool: &mut Pool, now: Instant) -> Decision {
+        let worker = self.random_below(3);
+        let script = (self.random_below(2) == 0).then(|| script(self.random_below(6)));
+        let own = pool.processes.iter();
+        let own: Vec<_> = own
+            .filter(|slot| slot.idle_since.is_some() && slot.worker == worker)
+            .collect();
+        let has_own = !own.is_empty();
+        let ran: Vec<_> = own
+            .iter()
+            .filter(|slot| slot.recent.has(script))
+            .map(|slot| slot.id)
+            .collect();
+        let decision = pool.request(worker, script, now, &mut always);
+        match decision {
+            Decision::Use(id) => assert!(ran.is_empty() || ran.contains(&id), "one that has run it is idle"),
+            _ => assert!(!has_own, "one of the worker is idle"),
+        }
+        decision
+    }
+
     fn step(&mut self, pool: &mut Pool, now: Instant) {
         match self.random_below(10) {
-            0..4 => match pool.request(self.random_below(3), now, &mut always) {
+            0..4 => match self.request(pool, now) {
                 Decision::Use(id) => {
                     World::take(&mut self.idle, id);
                     self.busy.push(id);
@@ -279,15 +341,15 @@ fn no_simulation_loses_a_process_or_a_waiter_or_exceeds_a_limit() {
 #[test]
 fn without_room_a_request_takes_any_idle_process_or_waits_until_there_is_room() {
     let (mut pool, now) = (pool(4, 9), Instant::now());
-    let first = started(pool.request(0, now, &mut always));
+    let first = started(pool.request(0, None, now, &mut always));
     pool.release(first, now, Claim::None, &mut always);
     let mut never = || false;
     assert_eq!(
-        pool.request(1, now, &mut never),
+        pool.request(1, None, now, &mut never),
         Decision::Use(first),
         "another worker's"
     );
-    let Decision::Wait(ticket) = pool.request(1, now, &mut never) else {
+    let Decision::Wait(ticket) = pool.request(1, None, now, &mut never) else {
         panic!("expected to wait")
     };
     assert_eq!(pool.start_for_waiting(now, &mut never), None);
@@ -299,7 +361,9 @@ fn without_room_a_request_takes_any_idle_process_or_waits_until_there_is_room() 
 fn the_oldest_idle_process_above_the_minimum_makes_room_for_others() {
     let (mut pool, now) = (pool(4, 9), Instant::now());
     pool.settings.min = 1;
-    let ids: Vec<_> = (0..2).map(|_| started(pool.request(0, now, &mut always))).collect();
+    let ids: Vec<_> = (0..2)
+        .map(|_| started(pool.request(0, None, now, &mut always)))
+        .collect();
     pool.release(ids[1], now, Claim::None, &mut always);
     assert_eq!(pool.idle_since(), None, "the minimum");
     pool.release(ids[0], now + Duration::from_secs(1), Claim::None, &mut always);
@@ -317,9 +381,9 @@ fn a_process_that_becomes_free_is_ended_if_others_have_a_claim_to_its_room() {
         (Claim::Old, true, true),
     ] {
         let (mut pool, now) = (pool(1, 9), Instant::now());
-        let id = started(pool.request(0, now, &mut always));
+        let id = started(pool.request(0, None, now, &mut always));
         if has_waiter {
-            pool.request(0, now, &mut always);
+            pool.request(0, None, now, &mut always);
         }
         let (release, action) = pool.release(id, now, claim, &mut || false);
         assert_eq!(release == Release::Retire(Reason::RoomForOthers), is_ended, "{claim:?}");

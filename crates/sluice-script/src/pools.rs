@@ -1,4 +1,5 @@
-//! The pools of a route: one for each of its scripts, made at the script's first request.
+//! The pools of a route: one for each of its scripts, or each of its engines, made at the first request. Routes of one site whose engines and
+//! settings are the same share them.
 //!
 //! Here: which pool a script has, and what the tick of the worker does with all of them. Not here: what a pool decides (`pool`), and
 //! how it is carried out (`lease`).
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluice_settings::ScriptSettings;
 use tokio::task::spawn_blocking;
 
+use crate::engine::{Engines, watched_paths};
 use crate::lease::SharedPool;
 use crate::pool::Reason;
 use crate::process_limit::{PoolLimits, ProcessLimit};
@@ -30,12 +32,18 @@ struct PoolsByScript(Mutex<HashMap<PathBuf, Arc<SharedPool>>>);
 
 impl Pools {
     /// No pools yet. Reads the directories of the files to watch, if there are any.
-    pub fn new(settings: &ScriptSettings) -> Pools {
+    pub fn new(settings: &ScriptSettings, engines: &Engines) -> Pools {
         Pools {
             by_script: Arc::default(),
             limit: ProcessLimit::of_route(settings.processes_max),
-            watched: WatchedFiles::new(&settings.watch).map(Arc::new),
+            watched: WatchedFiles::new(watched_paths(settings, engines)).map(Arc::new),
         }
+    }
+
+    /// Uses the processes of another route, whose engines and settings are the same; the files to watch stay its own.
+    pub fn join(&mut self, other: &Pools) {
+        self.by_script = Arc::clone(&other.by_script);
+        self.limit = Arc::clone(&other.limit);
     }
 
     /// The pool of a script, within the bound of the server, too. It is made at the script's first request; its processes are

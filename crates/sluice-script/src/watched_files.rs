@@ -24,10 +24,17 @@ const DEPTH_MAX: usize = 32;
 /// Lists in a row that differ before the log asks whether a script writes the files itself.
 const CHANGES_USUAL: u32 = 5;
 
+/// A file, or a directory with all that is below it.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchedPath {
+    pub path: PathBuf,
+    /// The suffixes of the files that count; empty if all do.
+    pub suffixes: &'static [&'static str],
+}
+
 /// The watched files of a route.
 pub(crate) struct WatchedFiles {
-    /// Files, and directories with all that is below them.
-    paths: Vec<PathBuf>,
+    paths: Vec<WatchedPath>,
     /// A thread makes a list.
     is_busy: AtomicBool,
     known: Mutex<Known>,
@@ -43,19 +50,19 @@ struct Known {
 
 impl WatchedFiles {
     /// Reads the files as they are now. `None` if there are no paths to watch.
-    pub(crate) fn new(paths: &[PathBuf]) -> Option<WatchedFiles> {
+    pub(crate) fn new(paths: Vec<WatchedPath>) -> Option<WatchedFiles> {
         if paths.is_empty() {
             return None;
         }
-        let list = List::of(paths);
+        let list = List::of(&paths);
         Some(WatchedFiles {
-            paths: paths.to_owned(),
             is_busy: AtomicBool::new(false),
             known: Mutex::new(Known {
-                is_excess_logged: list.log_excess(paths),
+                is_excess_logged: list.log_excess(&paths),
                 files: list.files,
                 changes: 0,
             }),
+            paths,
         })
     }
 
@@ -113,11 +120,11 @@ struct List {
 }
 
 impl List {
-    fn of(paths: &[PathBuf]) -> List {
+    fn of(paths: &[WatchedPath]) -> List {
         let mut list = List::default();
-        for path in paths {
+        for WatchedPath { path, suffixes } in paths {
             match fs::metadata(path) {
-                Ok(metadata) if metadata.is_dir() => list.add_directory(path, 0),
+                Ok(metadata) if metadata.is_dir() => list.add_directory(path, suffixes, 0),
                 Ok(metadata) => {
                     list.files.insert(path.clone(), Stamp::of(&metadata));
                 }
@@ -128,7 +135,11 @@ impl List {
         list
     }
 
-    fn add_directory(&mut self, directory: &Path, depth: usize) {
+    fn add_directory(&mut self, directory: &Path, suffixes: &[&str], depth: usize) {
+        // Nobody edits the modules of a virtual environment, and there are thousands.
+        if !suffixes.is_empty() && directory.join("pyvenv.cfg").exists() {
+            return;
+        }
         let Ok(entries) = fs::read_dir(directory) else { return };
         for entry in entries.flatten() {
             self.entries += 1;
@@ -136,18 +147,23 @@ impl List {
                 return;
             }
             if !is_ignored(&entry.file_name()) {
-                self.add(&entry, depth);
+                self.add(&entry, suffixes, depth);
             }
         }
     }
 
-    fn add(&mut self, entry: &DirEntry, depth: usize) {
+    fn add(&mut self, entry: &DirEntry, suffixes: &[&str], depth: usize) {
         let path = entry.path();
         let Ok(kind) = entry.file_type() else { return };
         if kind.is_dir() {
             if depth < DEPTH_MAX {
-                self.add_directory(&path, depth + 1);
+                self.add_directory(&path, suffixes, depth + 1);
             }
+            return;
+        }
+        let name = entry.file_name();
+        let counts = |suffix: &&str| name.as_bytes().ends_with(suffix.as_bytes());
+        if !suffixes.is_empty() && !suffixes.iter().any(counts) {
             return;
         }
         // Of a link its target counts, or the link itself if that is a directory or does not exist.
@@ -158,12 +174,13 @@ impl List {
     }
 
     /// Logs that there are more files than are watched. True if so.
-    fn log_excess(&self, paths: &[PathBuf]) -> bool {
+    fn log_excess(&self, paths: &[WatchedPath]) -> bool {
         let is_excess = self.entries > ENTRIES_MAX;
         if is_excess {
+            let paths: Vec<_> = paths.iter().map(|watched| &watched.path).collect();
             tracing::warn!(
                 "watch: there are more than {ENTRIES_MAX} entries below {paths:?}, and changes of the others are not seen: \
-                 name smaller directories"
+                 name smaller directories in watch"
             );
         }
         is_excess
@@ -186,6 +203,10 @@ fn is_ignored(name: &OsStr) -> bool {
 mod tests {
     use super::*;
 
+    fn all(path: PathBuf) -> WatchedPath {
+        WatchedPath { path, suffixes: &[] }
+    }
+
     #[test]
     fn changes_are_seen_at_any_depth_and_only_of_files_that_count() {
         let directory = tempfile::tempdir().unwrap();
@@ -197,7 +218,7 @@ mod tests {
         write("lib/a/b/c.py", "1");
         write("lib/d.py", "1");
         std::os::unix::fs::symlink("../..", path("lib/a/loop")).unwrap();
-        let watched = WatchedFiles::new(&[path("lib"), path("one.conf")]).unwrap();
+        let watched = WatchedFiles::new(vec![all(path("lib")), all(path("one.conf"))]).unwrap();
         let check = || {
             assert!(watched.begin_check());
             watched.check()
@@ -218,9 +239,39 @@ mod tests {
     }
 
     #[test]
+    fn of_a_directory_only_sources_may_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let write = |name: &str, text: &str| {
+            fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+            fs::write(path(name), text).unwrap();
+        };
+        write("venv/pyvenv.cfg", "");
+        let sources = WatchedPath {
+            path: directory.path().to_owned(),
+            suffixes: &[".py", ".pl"],
+        };
+        let watched = WatchedFiles::new(vec![sources]).unwrap();
+        let check = || {
+            assert!(watched.begin_check());
+            watched.check()
+        };
+        for (name, counts) in [
+            ("data.txt", false),
+            ("venv/lib/x.py", false),
+            ("deep/er/x.py", true),
+            ("x.pl", true),
+            ("x.py.txt", false),
+        ] {
+            write(name, "1");
+            assert_eq!(check(), counts, "{name}");
+        }
+    }
+
+    #[test]
     fn one_thread_checks_at_a_time_and_no_path_is_no_work() {
-        assert!(WatchedFiles::new(&[]).is_none());
-        let watched = WatchedFiles::new(&["/nonexistent".into()]).unwrap();
+        assert!(WatchedFiles::new(Vec::new()).is_none());
+        let watched = WatchedFiles::new(vec![all("/nonexistent".into())]).unwrap();
         assert!(watched.begin_check() && !watched.begin_check());
         assert!(!watched.check());
         assert!(watched.begin_check());

@@ -13,7 +13,7 @@ use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_http::path_text::path_of;
-use sluice_script::engine::Engines;
+use sluice_script::engine::{Engines, can_share_processes};
 use sluice_script::pools::Pools;
 use sluice_script::route::ScriptRoute;
 use sluice_script::search_path::find_program;
@@ -154,6 +154,26 @@ impl Route {
         };
         if let (Some(script), Some(other)) = (Arc::get_mut(script), routes.iter().find(is_other)) {
             script.other_mode = other.path.begin().map(str::to_owned);
+        }
+    }
+
+    /// Shares the processes of an earlier route of the site, if its engines and settings are the same.
+    pub(crate) fn join_processes(&mut self, earlier: &[Route]) {
+        let own = match &mut self.action {
+            RouteAction::Answer(RouteKind::Script(script)) => Arc::get_mut(script),
+            RouteAction::Answer(RouteKind::Files(files)) => {
+                let scripts = files.scripts.as_mut();
+                scripts.and_then(|scripts| Arc::get_mut(&mut scripts.route))
+            }
+            _ => None,
+        };
+        let others = earlier.iter().filter_map(|route| route.kind()?.script());
+        if let Some(own) = own
+            && let Some(other) = others
+                .into_iter()
+                .find(|other| can_share_processes(&other.settings, &own.settings))
+        {
+            own.pools.join(&other.pools);
         }
     }
 
@@ -461,9 +481,10 @@ pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -
         (suffix.clone(), found)
     });
     let interpreters = interpreters.collect();
-    let pools = Pools::new(&settings);
+    let engines = Engines::open(&settings.engines);
+    let pools = Pools::new(&settings, &engines);
     Ok(ScriptRoute {
-        engines: Engines::open(&settings.engines),
+        engines,
         settings,
         interpreters,
         site: site.to_owned(),

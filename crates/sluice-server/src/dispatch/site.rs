@@ -68,6 +68,7 @@ impl Site {
             let mut route = Route::open(route_settings, name)?;
             route.note_other_mode(route_settings, &settings.routes);
             route.note_suffixes(&suffixes);
+            route.join_processes(&routes);
             route.follow_links(route_settings.follow_links.unwrap_or(settings.files.follow_links));
             if let (Some(directory), Action::Files(files)) = (route.directory_mut(), &route_settings.action)
                 && files.listing.unwrap_or(settings.files.listing)

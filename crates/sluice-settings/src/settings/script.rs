@@ -40,8 +40,9 @@ pub struct ScriptSettings {
     pub pool: PoolSettings,
     /// The processes of all scripts of the route together, if bounded.
     pub processes_max: Option<usize>,
-    /// Files, and directories of files, whose changes replace kept processes.
-    pub watch: Vec<PathBuf>,
+    /// Files, and directories of files, whose changes replace kept processes. `None`: of engines, the sources below the directory of the
+    /// scripts; otherwise none.
+    pub watch: Option<Vec<PathBuf>>,
 }
 
 /// Which program a path names.
@@ -228,7 +229,7 @@ impl ScriptSettings {
             memory_max: None,
             pool: PoolSettings::new(mode),
             processes_max: None,
-            watch: Vec::new(),
+            watch: None,
         }
     }
 }

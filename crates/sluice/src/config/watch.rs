@@ -11,10 +11,12 @@ use super::table::Written;
 pub(super) const WATCH: Key<Draft> = Key {
     name: "watch",
     kind: Kind::Texts(|script, paths, written| {
-        script.settings.watch = read_watch(paths, written);
+        script.settings.watch = Some(read_watch(paths, written));
         Ok(())
     }),
-    default: Words("none: only the script's own file"),
+    default: Words(
+        "only the script's own file; in mode `rte` the sources below the directory of the scripts, by the suffixes of the engine",
+    ),
     text: "Files, and directories with all that is below them, from which the scripts load modules. When one changes, kept processes are \
            replaced within a second or two: idle ones at once, busy ones after their reply (not in mode `cgi`). Hidden names, copies of editors \
            and `__pycache__` do not count, links to directories are not followed, and of more than 10,000 entries the others are not seen.",

@@ -1,9 +1,11 @@
 //! RTE: processes of an engine, which run one script after another.
 //!
-//! Here: which file is run by which engine, with which variables. Submodules: failures and ends (`failures`). The engine of these tests is a
+//! Here: which file is run by which engine, with which variables. Submodules: failures and ends (`failures`), which process runs
+//! what, and when it is replaced (`processes`). The engine of these tests is a
 //! CGIplus program that runs Python texts in itself. Those of the SDK have tests of their own.
 
 mod failures;
+mod processes;
 
 use crate::harness::{Response, Setup};
 
@@ -41,6 +43,14 @@ fn setup(keys: &str) -> Setup {
             "/rte/*",
             &format!("directory = \"htdocs/rte\", mode = \"rte\", {engine}{more}{keys}"),
         )
+}
+
+/// Makes the test engine that of Python in `htdocs/sdk`.
+fn write_sdk(setup: &Setup) {
+    let sdk = setup.path("htdocs/sdk/python");
+    std::fs::create_dir_all(&sdk).unwrap();
+    let kit = include_str!("programs/kit.py");
+    std::fs::write(sdk.join("engine.py"), format!("{kit}\n{ENGINE}")).unwrap();
 }
 
 /// The name of the script, the process that has run it, and its count.
@@ -198,9 +208,6 @@ fn a_missing_engine_is_a_warning_at_the_start_and_503_until_it_is_there() {
     server.log_line("build it (make sdk)");
     let response = server.get("/rte/a.py");
     assert_eq!(response.status, 503);
-    let sdk = server.path("htdocs/sdk/python");
-    std::fs::create_dir_all(&sdk).unwrap();
-    let kit = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/programs/kit.py")).unwrap();
-    std::fs::write(sdk.join("engine.py"), format!("{kit}\n{ENGINE}")).unwrap();
+    write_sdk(server.setup());
     assert_eq!(ran(&server.get("/rte/a.py")).0, "a.py");
 }

@@ -1,0 +1,68 @@
+//! The scripts that a process of an engine has run, so that it is preferred for them: they are compiled there.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+
+/// Scripts that are remembered for each process.
+const SCRIPTS_MAX: usize = 32;
+
+/// Stands for a script. Two scripts with the same number are mistaken for each other, which costs a little time and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScriptId(u64);
+
+impl ScriptId {
+    /// That of the script in a file.
+    pub(crate) fn of(file: &Path) -> ScriptId {
+        let mut hasher = DefaultHasher::new();
+        file.hash(&mut hasher);
+        ScriptId(hasher.finish())
+    }
+}
+
+/// The last scripts that a process has run, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct RecentScripts {
+    scripts: Vec<ScriptId>,
+    /// Where the next one replaces another, once there are `SCRIPTS_MAX`.
+    next: usize,
+}
+
+impl RecentScripts {
+    /// Whether the process has run a script. False for `None`, a process that runs only one.
+    pub(crate) fn has(&self, script: Option<ScriptId>) -> bool {
+        script.is_some_and(|script| self.scripts.contains(&script))
+    }
+
+    /// The process runs a script.
+    pub(crate) fn add(&mut self, script: Option<ScriptId>) {
+        let Some(script) = script.filter(|script| !self.scripts.contains(script)) else {
+            return;
+        };
+        if self.scripts.len() < SCRIPTS_MAX {
+            self.scripts.push(script);
+        } else {
+            self.scripts[self.next] = script;
+            self.next = (self.next + 1) % SCRIPTS_MAX;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_of_many_scripts_is_forgotten() {
+        let script = |number: usize| Some(ScriptId::of(Path::new(&number.to_string())));
+        let mut recent = RecentScripts::default();
+        assert!(!recent.has(None) && !recent.has(script(0)));
+        for number in 0..SCRIPTS_MAX {
+            recent.add(script(number));
+            recent.add(script(0));
+        }
+        assert!(recent.has(script(0)) && recent.has(script(SCRIPTS_MAX - 1)));
+        recent.add(script(SCRIPTS_MAX));
+        assert!(!recent.has(script(0)) && recent.has(script(SCRIPTS_MAX)));
+        assert_eq!(recent.scripts.len(), SCRIPTS_MAX);
+    }
+}
