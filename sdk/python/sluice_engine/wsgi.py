@@ -11,6 +11,8 @@ import os
 import sys
 import traceback
 
+import sluice_engine
+
 from .failure import one_line
 from .loop import exit_now
 from .wsgi_reply import FileWrapper, Reply, Unwritable
@@ -74,6 +76,7 @@ class Application:
     def __init__(self, channel, environment, name):
         self._channel = channel
         channel.keep_stdout_apart()
+        sluice_engine.application_channel = channel  # for callouts by the library
         sys.path.insert(0, os.getcwd())
         sys.argv = [name]
         sys.stdout.reconfigure(line_buffering=True)
