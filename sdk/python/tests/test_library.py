@@ -264,6 +264,8 @@ class Examples(unittest.TestCase):
         source = os.path.join(cls.directory, "source")
         shutil.copytree(PYTHON, source, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
         venv = cls.venv = os.path.join(cls.directory, "venv")
+        if not cls.with_setuptools(python)["PYTHONPATH"]:
+            testing.missing("setuptools 61 or newer, and wheel")
         done = subprocess.run([python, "-m", "venv", venv], capture_output=True, text=True)
         if done.returncode:
             testing.missing(f"python3-venv ({done.stdout[-200:]})")
@@ -282,7 +284,7 @@ class Examples(unittest.TestCase):
     @staticmethod
     def with_setuptools(python):
         """The environment in which a virtual environment finds setuptools and wheel of the system."""
-        code = "import setuptools, wheel, os; print(os.pathsep.join({os.path.dirname(os.path.dirname(m.__file__)) for m in (setuptools, wheel)}))"
+        code = "import setuptools, wheel, os; int(setuptools.__version__.split('.')[0]) >= 61 and print(os.pathsep.join({os.path.dirname(os.path.dirname(m.__file__)) for m in (setuptools, wheel)}))"
         found = subprocess.run([python, "-c", code], capture_output=True, text=True)
         return dict(os.environ, PYTHONPATH=found.stdout.strip())
 

@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 
+HAVE_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC
 KEPT_MAX = 200  # descriptors that modules keep; beyond, something leaks, and the process is renewed
 
 
@@ -64,7 +65,7 @@ class Descriptors:
 
     def _owned(self, left):
         """Those of the descriptors that an object outside of the script holds."""
-        owned, has_database = set(), False
+        owned, has_database = set(), _has_hidden_databases()
         for thing in gc.get_objects():
             kind = type(thing)
             if kind.__name__ == "Connection" and kind.__module__ == "sqlite3" or kind.__module__ in ("_gdbm", "_dbm"):
@@ -78,7 +79,7 @@ class Descriptors:
         for fd in left - owned:
             mode = _mode(fd)
             # A file of a database, or a connection of a library in C: its number must not be given to another file.
-            if stat.S_ISREG(mode) and has_database or has_extensions and (stat.S_ISSOCK(mode) or stat.S_IFMT(mode) == 0):
+            if stat.S_ISREG(mode) and has_database and _is_database(fd) or has_extensions and (stat.S_ISSOCK(mode) or stat.S_IFMT(mode) == 0):
                 owned.add(fd)
         return owned
 
@@ -123,6 +124,22 @@ def _listing_descriptor(directory):
     fd = os.dup(directory)
     _close(fd)
     return fd
+
+
+def _has_hidden_databases():
+    """Whether there may be connections of sqlite3 that the garbage collector does not list (before Python 3.11)."""
+    module = sys.modules.get("_sqlite3")
+    return module is not None and not module.Connection.__flags__ & HAVE_GC
+
+
+def _is_database(fd):
+    """Whether a regular file is a database of SQLite or dbm, or belongs to one."""
+    try:
+        name = os.readlink(f"/proc/self/fd/{fd}")
+        start = os.pread(fd, 16, 0)
+    except OSError:
+        return False
+    return name.endswith(("-wal", "-shm", "-journal", ".dir", ".pag", ".db")) or start in (b"", b"SQLite format 3\0") or "dbm" in sys.modules
 
 
 def _mode(fd):
