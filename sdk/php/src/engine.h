@@ -57,6 +57,9 @@ void records_open(void);
 /* Waits for the next request and reads its variables. 1; 0 at end-of-file; -1 after a message: the server does not follow the protocol. */
 int records_next(void);
 
+/* Waits until there is a request or end-of-file. */
+void records_wait(void);
+
 const char *records_value(enum variable which);
 
 /* Any variable of the request or of the start environment; NULL. */

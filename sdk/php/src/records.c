@@ -215,6 +215,11 @@ static bool read_struct(size_t count)
     return false;
 }
 
+void records_wait(void)
+{
+    fill();
+}
+
 int records_next(void)
 {
     for (;;) {

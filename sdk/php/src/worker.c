@@ -11,6 +11,7 @@
 #include "ext/standard/php_filestat.h"
 #include "php_ini.h"
 #include "php_output.h"
+#include "php_streams.h"
 #include "zend_exceptions.h"
 #include "zend_ini.h"
 
@@ -170,6 +171,7 @@ static void fill_superglobals(void)
 static void start_output(void)
 {
     php_output_activate();
+    SG(sapi_started) = 1; /* php_request_startup() sets it, sapi_deactivate() clears it */
     PG(header_is_being_sent) = 0;
     PG(connection_status) = PHP_CONNECTION_NORMAL;
 }
@@ -205,6 +207,15 @@ static void start_request(void)
     zend_set_timeout(EG(timeout_seconds), 1);
 }
 
+/* PHP closes the stream behind php://input, which may be a temporary file, with all others at the end of the script. */
+static void close_body(void)
+{
+    php_stream *body = SG(request_info).request_body;
+    if (!body) return;
+    SG(request_info).request_body = NULL;
+    php_stream_free(body, PHP_STREAM_FREE_CLOSE);
+}
+
 /* The request has ended for PHP: nothing of it is kept by PHP's own structures, and a head may begin. */
 static void leave_request(void)
 {
@@ -215,6 +226,7 @@ static void leave_request(void)
     zend_try { php_output_deactivate(); } zend_end_try();
     memory_abandon();
     forms_end();
+    close_body();
     sapi_deactivate();
     sapi_forget_request();
 }
@@ -235,26 +247,30 @@ static void end_request(void)
     worker.is_serving = false;
 }
 
-/* Reports what the handler has thrown. exit() is an exception inside PHP, too, and no failure. */
-static void report_exception(void)
+/* Reports what the handler has thrown. exit() is an exception inside PHP, too, and no failure. False after a fatal error that ends the
+   script by such an exception (an exhausted memory_limit, in some versions of PHP). */
+static bool has_survived(void)
 {
-    if (!EG(exception)) return;
+    if (!EG(exception)) return true;
     if (zend_is_unwind_exit(EG(exception)) || zend_is_graceful_exit(EG(exception))) {
+        if (request_error()) return false;
         zend_clear_exception();
-        return;
+        return true;
     }
     if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) zend_user_exception_handler();
     if (EG(exception)) zend_exception_error(EG(exception), E_ERROR);
+    return true;
 }
 
-static void call_handler(zend_fcall_info *info, zend_fcall_info_cache *cache)
+static bool call_handler(zend_fcall_info *info, zend_fcall_info_cache *cache)
 {
     zval result;
     ZVAL_UNDEF(&result);
     info->retval = &result;
     zend_call_function(info, cache);
-    report_exception();
+    if (!has_survived()) return false;
     zval_ptr_dtor(&result);
+    return true;
 }
 
 /* The script goes on after its loop, and may write and call header(): without effect. */
@@ -293,7 +309,7 @@ PHP_FUNCTION(sluice_handle_request)
     if (engine.forks && !fork_request()) RETURN_TRUE;
     worker.is_serving = true;
     start_request();
-    call_handler(&info, &cache);
+    if (!call_handler(&info, &cache)) RETURN_THROWS(); /* boot() ends the request */
     end_request();
     if (engine.forks) fork_leave(request_failure());
     request_finish();
@@ -313,12 +329,23 @@ static void execute_app(void)
     zend_destroy_file_handle(&file);
 }
 
-/* After a fatal error in the handler: its shutdown functions see the request and may write to the reply, as under php-fpm. */
-static void end_after_fatal_error(void)
+/* PHP is about to end the script: all shutdown functions run, after a fatal error first those of the handler, which see the request and may
+   write to the reply, as under php-fpm. */
+static void join_shutdown_functions(void)
 {
-    zend_try { php_call_shutdown_functions(); } zend_end_try();
-    php_free_shutdown_functions();
-    request_note_display();
+    php_shutdown_function_entry *entry;
+    HashTable *of_handler = BG(user_shutdown_function_names), *of_boot = worker.shutdown;
+    worker.shutdown = NULL;
+    if (!of_boot) return;
+    BG(user_shutdown_function_names) = of_boot;
+    if (!of_handler) return;
+    BG(user_shutdown_function_names) = of_handler;
+    ZEND_HASH_FOREACH_PTR(of_boot, entry) {
+        zend_hash_next_index_insert_mem(of_handler, entry, sizeof *entry);
+    } ZEND_HASH_FOREACH_END();
+    of_boot->pDestructor = NULL; /* the entries have moved */
+    zend_hash_destroy(of_boot);
+    FREE_HASHTABLE(of_boot);
 }
 
 static void boot(void)
@@ -334,8 +361,8 @@ static void boot(void)
         if (php_request_startup() == SUCCESS) execute_app();
     } zend_end_try();
     was_serving = worker.is_serving;
-    if (was_serving) end_after_fatal_error();
-    if (worker.is_kept) BG(user_shutdown_function_names) = worker.shutdown;
+    if (was_serving) request_note_display();
+    if (worker.is_kept) join_shutdown_functions();
     if (!SG(sapi_started)) leave_loop(), worker.at_end = false;
     if (worker.is_kept) {
         zend_hash_destroy(&kept.settings);
@@ -366,8 +393,11 @@ static bool refuse_request(void)
 
 int worker_run(void)
 {
-    do {
+    for (;;) {
         boot();
-    } while (!worker.at_end && (worker.accepted > 0 || refuse_request()));
-    return 0;
+        if (worker.at_end) return 0;
+        if (worker.accepted > 0) continue;
+        if (!refuse_request()) return 0;
+        records_wait(); /* the script may have been repaired by then */
+    }
 }

@@ -1,0 +1,85 @@
+"""--fresh=fork: each request has a process of its own, and all that the parent has loaded."""
+
+import json
+import unittest
+
+from support import PhpCase, configuration
+
+ROUTES = """
+  [[site.route]]
+  path = "/rte/*"
+  script = { directory = "rte", mode = "rte", engine = "php", fresh = "fork", max = 1, environment = { TMPDIR = "@TMP@" }, php_value = {
+    "opcache.file_update_protection" = "0" } }
+
+  [[site.route]]
+  path = "/app/*"
+  script = { directory = "app", mode = "rte", engine = "php", app = "worker.php", fresh = "fork", max = 1, environment = { TMPDIR = "@TMP@" } }
+"""
+
+
+class Fork(PhpCase):
+    configuration = configuration(ROUTES)
+    files = {
+        "app/worker.php": """<?php
+            $booted = getmypid();
+            $n = 0;
+            while (sluice_handle_request(function () { global $booted, $n; echo json_encode([getmypid(), $booted, ++$n, $_GET]); }));""",
+    }
+
+    def test_process_for_each_request(self):
+        name = self.script("echo json_encode([getmypid(), posix_getppid(), opcache_get_status(true)['scripts'][__FILE__]['hits'] ?? null]);")
+        first, second, third = [json.loads(self.server.get(f"/rte/{name}").text) for _ in range(3)]
+        self.assertNotEqual(first[0], second[0])
+        self.assertEqual(first[1], second[1], "one parent")
+        self.assertGreaterEqual(third[2], 1, "the next process finds what the first has compiled")
+
+    def test_body(self):
+        name = self.script("echo strlen(file_get_contents('php://input'));")
+        for size in (5, 500_000, 5):
+            self.assertEqual(self.server.post(f"/rte/{name}", b"x" * size, [("Content-Type", "a/b")]).text, str(size))
+        unread = self.script("echo 'unread';")
+        self.assertEqual(self.server.post(f"/rte/{unread}", b"x" * 500_000, [("Content-Type", "a/b")]).text, "unread")
+        self.assertEqual(self.server.post(f"/rte/{name}", b"x", [("Content-Type", "a/b")]).text, "1")
+
+    def test_crash(self):
+        parent = self.php("echo json_encode(posix_getppid());")
+        got = self.get("echo 'begin'; posix_kill(getmypid(), 9);")
+        self.assertEqual(got.status, 502)
+        self.server.log_line("was ended by signal 9")
+        self.assertEqual(self.php("echo json_encode(posix_getppid());"), parent, "the engine stays")
+
+    def test_crash_in_the_body(self):
+        with self.server.connect() as client:
+            client.get("/rte/" + self.script("echo 'part'; ob_flush(); flush(); fgets(fopen('@DIR@/gate', 'r')); posix_kill(getmypid(), 11);"))
+            gate = self.server.fifo("gate")
+            client.head()
+            client.read_body_until(b"part")
+            gate.release()
+            self.assertIsNone(client.read_chunk())
+
+    def test_failures(self):
+        self.assertEqual(self.get("throw new Exception('x');").status, 500)
+        got = self.get("echo str_repeat('x', 20000); no_such_function();")
+        self.assertEqual(got.status, 502)
+        self.assertEqual(self.get("echo 'fine'; exit(4);").text, "fine")
+
+    def test_finish_request(self):
+        done = self.server.fifo("done")
+        got = self.get("echo 'sent'; fastcgi_finish_request(); file_put_contents('@DIR@/done', \"done\\n\");")
+        self.assertEqual((got.text, done.line()), ("sent", "done"))
+        self.assertEqual(self.get("echo 'next';").text, "next")
+
+    def test_callouts(self):
+        code = "echo json_encode(sluice_callout('NOOP:'));"
+        self.assertEqual([self.php(code), self.php(code)], [[200, "OK"]] * 2)
+
+    def test_worker(self):
+        """The application boots in the parent; each request begins in the state after that."""
+        first, second = [json.loads(self.server.get(f"/app/?x={n}").text) for n in (1, 2)]
+        self.assertEqual(first[1:], [first[1], 1, {"x": "1"}])
+        self.assertEqual(second[1:], [first[1], 1, {"x": "2"}])
+        self.assertNotEqual(first[0], second[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
