@@ -63,6 +63,7 @@ build:
 sdk:
 	@echo "Building the libraries and engines for script authors: sdk/"
 	@$(MAKE) --no-print-directory --silent -C sdk/c all
+	@$(MAKE) --no-print-directory --silent -C sdk/shell all
 	@tools/needs python3
 	@$(MAKE) --no-print-directory --silent -C sdk/python all
 	@tools/needs perl-headers
@@ -102,6 +103,7 @@ test-sdk: sdk
 	@$(MAKE) --no-print-directory -C sdk/perl test
 	@$(MAKE) --no-print-directory -C sdk/php test
 	@$(MAKE) --no-print-directory -C sdk/lua test
+	@$(MAKE) --no-print-directory -C sdk/shell test
 
 # The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
 test-bench:
