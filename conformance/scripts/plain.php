@@ -209,7 +209,9 @@ function silent()
     echo wait_at_gate();
 }
 
-$name = str_replace('-', '_', explode('/', variable('PATH_INFO'))[1]);
-// Names that PHP has itself.
-$own = ['echo' => 'copy_body', 'empty' => 'nothing_more'];
-($own[$name] ?? $name)();
+if (!defined('WORKER')) {
+    $name = str_replace('-', '_', explode('/', variable('PATH_INFO'))[1]);
+    // Names that PHP has itself.
+    $own = ['echo' => 'copy_body', 'empty' => 'nothing_more'];
+    ($own[$name] ?? $name)();
+}

@@ -13,14 +13,13 @@ class Cell:
     def __init__(self, server, column):
         self.server, self.column = server, column
         self.mode, self.language = column.mode, column.language
-        self.is_plain = column.kind == "plain"
         self.is_persistent = column.is_persistent
         with _lock:
             # A word that is in the log for this cell only.
             self.mark = f"mark-{next(_numbers)}-end"
 
     def path(self, action, route=""):
-        return f"/{self.column.name}{route}/{self.column.file}/{action}"
+        return self.column.path(action, route)
 
     def get(self, action, headers=(), route=""):
         return self.server.get(self.path(action, route), headers)

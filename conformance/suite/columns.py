@@ -6,23 +6,31 @@ import subprocess
 
 import testing
 
-SCRIPTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "scripts")
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+INTERFACES = {"Python": "WSGI", "Perl": "PSGI", "PHP": "worker"}
 MODES = {"cgi": "CGI", "cgiplus": "CGIplus", "rte": "RTE", "fork": "RTE, fork"}
 
 
 class Column:
-    """A language in a mode. `kind` is "library" (the same source in all modes) or "plain" (a script without any library)."""
+    """A language in a mode. `kind` is "library" (the same source in all modes), "plain" (a script without any library) or "application"
+    (one that an engine loads once)."""
 
-    def __init__(self, language, mode, kind, file, needs=(), keys="", absent=None):
+    def __init__(self, language, mode, kind, file, needs=(), keys="", absent=None, directory="scripts"):
+        self.directory = directory
         self.language, self.mode, self.kind, self.file = language, mode, kind, file
         self.needs, self.keys, self.absent = needs, keys, absent
-        self.name = f"{language.lower()}-{mode}" + ("-plain" if kind == "plain" else "")
-        self.title = f"{language} {MODES[mode]}"
+        self.name = f"{language.lower()}-{mode}" + {"library": "", "plain": "-plain", "application": "-app"}[kind]
+        self.title = f"{language} {INTERFACES[language] if kind == 'application' else MODES[mode]}"
+        self.is_application = kind == "application"
 
     @property
     def is_persistent(self):
         """Whether one process serves several requests."""
         return self.mode != "cgi"
+
+    def path(self, action, route=""):
+        """The path of a behaviour: an application has every path of its route."""
+        return f"/{self.name}{route}/{action}" if self.is_application else f"/{self.name}{route}/{self.file}/{action}"
 
     def missing(self):
         """What this column needs and the machine does not have; None if it can run."""
@@ -48,7 +56,7 @@ class Column:
     def _keys(self, more):
         """The keys of the script, with an open table of environment variables at the end."""
         mode = "rte" if self.mode in ("rte", "fork") else self.mode
-        keys = f'directory = "scripts", mode = "{mode}", {more}{self.keys}'
+        keys = f'directory = "{self.directory}", mode = "{mode}", {more}{self.keys}'
         if self.mode == "fork":
             keys += ', fresh = "fork"'
         environment = {
@@ -110,6 +118,10 @@ COLUMNS = [
     Column("PHP", "rte", "plain", "plain.php", [PHP], engine("php")),
     Column("PHP", "fork", "plain", "plain.php", [PHP], engine("php")),
 ]
+for language, need, file in (("Python", PYTHON, "application.py"), ("Perl", PERL, "app.psgi"), ("PHP", PHP, "worker.php")):
+    app = "application:application" if language == "Python" else file
+    keys = engine(language.lower()) + f', app = "{app}"'
+    COLUMNS.append(Column(language, "rte", "application", file, [need], keys, directory=f"apps/{language.lower()}"))
 
 # What every PHP needs for large bodies: php.ini of php-cgi and php, by PHPRC.
 PHP_INI = "register_argc_argv = 0\npost_max_size = 0\nmemory_limit = 512M\nmax_execution_time = 0\nlog_errors = 1\ndisplay_errors = 0\n"
@@ -138,16 +150,17 @@ def start(columns):
 def script_files():
     """The scripts and php.ini, for the directory of a server."""
     files = {"php/php.ini": PHP_INI}
-    for name in os.listdir(SCRIPTS):
-        if not name.endswith(".c"):
-            with open(os.path.join(SCRIPTS, name), "rb") as file:
-                files[f"scripts/{name}"] = file.read()
+    for directory in ("scripts", "apps/python", "apps/perl", "apps/php"):
+        for name in os.listdir(os.path.join(HERE, directory)):
+            if not name.endswith(".c") and not name.startswith("__"):
+                with open(os.path.join(HERE, directory, name), "rb") as file:
+                    files[f"{directory}/{name}"] = file.read()
     return files
 
 
 def compile_c(program):
     sdk = os.path.join(testing.CHECKOUT, "sdk/c")
-    source = os.path.join(SCRIPTS, "probe.c")
+    source = os.path.join(HERE, "scripts/probe.c")
     subprocess.run(
         ["cc", "-O1", "-Wall", "-Werror", "-I", f"{sdk}/include", source, f"{sdk}/build/libsluice.a", "-o", program], check=True
     )

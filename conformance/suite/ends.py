@@ -3,7 +3,7 @@
 from testing import is_alive, wait_until
 
 from .cells import equal
-from .registry import behaviour
+from .registry import APPLICATION_RETURNS, behaviour
 
 
 @behaviour("death before the head")
@@ -15,7 +15,7 @@ def die_before(cell):
 
 @behaviour("death in the body")
 def die_within(cell):
-    """A script process that is killed in the middle of its reply: the client sees that the response is cut. The next request is right."""
+    """A script process that is killed in the middle of its reply: the client sees that the response is truncated. The next request is right."""
     assert not half(cell, "die-within"), "the response is complete"
     cell.next_is_right()
 
@@ -32,17 +32,17 @@ def half(cell, action):
         return rest is not None
 
 
-@behaviour("exit before the head")
+@behaviour("exit before the head", APPLICATION_RETURNS)
 def exit_before(cell):
     """`exit(3)` without a reply: 502. The next request is right."""
     equal(cell.get("exit-before").status, 502, "status")
     cell.next_is_right()
 
 
-@behaviour("exit in the middle")
+@behaviour("exit in the middle", APPLICATION_RETURNS)
 def exit_within(cell):
     """`exit(0)` in the middle of a script: what has been written is the reply, and it is complete. Under CGIplus the end sentinel is
-    missing, so the response is cut. The next request is right."""
+    missing, so the response is truncated. The next request is right."""
     got = cell.get("exit-within")
     equal((got.status, got.text, got.is_complete), (200, "before\n", cell.mode != "cgiplus"), "the response")
     cell.next_is_right()
@@ -63,7 +63,7 @@ def error_before(cell):
 @behaviour("error in the body")
 def error_within(cell):
     """The same after some of the body has been sent. Under CGI the reply ends there, because a process with an exit status other than 0
-    may have replied well; an engine knows better, and the client sees that the response is cut."""
+    may have replied well; an engine knows better, and the client sees that the response is truncated."""
     start = cell.server.log_position()
     is_complete = half(cell, f"error-within?{cell.mark}")
     assert not (is_complete and cell.mode in ("rte", "fork")), "the response is complete"
@@ -75,15 +75,13 @@ def error_within(cell):
 def changed(cell):
     """When the file of a script is replaced, the next processes or requests use the new one, within two seconds or so."""
     server, column = cell.server, cell.column
-    with open(server.path("scripts", column.file), "rb") as file:
+    with open(server.path(column.directory, column.file), "rb") as file:
         content = file.read()
-    stem, dot, suffix = column.file.partition(".")
-    name = f"changed-{column.name}{dot}{suffix}"
-    path = f"/{column.name}-timeout/{name}/status?200"
-    server.write(f"scripts/{name}", content, 0o755)
-    equal(server.get(path).text, "a document\n", "the first version")
-    server.write(f"scripts/{name}", content.replace(b"a document", b"A DOCUMENT"), 0o755)
-    assert wait_until(lambda: server.get(path).text == "A DOCUMENT\n"), server.get(path)
+    name = column.file if column.is_application else f"changed-{column.name}-{column.file}"
+    path = column.path("status?200", "-timeout").replace(column.file, name)
+    for version in (b"a document", b"A DOCUMENT", b"a document"):
+        server.write(f"{column.directory}/{name}", content.replace(b"a document", version), 0o755)
+        assert wait_until(lambda: server.get(path).body == version + b"\n"), f"not {version}: {server.get(path)}"
 
 
 @behaviour("endless loop")
@@ -99,7 +97,7 @@ def errors(cell):
     start = cell.server.log_position()
     pid = cell.document(f"errors?{cell.mark}")
     line = cell.server.log_line(cell.mark, start)
-    assert cell.column.file in line, line
+    assert cell.column.file in line and " id=" in line, line
     assert pid in line or cell.mode == "fork", f"no pid {pid}: {line}"
 
 

@@ -27,13 +27,15 @@ def behaviour(title, *gaps):
     return register
 
 
-def plain(column):
-    return column.kind == "plain"
-
-
 def php(column):
     """PHP where PHP itself writes the head of the reply."""
-    return column.language == "PHP" and (column.kind == "plain" or column.mode != "cgiplus")
+    return column.language == "PHP" and (column.kind != "library" or column.mode != "cgiplus")
 
 
-LIBRARY_ONLY = (plain, "A plain script does not use the library.")
+def application(column):
+    return column.kind == "application"
+
+
+LIBRARY_ONLY = (lambda column: column.kind != "library", "Only scripts with the library do this.")
+APPLICATION_STATUS = (application, "An application gives a status and a head with every reply.")
+APPLICATION_RETURNS = (application, "An application returns; the process is not its own to end.")

@@ -1,7 +1,7 @@
 """Behaviours: what a client gets of a script's reply."""
 
 from .cells import equal
-from .registry import LIBRARY_ONLY, behaviour, php
+from .registry import APPLICATION_STATUS, LIBRARY_ONLY, behaviour, php
 
 PHP_302 = (php, "`header('Location: …')` of PHP sets the status 302 for every address, and a reply with a status is no local redirect.")
 PHP_HEAD = (php, "PHP writes the head itself: the first line comes from `http_response_code()`, and there always is a head.")
@@ -48,7 +48,7 @@ def events(cell):
         equal(client.read_chunk(), b"", "the end")
 
 
-@behaviour("local redirect", PHP_302)
+@behaviour("local redirect", APPLICATION_STATUS, PHP_302)
 def local_redirect(cell):
     """`Location: /path` alone: the server answers with that path."""
     got = cell.get("local-redirect")
@@ -106,7 +106,7 @@ def empty(cell):
     equal((got.status, got.field("Content-Length"), got.body), (204, None, b""), "204")
 
 
-@behaviour("no reply at all", PHP_HEAD)
+@behaviour("no reply at all", APPLICATION_STATUS, PHP_HEAD)
 def nothing(cell):
     """A script that ends well without any output gets its client 502; the next request is right."""
     got = cell.get("nothing")
@@ -114,7 +114,7 @@ def nothing(cell):
     cell.next_is_right()
 
 
-@behaviour("NPH", PHP_HEAD)
+@behaviour("NPH", APPLICATION_STATUS, PHP_HEAD)
 def nph(cell):
     """A reply that begins with `HTTP/1.1 299 …` has its own status line and fields."""
     got = cell.get("nph")
@@ -123,7 +123,7 @@ def nph(cell):
 
 @behaviour("short of its Content-Length")
 def short(cell):
-    """A reply that has less than its Content-Length is cut: the client sees that it is not complete. The next request is right."""
+    """A reply that has less than its Content-Length is truncated: the client sees that it is not complete. The next request is right."""
     got = cell.get("short")
     assert got.status == 502 or not got.is_complete, got
     cell.next_is_right()

@@ -8,7 +8,12 @@ every cell; `conformance/run` prints the table, and `conformance/run --markdown`
 - **With the library**: the scripts `probe.*` in [conformance/scripts](../../conformance/scripts) use the functions of the library for their language:
   one loop around `accept`, which under CGI and RTE runs once.
 - **Without a library**: the scripts `plain.*` are ordinary CGI scripts, as they are written for every server.
+- **Applications**: a WSGI application, a PSGI application, and a PHP script in worker mode, in [conformance/apps](../../conformance/apps): an engine
+  loads them once.
 """
+
+
+KINDS = {"library": "With the library", "plain": "Without a library", "application": "Applications"}
 
 
 class Table:
@@ -33,14 +38,14 @@ class Table:
 
     def number_notes(self):
         """Numbers the footnotes in the order of their first cells."""
-        used = [self.cells.get((b.title, c.name)) for k in ("library", "plain") for b in self.behaviours for c in self.of_kind(k)]
+        used = [self.cells.get((b.title, c.name)) for k in KINDS for b in self.behaviours for c in self.of_kind(k)]
         self.notes = [note for note in dict.fromkeys(used) if note in self.notes]
 
     def of_kind(self, kind):
         return [column for column in self.columns if column.kind == kind]
 
     def kinds(self):
-        return [(kind, title) for kind, title in (("library", "With the library"), ("plain", "Without a library")) if self.of_kind(kind)]
+        return [(kind, title) for kind, title in KINDS.items() if self.of_kind(kind)]
 
     def text(self):
         """For a terminal."""

@@ -67,7 +67,7 @@ class Page(unittest.TestCase):
             text = page.read()
         for behaviour in BEHAVIOURS:
             self.assertIn(f"| {behaviour.title} | {behaviour.description} |", text)
-        for kind in ("library", "plain"):
+        for kind in ("library", "plain", "application"):
             titles = [column.title for column in COLUMNS if column.kind == kind]
             self.assertIn("| | " + " | ".join(titles) + " |", text)
         self.assertNotIn("FAIL", text)

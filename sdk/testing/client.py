@@ -1,4 +1,4 @@
-"""An HTTP/1.1 client over a socket: raw bytes in, parsed responses out, each marked as complete or cut."""
+"""An HTTP/1.1 client over a socket: raw bytes in, parsed responses out, each marked as complete or truncated."""
 
 import socket
 import struct
@@ -37,7 +37,7 @@ class Response:
         return (self.field("Connection") or "").lower() == "close"
 
     def __repr__(self):
-        state = "complete" if self.is_complete else "CUT"
+        state = "complete" if self.is_complete else "TRUNCATED"
         return f"<{self.status} {self.reason} {state} {self.fields} {len(self.body)} bytes {self.body[:400]!r}>"
 
 

@@ -55,7 +55,7 @@ def column_kinds(column, marker):
     name = column.name
 
     def at(action, query=""):
-        return f"/{name}/{column.file}/{action}/{marker}{query}"
+        return column.path(f"{action}/{marker}{query}")
 
     def is_clean(got):
         return b"by another" not in got and b"QUERY_STRING=clean\n" in got
@@ -66,12 +66,13 @@ def column_kinds(column, marker):
         Kind(f"{name} leave", at("leave"), whole(b"left\n"), b"left=1&more=2", 404, "Cookie: left=1\r\n" + FORM),
         Kind(f"{name} look", at("look", "?clean"), is_clean),
         Kind(f"{name} status", at("status", "?410"), whole(b"a document\n"), status=410),
-        # Under CGIplus the end sentinel is missing.
-        Kind(f"{name} exit", at("exit-within"), whole(b"before\n") if column.mode != "cgiplus" else never),
         Kind(f"{name} error", at("error-before"), lambda got: b"an error" not in got, status=500 if column.language == "PHP" else 502),
         Kind(f"{name} death", at("die-before"), lambda got: True, status=502),
         Kind(f"{name} death within", at("die-within"), never),
     ]
+    if not column.is_application:
+        # Under CGIplus the end sentinel is missing.
+        kinds.append(Kind(f"{name} exit", at("exit-within"), whole(b"before\n") if column.mode != "cgiplus" else never))
     if column.kind == "library":
         blocks = b"".join(bytes([ord("a") + number % 26]) * 65536 for number in range(40))
         kinds += [
@@ -157,7 +158,7 @@ class Soak:
 
     async def finish(self, kind, marker, reader, writer):
         """Reads the response and checks it."""
-        outcome = "cut"
+        outcome = "truncated"
         sending = asyncio.ensure_future(writer.drain())
         try:
             status, got = await asyncio.wait_for(response(reader), 60)
@@ -198,7 +199,7 @@ def write_body(writer, body, is_chunked):
 
 
 async def response(reader):
-    """Status and body of a complete response; IncompleteReadError if it is cut."""
+    """Status and body of a complete response; IncompleteReadError if it is truncated."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
     status = int(head.split()[1])
     length = re.search(r"\r\ncontent-length: (\d+)", head)

@@ -36,15 +36,15 @@ root = "htdocs"
 # Without a library: reads each request from CGIPLUSIN, and sends the length and digest of its body.
 DIGEST = """#!/usr/bin/env python3
 import hashlib, os, sys
-orders, body, reply = open(3, "rb"), open(0, "rb", 0), sys.stdout
+requests, body, reply = open(3, "rb"), open(0, "rb", 0), sys.stdout
 while True:
-    line = orders.readline()
+    line = requests.readline()
     if not line:
         break
     if line != b"!\\n":
         continue
     variables = {}
-    while (line := orders.readline().rstrip(b"\\n")):
+    while (line := requests.readline().rstrip(b"\\n")):
         name, _, value = line.partition(b"=")
         variables[name] = value
     left, digest = int(variables.get(b"CONTENT_LENGTH") or 0), hashlib.sha256()
@@ -94,8 +94,9 @@ def kill_one(server):
 
 def renew_one(server):
     """Replaces a random script by a copy, as an editor does: engines compile it again, or are replaced."""
-    name = random.choice(sorted(os.listdir(server.path("scripts"))))
-    path = server.path("scripts", name)
+    directory = random.choice(("scripts", "scripts", "apps/python", "apps/perl", "apps/php"))
+    names = [name for name in os.listdir(server.path(directory)) if not name.startswith("__")]
+    path = server.path(directory, random.choice(sorted(names)))
     shutil.copy2(path, server.path("copy"))
     os.utime(server.path("copy"))
     os.rename(server.path("copy"), path)

@@ -1,4 +1,4 @@
-"""The harness checks itself: a harness that overlooks a cut response or a process left behind makes every test worthless."""
+"""The harness checks itself: a harness that overlooks a truncated response or a process left behind makes every test worthless."""
 
 import os
 import sys
