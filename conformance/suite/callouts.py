@@ -31,10 +31,10 @@ def buffer_plain(cell):
 
 @behaviour("memory buffer of the library", LIBRARY_ONLY)
 def buffer(cell):
-    """32 MB by the functions of the library, as a ring where its native part is there."""
-    got = cell.get("buffer?512")
+    """8 MB by the functions of the library, as a ring where its native part is there."""
+    got = cell.get("buffer?128")
     equal((got.status, got.is_complete), (200, True), "the response")
-    assert got.body == blocks(512), f"another body, of {len(got.body)} bytes"
+    assert got.body == blocks(128), f"another body, of {len(got.body)} bytes"
     cell.next_is_right()
 
 

@@ -66,6 +66,7 @@ class Column:
             "PERL5LIB": "@SDK@/perl/lib",
             "PHPRC": "@DIR@/php",
             "SLUICE_SDK": "@SDK@",
+            "SLUICE_SHELL": "@SDK@/shell/build",
         }
         return keys + ", environment = { " + ", ".join(f'{name} = "{value}"' for name, value in environment.items())
 
@@ -96,8 +97,8 @@ COLUMNS = [
     Column("C", "cgi", "library", "probe", ["cc"]),
     Column("C", "cgiplus", "library", "probe", ["cc"]),
     Column("C", "rte", "library", "probe", absent=NO_ENGINE_C),
-    Column("Shell", "cgi", "library", "probe.sh", ["sdk/shell/sluice.sh"]),
-    Column("Shell", "cgiplus", "library", "probe.sh", ["sdk/shell/sluice.sh"]),
+    Column("Shell", "cgi", "library", "probe.sh", ["sdk/shell/build/sluice-form"]),
+    Column("Shell", "cgiplus", "library", "probe.sh", ["sdk/shell/build/sluice-form"]),
     Column("Shell", "rte", "library", "probe.sh", absent=NO_ENGINE_SHELL),
     Column("Python", "cgi", "library", "probe.py", [PYTHON]),
     Column("Python", "cgiplus", "library", "probe.py", [PYTHON]),
@@ -130,7 +131,7 @@ PHP_INI = "register_argc_argv = 0\npost_max_size = 0\nmemory_limit = 512M\nmax_e
 def start(columns):
     """A server with the routes of these columns, and the named pipes of each."""
     configuration = '[server]\nsdk = "@SDK@"\n' if any(column.mode in ("rte", "fork") for column in columns) else ""
-    configuration += '[limits]\nmemory_buffers = "64MiB"\n\n[[site]]\nroot = "htdocs"\n\n'
+    configuration += '[limits]\nmemory_buffers = "256MiB"\n\n[[site]]\nroot = "htdocs"\n\n'
     configuration += "".join(column.routes() for column in columns)
     files = script_files() | {"htdocs/target.txt": "the target\n", "htdocs/file.txt": "a file\n"}
     server = testing.Server(configuration, files)
