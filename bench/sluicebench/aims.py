@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Optional
 
-from .engines import COLUMNS, FORMS, IN_PROCESS, fork_rows, rows
+from .engines import COLUMNS, IN_PROCESS, INTERFACES, fork_rows, rows
 from .figures import Spread, ratio
 from .plan import LARGE_FILES, SERVER_COLUMNS, TABLES
 from .results import Results, failure_of
@@ -137,7 +137,7 @@ def engine_aims() -> Iterator[Aim]:
         table, head, every = f"engines-{language}", ("0k-c10",), tuple(row.key for row in rows(language, ""))
         yield Aim(f"{name}: RTE / CGI, 0 kB at 10", table, head, "rte", "cgi", bound)
         for inside, what, least in ((False, "process of its own", 1.3), (True, "in-process", 0.9)):
-            for ours in dict.fromkeys(FORMS[language]):
+            for ours in dict.fromkeys(INTERFACES[language]):
                 peers = [c.key for c in COLUMNS[language] if c.server != "sluice" and c.against == ours]
                 peers = [key for key in peers if (key in IN_PROCESS) == inside]
                 for where, keys in (("0 kB at 10", head), ("all rows", every)) if peers else ():

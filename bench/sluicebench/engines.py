@@ -16,8 +16,8 @@ CLIENTS = (1, 10, 64)
 #: The longest measurement of a slow column, seconds (Run.window).
 SECONDS_MOST = 6.0
 
-#: Assumed requests per second of plain CGI, for the estimate of the time.
-SLOW_RATE = 60.0
+#: Assumed requests per second of plain CGI, and of uploads, for the estimate of the time.
+SLOW_RATE, UPLOAD_RATE = 60.0, 150.0
 
 #: Peers that run the application in the process that speaks HTTP; all others hand it to another process.
 IN_PROCESS = ("granian", "granian-nginx", "mod-perl", "mod-perl-psgi", "mod-php")
@@ -63,7 +63,7 @@ PHP_COLUMNS = (
 )
 
 #: Per language: our form of the script, that of the framework's interface (the same one in PHP), plain CGI.
-FORMS = {"python": ("rte", "wsgi"), "perl": ("rte", "psgi"), "php": ("rte", "rte")}
+INTERFACES = {"python": ("rte", "wsgi"), "perl": ("rte", "psgi"), "php": ("rte", "rte")}
 COLUMNS = {"python": PYTHON_COLUMNS, "perl": PERL_COLUMNS, "php": PHP_COLUMNS}
 
 
@@ -141,9 +141,9 @@ def engine_tables() -> Iterable[Table]:
     )  # fmt: skip
     yield Table(
         "engines-buffer", "Engines: memory buffer",
-        "One transfer of 1 GiB by curl. A script writes pieces of 64 kB: to the memory buffer with the library of its language,\n"
+        "One transfer of 1 GiB by curl. A script writes blocks of 64 kB: to the memory buffer with the library of its language,\n"
         "and to the mailbox with what the language has for it (`sys.stdout.buffer.write`, `print`, `echo`).",
-        "bulk", "MiB/s", (Row("1024-64k", "1 GiB in pieces of 64 kB", kind="bulk"),), tuple(buffer_columns()),
+        "bulk", "MiB/s", (Row("1024-64k", "1 GiB in blocks of 64 kB", kind="bulk"),), tuple(buffer_columns()),
         rounds=5, seconds=0.5, megabytes=1024, group=GROUP,
     )  # fmt: skip
 

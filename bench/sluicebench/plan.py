@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Optional
 
-from .engines import ENGINE_TABLES, QUICK_ROUNDS, QUICK_ROWS, SECONDS_MOST
+from .engines import ENGINE_TABLES, QUICK_ROUNDS, QUICK_ROWS, SECONDS_MOST, UPLOAD_RATE
 from .servers.base import LINES_FILE
 from .servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, TLS_CIPHER, TLS_GROUP, Protocol
 from .tables import KIB, MIB, Column, Row, Table
@@ -337,11 +337,16 @@ def sample_seconds(table: Table, row: Row, column: Optional[Column] = None) -> f
     if table.measure == "cost":
         return COST_SECONDS / len(table.rows)
     if table.measure == "applications":
-        seconds, warm_up = window(table, row, column.rate if column else 0.0)
+        seconds, warm_up = window(table, row, assumed_rate(row, column))
         return seconds + warm_up + TOOL_SECONDS + SETTLE_SECONDS
     warm_up = row.warm_up_seconds if row.keep_alive and table.measure in ("requests", "bytes") else 0.0
     # A transfer takes at least `seconds`, on average much longer.
     return table.seconds_of(row) * (1.4 if table.measure == "bulk" else 1.0) + warm_up + TOOL_SECONDS
+
+
+def assumed_rate(row: Row, column: Optional[Column]) -> float:
+    """Requests per second of a slow cell; 0 if it is not slow."""
+    return (column.rate if column else 0.0) or (UPLOAD_RATE if row.kind == "upload" else 0.0)
 
 
 def window(table: Table, row: Row, rate: Optional[float]) -> tuple[float, float]:
@@ -366,7 +371,8 @@ def estimate_seconds(tables: Iterable[Table]) -> float:
 
 def warm_up_cost(table: Table, row: Row, column: Column) -> float:
     """The warm-up of one route, seconds."""
-    return WARM_UP_COST[table.measure] + (row.concurrency / column.rate if column.rate else 0.0)
+    rate = assumed_rate(row, column)
+    return WARM_UP_COST[table.measure] + (row.concurrency / rate if rate else 0.0)
 
 
 WARM_UP_COST = {"requests": 0.2, "bytes": 0.2, "bulk": 0.3, "applications": 0.2, "cost": 0.0}

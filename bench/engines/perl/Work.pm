@@ -5,7 +5,7 @@ use strict;
 use warnings;
 
 my $line  = join('', map { chr(33 + $_ % 90) } 0 .. 62) . "\n";
-my $piece = 65536;
+my $block = 65536;
 
 sub text {
     my ($size) = @_;
@@ -35,7 +35,7 @@ sub upload {
     my ($read, $length) = @_;
     my ($count, $last) = (0, '');
     while ($count < $length) {
-        my $got = $read->(my $buffer, $length - $count < $piece ? $length - $count : $piece) or last;
+        my $got = $read->(my $buffer, $length - $count < $block ? $length - $count : $block) or last;
         $count += $got;
         $last = substr($last . $buffer, -8);
     }

@@ -23,14 +23,14 @@ def records():
 
 def read(size):
     """Reads exactly `size` bytes of the body; less at its end only."""
-    pieces = []
+    blocks = []
     while size > 0:
-        piece = os.read(0, min(size, 65536))
-        if not piece:
+        block = os.read(0, min(size, 65536))
+        if not block:
             break
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
+        blocks.append(block)
+        size -= len(block)
+    return b"".join(blocks)
 
 
 def write(data):

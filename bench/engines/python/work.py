@@ -1,7 +1,7 @@
 """The work of every form of the application: script, CGIplus, WSGI. Each form only reads the request and sends the reply."""
 
 LINE = b"".join(bytes([33 + at % 90]) for at in range(63)) + b"\n"
-PIECE = 65536
+BLOCK = 65536
 
 
 def text(size):
@@ -20,11 +20,11 @@ def upload(read, length):
     """The number of bytes of the body, and the last eight of them. `read` as in `wsgi.input`."""
     count, last = 0, b""
     while count < length:
-        piece = read(min(PIECE, length - count))
-        if not piece:
+        block = read(min(BLOCK, length - count))
+        if not block:
             break
-        count += len(piece)
-        last = (last + piece)[-8:]
+        count += len(block)
+        last = (last + block)[-8:]
     return b"%d %s\n" % (count, last)
 
 

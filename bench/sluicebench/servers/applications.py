@@ -3,7 +3,7 @@
 Here: what each way of running answers at which path, the bodies of requests, the verification before measuring. Not here: how a
 way is configured (the file of each server), the applications themselves (bench/engines), the workloads (sluicebench/engines.py).
 
-For each language there is one piece of work (`work.py`, `Work.pm`, `work.php`) and several forms that call it: a script, a
+For each language there is one implementation of the work (`work.py`, `Work.pm`, `work.php`) and several forms that call it: a script, a
 CGIplus loop, an application of WSGI or PSGI. A second, small application uses a framework."""
 
 import http.client
