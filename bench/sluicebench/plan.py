@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Optional
 
-from .engines import ENGINE_TABLES, QUICK_ROUNDS, QUICK_ROWS, SECONDS_MOST, UPLOAD_RATE
+from .engines import ENGINE_TABLES, QUICK_ROUNDS, QUICK_ROWS, SECONDS_MOST, SLOW_PAGE_RATE, UPLOAD_RATE
 from .servers.base import LINES_FILE
 from .servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, TLS_CIPHER, TLS_GROUP, Protocol
 from .tables import KIB, MIB, Column, Row, Table
@@ -346,7 +346,9 @@ def sample_seconds(table: Table, row: Row, column: Optional[Column] = None) -> f
 
 def assumed_rate(row: Row, column: Optional[Column]) -> float:
     """Requests per second of a slow cell; 0 if it is not slow."""
-    return (column.rate if column else 0.0) or (UPLOAD_RATE if row.kind == "upload" else 0.0)
+    if column and column.rate:
+        return SLOW_PAGE_RATE if row.kind == "page" else column.rate
+    return UPLOAD_RATE if row.kind == "upload" else 0.0
 
 
 def window(table: Table, row: Row, rate: Optional[float]) -> tuple[float, float]:
