@@ -1,0 +1,272 @@
+# Sluice::Engine::Channel: what the engine shares with the server: CGIPLUSIN, the mailbox, the pipe of bodies, the sentinels.
+#
+# Standard input of a script is never the pipe of bodies itself, because that has no end-of-file after a body: descriptor 0 is /dev/null,
+# or a pipe of its own for one request. Copies of descriptors 0, 1 and 2 are kept, so that a script may close or redirect its own.
+package Sluice::Engine::Channel;
+use strict;
+use warnings;
+use IO::Handle ();
+use POSIX      ();
+
+our ($END, $ESCAPE, $CLOSE);    # the sentinels
+our ($body, $mailbox, $errors); # the copies: handles
+our $keeps_records = 0;         # a record mailbox: each write is a record
+our $asks_struct   = 1;         # the callout for struct records has not been sent
+my $input;                      # CGIPLUSIN
+my $pending = '';               # bytes of it after the last record
+my @identity;                   # device and inode of descriptors 1 and 2
+
+# The largest request, all its variables together. A server that sends more is broken.
+use constant RECORD_BYTES_MAX => 16 << 20;
+use constant BODY_AT_ONCE     => 65536;
+
+sub open_all {
+    ($END, $ESCAPE, $CLOSE) = @ENV{qw(CGIPLUSEOF CGIPLUSESC CGIPLUSEOT)};
+    return "CGIPLUSEOF, CGIPLUSESC and CGIPLUSEOT are not set: this is a program for mode = \"rte\" of a route of Sluice"
+        unless $END && $ESCAPE && $CLOSE;
+    open $input, '<&=', 3 or return "CGIPLUSIN (descriptor 3): $!";
+    # Not for the children of scripts, which are not to read the requests.
+    fcntl $input, 2, 1;
+    open $body,    '<&', \*STDIN  or return "standard input: $!";
+    open $mailbox, '>&', \*STDOUT or return "standard output: $!";
+    open $errors,  '>&', \*STDERR or return "standard error: $!";
+    binmode $mailbox;
+    open STDIN, '<', '/dev/null' or return "/dev/null: $!";
+    $keeps_records = -S STDOUT ? 1 : 0;
+    @identity = map { join ' ', (stat $_)[0, 1] } $mailbox, $errors;
+    STDERR->autoflush(1);
+    return;
+}
+
+# The next request as a reference to its variables (NAME=value); undef at the end. It waits for it.
+sub next_record {
+    while (1) {
+        my $record = take_record();
+        return $record if $record;
+        my $count = sysread $input, $pending, 65536, length $pending;
+        next if !defined $count && $!{EINTR};
+        return if !$count || length $pending > RECORD_BYTES_MAX;
+    }
+}
+
+# The first record of the bytes that are there; undef if it is not complete. Empty lines between records are skipped.
+sub take_record {
+    $pending =~ s/^\n+// if substr($pending, 0, 1) eq "\n";
+    if (substr($pending, 0, 2) eq '!!') {
+        my $start = index($pending, "\n") + 1 or return;
+        my $bytes = substr $pending, 2, $start - 3;
+        return if length $pending < $start + $bytes;
+        my @entries = unpack '(v/Z*)*', substr $pending, $start, $bytes;
+        substr $pending, 0, $start + $bytes, '';
+        pop @entries while @entries && $entries[-1] eq '';
+        return \@entries;
+    }
+    if (substr($pending, 0, 2) eq "!\n") {
+        my $end = index $pending, "\n\n", 1;
+        return if $end < 0;
+        my @entries = split /\n/, substr $pending, 2, $end - 2;
+        substr $pending, 0, $end + 2, '';
+        return \@entries;
+    }
+    return if length $pending < 2;
+    die "CGIPLUSIN has something else than a request\n";
+}
+
+# Reads one line: the answer to a callout.
+sub read_answer {
+    while (1) {
+        return $1 if $pending =~ s/^([^\n]*)\n//;
+        my $count = sysread $input, $pending, 4096, length $pending;
+        next if !defined $count && $!{EINTR};
+        return unless $count;
+    }
+}
+
+# What ends a reply: the callout for struct records, once, and the end sentinel.
+sub ending {
+    return $END unless $asks_struct;
+    $asks_struct = 0;
+    return callout('!CGIPLUS: struct') . $END;
+}
+
+sub callout {
+    my ($line) = @_;
+    return "$ESCAPE\n$line\n$CLOSE\n";
+}
+
+# Writes all bytes to the mailbox itself, past the buffer of STDOUT. In a record mailbox each part is a record of its own.
+sub write_mailbox {
+    my ($bytes) = @_;
+    my @parts = $keeps_records ? $bytes =~ /(\Q$END\E|[^\n]*\n)/g : ($bytes);
+    for my $part (@parts) {
+        for (my $done = 0 ; $done < length $part ;) {
+            my $count = syswrite $mailbox, $part, length($part) - $done, $done;
+            next if !defined $count && $!{EINTR};
+            return 0 unless $count;
+            $done += $count;
+        }
+    }
+    return 1;
+}
+
+# The sentinel that says that the reply has failed, with the reason in one line.
+sub failure {
+    my ($reason) = @_;
+    ($reason) = grep { /\S/ } split /\n/, $reason;
+    $reason = 'the script failed' unless defined $reason;
+    $reason =~ s/[^\x20-\x7e\x80-\xff]+/ /g;
+    return callout('!FAILED: ' . substr $reason, 0, 1000);
+}
+
+# ---- Standard handles ----
+
+# Whether descriptors 1 and 2 are what they were, and the handles of Perl have their usual layers. Otherwise they are put back: the output
+# that is still in the buffer is written to where the script has sent it. Returns whether STDOUT was still the mailbox.
+sub put_back_handles {
+    my $is_mailbox = 1;
+    untie *STDOUT if tied *STDOUT;
+    untie *STDERR if tied *STDERR;
+    my $number = fileno STDOUT;
+    if (!defined $number || $number != 1 || join(' ', (stat STDOUT)[0, 1]) ne $identity[0]) {
+        put_back(\*STDOUT, '>', 1, $mailbox);
+        $is_mailbox = 0;
+    }
+    elsif ((my @layers = PerlIO::get_layers(STDOUT)) != 2) {
+        IO::Handle::flush(\*STDOUT);
+        binmode STDOUT;
+        binmode STDOUT, ':pop' while (@layers = PerlIO::get_layers(STDOUT)) > 2;
+    }
+    $number = fileno STDERR;
+    put_back(\*STDERR, '>', 2, $errors)
+        if !defined $number || $number != 2 || join(' ', (stat STDERR)[0, 1]) ne $identity[1] || (my @layers = PerlIO::get_layers(STDERR)) != 2;
+    return $is_mailbox;
+}
+
+sub put_back {
+    my ($handle, $mode, $number, $copy) = @_;
+    no warnings;
+    close $handle;
+    POSIX::dup2(fileno($copy), $number);
+    open $handle, "$mode&=", $number;
+    $handle->autoflush($number == 2 ? 1 : 0);
+}
+
+# Throws away what is in the buffer of STDOUT.
+sub discard_output {
+    open my $nowhere, '>', '/dev/null' or return;
+    POSIX::dup2(fileno($nowhere), 1);
+    IO::Handle::flush(\*STDOUT);
+    POSIX::dup2(fileno($mailbox), 1);
+}
+
+# Takes what is in the buffer of STDOUT out of it.
+sub take_output {
+    open my $file, '+>', undef or return '';
+    POSIX::dup2(fileno($file), 1);
+    IO::Handle::flush(\*STDOUT);
+    POSIX::dup2(fileno($mailbox), 1);
+    seek $file, 0, 0;
+    local $/;
+    my $text = <$file>;
+    return defined $text ? $text : '';
+}
+
+# ---- The body of a request on standard input ----
+
+my $has_body = 0;
+my ($pump, $pump_alive);    # the process that copies the rest of a body, and a pipe that ends with it
+
+# Gives a script its body of `$bytes` bytes on descriptor 0, with an end-of-file. A body that has arrived goes into a pipe; of another one
+# the first part does, and a process copies the rest while the script reads.
+sub open_body {
+    my ($bytes) = @_;
+    my $count = sysread $body, my $first, $bytes < BODY_AT_ONCE ? $bytes : BODY_AT_ONCE;
+    $first = '' unless $count;
+    my ($read, $write) = POSIX::pipe() or die "no pipe for the body: $!\n";
+    my $rest = $bytes - length $first;
+    if ($rest > 0 && $count) {
+        start_pump($read, $write, $first, $rest);
+    }
+    else {
+        POSIX::write($write, $first, length $first) if length $first;
+    }
+    POSIX::close($write);
+    POSIX::dup2($read, 0);
+    POSIX::close($read);
+    put_back_input_flags();
+    $has_body = 1;
+}
+
+# The end-of-file that an earlier request may have seen is forgotten.
+sub put_back_input_flags {
+    IO::Handle::clearerr(\*STDIN);
+}
+
+sub close_body {
+    untie *STDIN if tied *STDIN;
+    my $number = fileno STDIN;
+    return if !$has_body && defined $number && $number == 0 && (my @layers = PerlIO::get_layers(STDIN)) == 2;
+    stop_pump();
+    no warnings;
+    close STDIN;
+    open STDIN, '<', '/dev/null';
+    if (fileno(STDIN) != 0) {
+        my $other = fileno STDIN;
+        POSIX::dup2($other, 0);
+        close STDIN;
+        open STDIN, '<&=', 0;
+    }
+    $has_body = 0;
+}
+
+# The copying process is a grandchild, so that `wait` of a script does not find it.
+sub start_pump {
+    my ($read, $write, $first, $rest) = @_;
+    pipe my $alive, my $held or die "no pipe: $!\n";
+    my $child = fork;
+    die "no process for the body: $!\n" unless defined $child;
+    if (!$child) {
+        my $pid = fork;
+        POSIX::_exit(1) unless defined $pid;
+        if ($pid) {
+            syswrite $held, pack 'N', $pid;
+            POSIX::_exit(0);
+        }
+        pump($read, $write, $first, $rest);
+        POSIX::_exit(0);
+    }
+    close $held;
+    waitpid $child, 0;
+    sysread $alive, my $packed, 4;
+    $pump = unpack 'N', $packed;
+    $pump_alive = $alive;
+}
+
+sub pump {
+    my ($read, $write, $first, $rest) = @_;
+    $SIG{$_} = 'DEFAULT' for qw(PIPE TERM INT HUP);
+    POSIX::close($_) for $read, 0, 1, 3, 4, fileno $mailbox;
+    open my $to, '>&=', $write or return;
+    fcntl $to, 1031, 1 << 20;    # F_SETPIPE_SZ
+    while (1) {
+        for (my $done = 0 ; $done < length $first ;) {
+            my $count = syswrite $to, $first, length($first) - $done, $done or return;
+            $done += $count;
+        }
+        return unless $rest > 0;
+        my $count = sysread $body, $first, $rest < 1 << 18 ? $rest : 1 << 18;
+        return unless $count;
+        $rest -= $count;
+    }
+}
+
+# Ends the copying of a body that the script has not read. It has ended when its pipe does; until then it could take bytes of the next body.
+sub stop_pump {
+    return unless $pump;
+    kill 'KILL', $pump;
+    sysread $pump_alive, my $nothing, 1;
+    undef $pump_alive;
+    undef $pump;
+}
+
+1;

@@ -1,0 +1,129 @@
+# Sluice::Engine::Request: the state of the process that a script may change: set before each request and put back after it.
+package Sluice::Engine::Request;
+use strict;
+use warnings;
+use POSIX ();
+use Sluice::Engine::Channel ();
+use Sluice::Engine::Exit    ();
+
+my %base;              # the environment at the start, without CGIPLUSEOF: a script that knows both modes is to run as CGI
+my $umask;
+my $locale;
+my $locale_changed = 0;
+my $mask_changed   = 0;
+my %descriptors;       # opened by functions of POSIX, which no variable of Perl closes
+my $directory;
+
+sub start {
+    delete $ENV{CGIPLUSEOF};
+    %base  = %ENV;
+    $umask = umask;
+    $locale = POSIX::setlocale(POSIX::LC_ALL());
+    watch_posix();
+    $Sluice::Engine::Exit::owner = $$;
+    Sluice::Native::stdout_buffer(131072) if defined &Sluice::Native::stdout_buffer && !$Sluice::Engine::Channel::keeps_records;
+}
+
+# Functions of POSIX that change what Perl's own functions do not show are replaced by ones that note it.
+sub watch_posix {
+    no strict 'refs';
+    no warnings 'redefine';
+    my %original = map { $_ => \&{"POSIX::$_"} } qw(setlocale sigprocmask open creat dup pipe close);
+    *POSIX::setlocale   = sub { $locale_changed = 1; goto &{ $original{setlocale} } };
+    *POSIX::sigprocmask = sub { $mask_changed   = 1; goto &{ $original{sigprocmask} } };
+    for my $name (qw(open creat dup)) {
+        *{"POSIX::$name"} = sub {
+            my $number = $original{$name}->(@_);
+            $descriptors{ 0 + $number } = 1 if defined $number;
+            return $number;
+        };
+    }
+    *POSIX::pipe = sub {
+        my @pair = $original{pipe}->();
+        $descriptors{$_} = 1 for @pair;
+        return @pair;
+    };
+    *POSIX::close = sub {
+        delete $descriptors{ $_[0] } if defined $_[0];
+        goto &{ $original{close} };
+    };
+}
+
+# The environment of a CGI process: the start environment and the variables of the record, and nothing else.
+sub set_environment {
+    my ($record) = @_;
+    return Sluice::Native::set_environment(\%base, $record) if defined &Sluice::Native::set_environment;
+    my %wanted = %base;
+    for my $entry (@$record) {
+        my $at = index $entry, '=';
+        $wanted{ substr $entry, 0, $at } = substr $entry, $at + 1 if $at > 0;
+    }
+    delete $wanted{CGIPLUSEOF};
+    for my $name (keys %wanted) {
+        $ENV{$name} = $wanted{$name} if !exists $ENV{$name} || !defined $ENV{$name} || $ENV{$name} ne $wanted{$name};
+    }
+    return if keys %ENV == keys %wanted;
+    delete @ENV{ grep { !exists $wanted{$_} } keys %ENV };
+}
+
+# Before a script runs: its arguments, its time, its body.
+sub begin {
+    @ARGV = ();
+    $^T   = time;
+    $!    = 0;
+    $@    = '';
+    Sluice::Native::stdout_start() if defined &Sluice::Native::stdout_start;
+    my $bytes = $ENV{CONTENT_LENGTH};
+    Sluice::Engine::Channel::open_body($bytes) if $bytes && $bytes =~ /^\d+\z/;
+}
+
+# After it: everything that is not a variable of the script.
+sub leave {
+    alarm 0;
+    umask $umask;
+    Sluice::Engine::Channel::close_body();
+    put_back_special();
+    if ($Sluice::Engine::Exit::is_seeded) {
+        CORE::srand();
+        $Sluice::Engine::Exit::is_seeded = 0;
+    }
+    if ($locale_changed) {
+        POSIX::setlocale(POSIX::LC_ALL(), $locale);
+        $locale_changed = 0;
+    }
+    if ($mask_changed) {
+        POSIX::sigprocmask(POSIX::SIG_SETMASK(), POSIX::SigSet->new);
+        $mask_changed = 0;
+    }
+    if (%descriptors) {
+        POSIX::close($_) for keys %descriptors;
+        %descriptors = ();
+    }
+    Time::HiRes::setitimer($_, 0) for defined &Time::HiRes::setitimer ? (1, 2) : ();
+    # Files that File::Temp removes at the end of the program.
+    File::Temp::cleanup() if $INC{'File/Temp.pm'};
+}
+
+# The variables of perlvar(1). Each has the value that a program begins with.
+sub put_back_special {
+    $/  = "\n";
+    $\  = undef;
+    $,  = undef;
+    $"  = ' ';
+    $;  = "\034";
+    $_  = undef;
+    $^F = 2;
+    $^A = '';
+    $^W = 0;
+    $:  = " \n-";
+    $^L = "\f";
+    # Of the format of STDOUT, which is selected.
+    $~ = 'STDOUT'     if $~ ne 'STDOUT';
+    $^ = 'STDOUT_TOP' if $^ ne 'STDOUT_TOP';
+    $= = 60           if $= != 60;
+    $- = 0            if $-;
+    $% = 0            if $%;
+    $. = 0            if $.;
+}
+
+1;
