@@ -11,13 +11,14 @@ local getenv, exit_process, stdout, locale, path, cpath = os.getenv, os.exit, io
 local final, escape, close = getenv("CGIPLUSEOF"), getenv("CGIPLUSESC"), getenv("CGIPLUSEOT")
 local requests = assert(io.open(getenv("CGIPLUSIN"), "rb"))
 local BUFFER_BYTES, CHUNK_BYTES = 65536, 65536
-local output, pieces, bytes, variables, compiled = {}, {}, 0, {}, {}
+local output, pieces, bytes, has_sent, variables, compiled = {}, {}, 0, false, {}, {}
 stdout:setvbuf("no") -- one write(2) for each send()
 io.stdin:setvbuf("no") -- nothing of a body stays in a buffer of this process
 
 -- ---- Output: kept until the end of the script, 64 KiB or a flush ----
 
 local function send(text)
+    has_sent = has_sent or bytes > 0
     assert(stdout:write(table.concat(pieces), text))
     pieces, bytes = {}, 0
 end
@@ -107,23 +108,28 @@ local function run()
     load_script(variables.SCRIPT_FILENAME)()
 end
 
-local real_stdin, is_first = io.stdin, true
-while true do
-    variables = accept()
-    io.stdin = real_stdin
-    if is_first then send(escape .. "\n!CGIPLUS: struct\n" .. close .. "\n") end
-    is_first = false
+local real_stdin = io.stdin
+
+-- One request. What a script leaves behind is reachable from this function's frame only, so that the collector finds it afterwards.
+local function serve()
+    io.stdin, has_sent = real_stdin, false
     -- In a coroutine of its own: a hook that a script sets (debug.sethook) ends with it.
     local ok, fault = coroutine.wrap(xpcall)(run, function(fault) return getmetatable(fault) == Exit and fault or debug.traceback(tostring(fault), 2) end)
-    local is_exit = getmetatable(fault) == Exit
-    if ok or (is_exit and (fault.code == 0 or bytes > 0)) then
-        send(final)
-    else
-        fault = is_exit and "exit status " .. fault.code or fault
-        io.stderr:write(fault, "\n")
-        pieces, bytes = {}, 0
-        send(escape .. "\n!FAILED: " .. fault:match("[^\n]*"):gsub("%c", " ") .. "\n" .. close .. "\n" .. final)
-    end
+    local code = ok and 0 or getmetatable(fault) == Exit and fault.code
+    local has_reply = has_sent or bytes > 0
+    if has_reply and code then return send(final) end
+    fault = code and (code == 0 and "the script wrote no reply" or "exit status " .. code) or fault
+    io.stderr:write(fault, "\n")
+    pieces, bytes = {}, 0
+    send(escape .. "\n!FAILED: " .. fault:match("[^\n]*"):gsub("%c", " ") .. "\n" .. close .. "\n" .. final)
+end
+
+local is_first = true
+while true do
+    variables = accept()
+    if is_first then send(escape .. "\n!CGIPLUS: struct\n" .. close .. "\n") end
+    is_first = false
+    serve()
     -- What a script may have changed is put back. Files that it left open are closed by the collector.
     io.input():close()
     os.setlocale(locale)
