@@ -1,7 +1,10 @@
 <?php
 // The behaviours as a script in PHP on the library: CGI, CGIplus and RTE by the same source. PATH_INFO names one.
 
-require_once getenv('SLUICE_SDK') . '/php/sluice.php';
+// The engine has these functions.
+if (!function_exists('sluice_accept')) {
+    require_once getenv('SLUICE_SDK') . '/php/sluice.php';
+}
 
 function text_head(...$fields)
 {
@@ -277,7 +280,7 @@ function buffer_plain()
 {
     ask('BUFFER-BEGIN: 128k');
     text_head();
-    $buffer = fopen(getenv('CGIPLUSBUF'), 'r+b');
+    $buffer = fopen('php://fd/4', 'r+b');
     stream_set_write_buffer($buffer, 0);
     for ($number = 0; $number < (int) sluice_variable('QUERY_STRING'); $number++) {
         $offset = $number % 2 * 65536;
@@ -300,6 +303,7 @@ function buffer()
 
 function buffer_gone()
 {
+    ignore_user_abort(true); // otherwise PHP ends the script when its client has left
     sluice_buffer_begin(1 << 20);
     text_head();
     try {

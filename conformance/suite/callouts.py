@@ -1,7 +1,9 @@
 """Behaviours: callouts and the memory buffer."""
 
 from .cells import equal
-from .registry import LIBRARY_ONLY, behaviour
+from .registry import LIBRARY_ONLY, behaviour, php
+
+PHP_DESCRIPTOR = (php, "PHP opens descriptor 4 only on the command line (`php://fd/4`); the buffer of the library works in every mode.")
 
 
 def blocks(count):
@@ -20,7 +22,7 @@ def callouts(cell):
     cell.next_is_right()
 
 
-@behaviour("memory buffer by callouts", LIBRARY_ONLY)
+@behaviour("memory buffer by callouts", LIBRARY_ONLY, PHP_DESCRIPTOR)
 def buffer_plain(cell):
     """3 MB through a buffer of 128 kB, by `BUFFER-BEGIN`, `BUFFER-WRITE` and `BUFFER-END`."""
     got = cell.get("buffer-plain?48")

@@ -75,19 +75,17 @@ def chunked(cell):
 
 @behaviour("a body that is not read")
 def unread(cell):
-    """A script that does not read its request's body does not disturb the next request: on the same connection, unless the server has
-    closed it, and in the same process."""
+    """A script that does not read its request's body does not disturb the next request on the same connection and in the same process."""
     with cell.connect() as client:
         got = client.request("POST", cell.path("process"), body=RANDOM[:10]).response()
         equal((got.status, got.is_complete), (200, True), "10 bytes that are not read")
+        for size in (200_000, 65536, 1):
+            got = client.request("POST", cell.path("process"), body=RANDOM[:size]).response()
+            equal((got.status, got.is_complete), (200, True), f"{size} bytes that are not read")
         got = client.request("POST", cell.path("echo"), body=b"small").response()
         equal((got.status, got.body), (200, b"small"), "the next request")
         client.get(cell.path("process")).get(cell.path("look"))
         equal([client.response().status, client.response().status], [200, 200], "two pipelined requests")
-    for size in (200_000, 65536, 1):
-        got = cell.request("POST", "process", body=RANDOM[:size])
-        equal((got.status, got.is_complete), (200, True), f"{size} bytes that are not read")
-        assert echo(cell, 5, body=b"small") == b"small", "the next request has another body"
 
 
 @behaviour("large head")
