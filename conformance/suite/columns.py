@@ -24,6 +24,11 @@ class Column:
         self.is_application = kind == "application"
 
     @property
+    def error_status(self):
+        """The status of an uncaught error before the head. PHP answers itself, and a PSGI server has to answer with 500."""
+        return 500 if self.language == "PHP" or self.is_application and self.language == "Perl" else 502
+
+    @property
     def is_persistent(self):
         """Whether one process serves several requests."""
         return self.mode != "cgi"

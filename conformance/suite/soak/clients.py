@@ -32,6 +32,10 @@ def never(_):
     return False
 
 
+def no_error_text(got):
+    return b"an error" not in got
+
+
 def program_kinds():
     """Files, and the C programs of the SDK. `{}` is where the marker of the request goes."""
     body = random.choice(BODIES)
@@ -58,7 +62,8 @@ def column_kinds(column, marker):
         return column.path(f"{action}/{marker}{query}")
 
     def is_clean(got):
-        return b"by another" not in got and b"QUERY_STRING=clean\n" in got
+        # The globals of an application are its own.
+        return (column.is_application or b"by another" not in got) and b"QUERY_STRING=clean\n" in got
 
     kinds = [
         Kind(f"{name} variables", at("variables", "?" + marker), whole(absent(marker)), headers=names),
@@ -66,7 +71,7 @@ def column_kinds(column, marker):
         Kind(f"{name} leave", at("leave"), whole(b"left\n"), b"left=1&more=2", 404, "Cookie: left=1\r\n" + FORM),
         Kind(f"{name} look", at("look", "?clean"), is_clean),
         Kind(f"{name} status", at("status", "?410"), whole(b"a document\n"), status=410),
-        Kind(f"{name} error", at("error-before"), lambda got: b"an error" not in got, status=500 if column.language == "PHP" else 502),
+        Kind(f"{name} error", at("error-before"), no_error_text, status=column.error_status),
         Kind(f"{name} death", at("die-before"), lambda got: True, status=502),
         Kind(f"{name} death within", at("die-within"), never),
     ]
