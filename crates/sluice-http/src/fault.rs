@@ -22,8 +22,8 @@ use http::{Method, StatusCode};
 
 use crate::escape::Escaping;
 pub use crate::fault::client::{
-    Absent, BodyFailure, ClientFault, Forbidden, LinkProblem, MethodMismatch, Misdirected, RangeMismatch,
-    RefusedByRoute, RefusedLink, RewriteMismatch, SlowBody,
+    Absent, BodyFailure, ClientFault, Credentials, Forbidden, LinkProblem, MethodMismatch, Misdirected, NotPermitted,
+    RangeMismatch, RefusedByRoute, RefusedLink, RefusedUser, RewriteMismatch, SlowBody, Unauthorized,
 };
 pub use crate::fault::detail::{Detail, ProcessDetail, ProcessReport};
 pub use crate::fault::script::{
@@ -81,6 +81,7 @@ impl Fault {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Fault::Client(ClientFault::Refused(refused)) => refused.retry_after,
+            Fault::Client(ClientFault::TooManyFailures(refused)) => Some(refused.wait),
             Fault::Client(_) => None,
             Fault::Script(fault) => fault.retry_after(),
             Fault::Server(fault) => fault.retry_after(),
@@ -94,6 +95,21 @@ impl Fault {
             Fault::Client(ClientFault::MethodNotAllowed(mismatch)) => Some(mismatch.allow),
             _ => None,
         }
+    }
+
+    /// The value of WWW-Authenticate (RFC 9110 §11.6.1), which a 401 must have.
+    #[must_use]
+    pub fn challenge(&self) -> Option<String> {
+        match self {
+            Fault::Client(ClientFault::Unauthorized(unauthorized)) => Some(unauthorized.challenge()),
+            _ => None,
+        }
+    }
+
+    /// Whether the request names no user where one is needed: the first request of every browser that will then ask for a password.
+    #[must_use]
+    pub fn is_first_challenge(&self) -> bool {
+        matches!(self, Fault::Client(ClientFault::Unauthorized(unauthorized)) if unauthorized.credentials == Credentials::Missing)
     }
 
     /// The length of the file for the Content-Range of a 416 (RFC 9110 §15.5.17).

@@ -30,6 +30,8 @@ pub struct Line<'a> {
     pub peer: IpAddr,
     /// The client's name, if it is known.
     pub client_name: Option<&'a str>,
+    /// The user, if the route has asked for one.
+    pub user: Option<&'a str>,
     /// The request.
     pub request: LoggedRequest<'a>,
     /// The response.
@@ -166,11 +168,25 @@ impl Text<'_> {
         self.0.extend_from_slice(bytes);
     }
 
+    /// Text that stands between blanks, so that its own are escaped.
+    fn word(&mut self, text: &str) {
+        for (number, part) in text.split(' ').enumerate() {
+            if number > 0 {
+                self.push(b"\\x20");
+            }
+            self.quoted(part.as_bytes());
+        }
+    }
+
     fn item(&mut self, item: &Item, site: &str, line: &Line<'_>) {
         match item {
             Item::Literal(text) => self.push(text.as_bytes()),
-            // Always unknown: the server does not ask identd (RFC 1413), and does not authenticate users.
-            Item::Unknown | Item::User => self.push(b"-"),
+            // Always unknown: the server does not ask identd (RFC 1413).
+            Item::Unknown => self.push(b"-"),
+            Item::User => match line.user {
+                Some(user) => self.word(user),
+                None => self.push(b"-"),
+            },
             Item::Client => self.address(line.endpoints.client.ip()),
             Item::Peer => self.address(line.peer),
             Item::ClientName => match line.client_name {
@@ -316,6 +332,7 @@ pub(crate) mod tests {
             },
             peer: "10.0.0.1".parse().unwrap(),
             client_name: None,
+            user: None,
             request: LoggedRequest {
                 method: "GET",
                 uri,
@@ -415,6 +432,8 @@ pub(crate) mod tests {
             assert_written(format, expected);
         }
         assert_eq!(written("%P", &[], |_| {}), std::process::id().to_string());
+        let user = written("%u %t", &[], |line| line.user = Some("an \"n"));
+        assert!(user.starts_with("an\\x20\\\"n ["), "{user}");
         let named = written("%h %a %{c}a", &[], |line| line.client_name = Some("a.example"));
         assert_eq!(named, "a.example 192.0.2.7 10.0.0.1");
     }

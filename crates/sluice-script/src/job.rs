@@ -17,6 +17,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use http::HeaderValue;
 use sluice_gateway::{CgiRequest, EndMark, MailboxKind, Scanner, Sentinels, Variables};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
@@ -67,7 +68,8 @@ impl Job {
         let asked = request.redirect_url.as_deref().map(bytes_of);
         let translated = path_info.and_then(|path| self.map.file_of(path));
         let extra: Vec<_> = settings.variables.added.clone().into_iter().collect();
-        Variables::build(&CgiRequest {
+        let user = request.user.as_ref();
+        let mut variables = Variables::build(&CgiRequest {
             method: request.method.as_str(),
             request_uri: &request.target.raw,
             redirect_url: asked.as_deref(),
@@ -86,8 +88,8 @@ impl Job {
             remote_addr: request.endpoints.client.ip(),
             remote_host: request.client_name.as_deref(),
             remote_port: request.endpoints.client.port(),
-            auth_type: None,
-            remote_user: None,
+            auth_type: user.map(|user| user.auth_type),
+            remote_user: user.map(|user| &*user.name),
             content_length,
             unique_id: request.id.as_str(),
             server_software: SERVER_SOFTWARE,
@@ -101,7 +103,22 @@ impl Job {
             request_time: request.arrived,
             script_rte: self.script.engine.as_ref().map(|engine| engine.name()),
             is_php: self.script.is_php(),
-        })
+        });
+        let mut add = |name: &str, value: Option<&[u8]>| {
+            if let Some(value) = value {
+                variables.set(&format!("{}{name}", settings.variables.prefix), value);
+            }
+        };
+        add("AUTH_REALM", user.map(|user| user.realm.as_bytes()));
+        add(
+            "AUTH_GROUP",
+            user.and_then(|user| user.group.as_deref()).map(str::as_bytes),
+        );
+        add(
+            "HTTP_AUTHORIZATION",
+            request.authorization.as_ref().map(HeaderValue::as_bytes),
+        );
+        variables
     }
 
     /// The variables that are not those of a request: those that the route inherits from the server's own environment, and those of

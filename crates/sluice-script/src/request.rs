@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::{HeaderMap, Method, Version};
+use http::{HeaderMap, HeaderValue, Method, Version};
 use sluice_gateway::isindex_arguments;
 use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_http::request_id::UniqueId;
@@ -34,8 +34,25 @@ pub struct ScriptRequest {
     pub is_https: bool,
     /// The TLS session, if this server terminates it.
     pub tls_info: Option<Rc<TlsInfo>>,
+    /// The user, if the route has asked for one.
+    pub user: Option<ScriptUser>,
+    /// HTTP_AUTHORIZATION: the field Authorization, if the route passes it.
+    pub authorization: Option<HeaderValue>,
     /// When the head was complete.
     pub arrived: SystemTime,
+}
+
+/// A user who has proved who they are.
+#[derive(Clone, Debug)]
+pub struct ScriptUser {
+    /// REMOTE_USER.
+    pub name: Arc<str>,
+    /// AUTH_TYPE: `Basic`, for example.
+    pub auth_type: &'static str,
+    /// AUTH_REALM.
+    pub realm: Box<str>,
+    /// AUTH_GROUP: the group that was decisive.
+    pub group: Option<Arc<str>>,
 }
 
 impl ScriptRequest {

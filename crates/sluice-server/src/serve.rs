@@ -7,6 +7,7 @@
 //! A fault of any stage becomes a response (`refuse`); the line in the access log is written when the exchange is dropped, by its
 //! last owner.
 
+mod authorize;
 mod carry_out;
 mod client;
 mod decide;
@@ -21,6 +22,7 @@ pub(crate) mod gate;
 #[cfg(test)]
 mod gate_tests;
 mod log_entry;
+mod private;
 mod redirect;
 mod refuse;
 mod request;

@@ -86,7 +86,8 @@ impl Server {
     /// # Errors
     /// A directory or script is missing, an address is taken, or a log cannot be opened: the administrator's fault.
     pub fn start(settings: &Settings) -> Result<Server, StartError> {
-        Server::start_with(settings, Gate::default())
+        let gate = Gate::new().map_err(StartError)?;
+        Server::start_with(settings, gate)
     }
 
     /// As `start`, with the caller's gate.

@@ -67,7 +67,7 @@ pub enum Item {
     ClientName,
     /// `%A`: the server's address.
     Server,
-    /// `%u`: the user, which is always `-`, because there is no authentication.
+    /// `%u`: the user who has proved who they are (`access` of a route).
     User,
     /// `%t`: the time.
     Time(TimePoint, TimeFormat),

@@ -18,6 +18,7 @@ use sluice_settings::{
     ServerLog, Settings, SiteSettings, UnknownHosts,
 };
 
+use crate::passwd::Passwd;
 use crate::rate::Rate;
 use crate::workout::Workout;
 use crate::{certificates, config, control, exposed};
@@ -106,6 +107,8 @@ pub(crate) enum Command {
     Workout(Box<Workout>),
     /// Describe this machine and rate it: average, minimum and maximum.
     Rate(Rate),
+    /// Set, remove or verify the password of a user in a users file (htpasswd).
+    Passwd(Passwd),
     /// Convert files of OpenVMS records to lines (stream-LF); each original is kept as FILE.orig.
     StreamLf(StreamLf),
     /// Print the reference page of the configuration.
@@ -191,6 +194,9 @@ pub(crate) struct Explain {
     /// The client has a certificate of the site's authorities.
     #[arg(long, requires = "url")]
     pub(crate) client_certificate: bool,
+    /// The user of the request, whose password is taken as right.
+    #[arg(long, value_name = "NAME", requires = "url")]
+    pub(crate) user: Option<String>,
 }
 
 /// `sluice run`.

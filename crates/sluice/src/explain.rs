@@ -60,6 +60,7 @@ pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
             true => ClientCertificate::Verified,
             false => ClientCertificate::Absent,
         },
+        user: asked.user.clone(),
     })
 }
 
@@ -210,6 +211,7 @@ mod tests {
             header: Vec::new(),
             client: "::1".parse().expect("an address"),
             client_certificate: false,
+            user: None,
         };
         question(&explain, url).map(|question| (question.scheme, question.host, question.target))
     }

@@ -10,6 +10,7 @@ mod control;
 mod demo;
 mod explain;
 mod exposed;
+mod passwd;
 mod rate;
 mod server_log;
 mod stream_lf;
@@ -85,6 +86,7 @@ fn run(arguments: Arguments, logger: &Logger) -> Result<ExitCode, String> {
         Command::Drain(options) => return ask(control::Command::Drain, &options),
         Command::Purge(options) => return ask(control::Command::Purge, &options),
         Command::ReopenLogs(options) => return ask(control::Command::ReopenLogs, &options),
+        Command::Passwd(change) => return passwd::run(&change, print),
         Command::Rate(rate) => rate::run(&rate, print),
         Command::StreamLf(files) => stream_lf::run(&files, print),
         Command::Reference => print(&config::reference()),

@@ -56,6 +56,39 @@ pub enum ClientFault {
     Misdirected(Misdirected),
     /// The status of the route: a route refuses the request.
     Refused(Box<RefusedByRoute>),
+    /// 401: the answer is for users, and the request names none, or the password is wrong.
+    Unauthorized(Box<Unauthorized>),
+    /// 429: passwords of this user from this address are not verified for a time, because too many were wrong.
+    TooManyFailures(Box<RefusedUser>),
+}
+
+/// A request without a user where one is needed.
+#[derive(Clone, Debug)]
+pub struct Unauthorized {
+    /// The protected area.
+    pub realm: Box<str>,
+    /// What the request says about a user.
+    pub credentials: Credentials,
+}
+
+/// What a request says about a user, of which nothing is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// Nothing.
+    Missing,
+    /// Something other than a name and a password (RFC 7617).
+    Unusable,
+    /// This name, which no user has, or with another password than theirs: the log does not say which, as neither does the response.
+    Wrong(Box<str>),
+}
+
+/// A user whose password is not verified for a time.
+#[derive(Clone, Debug)]
+pub struct RefusedUser {
+    /// The name of the request.
+    pub user: Box<str>,
+    /// How long.
+    pub wait: Duration,
 }
 
 /// Why a request does not belong on its connection (RFC 9110 §15.5.20).
@@ -125,6 +158,19 @@ pub enum Forbidden {
     NoClientCertificate,
     /// A path without a slash that a route rewrites to a listed directory: the listing's links are relative.
     ListedWithSlashOnly(Box<str>),
+    /// The access rules of a route, written at this place, are not for this client, or not for this user of it.
+    NotPermitted(Box<NotPermitted>),
+    /// A password is needed, and the request came in clear text from another machine.
+    PasswordInClearText(Box<str>),
+}
+
+/// A client or user for whom an answer is not.
+#[derive(Clone, Debug)]
+pub struct NotPermitted {
+    /// The user; `None` if the request needs none, or can have none.
+    pub user: Option<Box<str>>,
+    /// Where the access rules are written.
+    pub origin: Box<str>,
 }
 
 /// A method that the resource does not support.
@@ -202,6 +248,9 @@ impl ClientFault {
             ClientFault::Forbidden(Forbidden::NoClientCertificate) => {
                 Some("This page needs a client certificate, and none was sent.")
             }
+            ClientFault::Forbidden(Forbidden::PasswordInClearText(_)) => {
+                Some("This page needs a password, which is accepted over https only.")
+            }
             ClientFault::Misdirected(Misdirected::NotLocal(_)) => Some(
                 "This address answers only to names of this machine, such as localhost. To allow another name, start the server \
                  with --host NAME.",
@@ -237,6 +286,8 @@ impl ClientFault {
             ClientFault::BodySilent(_) | ClientFault::BodyTooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             ClientFault::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
             ClientFault::Refused(refused) => refused.status,
+            ClientFault::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            ClientFault::TooManyFailures(_) => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 }
@@ -296,6 +347,42 @@ impl Display for ClientFault {
             ClientFault::PaddedField(name) => write!(out, "the value of field {name} begins or ends with white space"),
             ClientFault::Misdirected(misdirected) => Display::fmt(misdirected, out),
             ClientFault::Refused(refused) => write!(out, "refused by the route at {}", refused.origin),
+            ClientFault::Unauthorized(unauthorized) => Display::fmt(unauthorized, out),
+            ClientFault::TooManyFailures(refused) => write!(
+                out,
+                "too many wrong passwords for user {} from this address: no other is verified for {} s",
+                Quoted(&refused.user),
+                refused.wait.as_secs().max(1)
+            ),
+        }
+    }
+}
+
+impl Unauthorized {
+    /// The value of WWW-Authenticate (RFC 7617 §2).
+    #[must_use]
+    pub fn challenge(&self) -> String {
+        let mut realm = String::new();
+        for letter in self.realm.chars() {
+            if matches!(letter, '"' | '\\') {
+                realm.push('\\');
+            }
+            realm.push(letter);
+        }
+        format!("Basic realm=\"{realm}\", charset=\"UTF-8\"")
+    }
+}
+
+impl Display for Unauthorized {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let realm = Quoted(&self.realm);
+        match &self.credentials {
+            Credentials::Missing => write!(out, "needs a user of {realm}, and the request names none"),
+            Credentials::Unusable => write!(
+                out,
+                "needs a user of {realm}, and the field Authorization has no name and password (scheme Basic)"
+            ),
+            Credentials::Wrong(user) => write!(out, "wrong password or unknown user {} of {realm}", Quoted(user)),
         }
     }
 }
@@ -357,6 +444,20 @@ impl Display for Forbidden {
                 write!(out, "directory {} has no index page, and is not listed", Quoted(name))
             }
             Forbidden::NoClientCertificate => out.write_str("needs a client certificate, and the client has sent none"),
+            Forbidden::NotPermitted(denied) => match &denied.user {
+                Some(user) => write!(
+                    out,
+                    "user {} has no access by the rules at {}",
+                    Quoted(user),
+                    denied.origin
+                ),
+                None => write!(out, "this client has no access by the rules at {}", denied.origin),
+            },
+            Forbidden::PasswordInClearText(origin) => write!(
+                out,
+                "needs a password, which is not accepted over clear text from another machine: use https; clear_text = true in access at \
+                 {origin} would allow it"
+            ),
             Forbidden::ListedWithSlashOnly(path) => write!(
                 out,
                 "{} leads to a directory, which is listed only below a path with a slash",

@@ -17,6 +17,9 @@ const STORED_BODIES_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// After this time a client may retry when too many files are being sent.
 const FILES_RETRY_AFTER: Duration = Duration::from_secs(5);
 
+/// After this time a client may retry when too many passwords wait to be verified.
+const PASSWORDS_RETRY_AFTER: Duration = Duration::from_secs(2);
+
 /// After this time a client may retry when a directory or program is missing: a file system may be mounted soon.
 const MISSING_RETRY_AFTER: Duration = Duration::from_secs(30);
 
@@ -41,6 +44,8 @@ pub enum ServerFault {
     StoredBodiesFull(u64),
     /// 503: this many files are open while they are sent, which is the limit.
     FilesBusy(usize),
+    /// 503: too many passwords wait to be verified.
+    PasswordsBusy,
     /// 503: a directory or program that the configuration names is not there.
     Missing(Box<Path>),
     /// 503: the engine that runs a script is not there; why, and what to do.
@@ -112,6 +117,7 @@ impl ServerFault {
             ServerFault::ListingsBusy(_)
             | ServerFault::StoredBodiesFull(_)
             | ServerFault::FilesBusy(_)
+            | ServerFault::PasswordsBusy
             | ServerFault::Missing(_)
             | ServerFault::NoEngine(_) => StatusCode::SERVICE_UNAVAILABLE,
             ServerFault::Io(failure) if failure.is_full() => StatusCode::INSUFFICIENT_STORAGE,
@@ -124,6 +130,7 @@ impl ServerFault {
             ServerFault::ListingsBusy(wait) => Some(*wait),
             ServerFault::StoredBodiesFull(_) => Some(STORED_BODIES_RETRY_AFTER),
             ServerFault::FilesBusy(_) => Some(FILES_RETRY_AFTER),
+            ServerFault::PasswordsBusy => Some(PASSWORDS_RETRY_AFTER),
             ServerFault::Missing(_) | ServerFault::NoEngine(_) => Some(MISSING_RETRY_AFTER),
             _ => None,
         }
@@ -139,6 +146,7 @@ impl Display for ServerFault {
             ServerFault::NotStarted(detail) => Display::fmt(detail, out),
             ServerFault::NulInArgument => out.write_str("a program's name or argument holds a NUL"),
             ServerFault::Listing(error) => write!(out, "listing: {error}"),
+            ServerFault::PasswordsBusy => out.write_str("too many passwords wait to be verified"),
             ServerFault::ListingsBusy(_) => out.write_str("listing: no turn came, too many are being made"),
             ServerFault::StoredBodiesFull(bytes_max) => write!(
                 out,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::uri::Scheme;
+use sluice_access::store::UserStore;
 use sluice_files::file_cache::FileCache;
 use sluice_files::withheld::WithheldFiles;
 use sluice_http::fault::Misdirected;
@@ -11,6 +12,7 @@ use sluice_http::host;
 use sluice_log::{Log, SiteLog};
 use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
+use sluice_settings::rule::{AccessUse, UserSource};
 use sluice_settings::site_choice::{HostMatch, SiteNames};
 use sluice_settings::{ListenAddress, ProxySettings, Settings, UnknownHosts};
 
@@ -28,6 +30,8 @@ pub(crate) struct Config {
     pub limits: Limits,
     pub proxies: ProxySettings,
     pub cache: Option<FileCache>,
+    /// The users of the realms.
+    users: Vec<Arc<UserStore>>,
     /// Lines for the log about files that are not sent although they lie below a served directory.
     pub notices: Vec<String>,
     /// The server's own, then those of the sites.
@@ -71,6 +75,7 @@ impl Config {
             limits: settings.limits,
             proxies: settings.proxies.clone(),
             cache: settings.cache.as_ref().map(FileCache::new),
+            users: open_users(settings)?,
             notices,
             // Last, because a configuration that fails to open must leave the logs as they are.
             logs: log.open(settings).map_err(|text| OpenError::new("", text))?,
@@ -87,9 +92,25 @@ impl Config {
             limits: self.limits,
             proxies: self.proxies.clone(),
             cache: Some(self.cache.as_ref()?.empty_copy()),
+            users: self.users.clone(),
             notices: Vec::new(),
             logs: self.logs.clone(),
         })
+    }
+
+    /// The users of a source that a route names.
+    pub(crate) fn user_store(&self, source: &Arc<UserSource>) -> Option<&Arc<UserStore>> {
+        let is_same = |store: &&Arc<UserStore>| Arc::ptr_eq(store.source(), source);
+        let is_equal = |store: &&Arc<UserStore>| store.source() == source;
+        self.users
+            .iter()
+            .find(is_same)
+            .or_else(|| self.users.iter().find(is_equal))
+    }
+
+    /// The users of all realms.
+    pub(crate) fn user_stores(&self) -> impl Iterator<Item = &Arc<UserStore>> {
+        self.users.iter()
     }
 
     /// The site with this number.
@@ -218,6 +239,22 @@ fn is_address(host: &str, server: IpAddr) -> bool {
     host::address(host).is_some_and(|address| address == server.to_canonical())
 }
 
+/// Opens the users of all routes; routes with the same files share them.
+fn open_users(settings: &Settings) -> Result<Vec<Arc<UserStore>>, OpenError> {
+    let mut stores: Vec<Arc<UserStore>> = Vec::new();
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    for route in routes {
+        let Some(AccessUse::Limited(access)) = &route.changes.access else {
+            continue;
+        };
+        if !stores.iter().any(|store| *store.source() == access.source) {
+            let store = UserStore::open(&access.source).map_err(|text| OpenError::new(&access.origin, text))?;
+            stores.push(Arc::new(store));
+        }
+    }
+    Ok(stores)
+}
+
 #[cfg(test)]
 mod tests {
     use sluice_settings::SiteSettings;
@@ -236,6 +273,7 @@ mod tests {
             unknown_hosts,
             limits: Limits::default(),
             proxies: ProxySettings::default(),
+            users: Vec::new(),
             cache: None,
             notices: Vec::new(),
             logs: Box::default(),

@@ -15,7 +15,7 @@
 //! It never goes back, so it ends after as many steps as there are routes. An index page is resolved separately: from the path of
 //! the page, beginning at the first route, or after the last one that rewrote the path of the directory; so is a fallback. Routes that are not tried
 //! for a path, because they stand above the rewrite that led to it, count in two respects: their requirement of a client certificate
-//! holds for it, and they refuse the path of a fallback, so that no rewrite leads around them.
+//! and their access rules hold for it, and they refuse the path of a fallback, so that no rewrite leads around them.
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ use sluice_files::records::Records;
 use sluice_http::fault::{ClientFault, Fault, RewriteMismatch};
 use sluice_http::target::{Target, has_dot_segment};
 use sluice_settings::Fallback;
-use sluice_settings::rule::{Adjustments, CertificateUse, Miss, Replacement, RequestAttributes, Scheme};
+use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Miss, Replacement, RequestAttributes, Scheme};
 
 use crate::dispatch::route::{Capture, Route, RouteAction, RouteKind};
 use crate::dispatch::site::Site;
@@ -97,7 +97,7 @@ pub(crate) trait Trace {
     /// The route redirects from an index page to its directory, which applies only if the client asked for the page by name.
     fn skipped_for_index(&mut self, _route: &Route) {}
 
-    /// The route requires a certificate for this path, but does nothing else.
+    /// The route requires a certificate for this path or limits the access to it, but does nothing else.
     fn required(&mut self, _route: &Route) {}
 
     /// The route matches; `rewritten` is the new target if it rewrites.
@@ -147,8 +147,8 @@ impl Site {
     ) -> Result<Resolution<'_>, Box<RewriteError>> {
         let mut adjustments = start.adjustments.clone();
         let mut rewritten = start.rewritten.take();
-        let before_start = self.requirement(start.route, path, query, attributes, trace);
-        adjustments.client_certificates = before_start.or(adjustments.client_certificates);
+        self.requirement(start.route, path, query, attributes, trace)
+            .add_to(&mut adjustments);
         if let Some((route, kind, capture)) = self.refusal_above(&start, path, query, attributes) {
             adjustments.take(&route.changes);
             trace.matched(route, None);
@@ -178,8 +178,8 @@ impl Site {
                     };
                     trace.matched(route, Some(&target));
                     let (path, query) = (&target.path, target.query.as_deref());
-                    let earlier = self.requirement(number + 1, path, query, attributes, trace);
-                    adjustments.client_certificates = earlier.or(adjustments.client_certificates);
+                    self.requirement(number + 1, path, query, attributes, trace)
+                        .add_to(&mut adjustments);
                     rewritten = Some(target);
                     start.route = number + 1;
                     start.adjustments = adjustments.clone();
@@ -221,8 +221,8 @@ impl Site {
         })
     }
 
-    /// The requirement of a client certificate that the first `end` routes have for a path, although they are not tried for it.
-    /// `None` if they have none; an exception that they make from one of the site or of the path before is not taken.
+    /// What the first `end` routes require for a path, although they are not tried for it: a client certificate, and access rules. An
+    /// exception that they make from what the site or the path before requires is not taken.
     pub(crate) fn requirement(
         &self,
         end: usize,
@@ -230,22 +230,37 @@ impl Site {
         query: Option<&str>,
         attributes: Option<&RequestAttributes<'_>>,
         trace: &mut impl Trace,
-    ) -> Option<CertificateUse> {
-        let until = self.certificate_routes.partition_point(|number| *number < end);
-        let routes = self.certificate_routes[..until]
-            .iter()
-            .map(|number| &self.routes[*number]);
-        let last = routes
-            .rev()
-            .find(|route| route.certificate_use(path, query, attributes).is_some())?;
-        let required = last
-            .changes
-            .client_certificates
-            .filter(|say| *say == CertificateUse::Required);
-        if required.is_some() {
-            trace.required(last);
+    ) -> Requirement<'_> {
+        let until = self.guard_routes.partition_point(|number| *number < end);
+        let routes = self.guard_routes[..until].iter().map(|number| &self.routes[*number]);
+        let (mut certificate, mut access) = (None, None);
+        for route in routes.rev().filter(|route| route.guards(path, query, attributes)) {
+            let is_new = (certificate.is_none() && route.changes.client_certificates == Some(CertificateUse::Required))
+                || (access.is_none() && matches!(route.changes.access, Some(AccessUse::Limited(_))));
+            certificate = certificate.or(route.changes.client_certificates);
+            access = access.or(route.changes.access.as_ref());
+            if is_new {
+                trace.required(route);
+            }
         }
-        required
+        Requirement { certificate, access }
+    }
+}
+
+/// What routes require for a path for which they are not tried.
+pub(crate) struct Requirement<'s> {
+    certificate: Option<CertificateUse>,
+    access: Option<&'s AccessUse>,
+}
+
+impl Requirement<'_> {
+    fn add_to(self, adjustments: &mut Adjustments) {
+        if self.certificate == Some(CertificateUse::Required) {
+            adjustments.client_certificates = self.certificate;
+        }
+        if let Some(AccessUse::Limited(access)) = self.access {
+            adjustments.access.require(access);
+        }
     }
 }
 
@@ -263,7 +278,12 @@ fn try_route(
     let capture = match route.matches(path, query, attributes) {
         Ok(capture) => capture,
         Err(_) if route.requires_below(path, query, attributes) => {
-            adjustments.client_certificates = Some(CertificateUse::Required);
+            if route.changes.client_certificates == Some(CertificateUse::Required) {
+                adjustments.client_certificates = Some(CertificateUse::Required);
+            }
+            if let Some(access @ AccessUse::Limited(_)) = &route.changes.access {
+                adjustments.access.take(access);
+            }
             trace.required(route);
             return None;
         }
@@ -360,7 +380,7 @@ impl<'s> Resolved<'s> {
 }
 
 impl Resolution<'_> {
-    /// Adds the requirement of a client certificate that the routes of the site have for another path of the same answer.
+    /// Adds what the routes of the site require for another path of the same answer.
     pub(crate) fn add_requirement(
         &mut self,
         site: &Site,
@@ -368,9 +388,8 @@ impl Resolution<'_> {
         query: Option<&str>,
         attributes: &RequestAttributes<'_>,
     ) {
-        let required = site.requirement(site.routes.len(), path, query, Some(attributes), &mut ());
-        let own = &mut self.adjustments.client_certificates;
-        *own = required.or(*own);
+        site.requirement(site.routes.len(), path, query, Some(attributes), &mut ())
+            .add_to(&mut self.adjustments);
     }
 
     /// Where the resolution of an index page begins; `asked` is the path of its directory as the client sent it.

@@ -19,7 +19,7 @@ use sluice_script::route::ScriptRoute;
 use sluice_script::search_path::find_program;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{
-    CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard,
+    AccessUse, CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard,
 };
 use sluice_settings::{
     Action, DirectorySettings, Fallback, FollowLinks, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource,
@@ -44,7 +44,7 @@ pub(crate) struct Route {
     /// Which symbolic links that leave its directories are followed.
     pub follow_links: FollowLinks,
     pub changes: Changes,
-    /// The paths below its own, if it requires a certificate: scripts find their PATH_INFO there.
+    /// The paths below its own, if it requires a certificate or limits access: scripts find their PATH_INFO there.
     required_below: Option<PathsBelow>,
 }
 
@@ -136,8 +136,7 @@ impl Route {
             send_directories: Arc::new(open_send_directories(settings)?),
             follow_links: settings.follow_links.unwrap_or_default(),
             changes: settings.changes.clone(),
-            required_below: (settings.changes.client_certificates == Some(CertificateUse::Required))
-                .then(|| PathsBelow::of(&settings.path)),
+            required_below: requires_something(&settings.changes).then(|| PathsBelow::of(&settings.path)),
         })
     }
 
@@ -187,7 +186,12 @@ impl Route {
         }
     }
 
-    /// Whether the route requires a certificate for this path because it lies below one of its own.
+    /// Whether the route says who may have an answer.
+    pub(crate) fn is_guard(&self) -> bool {
+        self.changes.client_certificates.is_some() || self.changes.access.is_some()
+    }
+
+    /// Whether the route requires something for this path because it lies below one of its own.
     pub(crate) fn requires_below(
         &self,
         path: &str,
@@ -198,15 +202,9 @@ impl Route {
         below.is_some_and(|below| below.has(&self.pattern, path)) && self.when.miss(query, attributes).is_none()
     }
 
-    /// What the route says about the client's certificate for this path. `None` if it says nothing.
-    pub(crate) fn certificate_use(
-        &self,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
-    ) -> Option<CertificateUse> {
-        let is_meant = self.matches(path, query, attributes).is_ok() || self.requires_below(path, query, attributes);
-        self.changes.client_certificates.filter(|_| is_meant)
+    /// Whether what the route says about certificates and access is meant for this path.
+    pub(crate) fn guards(&self, path: &str, query: Option<&str>, attributes: Option<&RequestAttributes<'_>>) -> bool {
+        self.matches(path, query, attributes).is_ok() || self.requires_below(path, query, attributes)
     }
 
     /// The kind of the route, if it answers.
@@ -425,6 +423,12 @@ impl Refusal {
             text: self.text.clone(),
         })))
     }
+}
+
+/// Whether changes require a certificate or limit access.
+fn requires_something(changes: &Changes) -> bool {
+    changes.client_certificates == Some(CertificateUse::Required)
+        || matches!(changes.access, Some(AccessUse::Limited(_)))
 }
 
 fn served_mut(action: &mut RouteAction) -> Option<&mut Directory> {

@@ -37,8 +37,8 @@ pub(crate) struct Site {
     pub hsts: Option<HeaderValue>,
     pub index: Vec<String>,
     pub routes: Vec<Route>,
-    /// The numbers of the routes that say whether a client needs a certificate.
-    pub certificate_routes: Vec<usize>,
+    /// The numbers of the routes that say who may have an answer: with which certificate, or by which access rules.
+    pub guard_routes: Vec<usize>,
     pub types: Types,
     /// The use of the file cache where a route sets none.
     pub cache: CacheUse,
@@ -86,9 +86,7 @@ impl Site {
             root,
             hsts: settings.hsts.map(hsts),
             index: settings.index.clone(),
-            certificate_routes: (0..routes.len())
-                .filter(|number| routes[*number].changes.client_certificates.is_some())
-                .collect(),
+            guard_routes: (0..routes.len()).filter(|number| routes[*number].is_guard()).collect(),
             routes,
             types: Types::new(&settings.files),
             cache: settings.files.cache,

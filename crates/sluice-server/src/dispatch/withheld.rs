@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_files::directory::Directory;
 use sluice_files::withheld::WithheldFiles;
+use sluice_settings::rule::AccessUse;
 use sluice_settings::{
     AccessLog, AuthoritySettings, IdentitySettings, IdentitySource, LogTarget, Settings, TlsSettings,
 };
@@ -31,6 +32,14 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
         .iter()
         .filter_map(|site| site.client_authorities.as_ref());
     authorities.flat_map(files_of).for_each(|path| files.add(path));
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    routes
+        .filter_map(|route| match &route.changes.access {
+            Some(AccessUse::Limited(access)) => Some(&access.source),
+            _ => None,
+        })
+        .flat_map(|source| source.users.iter().chain(&source.groups))
+        .for_each(|path| files.add(path));
     // Where that fails, the output is closed, and there is no file.
     let _ = files.add_open(std::io::stdout());
     let _ = files.add_open(std::io::stderr());

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use http::header::AUTHORIZATION;
 use http::{Method, Response};
 use sluice_files::listing;
 use sluice_files::listing::page::ListingRequest;
@@ -10,12 +11,13 @@ use sluice_files::send_file::{SendContext, SendDirectories};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_script::job::Job;
-use sluice_script::request::ScriptRequest;
+use sluice_script::request::{ScriptRequest, ScriptUser};
 use sluice_script::request_body::RequestBody;
 use sluice_script::serve::{self as script, Outcome, SendFileReply, Task};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 
 use crate::dispatch::Site;
+use crate::serve::authorize::{Granted, Stopped, Verification};
 use crate::serve::decide::{self, Answer, Later, ScriptAnswer, decide, decide_send_file};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Gate, Passed};
@@ -36,8 +38,22 @@ impl From<Fault> for Unanswered {
     }
 }
 
-/// An answer that has passed the gate and takes time.
-pub(crate) struct Waiting(Later);
+/// What a request waits for.
+pub(crate) enum Waiting {
+    /// An answer that has passed the gate and takes time.
+    Answer(Later),
+    /// The verification of a password; then the request is decided on again.
+    Verification(Box<Verification>),
+}
+
+impl From<Stopped> for Unanswered {
+    fn from(stopped: Stopped) -> Unanswered {
+        match stopped {
+            Stopped::Fault(fault) => Unanswered::Fault(fault),
+            Stopped::Verification(verification) => Unanswered::Waiting(Waiting::Verification(verification)),
+        }
+    }
+}
 
 /// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time.
 ///
@@ -72,7 +88,7 @@ fn respond(request: &Request, passed: Passed) -> Result<Response<ResponseBody>, 
             };
             Ok(file.serve(&context, &request.method, &request.fields)?)
         }
-        Answer::Later(later) => Err(Unanswered::Waiting(Waiting(later))),
+        Answer::Later(later) => Err(Unanswered::Waiting(Waiting::Answer(later))),
     }
 }
 
@@ -87,26 +103,36 @@ impl Waiting {
         exchange: &mut Exchange,
         request: &mut Request,
     ) -> Result<Response<ResponseBody>, Fault> {
-        let Waiting(mut later) = self;
-        for _ in 0..=LOCAL_REDIRECTS_MAX {
-            let script = match later {
-                Later::Variant(pending) => return pending.respond(&request.method, &request.fields).await,
-                Later::Listing(listing) => return list(exchange, request, *listing).await,
-                Later::Script(script) => script,
-            };
-            let (task, directories) = task(exchange, request, *script).await;
-            let answered = match script::serve(task).await? {
-                Outcome::Response(response) => return Ok(response),
-                Outcome::LocalRedirect(target) => {
-                    request.redirect(&target)?;
+        let mut waiting = self;
+        let mut scripts = 0;
+        // Each password is verified once for each source of users, so that only scripts could go on forever.
+        while scripts <= LOCAL_REDIRECTS_MAX {
+            let answered = match waiting {
+                Waiting::Verification(verification) => {
+                    verification.wait(request).await?;
                     answer(gate, exchange, request)
                 }
-                Outcome::SendFile(reply) => send_file(gate, exchange, request, &directories, reply),
+                Waiting::Answer(Later::Variant(pending)) => {
+                    return pending.respond(&request.method, &request.fields).await;
+                }
+                Waiting::Answer(Later::Listing(listing)) => return list(exchange, request, *listing).await,
+                Waiting::Answer(Later::Script(script)) => {
+                    scripts += 1;
+                    let (task, directories) = task(exchange, request, *script).await;
+                    match script::serve(task).await? {
+                        Outcome::Response(response) => return Ok(response),
+                        Outcome::LocalRedirect(target) => {
+                            request.redirect(&target)?;
+                            answer(gate, exchange, request)
+                        }
+                        Outcome::SendFile(reply) => send_file(gate, exchange, request, &directories, reply),
+                    }
+                }
             };
-            later = match answered {
+            waiting = match answered {
                 Ok(response) => return Ok(response),
                 Err(Unanswered::Fault(fault)) => return Err(fault),
-                Err(Unanswered::Waiting(Waiting(later))) => later,
+                Err(Unanswered::Waiting(waiting)) => waiting,
             };
         }
         Err(Fault::from(ScriptFault::TooManyLocalRedirects {
@@ -141,6 +167,7 @@ async fn list(
     let query = request.query().map(str::to_owned);
     let (client, scheme) = (exchange.client.endpoints.client.ip(), exchange.client.scheme());
     let certificate = request.certificate;
+    let identity = request.identity.clone();
     let make = move || {
         let attributes = RequestAttributes {
             method: &Method::GET,
@@ -150,9 +177,19 @@ async fn list(
             certificate,
             fields: &fields,
         };
-        decide::list(&site, &listing, query.as_deref(), attributes)
+        decide::list(&site, &listing, query.as_deref(), attributes, &identity)
     };
     listing::respond(make).await
+}
+
+/// The user as a script sees them.
+fn script_user(granted: &Granted) -> ScriptUser {
+    ScriptUser {
+        name: Arc::clone(&granted.user.name),
+        auth_type: granted.user.auth_type,
+        realm: granted.realm.clone(),
+        group: granted.group.clone(),
+    }
 }
 
 /// The script's task, and the directories of the files that it may name; waits a little for the client's name, where names are looked up.
@@ -164,6 +201,7 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
         compress,
         send_directories,
         redirect_url,
+        pass_authorization,
     } = script;
     let client_name = match exchange.client.name() {
         Some(name) => name.await,
@@ -192,6 +230,10 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
             client_name,
             is_https: exchange.client.is_https,
             tls_info,
+            user: request.granted.as_ref().map(script_user),
+            authorization: pass_authorization
+                .then(|| request.fields.get(AUTHORIZATION).cloned())
+                .flatten(),
             arrived: exchange.arrived(),
         },
         script,

@@ -29,6 +29,8 @@ pub(crate) struct Client {
     pub peer: IpAddr,
     /// Whether the client uses https, to this server or to the proxy.
     pub is_https: bool,
+    /// Whether a trusted proxy forwards for it.
+    pub is_forwarded: bool,
     /// The TLS parameters of the connection; `None` in clear text.
     pub tls_info: Option<Rc<TlsInfo>>,
     /// The client's name, if names are looked up.
@@ -42,6 +44,7 @@ impl Client {
             endpoints,
             peer: endpoints.client.ip(),
             is_https: false,
+            is_forwarded: false,
             tls_info: None,
             name: None,
         }
@@ -58,7 +61,8 @@ impl Client {
         let mut client = Client::unresolved(connection.endpoints());
         client.tls_info = connection.tls_info().cloned();
         let is_encrypted = client.tls_info.is_some();
-        let forwarded = if proxies.trusted.contains(&client.endpoints) {
+        client.is_forwarded = proxies.trusted.contains(&client.endpoints);
+        let forwarded = if client.is_forwarded {
             forwarded::read(proxies, &head.headers)
         } else {
             ForwardedClient::default()

@@ -33,7 +33,7 @@ use sluice_gateway::ReplyHead;
 use sluice_http::fault::{Absent, ClientFault, Fault};
 use sluice_http::target::Target;
 use sluice_script::route::{Script, ScriptRoute};
-use sluice_settings::rule::{Adjustments, CertificateUse, RequestAttributes};
+use sluice_settings::rule::{Access, Adjustments, CertificateUse, RequestAttributes};
 
 use crate::dispatch::Site;
 use crate::dispatch::locate::locate;
@@ -117,6 +117,8 @@ pub(crate) struct ScriptAnswer {
     pub send_directories: Arc<SendDirectories>,
     /// REDIRECT_URL: the path that the client asked for, if a fallback led to the script.
     pub redirect_url: Option<String>,
+    /// Whether it gets the field Authorization.
+    pub pass_authorization: bool,
 }
 
 impl Decision<'_> {
@@ -197,10 +199,11 @@ struct Restart {
 }
 
 /// What the routes of an earlier path of the request say that holds whatever answers.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct EarlierPath {
     is_logged: Option<bool>,
     client_certificates: Option<CertificateUse>,
+    access: Access,
 }
 
 impl EarlierPath {
@@ -208,21 +211,28 @@ impl EarlierPath {
         EarlierPath {
             is_logged: adjustments.is_logged,
             client_certificates: adjustments.client_certificates,
+            access: adjustments.access.clone(),
         }
     }
 
-    /// The path that the client asked for decides about the log, and the stricter one about the certificate.
-    fn join(self, later: EarlierPath) -> EarlierPath {
+    /// The path that the client asked for decides about the log, the stricter one about the certificate, and the access rules of
+    /// both must be satisfied.
+    fn join(mut self, later: &EarlierPath) -> EarlierPath {
+        self.access.join(&later.access);
         EarlierPath {
             is_logged: self.is_logged,
             client_certificates: CertificateUse::stricter(self.client_certificates, later.client_certificates),
+            access: self.access,
         }
     }
 
     fn apply(self, adjustments: &mut Adjustments) {
-        let joined = self.join(EarlierPath::of(adjustments));
+        let mut access = std::mem::take(&mut adjustments.access);
+        access.join(&self.access);
+        let joined = self.join(&EarlierPath::of(adjustments));
         adjustments.is_logged = joined.is_logged;
         adjustments.client_certificates = joined.client_certificates;
+        adjustments.access = access;
     }
 }
 
@@ -265,9 +275,9 @@ fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: 
                 }
                 return decision;
             }
-            Err(next) => {
-                earlier = match (earlier, next.earlier) {
-                    (Some(first), Some(later)) => Some(first.join(later)),
+            Err(mut next) => {
+                earlier = match (earlier, next.earlier.take()) {
+                    (Some(first), Some(later)) => Some(first.join(&later)),
                     (first, later) => first.or(later),
                 };
                 restart = Some(next);
@@ -340,6 +350,7 @@ fn decide_by_route<'s>(
                         compress: resolution.adjustments.compress == Some(true),
                         send_directories: Arc::clone(&route.send_directories),
                         redirect_url: None,
+                        pass_authorization: resolution.adjustments.pass_authorization == Some(true),
                     });
                     let answer = answer.map(|answer| Answer::Later(Later::Script(Box::new(answer))));
                     (answer.is_ok().then_some("script"), answer)

@@ -136,6 +136,9 @@ fn add_fields_of_fault(fault: &Fault, fields: &mut HeaderMap) {
     if let Some(wait) = fault.retry_after() {
         fields.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
     }
+    if let Some(challenge) = fault.challenge().and_then(|text| HeaderValue::try_from(text).ok()) {
+        fields.insert(header::WWW_AUTHENTICATE, challenge);
+    }
     if let Some(methods) = fault.allow() {
         fields.insert(header::ALLOW, head::allow(methods));
     }
@@ -294,6 +297,8 @@ fn reason_phrase(status: StatusCode) -> &'static str {
 fn sentence(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "The server could not understand this request.",
+        StatusCode::UNAUTHORIZED => "This address needs a user name and a password.",
+        StatusCode::TOO_MANY_REQUESTS => "Too many attempts; please try again later.",
         StatusCode::FORBIDDEN => "Access to this address is forbidden.",
         StatusCode::NOT_FOUND => "There is nothing at this address.",
         StatusCode::METHOD_NOT_ALLOWED => "This address does not support this request method.",

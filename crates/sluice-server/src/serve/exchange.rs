@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::request::Parts;
@@ -24,6 +25,7 @@ use crate::serve::client::Client;
 use crate::serve::decide::Decision;
 use crate::serve::fault_log::Cause;
 use crate::serve::log_entry::LogEntry;
+use crate::serve::private;
 use crate::serve::request::{Request, RequestSubject};
 use crate::serve::route_of_fault::RouteOfFault;
 
@@ -35,6 +37,8 @@ pub(crate) struct Exchange {
     pub line: RequestLine,
     /// What the site's routes change in the head of the response.
     changes: HeadChanges,
+    /// Not everybody may have the response, so that no shared cache may keep it.
+    is_private: bool,
     /// The site's Strict-Transport-Security, if the response is to have it.
     hsts: Option<HeaderValue>,
     entry: LogEntry,
@@ -69,6 +73,7 @@ impl Exchange {
                 version: head.version,
             },
             changes: HeadChanges::default(),
+            is_private: false,
             hsts: None,
             entry: LogEntry::new(config, &head.headers),
         })
@@ -114,6 +119,16 @@ impl Exchange {
         }
     }
 
+    /// Notes that not everybody may have the response.
+    pub(crate) fn set_private(&mut self) {
+        self.is_private = true;
+    }
+
+    /// Notes the user, for the log.
+    pub(crate) fn note_user(&mut self, user: &Arc<str>) {
+        self.entry.user = Some(Arc::clone(user));
+    }
+
     /// Logs a fault, at the level of its culprit; `route` is the route that caused it, if it is a 404.
     pub(crate) fn report(&self, fault: &Fault, route: Option<&RouteOfFault>) {
         let RequestLine { method, uri, .. } = &self.line;
@@ -157,6 +172,9 @@ impl Exchange {
             response.extensions_mut().insert(ReasonPhrase::from_static(b""));
         }
         self.changes.apply(status, response.headers_mut());
+        if self.is_private {
+            private::protect(response.headers_mut());
+        }
         // hyper adds Content-Length by itself.
         let length = match head::may_have_body(&self.line.method, status) {
             true => response.body().length(),

@@ -24,8 +24,9 @@ use crate::dispatch::Config;
 use crate::dispatch::resolve::{FallbackTo, Trace};
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
+use crate::serve::authorize::Identity;
 use crate::serve::decide::{self, Asked, Decision, Later, Subject, Variants, decide};
-use crate::serve::gate::Gate;
+use crate::serve::gate;
 
 /// A hypothetical request.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub struct Question {
     pub client: IpAddr,
     /// The certificate of the client.
     pub certificate: ClientCertificate,
+    /// The user, whose password is taken as right; `None` if the request names none.
+    pub user: Option<String>,
 }
 
 /// How a request would be answered, and why.
@@ -227,7 +230,12 @@ fn explain_at(
             .parse()
             .map_err(|error| format!("{}: {error}", question.target))?;
         let site = config.site(0);
-        return Ok(render(site, Subject::Https(port, &uri), *attributes));
+        return Ok(render(
+            site,
+            Subject::Https(port, &uri),
+            *attributes,
+            &Identity::default(),
+        ));
     }
     let (number, chosen) = match config.site_of_question(attributes.host, listener) {
         Ok(chosen) => chosen,
@@ -243,7 +251,13 @@ fn explain_at(
     );
     let mut explanation = match target_of(&question.target) {
         Err(fault) => refused(scheme, &fault),
-        Ok(target) => render(site, Subject::Target(&target), *attributes),
+        Ok(target) => {
+            let identity = match &question.user {
+                Some(user) => Identity::assumed(user, config.user_stores()),
+                None => Identity::default(),
+            };
+            render(site, Subject::Target(&target), *attributes, &identity)
+        }
     };
     explanation.site = Some(SiteChoice {
         origin: site.origin.clone(),
@@ -297,6 +311,7 @@ impl Trace for Rounds {
     fn required(&mut self, route: &Route) {
         let changes = Changes {
             client_certificates: route.changes.client_certificates,
+            access: route.changes.access.clone(),
             ..Changes::default()
         };
         self.push(route, StepOutcome::Set, changes.lines());
@@ -336,7 +351,7 @@ impl Rounds {
 }
 
 /// Decides, asks the gate, and renders the decision and its trace.
-fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>) -> Explanation {
+fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, identity: &Identity) -> Explanation {
     let mut rounds = Rounds::default();
     let asked = Asked {
         subject,
@@ -351,7 +366,8 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>) 
         Subject::Server | Subject::Https(..) => "",
     };
     let is_logged = decision.adjustments.is_logged.unwrap_or(true);
-    let answer = match Gate::default().check(&asked, &decision) {
+    let checked = gate::check(&asked, &decision);
+    let answer = match checked.and_then(|()| identity.check(&decision.adjustments.access, &attributes)) {
         Ok(()) => render_answer(site, path, decision, &attributes),
         Err(fault) => error(&fault),
     };

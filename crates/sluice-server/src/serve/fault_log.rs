@@ -57,7 +57,9 @@ impl FaultLog {
             culprit: fault.culprit(),
             status,
         };
-        if kind.culprit == Culprit::Client && fault.is_not_found() && cause == Cause::Path {
+        if fault.is_first_challenge()
+            || (kind.culprit == Culprit::Client && fault.is_not_found() && cause == Cause::Path)
+        {
             // Frequent, because every mistyped URL below the root causes one; the access log has them too. Not limited, because a
             // reader of this level needs every one of them.
             return tracing::debug!(status = status.map(|status| status.as_u16()), %id, "{}", Escaped(text));

@@ -1,15 +1,17 @@
 //! The gate between a decision and its answer: every answer passes here, files and refusals too.
 //!
-//! What may stop a request stands here (the limits of its body, and checks such as that of its client's certificate), and the
+//! What may stop a request stands here (the limits of its body, access rules, and checks such as that of its client's certificate), and the
 //! adjustments of the routes are copied from here to the exchange and the request. The functions of `carry_out` take a [`Passed`], and
 //! only this file makes one.
 
 use std::fmt;
 
+use sluice_access::control::AccessControl;
 use sluice_http::fault::{ClientFault, Fault, Forbidden, Misdirected};
 use sluice_settings::rule::{CertificateUse, ClientCertificate};
 
 use crate::dispatch::Site;
+use crate::serve::authorize::{Stopped, authorize};
 use crate::serve::decide::{Answer, Asked, Decision};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
@@ -26,14 +28,8 @@ pub(crate) trait Check: Send + Sync {
 /// The checks that every answer passes, in their order.
 pub(crate) struct Gate {
     checks: Vec<Box<dyn Check>>,
-}
-
-impl Default for Gate {
-    fn default() -> Gate {
-        Gate {
-            checks: vec![Box::new(RequireCertificate)],
-        }
-    }
+    /// The proofs of users, for routes with access rules.
+    control: AccessControl,
 }
 
 /// Requires a certificate of the client where the decision says so.
@@ -54,6 +50,14 @@ impl Check for RequireCertificate {
     }
 }
 
+/// Asks the checks of a server, as `check --explain` does.
+///
+/// # Errors
+/// The fault of the first check that refuses.
+pub(crate) fn check(asked: &Asked<'_>, decision: &Decision<'_>) -> Result<(), Fault> {
+    RequireCertificate.check(asked, decision)
+}
+
 impl fmt::Debug for Gate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Gate").field("checks", &self.checks.len()).finish()
@@ -70,29 +74,45 @@ impl Passed {
 }
 
 impl Gate {
+    /// The gate of a server.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub(crate) fn new() -> Result<Gate, String> {
+        Ok(Gate {
+            checks: vec![Box::new(RequireCertificate)],
+            control: AccessControl::new()?,
+        })
+    }
+
     /// A gate with one check.
     #[cfg(test)]
     pub(crate) fn with(check: impl Check + 'static) -> Gate {
         Gate {
             checks: vec![Box::new(check)],
+            control: AccessControl::new().unwrap(),
         }
     }
 
     /// Lets an answer pass, after what the routes change is noted in the exchange and the request.
     ///
     /// # Errors
-    /// The fault of a check; the client's, if its body is too large; or the fault that the decision came to.
+    /// The fault of a check, or of the access rules; the client's, if its body is too large; or the fault that the decision came to. Or a
+    /// password that must be verified first: then the request is decided on again.
     pub(crate) fn pass(
         &self,
         exchange: &mut Exchange,
         request: &mut Request,
         site: &Site,
         mut decision: Decision<'_>,
-    ) -> Result<Passed, Fault> {
+    ) -> Result<Passed, Stopped> {
         exchange.note_decision(site, request, &mut decision);
         self.check(&request.asked(exchange), &decision)?;
+        if !decision.adjustments.access.is_open() {
+            authorize(&self.control, exchange, request, &decision.adjustments.access)?;
+        }
         request.bound_body(decision.adjustments.body)?;
-        decision.answer.map(Passed)
+        Ok(decision.answer.map(Passed)?)
     }
 
     /// Lets the file pass that a script names; what the routes changed for the script holds for the file too.
@@ -109,7 +129,7 @@ impl Gate {
         decision.answer.map(Passed)
     }
 
-    /// Asks the checks alone, as `check --explain` does.
+    /// Asks the checks alone.
     ///
     /// # Errors
     /// The fault of the first check that refuses.

@@ -198,7 +198,7 @@ fn body_of_a_request_about_the_server_is_not_limited() {
     settings.limits.body_bytes_max = 1;
     let server = "OPTIONS * HTTP/1.1\r\nContent-Length: 2\r\nX:";
     let file = "GET /a.txt HTTP/1.1\r\nContent-Length: 2\r\nX:";
-    assert_eq!(statuses(Gate::default(), &settings, &[server, file]), [200, 413]);
+    assert_eq!(statuses(Gate::new().unwrap(), &settings, &[server, file]), [200, 413]);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn no_request_bypasses_the_gate() {
     let settings = settings(directory.path());
     let ran = directory.path().join("ran");
     let (requests, expected): (Vec<_>, Vec<_>) = REQUESTS.into_iter().unzip();
-    assert_eq!(statuses(Gate::default(), &settings, &requests), expected);
+    assert_eq!(statuses(Gate::new().unwrap(), &settings, &requests), expected);
     assert!(
         fs::remove_file(&ran).is_ok(),
         "no script ran although the gate was open"

@@ -5,6 +5,7 @@
 use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -26,6 +27,8 @@ pub(crate) struct LogEntry {
     log: ChosenLog,
     /// What answered.
     handler: &'static str,
+    /// The user, if a route has asked for one.
+    pub user: Option<Arc<str>>,
     /// The file behind the path, if the log wants to know it.
     file: Option<PathBuf>,
     /// The fields that the log's format names.
@@ -73,6 +76,7 @@ impl LogEntry {
             logs: Rc::clone(&config.logs),
             log: ChosenLog::Server,
             handler: "-",
+            user: None,
             file: None,
             status: None,
             body_bytes: 0,
@@ -136,6 +140,7 @@ impl LogEntry {
             endpoints: client.endpoints,
             peer: client.peer,
             client_name: name.as_deref(),
+            user: self.user.as_deref(),
             request: LoggedRequest {
                 method: line.method.as_str(),
                 uri: &line.uri,

@@ -19,6 +19,7 @@ use sluice_settings::rule::{BodyBounds, ClientCertificate, RequestAttributes};
 
 use crate::context::HeldConfig;
 use crate::dispatch::Site;
+use crate::serve::authorize::{Granted, Identity};
 use crate::serve::decide::{Asked, Subject, Variants};
 use crate::serve::exchange::{Exchange, RequestLine};
 
@@ -37,6 +38,10 @@ pub(crate) struct Request {
     pub fields: HeaderMap,
     pub host: String,
     pub body: Option<RequestBody>,
+    /// Who its users are, as far as a route has asked.
+    pub identity: Identity,
+    /// The user to whom the answer was granted.
+    pub granted: Option<Granted>,
 }
 
 /// What a request is about.
@@ -106,6 +111,8 @@ impl Request {
             fields: std::mem::take(fields),
             host,
             body: Some(body),
+            identity: Identity::default(),
+            granted: None,
             config,
         })
     }

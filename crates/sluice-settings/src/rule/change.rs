@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::cache::CacheUse;
+use crate::rule::access::{Access, AccessUse};
 
 /// The changes of one route; `None` changes nothing.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,10 @@ pub struct Changes {
     pub cache: Option<CacheUse>,
     /// Whether the client needs a certificate; `None` for the site's setting.
     pub client_certificates: Option<CertificateUse>,
+    /// Who may have the answer; `None` if an earlier route decides.
+    pub access: Option<AccessUse>,
+    /// Whether scripts get the field Authorization (HTTP_AUTHORIZATION).
+    pub pass_authorization: Option<bool>,
     /// How long clients may cache the response.
     pub expiry: Option<Expiry>,
     /// Changes of header fields of the response.
@@ -65,6 +70,10 @@ pub struct Adjustments {
     pub cache: Option<CacheUse>,
     /// As in `Changes`.
     pub client_certificates: Option<CertificateUse>,
+    /// Who may have the answer.
+    pub access: Access,
+    /// As in `Changes`.
+    pub pass_authorization: Option<bool>,
     /// The changes of the response head.
     pub head: HeadChanges,
 }
@@ -132,6 +141,8 @@ impl Changes {
             compress,
             cache,
             client_certificates,
+            access,
+            pass_authorization,
             expiry,
             fields,
         } = self;
@@ -140,6 +151,8 @@ impl Changes {
             && compress.is_none()
             && cache.is_none()
             && client_certificates.is_none()
+            && access.is_none()
+            && pass_authorization.is_none()
             && expiry.is_none()
             && fields.is_empty()
     }
@@ -177,6 +190,15 @@ impl Changes {
             };
             text.to_owned()
         }));
+        lines.extend(self.access.iter().map(ToString::to_string));
+        lines.extend(self.pass_authorization.map(|is_passed| {
+            let text = if is_passed {
+                "Authorization passed to scripts"
+            } else {
+                "Authorization not passed to scripts"
+            };
+            text.to_owned()
+        }));
         lines.extend(
             self.is_logged
                 .map(|is_logged| if is_logged { "logged" } else { "not logged" }.to_owned()),
@@ -195,6 +217,8 @@ impl Adjustments {
             compress,
             cache,
             client_certificates,
+            access,
+            pass_authorization,
             expiry,
             fields,
         } = changes;
@@ -207,6 +231,8 @@ impl Adjustments {
         self.compress = compress.or(self.compress);
         self.cache = cache.or(self.cache);
         self.client_certificates = client_certificates.or(self.client_certificates);
+        access.iter().for_each(|access| self.access.take(access));
+        self.pass_authorization = pass_authorization.or(self.pass_authorization);
         self.head.expiry = expiry.or(self.head.expiry);
         if !fields.is_empty() && !self.head.fields.iter().any(|taken| Arc::ptr_eq(taken, fields)) {
             self.head.fields.push(Arc::clone(fields));

@@ -5,11 +5,13 @@
 //! | [`Pattern`] | which paths a route is for: with stars, or a regular expression |
 //! | [`Conditions`] | the conditions besides the path: method, host, client, scheme, certificate, fields, parameters of the query |
 //! | [`Replacement`] | the target of a redirect or rewrite, with places for captures |
+//! | [`AccessSettings`] | who may have an answer |
 //! | [`Changes`] | the changes of a route: header fields, expiry, limits, whether the exchange is logged |
 //!
 //! Each is parsed from text by a function whose error says what is wrong and what to write instead, so that a value is always
 //! valid. Not here: the order of routes, and resolving a path through them (`sluice_server::dispatch::resolve`).
 
+mod access;
 mod change;
 mod condition;
 mod glob;
@@ -17,6 +19,9 @@ mod network;
 mod pattern;
 mod replacement;
 
+pub use access::{
+    Access, AccessEntry, AccessRule, AccessSettings, AccessUse, Networks, Require, UserSource, is_read, split_name,
+};
 pub use change::{Adjustments, BodyBounds, CertificateUse, Changes, Expiry, FieldChange, HeadChanges};
 pub use condition::{ClientCertificate, Conditions, Miss, RequestAttributes, Scheme, check_bracketed};
 pub use pattern::{Pattern, Wildcard, covers};

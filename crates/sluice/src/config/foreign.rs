@@ -74,8 +74,8 @@ const PROXY: &str =
 const FASTCGI: &str = "Sluice starts programs itself and speaks no FastCGI, uwsgi or SCGI: for PHP write scripts = { \".php\" = \"php-cgi\" } \
                        in a route with a directory, for other programs script = { file = \"…\", mode = \"cgiplus\" }";
 
-const NO_AUTHENTICATION: &str = "Sluice asks for no passwords: client_certificates = \"required\" in a route, when = { client = … }, or \
-                                 a proxy in front of it";
+const AUTHENTICATION: &str = "users and passwords are written in a route: access = { realm = \"Staff\", users = \"users.htpasswd\", allow = \
+                              [\"any-user\"] } (docs/guides/access.md)";
 
 const CERTIFICATE: &str = "it is written tls = { certificate = \"cert.pem\", key = \"key.pem\" } in [[listen]]";
 
@@ -306,7 +306,7 @@ static FOREIGN: &[Foreign] = &[
     },
     Foreign {
         names: &["deny", "allow", "order", "require", "denyall", "urlaccessdeny"],
-        hint: "it is a route: when = { client = \"!10.0.0.0/8\" }, refuse = { status = 403 }",
+        hint: "it is a route: access = { allow = [\"net:10.0.0.0/8\"] }, or when = { client = \"!10.0.0.0/8\" }, refuse = { status = 403 }",
     },
     Foreign {
         names: &[
@@ -319,8 +319,10 @@ static FOREIGN: &[Foreign] = &[
             "authrequire",
             "auth",
             "password",
+            "satisfy",
+            "authgroupfile",
         ],
-        hint: NO_AUTHENTICATION,
+        hint: AUTHENTICATION,
     },
     Foreign {
         names: &[

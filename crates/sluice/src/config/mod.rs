@@ -9,6 +9,8 @@
 //! A key is one entry (`key`) in the file of its section: its name, kind of value, setter, default and description. Nothing here
 //! opens a socket or starts a process, so a configuration can be read while a server runs with an older one.
 
+mod access;
+mod access_warnings;
 mod cache;
 mod changes;
 mod client_certificates;

@@ -4,10 +4,12 @@
 //! `changes`), the syntax of patterns (`pattern`), and how the routes of a site go together (`route_lint`).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use sluice_settings::rule::{CertificateUse, Changes, Conditions, Pattern, Replacement};
+use sluice_settings::rule::{AccessUse, CertificateUse, Changes, Conditions, Pattern, Replacement};
 use sluice_settings::{Action, CacheUse, CompressionSettings, DirectorySettings, FollowLinks, RouteSettings};
 
+use super::access::{self, ACCESS};
 use super::changes::{self, BODY_LIMITS, Fields, HEADERS};
 use super::conditions::{self, CONDITIONS};
 use super::description::Fallback::Words;
@@ -35,13 +37,15 @@ const ACTIONS: [&str; 8] = [
 ];
 
 /// The keys that change something in whatever answers.
-const CHANGES: [&str; 7] = [
+const CHANGES: [&str; 9] = [
     "headers",
     "expires",
     "limits",
     "compress",
     "cache",
     "client_certificates",
+    "access",
+    "pass_authorization",
     "log",
 ];
 
@@ -145,7 +149,7 @@ impl Draft {
             [] if CHANGES.into_iter().any(|name| table.has(name)) => self.action = Some(Action::Pass),
             [] => table.report(
                 "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, \
-                 refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, log",
+                 refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, access, pass_authorization, log",
             ),
             [one] => {
                 let needs_star = of_directory.is_some() || *one == "script";
@@ -209,7 +213,7 @@ pub(super) static ROUTE: Section<Draft> = Section {
     title: "[[site.route]]",
     text: "What is done with the requests for some paths. Routes are tried once, in the order of the file. The first matching one that \
            has an answer decides: `directory` or `files`, `script`, `redirect` or `refuse`. Matching routes that only `rewrite` the path or change \
-           something (`headers`, `expires`, `limits`, `compress`, `cache`, `client_certificates`, `log`) take effect, and the next routes are tried; a later \
+           something (`headers`, `expires`, `limits`, `compress`, `cache`, `client_certificates`, `access`, `pass_authorization`, `log`) take effect, and the next routes are tried; a later \
            change overrides an earlier one. [Routes](../guides/routes.md) has examples; `sluice check --explain URL` shows what \
            happens to a request.",
     keys: &[
@@ -231,6 +235,8 @@ pub(super) static ROUTE: Section<Draft> = Section {
         COMPRESS,
         CACHE,
         CLIENT_CERTIFICATES,
+        ACCESS_KEY,
+        PASS_AUTHORIZATION,
         FOLLOW_LINKS,
     ],
 };
@@ -463,4 +469,30 @@ const CLIENT_CERTIFICATES: Key<Draft> = Key {
     text: "Whether a client needs a certificate for such requests: `required`, or `optional` as an exception from what the site or an \
            earlier route requires. See [TLS](../guides/tls.md#client-certificates).",
     example: "\"required\"",
+};
+
+const ACCESS_KEY: Key<Draft> = Key {
+    name: "access",
+    kind: Kind::Table(&Nested {
+        section: &ACCESS,
+        off: Some(|route: &mut Draft| route.changes.access = Some(AccessUse::Open)),
+        begin: |_: &Draft, _| access::Draft::default(),
+        end: |route, access, table| {
+            let settings = access.finish(table);
+            route.changes.access = settings.map(|settings| AccessUse::Limited(Arc::new(settings)));
+        },
+    }),
+    default: Words("everybody, or as an earlier route says"),
+    text: "Who may have an answer, whatever answers: files, listings, scripts, redirects, errors. `false` is an exception for everybody from \
+           what an earlier route says. See [Access control](../guides/access.md).",
+    example: "{ users = \"users.htpasswd\", allow = [\"any-user\"] }",
+};
+
+const PASS_AUTHORIZATION: Key<Draft> = Key {
+    name: "pass_authorization",
+    kind: Kind::Flag(|route, is_passed| route.changes.pass_authorization = Some(is_passed)),
+    default: Words("`false`, or as an earlier route says"),
+    text: "Whether scripts get the field Authorization as `HTTP_AUTHORIZATION`: for those that verify passwords or tokens themselves. \
+           Others are better without it, because it has the password.",
+    example: "true",
 };

@@ -10,6 +10,7 @@ use sluice_settings::{
     Action, ClientCertificates, ListenSettings, LogTarget, RouteSettings, ScriptSettings, Settings, SiteSettings,
 };
 
+use super::access_warnings;
 use super::client_certificates::is_served_on;
 use super::value::format_size;
 
@@ -19,6 +20,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     warnings.extend(small_body_budget(settings));
     warnings.extend(small_buffer_budget(settings));
     warnings.extend(fifo_logs(settings));
+    warnings.extend(access_warnings::warnings(settings));
     for site in &settings.sites {
         let listen = || settings.listen.iter().filter(|listen| is_served_on(site, listen));
         warnings.extend(unequal_addresses(site, listen));

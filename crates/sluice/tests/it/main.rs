@@ -6,6 +6,7 @@
 
 mod harness;
 
+mod access;
 mod addresses;
 mod bad_clients;
 mod bad_scripts;

@@ -113,7 +113,7 @@ pub(super) fn decide<'s>(
     };
     let start = trace.is_on().then(|| resolution.index_start(&original.path));
     let mut served = ServedPath::new(resolution);
-    if original.path.ends_with('/') && !asked.target.path.ends_with('/') && !site.certificate_routes.is_empty() {
+    if original.path.ends_with('/') && !asked.target.path.ends_with('/') && !site.guard_routes.is_empty() {
         // A rewrite has removed the slash; for a directory it is added again.
         let path = format!("{}/", asked.target.path);
         let query = asked.target.query.as_deref();
@@ -122,6 +122,7 @@ pub(super) fn decide<'s>(
             .add_requirement(site, &path, query, &asked.asked.attributes);
     }
     let asked_for = served.resolution.adjustments.client_certificates;
+    let access_asked_for = served.resolution.adjustments.access.clone();
     let looked_up = look_up(site, &mut served, asked);
     if let (Some(start), Some(page)) = (start, &served.index) {
         // The page's own way through the routes, once more for the trace.
@@ -133,6 +134,7 @@ pub(super) fn decide<'s>(
     let mut adjustments = std::mem::take(&mut served.resolution.adjustments);
     if served.index.is_some() {
         adjustments.client_certificates = CertificateUse::stricter(asked_for, adjustments.client_certificates);
+        adjustments.access.join(&access_asked_for);
     }
     let answer = match looked_up {
         Ok(answer) => Ok(answer),

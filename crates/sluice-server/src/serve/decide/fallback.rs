@@ -160,7 +160,7 @@ impl<'s> Candidates<'s> {
             return Some(Box::new(Restart {
                 target,
                 resume_at: self.start.clone(),
-                earlier: Some(self.earlier),
+                earlier: Some(self.earlier.clone()),
             }));
         }
     }

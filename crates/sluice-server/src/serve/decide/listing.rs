@@ -13,6 +13,7 @@ use sluice_settings::template::Template;
 
 use crate::dispatch::resolve::Resolution;
 use crate::dispatch::site::Site;
+use crate::serve::authorize::Identity;
 use crate::serve::decide::script_at;
 
 /// The listing that is asked for, as one client sees it. Waits for the disk.
@@ -24,8 +25,13 @@ pub(crate) fn list(
     request: &ListingRequest,
     query: Option<&str>,
     attributes: RequestAttributes<'_>,
+    identity: &Identity,
 ) -> Result<Page, Fault> {
-    let view = View { site, attributes };
+    let view = View {
+        site,
+        attributes,
+        identity,
+    };
     let mut resolution = site.resolve(&request.path, query, Some(&attributes), &mut ())?;
     loop {
         let made = match resolution.resolved.directory(resolution.path(&request.path)) {
@@ -48,6 +54,7 @@ pub(crate) fn list(
 struct View<'a> {
     site: &'a Site,
     attributes: RequestAttributes<'a>,
+    identity: &'a Identity,
 }
 
 impl View<'_> {
@@ -61,6 +68,9 @@ impl View<'_> {
     ) -> Option<EntryKind> {
         let has_certificate = self.attributes.certificate == ClientCertificate::Verified;
         if self.site.requires_certificate(&resolution.adjustments) && !has_certificate {
+            return Some(EntryKind::Elsewhere);
+        }
+        if !self.identity.may_have(&resolution.adjustments.access, &self.attributes) {
             return Some(EntryKind::Elsewhere);
         }
         let path = resolution.path(path);

@@ -77,6 +77,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             "convert" => &[("directory", "'base'"), ("record_format", "'vfc'")],
             _ => &[("directory", "'base'")],
         },
+        "[[site.route]].access" => &[("users", "'base'")],
         "[[site.route]].redirect" => &[("to", "'/base'")],
         "[[site.route]].when" if value.is_none() => &[("method", "'BASE'")],
         "[[site.route]].script" => match key.name {
@@ -138,6 +139,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         "[[site.route]].when" => route(format!(
             "{{ path = '/base/*', when = {inner}, files = {{ directory = 'base' }} }}"
         )),
+        "[[site.route]].access" => route(format!("{{ path = '/base/*', access = {inner} }}")),
         "[[site.route]].refuse" => route(format!("{{ path = '/base/*', refuse = {inner} }}")),
         "[[site.route]].headers" => route(format!(
             "{{ path = '/base/*', headers = {inner}, files = {{ directory = 'base' }} }}"

@@ -1,0 +1,368 @@
+//! Proving who a user is: verified passwords that are remembered, wrong ones that are counted, and the rest for a thread.
+//!
+//! ```text
+//! name and password ─┬─ verified lately, and the files have not changed ─▶ the user
+//!                    ├─ too many wrong ones of this user from there ─────▶ refused for a time
+//!                    └─ otherwise ─▶ a thread hashes ─▶ the user, or wrong after a delay
+//! ```
+//! What is remembered is a MAC of store, realm, name and password under a key of this process, so that neither a dump of the memory nor a
+//! collision of hashes gives a password away. Wrong ones are not remembered, only counted.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::hmac;
+use quick_cache::sync::Cache;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::credentials::Credentials;
+use crate::failures::{FailureLimit, Failures, Sender};
+use crate::rules::User;
+use crate::store::UserStore;
+use crate::verifier::{Job, QueueFull, Verifier};
+
+/// Verified passwords that are remembered. When there are more, those that are rarely used are removed.
+const REMEMBERED_MAX: usize = 20_000;
+
+/// A hash for a file without users: argon2id as `sluice passwd` makes it.
+const NO_USERS: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2x1aWNlLXNhbHQtMDE$6iyQhXMlDUnCRJYSOHU4Lg4oXvCaWxFjZFnHPcNGzLE";
+
+/// The proofs of users, for all workers.
+pub struct AccessControl {
+    shared: Arc<Shared>,
+    verifier: Verifier,
+}
+
+struct Shared {
+    key: hmac::Key,
+    verified: Cache<Mac, Verified>,
+    failures: Failures,
+}
+
+type Mac = [u8; 32];
+
+/// A password that was right.
+#[derive(Clone)]
+struct Verified {
+    user: User,
+    /// The state of the files.
+    generation: u64,
+    ends: Instant,
+}
+
+/// Credentials to verify.
+pub struct Question<'a> {
+    /// The users.
+    pub store: &'a Arc<UserStore>,
+    /// The realm.
+    pub realm: &'a str,
+    /// The name and the password.
+    pub credentials: Credentials,
+    /// The address that they come from.
+    pub client: IpAddr,
+    /// How long a right password is remembered.
+    pub lifetime: Duration,
+    /// How many wrong ones are allowed.
+    pub limit: FailureLimit,
+}
+
+/// What is known at once about credentials.
+pub enum Attempt {
+    /// They were verified lately.
+    Known(User),
+    /// There were too many wrong ones; this much of the refusal is left.
+    Refused(Duration),
+    /// They must be hashed.
+    Pending(PendingUser),
+}
+
+/// Credentials that a thread verifies.
+pub struct PendingUser {
+    answer: oneshot::Receiver<Outcome>,
+}
+
+/// The result of a verification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The user.
+    Right(User),
+    /// There is no such user, or the password is another one.
+    Wrong(Duration),
+    /// There were too many wrong ones meanwhile.
+    Refused(Duration),
+}
+
+/// A password was not verified, because a thread failed.
+#[derive(Clone, Copy, Debug)]
+pub struct NotVerified;
+
+impl AccessControl {
+    /// Nothing is remembered yet; threads start when they are needed.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn new() -> Result<AccessControl, String> {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &aws_lc_rs::rand::SystemRandom::new());
+        Ok(AccessControl {
+            shared: Arc::new(Shared {
+                key: key.map_err(|_| "no random bytes".to_owned())?,
+                verified: Cache::new(REMEMBERED_MAX),
+                failures: Failures::default(),
+            }),
+            verifier: Verifier::default(),
+        })
+    }
+
+    /// Begins to verify credentials.
+    ///
+    /// # Errors
+    /// Too many passwords wait to be verified.
+    pub fn verify(&self, question: Question<'_>) -> Result<Attempt, QueueFull> {
+        let now = Instant::now();
+        let Question {
+            store,
+            credentials,
+            limit,
+            ..
+        } = &question;
+        let mac = self.shared.mac(store.id, question.realm, credentials);
+        let generation = store.generation(now);
+        if let Some(user) = self.shared.remembered(&mac, generation, now) {
+            return Ok(Attempt::Known(user));
+        }
+        let sender = self
+            .shared
+            .failures
+            .sender(store.id, &credentials.name, question.client);
+        if let Some(rest) = self.shared.failures.refused_for(sender, *limit, now) {
+            return Ok(Attempt::Refused(rest));
+        }
+        let (sent, answer) = oneshot::channel();
+        self.verifier.submit(Box::new(HashPassword {
+            shared: Arc::clone(&self.shared),
+            store: Arc::clone(store),
+            credentials: question.credentials,
+            mac,
+            generation,
+            sender,
+            limit: question.limit,
+            lifetime: question.lifetime,
+            answer: sent,
+        }))?;
+        Ok(Attempt::Pending(PendingUser { answer }))
+    }
+}
+
+impl PendingUser {
+    /// Waits for the result; for a wrong password also its delay.
+    ///
+    /// # Errors
+    /// The thread failed.
+    pub async fn wait(self) -> Result<Outcome, NotVerified> {
+        let outcome = self.answer.await.map_err(|_| NotVerified)?;
+        if let Outcome::Wrong(delay) = outcome {
+            sleep(delay).await;
+        }
+        Ok(outcome)
+    }
+}
+
+impl Shared {
+    /// The name under which right credentials are remembered. The lengths separate the parts.
+    fn mac(&self, store: u64, realm: &str, credentials: &Credentials) -> Mac {
+        let mut context = hmac::Context::with_key(&self.key);
+        context.update(&store.to_le_bytes());
+        for part in [realm.as_bytes(), credentials.name.as_bytes(), &credentials.password] {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part);
+        }
+        let mut mac = Mac::default();
+        mac.copy_from_slice(context.sign().as_ref());
+        mac
+    }
+
+    fn remembered(&self, mac: &Mac, generation: u64, now: Instant) -> Option<User> {
+        let verified = self.verified.get(mac)?;
+        if verified.generation == generation && verified.ends > now {
+            return Some(verified.user);
+        }
+        self.verified.remove(mac);
+        None
+    }
+}
+
+/// The job of a thread.
+struct HashPassword {
+    shared: Arc<Shared>,
+    store: Arc<UserStore>,
+    credentials: Credentials,
+    mac: Mac,
+    generation: u64,
+    sender: Sender,
+    limit: FailureLimit,
+    lifetime: Duration,
+    answer: oneshot::Sender<Outcome>,
+}
+
+impl Job for HashPassword {
+    fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn run(self: Box<Self>) {
+        let outcome = self.outcome();
+        let _ = self.answer.send(outcome);
+    }
+}
+
+impl HashPassword {
+    fn outcome(&self) -> Outcome {
+        let now = Instant::now();
+        // Another request with the same credentials may have been before this one in the queue.
+        if let Some(user) = self.shared.remembered(&self.mac, self.generation, now) {
+            return Outcome::Right(user);
+        }
+        if let Some(rest) = self.shared.failures.refused_for(self.sender, self.limit, now) {
+            return Outcome::Refused(rest);
+        }
+        let loaded = self.store.loaded(self.generation);
+        let Credentials { name, password } = &self.credentials;
+        let known = loaded.users.hash(name);
+        let is_right = match known.or_else(|| loaded.users.any_hash(self.number())) {
+            Some(hash) => hash.verify(password) && known.is_some(),
+            None => {
+                let _ = crate::hash::StoredHash::parse(NO_USERS).map(|hash| hash.verify(password));
+                false
+            }
+        };
+        if !is_right {
+            return Outcome::Wrong(self.shared.failures.count(self.sender, self.limit, now));
+        }
+        self.shared.failures.forget(self.sender);
+        let user = User {
+            name: name.as_str().into(),
+            groups: loaded.groups.of(name).into(),
+            auth_type: "Basic",
+        };
+        let verified = Verified {
+            user: user.clone(),
+            generation: self.generation,
+            ends: now + self.lifetime,
+        };
+        if !self.lifetime.is_zero() {
+            self.shared.verified.insert(self.mac, verified);
+        }
+        Outcome::Right(user)
+    }
+
+    /// A number that depends on the name alone and that no client knows: an unknown user is compared with the same hash each time.
+    fn number(&self) -> u64 {
+        let tag = hmac::sign(&self.shared.key, self.credentials.name.as_bytes());
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&tag.as_ref()[..8]);
+        u64::from_le_bytes(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use sluice_settings::rule::UserSource;
+
+    use super::*;
+
+    const OPEN_SESAME: &str = "{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=";
+
+    fn store(directory: &Path) -> Arc<UserStore> {
+        let source = UserSource {
+            users: Some(directory.join("users")),
+            groups: Some(directory.join("groups")),
+            ..UserSource::default()
+        };
+        Arc::new(UserStore::open(&Arc::new(source)).unwrap())
+    }
+
+    fn question<'a>(store: &'a Arc<UserStore>, password: &str) -> Question<'a> {
+        Question {
+            store,
+            realm: "r",
+            credentials: Credentials {
+                name: "ann".to_owned(),
+                password: password.as_bytes().to_vec(),
+            },
+            client: "192.0.2.1".parse().unwrap(),
+            lifetime: Duration::from_secs(60),
+            limit: FailureLimit {
+                failures_max: 2,
+                refused_for: Duration::from_secs(60),
+            },
+        }
+    }
+
+    fn outcome(control: &AccessControl, store: &Arc<UserStore>, password: &str) -> Outcome {
+        match control.verify(question(store, password)).unwrap() {
+            Attempt::Pending(pending) => pending.answer.blocking_recv().unwrap(),
+            Attempt::Known(_) => panic!("known"),
+            Attempt::Refused(rest) => Outcome::Refused(rest),
+        }
+    }
+
+    #[test]
+    fn a_right_password_is_remembered_until_the_files_change() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("users"), format!("ann:{OPEN_SESAME}\n")).unwrap();
+        fs::write(directory.path().join("groups"), "staff: ann\n").unwrap();
+        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
+        let Outcome::Right(user) = outcome(&control, &store, "open sesame") else {
+            panic!("wrong")
+        };
+        assert_eq!((&*user.name, user.groups.len()), ("ann", 1));
+        let known = |password: &str| matches!(control.verify(question(&store, password)).unwrap(), Attempt::Known(_));
+        assert!(known("open sesame") && !known("open sesam"));
+        // Another store never shares what this one knows.
+        let other = self::store(directory.path());
+        assert!(matches!(
+            control.verify(question(&other, "open sesame")).unwrap(),
+            Attempt::Pending(_)
+        ));
+
+        let later = Instant::now() + Duration::from_secs(2);
+        fs::write(directory.path().join("groups"), "staff: bob\nothers: ann ann\n").unwrap();
+        assert_eq!(store.generation(later), 1);
+        assert!(!known("open sesame"), "the group file has changed");
+        let Outcome::Right(user) = outcome(&control, &store, "open sesame") else {
+            panic!("wrong")
+        };
+        assert_eq!(*user.groups, [Arc::from("others")]);
+        // A broken file leaves the last good state.
+        fs::write(directory.path().join("users"), "ann:secret\n").unwrap();
+        assert_eq!(store.generation(later + Duration::from_secs(2)), 2);
+        assert!(matches!(outcome(&control, &store, "open sesame"), Outcome::Right(_)));
+    }
+
+    #[test]
+    fn wrong_passwords_and_unknown_users_have_the_same_outcome_and_are_refused_at_last() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("users"), format!("bob:{OPEN_SESAME}\n")).unwrap();
+        fs::write(directory.path().join("groups"), "").unwrap();
+        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
+        for millis in [300, 600] {
+            let outcome = outcome(&control, &store, "open sesame");
+            assert_eq!(
+                outcome,
+                Outcome::Wrong(Duration::from_millis(millis)),
+                "the hash of another user"
+            );
+        }
+        assert!(matches!(outcome(&control, &store, "open sesame"), Outcome::Refused(_)));
+    }
+
+    #[test]
+    fn the_hash_for_a_file_without_users_is_valid() {
+        assert!(crate::hash::StoredHash::parse(NO_USERS).is_ok());
+    }
+}

@@ -1,0 +1,91 @@
+//! The credentials of a request: the field Authorization with the scheme Basic (RFC 7617).
+
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+
+use crate::hash::PASSWORD_BYTES_MAX;
+use crate::users::NAME_BYTES_MAX;
+
+/// Some clients leave the padding out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// A name and a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The name, as UTF-8 (RFC 7617 §2.1).
+    pub name: String,
+    /// The password.
+    pub password: Vec<u8>,
+}
+
+impl Credentials {
+    /// Reads a value of Authorization. `None` if it has another scheme, is malformed, or is longer than any name and password may be.
+    #[must_use]
+    pub fn parse(value: &[u8]) -> Option<Credentials> {
+        const SCHEME: &[u8] = b"basic ";
+        const BYTES_MAX: usize = (NAME_BYTES_MAX + 1 + PASSWORD_BYTES_MAX) * 4 / 3 + 16;
+        let (scheme, text) = value.split_at_checked(SCHEME.len())?;
+        if !scheme.eq_ignore_ascii_case(SCHEME) {
+            return None;
+        }
+        let text = text.trim_ascii();
+        if text.len() > BYTES_MAX {
+            return None;
+        }
+        let bytes = BASE64.decode(text).ok()?;
+        let colon = bytes.iter().position(|byte| *byte == b':')?;
+        let name = std::str::from_utf8(&bytes[..colon]).ok()?;
+        let is_valid = name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
+        is_valid.then(|| Credentials {
+            name: name.to_owned(),
+            password: bytes[colon + 1..].to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_and_password_are_separated_at_the_first_colon() {
+        let encoded = |text: &str| format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(text));
+        for (text, name, password) in [
+            ("ann:secret", "ann", "secret"),
+            ("ann:a:b", "ann", "a:b"),
+            ("ann:", "ann", ""),
+            (":x", "", "x"),
+            ("änne:pässword", "änne", "pässword"),
+        ] {
+            let read = Credentials::parse(encoded(text).as_bytes()).unwrap();
+            assert_eq!(
+                (read.name.as_str(), read.password.as_slice()),
+                (name, password.as_bytes())
+            );
+        }
+        assert!(Credentials::parse(b"bAsIc YTpi").is_some() && Credentials::parse(b"Basic  YTpi ").is_some());
+        assert!(Credentials::parse(b"Basic YW46Yg").is_some(), "without padding");
+    }
+
+    #[test]
+    fn other_values_are_no_credentials() {
+        for value in [
+            "",
+            "Basic",
+            "Basic ",
+            "Basic !!!!",
+            "Basic YWJj",
+            "Bearer YTpi",
+            "Digest username=a",
+            "Basic gGE6Yg==",
+        ] {
+            assert!(Credentials::parse(value.as_bytes()).is_none(), "{value}");
+        }
+        let long = format!("Basic {}", "YWFh".repeat(10_000));
+        assert!(Credentials::parse(long.as_bytes()).is_none());
+    }
+}

@@ -1,0 +1,21 @@
+//! Access control: users, passwords, and who may have what. Floor 4, safe Rust.
+//!
+//! ```text
+//! credentials   a name and a password of a request          rules      whether a client satisfies a rule: pure
+//! users, hash   what a users file says, and the hashes      control    verified passwords, wrong ones, what a thread must hash
+//! store         the files, read again when they change      verifier   the threads that hash; failures: the counters of wrong passwords
+//! ```
+//! Not here: which rules a path has (`sluice_server::dispatch`), and the answers to refused requests (its gate).
+#![forbid(unsafe_code)]
+
+mod apr1;
+pub mod control;
+pub mod credentials;
+pub mod failures;
+pub mod hash;
+pub mod rules;
+pub mod store;
+pub mod users;
+mod verifier;
+
+pub use verifier::QueueFull;

@@ -1,0 +1,257 @@
+//! Users files (htpasswd) and group files, parsed.
+//!
+//! ```text
+//! ann:$argon2id$v=19$m=19456,t=2,p=1$…      staff: ann bob
+//! bob:$2y$10$…                              editors: ann
+//! ```
+//! Empty lines and lines that begin with `#` are skipped, as in Apache. A file with a mistake is refused as a whole: a user who cannot
+//! log in because of one line would be noticed later than a message at the start. Not here: reading files again (`store`).
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::hash::StoredHash;
+
+/// Bytes of a user's or group's name.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// The users of a file.
+#[derive(Debug, Default)]
+pub struct Users {
+    by_name: HashMap<Box<str>, StoredHash>,
+    /// The names in the order of the file.
+    names: Vec<Box<str>>,
+}
+
+impl Users {
+    /// Parses a users file.
+    ///
+    /// # Errors
+    /// The first mistake, with its line: `3: user "ann" has no password: …`.
+    pub fn parse(text: &str) -> Result<Users, String> {
+        let mut users = Users::default();
+        for (number, line) in lines(text) {
+            let Some((name, rest)) = line.split_once(':') else {
+                return Err(format!(
+                    "{number}: a line is written NAME:HASH, as \"sluice passwd\" and htpasswd do"
+                ));
+            };
+            check_name("user", name).map_err(|message| format!("{number}: {message}"))?;
+            // Other programs may write further fields behind the hash.
+            let hash = rest.split(':').next().unwrap_or_default();
+            let hash = StoredHash::parse(hash).map_err(|message| format!("{number}: user \"{name}\" {message}"))?;
+            if users.by_name.insert(name.into(), hash).is_some() {
+                return Err(format!(
+                    "{number}: user \"{name}\" is in the file twice: remove one of the lines"
+                ));
+            }
+            users.names.push(name.into());
+        }
+        Ok(users)
+    }
+
+    /// The hash of a user's password.
+    #[must_use]
+    pub fn hash(&self, name: &str) -> Option<&StoredHash> {
+        self.by_name.get(name)
+    }
+
+    /// The hash with this number, counted in a circle: what the password of an unknown user is compared with, so that this takes as long
+    /// as for one of the file. `None` if the file has no users.
+    #[must_use]
+    pub fn any_hash(&self, number: u64) -> Option<&StoredHash> {
+        let index = usize::try_from(number.checked_rem(self.names.len() as u64)?).ok()?;
+        self.by_name.get(self.names.get(index)?)
+    }
+
+    /// The names, in the order of the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
+    /// A line about each kind of weak hash: who has one, and why it is weak.
+    #[must_use]
+    pub fn weak_hashes(&self) -> Vec<String> {
+        const SHOWN: usize = 3;
+        let mut by_weakness: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for name in self.names() {
+            if let Some(weakness) = self.hash(name).and_then(StoredHash::weakness) {
+                by_weakness.entry(weakness).or_default().push(name);
+            }
+        }
+        let line = |(weakness, names): (&str, Vec<&str>)| {
+            let shown = names[..names.len().min(SHOWN)].join(", ");
+            let more = match names.len().saturating_sub(SHOWN) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("weak hash of {shown}{more}: {weakness}: set the password again with \"sluice passwd\"")
+        };
+        by_weakness.into_iter().map(line).collect()
+    }
+}
+
+/// The groups of a file, by user.
+#[derive(Debug, Default)]
+pub struct Groups {
+    by_user: HashMap<Box<str>, Vec<Arc<str>>>,
+    /// Groups without users.
+    empty: Vec<Box<str>>,
+    names: Vec<Arc<str>>,
+}
+
+impl Groups {
+    /// Parses a group file: `staff: ann bob`. A group may have several lines.
+    ///
+    /// # Errors
+    /// The first mistake, with its line.
+    pub fn parse(text: &str) -> Result<Groups, String> {
+        let mut groups = Groups::default();
+        for (number, line) in lines(text) {
+            let Some((name, users)) = line.split_once(':') else {
+                return Err(format!("{number}: a line is written GROUP: USER USER …"));
+            };
+            let name = name.trim();
+            check_name("group", name).map_err(|message| format!("{number}: {message}"))?;
+            if name.contains(char::is_whitespace) {
+                return Err(format!("{number}: group \"{name}\": a name has no blanks"));
+            }
+            let group: Arc<str> = name.into();
+            if users.split_whitespace().next().is_none() {
+                groups.empty.push(name.into());
+            }
+            for user in users.split_whitespace() {
+                let own = groups.by_user.entry(user.into()).or_default();
+                if !own.contains(&group) {
+                    own.push(Arc::clone(&group));
+                }
+            }
+            groups.names.push(group);
+        }
+        Ok(groups)
+    }
+
+    /// The groups of a user.
+    #[must_use]
+    pub fn of(&self, user: &str) -> &[Arc<str>] {
+        self.by_user.get(user).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the file has a group of this name.
+    #[must_use]
+    pub fn has(&self, group: &str) -> bool {
+        self.names.iter().any(|name| **name == *group)
+    }
+
+    /// The groups that have no users.
+    pub fn empty(&self) -> impl Iterator<Item = &str> {
+        self.empty.iter().map(|name| &**name)
+    }
+
+    /// The users of groups, in alphabetical order.
+    #[must_use]
+    pub fn users(&self) -> Vec<&str> {
+        let mut users: Vec<&str> = self.by_user.keys().map(|name| &**name).collect();
+        users.sort_unstable();
+        users
+    }
+}
+
+/// The lines with content, with their numbers.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let numbered = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line.trim_end()));
+    numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// Checks the name of a user or group.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_name(kind: &str, name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err(format!("the {kind} has no name"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("the name of the {kind} has more than {NAME_BYTES_MAX} bytes"));
+    }
+    if name.contains(':') || name.chars().any(char::is_control) {
+        return Err(format!(
+            "{kind} {name:?}: a name has no colon and no control characters"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=";
+
+    #[test]
+    fn users_are_read_with_comments_and_further_fields() {
+        let text = format!("# staff\n\nann:{HASH}\r\nbob:{HASH}:Bob:x\n");
+        let users = Users::parse(&text).unwrap();
+        assert_eq!(users.names().collect::<Vec<_>>(), ["ann", "bob"]);
+        assert!(users.hash("ann").unwrap().verify(b"open sesame"));
+        assert!(users.hash("eve").is_none());
+        let weak = users.weak_hashes();
+        assert!(
+            weak.len() == 1 && weak[0].starts_with("weak hash of ann, bob: {SHA}"),
+            "{weak:?}"
+        );
+        assert!((0..5).all(|number| users.any_hash(number).is_some()));
+        assert!(Users::parse("").unwrap().any_hash(7).is_none());
+    }
+
+    #[test]
+    fn mistakes_in_users_files_are_reported_with_their_line() {
+        for (text, expected) in [
+            ("ann".to_owned(), "1: a line is written NAME:HASH"),
+            (format!("#\n:{HASH}"), "2: the user has no name"),
+            ("ann:secret".to_owned(), "1: user \"ann\" has a password in clear text"),
+            (
+                format!("ann:{HASH}\nann:{HASH}"),
+                "2: user \"ann\" is in the file twice",
+            ),
+            (
+                format!("a\tb:{HASH}"),
+                "1: user \"a\\tb\": a name has no colon and no control",
+            ),
+            (format!("{}:{HASH}", "a".repeat(129)), "more than 128 bytes"),
+        ] {
+            let error = Users::parse(&text).unwrap_err();
+            assert!(error.contains(expected), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn groups_are_read_by_user() {
+        let groups = Groups::parse("# groups\nstaff: ann bob\neditors:ann\nstaff: eve ann\nnobody:\n").unwrap();
+        let of = |user| groups.of(user).iter().map(|name| &**name).collect::<Vec<_>>();
+        assert_eq!(of("ann"), ["staff", "editors"]);
+        assert_eq!((of("eve"), of("zoe")), (vec!["staff"], vec![]));
+        assert_eq!(groups.empty().collect::<Vec<_>>(), ["nobody"]);
+        assert!(groups.has("nobody") && !groups.has("ann"));
+        assert_eq!(groups.users(), ["ann", "bob", "eve"]);
+        for (text, expected) in [
+            ("staff", "1: a line is written GROUP:"),
+            ("a b: c", "has no blanks"),
+            (": a", "no name"),
+        ] {
+            let error = Groups::parse(text).unwrap_err();
+            assert!(error.contains(expected), "{text:?}: {error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "([a-z:$#{} ]|\\PC|\n){0,80}") {
+            let _ = (Users::parse(&text).map(|users| users.weak_hashes()), Groups::parse(&text));
+        }
+    }
+}

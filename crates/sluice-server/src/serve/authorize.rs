@@ -1,0 +1,357 @@
+//! Access rules at the gate: whether the client of a request may have its answer, and who its user is.
+//!
+//! ```text
+//! rules of the routes ─▶ granted without a user ──────────────────────────▶ pass
+//!                     └▶ need a user ─┬─ named by a trusted proxy ─────────▶ the rules again, with the user ─▶ pass, or 403
+//!                                     ├─ named by the client's certificate ▶
+//!                                     ├─ name and password known ──────────▶
+//!                                     ├─ … not known ─▶ a thread hashes, the request waits, and is decided on again
+//!                                     └─ none ─▶ 401
+//! ```
+//! Not here: the decision about a rule and the verification of passwords (`sluice_access`).
+
+use std::sync::Arc;
+
+use http::{HeaderName, header};
+use sluice_access::control::{AccessControl, Attempt, Outcome, PendingUser, Question};
+use sluice_access::credentials;
+use sluice_access::failures::FailureLimit;
+use sluice_access::rules::{self, Permission, User, Visitor};
+use sluice_access::store::UserStore;
+use sluice_http::endpoints::TlsInfo;
+use sluice_http::fault::{
+    ClientFault, Credentials, Fault, Forbidden, NotPermitted, RefusedUser, ServerFault, Unauthorized,
+};
+use sluice_settings::rule::{Access, AccessSettings, ClientCertificate, RequestAttributes, UserSource, split_name};
+
+use crate::serve::exchange::Exchange;
+use crate::serve::request::Request;
+
+/// Who the users of a request are, by the sources that were asked.
+#[derive(Clone, Default)]
+pub(crate) struct Identity {
+    users: Vec<(Arc<UserSource>, User)>,
+    /// The sources that do not know the credentials, with the name.
+    wrong: Vec<(Arc<UserSource>, Box<str>)>,
+    /// The subject of the client's verified certificate; only if a rule wants to know it.
+    subject: Option<Box<str>>,
+}
+
+/// Who was granted the answer, for scripts.
+#[derive(Clone)]
+pub(crate) struct Granted {
+    pub user: User,
+    pub realm: Box<str>,
+    /// The group that was decisive.
+    pub group: Option<Arc<str>>,
+}
+
+/// Why an answer does not pass yet, or not at all.
+pub(crate) enum Stopped {
+    Fault(Fault),
+    Verification(Box<Verification>),
+}
+
+impl From<Fault> for Stopped {
+    fn from(fault: Fault) -> Stopped {
+        Stopped::Fault(fault)
+    }
+}
+
+impl From<ClientFault> for Stopped {
+    fn from(fault: ClientFault) -> Stopped {
+        Stopped::Fault(fault.into())
+    }
+}
+
+/// A password that is being verified.
+pub(crate) struct Verification {
+    pending: PendingUser,
+    source: Arc<UserSource>,
+    name: Box<str>,
+}
+
+impl Identity {
+    /// The user that each of these stores would know by this name, for an explanation.
+    pub(crate) fn assumed<'s>(name: &str, stores: impl Iterator<Item = &'s Arc<UserStore>>) -> Identity {
+        let known = stores.filter(|store| store.knows(name));
+        let user = |store: &Arc<UserStore>| {
+            let user = User {
+                name: name.into(),
+                groups: store.groups_of(name),
+                auth_type: "Basic",
+            };
+            (Arc::clone(store.source()), user)
+        };
+        Identity {
+            users: known.map(user).collect(),
+            ..Identity::default()
+        }
+    }
+
+    fn user(&self, source: &Arc<UserSource>) -> Option<&User> {
+        let is_same = |(other, _): &&(Arc<UserSource>, User)| is_same_source(other, source);
+        self.users.iter().find(is_same).map(|(_, user)| user)
+    }
+
+    /// What a rule says about a client.
+    fn permission(&self, access: &AccessSettings, attributes: &RequestAttributes<'_>) -> Permission {
+        let visitor = Visitor {
+            client: attributes.client,
+            certificate: self.subject.as_deref(),
+            user: self.user(&access.source),
+        };
+        rules::check(access.rule(attributes.method), &visitor)
+    }
+
+    /// Whether rules let a client have an answer, by what is known of it.
+    pub(crate) fn may_have(&self, access: &Access, attributes: &RequestAttributes<'_>) -> bool {
+        access
+            .limits()
+            .all(|access| matches!(self.permission(access, attributes), Permission::Granted(_)))
+    }
+
+    /// As `authorize`, without asking for anything that is not known.
+    ///
+    /// # Errors
+    /// The client's: 401 or 403.
+    pub(crate) fn check(&self, access: &Access, attributes: &RequestAttributes<'_>) -> Result<(), Fault> {
+        for access in access.limits() {
+            match self.permission(access, attributes) {
+                Permission::Granted(_) => {}
+                Permission::NeedsUser => return Err(unauthorized(access, Credentials::Missing).into()),
+                Permission::Denied => return Err(denied(access, self.user(&access.source)).into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_same_source(one: &Arc<UserSource>, other: &Arc<UserSource>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
+
+/// Lets a request pass whose answer is not for everybody.
+///
+/// # Errors
+/// The fault for the client (401, 403, 429, 503), or a password that must be verified first.
+pub(crate) fn authorize(
+    control: &AccessControl,
+    exchange: &mut Exchange,
+    request: &mut Request,
+    access: &Access,
+) -> Result<(), Stopped> {
+    exchange.set_private();
+    request.granted = None;
+    request.identity.subject = certificate_subject(exchange, request);
+    for access in access.limits() {
+        if let Some(field) = &access.source.remote_user_from
+            && !exchange.client.is_forwarded
+        {
+            // A script must not take for the proxy's what the client has sent.
+            request.fields.remove(field);
+        }
+        let mut permission = request.identity.permission(access, &request.asked(exchange).attributes);
+        if permission == Permission::NeedsUser {
+            identify(control, exchange, request, access)?;
+            permission = request.identity.permission(access, &request.asked(exchange).attributes);
+        }
+        let user = request.identity.user(&access.source);
+        if let Some(user) = user {
+            exchange.note_user(&user.name);
+        }
+        match permission {
+            Permission::Granted(group) => {
+                if let (Some(user), None) = (user, &request.granted) {
+                    request.granted = Some(Granted {
+                        user: user.clone(),
+                        realm: access.realm.as_str().into(),
+                        group,
+                    });
+                }
+            }
+            Permission::NeedsUser => return Err(unauthorized(access, Credentials::Missing).into()),
+            Permission::Denied => return Err(denied(access, user).into()),
+        }
+    }
+    Ok(())
+}
+
+/// Finds out who the user is: by the proxy, the certificate, or a password.
+fn identify(
+    control: &AccessControl,
+    exchange: &Exchange,
+    request: &mut Request,
+    access: &AccessSettings,
+) -> Result<(), Stopped> {
+    let source = &access.source;
+    let Some(store) = request.config.user_store(source).cloned() else {
+        return Err(Fault::unexpected("a realm without a store of users").into());
+    };
+    let named = match &source.remote_user_from {
+        Some(field) if exchange.client.is_forwarded => user_of_field(request, field).map(|name| (name, "Proxy")),
+        _ => None,
+    };
+    let by_certificate = || {
+        let subject = request
+            .identity
+            .subject
+            .as_deref()
+            .filter(|_| source.certificate_user)?;
+        Some((name_of_subject(subject)?, "X509"))
+    };
+    if let Some((name, auth_type)) = named.or_else(by_certificate) {
+        let user = User {
+            groups: store.groups_of(&name),
+            name: name.into(),
+            auth_type,
+        };
+        request.identity.users.push((Arc::clone(source), user));
+        return Ok(());
+    }
+    if source.users.is_none() {
+        return Err(denied(access, None).into());
+    }
+    verify_password(control, exchange, request, access, &store)
+}
+
+/// Verifies the password of the request, at once if it is known.
+fn verify_password(
+    control: &AccessControl,
+    exchange: &Exchange,
+    request: &mut Request,
+    access: &AccessSettings,
+    store: &Arc<UserStore>,
+) -> Result<(), Stopped> {
+    let client = &exchange.client;
+    let is_safe =
+        client.is_https || client.endpoints.is_unix || client.endpoints.client.ip().to_canonical().is_loopback();
+    if !is_safe && !access.clear_text {
+        return Err(ClientFault::Forbidden(Forbidden::PasswordInClearText(access.origin.as_str().into())).into());
+    }
+    let wrong = |(other, _): &&(Arc<UserSource>, Box<str>)| is_same_source(other, &access.source);
+    if let Some((_, name)) = request.identity.wrong.iter().find(wrong) {
+        return Err(unauthorized(access, Credentials::Wrong(name.clone())).into());
+    }
+    let Some(value) = request.fields.get(header::AUTHORIZATION) else {
+        return Err(unauthorized(access, Credentials::Missing).into());
+    };
+    let Some(credentials) = credentials::Credentials::parse(value.as_bytes()) else {
+        return Err(unauthorized(access, Credentials::Unusable).into());
+    };
+    let name: Box<str> = credentials.name.as_str().into();
+    let attempt = control.verify(Question {
+        store,
+        realm: &access.realm,
+        credentials,
+        client: client.endpoints.client.ip(),
+        lifetime: access.verdict_lifetime,
+        limit: FailureLimit {
+            failures_max: access.failures_max,
+            refused_for: access.refused_for,
+        },
+    });
+    let source = Arc::clone(&access.source);
+    match attempt {
+        Ok(Attempt::Known(user)) => {
+            request.identity.users.push((source, user));
+            Ok(())
+        }
+        Ok(Attempt::Refused(wait)) => Err(too_many(name, wait).into()),
+        Ok(Attempt::Pending(pending)) => Err(Stopped::Verification(Box::new(Verification { pending, source, name }))),
+        Err(_) => Err(Fault::from(ServerFault::PasswordsBusy).into()),
+    }
+}
+
+impl Verification {
+    /// Waits for the result, and notes it in the request.
+    ///
+    /// # Errors
+    /// Too many passwords of this user were wrong (429), or the thread has failed.
+    pub(crate) async fn wait(self, request: &mut Request) -> Result<(), Fault> {
+        match self.pending.wait().await {
+            Ok(Outcome::Right(user)) => request.identity.users.push((self.source, user)),
+            Ok(Outcome::Wrong(_)) => request.identity.wrong.push((self.source, self.name)),
+            Ok(Outcome::Refused(wait)) => return Err(too_many(self.name, wait)),
+            Err(_) => return Err(Fault::unexpected("a thread that verifies passwords has failed")),
+        }
+        Ok(())
+    }
+}
+
+fn too_many(user: Box<str>, wait: std::time::Duration) -> Fault {
+    ClientFault::TooManyFailures(Box::new(RefusedUser { user, wait })).into()
+}
+
+fn unauthorized(access: &AccessSettings, credentials: Credentials) -> ClientFault {
+    // Where there are no passwords, there is nothing to ask for.
+    if access.source.users.is_none() {
+        return denied(access, None);
+    }
+    ClientFault::Unauthorized(Box::new(Unauthorized {
+        realm: access.realm.as_str().into(),
+        credentials,
+    }))
+}
+
+fn denied(access: &AccessSettings, user: Option<&User>) -> ClientFault {
+    ClientFault::Forbidden(Forbidden::NotPermitted(Box::new(NotPermitted {
+        user: user.map(|user| (*user.name).into()),
+        origin: access.origin.as_str().into(),
+    })))
+}
+
+/// The subject of the client's certificate, if the authorities of the site have signed it.
+fn certificate_subject(exchange: &Exchange, request: &Request) -> Option<Box<str>> {
+    let is_verified = request.certificate == ClientCertificate::Verified;
+    let info: &TlsInfo = exchange.client.tls_info.as_ref().filter(|_| is_verified)?;
+    let mut variables = info.variables.iter();
+    let (_, subject) = variables.find(|(name, _)| *name == "SSL_CLIENT_S_DN")?;
+    Some(subject.as_str().into())
+}
+
+/// The common name of a subject, without its escapes. `None` if there are several: the authority may have verified only one.
+fn name_of_subject(subject: &str) -> Option<String> {
+    let attributes = split_name(subject);
+    let mut names = attributes.iter().filter_map(|attribute| attribute.strip_prefix("CN="));
+    let (name, None) = (names.next()?, names.next()) else {
+        return None;
+    };
+    let mut plain = String::new();
+    let mut letters = name.chars();
+    while let Some(letter) = letters.next() {
+        plain.extend(if letter == '\\' { letters.next() } else { Some(letter) });
+    }
+    sluice_access::users::check_name("user", &plain).ok().map(|()| plain)
+}
+
+/// The user that a trusted proxy names. `None` if it names none, or several.
+fn user_of_field(request: &Request, field: &HeaderName) -> Option<String> {
+    let mut values = request.fields.get_all(field).iter();
+    let (value, None) = (values.next()?, values.next()) else {
+        return None;
+    };
+    let name = value.to_str().ok()?.trim();
+    sluice_access::users::check_name("user", name)
+        .ok()
+        .map(|()| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_subject_is_plain_text() {
+        for (subject, name) in [
+            ("CN=ann,O=A", Some("ann")),
+            ("O=A,CN=Ann\\, Miss", Some("Ann, Miss")),
+            ("CN=ann,CN=admin", None),
+            ("O=A", None),
+            ("CN=", None),
+            ("CN=a:b", None),
+        ] {
+            assert_eq!(name_of_subject(subject).as_deref(), name, "{subject}");
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Who may have an answer: the values of `access` of a route.
+//!
+//! Here: the entries and how they are written. Not here: whether a request satisfies them (`sluice_access::rules`), where the users of a
+//! file come from (`sluice_access::store`).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+
+use crate::rule::glob::Word;
+use crate::rule::network::Network;
+
+/// The kinds of entries, for messages.
+const ENTRIES: &str =
+    "\"any-user\", \"user:ann bob\", \"group:staff\", \"net:192.0.2.0/24\", \"certificate:CN=ann\" or \"all\"";
+
+/// What a route says about access.
+#[derive(Clone, Debug)]
+pub enum AccessUse {
+    /// Everybody may have the answer: an exception from what an earlier route says.
+    Open,
+    /// Only some may.
+    Limited(Arc<AccessSettings>),
+}
+
+/// Who may have an answer, and how users prove who they are.
+#[derive(Clone, Debug)]
+pub struct AccessSettings {
+    /// The place in the configuration.
+    pub origin: String,
+    /// The name of the protected area, which browsers show (RFC 9110 §11.5). Printable ASCII.
+    pub realm: String,
+    /// Who the users are.
+    pub source: Arc<UserSource>,
+    /// Who may read.
+    pub read: AccessRule,
+    /// Who may change something: requests with other methods than [`is_read`] names.
+    pub write: AccessRule,
+    /// Whether passwords are accepted over clear text from other machines.
+    pub clear_text: bool,
+    /// How long a verified password is not hashed again.
+    pub verdict_lifetime: Duration,
+    /// Wrong passwords of one user from one address until further ones are refused.
+    pub failures_max: u32,
+    /// How long further ones are refused.
+    pub refused_for: Duration,
+}
+
+/// Where the users of a realm come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserSource {
+    /// The users file; `None` if no passwords are asked for.
+    pub users: Option<PathBuf>,
+    /// The group file.
+    pub groups: Option<PathBuf>,
+    /// The field in which a trusted proxy names the user.
+    pub remote_user_from: Option<HeaderName>,
+    /// Whether the common name (CN) of a verified client certificate is the user.
+    pub certificate_user: bool,
+}
+
+impl UserSource {
+    /// Whether there can be users at all.
+    #[must_use]
+    pub fn has_users(&self) -> bool {
+        self.users.is_some() || self.remote_user_from.is_some() || self.certificate_user
+    }
+}
+
+/// A list of entries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AccessRule {
+    /// How many of the entries must hold.
+    pub require: Require,
+    /// The entries, at least one.
+    pub entries: Vec<AccessEntry>,
+    /// The entries with `!`: whom one of them means is refused whatever the others say.
+    pub but: Vec<AccessEntry>,
+}
+
+/// How many of the entries of a rule must hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Require {
+    /// One of them.
+    #[default]
+    Any,
+    /// Each of them.
+    All,
+}
+
+/// An entry: whom it means. Of several names in one entry one must fit.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AccessEntry {
+    /// Everybody, without a password.
+    All,
+    /// Every user who has proved who they are.
+    AnyUser,
+    /// These users.
+    Users(Vec<String>),
+    /// The members of these groups.
+    Groups(Vec<String>),
+    /// Clients in these networks.
+    Networks(Networks),
+    /// Clients with a verified certificate whose subject has these attributes (`CN=ann`); each of them if there are several.
+    Certificate(Vec<String>),
+}
+
+/// Networks of clients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Networks(Vec<Network>);
+
+impl Networks {
+    /// Whether one of them contains an address.
+    #[must_use]
+    pub fn contain(&self, client: IpAddr) -> bool {
+        self.0.iter().any(|network| network.holds(client))
+    }
+}
+
+/// Whether a method only reads: it is safe (RFC 9110 §9.2.1), by that RFC, WebDAV (RFC 4918, RFC 3253, RFC 5323) or RFC 10008 (QUERY).
+#[must_use]
+pub fn is_read(method: &Method) -> bool {
+    const NAMES: [&str; 8] = [
+        "GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "REPORT", "SEARCH", "QUERY",
+    ];
+    NAMES.contains(&method.as_str())
+}
+
+impl AccessSettings {
+    /// The rule for a method.
+    #[must_use]
+    pub fn rule(&self, method: &Method) -> &AccessRule {
+        if is_read(method) { &self.read } else { &self.write }
+    }
+}
+
+impl AccessRule {
+    /// Parses the entries of a list.
+    ///
+    /// # Errors
+    /// A message about the first wrong entry, with what to write instead.
+    pub fn parse<'a>(require: Require, texts: impl IntoIterator<Item = &'a str>) -> Result<AccessRule, String> {
+        let (mut entries, mut but) = (Vec::new(), Vec::new());
+        for text in texts {
+            let (list, entry) = match text.strip_prefix('!') {
+                Some(entry) => (&mut but, entry),
+                None => (&mut entries, text),
+            };
+            list.push(AccessEntry::parse(entry).map_err(|message| format!("\"{text}\": {message}"))?);
+        }
+        if entries.is_empty() {
+            return Err(format!(
+                "nobody would have access: write {ENTRIES}, or refuse = {{ status = 403 }} for nobody"
+            ));
+        }
+        if but.contains(&AccessEntry::All) {
+            return Err("\"!all\": nobody would have access: write refuse = { status = 403 } for nobody".to_owned());
+        }
+        Ok(AccessRule { require, entries, but })
+    }
+
+    /// Whether an entry needs to know the user.
+    #[must_use]
+    pub fn names_users(&self) -> bool {
+        self.all_entries().any(AccessEntry::is_about_users)
+    }
+
+    /// The groups that the entries name.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.all_entries()
+            .flat_map(|entry| match entry {
+                AccessEntry::Groups(names) => names.as_slice(),
+                _ => &[],
+            })
+            .map(String::as_str)
+    }
+
+    /// Whether an entry is about certificates.
+    #[must_use]
+    pub fn names_certificates(&self) -> bool {
+        self.all_entries()
+            .any(|entry| matches!(entry, AccessEntry::Certificate(_)))
+    }
+
+    fn all_entries(&self) -> impl Iterator<Item = &AccessEntry> {
+        self.entries.iter().chain(&self.but)
+    }
+}
+
+impl AccessEntry {
+    fn parse(text: &str) -> Result<AccessEntry, String> {
+        let (kind, rest) = match text.split_once(':') {
+            Some((kind, rest)) => (kind, rest.trim()),
+            None => (text, ""),
+        };
+        let names = || -> Vec<String> { rest.split_whitespace().map(str::to_owned).collect() };
+        match (kind, rest) {
+            ("all", "") => Ok(AccessEntry::All),
+            ("any-user", "") => Ok(AccessEntry::AnyUser),
+            ("valid-user" | "*", "") => Err("every user is written \"any-user\"".to_owned()),
+            ("user" | "group" | "net" | "certificate", "") => Err(format!("names nothing: write {ENTRIES}")),
+            ("user", _) => Ok(AccessEntry::Users(names())),
+            ("group", _) => Ok(AccessEntry::Groups(names())),
+            ("net", _) => {
+                let networks: Result<_, _> = rest.split_whitespace().map(Network::read).collect();
+                networks.map(|networks| AccessEntry::Networks(Networks(networks)))
+            }
+            ("certificate", _) => {
+                let attributes = split_name(rest);
+                match attributes.iter().find(|attribute| !attribute.contains('=')) {
+                    Some(wrong) => Err(format!(
+                        "{wrong:?} is not an attribute of a subject, as in \"certificate:CN=ann\" or \"certificate:CN=ann,O=Example\""
+                    )),
+                    None => Ok(AccessEntry::Certificate(attributes)),
+                }
+            }
+            ("ip" | "host" | "address" | "network", _) => Err(format!("networks are written \"net:{rest}\"")),
+            ("users" | "groups", _) => Err(format!("is written \"{}:{rest}\"", kind.trim_end_matches('s'))),
+            _ if kind.parse::<IpAddr>().is_ok() || text.parse::<IpAddr>().is_ok() || kind.contains('/') => {
+                Err(format!("a network is written \"net:{text}\""))
+            }
+            (_, "") if text.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+                Err(format!("a user is written \"user:{text}\", a group \"group:{text}\""))
+            }
+            _ => Err(format!("must be {ENTRIES}")),
+        }
+    }
+
+    /// Whether it needs to know the user.
+    #[must_use]
+    pub fn is_about_users(&self) -> bool {
+        matches!(
+            self,
+            AccessEntry::AnyUser | AccessEntry::Users(_) | AccessEntry::Groups(_)
+        )
+    }
+}
+
+/// Splits a name as RFC 4514 writes it at the commas that are not escaped: `CN=Ann,O=Example` has two attributes.
+#[must_use]
+pub fn split_name(name: &str) -> Vec<String> {
+    let mut attributes = vec![String::new()];
+    let mut is_escaped = false;
+    for letter in name.chars() {
+        match letter {
+            ',' if !is_escaped => attributes.push(String::new()),
+            letter => attributes
+                .iter_mut()
+                .last()
+                .into_iter()
+                .for_each(|last| last.push(letter)),
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    attributes.iter().map(|attribute| attribute.trim().to_owned()).collect()
+}
+
+/// As the entry is written.
+impl fmt::Display for AccessEntry {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AccessEntry::All => out.write_str("all"),
+            AccessEntry::AnyUser => out.write_str("any-user"),
+            AccessEntry::Users(names) => write!(out, "user:{}", names.join(" ")),
+            AccessEntry::Groups(names) => write!(out, "group:{}", names.join(" ")),
+            AccessEntry::Networks(Networks(networks)) => {
+                let networks: Vec<_> = networks.iter().map(ToString::to_string).collect();
+                write!(out, "net:{}", networks.join(" "))
+            }
+            AccessEntry::Certificate(attributes) => write!(out, "certificate:{}", attributes.join(",")),
+        }
+    }
+}
+
+/// For people: `user:ann or net:192.0.2.0/24, but not user:eve`.
+impl fmt::Display for AccessRule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed = |entries: &[AccessEntry], between: &str| {
+            let entries: Vec<_> = entries.iter().map(ToString::to_string).collect();
+            entries.join(between)
+        };
+        let between = match self.require {
+            Require::Any => " or ",
+            Require::All => " and ",
+        };
+        out.write_str(&listed(&self.entries, between))?;
+        if !self.but.is_empty() {
+            write!(out, ", but not {}", listed(&self.but, " or "))?;
+        }
+        Ok(())
+    }
+}
+
+/// For people: `access: any-user; changes: group:staff`.
+impl fmt::Display for AccessUse {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AccessUse::Open => out.write_str("access for everybody"),
+            AccessUse::Limited(access) if access.read == access.write => write!(out, "access for {}", access.read),
+            AccessUse::Limited(access) => {
+                write!(out, "access for {}, changes for {}", access.read, access.write)
+            }
+        }
+    }
+}
+
+/// The rules of all paths that lead to one answer.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// That of the last route that says something about the path.
+    own: Option<AccessUse>,
+    /// Those of other paths of the same answer, each of which must be satisfied, too. Usually empty.
+    others: Vec<Arc<AccessSettings>>,
+}
+
+impl Access {
+    /// Takes what a route says, instead of what an earlier one has said about the same path.
+    pub fn take(&mut self, access: &AccessUse) {
+        self.own = Some(access.clone());
+    }
+
+    /// Adds rules of another path that must be satisfied, too.
+    pub fn require(&mut self, access: &Arc<AccessSettings>) {
+        let is_same = |other: &Arc<AccessSettings>| Arc::ptr_eq(other, access);
+        if !self.limits().any(is_same) {
+            self.others.push(Arc::clone(access));
+        }
+    }
+
+    /// Adds all rules of another path of the same answer, such as the directory of an index page.
+    pub fn join(&mut self, earlier: &Access) {
+        earlier.limits().for_each(|access| self.require(access));
+    }
+
+    /// The rules; all of them must be satisfied.
+    pub fn limits(&self) -> impl Iterator<Item = &Arc<AccessSettings>> {
+        let own = match &self.own {
+            Some(AccessUse::Limited(access)) => Some(access),
+            Some(AccessUse::Open) | None => None,
+        };
+        own.into_iter().chain(&self.others)
+    }
+
+    /// Whether everybody may have the answer.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.limits().next().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(texts: &[&str]) -> Result<AccessRule, String> {
+        AccessRule::parse(Require::Any, texts.iter().copied())
+    }
+
+    #[test]
+    fn entries_are_read_and_shown_as_they_are_written() {
+        let texts = [
+            "all",
+            "any-user",
+            "user:ann bob",
+            "group:staff",
+            "net:192.0.2.0/24 ::1",
+            "certificate:CN=ann,O=Example",
+        ];
+        for text in texts {
+            assert_eq!(parse(&[text]).unwrap().to_string(), text);
+        }
+        assert_eq!(
+            parse(&["any-user", "net:10.0.0.0/8", "!user:eve", "!net:10.0.0.1"])
+                .unwrap()
+                .to_string(),
+            "any-user or net:10.0.0.0/8, but not user:eve or net:10.0.0.1"
+        );
+    }
+
+    #[test]
+    fn wrong_entries_are_reported_with_what_to_write() {
+        for (text, expected) in [
+            ("ann", "a user is written \"user:ann\""),
+            ("valid-user", "\"any-user\""),
+            ("user:", "names nothing"),
+            ("users:ann", "is written \"user:ann\""),
+            ("192.0.2.1", "a network is written \"net:192.0.2.1\""),
+            ("ip:192.0.2.1", "networks are written \"net:192.0.2.1\""),
+            ("net:example.org", "must be an address or a network"),
+            ("certificate:ann", "is not an attribute"),
+            ("a-b", "must be \"any-user\""),
+            ("!all", "nobody would have access"),
+            ("!user:eve", "nobody would have access"),
+        ] {
+            let error = parse(&[text]).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        assert!(parse(&[]).unwrap_err().contains("nobody would have access"));
+    }
+
+    #[test]
+    fn names_are_split_at_commas_that_are_not_escaped() {
+        assert_eq!(
+            split_name("CN=Ann\\, Miss, O=A\\\\,C=X"),
+            ["CN=Ann\\, Miss", "O=A\\\\", "C=X"]
+        );
+    }
+
+    #[test]
+    fn safe_methods_read() {
+        for (method, expected) in [
+            ("GET", true),
+            ("PROPFIND", true),
+            ("POST", false),
+            ("PUT", false),
+            ("get", false),
+        ] {
+            assert_eq!(
+                is_read(&Method::from_bytes(method.as_bytes()).unwrap()),
+                expected,
+                "{method}"
+            );
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `[[site.route]].access`: who may have an answer, and who the users are.
+//!
+//! The entries parse themselves (`sluice_settings::rule`) and say what is wrong with a text; here the message gets its place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use sluice_settings::rule::{AccessRule, AccessSettings, Require, UserSource};
+
+use super::description::Fallback::{Value, Words};
+use super::document::At;
+use super::key::{Bounds, Key, Kind, Section};
+use super::table::Table;
+
+/// The longest time for which a verified password is remembered, and for which further ones are refused: a day.
+const DAY_MILLIS: u64 = 86_400_000;
+
+/// The section while it is read.
+pub(super) struct Draft {
+    realm: String,
+    source: UserSource,
+    require: Require,
+    allow: Option<Vec<String>>,
+    allow_write: Option<Vec<String>>,
+    clear_text: bool,
+    verdict_lifetime: Duration,
+    failures_max: u32,
+    refused_for: Duration,
+}
+
+impl Default for Draft {
+    fn default() -> Draft {
+        Draft {
+            realm: "Restricted".to_owned(),
+            source: UserSource::default(),
+            require: Require::Any,
+            allow: None,
+            allow_write: None,
+            clear_text: false,
+            verdict_lifetime: Duration::from_secs(300),
+            failures_max: 10,
+            refused_for: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Draft {
+    /// Completes the section: checks its keys together. `None` if something is wrong.
+    pub(super) fn finish(self, table: &Table<'_>) -> Option<AccessSettings> {
+        let parse = |name: &'static str, texts: &[String]| {
+            let rule = AccessRule::parse(self.require, texts.iter().map(String::as_str));
+            rule.map_err(|message| table.refuse(name, &message)).ok()
+        };
+        let any_user = vec!["any-user".to_owned()];
+        let read = parse("allow", self.allow.as_ref().unwrap_or(&any_user));
+        let write = match &self.allow_write {
+            Some(texts) => parse("allow_write", texts),
+            None => read.clone(),
+        };
+        let (read, write) = (read?, write?);
+        self.check_source([&read, &write], table).then(|| AccessSettings {
+            origin: table.document.origin(table.line),
+            realm: self.realm,
+            source: Arc::new(self.source),
+            read,
+            write,
+            clear_text: self.clear_text,
+            verdict_lifetime: self.verdict_lifetime,
+            failures_max: self.failures_max,
+            refused_for: self.refused_for,
+        })
+    }
+
+    /// Whether there are users if rules name them, and groups if rules name those.
+    fn check_source(&self, rules: [&AccessRule; 2], table: &Table<'_>) -> bool {
+        let names_users = rules.iter().any(|rule| rule.names_users());
+        if names_users && !self.source.has_users() {
+            table.report(
+                "access: who are the users? Add users = \"FILE\" (\"sluice passwd --create FILE USER\" makes one), \
+                 certificate_user = true or remote_user_from = \"X-Remote-User\"",
+            );
+            return false;
+        }
+        if !names_users && self.source.has_users() {
+            table.report("access: no entry is about users: add \"any-user\", \"user:…\" or \"group:…\" to allow, or remove users, certificate_user and remote_user_from");
+            return false;
+        }
+        if let (Some(group), None) = (rules.iter().find_map(|rule| rule.groups().next()), &self.source.groups) {
+            table.report(&format!(
+                "access: who is in the group \"{group}\"? Add groups = \"FILE\", a file with lines as in \"{group}: ann bob\""
+            ));
+            return false;
+        }
+        true
+    }
+}
+
+pub(super) static ACCESS: Section<Draft> = Section {
+    title: "[[site.route]].access",
+    text: "Who may have an answer. `allow` is for methods that only read (GET, HEAD, OPTIONS, PROPFIND …), `allow_write` for all others. \
+           See [Access control](../guides/access.md).",
+    keys: &[
+        Key {
+            name: "realm",
+            kind: Kind::Text(|access, realm, _| {
+                if realm.is_empty() || !realm.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+                    return Err("must be a name in printable ASCII, which browsers show, as in \"Staff\"".to_owned());
+                }
+                access.realm = realm;
+                Ok(())
+            }),
+            default: Value("\"Restricted\""),
+            text: "The name of the protected area, which browsers show. A browser sends a password again, without asking, where the realm \
+                   is the same.",
+            example: "\"Staff\"",
+        },
+        Key {
+            name: "users",
+            kind: Kind::Path(|access, path, _| {
+                access.source.users = Some(path);
+                Ok(())
+            }),
+            default: Words("none: no passwords are asked for"),
+            text: "The users file, in the format of Apache's htpasswd: a line `NAME:HASH` for each user, with hashes of argon2id, bcrypt or \
+                   SHA-crypt (`$5$`, `$6$`); `$apr1$` and `{SHA}` are accepted with a warning. `sluice passwd` changes it. It is read again \
+                   when it has changed.",
+            example: "\"users.htpasswd\"",
+        },
+        Key {
+            name: "groups",
+            kind: Kind::Path(|access, path, _| {
+                access.source.groups = Some(path);
+                Ok(())
+            }),
+            default: Words("none"),
+            text: "The group file, in Apache's format: lines as in `staff: ann bob`. It is read again when it has changed.",
+            example: "\"groups\"",
+        },
+        Key {
+            name: "allow",
+            kind: Kind::Texts(|access, texts, _| {
+                access.allow = Some(values(texts));
+                Ok(())
+            }),
+            default: Value("[\"any-user\"]"),
+            text: "Who may read: `any-user`, `user:ann bob`, `group:staff`, `net:192.0.2.0/24 ::1`, `certificate:CN=ann,O=Example` (attributes of \
+                   the subject), `all`. Of several names in one entry one must fit. An entry with `!` before it excludes.",
+            example: "[\"any-user\", \"net:192.0.2.0/24\"]",
+        },
+        Key {
+            name: "allow_write",
+            kind: Kind::Texts(|access, texts, _| {
+                access.allow_write = Some(values(texts));
+                Ok(())
+            }),
+            default: Words("as `allow`"),
+            text: "Who may send requests with other methods, which change something (POST, PUT, DELETE …); written as `allow`.",
+            example: "[\"user:ann\"]",
+        },
+        Key {
+            name: "require",
+            kind: Kind::Choice(&[
+                ("any", |access| access.require = Require::Any),
+                ("all", |access| access.require = Require::All),
+            ]),
+            default: Value("\"any\""),
+            text: "Whether `any` of the entries must hold, or `all` of them (nginx: `satisfy`; Apache: `RequireAny`, `RequireAll`).",
+            example: "\"all\"",
+        },
+        Key {
+            name: "clear_text",
+            kind: Kind::Flag(|access, is_allowed| access.clear_text = is_allowed),
+            default: Value("false"),
+            text: "Whether passwords are accepted over http, too. Otherwise a request in clear text that needs one gets 403, unless it comes \
+                   from this machine.",
+            example: "true",
+        },
+        Key {
+            name: "verdict_lifetime",
+            kind: Kind::Duration(up_to_a_day(0), |access, time| access.verdict_lifetime = time),
+            default: Value("\"5m\""),
+            text: "How long a verified password is remembered (as a MAC under a key of the process), so that not every request is hashed. A \
+                   change of the files ends it at once.",
+            example: "\"1m\"",
+        },
+        Key {
+            name: "failures",
+            kind: Kind::Number {
+                unit: "wrong passwords",
+                bounds: Bounds {
+                    least: 1,
+                    most: 1_000_000,
+                    hint: "",
+                },
+                set: |access, failures| access.failures_max = u32::try_from(failures).unwrap_or(u32::MAX),
+            },
+            default: Value("10"),
+            text: "Wrong passwords of one user from one address after which further ones are refused (429); ten times as many of one \
+                   address for all users.",
+            example: "5",
+        },
+        Key {
+            name: "refused_for",
+            kind: Kind::Duration(up_to_a_day(1000), |access, time| access.refused_for = time),
+            default: Value("\"5m\""),
+            text: "How long they are refused, after the last wrong one.",
+            example: "\"1h\"",
+        },
+        Key {
+            name: "certificate_user",
+            kind: Kind::Flag(|access, is_user| access.source.certificate_user = is_user),
+            default: Value("false"),
+            text: "Whether the common name (CN) of a verified [client certificate](../guides/tls.md#client-certificates) is the user.",
+            example: "true",
+        },
+        Key {
+            name: "remote_user_from",
+            kind: Kind::Text(|access, name, _| {
+                let field = HeaderName::from_bytes(name.as_bytes());
+                access.source.remote_user_from =
+                    Some(field.map_err(|_| "must be the name of a field, as in \"X-Remote-User\"".to_owned())?);
+                Ok(())
+            }),
+            default: Words("none"),
+            text: "The field in which a [trusted proxy](../guides/addresses.md) names the user, whom it has authenticated. From others the field \
+                   is removed.",
+            example: "\"X-Remote-User\"",
+        },
+    ],
+};
+
+const fn up_to_a_day(least: u64) -> Bounds {
+    Bounds {
+        least,
+        most: DAY_MILLIS,
+        hint: "",
+    }
+}
+
+fn values(texts: Vec<At<String>>) -> Vec<String> {
+    texts.into_iter().map(|text| text.value).collect()
+}

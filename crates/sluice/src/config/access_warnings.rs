@@ -1,0 +1,143 @@
+//! Warnings about access rules: files that others may read, names that nobody has, users that can never come.
+
+use std::collections::BTreeSet;
+use std::fs::metadata;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use sluice_access::store::Loaded;
+use sluice_settings::rule::{AccessEntry, AccessSettings, AccessUse};
+use sluice_settings::{ListenAddress, Settings};
+
+/// The bits of a mode that let others than owner and group read or write.
+const OTHERS: u32 = 0o006;
+
+/// The warnings about the access rules of all routes, each one line.
+pub(super) fn warnings(settings: &Settings) -> Vec<String> {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let rules: Vec<&AccessSettings> = routes
+        .filter_map(|route| match &route.changes.access {
+            Some(AccessUse::Limited(access)) => Some(&**access),
+            _ => None,
+        })
+        .collect();
+    // Several routes may have the same files.
+    let mut lines = BTreeSet::new();
+    for access in rules {
+        let source = &access.source;
+        lines.extend(
+            source
+                .users
+                .iter()
+                .chain(&source.groups)
+                .filter_map(|path| open_file(path)),
+        );
+        lines.extend(unknown_names(access));
+        let origin = &access.origin;
+        if source.remote_user_from.is_some() && settings.proxies.trusted.is_empty() {
+            lines.insert(format!(
+                "{origin}: remote_user_from: nobody is a trusted proxy: name it, as in trusted_proxies = [\"127.0.0.1\"] in [server]"
+            ));
+        }
+        if (source.certificate_user || rules_of(access).any(|entry| matches!(entry, AccessEntry::Certificate(_))))
+            && !asks_for_certificates(settings)
+        {
+            lines.insert(format!(
+                "{origin}: no address or site asks clients for certificates (client_authorities), so no client has one"
+            ));
+        }
+        if source.users.is_some() && !access.clear_text && is_clear_text_only(settings) {
+            lines.insert(format!(
+                "{origin}: a password is not accepted over clear text from other machines, and no address has TLS: add one with tls, or \
+                 clear_text = true in access"
+            ));
+        }
+    }
+    lines.into_iter().collect()
+}
+
+/// A file with hashes or groups that every user of this machine may read or change.
+fn open_file(path: &Path) -> Option<String> {
+    let mode = metadata(path).ok()?.mode();
+    (mode & OTHERS != 0).then(|| {
+        format!(
+            "{}: every user of this machine may {} it (mode {:03o}): chmod o= {}",
+            path.display(),
+            if mode & 0o002 == 0 { "read" } else { "change" },
+            mode & 0o777,
+            path.display()
+        )
+    })
+}
+
+/// Users and groups of the rules that the files do not have, and groups without users.
+fn unknown_names(access: &AccessSettings) -> Vec<String> {
+    let source = &access.source;
+    // What is wrong with the files is reported when they are opened.
+    let Ok(loaded) = Loaded::read(source) else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    let has_only_file = source.users.is_some() && source.remote_user_from.is_none() && !source.certificate_user;
+    for entry in rules_of(access) {
+        let (names, kind): (&[String], _) = match entry {
+            AccessEntry::Users(names) if has_only_file => (names, "user"),
+            AccessEntry::Groups(names) => (names, "group"),
+            _ => continue,
+        };
+        for name in names {
+            let is_known = match kind {
+                "user" => loaded.users.hash(name).is_some(),
+                _ => loaded.groups.has(name),
+            };
+            if !is_known {
+                lines.push(format!(
+                    "{}: {kind} \"{name}\" is not in the {kind} file",
+                    access.origin
+                ));
+            }
+        }
+    }
+    if let Some(path) = &source.groups {
+        let shown = path.display();
+        lines.extend(
+            loaded
+                .groups
+                .empty()
+                .map(|group| format!("{shown}: group \"{group}\" has no users")),
+        );
+        if has_only_file {
+            let unknown = loaded
+                .groups
+                .users()
+                .into_iter()
+                .filter(|user| loaded.users.hash(user).is_none());
+            lines.extend(unknown.map(|user| format!("{shown}: user \"{user}\" is not in the users file")));
+        }
+    }
+    lines
+}
+
+fn rules_of(access: &AccessSettings) -> impl Iterator<Item = &AccessEntry> {
+    [&access.read, &access.write]
+        .into_iter()
+        .flat_map(|rule| rule.entries.iter().chain(&rule.but))
+}
+
+fn asks_for_certificates(settings: &Settings) -> bool {
+    let by_address = settings
+        .listen
+        .iter()
+        .filter_map(|listen| listen.tls.as_ref())
+        .any(|tls| tls.clients.authorities().is_some());
+    by_address || settings.sites.iter().any(|site| site.client_authorities.is_some())
+}
+
+/// Whether other machines can only come in clear text, and no proxy says otherwise.
+fn is_clear_text_only(settings: &Settings) -> bool {
+    let is_local = |address: &ListenAddress| address.ip().is_none_or(|ip: IpAddr| ip.is_loopback());
+    settings.proxies.trusted.is_empty()
+        && settings.listen.iter().all(|listen| listen.tls.is_none())
+        && settings.listen.iter().any(|listen| !is_local(&listen.address))
+}

@@ -1,0 +1,233 @@
+//! `sluice passwd`: sets, removes and verifies the passwords of a users file.
+//!
+//! Here: the command, the terminal, and the replacement of the file. Not here: the format of the file and the hashes (`sluice_access`).
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use sluice_access::hash::{PASSWORD_BYTES_MAX, hash_new};
+use sluice_access::users::{Users, check_name};
+
+const HELP: &str = "\
+The file has the format of Apache's htpasswd, for users = \"FILE\" in access of a route. The password is hashed by argon2id. It is asked for at the \
+terminal without being shown, or read from standard input: the first line of it. A running server reads the file again within a second.
+
+The exit status of --verify is 0 if the password is right, and 1 otherwise.
+
+Examples:
+  sluice passwd --create users.htpasswd ann      make the file, with one user
+  sluice passwd users.htpasswd bob               add a user, or set another password
+  pwgen 20 1 | tee new | sluice passwd users.htpasswd bob
+  sluice passwd --delete users.htpasswd bob
+  sluice passwd --verify users.htpasswd ann";
+
+/// The mode of a new file: only its owner may read it.
+const MODE: u32 = 0o600;
+
+/// `sluice passwd`.
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub(crate) struct Passwd {
+    /// Make the file if it does not exist.
+    #[arg(long, conflicts_with_all = ["delete", "verify"])]
+    create: bool,
+    /// Remove the user.
+    #[arg(long, conflicts_with = "verify")]
+    delete: bool,
+    /// Verify the password of the user, and change nothing.
+    #[arg(long)]
+    verify: bool,
+    /// The users file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The user.
+    #[arg(value_name = "USER")]
+    user: String,
+}
+
+/// Runs the command; `print` writes to standard output.
+///
+/// # Errors
+/// One line: the file cannot be read or written, there is no such user, or the password is not usable.
+pub(crate) fn run(passwd: &Passwd, print: impl Fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
+    check_name("user", &passwd.user)?;
+    if passwd.user.starts_with('#') || passwd.user.trim() != passwd.user {
+        return Err(format!(
+            "user {:?}: a name begins with no \"#\", and has no blank at either end",
+            passwd.user
+        ));
+    }
+    // The file that a link leads to is changed, and the link stays.
+    let path = fs::canonicalize(&passwd.file).unwrap_or_else(|_| passwd.file.clone());
+    let shown = passwd.file.display();
+    let old = match fs::read_to_string(&path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && passwd.create => None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(format!("{shown}: there is no such file; --create makes it"));
+        }
+        Err(error) => return Err(format!("{shown}: {error}")),
+    };
+    let text = old.as_deref().unwrap_or_default();
+    let user = &passwd.user;
+    let is_known = text.lines().any(|line| name_of(line) == Some(user));
+    if (passwd.verify || passwd.delete) && !is_known {
+        return Err(format!("{shown}: there is no user \"{user}\""));
+    }
+    if passwd.verify {
+        return verify(passwd, text, print);
+    }
+    let line = match passwd.delete {
+        true => None,
+        false => Some(format!("{user}:{}", hash_new(&read_password(Ask::Twice)?)?)),
+    };
+    replace(&path, &with_line(text, user, line.as_deref())).map_err(|error| format!("{shown}: {error}"))?;
+    let done = match (passwd.delete, is_known) {
+        (true, _) => "removed",
+        (false, true) => "has a new password",
+        (false, false) => "added",
+    };
+    print(&format!("{shown}: user \"{user}\" {done}\n")).map(|()| ExitCode::SUCCESS)
+}
+
+fn verify(passwd: &Passwd, text: &str, print: impl Fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
+    let (shown, user) = (passwd.file.display(), &passwd.user);
+    let line = text
+        .lines()
+        .find(|line| name_of(line) == Some(user))
+        .unwrap_or_default();
+    let users = Users::parse(line).map_err(|error| format!("{shown}: {}", error.trim_start_matches("1: ")))?;
+    let password = read_password(Ask::Once)?;
+    if users.hash(user).is_some_and(|hash| hash.verify(&password)) {
+        return print("the password is right\n").map(|()| ExitCode::SUCCESS);
+    }
+    Err(format!("{shown}: the password of \"{user}\" is another one"))
+}
+
+/// The name of a line that is not a comment.
+fn name_of(line: &str) -> Option<&str> {
+    let line = Some(line).filter(|line| !line.starts_with('#'));
+    line?.split_once(':').map(|(name, _)| name)
+}
+
+/// The text with another line for a user, or without it. Other lines stay as they are.
+fn with_line(text: &str, user: &str, new: Option<&str>) -> String {
+    let mut new = new;
+    let mut lines: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        match name_of(line) == Some(user) {
+            false => lines.push(line),
+            // A second line of the same user goes.
+            true => lines.extend(new.take()),
+        }
+    }
+    lines.extend(new);
+    lines.iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Replaces a file atomically by one with the same mode and owner.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let old = fs::metadata(path).ok();
+    let mut file = tempfile::Builder::new()
+        .prefix(".sluice-passwd-")
+        .permissions(Permissions::from_mode(MODE))
+        .tempfile_in(directory)?;
+    file.write_all(text.as_bytes())?;
+    if let Some(old) = &old {
+        // Another owner can only be kept by root.
+        if (old.uid(), old.gid()) != owner_of(file.as_file())? {
+            fchown(file.as_file(), Some(old.uid()), Some(old.gid()))?;
+        }
+        file.as_file()
+            .set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    File::open(directory)?.sync_all()
+}
+
+fn owner_of(file: &File) -> io::Result<(u32, u32)> {
+    file.metadata().map(|about| (about.uid(), about.gid()))
+}
+
+/// How often a password is asked for at the terminal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    Once,
+    Twice,
+}
+
+/// Reads a password from the terminal, or the first line of standard input.
+fn read_password(ask: Ask) -> Result<Vec<u8>, String> {
+    let failed = |error: io::Error| format!("standard input: {error}");
+    if !io::stdin().is_terminal() {
+        let mut line = Vec::new();
+        let most = PASSWORD_BYTES_MAX as u64 + 2;
+        io::stdin()
+            .lock()
+            .take(most)
+            .read_until(b'\n', &mut line)
+            .map_err(failed)?;
+        return Ok(without_line_end(line));
+    }
+    let first = prompt("Password: ").map_err(failed)?;
+    if ask == Ask::Twice && prompt("The same again: ").map_err(failed)? != first {
+        return Err("the passwords differ".to_owned());
+    }
+    Ok(first)
+}
+
+/// Asks at the terminal, which does not show what is typed.
+fn prompt(text: &str) -> io::Result<Vec<u8>> {
+    let mut terminal = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(0)
+        .open("/dev/tty")?;
+    terminal.write_all(text.as_bytes())?;
+    let before = tcgetattr(&terminal)?;
+    let mut silent = before.clone();
+    silent.local_modes.remove(LocalModes::ECHO);
+    silent.local_modes.insert(LocalModes::ECHONL);
+    tcsetattr(&terminal, OptionalActions::Flush, &silent)?;
+    let mut line = Vec::new();
+    let read = io::BufReader::new(&terminal).read_until(b'\n', &mut line);
+    tcsetattr(&terminal, OptionalActions::Flush, &before)?;
+    read.map(|_| without_line_end(line))
+}
+
+fn without_line_end(mut line: Vec<u8>) -> Vec<u8> {
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    if line.last() == Some(&b'\r') {
+        line.pop();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_lines_stay_as_they_are() {
+        let text = "# staff\nann:1\n\nbob:2:Bob\nann:3";
+        for (user, new, expected) in [
+            ("ann", Some("ann:9"), "# staff\nann:9\n\nbob:2:Bob\n"),
+            ("eve", Some("eve:9"), "# staff\nann:1\n\nbob:2:Bob\nann:3\neve:9\n"),
+            ("bob", None, "# staff\nann:1\n\nann:3\n"),
+        ] {
+            assert_eq!(with_line(text, user, new), expected);
+        }
+    }
+}
