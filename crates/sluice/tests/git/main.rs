@@ -5,6 +5,7 @@
 // Clippy does not recognise test code outside of functions marked `#[test]`.
 #![allow(clippy::unwrap_used)]
 
+mod password;
 mod scene;
 mod web;
 
@@ -130,9 +131,10 @@ fn chunked_push_is_complete() {
 }
 
 #[test]
-fn push_is_refused_unless_the_repository_allows_it() {
+fn push_is_refused_where_the_repository_forbids_it() {
     let Some(scene) = Scene::open() else { return };
     scene.repository("project.git");
+    scene.run_git(&bare("project.git"), &["config", "http.receivepack", "false"]);
     scene.run_git(".", &["clone", &scene.url("project.git"), "clone"]);
     let before = scene.tip(&bare("project.git"));
     fs::write(scene.path("clone/new"), "new\n").unwrap();

@@ -20,6 +20,9 @@ use tempfile::TempDir;
 /// Far longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
+/// The password of the user carl.
+const PASSWORD: &str = "open-sesame";
+
 const EXAMPLE: &str = include_str!("../../../../examples/git/sluice.toml");
 const GITWEB_CONF: &str = include_str!("../../../../examples/git/gitweb.conf");
 
@@ -40,12 +43,19 @@ impl Scene {
 
     /// As `open`, with parts of the example replaced; each must exist.
     pub(crate) fn open_with(changes: &[(&str, &str)]) -> Option<Scene> {
+        Scene::open_after(changes, |_| {})
+    }
+
+    /// As `open_with`, after `prepare` has made files in the directory.
+    pub(crate) fn open_after(changes: &[(&str, &str)], prepare: impl FnOnce(&Path)) -> Option<Scene> {
         let (backend, gitweb) = programs()?;
         let directory = tempfile::Builder::new().prefix("sluice-git-").tempdir().unwrap();
         let place = directory.path().canonicalize().unwrap();
         for name in ["repositories", "home"] {
             fs::create_dir(place.join(name)).unwrap();
         }
+        make_user(&place);
+        prepare(&place);
         fs::write(place.join("gitweb.conf"), GITWEB_CONF).unwrap();
         let place = place.to_str().unwrap();
         let root = format!("GIT_CONFIG_NOSYSTEM = \"1\"\nGIT_PROJECT_ROOT = \"{place}/repositories\"");
@@ -79,6 +89,11 @@ impl Scene {
 
     pub(crate) fn port(&self) -> u16 {
         self.server.port
+    }
+
+    /// The URL of a repository by TLS, if the server has such an address.
+    pub(crate) fn tls_url(&self, name: &str) -> String {
+        format!("https://localhost:{}/git/{name}", self.server.tls_port.unwrap())
     }
 
     /// The URL of a repository.
@@ -205,6 +220,19 @@ impl Drop for Scene {
     }
 }
 
+/// Makes the users file with one user, whose password git finds in its home directory (libcurl reads `.netrc`).
+fn make_user(place: &Path) {
+    fs::write(place.join("password"), PASSWORD).unwrap();
+    let mut passwd = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    passwd
+        .args(["passwd", "--create", "users.htpasswd", "carl"])
+        .current_dir(place);
+    let input = fs::File::open(place.join("password")).unwrap();
+    RunResult::run(passwd.stdin(input)).checked_output();
+    let machines = ["127.0.0.1", "localhost"].map(|name| format!("machine {name} login carl password {PASSWORD}\n"));
+    fs::write(place.join("home/.netrc"), machines.concat()).unwrap();
+}
+
 /// The path of a bare repository, relative to the scene's directory.
 pub(crate) fn bare(name: &str) -> String {
     format!("repositories/{name}")
@@ -243,6 +271,11 @@ impl RunResult {
     }
 
     #[track_caller]
+    pub(crate) fn assert_failed(self) {
+        assert!(!self.succeeded, "{}: did not fail: {}", self.command, self.errors);
+    }
+
+    #[track_caller]
     pub(crate) fn checked_output(self) -> String {
         assert!(self.succeeded, "{}: {}", self.command, self.errors);
         self.output
@@ -253,6 +286,7 @@ impl RunResult {
 struct Server {
     process: Child,
     port: u16,
+    tls_port: Option<u16>,
     /// In a mutex so that threads of a test may share the scene.
     lines: Mutex<Receiver<String>>,
 }
@@ -279,18 +313,23 @@ impl Server {
         let mut server = Server {
             process,
             port: 0,
+            tls_port: None,
             lines: Mutex::new(lines),
         };
-        server.port = server.await_port();
+        server.await_ports();
         server
     }
 
-    fn await_port(&mut self) -> u16 {
+    fn await_ports(&mut self) {
         let mut log = String::new();
         loop {
             match self.lines().recv_timeout(DEADLINE) {
-                Ok(line) => match port(&line) {
-                    Some(port) => return port,
+                Ok(line) => match port(&line, "http") {
+                    Some(port) => {
+                        self.port = port;
+                        self.tls_port = self::port(&line, "https");
+                        return;
+                    }
                     None => writeln!(log, "{line}").unwrap(),
                 },
                 Err(error) => {
@@ -323,8 +362,13 @@ impl Server {
     }
 }
 
-fn port(line: &str) -> Option<u16> {
-    let (_, address) = line.split_once("listening on http://127.0.0.1:")?;
+/// The port of the first address with a scheme: `listening on http://127.0.0.1:8080/  https://127.0.0.1:8443/`.
+fn port(line: &str, scheme: &str) -> Option<u16> {
+    let (_, addresses) = line.split_once("listening on ")?;
+    let mark = format!("{scheme}://127.0.0.1:");
+    let address = addresses
+        .split_whitespace()
+        .find_map(|address| address.strip_prefix(&mark))?;
     address.trim_end_matches('/').parse().ok()
 }
 
