@@ -210,7 +210,7 @@ pub(crate) fn watched_paths(settings: &ScriptSettings, engines: &Engines) -> Vec
 /// Whether the scripts of two routes of a site can share processes: both are run by the same engines, with the same settings.
 pub fn can_share_processes(one: &ScriptSettings, other: &ScriptSettings) -> bool {
     // What belongs to the route alone.
-    let common = |settings: &ScriptSettings| ScriptSettings {
+    let compared = |settings: &ScriptSettings| ScriptSettings {
         source: match &settings.source {
             app @ ScriptSource::App { .. } => app.clone(),
             ScriptSource::Directory(_) | ScriptSource::File(_) | ScriptSource::Root => ScriptSource::Root,
@@ -220,7 +220,7 @@ pub fn can_share_processes(one: &ScriptSettings, other: &ScriptSettings) -> bool
         watch: None,
         ..settings.clone()
     };
-    one.mode == Mode::Rte && common(one) == common(other)
+    one.mode == Mode::Rte && compared(one) == compared(other)
 }
 
 /// The stamp of scripts that an engine runs: it compiles a changed file again itself, so its process stays.

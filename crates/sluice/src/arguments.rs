@@ -21,7 +21,7 @@ use sluice_settings::{
 use crate::passwd::Passwd;
 use crate::rate::Rate;
 use crate::workout::Workout;
-use crate::{certificates, config, control, exposed};
+use crate::{certificates, config, control, exposed, rte_directory};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,6 +37,7 @@ const SERVE_HELP: &str = "\
 The files of the directory are served unchanged, except hidden names (.x), backup copies (x~, x.bak, x.old, x.orig, x.save, \
 x.swp, x.swo), the access log of this server, and everything below a cgi-bin: the program DIR/cgi-bin/x is run for each request \
 to /cgi-bin/x (CGI), and is kept running for requests to /cgiplus-bin/x (CGIplus). Programs need an execute bit (chmod +x).
+Scripts DIR/rte/x.py, x.pl and x.php are run for requests to /rte/ by an interpreter that is kept.
 
 Other keys, logs and configurations in the directory are sent like any file; a warning at the start names those at its top.
 
@@ -406,8 +407,8 @@ fn listeners(addresses: &[ListenAddress], is_tls: bool) -> Result<Vec<ListenSett
     Ok(listen)
 }
 
-/// The site of a directory: its files and the programs in its `cgi-bin`, both as CGI and as CGIplus. The `cgi-bin` may be made
-/// later.
+/// The site of a directory: its files, the programs in its `cgi-bin`, both as CGI and as CGIplus, and the scripts in its `rte`, which
+/// engines run. These directories may be made later.
 fn directory_site(root: PathBuf, files: FileSettings, mailbox: Mailbox, errors: ErrorSettings) -> SiteSettings {
     let origin = "the command line";
     let programs = root.join("cgi-bin");
@@ -420,7 +421,14 @@ fn directory_site(root: PathBuf, files: FileSettings, mailbox: Mailbox, errors: 
             ..RouteSettings::new(path, Action::Script(Box::new(script)))
         }
     };
-    let routes = vec![route("/cgi-bin/*", Mode::Cgi), route("/cgiplus-bin/*", Mode::Cgiplus)];
+    let mut engines = rte_directory::script(&root.join("rte"));
+    engines.is_directory_optional = true;
+    engines.output.mailbox = mailbox;
+    let routes = vec![
+        route("/cgi-bin/*", Mode::Cgi),
+        route("/cgiplus-bin/*", Mode::Cgiplus),
+        rte_directory::route(engines, origin),
+    ];
     SiteSettings {
         origin: origin.into(),
         hosts: Vec::new(),

@@ -12,6 +12,7 @@ mod explain;
 mod exposed;
 mod passwd;
 mod rate;
+mod rte_directory;
 mod server_log;
 mod stream_lf;
 mod supervisor;

@@ -52,7 +52,7 @@ fn every_source_on_the_page_is_the_one_that_runs() {
     assert!(sources.len() >= 14, "{sources:?}");
     for link in sources {
         let name = link.trim_start_matches("/source/").trim_end_matches(".txt");
-        let original = ["examples/cgi-bin", "sdk/c/programs"]
+        let original = ["examples/cgi-bin", "examples/rte", "sdk/c/programs"]
             .map(|directory| tree().join(directory).join(name))
             .into_iter()
             .find_map(|file| fs::read_to_string(file).ok())
@@ -62,7 +62,7 @@ fn every_source_on_the_page_is_the_one_that_runs() {
 }
 
 #[test]
-fn cgiplus_scripts_count_their_requests() {
+fn kept_scripts_count_their_requests() {
     let demo = Demo::start(Layout::Installed);
     let page = demo.page();
     let counters = [
@@ -70,6 +70,8 @@ fn cgiplus_scripts_count_their_requests() {
         ("/cgiplus-bin/counter.py", ", use 2: get from 127.0.0.1"),
         ("/cgiplus-bin/counter.pl", ", use 2: get from 127.0.0.1"),
         ("/cgiplus-bin/cgiplustest?65536", "x-usage: 2\r\n"),
+        ("/rte/hello.py", ", use 2: get from 127.0.0.1"),
+        ("/rte/hello.pl", ", use 2: get from 127.0.0.1"),
     ];
     for (path, second_use) in counters {
         if has_link(&page, path) {
@@ -292,7 +294,13 @@ fn expectation(link: &str) -> Expectation {
         (_, "printenv-c" | "printenv.sh" | "printenv.py" | "printenv.pl") => {
             Expectation::Text(&["REQUEST_METHOD=GET\n", "SERVER_SOFTWARE=Sluice/"])
         }
-        (_, "counter.sh" | "counter.py" | "counter.pl") => Expectation::Text(&[", use 1: GET from 127.0.0.1\n"]),
+        ("/rte/environment.php" | "/rte/environment.py" | "/rte/environment.pl", _) => {
+            Expectation::Text(&["REQUEST_METHOD=GET\n", "SCRIPT_RTE=p"])
+        }
+        ("/rte/hello.php", _) => Expectation::Text(&["Hello from PHP", ": GET from 127.0.0.1\n"]),
+        (_, "counter.sh" | "counter.py" | "counter.pl" | "hello.py" | "hello.pl") => {
+            Expectation::Text(&[", use 1: GET from 127.0.0.1\n"])
+        }
         _ => panic!("{link}: no expectation for this link"),
     }
 }
@@ -329,7 +337,7 @@ impl Demo {
 
     fn start_with(layout: Layout, options: &[&str]) -> Demo {
         let home = tempfile::tempdir().expect("a temporary directory");
-        for directory in ["bin", "libexec/sluice", "tmp", "empty"] {
+        for directory in ["bin", "lib", "libexec/sluice", "tmp", "empty"] {
             fs::create_dir_all(home.path().join(directory)).expect("room for a directory");
         }
         let program = home.path().join("bin/sluice");
@@ -346,6 +354,8 @@ impl Demo {
             Layout::Installed => {
                 let programs = home.path().join("libexec/sluice/demo");
                 std::os::unix::fs::symlink(tree().join("sdk/c/build"), programs).expect("room for a link");
+                let engines = home.path().join("lib/sluice");
+                std::os::unix::fs::symlink(tree().join("sdk"), engines).expect("room for a link");
             }
             Layout::Bare => {
                 command.env("PATH", home.path().join("empty"));

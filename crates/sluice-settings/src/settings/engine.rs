@@ -87,8 +87,13 @@ impl Engine {
             (_, Some(traits)) => traits.name,
             (Engine::Program { program, .. }, None) => {
                 let file = program.rsplit('/').next().unwrap_or(program);
-                file.split_once('.')
-                    .map_or(file, |(name, _)| if name.is_empty() { file } else { name })
+                match file.rsplit_once('.') {
+                    // `lua5.4` has a version, `engine.lua` a suffix.
+                    Some((name, suffix)) if !name.is_empty() && !suffix.starts_with(|c: char| c.is_ascii_digit()) => {
+                        name
+                    }
+                    _ => file,
+                }
             }
             (_, None) => "",
         }
@@ -138,6 +143,7 @@ mod tests {
             (Engine::Python, "python"),
             (program("/opt/engines/engine.lua"), "engine"),
             (program("ruby-engine"), "ruby-engine"),
+            (program("lua5.4"), "lua5.4"),
             (program("/x/.hidden"), ".hidden"),
         ] {
             assert_eq!(engine.name(), name);

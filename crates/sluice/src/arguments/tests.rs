@@ -26,7 +26,7 @@ fn a_directory_without_cgi_bin_may_get_one_later() {
     let settings = serve(&[directory.path().to_str().expect("UTF-8")]).expect("a directory");
     assert_eq!(settings.listen, [ListenSettings::clear(config::LISTEN)]);
     assert_eq!(settings.sites[0].root.as_deref(), Some(directory.path()));
-    assert_eq!(settings.sites[0].routes.len(), 2);
+    assert_eq!(settings.sites[0].routes.len(), 3);
     assert!(!settings.sites[0].files.listing);
     assert_eq!(settings.access_log, AccessLog::new(LogTarget::Stdout));
 }
@@ -44,7 +44,15 @@ fn a_directory_with_cgi_bin_runs_its_programs_in_both_modes() {
         assert_eq!((route.path.to_string().as_str(), script.mode), (path, mode));
         assert_eq!(script.source, ScriptSource::Directory(directory.path().join("cgi-bin")));
     }
-    assert_eq!(settings.sites[0].routes.len(), 2);
+    let Action::Script(script) = &settings.sites[0].routes[2].action else {
+        panic!("rte does not run a script")
+    };
+    assert_eq!(
+        (script.mode, &script.source),
+        (Mode::Rte, &ScriptSource::Directory(directory.path().join("rte")))
+    );
+    let engines: Vec<_> = script.engines.all().map(sluice_settings::Engine::name).collect();
+    assert_eq!(engines, ["php", "perl", "python"]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! Not here: each site and route (`describe`).
 
+use std::fmt::Write;
+
 use sluice_settings::{Action, ScriptSource, Settings, SiteSettings};
 
 use super::describe::{count, describe_directory, describe_log, describe_server_log};
@@ -50,7 +52,7 @@ fn counts(settings: &Settings) -> String {
     parts.join(", ")
 }
 
-/// The directories of a site whose scripts are all in one.
+/// The directories of a site whose scripts are all in one, or also in others that may be absent.
 fn directories(site: &SiteSettings) -> Option<String> {
     let root = site.root.as_ref()?.display();
     let mut scripts = site.routes.iter().filter_map(|route| match &route.action {
@@ -61,6 +63,17 @@ fn directories(site: &SiteSettings) -> Option<String> {
     let ScriptSource::Directory(directory) = &first.source else {
         return None;
     };
-    let is_one = scripts.all(|script| script.source == first.source);
-    is_one.then(|| format!("files of {root}; scripts of {}", describe_directory(directory, first)))
+    let mut described = describe_directory(directory, first);
+    for script in scripts.filter(|script| script.source != first.source) {
+        match &script.source {
+            // `sluice serve` has it in case that it is made.
+            ScriptSource::Directory(path) if script.is_directory_optional => {
+                if path.is_dir() {
+                    let _ = write!(described, " and {}", path.display());
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some(format!("files of {root}; scripts of {described}"))
 }

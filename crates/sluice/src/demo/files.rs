@@ -6,7 +6,7 @@
 pub(crate) struct Script {
     pub name: &'static str,
     pub text: &'static str,
-    /// The interpreter that its first line names: a path, or a name that is looked up in PATH.
+    /// What runs it: the interpreter that its first line names (a path, or a name that is looked up in PATH), or an engine.
     pub interpreter: &'static str,
 }
 
@@ -17,6 +17,16 @@ pub(crate) struct Program {
     /// Its name in the build directory.
     pub built: &'static str,
     pub text: &'static str,
+}
+
+macro_rules! engine_script {
+    ($engine:literal, $name:literal) => {
+        Script {
+            name: $name,
+            text: include_str!(concat!("../../../../examples/rte/", $name)),
+            interpreter: $engine,
+        }
+    };
 }
 
 macro_rules! script {
@@ -68,6 +78,17 @@ pub(crate) const SCRIPTS: [Script; 10] = [
     script!("perl", "printenv.pl"),
 ];
 
+/// The scripts of the site that engines run. No script has the name of another one.
+pub(crate) const ENGINE_SCRIPTS: [Script; 7] = [
+    engine_script!("python", "environment.py"),
+    engine_script!("python", "hello.py"),
+    engine_script!("python", "hello_uses.py"),
+    engine_script!("perl", "environment.pl"),
+    engine_script!("perl", "hello.pl"),
+    engine_script!("php", "environment.php"),
+    engine_script!("php", "hello.php"),
+];
+
 /// The programs of the site.
 pub(crate) const PROGRAMS: [Program; 4] = [
     program!("cgipluscallout", "cgipluscallout"),
@@ -103,6 +124,10 @@ mod tests {
         assert_eq!(
             names("examples/cgi-bin"),
             sorted(SCRIPTS.iter().map(|script| script.name))
+        );
+        assert_eq!(
+            names("examples/rte"),
+            sorted(ENGINE_SCRIPTS.iter().map(|script| script.name))
         );
         let pages = PAGES.iter().map(|(name, _)| *name);
         assert_eq!(names("examples/htdocs"), sorted(pages.chain(["index.html"])));

@@ -28,8 +28,8 @@ use sluice_settings::{
 };
 use tempfile::TempDir;
 
-use crate::config;
-use files::{PAGES, PROGRAMS, SCRIPTS};
+use crate::{config, rte_directory};
+use files::{ENGINE_SCRIPTS, PAGES, PROGRAMS, SCRIPTS};
 use page::Missing;
 
 /// The origin of the site, for messages.
@@ -62,7 +62,11 @@ impl Site {
             .tempdir()
             .map_err(refuse)?;
         let path = directory.path().canonicalize().map_err(refuse)?;
-        let missing = write(&path, programs::built().as_deref(), &programs::is_interpreter).map_err(refuse)?;
+        let found = Found {
+            is_interpreter: &programs::is_interpreter,
+            is_engine: &programs::is_engine,
+        };
+        let missing = write(&path, programs::built().as_deref(), &found).map_err(refuse)?;
         log_result(&missing, &path);
         Ok(Site {
             _directory: directory,
@@ -100,6 +104,7 @@ impl Site {
                     route("/cgi-bin/*", Mode::Cgi, Mailbox::Stream),
                     route("/cgiplus-bin/*", Mode::Cgiplus, Mailbox::Stream),
                     route("/record-bin/*", Mode::Cgi, Mailbox::Record),
+                    rte_directory::route(rte_directory::script(&self.path.join("rte")), ORIGIN),
                     exercise::uncached(&self.path.join("htdocs/exercise"), ORIGIN),
                     pages::route(&self.path.join("pages"), ORIGIN),
                     icon(),
@@ -137,12 +142,14 @@ fn icon() -> RouteSettings {
     }
 }
 
+/// What runs scripts on this machine; tests substitute a machine of their own.
+struct Found<'a> {
+    is_interpreter: &'a dyn Fn(&str) -> bool,
+    is_engine: &'a dyn Fn(&str) -> bool,
+}
+
 /// Writes pages, scripts and sources below `directory`, and links the C programs from `built`. Returns those that cannot run.
-fn write(
-    directory: &Path,
-    built: Option<&Path>,
-    is_interpreter: &dyn Fn(&str) -> bool,
-) -> io::Result<Vec<(&'static str, Missing)>> {
+fn write(directory: &Path, built: Option<&Path>, found: &Found<'_>) -> io::Result<Vec<(&'static str, Missing)>> {
     let (htdocs, cgi_bin) = (directory.join("htdocs"), directory.join("cgi-bin"));
     let sources = htdocs.join("source");
     fs::create_dir(&htdocs)?;
@@ -151,12 +158,22 @@ fn write(
     let mut missing = Vec::new();
     for script in &SCRIPTS {
         fs::write(sources.join(format!("{}.txt", script.name)), script.text)?;
-        if is_interpreter(script.interpreter) {
+        if (found.is_interpreter)(script.interpreter) {
             let file = cgi_bin.join(script.name);
             fs::write(&file, script.text)?;
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
         } else {
             missing.push((script.name, Missing::Interpreter(script.interpreter)));
+        }
+    }
+    let engine_scripts = directory.join("rte");
+    fs::create_dir(&engine_scripts)?;
+    for script in &ENGINE_SCRIPTS {
+        fs::write(sources.join(format!("{}.txt", script.name)), script.text)?;
+        if (found.is_engine)(script.interpreter) {
+            fs::write(engine_scripts.join(script.name), script.text)?;
+        } else {
+            missing.push((script.name, Missing::Engine(script.interpreter)));
         }
     }
     for program in &PROGRAMS {
@@ -194,7 +211,11 @@ mod tests {
 
     fn unpack(built: Option<&Path>, interpreters: &[&str]) -> (TempDir, Vec<(&'static str, Missing)>) {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let missing = write(directory.path(), built, &|name| interpreters.contains(&name)).expect("room for the site");
+        let found = Found {
+            is_interpreter: &|name| interpreters.contains(&name),
+            is_engine: &|_| true,
+        };
+        let missing = write(directory.path(), built, &found).expect("room for the site");
         (directory, missing)
     }
 
@@ -258,6 +279,7 @@ mod tests {
                 "/cgi-bin/*",
                 "/cgiplus-bin/*",
                 "/record-bin/*",
+                "/rte/*",
                 "/uncached/*",
                 "/pages/*",
                 "/favicon.ico"

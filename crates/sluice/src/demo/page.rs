@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::files::{PROGRAMS, SCRIPTS};
+use super::files::{ENGINE_SCRIPTS, PROGRAMS, SCRIPTS};
 
 /// The reason why a script of the demo cannot run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,12 +14,15 @@ pub(crate) enum Missing {
     Build,
     /// The interpreter is not in PATH.
     Interpreter(&'static str),
+    /// The engine, or the interpreter that it needs, is not there.
+    Engine(&'static str),
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Missing::Build => out.write_str("not built (run \"make sdk\")"),
+            Missing::Engine(name) => write!(out, "the engine of {name} is not there (run \"make sdk\")"),
             Missing::Interpreter(name) => write!(out, "{name} is not installed (or not in PATH)"),
         }
     }
@@ -28,7 +31,7 @@ impl fmt::Display for Missing {
 /// Replaces every mark of the page.
 pub(crate) fn complete(page: &str, missing: &[(&str, Missing)]) -> String {
     let mut page = page.replace("<!-- sources -->\n", &list_of_sources());
-    for script in &SCRIPTS {
+    for script in SCRIPTS.iter().chain(&ENGINE_SCRIPTS) {
         let source = format!("<pre><code>{}</code></pre>", escape(script.text));
         page = page.replace(&format!("<!-- source: {} -->", script.name), &source);
     }
@@ -41,6 +44,7 @@ pub(crate) fn complete(page: &str, missing: &[(&str, Missing)]) -> String {
     }
     let names = SCRIPTS
         .iter()
+        .chain(&ENGINE_SCRIPTS)
         .map(|script| script.name)
         .chain(PROGRAMS.iter().map(|program| program.name));
     for name in names {
@@ -68,7 +72,10 @@ fn replace_block<'a>(page: &'a str, name: &str, replacement: impl Fn(&'a str) ->
 
 /// A list item for each source under `/source/`.
 fn list_of_sources() -> String {
-    let scripts = SCRIPTS.iter().map(|script| script.name.to_owned());
+    let scripts = SCRIPTS
+        .iter()
+        .chain(&ENGINE_SCRIPTS)
+        .map(|script| script.name.to_owned());
     let programs = PROGRAMS.iter().map(|program| format!("{}.c", program.built));
     let item = |name: String| format!("<li><a href=\"/source/{name}.txt\">{name}</a></li>\n");
     scripts.chain(programs).map(item).collect()
@@ -89,6 +96,11 @@ mod tests {
             .iter()
             .map(|program| (program.name, Missing::Build))
             .chain(SCRIPTS.iter().map(|script| (script.name, Missing::Interpreter("perl"))))
+            .chain(
+                ENGINE_SCRIPTS
+                    .iter()
+                    .map(|script| (script.name, Missing::Engine("perl"))),
+            )
             .collect();
         for missing in [&all[..0], &all[..2], &all] {
             let page = complete(INDEX, missing);

@@ -1,8 +1,11 @@
-//! The parts of the demo that are not embedded: C programs, which are built separately, and the interpreters of scripts.
+//! The parts of the demo that are not embedded: C programs, which are built separately, the interpreters of
+//! scripts, and engines.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use sluice_settings::{Engine, EngineSettings};
 
 /// Where the C programs of an installed server are, relative to the directory of the server's binary.
 const INSTALLED: &str = "../libexec/sluice/demo";
@@ -37,6 +40,15 @@ pub(crate) fn is_interpreter(name: &str) -> bool {
         return is_program(Path::new(name));
     }
     std::env::var_os("PATH").is_some_and(|path| is_in(&path, name))
+}
+
+/// Whether an engine and the interpreter that it needs are there.
+pub(crate) fn is_engine(name: &str) -> bool {
+    let settings = EngineSettings {
+        engine: Engine::named(name),
+        ..EngineSettings::default()
+    };
+    settings.engine.is_some() && sluice_server::missing_engines(&settings).is_empty()
 }
 
 fn is_in(path: &OsStr, name: &str) -> bool {

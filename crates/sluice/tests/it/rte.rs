@@ -211,3 +211,18 @@ fn a_missing_engine_is_a_warning_at_the_start_and_503_until_it_is_there() {
     write_sdk(server.setup());
     assert_eq!(ran(&server.get("/rte/a.py")).0, "a.py");
 }
+
+#[test]
+fn serve_runs_the_scripts_of_rte_by_their_suffix_and_needs_no_engine_to_start() {
+    let setup = Setup::new().file("rte/a.pl", "print 1").file("rte/style.css", "css");
+    let server = setup.start_with(&["serve", "--listen", "127.0.0.1:0", "--host", "test", "htdocs"]);
+    let line = server.log_line("serving files of ");
+    assert!(line.contains("/htdocs/rte"), "{line}");
+    let get = |path: &str| server.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    // The engine may be there or not; the text of the script is never sent.
+    let response = get("/rte/a.pl");
+    assert!(matches!(response.status, 200 | 502 | 503), "{}", response.status);
+    assert_ne!(response.text(), "print 1");
+    assert_eq!(get("/rte/style.css").status, 403);
+    assert_eq!(get("/rte/none.pl").status, 404);
+}
