@@ -118,7 +118,7 @@ class Form:
 
 
 class Multipart:
-    """A body of type multipart/form-data (RFC 7578), read in pieces."""
+    """A body of type multipart/form-data (RFC 7578), read in chunks."""
 
     def __init__(self, form: Form, boundary: bytes):
         self._form = form

@@ -77,7 +77,7 @@ class Turn:
         self._end(failed)
         scripts.restore(body is not None)
         if scripts.modules.have_grown:
-            # They stay, so the garbage collector need not look at them again.
+            # They stay, so the garbage collector can skip them.
             scripts.modules.have_grown = False
             gc.collect()
             gc.freeze()

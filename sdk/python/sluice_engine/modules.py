@@ -29,7 +29,7 @@ class Modules:
         self._seen = set(sys.modules)
 
     def leave(self):
-        """After a script: looks at the modules that it has imported."""
+        """After a script: notes the modules that it has imported."""
         if len(sys.modules) == len(self._seen):
             return
         for name in sys.modules.keys() - self._seen:

@@ -136,7 +136,7 @@ class Reply:
     # ---- Files ----
 
     def _write_file(self, wrapper):
-        """Passes a regular file to the server without reading it into Python. False if it is none."""
+        """Passes a regular file to the server without reading it into Python. False for anything else."""
         try:
             fd = wrapper.filelike.fileno()
             status = os.fstat(fd)

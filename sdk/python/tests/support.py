@@ -42,7 +42,7 @@ class EngineCase(testing.ServerCase):
         return name
 
     def run_script(self, source, name="script.cgi", query="", body=None, headers=(), mode="rte"):
-        """The response of a script that is written anew."""
+        """The response of a script that is written for it."""
         path = f"/{mode}/{self.script(source, name)}{query}"
         return self.server.request("GET" if body is None else "POST", path, headers, body)
 

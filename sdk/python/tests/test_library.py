@@ -130,7 +130,7 @@ except sluice.FormError as error:
         )
         # The server's stop checks that no temporary file is left.
 
-    def test_bounds_and_malformed_forms(self):
+    def test_bounds_and_malformed_bodies(self):
         urlencoded = {"Content-Type": "application/x-www-form-urlencoded"}
         for status, body, headers in (
             (413, b"a&" * 1001, urlencoded),

@@ -7,6 +7,30 @@ import unittest
 from support import EngineCase
 
 
+LIBRARIES = r"""
+import asyncio, multiprocessing, subprocess, concurrent.futures, sqlite3, sys, os, tempfile, csv, io
+def sq(x): return x*x
+async def main():
+    p = await asyncio.create_subprocess_exec("echo", "hi", stdout=subprocess.PIPE)
+    out, _ = await p.communicate()
+    await asyncio.sleep(0)
+    r = await asyncio.get_running_loop().run_in_executor(None, sq, 5)
+    return out, r
+if __name__ == "__main__":
+    print("Content-Type: text/plain\n", flush=True)
+    print(asyncio.run(main()), flush=True)
+    with multiprocessing.Pool(2) as pool: print(pool.map(sq, [1,2,3]), flush=True)
+    q = multiprocessing.Process(target=print, args=("from a process",)); q.start()
+    q.join()
+    with concurrent.futures.ProcessPoolExecutor(2) as ex: print(list(ex.map(sq, range(3))), flush=True)
+    print(list(concurrent.futures.ThreadPoolExecutor(4).map(sq, range(4))), flush=True)
+    db = sqlite3.connect(":memory:"); print(db.execute("select 1").fetchall())
+    print(subprocess.run("cat; echo x", shell=True, capture_output=True, text=True).stdout)
+    leftover = multiprocessing.Process(target=sq, args=(1,)); leftover.start()
+    csv.writer(sys.stdout).writerow(["a", 1])
+"""
+
+
 class Scripts(EngineCase):
     files = {f"scripts/{name}/settings.py": f"colour = '{name}'\n" for name in "ab"}
 
@@ -251,6 +275,21 @@ class Scripts(EngineCase):
             self.script("import settings, sys\nprint('Content-Type: text/plain\\n\\n' + settings.colour)", f"{name}/x.cgi")
         for name in "aabba":
             self.assertEqual(self.server.get(f"/rte/{name}/x.cgi").text, name + "\n")
+
+    def test_processes_threads_and_event_loops_of_the_standard_library(self):
+        got = self.assert_as_cgi(LIBRARIES)
+        self.assertEqual(got.text.splitlines()[-4:], ["[(1,)]", "x", "", "a,1"])
+
+    def test_memory_does_not_grow_with_requests(self):
+        self.script(
+            "class A:\n    def __init__(self): self.me = self; self.data = bytearray(100000)\nxs = [A() for _ in range(20)]\n"
+            "try:\n    1/0\nexcept Exception as e:\n    keep = e\n"
+            "print('Content-Type: text/plain\\n\\n', [line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS')][0])",
+            "memory.cgi",
+        )
+        with self.server.connect() as client:
+            sizes = [int(client.get("/rte/memory.cgi").response().text) for _ in range(400)]  # 800 MB altogether
+        self.assertLess(max(sizes[-20:]), sizes[0] + 100_000)
 
     def test_a_callout_of_a_script(self):
         source = """

@@ -162,7 +162,7 @@ def json():
 DJANGO = """
 import sys
 from django.conf import settings
-settings.configure(DEBUG=False, SECRET_KEY="x", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], MIDDLEWARE=["django.middleware.common.CommonMiddleware"],
+settings.configure(DEBUG=False, SECRET_KEY="x", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], MIDDLEWARE=[],
     FILE_UPLOAD_TEMP_DIR="@TMP@")
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpResponse, StreamingHttpResponse, HttpResponseRedirect, FileResponse
