@@ -241,7 +241,7 @@ callouts() {
 # The block of the bulk output with this number.
 block() {
     letters=abcdefghijklmnopqrstuvwxyz
-    letter=$(printf '%s' "$letters" | cut -c $(($1 % 26 + 1)))
+    letter=$(printf '%s' "$letters" | head -c $(($1 % 26 + 1)) | tail -c 1)
     head -c 65536 /dev/zero | tr '\0' "$letter"
 }
 

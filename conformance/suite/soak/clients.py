@@ -69,7 +69,7 @@ def column_kinds(column, marker):
         Kind(f"{name} variables", at("variables", "?" + marker), whole(absent(marker)), headers=names),
         Kind(f"{name} echo", at("echo"), whole(body), body),
         Kind(f"{name} leave", at("leave"), whole(b"left\n"), b"left=1&more=2", 404, "Cookie: left=1\r\n" + FORM),
-        Kind(f"{name} look", at("look", "?clean"), is_clean),
+        Kind(f"{name} state", at("look", "?clean"), is_clean),
         Kind(f"{name} status", at("status", "?410"), whole(b"a document\n"), status=410),
         Kind(f"{name} error", at("error-before"), no_error_text, status=column.error_status),
         Kind(f"{name} death", at("die-before"), lambda got: True, status=502),
