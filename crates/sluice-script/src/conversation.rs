@@ -22,7 +22,7 @@ use http::{HeaderMap, StatusCode};
 use sluice_gateway::{ChunkDecoder, ChunkFault, HeadFault, HeadLimits, HeadParser, Reply, ReplyHead, ScriptControl};
 use sluice_http::fault::Fault;
 use sluice_launch::Exit;
-use sluice_settings::ScriptSettings;
+use sluice_settings::{Mode, ScriptSettings};
 
 use crate::block::Block;
 use crate::body_filter::BodyFilter;
@@ -170,8 +170,11 @@ impl Conversation {
         }
     }
 
-    /// The fault of a script that is made for the other mode. `None` if it has not shown that.
+    /// The fault of a script that is made for the other mode. `None` if it has not shown that, or is run by an engine.
     fn wrong_mode(&self) -> Option<Fault> {
+        if self.settings().mode == Mode::Rte {
+            return None;
+        }
         let how = self.relay.wrong_mode()?;
         let advice = self.route.mode_advice(&self.relay.process.script());
         Some(self.relay.fault(Violation::WrongMode(how, advice)))

@@ -22,6 +22,7 @@ use sluice_http::fault::Fault;
 use sluice_http::tasks::yield_now;
 use sluice_launch::Exit;
 use sluice_membuf::Segment;
+use sluice_settings::Mode;
 use tokio::task::spawn_blocking;
 
 use crate::conversation::Conversation;
@@ -120,6 +121,9 @@ impl Ending {
                 drain(conversation, limit);
             }
             Ending::Stop => {
+                if conversation.settings().mode == Mode::Rte && conversation.relay.has_read_request() {
+                    conversation.lease.excuse();
+                }
                 let Relay { process, channels, .. } = conversation.relay;
                 // Its input stays open until it has ended: otherwise half a body would look complete to it.
                 process.stop_holding(channels.input);

@@ -417,6 +417,13 @@ impl Lease {
         self.pool.lock().pool.set_lifetime(self.id, lifetime);
     }
 
+    /// The process was an engine, and the script that it ran has ended it: that does not delay the next start.
+    pub(crate) fn excuse(&self) {
+        self.pool.lock().pool.excuse();
+        // A request that waits must not wait for the next tick.
+        Arc::clone(&self.pool).start_waiting();
+    }
+
     /// Returns the process, which has replied completely and can serve again.
     pub(crate) fn release(mut self, idle: IdleProcess) {
         self.state = LeaseState::Returned;

@@ -287,8 +287,7 @@ impl Pool {
         claim: Claim,
         room: Room<'_>,
     ) -> (Release, Option<Action>) {
-        self.failures = 0;
-        self.not_before = None;
+        self.excuse();
         let requests_max = self.settings.requests_max.unwrap_or(u64::MAX);
         let is_closed = self.is_closed;
         let gives_room = self.processes.len() > self.settings.min
@@ -347,6 +346,12 @@ impl Pool {
         self.start_for_waiting(now, room)
     }
 
+    /// The last processes did not fail by themselves: the next start is not delayed.
+    pub(crate) fn excuse(&mut self) {
+        self.failures = 0;
+        self.not_before = None;
+    }
+
     /// Sets a process's own idle lifetime; `None` is without limit.
     pub(crate) fn set_lifetime(&mut self, id: ProcessId, lifetime: Option<Duration>) {
         if let Some(slot) = self.slot(id) {
@@ -356,8 +361,7 @@ impl Pool {
 
     /// The script's file, or one that it has loaded, has changed: processes that were started before get no further requests.
     pub(crate) fn replace_all(&mut self, reason: Reason) -> Vec<Action> {
-        self.failures = 0;
-        self.not_before = None;
+        self.excuse();
         for slot in &mut self.processes {
             slot.stale = Some(reason);
         }

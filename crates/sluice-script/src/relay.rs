@@ -190,6 +190,12 @@ impl Relay {
         self.state == State::Ended
     }
 
+    /// Whether an engine has begun to read its request: what happens then is the fault of the script that it runs.
+    pub(crate) fn has_read_request(&self) -> bool {
+        self.request == RequestState::Read
+            || self.request == RequestState::Unread && !self.channels.cgiplusin.is_unread()
+    }
+
     /// Whether the script has said that it has failed: its process is not at fault, and can be kept.
     pub(crate) fn has_failed_well(&self) -> bool {
         self.callouts.failure.is_some()

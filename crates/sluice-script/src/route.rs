@@ -32,6 +32,7 @@ impl ScriptRoute {
     pub(crate) fn mode_advice(&self, script: &str) -> String {
         let mode = match self.settings.mode {
             Mode::Cgi => Mode::Cgiplus,
+            // An engine is never in the wrong mode.
             Mode::Cgiplus | Mode::Rte => Mode::Cgi,
         };
         let below = match &self.settings.source {

@@ -150,3 +150,33 @@ fn an_endless_loop_affects_one_request() {
     assert_eq!(server.get("/rte/loop.test").status, 504);
     assert_ne!(ran(&server.get("/rte/a.test")).1, first);
 }
+
+#[test]
+fn a_script_that_always_ends_its_engine_does_not_delay_the_others() {
+    let server = setup("max = 1").file("rte/exit.test", "os._exit(3)").start();
+    for _ in 0..8 {
+        assert_eq!(server.get("/rte/exit.test").status, 502);
+        assert_eq!(server.get("/rte/exit.test").status, 502);
+        ran(&server.get("/rte/a.test"));
+    }
+    for _ in 0..6 {
+        assert_eq!(server.get("/rte/exit.test").status, 502);
+    }
+    ran(&server.get("/rte/a.test"));
+}
+
+#[test]
+fn an_engine_that_does_not_start_says_why_and_is_delayed() {
+    let server = setup("max = 1")
+        .script_route(
+            "/broken/*",
+            "directory = \"htdocs/rte\", mode = \"rte\", engine = { program = \"htdocs/cgi-bin/broken\" }",
+        )
+        .script("broken", "echo 'unknown option --app' >&2; exit 64")
+        .start();
+    for _ in 0..4 {
+        assert_eq!(server.get("/broken/a.test").status, 502);
+    }
+    server.log_line("exit code 64; its last error line: \"unknown option --app\"");
+    assert_eq!(server.get("/broken/a.test").status, 503);
+}
