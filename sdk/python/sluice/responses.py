@@ -103,7 +103,7 @@ def fail(code: int, text: Optional[str] = None) -> None:
     if not 400 <= code <= 599:
         raise ValueError(f"no status of an error: {code!r}")
     _check_open()
-    Head.fields = [field for field in Head.fields if field[0].lower() not in ("content-type", "content-length", "content-encoding")]
+    Head.fields = []
     status(code)
     respond("text/plain; charset=utf-8")
     write(f"{code} {PHRASES.get(code, 'Error')}\n" + (f"{text}\n" if text else ""))

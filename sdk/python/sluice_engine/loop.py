@@ -7,7 +7,7 @@ from .body import Body
 from .channel import Channel
 from .environment import Environment
 from .isolation import Isolation
-from .modules import Modules
+from .modules import Modules, distrust_fresh_bytecode
 from .native import install as install_library
 from .options import Options
 from .scripts import Scripts
@@ -18,6 +18,7 @@ def main(arguments):
     options = Options(arguments)
     channel = Channel()
     install_library()
+    distrust_fresh_bytecode()
     environment = Environment()
     if options.app:
         from .wsgi import serve

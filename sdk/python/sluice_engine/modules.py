@@ -5,6 +5,22 @@ interpreter (its library, site-packages, PYTHONPATH) is visible only to scripts 
 
 import os
 import sys
+import time
+from importlib.machinery import SourceFileLoader
+
+FRESH_SECONDS = 2
+
+
+def distrust_fresh_bytecode():
+    """Makes imports write no byte code of a source that has just changed. Such a file is valid for sources with the same size and the
+    same second of change, so another change within that second would not be seen by the processes that the server starts for it."""
+    write = SourceFileLoader._cache_bytecode
+
+    def _cache_bytecode(self, source_path, cache_path, data):
+        if time.time() - os.stat(source_path).st_mtime > FRESH_SECONDS:
+            write(self, source_path, cache_path, data)
+
+    SourceFileLoader._cache_bytecode = _cache_bytecode
 
 
 class Modules:

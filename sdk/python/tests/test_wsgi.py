@@ -202,6 +202,13 @@ app = bottle.default_app()
 """
 
 
+CHANGING = """
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"%s"]
+"""
+
+
 def route(path, app, more=""):
     return f"""
       [[site.route]]
@@ -221,6 +228,7 @@ class Applications(testing.ServerCase):
             route("/factory/*", "valid:create_app('<', suffix='>')"),
             route("/fork/*", "valid:app", ', fresh = "fork"'),
             route("/broken/*", "broken:app"),
+            route("/changing/*", "changing:app"),
             route("/missing/*", "valid:nothing_like_this"),
             route("/flask/*", "flask_site:app"),
             route("/django/*", "django_site:application"),
@@ -231,6 +239,8 @@ class Applications(testing.ServerCase):
     large = os.urandom(1 << 20) * 5
     files = {
         "site/valid.py": VALID,
+        "site/changing.py": "from changing_text import app\n",
+        "site/changing_text.py": CHANGING % "0",
         "site/broken.py": "import no_such_module\n",
         "site/flask_site.py": FLASK,
         "site/django_site.py": DJANGO,
@@ -327,6 +337,11 @@ class Applications(testing.ServerCase):
         self.assertEqual(self.get("/broken/").text, "repaired")
         self.assertEqual(self.get("/missing/").status, 502)
         self.server.log_line("has no 'nothing_like_this'")
+
+    def test_a_changed_module_is_imported_again(self):
+        for version in "010":  # of the same size, and within a second
+            self.server.write("site/changing_text.py", CHANGING % version)
+            self.assertTrue(testing.wait_until(lambda: self.get("/changing/").text == version))
 
     def test_a_process_for_each_request(self):
         first, second = self.get("/fork/prints").text, self.get("/fork/prints").text
