@@ -164,6 +164,16 @@ stdout_pending()
     RETVAL = !buffer ? &PL_sv_undef : buffer->buf ? newSVpvn((char *)buffer->buf, buffer->ptr - buffer->buf) : newSVpvs("");
   OUTPUT: RETVAL
 
+# Whether %SIG has a handler or IGNORE for any signal, __DIE__ or __WARN__. Looking at each element of %SIG takes longer.
+bool
+has_signals()
+  PREINIT:
+    int i;
+  CODE:
+    RETVAL = PL_diehook || (PL_warnhook && PL_warnhook != PERL_WARNHOOK_FATAL);
+    for (i = 1; !RETVAL && PL_psig_ptr && i < SIG_SIZE; i++) RETVAL = PL_psig_ptr[i] && SvOK(PL_psig_ptr[i]);
+  OUTPUT: RETVAL
+
 # %ENV becomes `base` and the entries (NAME=value) of `record`, without CGIPLUSEOF. Variables that have their value already are left alone.
 void
 set_environment(HV *base, AV *record)

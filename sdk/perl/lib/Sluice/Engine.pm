@@ -245,6 +245,12 @@ sub leave {
     Sluice::Engine::Request::leave();
 }
 
+# Fork mode, in the parent: it has run nothing but the compilation.
+sub leave_parent {
+    $is_done = 1;
+    leave();
+}
+
 # For `exit` where the request cannot be left: the reply is finished, then the process ends.
 sub finish_early {
     my $error = run_ends(undef);

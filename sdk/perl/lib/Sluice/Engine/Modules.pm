@@ -159,6 +159,7 @@ sub leave {
     delete $INC{ $_->[0] } for values %is_relative;
     note_all() if $has_loaded;
     @INC = @base_inc;
+    return if !%base_signals && defined &Sluice::Native::has_signals && !Sluice::Native::has_signals();
     for my $name (keys %SIG) {
         next unless defined $SIG{$name};
         next if defined $base_signals{$name} && $SIG{$name} eq $base_signals{$name};
