@@ -23,8 +23,10 @@ our $VERSION = '0.1';
 use constant WRONG_USAGE => 64;
 
 my %options;
+our $uses = 0;         # requests of this process
 our $is_child = 0;    # fork mode: this is the process of one request
 my $script;           # the script of this request
+my $turns = 0;        # turns of its loop over requests
 my $ends_known;       # END blocks before it
 my $is_done = 1;      # its reply has been finished
 our $next_record;     # a record that a loop of the script has read and that is another script's
@@ -78,6 +80,7 @@ sub read_options {
 sub serve {
     my ($record) = @_;
     Sluice::Engine::Request::set_environment($record);
+    $uses++;
     my $file = $ENV{SCRIPT_FILENAME};
     if (defined $options{app} || defined $file && $file =~ /\.psgi\z/) {
         require Sluice::Engine::PSGI;
@@ -98,6 +101,7 @@ sub fork_and {
 sub prepare {
     my $file = $ENV{SCRIPT_FILENAME};
     $is_done = 0;
+    $turns   = 0;
     undef $script;
     my $has_compiled = with_exit(sub {
         die "SCRIPT_FILENAME is not set\n" unless defined $file && $file ne '';
@@ -166,7 +170,13 @@ sub leave_child {
 # Ends the reply, as a failure if `$error` is its reason. In fork mode the parent writes the end sentinel.
 sub finish_reply {
     my ($error) = @_;
-    return if $is_done++;
+    if ($is_done++) {
+        # After the last turn of a loop: there is no reply to which anything could belong.
+        print STDERR $error if defined $error;
+        Sluice::Engine::Channel::put_back_handles();
+        Sluice::Engine::Channel::discard_output();
+        return;
+    }
     # Before the end sentinel, because after it the pipe of bodies belongs to the next request.
     Sluice::Engine::Channel::stop_pump();
     my $is_page = $Sluice::Engine::Modules::has_error_page;
@@ -242,7 +252,34 @@ sub leave {
         eval { local $SIG{__DIE__}; $script->put_back; 1 } or print STDERR "$@";
         Sluice::Engine::Modules::leave($script);
     }
+    Sluice::end_of_request() if $INC{'Sluice.pm'};
     Sluice::Engine::Request::leave();
+}
+
+# ---- Scripts with a loop over requests (FCGI.pm) ----
+
+# The next request for the loop of the script that is running. False if it is another script's, which the loop has to end for, or the last.
+sub next_turn {
+    return 1 if !$turns++;
+    finish_turn();
+    return 0 if $next_record || $is_child || $options{fork};
+    $next_record = Sluice::Engine::Channel::next_record() or return 0;
+    my ($file) = map { /^SCRIPT_FILENAME=(.*)/s ? $1 : () } @$next_record;
+    return 0 unless defined $file && $file eq $script->{file} && $script->is_current;
+    Sluice::Engine::Request::set_environment($next_record);
+    undef $next_record;
+    $uses++;
+    $is_done = 0;
+    Sluice::Engine::Request::begin();
+    return 1;
+}
+
+sub finish_turn {
+    return if $is_done;
+    undef $Sluice::Engine::Exit::status;
+    finish_reply(undef);
+    Sluice::Engine::Channel::close_body();
+    Sluice::end_of_request() if $INC{'Sluice.pm'};
 }
 
 # Fork mode, in the parent: it has run nothing but the compilation.

@@ -38,6 +38,18 @@ sub open_all {
     return;
 }
 
+# For the library in a process without the engine: CGIplus, or CGI under any server.
+sub open_for_library {
+    ($END, $ESCAPE, $CLOSE) = @ENV{qw(CGIPLUSEOF CGIPLUSESC CGIPLUSEOT)};
+    ($ESCAPE, $CLOSE) = @ENV{qw(WWW_GATEWAY_ESC WWW_GATEWAY_EOT)} unless $ESCAPE;
+    # Copies: the script may use its own handles of these descriptors.
+    open $input, '<&', 3 or undef $ESCAPE if $ESCAPE;
+    open $mailbox, '>&', \*STDOUT;
+    binmode $mailbox;
+    $keeps_records = -S STDOUT ? 1 : 0;
+    $asks_struct   = 0 unless $END;
+}
+
 # The next request as a reference to its variables (NAME=value); undef at the end. It waits for it.
 sub next_record {
     while (1) {

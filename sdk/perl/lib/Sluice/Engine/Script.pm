@@ -44,6 +44,13 @@ sub of_file {
     return $script;
 }
 
+# Whether its file is the one that was compiled.
+sub is_current {
+    my ($self) = @_;
+    my @status = stat $self->{file} or return 0;
+    return $self->{identity} eq join ' ', @status[0, 1, 7, 9];
+}
+
 sub drop {
     my ($file) = @_;
     my $script = delete $scripts{$file} or return;
