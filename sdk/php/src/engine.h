@@ -10,7 +10,7 @@
    ini.c       --php-value=, --php-admin-value=, .user.ini
    worker.c    worker mode: sluice_handle_request()
    fork.c      --fresh=fork: a child process for each request
-   stdin.c     php://stdin
+   stdin.c     php://stdin, php://fd/3, php://fd/4
    forms.c     the fields of the query and of the form in their order, for sluice_parameter()
    functions.c the functions sluice_… of the library
    memory.c    the memory buffer
@@ -92,9 +92,10 @@ void output_fail(const char *text);/* instead of output_end: the reply has faile
 void output_close_in_child(bool has_failed); /* fork mode: sends what is left; the parent writes the sentinel */
 void output_forget(void);          /* fork mode: the child has what is in the buffer */
 bool output_has_ended(void);       /* the end sentinel has been written */
+void output_note_body(void);
+bool output_has_body(void);        /* the script has written a byte of the body */
 bool output_is_sent(void);         /* a part of the reply has been written to the mailbox */
 bool output_callout(const char *line, size_t length);
-bool output_write_through(void);   /* the head and all output so far are written, for the ring */
 
 /* ---- sapi.c ---- */
 
@@ -112,7 +113,7 @@ bool request_open_script(zend_file_handle *file, const char *script);
 void request_clear_failure(void);
 const char *request_failure(void); /* the text for !FAILED, or NULL if the reply is to be sent */
 const char *request_error(void);   /* the text of the fatal error, or NULL */
-void request_note_display(void);   /* notes display_errors, before PHP puts the settings back */
+void request_note_end(void);       /* notes what PHP forgets when it ends the request */
 void request_finish(void);         /* output_end or output_fail, by request_failure() */
 bool request_enter_directory(const char *script);
 
@@ -143,7 +144,7 @@ void fork_note_ended(void);
 
 /* ---- stdin.c ---- */
 
-void stdin_open(void);             /* php://stdin is the request body */
+void stdin_open(void);             /* once, after the start of PHP */
 
 /* ---- forms.c ---- */
 

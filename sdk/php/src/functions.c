@@ -5,7 +5,6 @@
 #include "engine.h"
 
 #include "ext/spl/spl_exceptions.h"
-#include "ext/standard/html.h"
 #include "ext/standard/url.h"
 #include "php_output.h"
 #include "php_streams.h"
@@ -149,6 +148,12 @@ static bool has_control(const char *text, size_t length)
     return false;
 }
 
+/* Of these a response has one; other fields may be repeated. */
+static bool is_single(const char *name)
+{
+    return strcasecmp(name, "Content-Type") == 0 || strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Location") == 0;
+}
+
 static PHP_FUNCTION(sluice_header)
 {
     char *name, *value;
@@ -167,7 +172,9 @@ static PHP_FUNCTION(sluice_header)
     }
     char *line;
     size_t length = (size_t)spprintf(&line, 0, "%s: %s", name, value);
-    set_header(line, length, strcasecmp(name, "Set-Cookie") != 0 && strcasecmp(name, "Link") != 0);
+    int status = SG(sapi_headers).http_response_code;
+    set_header(line, length, is_single(name));
+    if (strcasecmp(name, "Location") == 0 && status != 200) SG(sapi_headers).http_response_code = status; /* PHP makes 302 of some */
     efree(line);
 }
 
@@ -307,6 +314,7 @@ static PHP_FUNCTION(sluice_fail)
         RETURN_THROWS();
     }
     php_output_discard_all();
+    sapi_header_op(SAPI_HEADER_DELETE_ALL, NULL);
     set_status(code);
     set_header(type, sizeof type - 1, true);
     if (!text) {
@@ -404,8 +412,19 @@ static PHP_FUNCTION(sluice_escape_html)
     ZEND_PARSE_PARAMETERS_START(1, 1)
         Z_PARAM_STR(text)
     ZEND_PARSE_PARAMETERS_END();
-    RETURN_STR(php_escape_html_entities_ex((const unsigned char *)ZSTR_VAL(text), ZSTR_LEN(text), 0,
-                                           ENT_QUOTES | ENT_SUBSTITUTE | ENT_HTML401, "UTF-8", 1, 1));
+    smart_str escaped = {0};
+    for (size_t i = 0; i < ZSTR_LEN(text); i++) {
+        char c = ZSTR_VAL(text)[i];
+        if (c == '&') smart_str_appends(&escaped, "&amp;");
+        else if (c == '<') smart_str_appends(&escaped, "&lt;");
+        else if (c == '>') smart_str_appends(&escaped, "&gt;");
+        else if (c == '"') smart_str_appends(&escaped, "&quot;");
+        else if (c == '\'') smart_str_appends(&escaped, "&#39;");
+        else smart_str_appendc(&escaped, c);
+    }
+    smart_str_0(&escaped);
+    if (escaped.s) RETURN_STR(escaped.s);
+    RETURN_EMPTY_STRING();
 }
 
 static PHP_FUNCTION(sluice_url_encode)

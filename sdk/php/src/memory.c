@@ -17,6 +17,7 @@
 static struct {
     struct sluice_ring *ring; /* NULL: no buffer is in use */
     bool is_head_sent;
+    bool has_failed;          /* the client has left, and the script has been told */
 } memory;
 
 static void detach(uint64_t *committed)
@@ -55,7 +56,7 @@ PHP_FUNCTION(sluice_buffer_begin)
         RETURN_FALSE;
     }
     dup2(engine.mailbox, STDOUT_FILENO);
-    memory.is_head_sent = false;
+    memory.is_head_sent = memory.has_failed = false;
     RETURN_LONG((zend_long)capacity);
 }
 
@@ -74,7 +75,10 @@ PHP_FUNCTION(sluice_buffer_write)
         memory.is_head_sent = true;
     }
     if (sluice_ring_write(memory.ring, data, length) == 0) RETURN_TRUE;
-    php_handle_aborted_connection(); /* the client has left: ends the script unless it has called ignore_user_abort(true) */
+    /* The client has left. A script that does not look at the result ends here, unless it has called ignore_user_abort(true). */
+    if (memory.has_failed) php_handle_aborted_connection();
+    memory.has_failed = true;
+    PG(connection_status) = PHP_CONNECTION_ABORTED;
     RETURN_FALSE;
 }
 

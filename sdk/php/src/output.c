@@ -23,6 +23,7 @@ static struct {
     size_t end_length;
     bool keeps_records, asked_for_struct;
     enum state state;
+    bool has_body;   /* the script has written something */
     bool is_sent;    /* a byte of the reply has been written */
     bool is_broken;  /* the server is gone */
     size_t used;
@@ -126,6 +127,16 @@ bool output_flush(void)
     return write_buffer_and(NULL, 0);
 }
 
+void output_note_body(void)
+{
+    output.has_body = true;
+}
+
+bool output_has_body(void)
+{
+    return output.has_body;
+}
+
 bool output_is_sent(void)
 {
     return output.is_sent;
@@ -172,7 +183,7 @@ void output_begin(void)
 {
     static const char ask[] = "!CGIPLUS: struct";
     output.state = OPEN;
-    output.is_sent = false;
+    output.is_sent = output.has_body = false;
     output.used = output.preamble = 0;
     if (output.asked_for_struct || !output.escape || !output.close) return;
     output.asked_for_struct = true;

@@ -7,7 +7,8 @@
      a part of the reply has been sent                     !FAILED: the server aborts the response
      nothing has been sent, display_errors is on           the reply, with the message, as php-fpm sends it
      … it is off, and the head was not made before         500 with what the script's handlers have written, as php-fpm sends it
-     … it is off, and a head that tells success was made   !FAILED: the server answers 502 */
+     … it is off, and a head that tells success was made   !FAILED: the server answers 502
+   After exit(3) without any output                        !FAILED: the server answers 502 */
 #include "engine.h"
 
 #include "zend_exceptions.h"
@@ -61,17 +62,27 @@ const char *request_error(void)
     return failure.has_failed ? failure.text : NULL;
 }
 
-/* PHP puts display_errors back at the end of a request. */
+/* What PHP forgets when it ends a request. */
 static bool displays_errors;
+static int exit_status, response_code;
 
-void request_note_display(void)
+void request_note_end(void)
 {
     displays_errors = PG(display_errors);
+    exit_status = EG(exit_status);
+    response_code = SG(sapi_headers).http_response_code;
 }
 
 const char *request_failure(void)
 {
-    if (!failure.has_failed || output_has_ended()) return NULL;
+    static char text[64];
+    if (output_has_ended()) return NULL;
+    if (!failure.has_failed) {
+        /* Without any output it says that something has failed, as it does for a CGI process. */
+        if (exit_status == 0 || output_has_body() || response_code >= 300) return NULL;
+        snprintf(text, sizeof text, "exit status %d without output", exit_status);
+        return text;
+    }
     return output_is_sent() || (failure.is_success_sent && !displays_errors) ? failure.text : NULL;
 }
 
@@ -197,7 +208,7 @@ static void run(void)
         if (php_request_startup() == SUCCESS) execute(script);
         else failure.has_failed = true;
     } zend_end_try();
-    request_note_display();
+    request_note_end();
     php_request_shutdown(NULL);
     memory_abandon();
     sapi_forget_request();

@@ -89,6 +89,7 @@ static int activate(void)
 
 static size_t write_body(const char *from, size_t count)
 {
+    output_note_body();
     if (output_write(from, count)) return count;
     php_handle_aborted_connection(); /* ends the script unless it has called ignore_user_abort(true) */
     return 0;

@@ -194,6 +194,7 @@ static void start_buffers(void)
 static void start_request(void)
 {
     request_clear_failure();
+    EG(exit_status) = 0;
     body_begin();
     forms_begin();
     records_enter_environment();
@@ -236,7 +237,7 @@ static void end_request(void)
     zend_try { php_call_shutdown_functions(); } zend_end_try();
     php_free_shutdown_functions();
     BG(user_shutdown_function_names) = NULL;
-    request_note_display();
+    request_note_end();
     leave_request();
     records_leave_environment();
     restore_state();
@@ -361,7 +362,7 @@ static void boot(void)
         if (php_request_startup() == SUCCESS) execute_app();
     } zend_end_try();
     was_serving = worker.is_serving;
-    if (was_serving) request_note_display();
+    if (was_serving) request_note_end();
     if (worker.is_kept) join_shutdown_functions();
     if (!SG(sapi_started)) leave_loop(), worker.at_end = false;
     if (worker.is_kept) {

@@ -99,8 +99,15 @@ class Failures(PhpCase):
         self.server.log_line("no_such_function", start)
 
     def test_exit_status_is_no_failure(self):
-        got, _ = self.failing("exit(255);")
-        self.assertEqual((got.status, got.text), (200, ""))
+        got, _ = self.failing("echo 'text'; exit(255);")
+        self.assertEqual((got.status, got.text), (200, "text"))
+        got, _ = self.failing("header('Location: /'); exit(1);")
+        self.assertEqual(got.status, 302)
+
+    def test_exit_status_without_output(self):
+        got, start = self.failing("exit(3);")
+        self.assertEqual(got.status, 502)
+        self.server.log_line("exit status 3 without output", start)
 
     def test_crash(self):
         """A process that dies is replaced; one request is affected."""
