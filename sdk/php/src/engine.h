@@ -11,7 +11,7 @@
    worker.c    worker mode: sluice_handle_request()
    fork.c      --fresh=fork: a child process for each request
    stdin.c     php://stdin, php://fd/3, php://fd/4
-   forms.c     the fields of the query and of the form in their order, for sluice_parameter()
+   fields.c     the fields of the query and of the form in their order, for sluice_parameter()
    functions.c the functions sluice_… of the library
    memory.c    the memory buffer
 
@@ -146,11 +146,11 @@ void fork_note_ended(void);
 
 void stdin_open(void);             /* once, after the start of PHP */
 
-/* ---- forms.c ---- */
+/* ---- fields.c ---- */
 
-void forms_open(void);
-void forms_begin(void);
-void forms_end(void);
+void fields_open(void);
+void fields_begin(void);
+void fields_end(void);
 
 /* ---- functions.c, memory.c ---- */
 

@@ -1,6 +1,6 @@
 /* functions.c: the functions of the library for authors, sluice_…: requests, variables, responses, callouts, coding.
 
-   Here: all but forms and uploads (forms.c), the memory buffer (memory.c) and sluice_handle_request() (worker.c). sluice.stub.php documents
+   Here: all but forms and uploads (fields.c), the memory buffer (memory.c) and sluice_handle_request() (worker.c). sluice.stub.php documents
    them, and sluice.php defines the same functions in PHP for php-cgi and the command line. */
 #include "engine.h"
 

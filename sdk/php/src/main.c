@@ -113,7 +113,7 @@ static bool start_php(void)
     ini_lock_admin_values();
     request_open();
     isolate_open();
-    forms_open();
+    fields_open();
     stdin_open();
     return true;
 }

@@ -17,7 +17,7 @@
 static struct {
     struct sluice_ring *ring; /* NULL: no buffer is in use */
     bool is_head_sent;
-    bool has_failed;          /* the client has left, and the script has been told */
+    bool has_failed;          /* the client has left, and a write has returned false */
 } memory;
 
 static void detach(uint64_t *committed)
@@ -75,7 +75,7 @@ PHP_FUNCTION(sluice_buffer_write)
         memory.is_head_sent = true;
     }
     if (sluice_ring_write(memory.ring, data, length) == 0) RETURN_TRUE;
-    /* The client has left. A script that does not look at the result ends here, unless it has called ignore_user_abort(true). */
+    /* The client has left. A script that ignores the result ends here, unless it has called ignore_user_abort(true). */
     if (memory.has_failed) php_handle_aborted_connection();
     memory.has_failed = true;
     PG(connection_status) = PHP_CONNECTION_ABORTED;

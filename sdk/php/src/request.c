@@ -200,7 +200,7 @@ static void run(void)
     const char *script = sapi_script();
     request_clear_failure();
     body_begin();
-    forms_begin();
+    fields_begin();
     records_enter_environment();
     request_enter_directory(script);
     sapi_fill_request(script);

@@ -45,7 +45,7 @@ void sapi_fill_request(const char *script)
     php_handle_auth_data(records_value(V_AUTHORIZATION));
 }
 
-/* The record is read again before PHP looks at these the next time. */
+/* The texts are those of the record, which the next one replaces. */
 void sapi_forget_request(void)
 {
     SG(server_context) = NULL;
@@ -271,7 +271,7 @@ static PHP_RSHUTDOWN_FUNCTION(sluice)
 {
     (void)type, (void)module_number;
     body_discard();
-    forms_end();
+    fields_end();
     return SUCCESS;
 }
 

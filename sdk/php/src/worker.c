@@ -196,7 +196,7 @@ static void start_request(void)
     request_clear_failure();
     EG(exit_status) = 0;
     body_begin();
-    forms_begin();
+    fields_begin();
     records_enter_environment();
     request_enter_directory(engine.app);
     sapi_fill_request(engine.app);
@@ -226,7 +226,7 @@ static void leave_request(void)
     zend_try { end_modules(); } zend_end_try();
     zend_try { php_output_deactivate(); } zend_end_try();
     memory_abandon();
-    forms_end();
+    fields_end();
     close_body();
     sapi_deactivate();
     sapi_forget_request();

@@ -1,4 +1,4 @@
-/* forms.c: sluice_parameter() and its relatives, sluice_upload(): the fields as the client named them, in their order.
+/* fields.c: sluice_parameter() and its relatives, sluice_upload(): the fields as the client named them, in their order.
 
    Here: the fields of the query, then those of the form. $_GET and $_POST have them, too, but with PHP's names (`a.b` becomes `a_b`) and only
    the last value of a name without `[]`. Not here: parsing of multipart forms, which PHP does before the script runs: upload_max_filesize,
@@ -29,7 +29,7 @@ static struct {
     bool has_too_many;
     int upload_error;
     zend_long limit;
-} forms;
+} form;
 
 /* ---- What PHP parses: multipart forms ---- */
 
@@ -38,33 +38,33 @@ static int (*previous_callback)(unsigned int, void *, void **);
 static void note_field(const multipart_event_formdata *field)
 {
     zval pair;
-    if (Z_ISUNDEF(forms.multipart)) array_init(&forms.multipart);
+    if (Z_ISUNDEF(form.multipart)) array_init(&form.multipart);
     array_init(&pair);
     add_next_index_string(&pair, field->name);
     add_next_index_stringl(&pair, *field->value, field->newlength ? *field->newlength : field->length);
-    add_next_index_zval(&forms.multipart, &pair);
+    add_next_index_zval(&form.multipart, &pair);
 }
 
 static void note_file(const multipart_event_file_start *file)
 {
     zval upload;
-    if (Z_ISUNDEF(forms.uploads)) array_init(&forms.uploads);
+    if (Z_ISUNDEF(form.uploads)) array_init(&form.uploads);
     array_init(&upload);
     add_assoc_string(&upload, "name", file->name);
     add_assoc_string(&upload, "filename", file->filename && *file->filename ? *file->filename : "");
-    add_next_index_zval(&forms.uploads, &upload);
+    add_next_index_zval(&form.uploads, &upload);
 }
 
 /* The last upload of the list is complete, or refused. */
 static void note_file_end(const multipart_event_file_end *end)
 {
-    if (Z_ISUNDEF(forms.uploads)) return;
-    HashTable *list = Z_ARRVAL(forms.uploads);
+    if (Z_ISUNDEF(form.uploads)) return;
+    HashTable *list = Z_ARRVAL(form.uploads);
     zval *upload = zend_hash_index_find(list, zend_hash_num_elements(list) - 1);
     struct stat file;
     if (!upload) return;
     if (end->cancel_upload || !end->temp_filename || stat(end->temp_filename, &file)) {
-        if (end->cancel_upload && end->cancel_upload != 4 /* no file was chosen */) forms.upload_error = end->cancel_upload;
+        if (end->cancel_upload && end->cancel_upload != 4 /* no file was chosen */) form.upload_error = end->cancel_upload;
         zend_hash_index_del(list, zend_hash_num_elements(list) - 1);
         return;
     }
@@ -82,41 +82,41 @@ static int note_event(unsigned int event, void *data, void **extra)
     return status;
 }
 
-void forms_open(void)
+void fields_open(void)
 {
     previous_callback = php_rfc1867_callback;
     php_rfc1867_callback = note_event;
 }
 
-void forms_begin(void)
+void fields_begin(void)
 {
-    memset(&forms, 0, sizeof forms);
-    forms.limit = UPLOADS_BYTES;
+    memset(&form, 0, sizeof form);
+    form.limit = UPLOADS_BYTES;
 }
 
-void forms_end(void)
+void fields_end(void)
 {
-    zval_ptr_dtor(&forms.fields);
-    zval_ptr_dtor(&forms.multipart);
-    zval_ptr_dtor(&forms.uploads);
-    forms_begin();
+    zval_ptr_dtor(&form.fields);
+    zval_ptr_dtor(&form.multipart);
+    zval_ptr_dtor(&form.uploads);
+    fields_begin();
 }
 
 /* ---- The fields ---- */
 
 static void add_field(zend_string *name, zval *value)
 {
-    if (forms.count == FIELDS_MAX) {
-        forms.has_too_many = true;
+    if (form.count == FIELDS_MAX) {
+        form.has_too_many = true;
         zval_ptr_dtor(value);
         return;
     }
-    forms.count++;
-    zval *values = zend_hash_find(Z_ARRVAL(forms.fields), name);
+    form.count++;
+    zval *values = zend_hash_find(Z_ARRVAL(form.fields), name);
     if (!values) {
         zval list;
         array_init(&list);
-        values = zend_hash_add_new(Z_ARRVAL(forms.fields), name, &list);
+        values = zend_hash_add_new(Z_ARRVAL(form.fields), name, &list);
     }
     add_next_index_zval(values, value);
 }
@@ -149,7 +149,7 @@ static void add_body(void)
 {
     php_stream *input = php_stream_open_wrapper("php://input", "rb", 0, NULL);
     zend_string *body = input ? php_stream_copy_to_mem(input, FORM_BYTES_MAX + 1, 0) : NULL;
-    if (body && ZSTR_LEN(body) > FORM_BYTES_MAX) forms.has_too_many = true;
+    if (body && ZSTR_LEN(body) > FORM_BYTES_MAX) form.has_too_many = true;
     else if (body) add_encoded(ZSTR_VAL(body), ZSTR_VAL(body) + ZSTR_LEN(body));
     if (body) zend_string_release(body);
     if (input) php_stream_close(input);
@@ -159,14 +159,14 @@ static void make_fields(void)
 {
     static const char encoded[] = "application/x-www-form-urlencoded";
     zval *pair;
-    if (forms.is_made) return;
-    forms.is_made = true;
-    array_init(&forms.fields);
+    if (form.is_made) return;
+    form.is_made = true;
+    array_init(&form.fields);
     const char *query = SG(request_info).query_string, *type = SG(request_info).content_type;
     if (query) add_encoded(query, query + strlen(query));
     if (type && strncasecmp(type, encoded, sizeof encoded - 1) == 0) add_body();
-    if (Z_ISUNDEF(forms.multipart)) return;
-    ZEND_HASH_FOREACH_VAL(Z_ARRVAL(forms.multipart), pair) {
+    if (Z_ISUNDEF(form.multipart)) return;
+    ZEND_HASH_FOREACH_VAL(Z_ARRVAL(form.multipart), pair) {
         zval *value = zend_hash_index_find(Z_ARRVAL_P(pair), 1);
         Z_TRY_ADDREF_P(value);
         add_field(Z_STR_P(zend_hash_index_find(Z_ARRVAL_P(pair), 0)), value);
@@ -179,7 +179,7 @@ static bool has_fields(void)
     make_fields();
     if (SG(post_max_size) > 0 && SG(request_info).content_length > SG(post_max_size))
         zend_throw_exception(spl_ce_RuntimeException, "the form is larger than post_max_size", STATUS_TOO_LARGE);
-    else if (forms.has_too_many)
+    else if (form.has_too_many)
         zend_throw_exception(spl_ce_RuntimeException, "more than 1000 fields, or more than 8 MiB of them", STATUS_TOO_LARGE);
     else return true;
     return false;
@@ -195,7 +195,7 @@ PHP_FUNCTION(sluice_parameter)
         Z_PARAM_ZVAL(otherwise)
     ZEND_PARSE_PARAMETERS_END();
     if (!has_fields()) RETURN_THROWS();
-    zval *values = zend_hash_find(Z_ARRVAL(forms.fields), name);
+    zval *values = zend_hash_find(Z_ARRVAL(form.fields), name);
     if (values) RETURN_COPY(zend_hash_index_find(Z_ARRVAL_P(values), 0));
     if (otherwise) RETURN_COPY(otherwise);
 }
@@ -207,7 +207,7 @@ PHP_FUNCTION(sluice_parameters)
         Z_PARAM_STR(name)
     ZEND_PARSE_PARAMETERS_END();
     if (!has_fields()) RETURN_THROWS();
-    zval *values = zend_hash_find(Z_ARRVAL(forms.fields), name);
+    zval *values = zend_hash_find(Z_ARRVAL(form.fields), name);
     if (values) RETURN_COPY(values);
     RETURN_EMPTY_ARRAY();
 }
@@ -218,7 +218,7 @@ PHP_FUNCTION(sluice_parameter_names)
     ZEND_PARSE_PARAMETERS_NONE();
     if (!has_fields()) RETURN_THROWS();
     array_init(return_value);
-    ZEND_HASH_FOREACH_STR_KEY(Z_ARRVAL(forms.fields), name) {
+    ZEND_HASH_FOREACH_STR_KEY(Z_ARRVAL(form.fields), name) {
         add_next_index_str(return_value, zend_string_copy(name));
     } ZEND_HASH_FOREACH_END();
 }
@@ -264,16 +264,16 @@ static bool is_within_limit(void)
 {
     zend_long total = 0;
     zval *upload;
-    if (forms.upload_error) {
+    if (form.upload_error) {
         zend_throw_exception(spl_ce_RuntimeException, "an upload is larger than upload_max_filesize, or incomplete", STATUS_TOO_LARGE);
         return false;
     }
-    if (Z_ISUNDEF(forms.uploads)) return true;
-    ZEND_HASH_FOREACH_VAL(Z_ARRVAL(forms.uploads), upload) {
+    if (Z_ISUNDEF(form.uploads)) return true;
+    ZEND_HASH_FOREACH_VAL(Z_ARRVAL(form.uploads), upload) {
         zval *size = zend_hash_str_find(Z_ARRVAL_P(upload), ZEND_STRL("size"));
         total += size ? Z_LVAL_P(size) : 0;
     } ZEND_HASH_FOREACH_END();
-    if (total <= forms.limit) return true;
+    if (total <= form.limit) return true;
     zend_throw_exception(spl_ce_RuntimeException, "the uploads are larger than sluice_upload_limit()", STATUS_TOO_LARGE);
     return false;
 }
@@ -283,8 +283,8 @@ static void find_uploads(zval *return_value, const zend_string *name, bool only_
 {
     zval *upload;
     if (!only_first) array_init(return_value);
-    if (Z_ISUNDEF(forms.uploads)) return;
-    ZEND_HASH_FOREACH_VAL(Z_ARRVAL(forms.uploads), upload) {
+    if (Z_ISUNDEF(form.uploads)) return;
+    ZEND_HASH_FOREACH_VAL(Z_ARRVAL(form.uploads), upload) {
         if (!zend_string_equals(Z_STR_P(zend_hash_str_find(Z_ARRVAL_P(upload), ZEND_STRL("name"))), name)) continue;
         if (Z_REFCOUNT_P(upload) == 1) add_type(upload);
         Z_ADDREF_P(upload);
@@ -319,6 +319,6 @@ PHP_FUNCTION(sluice_uploads)
 PHP_FUNCTION(sluice_upload_limit)
 {
     ZEND_PARSE_PARAMETERS_START(1, 1)
-        Z_PARAM_LONG(forms.limit)
+        Z_PARAM_LONG(form.limit)
     ZEND_PARSE_PARAMETERS_END();
 }
