@@ -30,6 +30,10 @@ static struct {
     char text[512];
 } failure;
 
+/* What PHP forgets when it ends a request. */
+static bool displays_errors;
+static int exit_status, response_code;
+
 /* ---- Fatal errors ---- */
 
 static void (*previous_error_cb)(int, zend_string *, const uint32_t, zend_string *);
@@ -55,6 +59,7 @@ void request_open(void)
 void request_clear_failure(void)
 {
     failure.has_failed = false;
+    EG(exit_status) = exit_status = 0;
 }
 
 const char *request_error(void)
@@ -62,14 +67,10 @@ const char *request_error(void)
     return failure.has_failed ? failure.text : NULL;
 }
 
-/* What PHP forgets when it ends a request. */
-static bool displays_errors;
-static int exit_status, response_code;
-
 void request_note_end(void)
 {
     displays_errors = PG(display_errors);
-    exit_status = EG(exit_status);
+    exit_status = SG(request_info).headers_only ? 0 : EG(exit_status); /* the response to HEAD has no output in any case */
     response_code = SG(sapi_headers).http_response_code;
 }
 

@@ -194,7 +194,6 @@ static void start_buffers(void)
 static void start_request(void)
 {
     request_clear_failure();
-    EG(exit_status) = 0;
     body_begin();
     fields_begin();
     records_enter_environment();
