@@ -7,6 +7,7 @@
 #   make build   the server: target/release/sluice; its debug information: target/release/sluice.debug
 #   make sdk     the C library and its programs: sdk/c/build/; the native part for Perl: sdk/perl/build/
 #   make sdk     the C library and its programs: sdk/c/build/; the PHP engine, if libphp is installed: sdk/php/build/
+#   make install the server, and the engines and libraries in PREFIX/lib/sluice; after make build sdk; PREFIX=/usr/local, DESTDIR
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
@@ -23,7 +24,7 @@ LISTEN ?= 127.0.0.1:8080
 SOAK_SECONDS ?= 600
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-fresh build sdk lint docs bench bench-quick soak fuzz clean test-rust test-models test-sdk test-bench \
+.PHONY: demo test test-fresh build sdk install lint docs bench bench-quick soak fuzz clean test-rust test-models test-sdk test-bench \
 	test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`. Reverse DNS, the only optional feature, is left out.
@@ -69,6 +70,16 @@ sdk:
 	@tools/needs perl-headers
 	@$(MAKE) --no-print-directory --silent -C sdk/perl all
 	@$(MAKE) --no-print-directory --silent -C sdk/php all
+
+# It builds nothing of the server, because root often has no cargo. Each language that can be installed has a target `install`.
+install:
+	@[ -x '$(SLUICE)' ] || { echo "There is no $(SLUICE): run \`make build sdk\` first" >&2; exit 1; }
+	@echo "Installing in $(DESTDIR)$(PREFIX)"
+	@install -d '$(DESTDIR)$(PREFIX)/bin'
+	@install -m 755 '$(SLUICE)' '$(DESTDIR)$(PREFIX)/bin/sluice'
+	@for makefile in $$(grep -l '^install:' sdk/*/Makefile); do \
+		$(MAKE) --no-print-directory --silent -C "$${makefile%/Makefile}" install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' || exit; \
+	done
 
 lint:
 	@echo "Checking form and lints"
