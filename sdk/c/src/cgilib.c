@@ -1,4 +1,4 @@
-/* cgilib.c: some of CGILIB's calls, implemented with sluice.h. */
+/* cgilib.c: CGILIB's calls for the environment, variables and sentinels, implemented with sluice.h. */
 #include "internal.h"
 #include "sluice.h"
 
@@ -42,7 +42,10 @@ int CgiLibEnvironmentRecordOut(void)
 
 char *CgiLibVarNull(char *name)
 {
-    if (*name) return (char *)sluice_variable(name);
+    if (*name) {
+        char *value = (char *)sluice_variable(name);
+        return value ? value : sluice_cgilib_field(name);
+    }
     if (sluice_is_persistent() && !sluice_accept()) exit(EXIT_SUCCESS); /* no more requests: CGILIB exits */
     return NULL;
 }

@@ -26,7 +26,7 @@ void sluice_coding_start(void)
     }
 }
 
-static char *allocate(size_t bytes)
+char *sluice_coding_allocate(size_t bytes)
 {
     struct scratch *scratch = malloc(sizeof *scratch + bytes);
     if (!scratch) return NULL;
@@ -124,7 +124,7 @@ typedef size_t coding(char *into, size_t size, const char *text, size_t bytes);
 static char *coded(coding *code, const char *text)
 {
     size_t bytes = strlen(text), wanted = code(NULL, 0, text, bytes) + 1;
-    char *into = allocate(wanted);
+    char *into = sluice_coding_allocate(wanted);
     if (into) code(into, wanted, text, bytes);
     return into;
 }
@@ -142,7 +142,7 @@ char *sluice_url_encode(const char *text)
 char *sluice_url_decode(const char *text, size_t *length)
 {
     size_t bytes = strlen(text);
-    char *into = allocate(bytes + 1);
+    char *into = sluice_coding_allocate(bytes + 1);
     if (!into) return NULL;
     memcpy(into, text, bytes);
     bytes = sluice_coding_decode(into, bytes);

@@ -45,6 +45,12 @@ static struct {
 
 static uint64_t upload_bytes_max = UPLOAD_BYTES_DEFAULT;
 
+/* A body that the script has read itself; NULL: the body of the request. */
+static struct {
+    const char *at;
+    size_t left;
+} given;
+
 static int fail(int error)
 {
     errno = error;
@@ -129,9 +135,22 @@ static int add_pairs(const char *from, size_t count)
     return 0;
 }
 
+/* As read(2), from the body. */
+static ssize_t read_body(void *context, void *into, size_t size)
+{
+    (void)context;
+    if (!given.at) return sluice_body_read(into, size);
+    if (size > given.left) size = given.left;
+    memcpy(into, given.at, size);
+    given.at += size;
+    given.left -= size;
+    return (ssize_t)size;
+}
+
 /* The length that the server announced; 0 if there is none. */
 static unsigned long long announced(void)
 {
+    if (given.at) return 0;
     const char *length = sluice_variable("CONTENT_LENGTH");
     return length ? strtoull(length, NULL, 10) : 0;
 }
@@ -143,7 +162,7 @@ static int read_urlencoded(void)
     int status = announced() > TEXT_BYTES_MAX ? fail(EFBIG) : 0;
     while (status == 0) {
         status = sluice_bytes_room(&body, 16384);
-        if (status == 0) got = sluice_body_read(body.at + body.length, body.capacity - body.length);
+        if (status == 0) got = read_body(NULL, body.at + body.length, body.capacity - body.length);
         if (status || got <= 0) break;
         body.length += (size_t)got;
         if (body.length > TEXT_BYTES_MAX) status = fail(EFBIG);
@@ -202,12 +221,6 @@ static int end_part(void *context)
     return lseek(form.files[form.file_count - 1].shown.descriptor, 0, SEEK_SET) < 0 ? -1 : 0;
 }
 
-static ssize_t read_body(void *context, void *into, size_t size)
-{
-    (void)context;
-    return sluice_body_read(into, size);
-}
-
 static int read_multipart(const char *type)
 {
     static const struct multipart_source source = {.read = read_body};
@@ -249,7 +262,7 @@ static int read_form(void)
     if (!type) return 0;
     int is_urlencoded = is_type(type, "application/x-www-form-urlencoded");
     if (!is_urlencoded && !is_type(type, "multipart/form-data")) return 0;
-    if (sluice_request_body_is_touched()) return fail(EALREADY);
+    if (!given.at && sluice_request_body_is_touched()) return fail(EALREADY);
     return is_urlencoded ? read_urlencoded() : read_multipart(type);
 }
 
@@ -278,6 +291,16 @@ static int require_form(void)
     }
     errno = form.error;
     return form.error ? -1 : 0;
+}
+
+int sluice_form_read_from(const char *body, size_t length)
+{
+    sluice_form_start();
+    given.at = body;
+    given.left = length;
+    int status = require_form();
+    given.at = NULL;
+    return status;
 }
 
 /* ---- For scripts ---- */

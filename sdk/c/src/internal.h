@@ -5,7 +5,7 @@
    buffer.c  -> callout.c, mailbox.c, ring.c
    ring.c    -> mailbox.c; libraries in other languages call it by sluice_ring.h
    response.c -> mailbox.c; form.c -> request.c, multipart.c, upload.c, coding.c; request.c starts and ends each of them with the request
-   wasd.c, membuflib.c, cgilib.c: the implementation of the headers in wasd/, on top of all */
+   wasd.c, membuflib.c, cgilib.c, cgilib_form.c, cgilib_response.c: the implementation of the headers in wasd/, on top of all */
 #ifndef SLUICE_INTERNAL_H
 #define SLUICE_INTERNAL_H
 
@@ -81,6 +81,11 @@ int sluice_mailbox_callout(const char *line, size_t length);
 struct sluice_ring;
 void sluice_ring_flushes(struct sluice_ring *ring, int (*flush)(void));
 
+/* ---- cgilib_form.c ---- */
+
+/* The value of a field of the body for a name such as "FORM_NAME", after CgiLibFormRequestBody(); NULL if there is none. */
+char *sluice_cgilib_field(const char *name);
+
 /* ---- buffer.c ---- */
 
 /* As sluice_buffer_begin(), but the server knows whether a buffer is open: it refuses a second one (EINVAL), and the first stays open. For
@@ -118,6 +123,9 @@ size_t sluice_coding_encode(char *into, size_t size, const char *text, size_t by
 /* Decodes in place: `%41` and `+`. Returns the new length. */
 size_t sluice_coding_decode(char *text, size_t bytes);
 
+/* Memory that lives until the next request. NULL: ENOMEM. */
+char *sluice_coding_allocate(size_t bytes);
+
 /* Frees the results of the previous request. */
 void sluice_coding_start(void);
 
@@ -125,6 +133,9 @@ void sluice_coding_start(void);
 
 /* Forgets the form of the previous request and removes its uploads. */
 void sluice_form_start(void);
+
+/* Reads the form from a body in memory, which the script has read itself. 0, or -1: errno as sluice_parameter_count(). */
+int sluice_form_read_from(const char *body, size_t length);
 
 /* ---- upload.c ---- */
 

@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 import server
+from test_forms import BOUNDARY, CLOSE, part
 from test_requests import Case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(server.HERE)))
@@ -13,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(server.HERE)))
 
 class Compilation(unittest.TestCase):
     def test_the_documented_command_compiles_without_a_warning(self):
-        for name in ("wasd_membuf", "wasd_stdio", "wasd_cgilib"):
+        for name in ("wasd_membuf", "wasd_stdio", "wasd_cgilib", "wasd_form"):
             with self.subTest(name), tempfile.TemporaryDirectory() as directory:
                 done = subprocess.run(
                     ["cc", "-std=gnu89", "-I", "sdk/c/wasd", "-I", "sdk/c/include", f"sdk/c/tests/{name}.c", "sdk/c/build/libsluice.a", "-o", f"{directory}/script"],
@@ -102,6 +103,28 @@ class CgiLib(Case):
         script = self.start("tests/wasd_cgilib", persistent=False, variables={"SERVER_NAME": "b"})
         self.assertEqual(script.response().body, b"1 b nothing")
         self.assertEqual(script.wait(), (0, ""))
+
+    def test_fields_and_files_of_a_body_become_variables(self):
+        multipart = part('name="na-me"', b"value") + part('name="file"; filename="a.txt"', b"content", "Content-Type: text/csv\r\n") + CLOSE
+        script = self.start("tests/wasd_form")
+        for wanted in ("read", "at once"):
+            kind = {"WANTED": wanted, "CONTENT_TYPE": f"multipart/form-data; boundary={BOUNDARY}"}
+            response = script.ask(kind, multipart)
+            self.assertEqual(response.body, b"value|content|a.txt|text/csv|none")
+            self.assertEqual(response.field("Content-Type"), "text/plain; charset=utf-8")
+            self.assertEqual((response.field("Expires"), response.field("Script-Control")), ("never", "X-stream-mode"))
+            response = script.ask({"WANTED": wanted, "CONTENT_TYPE": "application/x-www-form-urlencoded"}, b"na%2Dme=a+b")
+            self.assertEqual(response.body, b"a b||||none")
+            self.assertEqual(script.ask(kind, b"broken").field("Status"), "400 Bad Request")
+        self.assertEqual(script.ask({"WANTED": "x"}).body, b"||||none")
+        self.assertEqual(script.leave(), (0, ""))
+
+    def test_responses_and_coding(self):
+        script = self.start("tests/wasd_form")
+        self.assertEqual(script.ask({"WANTED": "redirect"}).field("Location"), "/other?a=7")
+        self.assertEqual(script.ask({"WANTED": "code"}).body, b"&lt;a&amp;b&gt;|&lt;&lt;|a%20b|a+b+c|5 a b c")
+        response = script.ask({"WANTED": "error"})
+        self.assertRegex(response.field("Script-Control"), "^X-error-text=\"no 'file'\"; X-error-module=\"wasd_form.c\"; X-error-line=[0-9]+; X-error-vms-status=%X00000910$")
 
 
 if __name__ == "__main__":

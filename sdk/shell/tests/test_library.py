@@ -11,7 +11,7 @@ SHELL = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(SHELL, ".."))
 import testing  # noqa: E402
 
-SHELLS = [command for command in (["dash"], ["bash"]) if shutil.which(command[0])]
+SHELLS = [[name] for name in ("dash", "bash") if shutil.which(name)]
 
 # Texts that a shell would run, expand or split if it were given the chance.
 HOSTILE = (
