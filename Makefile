@@ -24,8 +24,8 @@ LISTEN ?= 127.0.0.1:8080
 SOAK_SECONDS ?= 600
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-fresh build sdk install lint docs bench bench-quick soak fuzz clean test-rust test-models test-sdk test-bench \
-	test-fuzz test-h2spec
+.PHONY: demo test test-fresh build sdk install lint docs bench bench-quick soak fuzz clean test-rust test-models test-sdk \
+	test-conformance test-bench test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`. Reverse DNS, the only optional feature, is left out.
 demo:
@@ -44,7 +44,7 @@ test:
 	@tools/needs rust cc c++ curl dash git git-http-backend gitweb go kill lua5.4 openssl perl pkg-config python3 script valgrind
 	@tools/needs python3-bottle python3-django python3-flask python3-setuptools python3-venv python3-wheel perl-headers perl-modules
 	@tools/needs libphp php php-cgi adminer dokuwiki
-	@$(MAKE) --no-print-directory lint sdk test-sdk test-bench test-rust test-fuzz test-h2spec test-models
+	@$(MAKE) --no-print-directory lint sdk test-sdk test-conformance test-bench test-rust test-fuzz test-h2spec test-models
 	@echo "All tests passed."
 
 # Both commands of the README, on a minimal Debian 12.
@@ -116,6 +116,12 @@ test-sdk: sdk
 	@$(MAKE) --no-print-directory -C sdk/lua test
 	@$(MAKE) --no-print-directory -C sdk/shell test
 
+# The same behaviours in every language and mode (conformance/README.md), and the page that says so.
+test-conformance: sdk
+	@$(CARGO) build --locked --bin sluice
+	@python3 -B -m unittest discover -s conformance/tests
+	@SLUICE=target/debug/sluice conformance/run --check docs/reference/conformance.md
+
 # The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
 test-bench:
 	@python3 -m unittest discover -s bench/tests -t bench
@@ -134,7 +140,7 @@ bench-quick: build sdk
 	@python3 bench --quick
 
 soak: build sdk
-	@tools/needs python3
+	@tools/needs python3 perl php php-cgi
 	@SLUICE=$(SLUICE) conformance/soak --seconds $(SOAK_SECONDS)
 
 fuzz:
