@@ -6,8 +6,9 @@ use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_launch::Stdin;
 
 use crate::conversation::Conversation;
+use crate::idle_process::IdleProcess;
 use crate::job::{Job, new_sentinels};
-use crate::lease::{IdleProcess, Lease};
+use crate::lease::Lease;
 use crate::mailbox::Silence;
 use crate::misbehaviour::Output;
 use crate::process;

@@ -26,7 +26,8 @@ use sluice_settings::Mode;
 use tokio::task::spawn_blocking;
 
 use crate::conversation::Conversation;
-use crate::lease::{IdleProcess, Lease};
+use crate::idle_process::IdleProcess;
+use crate::lease::Lease;
 use crate::misbehaviour::Output;
 use crate::process_fault::Violation;
 use crate::pump::Input;

@@ -53,12 +53,14 @@ pub(crate) struct Command {
 /// An engine that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MissingEngine {
-    /// None of these files exists.
-    Files {
+    /// None of these files is in one of these directories.
+    File {
         /// The name of the engine.
         engine: String,
-        /// Where it was searched.
-        searched: Vec<PathBuf>,
+        /// The files.
+        names: Vec<String>,
+        /// The directories.
+        directories: Vec<PathBuf>,
     },
     /// The program that runs the engine is in no directory of PATH, or not at its path.
     Program {
@@ -295,14 +297,14 @@ fn find_file(engine: &Engine, settings: &EngineSettings, names: &[&str]) -> Resu
         Some(directory) => vec![directory.clone()],
         None => sdk_directories(),
     };
-    let paths = || {
-        directories
-            .iter()
-            .flat_map(|directory| names.iter().map(|name| directory.join(name)))
-    };
-    paths().find(|path| path.is_file()).ok_or_else(|| MissingEngine::Files {
+    let mut paths = directories
+        .iter()
+        .flat_map(|directory| names.iter().map(|name| directory.join(name)));
+    let found = paths.find(|path| path.is_file());
+    found.ok_or_else(|| MissingEngine::File {
         engine: engine.name().to_owned(),
-        searched: paths().collect(),
+        names: names.iter().map(ToString::to_string).collect(),
+        directories: directories.clone(),
     })
 }
 
@@ -321,12 +323,17 @@ fn sdk_directories() -> Vec<PathBuf> {
 impl Display for MissingEngine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MissingEngine::Files { engine, searched } => {
-                let searched: Vec<_> = searched.iter().map(|path| path.display().to_string()).collect();
+            MissingEngine::File {
+                engine,
+                names,
+                directories,
+            } => {
+                let directories: Vec<_> = directories.iter().map(|path| path.display().to_string()).collect();
                 write!(
                     out,
-                    "the engine of {engine} is not there ({}): build it (make sdk), or name its directory in [server] (sdk = \"…\")",
-                    searched.join(", ")
+                    "the engine of {engine} is not there ({} in {}): build it (make sdk), or write sdk = \"…\" into [server]",
+                    names.join(" or "),
+                    directories.join(", ")
                 )
             }
             MissingEngine::Program { engine, program } => match program.components().count() {
@@ -398,16 +405,14 @@ mod tests {
             sdk: Some(sdk.path().to_owned()),
             ..EngineSettings::default()
         };
-        let Err(MissingEngine::Files { searched, .. }) = find(&Engine::Php, &settings) else {
+        let Err(missing) = find(&Engine::Php, &settings) else {
             panic!("there is no engine");
         };
-        assert_eq!(
-            searched,
-            [
-                sdk.path().join("php/build/sluice-php"),
-                sdk.path().join("php/sluice-php")
-            ]
+        let expected = format!(
+            "the engine of php is not there (php/build/sluice-php or php/sluice-php in {}): build it (make sdk), or write sdk = \"…\" into [server]",
+            sdk.path().display()
         );
+        assert_eq!(missing.to_string(), expected);
         std::fs::write(sdk.path().join("php/sluice-php"), "").unwrap();
         let command = find(&Engine::Php, &settings).unwrap();
         assert_eq!(command.program, sdk.path().join("php/sluice-php"));

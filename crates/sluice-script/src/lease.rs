@@ -10,15 +10,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use sluice_gateway::{RequestEncoding, Scanner};
 use sluice_http::fault::{BackOff, Fault, FullPool, ScriptFault};
 use sluice_launch::Exit;
-use sluice_membuf::Segment;
 use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::oneshot;
 
+use crate::idle_process::IdleProcess;
 use crate::pool::{Action, Decision, Pool, ProcessId, Reason, Refusal, Release, Room, Ticket};
-use crate::process::{Channels, Process};
 use crate::process_limit::{Member, Permit, PoolLimits};
 use crate::recent_scripts::ScriptId;
 use crate::route::Script;
@@ -47,24 +45,6 @@ struct State {
     waiting: HashMap<Ticket, oneshot::Sender<Lease>>,
     /// When the log was last given a line about requests that wait.
     reported: Option<Instant>,
-}
-
-/// A live process between exchanges.
-pub(crate) struct IdleProcess {
-    pub process: Arc<Process>,
-    pub channels: Channels,
-    /// The worker whose event loop its channels belong to.
-    pub worker: usize,
-    /// The encoding of its next request.
-    pub encoding: RequestEncoding,
-    pub scanner: Box<Scanner>,
-}
-
-impl IdleProcess {
-    pub(crate) fn with_segment(mut self, segment: Segment) -> IdleProcess {
-        self.channels.segment = Some(segment);
-        self
-    }
 }
 
 /// The right to one process of a pool.

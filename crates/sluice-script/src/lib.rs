@@ -9,7 +9,7 @@
 //!     │     └─ cgiplus ──┤
 //!     │                  ├─ job ── request, route       the request, the program, the variables
 //!     │                  │    └─ engine                 the program that runs many scripts
-//!     │                  ├─ pools ── lease ── pool      which request gets which process
+//!     │                  ├─ pools ── lease ── pool      which request gets which process (idle_process)
 //!     │                  │    │    ├─ process_limit     bounds that pools share; default_processes
 //!     │                  │    │    └─ recent_scripts    what a process of an engine has run
 //!     │                  │    └─ watched_files          changes that replace kept processes
@@ -47,6 +47,7 @@ mod default_processes;
 mod ending;
 pub mod engine;
 mod framing;
+mod idle_process;
 mod idle_timer;
 pub mod job;
 pub mod lease;

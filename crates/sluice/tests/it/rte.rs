@@ -135,6 +135,52 @@ fn a_file_is_run_by_the_engine_of_its_suffix_or_not_at_all() {
 }
 
 #[test]
+fn sources_of_engines_are_not_sent_by_a_route_for_the_files_beside_them() {
+    let setup = Setup::new()
+        .python("engine", ENGINE)
+        .file("rte/a.py", HELLO)
+        .file("rte/a.pl", "secret")
+        .file("rte/style.css", "css")
+        .file("own/a.x", HELLO)
+        .file("app/shop.py", "secret")
+        .file("app/static/app.css", "css")
+        .server("sdk = \"htdocs/sdk\"")
+        .script_route(
+            "/rte/*",
+            "directory = \"htdocs/rte\", mode = \"rte\", engine = \"python\", interpreters = { \".pl\" = \"perl\" }",
+        )
+        .script_route(
+            "/own/*",
+            "directory = \"htdocs/own\", mode = \"rte\", engine = { program = \"htdocs/cgi-bin/engine\" }",
+        )
+        .script_route(
+            "/app/*",
+            "directory = \"htdocs/app\", mode = \"rte\", engine = \"python\", app = \"shop:app\"",
+        )
+        .route("path = \"/files/*\"\nfiles = { directory = \"htdocs/rte\" }")
+        .route("path = \"/own-files/*\"\nfiles = { directory = \"htdocs/own\" }")
+        .route("path = \"/app-files/*\"\nfiles = { directory = \"htdocs/app\" }")
+        .route("path = \"/static/*\"\nfiles = { directory = \"htdocs/app/static\" }")
+        .route("path = \"/all/*\"\nfiles = { directory = \"htdocs\" }");
+    write_sdk(&setup);
+    let server = setup.start();
+    for path in ["/files/style.css", "/static/app.css"] {
+        assert_eq!(server.get(path).text(), "css", "{path}");
+    }
+    for path in [
+        "/files/a.py",
+        "/files/a.pl",
+        "/own-files/a.x",
+        "/app-files/shop.py",
+        "/all/rte/a.py",
+        "/all/app/shop.py",
+        "/all/own/a.x",
+    ] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+}
+
+#[test]
 fn scripts_among_files_are_run_by_engines() {
     let server = Setup::new()
         .python("engine", ENGINE)
