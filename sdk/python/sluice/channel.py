@@ -9,7 +9,7 @@ import io
 import os
 import stat
 import sys
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, cast
 
 BUFFER_BYTES = 128 * 1024  # a body of 64 KiB, its head and the sentinel fit
 READ_BYTES = 65536
@@ -34,7 +34,7 @@ class Channel:
 
     # ---- Output ----
 
-    def output(self) -> io.BufferedIOBase:
+    def output(self) -> Any:
         """The stream below sys.stdout. Texts that scripts print go through at once, so that the order stays."""
         if END and self._own_output is None:
             self._open()
@@ -42,7 +42,7 @@ class Channel:
         if isinstance(stream, io.TextIOWrapper):
             if not stream.write_through:
                 stream.reconfigure(encoding="utf-8", write_through=True)
-            return stream.buffer  # type: ignore[return-value]
+            return stream.buffer
         return getattr(stream, "buffer", stream)
 
     def _open(self) -> None:
@@ -89,7 +89,7 @@ class Channel:
     def line(self) -> Optional[bytes]:
         """The next line of CGIPLUSIN; None at end-of-file."""
         if self._application:
-            return self._application._line()
+            return cast(Optional[bytes], self._application._line())
         while b"\n" not in self._input:
             if not self._more():
                 return None

@@ -1,7 +1,7 @@
 """Fields of the query and of a form in the body, and uploads.
 
-Nothing is read before the first of these functions is called. Fields are kept in memory (up to FIELDS_MAX and FIELD_BYTES_MAX), uploads go to
-temporary files, which are removed after the request."""
+Nothing is read before the first of these functions is called. Fields are kept in memory, up to FIELDS_MAX and FIELD_BYTES_MAX; uploads go
+to temporary files, which are removed after the request."""
 
 from __future__ import annotations
 

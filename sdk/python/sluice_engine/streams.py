@@ -4,7 +4,6 @@ Output is collected up to BUFFER_BYTES and written as it comes beyond that, so t
 included. The same objects serve one request after another, unless a script closed, detached or reconfigured them."""
 
 import io
-import os
 import sys
 
 BUFFER_BYTES = 65536

@@ -1,6 +1,7 @@
 """The reply of a WSGI application: start_response, write, the blocks of the result, and files."""
 
 import os
+import re
 import stat
 
 from .channel import READ_BYTES
@@ -204,8 +205,4 @@ def _head_of(status, headers):
     return "".join(lines).encode("latin-1")
 
 
-_TOKEN_WITHOUT_LETTERS = str.maketrans("", "", "!#$%&'*+-.^_`|~")
-
-
-def _is_token(name):
-    return name.isascii() and (name.isalpha() or name.translate(_TOKEN_WITHOUT_LETTERS).isalnum() or bool(name) and not name.translate(_TOKEN_WITHOUT_LETTERS))
+_is_token = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch

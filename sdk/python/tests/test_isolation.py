@@ -1,6 +1,5 @@
 """Nothing of one request reaches the next: a script makes a mess, and the next one, in the same process, shows what it finds."""
 
-import os
 import unittest
 
 from support import EngineCase, testing

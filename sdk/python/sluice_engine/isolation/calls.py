@@ -158,7 +158,7 @@ def _state_of_loggers():
 def _restore_loggers(states):
     """Puts all loggers back, and closes the handlers that were added."""
     before = {id(logger): state for logger, *state in states}
-    for logger, handlers, level, filters, disabled, propagate in _state_of_loggers():
+    for logger, handlers, level, *_ in _state_of_loggers():
         first_handlers, first_level, first_filters, first_disabled, first_propagate = before.get(id(logger)) or ([], 0, [], False, True)
         if first_handlers != handlers:
             added = [handler for handler in handlers if handler not in first_handlers and type(handler) is not logging.NullHandler]

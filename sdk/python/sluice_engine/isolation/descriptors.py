@@ -79,7 +79,9 @@ class Descriptors:
         for fd in left - owned:
             mode = _mode(fd)
             # A file of a database, or a connection of a library in C: its number must not be given to another file.
-            if stat.S_ISREG(mode) and has_database and _is_database(fd) or has_extensions and (stat.S_ISSOCK(mode) or stat.S_IFMT(mode) == 0):
+            is_of_database = has_database and stat.S_ISREG(mode) and _is_database(fd)
+            is_of_library = has_extensions and (stat.S_ISSOCK(mode) or stat.S_IFMT(mode) == 0)
+            if is_of_database or is_of_library:
                 owned.add(fd)
         return owned
 
@@ -139,7 +141,8 @@ def _is_database(fd):
         start = os.pread(fd, 16, 0)
     except OSError:
         return False
-    return name.endswith(("-wal", "-shm", "-journal", ".dir", ".pag", ".db")) or start in (b"", b"SQLite format 3\0") or "dbm" in sys.modules
+    is_named_so = name.endswith(("-wal", "-shm", "-journal", ".dir", ".pag", ".db"))
+    return is_named_so or start in (b"", b"SQLite format 3\0") or "dbm" in sys.modules
 
 
 def _mode(fd):
