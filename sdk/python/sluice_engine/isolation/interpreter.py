@@ -4,7 +4,6 @@ import _locale
 import builtins
 import gc
 import os
-import socket
 import sys
 import warnings
 
@@ -51,7 +50,8 @@ class Interpreter:
         if not gc.isenabled() or gc.get_threshold() != self._thresholds:
             gc.enable()
             gc.set_threshold(*self._thresholds)
-        if socket.getdefaulttimeout() is not None:
+        socket = sys.modules.get("_socket")
+        if socket is not None and socket.getdefaulttimeout() is not None:
             socket.setdefaulttimeout(None)
         if warnings.filters is not self._filters or self._filters != self._filter_list:
             self._restore_filters()
