@@ -1,8 +1,10 @@
 """Nothing of one request reaches the next: each test asks one process twice or more."""
 
+import os
+import signal
 import unittest
 
-from common import HEAD, PerlCase, scripts
+from common import HEAD, PerlCase, scripts, testing
 
 
 class Isolation(PerlCase):
@@ -41,6 +43,9 @@ class Isolation(PerlCase):
         random=HEAD + "print rand(1); srand 42;",
         arguments=HEAD + 'print scalar(@ARGV), " $0" =~ m{/arguments.pl$} ? "ok" : $0; push @ARGV, 1; $0 = "other";',
         time=HEAD + "print $^T >= time - 5 ? 'now' : 'old';",
+        handles=HEAD + '$| = 1; open PIPE, "|cat"; print PIPE "written "; print "first "; package Last; our $object = bless []; sub DESTROY { print "destroyed" }',
+        background=HEAD + '$| = 1; if (my $p = fork) { print $p } else { sleep 600; exit } ',
+        background_session=HEAD + 'use POSIX "setsid"; pipe R, W; if (my $p = fork) { <R>; print $p } else { setsid(); open STDOUT, ">/dev/null"; open STDERR, ">/dev/null"; syswrite W, "x\\n"; close W; sleep 600; exit } ',
         isa=HEAD + "our @ISA; push @ISA, 'Other'; print scalar @ISA;",
         required=HEAD + 'require "./library.pl"; our $setting; print helper(), $setting; $setting = "changed";',
     ) | {"scripts/library.pl": "our $setting = 'set'; sub helper { return 'help' } 1;\n"}
@@ -119,6 +124,17 @@ class Isolation(PerlCase):
         self.assert_each("arguments", "0ok")
         self.assert_each("time", "now")
         self.assert_each("isa", "1")
+
+    def test_what_a_program_does_at_its_end_belongs_to_the_reply(self):
+        for text in self.texts("handles.pl", 3):
+            self.assertEqual(sorted(text.replace("destroyed", " destroyed ").split()), ["destroyed", "first", "written"])
+
+    def test_children_that_still_run(self):
+        for pid in self.texts("background.pl", 2):
+            testing.wait_gone(int(pid))
+        for pid in self.texts("background_session.pl", 1):
+            self.assertTrue(testing.is_alive(int(pid)))
+            os.kill(int(pid), signal.SIGKILL)
 
     def test_required_file_without_a_package(self):
         self.assert_each("required", "helpset")

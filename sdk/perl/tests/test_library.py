@@ -182,7 +182,10 @@ class Library(PerlCase):
 
 
 class WithoutTheNativePart(Library):
+    """What the native part has a part in."""
+
     native = "0"
+    test_parameters = test_bounds_of_forms = test_responses = test_text = test_examples = test_cgi_fast = test_persistence = None
 
 
 if __name__ == "__main__":

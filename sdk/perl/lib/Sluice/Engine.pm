@@ -28,6 +28,7 @@ our $is_child = 0;    # fork mode: this is the process of one request
 my $script;           # the script of this request
 my $turns = 0;        # turns of its loop over requests
 my $ends_known;       # END blocks before it
+my $is_settled = 1;   # its variables have been put back
 my $is_done = 1;      # its reply has been finished
 our $next_record;     # a record that a loop of the script has read and that is another script's
 
@@ -102,6 +103,7 @@ sub prepare {
     my $file = $ENV{SCRIPT_FILENAME};
     $is_done = 0;
     $turns   = 0;
+    $is_settled = 0;
     undef $script;
     my $has_compiled = with_exit(sub {
         die "SCRIPT_FILENAME is not set\n" unless defined $file && $file ne '';
@@ -126,6 +128,8 @@ sub run_and_finish {
         leave_child($error);
     }
     $error = run_ends($error);
+    # As when a program ends: handles are closed and objects are destroyed, and what they still write belongs to the reply.
+    settle();
     finish_reply($error);
 }
 
@@ -177,7 +181,8 @@ sub finish_reply {
         Sluice::Engine::Channel::discard_output();
         return;
     }
-    # Before the end sentinel, because after it the pipe of bodies belongs to the next request.
+    # Before the end sentinel, because after it the pipe of bodies and standard output belong to the next request.
+    Sluice::Engine::Request::end_children();
     Sluice::Engine::Channel::stop_pump();
     my $is_page = $Sluice::Engine::Modules::has_error_page;
     $Sluice::Engine::Modules::has_error_page = 0;
@@ -244,12 +249,18 @@ sub reply_status {
     return defined $answer && $answer =~ /^200 (\d+)/ ? $1 : '000';
 }
 
+# Once for each request: the variables of the script are what they were.
+sub settle {
+    return if $is_settled++;
+    $script->close_data;
+    # A destructor may die.
+    eval { local $SIG{__DIE__}; $script->put_back; 1 } or print STDERR "$@";
+}
+
 # After the reply: everything is as it was before the request.
 sub leave {
     if ($script) {
-        $script->close_data;
-        # Destructors of objects in variables may die or print; neither belongs to a reply any more.
-        eval { local $SIG{__DIE__}; $script->put_back; 1 } or print STDERR "$@";
+        settle();
         Sluice::Engine::Modules::leave($script);
     }
     Sluice::end_of_request() if $INC{'Sluice.pm'};

@@ -24,8 +24,8 @@ sub serve {
     }
     elsif ($child) {
         1 until waitpid($child, 0) == $child;
-        Sluice::Engine::Channel::stop_pump();
         my $status = $?;
+        Sluice::Engine::Channel::stop_pump();
         finish($status == 0 ? '' : Sluice::Engine::Channel::failure(
             $status & 127 ? 'the process of the request was killed by signal ' . ($status & 127) : 'the process of the request ended with exit status ' . ($status >> 8)));
     }

@@ -77,6 +77,28 @@ sub begin {
     Sluice::Engine::Channel::open_body($bytes) if $bytes && $bytes =~ /^\d+\z/;
 }
 
+# Children of the script that still run are killed, as at the end of a CGI program, except those with a session of their own (setsid).
+sub end_children {
+    my $pid;
+    1 while ($pid = waitpid -1, POSIX::WNOHANG()) > 0;
+    return if $pid < 0;
+    open my $list, '<', "/proc/$$/task/$$/children" or return;
+    my ($session) = session_of($$);
+    for my $child (split ' ', <$list> // '') {
+        next unless session_of($child) == $session;
+        kill 'KILL', $child;
+        waitpid $child, 0;
+    }
+}
+
+# 0 if there is no such process.
+sub session_of {
+    my ($process) = @_;
+    open my $file, '<', "/proc/$process/stat" or return 0;
+    my $line = <$file> // '';
+    return $line =~ /.*\) \S \d+ \d+ (\d+)/s ? $1 : 0;
+}
+
 # After it: everything that is not a variable of the script.
 sub leave {
     alarm 0;

@@ -54,9 +54,9 @@ sub compile {
         next unless $@ eq '' && defined &{ $package . '::' . MAIN };
         $source->{data_offset} = $end->[1];
         $source->{is_utf8}     = $code =~ /^\s*use\s+utf8\b/m;
-        my @packages = $code =~ /^[ \t]*package[ \t]+([A-Za-z_][\w:]*)[ \t]*(?:[\d.v]+[ \t]*)?;/mg;
+        my @packages = $code =~ /(?:^|[;{}])[ \t]*package[ \t]+([A-Za-z_][\w:]*)[ \t]*(?:[\d.v]+[ \t]*)?;/mg;
         $source->{data_package} = @packages ? $packages[-1] : $package;
-        $source->{packages} = { map { $_ => 1 } $code =~ /^[ \t]*package[ \t]+([A-Za-z_][\w:]*)/mg };
+        $source->{packages} = { map { $_ => 1 } $code =~ /(?:^|[;{}])[ \t]*package[ \t]+([A-Za-z_][\w:]*)/mg };
         return \&{ $package . '::' . MAIN };
     }
     $@ = $error;
