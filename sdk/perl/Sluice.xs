@@ -40,6 +40,20 @@ static PerlIOBuf *buffer_of_stdout(pTHX)
     return PerlIOSelf(file, PerlIOBuf);
 }
 
+/* Whether a standard handle is what the engine left: not tied, its own descriptor, layers unix and perlio, bytes. */
+static int is_usual(pTHX_ const char *name, int descriptor)
+{
+    GV *gv = gv_fetchpv(name, 0, SVt_PVIO);
+    IO *io = gv ? GvIO(gv) : NULL;
+    PerlIO *file = io ? IoIFP(io) : NULL, *next;
+    if (!PerlIOValid(file) || SvTIED_mg((SV *)io, PERL_MAGIC_tiedscalar) || PerlIO_fileno(file) != descriptor) return 0;
+    if (PerlIOBase(file)->tab != &PerlIO_perlio || (PerlIOBase(file)->flags & (PERLIO_F_UTF8 | PERLIO_F_CRLF))) return 0;
+    next = PerlIONext(file);
+    return PerlIOValid(next) && PerlIOBase(next)->tab == &PerlIO_unix;
+}
+
+static struct stat outputs[2]; /* the files of descriptors 1 and 2, as the engine was given them */
+
 /* Sets a variable of %ENV unless it has this value; a change also goes to the environment of children. */
 static void set_variable(pTHX_ HV *env, const char *name, I32 name_length, const char *value, STRLEN length)
 {
@@ -153,6 +167,31 @@ stdout_start()
   CODE:
     buffer = buffer_of_stdout(aTHX);
     if (buffer) buffer->posn = 0;
+
+# Notes the files of descriptors 1 and 2.
+void
+note_outputs()
+  CODE:
+    fstat(1, &outputs[0]);
+    fstat(2, &outputs[1]);
+
+# Whether STDOUT and STDERR are as they were, and their descriptors still the files that were noted.
+bool
+outputs_are_usual()
+  PREINIT:
+    struct stat now;
+    int i;
+  CODE:
+    RETVAL = is_usual(aTHX_ "main::STDOUT", 1) && is_usual(aTHX_ "main::STDERR", 2);
+    for (i = 0; RETVAL && i < 2; i++)
+        RETVAL = fstat(i + 1, &now) == 0 && now.st_dev == outputs[i].st_dev && now.st_ino == outputs[i].st_ino;
+  OUTPUT: RETVAL
+
+bool
+input_is_usual()
+  CODE:
+    RETVAL = is_usual(aTHX_ "main::STDIN", 0);
+  OUTPUT: RETVAL
 
 # The bytes in the buffer of STDOUT, and nothing else happens to them; undef if STDOUT is not an ordinary handle.
 SV *

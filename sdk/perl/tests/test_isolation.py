@@ -46,6 +46,7 @@ class Isolation(PerlCase):
         handles=HEAD + '$| = 1; open PIPE, "|cat"; print PIPE "written "; print "first "; package Last; our $object = bless []; sub DESTROY { print "destroyed" }',
         background=HEAD + '$| = 1; if (my $p = fork) { print $p } else { sleep 600; exit } ',
         background_session=HEAD + 'use POSIX "setsid"; pipe R, W; if (my $p = fork) { <R>; print $p } else { setsid(); open STDOUT, ">/dev/null"; open STDERR, ">/dev/null"; syswrite W, "x\\n"; close W; sleep 600; exit } ',
+        main=HEAD + 'BEGIN { $main::set = 5 } $main::n++; $::m++; push @main::list, 1; $main::set++; sub own { "own" } print "$main::n$::m", scalar(@main::list), $main::set, main::own(), &::own; print eval { main::none(); 1 } ? "" : $@ =~ /^Undefined subroutine &main::none called at .*main.pl line 3/ ? 1 : $@',
         isa=HEAD + "our @ISA; push @ISA, 'Other'; print scalar @ISA;",
         required=HEAD + 'require "./library.pl"; our $setting; print helper(), $setting; $setting = "changed";',
     ) | {"scripts/library.pl": "our $setting = 'set'; sub helper { return 'help' } 1;\n"}
@@ -59,6 +60,9 @@ class Isolation(PerlCase):
 
     def test_package_variables_and_subroutines(self):
         self.assert_each("globals", "0001100")
+
+    def test_names_of_the_package_main(self):
+        self.assert_each("main", "1116ownown1")
 
     def test_values_from_compilation_are_put_back(self):
         self.assert_each("initial", "2 1 5 2")

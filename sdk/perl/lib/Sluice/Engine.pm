@@ -49,6 +49,7 @@ sub main {
     }
     Sluice::Engine::Request::start();
     Sluice::Engine::Modules::start();
+    Sluice::Engine::Variables::start_main();
     $Sluice::Engine::Exit::finish = \&finish_early;
     if (defined $options{app}) {
         require Sluice::Engine::PSGI;
@@ -88,7 +89,7 @@ sub serve {
         return fork_and(\&Sluice::Engine::PSGI::prepare, \&Sluice::Engine::PSGI::serve) if $options{fork};
         return Sluice::Engine::PSGI::serve();
     }
-    return fork_and(\&prepare, sub { run_and_finish(); leave() }) if $options{fork};
+    return fork_and(\&prepare, \&run_and_finish) if $options{fork};
     run_and_finish() if prepare();
     leave();
 }
@@ -303,6 +304,19 @@ sub leave_parent {
 sub finish_early {
     my $error = run_ends(undef);
     finish_reply($error);
+}
+
+# A script says main::name or &::name, as if its subroutines were in main: they are in its package.
+sub main::AUTOLOAD {
+    my $full = $main::AUTOLOAD;
+    my ($name) = $full =~ /([^:]+)\z/;
+    return if $name eq 'DESTROY';
+    if ($script && $script->{main} && $full eq "main::$name") {
+        my $code = $script->{package}->can($name);
+        goto &$code if $code && $name ne 'caller';
+    }
+    my (undef, $file, $line) = caller;
+    die "Undefined subroutine &$full called at $file line $line.\n";
 }
 
 # CORE::exit, and a child of a script: its END blocks run, and the reply of a request that is under way is finished.

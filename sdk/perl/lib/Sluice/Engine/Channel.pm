@@ -12,6 +12,7 @@ our ($END, $ESCAPE, $CLOSE);    # the sentinels
 our ($body, $mailbox, $errors); # the copies: handles
 our $keeps_records = 0;         # a record mailbox: each write is a record
 our $asks_struct   = 1;         # the callout for struct records has not been sent
+my $has_native = 0;              # the native part is there
 my $input;                      # CGIPLUSIN
 my $pending = '';               # bytes of it after the last record
 my @identity;                   # device and inode of descriptors 1 and 2
@@ -35,6 +36,8 @@ sub open_all {
     $keeps_records = -S STDOUT ? 1 : 0;
     @identity = map { join ' ', (stat $_)[0, 1] } $mailbox, $errors;
     STDERR->autoflush(1);
+    $has_native = defined &Sluice::Native::outputs_are_usual;
+    Sluice::Native::note_outputs() if $has_native;
     return;
 }
 
@@ -135,6 +138,7 @@ sub failure {
 # Whether descriptors 1 and 2 are what they were, and the handles of Perl have their usual layers. Otherwise they are put back: the output
 # that is still in the buffer is written to where the script has sent it. Returns whether STDOUT was still the mailbox.
 sub put_back_handles {
+    return 1 if $has_native && Sluice::Native::outputs_are_usual();
     my $is_mailbox = 1;
     untie *STDOUT if tied *STDOUT;
     untie *STDERR if tied *STDERR;
@@ -215,6 +219,7 @@ sub put_back_input_flags {
 }
 
 sub close_body {
+    return if !$has_body && $has_native && Sluice::Native::input_is_usual();
     untie *STDIN if tied *STDIN;
     my $number = fileno STDIN;
     return if !$has_body && defined $number && $number == 0 && (my @layers = PerlIO::get_layers(STDIN)) == 2;

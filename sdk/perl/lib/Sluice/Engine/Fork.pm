@@ -50,6 +50,7 @@ sub run_child {
         print STDERR $@;
         POSIX::_exit(1);
     };
+    File::Temp::cleanup() if $INC{'File/Temp.pm'};
     POSIX::_exit(0);
 }
 

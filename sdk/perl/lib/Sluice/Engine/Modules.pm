@@ -156,9 +156,11 @@ sub leave {
         }
     }
     delete @INC{ keys %{ $script->{modules} } } if $script->{modules};
-    delete $INC{ $_->[0] } for values %is_relative;
+    if (%is_relative) {
+        delete $INC{ $_->[0] } for values %is_relative;
+    }
+    # @INC is set before each script.
     note_all() if $has_loaded;
-    @INC = @base_inc;
     return if !%base_signals && defined &Sluice::Native::has_signals && !Sluice::Native::has_signals();
     for my $name (keys %SIG) {
         next unless defined $SIG{$name};

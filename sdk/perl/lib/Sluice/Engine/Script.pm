@@ -110,6 +110,7 @@ sub compile {
     }
     $self->{main} = $main;
     $self->{packages} = \@packages;
+    Sluice::Engine::Variables::scan_main('initial') if $self->names_main;
     Sluice::Engine::Modules::after_compilation($self, \%modules);
     return if $self->{is_fresh};
     $self->{lexicals}  = Sluice::Engine::Lexicals->take($main, named_subroutines(@packages), @{ $self->{ends} });
@@ -119,6 +120,12 @@ sub compile {
         return;
     }
     $self->{variables} = Sluice::Engine::Variables->take(@packages);
+}
+
+# Whether its text has something of the package main.
+sub names_main {
+    my ($self) = @_;
+    return $self->{names_main} //= $self->{source}{text} =~ /\bmain(?:::|')|(?<![\w:])::\w|\bpackage\s+main\b/ ? 1 : 0;
 }
 
 sub module_file {
@@ -177,6 +184,7 @@ sub ends_of_request {
 # After each request: variables as they were after compilation.
 sub put_back {
     my ($self) = @_;
+    Sluice::Engine::Variables::put_back_main() if $self->names_main;
     if ($self->{is_fresh}) {
         $self->clear;
     }

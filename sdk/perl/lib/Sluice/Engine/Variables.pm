@@ -148,6 +148,32 @@ sub find_changes {
     $self->{generation}{$_} = mro::get_pkg_gen($_) for @{ $self->{packages} };
 }
 
+# ---- The package main ----
+
+# Scripts have packages of their own, but may name `$main::x` or `$::x`. Variables of main that exist since the engine began are Perl's or
+# the engine's. Subroutines of main are left alone, because a module may have defined them.
+my (%is_base, $main);
+
+sub start_main {
+    %is_base = map { $_ => 1 } keys %main::;
+    $main = bless {packages => [], values => [], empty => [[], [], []], known => {}, has_run => 1}, __PACKAGE__;
+    $main->{names} = keys %main::;
+}
+
+# After a script was compiled: what its BEGIN blocks have set is put back. Otherwise: variables that a request has made.
+sub scan_main {
+    my ($is_initial) = @_;
+    for my $name (grep { !$is_base{$_} && /\A[A-Za-z_]\w*\z/ && !$IS_SPECIAL{$_} } keys %main::) {
+        $main->note("main::$name", $is_initial) if ref \$main::{$name} eq 'GLOB';
+    }
+    $main->{names} = keys %main::;
+}
+
+sub put_back_main {
+    scan_main(0) if keys %main:: != $main->{names};
+    $main->put_back;
+}
+
 # Empties packages, so that a script can be compiled into them again.
 sub clear {
     my ($self) = @_;
