@@ -11,7 +11,7 @@ local getenv, exit_process, stdout, locale, path, cpath = os.getenv, os.exit, io
 local final, escape, close = getenv("CGIPLUSEOF"), getenv("CGIPLUSESC"), getenv("CGIPLUSEOT")
 local requests = assert(io.open(getenv("CGIPLUSIN"), "rb"))
 local BUFFER_BYTES, CHUNK_BYTES = 65536, 65536
-local output, pieces, bytes, has_sent, variables, compiled = {}, {}, 0, false, {}, {}
+local output, chunks, bytes, has_sent, variables, compiled = {}, {}, 0, false, {}, {}
 stdout:setvbuf("no") -- one write(2) for each send()
 io.stdin:setvbuf("no") -- nothing of a body stays in a buffer of this process
 
@@ -19,8 +19,8 @@ io.stdin:setvbuf("no") -- nothing of a body stays in a buffer of this process
 
 local function send(text)
     has_sent = has_sent or bytes > 0
-    assert(stdout:write(table.concat(pieces), text))
-    pieces, bytes = {}, 0
+    assert(stdout:write(table.concat(chunks), text))
+    chunks, bytes = {}, 0
 end
 
 function output:write(...)
@@ -28,7 +28,7 @@ function output:write(...)
         local value = select(at, ...)
         local kind = math.type(value) and "number" or type(value)
         if kind ~= "string" and kind ~= "number" then error(("bad argument #%d to 'write' (string expected, got %s)"):format(at, kind), 2) end
-        pieces[#pieces + 1] = value
+        chunks[#chunks + 1] = value
         bytes = bytes + #tostring(value)
     end
     if bytes > BUFFER_BYTES then send("") end
@@ -120,7 +120,7 @@ local function serve()
     if has_reply and code then return send(final) end
     fault = code and (code == 0 and "the script wrote no reply" or "exit status " .. code) or fault
     io.stderr:write(fault, "\n")
-    pieces, bytes = {}, 0
+    chunks, bytes = {}, 0
     send(escape .. "\n!FAILED: " .. fault:match("[^\n]*"):gsub("%c", " ") .. "\n" .. close .. "\n" .. final)
 end
 

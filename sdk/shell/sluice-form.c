@@ -3,7 +3,7 @@
    usage: sluice-form PID BYTES      PID: the shell; BYTES: the limit for files
 
    The body is on descriptor 0, the variables are in the environment. On standard output: records of texts, each ended by RS (0x1e), which a
-   shell can split: f NAME VALUE; u NAME FILE-NAME TYPE BYTES PATH; r PID. A text with a NUL or an RS cannot be told to a shell: the form is refused.
+   shell can split: f NAME VALUE; u NAME FILE-NAME TYPE BYTES PATH; r PID. A text with a NUL or an RS cannot be passed to a shell: the form is refused.
    Exit status: 0; 3 too large; 4 malformed; 5 the disk is full; 1 otherwise.
 
    Uploads are files in a directory of their own, so that a script can use `mv`. A second process, `r PID`, removes what is left of them when it

@@ -183,23 +183,23 @@ sluice_url_decode() {
     REPLY=${_sluice_text%%\%*}
     _sluice_text=${_sluice_text#"$REPLY"}
     _sluice_split %
-    # The text begins with %, so the first piece is empty.
+    # The text begins with %, so the first chunk is empty.
     _sluice_is_first=x
-    for _sluice_piece in $_sluice_text; do
+    for _sluice_chunk in $_sluice_text; do
         if [ -n "$_sluice_is_first" ]; then
             _sluice_is_first=
             continue
         fi
-        _sluice_tail=${_sluice_piece#??}
-        if [ "$_sluice_tail" = "$_sluice_piece" ] && [ ${#_sluice_piece} -ne 2 ]; then
-            REPLY=$REPLY%$_sluice_piece
-        elif _sluice_byte_of "${_sluice_piece%"$_sluice_tail"}"; then
+        _sluice_tail=${_sluice_chunk#??}
+        if [ "$_sluice_tail" = "$_sluice_chunk" ] && [ ${#_sluice_chunk} -ne 2 ]; then
+            REPLY=$REPLY%$_sluice_chunk
+        elif _sluice_byte_of "${_sluice_chunk%"$_sluice_tail"}"; then
             REPLY=$REPLY$_sluice_byte$_sluice_tail
         else
-            REPLY=$REPLY%$_sluice_piece
+            REPLY=$REPLY%$_sluice_chunk
         fi
     done
-    # A % at the end makes no piece.
+    # A % at the end makes no chunk.
     case $_sluice_text in *%) REPLY=$REPLY% ;; esac
     _sluice_unsplit
 }
@@ -370,7 +370,7 @@ _sluice_require_form() {
     if [ -n "$SLUICE_ERROR" ]; then return 2; fi
     if [ -n "$_sluice_count" ]; then return 0; fi
     _sluice_count=0
-    case ${QUERY_STRING-} in *=*) _sluice_add_pairs "$QUERY_STRING" || : ;; esac
+    if [ -n "${QUERY_STRING-}" ]; then _sluice_add_pairs "$QUERY_STRING" || :; fi
     if [ -z "$SLUICE_ERROR" ]; then _sluice_read_body || : "${SLUICE_ERROR:=500}"; fi
     if [ -n "$SLUICE_ERROR" ]; then return 2; fi
 }

@@ -88,9 +88,9 @@ int sluice_flush(void);
 int sluice_event(const char *data, const char *name, const char *id);
 
 /* ---- Forms and uploads ----
-   The fields of the query (if it has a `=`) and of the body (application/x-www-form-urlencoded, multipart/form-data), in order. The first of
-   these calls in a request reads them all. At most 1000 fields and files, 8 MiB of names and values, and sluice_upload_limit() bytes of
-   files are read. Results are valid until the next sluice_accept() or sluice_finish().
+   The fields of the query (`?a=1&flag`: a field without a value is empty) and of the body (application/x-www-form-urlencoded or
+   multipart/form-data), in order. The first of these calls in a request reads them all. At most 1000 fields and files, 8 MiB of names and
+   values, and sluice_upload_limit() bytes of files are read. Results are valid until the next sluice_accept() or sluice_finish().
 
    All of them fail in the same way, in every call of the request: EFBIG more than these limits; EBADMSG the body is malformed, or incomplete
    because the client has left; EALREADY the script has read from the body before; ENOMEM, ENOSPC and other errors of read(2), write(2) and

@@ -257,8 +257,7 @@ void sluice_form_start(void)
 static int read_form(void)
 {
     const char *query = sluice_variable("QUERY_STRING"), *type = sluice_variable("CONTENT_TYPE");
-    /* Under WASD's rule, a query without `=` is a list of keywords, not a form. */
-    if (query && strchr(query, '=') && add_pairs(query, strlen(query))) return -1;
+    if (query && add_pairs(query, strlen(query))) return -1;
     if (!type) return 0;
     int is_urlencoded = is_type(type, "application/x-www-form-urlencoded");
     if (!is_urlencoded && !is_type(type, "multipart/form-data")) return 0;

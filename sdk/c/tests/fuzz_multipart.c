@@ -109,7 +109,7 @@ static int parse(const char *bytes, size_t length, size_t read_max, struct summa
     return status;
 }
 
-static const char *const pieces[] = {
+static const char *const snippets[] = {
     "--bound\r\n", "\r\n--bound\r\n", "\r\n--bound--\r\n", "--bound", "\r\n--boun", "\r\n", "\n", "\r", "\r\n\r\n", "--", " ", "\t", "\"", "\\\"", "\\",
     "Content-Disposition: form-data; name=\"a\"\r\n\r\n", "Content-Disposition: form-data; name=\"f\"; filename=\"x\"\r\n", "Content-Type: a/b\r\n",
     "content-disposition:form-data;name=q;\r\n\r\n", "; name=b", "; filename=\"C:\\a\\b\"", "name", "=", ";", "form-data", "\0",
@@ -121,15 +121,15 @@ static size_t generate(char *into, size_t size)
     size_t length = 0, wanted = 1 + below(40);
     if (below(4)) length = (size_t)snprintf(into, size, "--bound\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n");
     while (wanted--) {
-        const char *piece = pieces[below(sizeof pieces / sizeof *pieces)];
-        size_t count = *piece ? strlen(piece) : 1;
+        const char *snippet = snippets[below(sizeof snippets / sizeof *snippets)];
+        size_t count = *snippet ? strlen(snippet) : 1;
         if (below(200) == 0) { /* longer than the window and its limits */
             count = below(100000);
             if (count > size - length - 1) break;
             memset(into + length, "\r\nx"[below(3)], count);
         } else {
             if (count > size - length - 1) break;
-            memcpy(into + length, piece, count);
+            memcpy(into + length, snippet, count);
         }
         length += count;
     }

@@ -7,7 +7,7 @@ import unittest
 
 import server
 from test_buffer import numbers
-from test_forms import BOUNDARY, CLOSE, part
+from test_fields import BOUNDARY, CLOSE, part
 from test_requests import Case
 
 VALGRIND = ("valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible")

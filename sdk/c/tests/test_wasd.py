@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 import server
-from test_forms import BOUNDARY, CLOSE, part
+from test_fields import BOUNDARY, CLOSE, part
 from test_requests import Case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(server.HERE)))

@@ -108,7 +108,7 @@ class Scripts(Case):
             self.assertIn(self.server.request("POST", f"{place}/killed.sh", KIND, body).status, (502, 200))
         testing.wait_until(lambda: not self.uploads())
 
-    def test_malformed_and_large_forms_are_refused(self):
+    def test_malformed_and_large_bodies_are_refused(self):
         for place in self.everywhere():
             for body, status in ((b"x", 400), (part('name="a"'), 400), (part('name="a"') * 1001 + CLOSE, 413), (part('name="a"', b"\0") + CLOSE, 400),
                                  (part('name="a"', b"x" * (9 << 20)) + CLOSE, 413)):
