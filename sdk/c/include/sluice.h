@@ -74,7 +74,8 @@ int sluice_redirect(const char *url, int status);
 
 /* Answers with an error (400 … 599), as a line of plain text, followed by `text` (NULL: none). It is the whole response; fields that were set
    before are dropped. Status 0 chooses it by errno, for a form that could not be read: 413 for EFBIG, 400 for EBADMSG, 507 for ENOSPC,
-   otherwise 500. -1: EALREADY the head has been written, so that the status can no longer change; EINVAL. */
+   otherwise 500. -1: EINVAL; EALREADY the head has been written, so that the status can no longer change. Then
+   sluice_callout(NULL, 0, "!FAILED: reason") makes the server abort the response, so that the client does not take it for complete. */
 int sluice_fail(int status, const char *text);
 
 /* Prints bytes to stdout. In a record mailbox, large ones are written as several records, lines whole. -1: errno of write(2). */
