@@ -72,6 +72,28 @@ class Case(testing.ServerCase):
         return [name for name in os.listdir(self.server.temporary) if name.startswith("sluice-upload-")]
 
 
+class Records(testing.ServerCase):
+    """The same in a record mailbox, where each write is a record."""
+
+    configuration = """
+        [[site]]
+        root = "htdocs"
+          [[site.route]]
+          path = "/*"
+          script = { directory = "scripts", mode = "cgiplus", mailbox = "record", max = 1, interpreters = { ".sh" = "dash" },
+            environment = { SLUICE_SHELL = "SOURCE", TMPDIR = "@TMP@" } }
+    """.replace("SOURCE", SHELL)
+    files = {f"scripts/{name}.sh": LOOP % SCRIPTS[name] for name in ("variables", "callouts", "buffer", "large")} | {"htdocs/a.txt": "text"}
+
+    def test_heads_callouts_and_the_memory_buffer(self):
+        for _ in range(2):
+            self.assertEqual(self.server.get("/variables.sh?a=1").text, "/variables.sh|a=1|none|none|\npersistent\n")
+            self.assertIn(" 300", self.server.get("/callouts.sh").text)
+            response = self.server.get("/buffer.sh")
+            self.assertTrue(response.is_complete and response.text.startswith("1\n2\n"), response)
+            self.assertIn("200000\nend\n", response.text)
+
+
 class Scripts(Case):
     def test_variables_of_a_request_are_gone_in_the_next(self):
         for place in self.everywhere():
