@@ -254,9 +254,9 @@ sub buffer {
 sub buffer_gone {
     Sluice::buffer_begin(1 << 20);
     text_head();
-    eval { Sluice::buffer_write(block(0)) while 1 };
+    1 while Sluice::buffer_write(block(0));
     open my $event, '>', "$ENV{PROBE_DIR}/event" or die "event: $!\n";
-    print $event "gone: $@\n";
+    print $event "gone: $!\n";
     close $event;
 }
 

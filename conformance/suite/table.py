@@ -54,7 +54,7 @@ class Table:
         return [column for column in self.columns if column.kind == kind]
 
     def kinds(self):
-        return [(kind, title) for kind, title in KINDS.items() if self.of_kind(kind)]
+        return [(kind, title) for kind, title in KINDS.items() if self.rows(kind)]
 
     def text(self):
         """For a terminal."""
