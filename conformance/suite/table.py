@@ -48,7 +48,7 @@ class Table:
         """Behaviours with their cells. Without a library there are no rows about its functions."""
         columns = self.of_kind(kind)
         rows = [(behaviour, [self._text(behaviour, column) for column in columns]) for behaviour in self.behaviours]
-        return [(behaviour, cells) for behaviour, cells in rows if LIBRARY_ONLY[1] not in cells and set(cells) != {"–"}]
+        return [(behaviour, cells) for behaviour, cells in rows if cells and LIBRARY_ONLY[1] not in cells and set(cells) != {"–"}]
 
     def of_kind(self, kind):
         return [column for column in self.columns if column.kind == kind]
