@@ -19,8 +19,9 @@ SECONDS_MOST = 6.0
 #: Assumed requests per second of plain CGI, of pages of a framework by CGI, and of uploads, for the estimate of the time.
 SLOW_RATE, SLOW_PAGE_RATE, UPLOAD_RATE = 60.0, 10.0, 150.0
 
-#: Peers that run the application in the process that speaks HTTP; all others hand it to another process.
-IN_PROCESS = ("granian", "granian-nginx", "mod-perl", "mod-perl-psgi", "mod-php")
+#: Peers that run the application in the process that speaks HTTP with the client, or in threads of one; all others isolate it in
+#: processes of their own.
+IN_PROCESS = ("granian", "granian-nginx", "waitress", "waitress-nginx", "mod-perl", "mod-perl-psgi", "mod-php")
 
 
 def slow(key: str, label: str, way: str, against: str) -> Column:
