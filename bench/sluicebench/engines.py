@@ -114,7 +114,7 @@ PROCESSES = "2 × processors + 1"
 
 #: Above the table of processor time.
 COSTS = """\
-Processor time per request, µs, of the whole process tree: server, proxy and application, without the load tool. It is the steadier
+Processor time, µs, of the whole process tree: server, proxy and application, without the load tool. It is the steadier
 figure on a machine that is not idle."""
 
 LANGUAGE_TABLES = (

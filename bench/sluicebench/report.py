@@ -141,7 +141,7 @@ def table_part(table: Table, results: Results, pictures: set[str]) -> list[str]:
         parts.append(ratio_table(table, ours, rows, results))
     if table.key == "scale":
         parts += [SHARES, fairness_table(table, rows, results)]
-    if table.measure == "applications":
+    if table.group:
         parts += [COSTS, cpu_table(table, rows, results)]
     if table.key == "cost":
         parts += calls_part(results)
@@ -213,13 +213,14 @@ def fairness_table(table: Table, rows: Sequence[Row], results: Results) -> str:
 
 
 def cpu_table(table: Table, rows: Sequence[Row], results: Results) -> str:
-    """The processor time of a request, in each column."""
+    """The processor time of a request, or of a megabyte, in each column."""
     columns = [c for c in table.columns if any(results.cell(table.key, row.key, c.key) for row in rows)]
     lines = []
     for row in rows:
         figures = [detail(results.cell(table.key, row.key, column.key), "cpu") for column in columns]
         lines.append([row.label, *(number_text(figure.median) if figure else NOTHING for figure in figures)])
-    return markdown(["µs per request", *(column.label for column in columns)], lines)
+    per = "MiB" if table.measure == "bulk" else "request"
+    return markdown([f"µs per {per}", *(column.label for column in columns)], lines)
 
 
 def calls_part(results: Results) -> list[str]:

@@ -159,7 +159,12 @@ class Run:
             megabytes = self.megabytes.get(key, table.megabytes)
             url = self.stage.address(column, path_of(column, row, megabytes), row)
             command = load.curl_command(url, row.protocol, self.stage.site.certificate)
-            return load.curl_sample(self.invoke(key, number, command, timeout), megabytes * MIB, row.protocol)
+            server = self.stage.server(column.server, row.workers) if table.group else None
+            before = server.processor_seconds() if server else 0.0
+            sample = load.curl_sample(self.invoke(key, number, command, timeout), megabytes * MIB, row.protocol)
+            if server and sample.value is not None:
+                sample.details["cpu"] = (idle_again(server) - before) * 1e6 / megabytes
+            return sample
         if table.measure == "applications":
             return self.application(table, row, column, number)
         url = self.stage.address(column, path_of(column, row, 0), row)

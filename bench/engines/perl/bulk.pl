@@ -8,6 +8,7 @@ my ($megabytes, $channel) = split /\+/, $ENV{QUERY_STRING};
 my $blocks = $megabytes * 16;
 if ($channel eq 'b') {
     require Sluice;
+    Sluice::accept();
     Sluice::buffer_begin(4 * 1024 * 1024);
     Sluice::header('Content-Type', 'application/octet-stream');
     Sluice::respond();

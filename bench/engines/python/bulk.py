@@ -9,6 +9,7 @@ blocks = int(megabytes) * 16
 if channel == "b":
     import sluice
 
+    sluice.accept()
     sluice.buffer_begin(4 * 1024 * 1024)
     sluice.header("Content-Type", "application/octet-stream")
     sluice.respond()
