@@ -54,10 +54,7 @@ pub(crate) struct Sender {
 impl Failures {
     /// The counters of a user of a store, from an address.
     pub(crate) fn sender(&self, store: u64, user: &str, client: IpAddr) -> Sender {
-        let network = match client.to_canonical() {
-            IpAddr::V4(address) => IpAddr::V4(address),
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
-        };
+        let network = network_of(client);
         Sender {
             user: self.hasher.hash_one((store, user, network)),
             address: self.hasher.hash_one((store, network)),
@@ -101,6 +98,14 @@ impl Failures {
     pub(crate) fn forget(&self, sender: Sender) {
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         counters.remove(&sender.user);
+    }
+}
+
+/// What counts as one client: an address, of IPv6 the network of its first 64 bits.
+pub(crate) fn network_of(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
     }
 }
 

@@ -4,6 +4,7 @@
 //! credentials   a name and a password of a request          rules      whether a client satisfies a rule: pure
 //! users, hash   what a users file says, and the hashes      control    verified passwords, wrong ones, what a thread must hash
 //! store         the files, read again when they change      verifier   the threads that hash; failures: the counters of wrong passwords
+//! throttle      requests at once, and a queue               rate       requests of a client in a time
 //! ```
 //! Not here: which rules a path has (`sluice_server::dispatch`), and the answers to refused requests (its gate).
 #![forbid(unsafe_code)]
@@ -13,8 +14,10 @@ pub mod control;
 pub mod credentials;
 pub mod failures;
 pub mod hash;
+pub mod rate;
 pub mod rules;
 pub mod store;
+pub mod throttle;
 pub mod users;
 mod verifier;
 

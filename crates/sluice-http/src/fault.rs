@@ -22,8 +22,8 @@ use http::{Method, StatusCode};
 
 use crate::escape::Escaping;
 pub use crate::fault::client::{
-    Absent, BodyFailure, ClientFault, Credentials, Forbidden, LinkProblem, MethodMismatch, Misdirected, NotPermitted,
-    RangeMismatch, RefusedByRoute, RefusedLink, RefusedUser, RewriteMismatch, SlowBody, Unauthorized,
+    Absent, BodyFailure, ClientFault, Credentials, Forbidden, LimitReached, LinkProblem, MethodMismatch, Misdirected,
+    NotPermitted, RangeMismatch, RefusedByRoute, RefusedLink, RefusedUser, RewriteMismatch, SlowBody, Unauthorized,
 };
 pub use crate::fault::detail::{Detail, ProcessDetail, ProcessReport};
 pub use crate::fault::script::{
@@ -82,6 +82,9 @@ impl Fault {
         match self {
             Fault::Client(ClientFault::Refused(refused)) => refused.retry_after,
             Fault::Client(ClientFault::TooManyFailures(refused)) => Some(refused.wait),
+            Fault::Client(ClientFault::TooManyRequests(reached) | ClientFault::Throttled(reached)) => {
+                Some(reached.wait)
+            }
             Fault::Client(_) => None,
             Fault::Script(fault) => fault.retry_after(),
             Fault::Server(fault) => fault.retry_after(),

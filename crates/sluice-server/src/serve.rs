@@ -21,11 +21,14 @@ pub mod forwarded;
 pub(crate) mod gate;
 #[cfg(test)]
 mod gate_tests;
+mod held_limits;
+mod identity;
 mod log_entry;
 mod private;
 mod redirect;
 mod refuse;
 mod request;
+mod restrain;
 mod route_of_fault;
 
 use std::rc::Rc;

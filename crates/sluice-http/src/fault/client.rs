@@ -60,6 +60,21 @@ pub enum ClientFault {
     Unauthorized(Box<Unauthorized>),
     /// 429: passwords of this user from this address are not verified for a time, because too many were wrong.
     TooManyFailures(Box<RefusedUser>),
+    /// 429: the client sends more requests than the rate of a route allows.
+    TooManyRequests(Box<LimitReached>),
+    /// 503: as many requests are answered as the throttle of a route allows, and no further ones may wait, or have waited for too long.
+    Throttled(Box<LimitReached>),
+}
+
+/// A limit on requests that is reached.
+#[derive(Clone, Debug)]
+pub struct LimitReached {
+    /// What is reached, as the begin of a sentence that ends with the route.
+    pub limit: Box<str>,
+    /// Where it is written.
+    pub origin: Box<str>,
+    /// After this time the client may try again.
+    pub wait: Duration,
 }
 
 /// A request without a user where one is needed.
@@ -287,7 +302,8 @@ impl ClientFault {
             ClientFault::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
             ClientFault::Refused(refused) => refused.status,
             ClientFault::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            ClientFault::TooManyFailures(_) => StatusCode::TOO_MANY_REQUESTS,
+            ClientFault::TooManyFailures(_) | ClientFault::TooManyRequests(_) => StatusCode::TOO_MANY_REQUESTS,
+            ClientFault::Throttled(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -348,12 +364,8 @@ impl Display for ClientFault {
             ClientFault::Misdirected(misdirected) => Display::fmt(misdirected, out),
             ClientFault::Refused(refused) => write!(out, "refused by the route at {}", refused.origin),
             ClientFault::Unauthorized(unauthorized) => Display::fmt(unauthorized, out),
-            ClientFault::TooManyFailures(refused) => write!(
-                out,
-                "too many wrong passwords for user {} from this address: no other is verified for {} s",
-                Quoted(&refused.user),
-                refused.wait.as_secs().max(1)
-            ),
+            ClientFault::TooManyFailures(refused) => Display::fmt(refused, out),
+            ClientFault::TooManyRequests(reached) | ClientFault::Throttled(reached) => Display::fmt(reached, out),
         }
     }
 }
@@ -370,6 +382,23 @@ impl Unauthorized {
             realm.push(letter);
         }
         format!("Basic realm=\"{realm}\", charset=\"UTF-8\"")
+    }
+}
+
+impl Display for RefusedUser {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "too many wrong passwords for user {} from this address: no other is verified for {} s",
+            Quoted(&self.user),
+            self.wait.as_secs().max(1)
+        )
+    }
+}
+
+impl Display for LimitReached {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of the route at {}", self.limit, self.origin)
     }
 }
 

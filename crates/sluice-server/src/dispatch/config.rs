@@ -16,6 +16,7 @@ use sluice_settings::rule::{AccessUse, UserSource};
 use sluice_settings::site_choice::{HostMatch, SiteNames};
 use sluice_settings::{ListenAddress, ProxySettings, Settings, UnknownHosts};
 
+use crate::dispatch::limit_tables::LimitTables;
 use crate::dispatch::script_sources::ScriptSources;
 use crate::dispatch::site::Site;
 use crate::dispatch::withheld::{self, withheld_files};
@@ -30,6 +31,8 @@ pub(crate) struct Config {
     pub limits: Limits,
     pub proxies: ProxySettings,
     pub cache: Option<FileCache>,
+    /// The counters of the limits on requests.
+    pub limit_tables: Arc<LimitTables>,
     /// The users of the realms.
     users: Vec<Arc<UserStore>>,
     /// Lines for the log about files that are not sent although they lie below a served directory.
@@ -75,6 +78,7 @@ impl Config {
             limits: settings.limits,
             proxies: settings.proxies.clone(),
             cache: settings.cache.as_ref().map(FileCache::new),
+            limit_tables: Arc::new(LimitTables::new(settings)),
             users: open_users(settings)?,
             notices,
             // Last, because a configuration that fails to open must leave the logs as they are.
@@ -92,6 +96,7 @@ impl Config {
             limits: self.limits,
             proxies: self.proxies.clone(),
             cache: Some(self.cache.as_ref()?.empty_copy()),
+            limit_tables: Arc::clone(&self.limit_tables),
             users: self.users.clone(),
             notices: Vec::new(),
             logs: self.logs.clone(),
@@ -273,6 +278,7 @@ mod tests {
             unknown_hosts,
             limits: Limits::default(),
             proxies: ProxySettings::default(),
+            limit_tables: Arc::default(),
             users: Vec::new(),
             cache: None,
             notices: Vec::new(),

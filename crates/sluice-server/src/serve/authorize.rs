@@ -16,40 +16,23 @@ use http::{HeaderName, header};
 use sluice_access::control::{AccessControl, Attempt, Outcome, PendingUser, Question};
 use sluice_access::credentials;
 use sluice_access::failures::FailureLimit;
-use sluice_access::rules::{self, Permission, User, Visitor};
+use sluice_access::rules::{Permission, User};
 use sluice_access::store::UserStore;
 use sluice_http::endpoints::TlsInfo;
-use sluice_http::fault::{
-    ClientFault, Credentials, Fault, Forbidden, NotPermitted, RefusedUser, ServerFault, Unauthorized,
-};
-use sluice_settings::rule::{Access, AccessSettings, ClientCertificate, RequestAttributes, UserSource, split_name};
+use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, RefusedUser, ServerFault};
+use sluice_settings::rule::{Access, AccessSettings, ClientCertificate, UserSource, split_name};
 
 use crate::serve::exchange::Exchange;
+use crate::serve::identity::{Granted, denied, unauthorized};
 use crate::serve::request::Request;
-
-/// Who the users of a request are, by the sources that were asked.
-#[derive(Clone, Default)]
-pub(crate) struct Identity {
-    users: Vec<(Arc<UserSource>, User)>,
-    /// The sources that do not know the credentials, with the name.
-    wrong: Vec<(Arc<UserSource>, Box<str>)>,
-    /// The subject of the client's verified certificate; only if a rule wants to know it.
-    subject: Option<Box<str>>,
-}
-
-/// Who was granted the answer, for scripts.
-#[derive(Clone)]
-pub(crate) struct Granted {
-    pub user: User,
-    pub realm: Box<str>,
-    /// The group that was decisive.
-    pub group: Option<Arc<str>>,
-}
+use crate::serve::restrain::Queued;
 
 /// Why an answer does not pass yet, or not at all.
 pub(crate) enum Stopped {
     Fault(Fault),
     Verification(Box<Verification>),
+    /// The queue of a throttle.
+    Queued(Box<Queued>),
 }
 
 impl From<Fault> for Stopped {
@@ -69,66 +52,6 @@ pub(crate) struct Verification {
     pending: PendingUser,
     source: Arc<UserSource>,
     name: Box<str>,
-}
-
-impl Identity {
-    /// The user that each of these stores would know by this name, for an explanation.
-    pub(crate) fn assumed<'s>(name: &str, stores: impl Iterator<Item = &'s Arc<UserStore>>) -> Identity {
-        let known = stores.filter(|store| store.knows(name));
-        let user = |store: &Arc<UserStore>| {
-            let user = User {
-                name: name.into(),
-                groups: store.groups_of(name),
-                auth_type: "Basic",
-            };
-            (Arc::clone(store.source()), user)
-        };
-        Identity {
-            users: known.map(user).collect(),
-            ..Identity::default()
-        }
-    }
-
-    fn user(&self, source: &Arc<UserSource>) -> Option<&User> {
-        let is_same = |(other, _): &&(Arc<UserSource>, User)| is_same_source(other, source);
-        self.users.iter().find(is_same).map(|(_, user)| user)
-    }
-
-    /// What a rule says about a client.
-    fn permission(&self, access: &AccessSettings, attributes: &RequestAttributes<'_>) -> Permission {
-        let visitor = Visitor {
-            client: attributes.client,
-            certificate: self.subject.as_deref(),
-            user: self.user(&access.source),
-        };
-        rules::check(access.rule(attributes.method), &visitor)
-    }
-
-    /// Whether rules let a client have an answer, by what is known of it.
-    pub(crate) fn may_have(&self, access: &Access, attributes: &RequestAttributes<'_>) -> bool {
-        access
-            .limits()
-            .all(|access| matches!(self.permission(access, attributes), Permission::Granted(_)))
-    }
-
-    /// As `authorize`, without asking for anything that is not known.
-    ///
-    /// # Errors
-    /// The client's: 401 or 403.
-    pub(crate) fn check(&self, access: &Access, attributes: &RequestAttributes<'_>) -> Result<(), Fault> {
-        for access in access.limits() {
-            match self.permission(access, attributes) {
-                Permission::Granted(_) => {}
-                Permission::NeedsUser => return Err(unauthorized(access, Credentials::Missing).into()),
-                Permission::Denied => return Err(denied(access, self.user(&access.source)).into()),
-            }
-        }
-        Ok(())
-    }
-}
-
-fn is_same_source(one: &Arc<UserSource>, other: &Arc<UserSource>) -> bool {
-    Arc::ptr_eq(one, other) || one == other
 }
 
 /// Lets a request pass whose answer is not for everybody.
@@ -206,7 +129,7 @@ fn identify(
             name: name.into(),
             auth_type,
         };
-        request.identity.users.push((Arc::clone(source), user));
+        request.identity.note_user(Arc::clone(source), user);
         return Ok(());
     }
     if source.users.is_none() {
@@ -229,9 +152,8 @@ fn verify_password(
     if !is_safe && !access.clear_text {
         return Err(ClientFault::Forbidden(Forbidden::PasswordInClearText(access.origin.as_str().into())).into());
     }
-    let wrong = |(other, _): &&(Arc<UserSource>, Box<str>)| is_same_source(other, &access.source);
-    if let Some((_, name)) = request.identity.wrong.iter().find(wrong) {
-        return Err(unauthorized(access, Credentials::Wrong(name.clone())).into());
+    if let Some(name) = request.identity.wrong(&access.source) {
+        return Err(unauthorized(access, Credentials::Wrong(name.into())).into());
     }
     let Some(value) = request.fields.get(header::AUTHORIZATION) else {
         return Err(unauthorized(access, Credentials::Missing).into());
@@ -254,7 +176,7 @@ fn verify_password(
     let source = Arc::clone(&access.source);
     match attempt {
         Ok(Attempt::Known(user)) => {
-            request.identity.users.push((source, user));
+            request.identity.note_user(source, user);
             Ok(())
         }
         Ok(Attempt::Refused(wait)) => Err(too_many(name, wait).into()),
@@ -270,8 +192,8 @@ impl Verification {
     /// Too many passwords of this user were wrong (429), or the thread has failed.
     pub(crate) async fn wait(self, request: &mut Request) -> Result<(), Fault> {
         match self.pending.wait().await {
-            Ok(Outcome::Right(user)) => request.identity.users.push((self.source, user)),
-            Ok(Outcome::Wrong(_)) => request.identity.wrong.push((self.source, self.name)),
+            Ok(Outcome::Right(user)) => request.identity.note_user(self.source, user),
+            Ok(Outcome::Wrong(_)) => request.identity.note_wrong(self.source, self.name),
             Ok(Outcome::Refused(wait)) => return Err(too_many(self.name, wait)),
             Err(_) => return Err(Fault::unexpected("a thread that verifies passwords has failed")),
         }
@@ -281,24 +203,6 @@ impl Verification {
 
 fn too_many(user: Box<str>, wait: std::time::Duration) -> Fault {
     ClientFault::TooManyFailures(Box::new(RefusedUser { user, wait })).into()
-}
-
-fn unauthorized(access: &AccessSettings, credentials: Credentials) -> ClientFault {
-    // Where there are no passwords, there is nothing to ask for.
-    if access.source.users.is_none() {
-        return denied(access, None);
-    }
-    ClientFault::Unauthorized(Box::new(Unauthorized {
-        realm: access.realm.as_str().into(),
-        credentials,
-    }))
-}
-
-fn denied(access: &AccessSettings, user: Option<&User>) -> ClientFault {
-    ClientFault::Forbidden(Forbidden::NotPermitted(Box::new(NotPermitted {
-        user: user.map(|user| (*user.name).into()),
-        origin: access.origin.as_str().into(),
-    })))
 }
 
 /// The subject of the client's certificate, if the authorities of the site have signed it.

@@ -17,11 +17,13 @@ use sluice_script::serve::{self as script, Outcome, SendFileReply, Task};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 
 use crate::dispatch::Site;
-use crate::serve::authorize::{Granted, Stopped, Verification};
+use crate::serve::authorize::{Stopped, Verification};
 use crate::serve::decide::{self, Answer, Later, ScriptAnswer, decide, decide_send_file};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Gate, Passed};
+use crate::serve::identity::Granted;
 use crate::serve::request::Request;
+use crate::serve::restrain::Queued;
 
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
 const LOCAL_REDIRECTS_MAX: u16 = 10;
@@ -44,6 +46,8 @@ pub(crate) enum Waiting {
     Answer(Later),
     /// The verification of a password; then the request is decided on again.
     Verification(Box<Verification>),
+    /// The queue of a throttle; then the request is decided on again, too.
+    Queued(Box<Queued>),
 }
 
 impl From<Stopped> for Unanswered {
@@ -51,6 +55,7 @@ impl From<Stopped> for Unanswered {
         match stopped {
             Stopped::Fault(fault) => Unanswered::Fault(fault),
             Stopped::Verification(verification) => Unanswered::Waiting(Waiting::Verification(verification)),
+            Stopped::Queued(queued) => Unanswered::Waiting(Waiting::Queued(queued)),
         }
     }
 }
@@ -105,11 +110,15 @@ impl Waiting {
     ) -> Result<Response<ResponseBody>, Fault> {
         let mut waiting = self;
         let mut scripts = 0;
-        // Each password is verified once for each source of users, so that only scripts could go on forever.
+        // Each password is verified once for each source of users, and a permit is kept, so that only scripts could go on forever.
         while scripts <= LOCAL_REDIRECTS_MAX {
             let answered = match waiting {
                 Waiting::Verification(verification) => {
                     verification.wait(request).await?;
+                    answer(gate, exchange, request)
+                }
+                Waiting::Queued(queued) => {
+                    queued.wait(exchange).await?;
                     answer(gate, exchange, request)
                 }
                 Waiting::Answer(Later::Variant(pending)) => {

@@ -24,6 +24,7 @@ use crate::dispatch::Site;
 use crate::serve::client::Client;
 use crate::serve::decide::Decision;
 use crate::serve::fault_log::Cause;
+use crate::serve::held_limits::HeldLimits;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::private;
 use crate::serve::request::{Request, RequestSubject};
@@ -37,6 +38,8 @@ pub(crate) struct Exchange {
     pub line: RequestLine,
     /// What the site's routes change in the head of the response.
     changes: HeadChanges,
+    /// What it has of limits on requests, until its response has been sent.
+    pub limits: HeldLimits,
     /// Not everybody may have the response, so that no shared cache may keep it.
     is_private: bool,
     /// The site's Strict-Transport-Security, if the response is to have it.
@@ -73,6 +76,7 @@ impl Exchange {
                 version: head.version,
             },
             changes: HeadChanges::default(),
+            limits: HeldLimits::default(),
             is_private: false,
             hsts: None,
             entry: LogEntry::new(config, &head.headers),

@@ -24,9 +24,9 @@ use crate::dispatch::Config;
 use crate::dispatch::resolve::{FallbackTo, Trace};
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
-use crate::serve::authorize::Identity;
 use crate::serve::decide::{self, Asked, Decision, Later, Subject, Variants, decide};
 use crate::serve::gate;
+use crate::serve::identity::Identity;
 
 /// A hypothetical request.
 #[derive(Clone, Debug)]

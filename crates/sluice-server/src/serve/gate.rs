@@ -1,6 +1,6 @@
 //! The gate between a decision and its answer: every answer passes here, files and refusals too.
 //!
-//! What may stop a request stands here (the limits of its body, access rules, and checks such as that of its client's certificate), and the
+//! What may stop a request stands here (the limits of its body, access rules, rates and throttles, and checks such as that of its client's certificate), and the
 //! adjustments of the routes are copied from here to the exchange and the request. The functions of `carry_out` take a [`Passed`], and
 //! only this file makes one.
 
@@ -8,13 +8,14 @@ use std::fmt;
 
 use sluice_access::control::AccessControl;
 use sluice_http::fault::{ClientFault, Fault, Forbidden, Misdirected};
-use sluice_settings::rule::{CertificateUse, ClientCertificate};
+use sluice_settings::rule::{Adjustments, CertificateUse, ClientCertificate, LimitUse};
 
 use crate::dispatch::Site;
 use crate::serve::authorize::{Stopped, authorize};
 use crate::serve::decide::{Answer, Asked, Decision};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
+use crate::serve::restrain;
 
 /// A check that may refuse a request after its decision and before its answer.
 pub(crate) trait Check: Send + Sync {
@@ -97,8 +98,8 @@ impl Gate {
     /// Lets an answer pass, after what the routes change is noted in the exchange and the request.
     ///
     /// # Errors
-    /// The fault of a check, or of the access rules; the client's, if its body is too large; or the fault that the decision came to. Or a
-    /// password that must be verified first: then the request is decided on again.
+    /// The fault of a check, of the access rules, or of a limit on requests; the client's, if its body is too large; or the fault that the
+    /// decision came to. Or what must be waited for, a password that is verified or a queue: then the request is decided on again.
     pub(crate) fn pass(
         &self,
         exchange: &mut Exchange,
@@ -108,8 +109,18 @@ impl Gate {
     ) -> Result<Passed, Stopped> {
         exchange.note_decision(site, request, &mut decision);
         self.check(&request.asked(exchange), &decision)?;
-        if !decision.adjustments.access.is_open() {
-            authorize(&self.control, exchange, request, &decision.adjustments.access)?;
+        let Adjustments {
+            access, rate, throttle, ..
+        } = &decision.adjustments;
+        // Before passwords, which cost more.
+        if let Some(LimitUse::Limited(rate)) = rate {
+            restrain::count(exchange, request, rate)?;
+        }
+        if !access.is_open() {
+            authorize(&self.control, exchange, request, access)?;
+        }
+        if let Some(LimitUse::Limited(throttle)) = throttle {
+            restrain::enter(exchange, request, throttle)?;
         }
         request.bound_body(decision.adjustments.body)?;
         Ok(decision.answer.map(Passed)?)

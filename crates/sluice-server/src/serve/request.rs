@@ -19,9 +19,9 @@ use sluice_settings::rule::{BodyBounds, ClientCertificate, RequestAttributes};
 
 use crate::context::HeldConfig;
 use crate::dispatch::Site;
-use crate::serve::authorize::{Granted, Identity};
 use crate::serve::decide::{Asked, Subject, Variants};
 use crate::serve::exchange::{Exchange, RequestLine};
+use crate::serve::identity::{Granted, Identity};
 
 /// The methods named to a client that asks for a tunnel (405).
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];

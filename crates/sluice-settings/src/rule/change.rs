@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::cache::CacheUse;
 use crate::rule::access::{Access, AccessUse};
+use crate::rule::throttle::{LimitUse, RateSettings, ThrottleSettings};
 
 /// The changes of one route; `None` changes nothing.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +31,10 @@ pub struct Changes {
     pub access: Option<AccessUse>,
     /// Whether scripts get the field Authorization (HTTP_AUTHORIZATION).
     pub pass_authorization: Option<bool>,
+    /// How many requests are answered at once.
+    pub throttle: Option<LimitUse<ThrottleSettings>>,
+    /// How many requests a client may send in a time.
+    pub rate: Option<LimitUse<RateSettings>>,
     /// How long clients may cache the response.
     pub expiry: Option<Expiry>,
     /// Changes of header fields of the response.
@@ -74,6 +79,10 @@ pub struct Adjustments {
     pub access: Access,
     /// As in `Changes`.
     pub pass_authorization: Option<bool>,
+    /// As in `Changes`.
+    pub throttle: Option<LimitUse<ThrottleSettings>>,
+    /// As in `Changes`.
+    pub rate: Option<LimitUse<RateSettings>>,
     /// The changes of the response head.
     pub head: HeadChanges,
 }
@@ -143,6 +152,8 @@ impl Changes {
             client_certificates,
             access,
             pass_authorization,
+            throttle,
+            rate,
             expiry,
             fields,
         } = self;
@@ -153,6 +164,8 @@ impl Changes {
             && client_certificates.is_none()
             && access.is_none()
             && pass_authorization.is_none()
+            && throttle.is_none()
+            && rate.is_none()
             && expiry.is_none()
             && fields.is_empty()
     }
@@ -191,6 +204,8 @@ impl Changes {
             text.to_owned()
         }));
         lines.extend(self.access.iter().map(ToString::to_string));
+        lines.extend(self.throttle.iter().map(ToString::to_string));
+        lines.extend(self.rate.iter().map(ToString::to_string));
         lines.extend(self.pass_authorization.map(|is_passed| {
             let text = if is_passed {
                 "Authorization passed to scripts"
@@ -219,6 +234,8 @@ impl Adjustments {
             client_certificates,
             access,
             pass_authorization,
+            throttle,
+            rate,
             expiry,
             fields,
         } = changes;
@@ -233,6 +250,12 @@ impl Adjustments {
         self.client_certificates = client_certificates.or(self.client_certificates);
         access.iter().for_each(|access| self.access.take(access));
         self.pass_authorization = pass_authorization.or(self.pass_authorization);
+        if throttle.is_some() {
+            self.throttle.clone_from(throttle);
+        }
+        if rate.is_some() {
+            self.rate.clone_from(rate);
+        }
         self.head.expiry = expiry.or(self.head.expiry);
         if !fields.is_empty() && !self.head.fields.iter().any(|taken| Arc::ptr_eq(taken, fields)) {
             self.head.fields.push(Arc::clone(fields));

@@ -18,6 +18,7 @@ mod glob;
 mod network;
 mod pattern;
 mod replacement;
+mod throttle;
 
 pub use access::{
     Access, AccessEntry, AccessRule, AccessSettings, AccessUse, Networks, Require, UserSource, is_read, split_name,
@@ -26,3 +27,4 @@ pub use change::{Adjustments, BodyBounds, CertificateUse, Changes, Expiry, Field
 pub use condition::{ClientCertificate, Conditions, Miss, RequestAttributes, Scheme, check_bracketed};
 pub use pattern::{Pattern, Wildcard, covers};
 pub use replacement::Replacement;
+pub use throttle::{LimitUse, RateSettings, ThrottlePer, ThrottleSettings};

@@ -51,6 +51,7 @@ mod syntax;
 mod table;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod value;
 mod variables;
 mod warnings;

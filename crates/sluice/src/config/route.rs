@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_settings::rule::{AccessUse, CertificateUse, Changes, Conditions, Pattern, Replacement};
+use sluice_settings::rule::{
+    AccessUse, CertificateUse, Changes, Conditions, LimitUse, Pattern, RateSettings, Replacement,
+};
 use sluice_settings::{Action, CacheUse, CompressionSettings, DirectorySettings, FollowLinks, RouteSettings};
 
 use super::access::{self, ACCESS};
@@ -23,6 +25,7 @@ use super::route_lint::{ParsedRoute, SiteRoot};
 use super::script::SCRIPT;
 use super::script_draft;
 use super::table::Table;
+use super::throttle::{self, THROTTLE};
 
 /// The keys of actions. A route has one action at most; those of a directory (`DIRECTORY_KEYS`) belong to one.
 const ACTIONS: [&str; 8] = [
@@ -37,7 +40,7 @@ const ACTIONS: [&str; 8] = [
 ];
 
 /// The keys that change something in whatever answers.
-const CHANGES: [&str; 9] = [
+const CHANGES: [&str; 11] = [
     "headers",
     "expires",
     "limits",
@@ -46,6 +49,8 @@ const CHANGES: [&str; 9] = [
     "client_certificates",
     "access",
     "pass_authorization",
+    "throttle",
+    "rate",
     "log",
 ];
 
@@ -149,7 +154,7 @@ impl Draft {
             [] if CHANGES.into_iter().any(|name| table.has(name)) => self.action = Some(Action::Pass),
             [] => table.report(
                 "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, \
-                 refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, access, pass_authorization, log",
+                 refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, access, pass_authorization, throttle, rate, log",
             ),
             [one] => {
                 let needs_star = of_directory.is_some() || *one == "script";
@@ -213,7 +218,7 @@ pub(super) static ROUTE: Section<Draft> = Section {
     title: "[[site.route]]",
     text: "What is done with the requests for some paths. Routes are tried once, in the order of the file. The first matching one that \
            has an answer decides: `directory` or `files`, `script`, `redirect` or `refuse`. Matching routes that only `rewrite` the path or change \
-           something (`headers`, `expires`, `limits`, `compress`, `cache`, `client_certificates`, `access`, `pass_authorization`, `log`) take effect, and the next routes are tried; a later \
+           something (`headers`, `expires`, `limits`, `compress`, `cache`, `client_certificates`, `access`, `pass_authorization`, `throttle`, `rate`, `log`) take effect, and the next routes are tried; a later \
            change overrides an earlier one. [Routes](../guides/routes.md) has examples; `sluice check --explain URL` shows what \
            happens to a request.",
     keys: &[
@@ -237,6 +242,8 @@ pub(super) static ROUTE: Section<Draft> = Section {
         CLIENT_CERTIFICATES,
         ACCESS_KEY,
         PASS_AUTHORIZATION,
+        THROTTLE_KEY,
+        RATE,
         FOLLOW_LINKS,
     ],
 };
@@ -495,4 +502,39 @@ const PASS_AUTHORIZATION: Key<Draft> = Key {
     text: "Whether scripts get the field Authorization as `HTTP_AUTHORIZATION`: for those that verify passwords or tokens themselves. \
            Others are better without it, because it has the password.",
     example: "true",
+};
+
+const THROTTLE_KEY: Key<Draft> = Key {
+    name: "throttle",
+    kind: Kind::Table(&Nested {
+        section: &THROTTLE,
+        off: Some(|route: &mut Draft| route.changes.throttle = Some(LimitUse::Unlimited)),
+        begin: |_: &Draft, _| throttle::begin(),
+        end: |route, throttle, table| {
+            let settings = throttle::finish(throttle, table);
+            route.changes.throttle = settings.map(|settings| LimitUse::Limited(Arc::new(settings)));
+        },
+    }),
+    default: Words("any number, or as an earlier route says"),
+    text: "How many requests are answered at once. `false` is an exception from what an earlier route says.",
+    example: "{ at_once = 10, queue = 50, per = \"client\" }",
+};
+
+const RATE: Key<Draft> = Key {
+    name: "rate",
+    kind: Kind::Text(|route, text, written| {
+        route.changes.rate = Some(match text.as_str() {
+            "off" => LimitUse::Unlimited,
+            text => {
+                let origin = written.table.document.origin(written.at(()).line);
+                LimitUse::Limited(Arc::new(RateSettings::parse(text, origin)?))
+            }
+        });
+        Ok(())
+    }),
+    default: Words("any, or as an earlier route says"),
+    text: "How many requests a client may send in a second (`20/s`), a minute (`100/m`) or an hour (`1000/h`): as many at once, and then one \
+           after each fraction of the time. Further ones get 429 with Retry-After. A client is an address, of IPv6 a network of 64 \
+           bits. `off` is an exception from what an earlier route says.",
+    example: "\"20/s\"",
 };

@@ -6,6 +6,7 @@ mod gate;
 mod identity;
 mod limits;
 mod passwd;
+mod throttle;
 
 use crate::harness::{Response, Server, Setup, write_with_mode};
 

@@ -13,8 +13,8 @@ use sluice_settings::template::Template;
 
 use crate::dispatch::resolve::Resolution;
 use crate::dispatch::site::Site;
-use crate::serve::authorize::Identity;
 use crate::serve::decide::script_at;
+use crate::serve::identity::Identity;
 
 /// The listing that is asked for, as one client sees it. Waits for the disk.
 ///

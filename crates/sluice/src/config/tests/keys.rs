@@ -78,6 +78,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             _ => &[("directory", "'base'")],
         },
         "[[site.route]].access" => &[("users", "'base'")],
+        "[[site.route]].throttle" => &[("at_once", "3")],
         "[[site.route]].redirect" => &[("to", "'/base'")],
         "[[site.route]].when" if value.is_none() => &[("method", "'BASE'")],
         "[[site.route]].script" => match key.name {
@@ -140,6 +141,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             "{{ path = '/base/*', when = {inner}, files = {{ directory = 'base' }} }}"
         )),
         "[[site.route]].access" => route(format!("{{ path = '/base/*', access = {inner} }}")),
+        "[[site.route]].throttle" => route(format!("{{ path = '/base/*', throttle = {inner} }}")),
         "[[site.route]].refuse" => route(format!("{{ path = '/base/*', refuse = {inner} }}")),
         "[[site.route]].headers" => route(format!(
             "{{ path = '/base/*', headers = {inner}, files = {{ directory = 'base' }} }}"

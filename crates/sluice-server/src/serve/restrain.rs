@@ -1,0 +1,109 @@
+//! Rates and throttles at the gate: how many requests of a route are answered.
+//!
+//! An exchange counts once for each rate, and takes one permit of each throttle, which it holds until its response has been sent. Not here:
+//! counting (`sluice_access`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluice_access::throttle::{Entered, QueuePlace};
+use sluice_http::fault::{ClientFault, Fault, LimitReached};
+use sluice_settings::rule::{RateSettings, ThrottleSettings};
+use tokio::time::timeout;
+
+use crate::serve::authorize::Stopped;
+use crate::serve::exchange::Exchange;
+use crate::serve::request::Request;
+
+/// After this time a client may retry that found no room.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// A place in the queue of a throttle.
+pub(crate) struct Queued {
+    settings: Arc<ThrottleSettings>,
+    place: QueuePlace,
+}
+
+/// Counts a request of a client.
+///
+/// # Errors
+/// The client's (429): it has none left.
+pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<RateSettings>) -> Result<(), Fault> {
+    if exchange.limits.counted.iter().any(|other| Arc::ptr_eq(other, settings)) {
+        return Ok(());
+    }
+    let client = exchange.client.endpoints.client.ip();
+    if let Some(table) = request.config.limit_tables.rate(settings) {
+        table.count(settings, client, Instant::now()).map_err(|wait| {
+            // Rounded up: after that time the request passes.
+            let wait = Duration::from_secs(wait.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX));
+            ClientFault::TooManyRequests(Box::new(LimitReached {
+                limit: format!("more requests than {settings}").into(),
+                origin: settings.origin.as_str().into(),
+                wait,
+            }))
+        })?;
+    }
+    exchange.limits.counted.push(Arc::clone(settings));
+    Ok(())
+}
+
+/// Takes a permit of a throttle.
+///
+/// # Errors
+/// The client's (503): the queue is full; or a place in the queue.
+pub(crate) fn enter(
+    exchange: &mut Exchange,
+    request: &Request,
+    settings: &Arc<ThrottleSettings>,
+) -> Result<(), Stopped> {
+    if exchange
+        .limits
+        .permits
+        .iter()
+        .any(|(other, _)| Arc::ptr_eq(other, settings))
+    {
+        return Ok(());
+    }
+    let Some(throttle) = request.config.limit_tables.throttle(settings) else {
+        return Ok(());
+    };
+    let client = exchange.client.endpoints.client.ip();
+    let user = request.granted.as_ref().map(|granted| &*granted.user.name);
+    match throttle.enter(settings, client, user) {
+        Entered::Permit(permit) => {
+            exchange.limits.permits.push((Arc::clone(settings), permit));
+            Ok(())
+        }
+        Entered::Place(place) => Err(Stopped::Queued(Box::new(Queued {
+            settings: Arc::clone(settings),
+            place,
+        }))),
+        Entered::Refused => Err(throttled(settings).into()),
+    }
+}
+
+impl Queued {
+    /// Waits for the permit, and gives it to the exchange.
+    ///
+    /// # Errors
+    /// The client's (503): it has waited for too long.
+    pub(crate) async fn wait(self, exchange: &mut Exchange) -> Result<(), Fault> {
+        let Queued { settings, place } = self;
+        match timeout(settings.queue_timeout, place.wait()).await {
+            Ok(Some(permit)) => {
+                exchange.limits.permits.push((settings, permit));
+                Ok(())
+            }
+            Ok(None) | Err(_) => Err(throttled(&settings)),
+        }
+    }
+}
+
+fn throttled(settings: &ThrottleSettings) -> Fault {
+    Fault::from(ClientFault::Throttled(Box::new(LimitReached {
+        limit: format!("no room: {settings}: throttle").into(),
+        origin: settings.origin.as_str().into(),
+        wait: RETRY_AFTER,
+    })))
+}

@@ -1,0 +1,122 @@
+//! Rates and throttles: how many requests are answered.
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::{basic, request, setup, status};
+use crate::harness::{DEADLINE, FifoReader, Gate, Server, run};
+
+#[test]
+fn a_client_gets_as_many_answers_as_the_rate_allows() {
+    let server = setup()
+        .server("trusted_proxies = [\"127.0.0.1\"]")
+        .route("path = \"/a.txt\"\nrate = \"3/h\"")
+        .route("path = \"/missing\"\nrate = \"1/h\"")
+        .start();
+    let from = |address: &str| format!("X-Forwarded-For: {address}\r\n");
+    for _ in 0..3 {
+        assert_eq!(status(&server, "GET", "/a.txt", &from("192.0.2.1")), 200);
+    }
+    let refused = server.send(request("GET", "/a.txt", &from("192.0.2.1")));
+    assert_eq!(refused.status, 429);
+    let wait: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+    assert!(wait > 1100 && wait <= 1200, "{wait}");
+    server.log_line("more requests than 3/h of the route at sluice.toml:");
+    assert_eq!(
+        status(&server, "GET", "/a.txt", &from("192.0.2.2")),
+        200,
+        "another client"
+    );
+    assert_eq!(status(&server, "GET", "/missing", &from("192.0.2.1")), 404);
+    assert_eq!(
+        status(&server, "GET", "/missing", &from("192.0.2.1")),
+        429,
+        "errors count, too"
+    );
+    assert_eq!(
+        status(&server, "GET", "/health.txt", &from("192.0.2.1")),
+        200,
+        "another route"
+    );
+}
+
+#[test]
+fn a_rate_counts_before_passwords_are_verified() {
+    let server = setup()
+        .route("path = \"/secret/*\"\nrate = \"2/h\"\naccess = { users = \"users\" }")
+        .start();
+    // A password that must be hashed is counted once, although the request is decided on twice.
+    for expected in [200, 200, 429] {
+        assert_eq!(
+            status(&server, "GET", "/secret/a.txt", &basic("ann", "open sesame")),
+            expected
+        );
+    }
+}
+
+/// A script that reports its begin, and waits at a gate.
+const WAITING: &str =
+    "echo begun > \"$TEST_DIR/events\"; read line < \"$TEST_DIR/gate\"; printf 'Content-Type: text/plain\\n\\ndone'";
+
+#[test]
+fn requests_wait_for_a_permit_and_too_many_are_refused() {
+    let setup = setup()
+        .script("wait", WAITING)
+        .route("path = \"/cgi-bin/wait\"\nthrottle = { at_once = 1, queue = 1, queue_timeout = \"1m\" }");
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
+    let server = setup.start();
+    let mut first = server.connect();
+    first.get("/cgi-bin/wait");
+    assert_eq!(events.line(), "begun");
+    let (sender, responses) = mpsc::channel();
+    thread::scope(|scope| {
+        // One of them waits, the other one is refused.
+        for _ in 0..2 {
+            let (server, sender) = (&server, sender.clone());
+            scope.spawn(move || sender.send(server.get("/cgi-bin/wait")).unwrap());
+        }
+        let refused = responses.recv_timeout(DEADLINE).unwrap();
+        assert_eq!((refused.status, refused.field("retry-after")), (503, Some("5")));
+        server.log_line("throttle of the route at sluice.toml:");
+        assert_eq!(server.get("/a.txt").status, 200);
+        gate.open();
+        assert_eq!(first.response().text(), "done");
+        assert_eq!(events.line(), "begun", "the one that waits has got the permit");
+        gate.open();
+        assert_eq!(responses.recv_timeout(DEADLINE).unwrap().text(), "done");
+    });
+    assert_eq!(
+        ask_with_gate(&server, &events, &mut gate),
+        "done",
+        "the permit is free again"
+    );
+}
+
+/// The body of a response for which the gate is opened once its script has begun.
+fn ask_with_gate(server: &Server, events: &FifoReader, gate: &mut Gate) -> String {
+    let mut client = server.connect();
+    client.get("/cgi-bin/wait");
+    assert_eq!(events.line(), "begun");
+    gate.open();
+    client.response().text().to_owned()
+}
+
+#[test]
+fn check_shows_the_limits_and_reports_wrong_ones() {
+    let setup =
+        setup().route("path = \"/a.txt\"\nrate = \"20/s\"\nthrottle = { at_once = 4, queue = 9, per = \"user\" }");
+    setup.write_configuration();
+    let text = run(setup.directory(), &["check"]).output;
+    assert!(text.contains("20/s requests of each client"), "{text}");
+    assert!(text.contains("4 requests of each user at once, 9 more wait"), "{text}");
+    for (keys, expected) in [
+        ("rate = \"20\"", "must be a number of requests and a time"),
+        ("throttle = { queue = 1 }", "lacks at_once"),
+        ("throttle = { at_once = 0 }", "must be at least 1"),
+    ] {
+        let setup = super::setup().route(&format!("path = \"/a.txt\"\n{keys}"));
+        setup.write_configuration();
+        let errors = run(setup.directory(), &["check"]).errors;
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
