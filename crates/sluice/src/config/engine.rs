@@ -167,7 +167,7 @@ fn read_engine(name: &str, document: &Document<'_>, line: usize) -> Result<Engin
     }
     let names = Engine::OWN.map(|engine| format!("\"{}\"", engine.name()));
     Err(format!(
-        "is no engine of this server: write {}, or engine = {{ program = \"…\" }} for one of your own",
+        "is no engine of this server: write {}, or the path of a program of your own (engine = {{ program = \"…\" }})",
         suggest::alternatives(&names)
     ))
 }

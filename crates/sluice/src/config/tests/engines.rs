@@ -54,11 +54,11 @@ fn engines_that_do_not_go_with_the_rest_are_reported() {
         ),
         (
             "directory = 'a', mode = 'rte', engine = 'python3'",
-            "engine = 'python3': is no engine of this server: write \"python\", \"perl\" or \"php\", or engine = { program = \"…\" } for one of your own",
+            "engine = 'python3': is no engine of this server: write \"python\", \"perl\" or \"php\", or the path of a program of your own (engine = { program = \"…\" })",
         ),
         (
             "directory = 'a', mode = 'rte', interpreters = { '.rb' = 'ruby' }",
-            "interpreters: \".rb\": \"ruby\" is no engine of this server: write \"python\", \"perl\" or \"php\", or engine = { program = \"…\" } for one of your own",
+            "interpreters: \".rb\": \"ruby\" is no engine of this server: write \"python\", \"perl\" or \"php\", or the path of a program of your own (engine = { program = \"…\" })",
         ),
         (
             "directory = 'a', mode = 'rte', interpreters = { py = 'python' }",
