@@ -17,7 +17,7 @@ BEGIN {
         $directory = Cwd::abs_path($directory);
     }
     ($directory) = $directory =~ /(.*)/s;
-    unshift @INC, grep { -d } "$directory/build/dist/blib/arch", "$directory/shim", "$directory/lib";
+    unshift @INC, grep { -d } "$directory/arch", "$directory/build/dist/blib/arch", "$directory/shim", "$directory/lib";
     require Sluice::Engine::Exit;    # replaces exit and srand for everything that is compiled after it
 }
 use Sluice::Engine ();

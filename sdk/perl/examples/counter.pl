@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 # Counts the requests of its process. Under CGI it is always 1; under CGIplus the variable stays; under RTE variables of a script begin
-# anew with each request, and uses() is the count of the engine's process.
+# again with each request, and uses() is the count of the engine's process.
 use strict;
 use warnings;
 use Sluice;

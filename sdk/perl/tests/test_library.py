@@ -98,7 +98,7 @@ class Library(PerlCase):
             self.assert_each("upload.pl", f'a "b".txt text/x {size} {size} text', self.multipart(size), self.MULTIPART)
         self.assertEqual(os.listdir(self.server.temporary), [])
 
-    def test_bounds_of_forms(self):
+    def test_bounds_of_fields(self):
         for name, body, headers, status in (
             ("upload.pl", self.multipart(3, b"x" * 9_000_000), self.MULTIPART, 413),
             ("upload.pl", b"&".join(b"n=1" for _ in range(1001)), self.FORM, 413),
@@ -185,7 +185,7 @@ class WithoutTheNativePart(Library):
     """What the native part has a part in."""
 
     native = "0"
-    test_parameters = test_bounds_of_forms = test_responses = test_text = test_examples = test_cgi_fast = test_persistence = None
+    test_parameters = test_bounds_of_fields = test_responses = test_text = test_examples = test_cgi_fast = test_persistence = None
 
 
 if __name__ == "__main__":

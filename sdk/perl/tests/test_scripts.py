@@ -185,8 +185,8 @@ class Failures(PerlCase):
         with open(path) as file:
             text = file.read()
         try:
-            self.server.write("scripts/syntax.pl", "#!/usr/bin/perl\n" + HEAD + "print 'mended';")
-            self.assertEqual(self.rte("syntax.pl").text, "mended")
+            self.server.write("scripts/syntax.pl", "#!/usr/bin/perl\n" + HEAD + "print 'fixed';")
+            self.assertEqual(self.rte("syntax.pl").text, "fixed")
             self.server.write("scripts/syntax.pl", "#!/usr/bin/perl\n" + HEAD + "print 'changed again';")
             self.assertEqual(self.rte("syntax.pl").text, "changed again")
         finally:
