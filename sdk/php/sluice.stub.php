@@ -91,7 +91,7 @@ function sluice_lifetime(string $text): ?string {}
 function sluice_buffer_begin(int $bytes = 0): int|false {}
 
 /** Sends data by the memory buffer; the first call sends the head. False if the client has left; after that the next call ends the script,
- * as echo does, unless it has called ignore_user_abort(true). Do not mix with echo before sluice_buffer_end(). */
+ * as echo does, unless it has called ignore_user_abort(true). In the engine echo uses the buffer, too, until sluice_buffer_end(). */
 function sluice_buffer_write(string $data): bool {}
 
 /** Waits until all is sent. The number of bytes, or false if the client has left. */

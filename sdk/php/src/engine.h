@@ -166,5 +166,7 @@ PHP_FUNCTION(sluice_buffer_write);
 PHP_FUNCTION(sluice_buffer_end);
 int functions_callout(const char *line, char *answer, size_t size);
 void memory_abandon(void);
+bool memory_is_open(void);
+bool memory_write(const char *from, size_t count); /* false: the client has left */
 
 #endif

@@ -1,5 +1,6 @@
 /* memory.c: sluice_buffer_begin(), sluice_buffer_write(), sluice_buffer_end(): the memory buffer, by the ring of libsluice.
 
+   While a buffer is in use all output of the script goes through it, because the server accepts nothing else of the body then.
    libsluice writes to descriptor 1 when the server sleeps, so that descriptor is the mailbox while a buffer is in use. */
 #include "engine.h"
 #include "sluice_ring.h"
@@ -31,6 +32,21 @@ static void detach(uint64_t *committed)
 void memory_abandon(void)
 {
     if (memory.ring) detach(NULL);
+}
+
+bool memory_is_open(void)
+{
+    return memory.ring != NULL;
+}
+
+bool memory_write(const char *from, size_t count)
+{
+    if (!memory.is_head_sent) {
+        memory.is_head_sent = true;
+        sapi_send_headers();
+        output_flush();
+    }
+    return sluice_ring_write(memory.ring, from, count) == 0;
 }
 
 PHP_FUNCTION(sluice_buffer_begin)
@@ -68,13 +84,8 @@ PHP_FUNCTION(sluice_buffer_write)
         Z_PARAM_STRING(data, length)
     ZEND_PARSE_PARAMETERS_END();
     if (!memory.ring) RETURN_FALSE;
-    if (!memory.is_head_sent) {
-        php_output_flush_all();
-        sapi_send_headers();
-        output_flush();
-        memory.is_head_sent = true;
-    }
-    if (sluice_ring_write(memory.ring, data, length) == 0) RETURN_TRUE;
+    php_output_flush_all(); /* what the script has echoed comes first, by the buffer, too */
+    if (memory_write(data, length)) RETURN_TRUE;
     /* The client has left. A script that ignores the result ends here, unless it has called ignore_user_abort(true). */
     if (memory.has_failed) php_handle_aborted_connection();
     memory.has_failed = true;
@@ -88,6 +99,9 @@ PHP_FUNCTION(sluice_buffer_end)
     char answer[64];
     ZEND_PARSE_PARAMETERS_NONE();
     if (!memory.ring) RETURN_FALSE;
+    php_output_flush_all();
+    sapi_send_headers();
+    output_flush();
     detach(&committed);
     if (functions_callout("BUFFER-END:", answer, sizeof answer) != 200) RETURN_FALSE;
     if (strtoull(answer, NULL, 10) != committed) RETURN_FALSE;

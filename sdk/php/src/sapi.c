@@ -90,7 +90,7 @@ static int activate(void)
 static size_t write_body(const char *from, size_t count)
 {
     output_note_body();
-    if (output_write(from, count)) return count;
+    if (memory_is_open() ? memory_write(from, count) : output_write(from, count)) return count;
     php_handle_aborted_connection(); /* ends the script unless it has called ignore_user_abort(true) */
     return 0;
 }
@@ -191,6 +191,7 @@ static PHP_FUNCTION(fastcgi_finish_request)
     if (output_has_ended() || worker_is_between_requests()) RETURN_FALSE;
     php_output_end_all();
     sapi_send_headers();
+    memory_abandon();
     output_end();
     fork_note_ended();
     RETURN_TRUE;

@@ -141,6 +141,17 @@ class Library(PhpCase):
         for got in self.each("echo 'next'", modes=("rte",)):
             self.assertEqual(got.text, "next")
 
+    def test_memory_buffer_and_echo(self):
+        code = "sluice_buffer_begin(65536); echo 'one '; sluice_buffer_write('two '); echo 'three '; sluice_buffer_write('four '); echo 'five '; sluice_buffer_end(); echo 'six'"
+        for got in self.each(code, modes=("rte",)):
+            self.assertEqual((got.text, got.is_complete), ("one two three four five six", True))
+        for got in self.each("sluice_buffer_begin(65536); echo 'never ended'", modes=("rte",)):
+            self.assertEqual((got.text, got.is_complete), ("never ended", True))
+        for got in self.each("sluice_buffer_begin(65536); throw new Exception('in vain')", modes=("rte",)):
+            self.assertEqual(got.status, 500)
+        for got in self.each("sluice_buffer_begin(65536); sluice_fail(404, 'gone')", modes=("rte",)):
+            self.assertEqual((got.status, got.text), (404, "gone\n"))
+
     def test_events(self):
         for got in self.each("sluice_event(\"one\\ntwo\", 'name', '7'); sluice_event('three')"):
             self.assertEqual(got.field("Content-Type").split(";")[0], "text/event-stream")
