@@ -80,6 +80,9 @@ install:
 	@for makefile in $$(grep -l '^install:' sdk/*/Makefile); do \
 		$(MAKE) --no-print-directory --silent -C "$${makefile%/Makefile}" install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' || exit; \
 	done
+	@# sdk/perl installs its library as a distribution of Perl does; the engine has a copy of its own beside it.
+	@to='$(abspath $(DESTDIR)$(PREFIX))/lib/sluice/perl'; install -d "$$to"; cd sdk/perl; \
+		cp -r --parents engine.pl $(patsubst sdk/perl/%,%,$(wildcard sdk/perl/lib sdk/perl/shim sdk/perl/build/dist/blib/arch)) "$$to"
 
 lint:
 	@echo "Checking form and lints"

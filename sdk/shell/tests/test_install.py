@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 SHELL = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(SHELL, ".."))
@@ -49,11 +50,15 @@ class Install(unittest.TestCase):
     def test_the_installed_server_finds_what_is_installed_beside_it(self):
         install(testing.CHECKOUT, f"PREFIX={self.directory}", f"SLUICE={testing.binary()}")
         files = self.files(self.directory)
-        for name in ("bin/sluice", "lib/libsluice.so.1.0.0", "lib/sluice/shell/sluice.sh", "lib/sluice/lua/engine.lua", "include/sluice.h"):
+        for name in ("bin/sluice", "lib/libsluice.so.1.0.0", "lib/sluice/shell/sluice.sh", "lib/sluice/lua/engine.lua", "lib/sluice/python/engine.py", "lib/sluice/perl/engine.pl", "include/sluice.h"):
             self.assertIn(name, files)
         self.assertTrue(os.path.exists(f"{self.directory}/lib/sluice/c/libsluice.so"))
         done = subprocess.run([f"{self.directory}/bin/sluice", "--version"], capture_output=True, text=True, check=True)
         self.assertIn("sluice", done.stdout)
+        scripts = {"site/rte/a.py": "print('Content-Type: text/plain\\n\\nhello')", "site/rte/a.pl": 'print "Content-Type: text/plain\\n\\nhello\\n"'}
+        with unittest.mock.patch.dict(os.environ, SLUICE=f"{self.directory}/bin/sluice"):
+            with testing.Server(files=scripts, arguments=("serve", "@DIR@/site", "--listen", "127.0.0.1:0")) as server:
+                self.assertEqual([server.get(f"/rte/{name}").text for name in ("a.py", "a.pl")], ["hello\n"] * 2)
 
 
 if __name__ == "__main__":
