@@ -338,7 +338,10 @@ def sample_seconds(table: Table, row: Row, column: Optional[Column] = None) -> f
         return COST_SECONDS / len(table.rows)
     if table.measure == "applications":
         seconds, warm_up = window(table, row, assumed_rate(row, column))
-        return seconds + warm_up + TOOL_SECONDS + SETTLE_SECONDS
+        # And a request for each client before.
+        rate = assumed_rate(row, column)
+        first = 0.0 if column and column.rate else TOOL_SECONDS + (row.concurrency / rate if rate else 0.0)
+        return first + seconds + warm_up + TOOL_SECONDS + SETTLE_SECONDS
     warm_up = row.warm_up_seconds if row.keep_alive and table.measure in ("requests", "bytes") else 0.0
     # A transfer takes at least `seconds`, on average much longer.
     return table.seconds_of(row) * (1.4 if table.measure == "bulk" else 1.0) + warm_up + TOOL_SECONDS

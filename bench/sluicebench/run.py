@@ -188,6 +188,10 @@ class Run:
             row = replace(row, keep_alive=False) if not column.keep_alive else row
         url = self.stage.address(column, path_of(column, row, 0), row)
         server = self.stage.server(column.server, row.workers)
+        if number and not column.rate:
+            # A request for each client, to the end: the run before has left clients in the middle of their requests, and a process
+            # that was replaced for that has to load its application again.
+            load.invoke(self.h2load(url, row, seconds, row.concurrency), EXTRA_SECONDS)
         before = server.processor_seconds()
         run = self.invoke(key, number, self.h2load(url, row, seconds, count), seconds + warm_up + EXTRA_SECONDS)
         spent = idle_again(server) - before
@@ -197,7 +201,8 @@ class Run:
             return sample
         self.rates[key] = sample.value
         answered = count or sample.value * (seconds + warm_up)
-        return Sample(sample.value, details={**sample.details, "cpu": spent * 1e6 / answered})
+        cpu = {"cpu": spent * 1e6 / answered} if spent > 0 else {}
+        return Sample(sample.value, details={**sample.details, **cpu})
 
     def h2load(self, url: str, row: Row, seconds: float, count: int) -> list[str]:
         body = (self.stage.site.bodies / row.body.file, row.body.content_type) if row.body else None

@@ -50,10 +50,10 @@ def look_at(pid: int) -> Optional[Process]:
         return None
 
 
-def all_processes() -> Dict[int, Process]:
-    """Every process that has not exited, by pid."""
+def all_processes(with_ended: bool = False) -> Dict[int, Process]:
+    """Every process that has not exited, by pid; `with_ended`: also those that have, until their parents have waited for them."""
     seen = (look_at(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return {process.pid: process for process in seen if process and not process.has_ended}
+    return {process.pid: process for process in seen if process and (with_ended or not process.has_ended)}
 
 
 def descendants(roots: Iterable[int], table: Optional[Dict[int, Process]] = None) -> List[Process]:
@@ -79,7 +79,8 @@ def processor_seconds(roots: Iterable[int]) -> float:
     """Processor time of the roots and all their descendants: of those that run, by their clocks; of those that have ended, as the
     kernel has added it to the process that waited for them, in units of 10 ms."""
     total = 0.0
-    for process in descendants(roots):
+    # Also those that have ended and that nobody has waited for yet.
+    for process in descendants(roots, all_processes(with_ended=True)):
         try:
             total += time.clock_gettime(~process.pid << 3 | PROCESS_CLOCK)
             fields = Path("/proc", str(process.pid), "stat").read_text(errors="replace").rpartition(")")[2].split()
