@@ -17,7 +17,12 @@ pub fn check(line: &[u8]) {
         assert_eq!(silent.request, request.request, "the mark and blanks change nothing");
     }
     let keyword = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
-    for change in [<[u8]>::make_ascii_lowercase, <[u8]>::make_ascii_uppercase] {
+    // The lines of agents have texts, not parameters.
+    let changes: &[fn(&mut [u8])] = match request.request {
+        Callout::Agent(_) => &[],
+        _ => &[<[u8]>::make_ascii_lowercase, <[u8]>::make_ascii_uppercase],
+    };
+    for change in changes {
         let mut line = line.to_vec();
         change(&mut line[..keyword]);
         assert_eq!(parse_callout(&line), request, "keywords are the same in any case");
@@ -70,6 +75,8 @@ fn render(callout: &Callout) -> Option<String> {
         Callout::Failed(text) => format!("FAILED: {text}"),
         Callout::Noticed(text) => format!("NOTICED: {text}"),
         Callout::Watch(text) => format!("WATCH: {text}"),
+        // Texts of agents are not kept as they were written.
+        Callout::Agent(_) => return None,
         Callout::HttpStatus => "HTTP-STATUS:".to_owned(),
         // Ignored directives and times of fractions of an hour cannot be written.
         Callout::ScriptControl(control) if !control.ignored.is_empty() || control.is_empty() => return None,

@@ -58,7 +58,9 @@ pub struct Question<'a> {
     pub store: &'a Arc<UserStore>,
     /// The realm.
     pub realm: &'a str,
-    /// The name and the password.
+    /// The scheme of Authorization.
+    pub scheme: &'static str,
+    /// The name and the password; without a name, a token.
     pub credentials: Credentials,
     /// The address that they come from.
     pub client: IpAddr,
@@ -68,7 +70,27 @@ pub struct Question<'a> {
     pub limit: FailureLimit,
 }
 
-/// What is known at once about credentials.
+/// What is known of credentials.
+pub enum Check {
+    /// They were verified lately.
+    Known(User),
+    /// There were too many wrong ones; this much of the refusal is left.
+    Refused(Duration),
+    /// They must be verified.
+    Unknown(Ticket),
+}
+
+/// Credentials that are being verified: the result is noted with it.
+pub struct Ticket {
+    shared: Arc<Shared>,
+    mac: Mac,
+    generation: u64,
+    sender: Sender,
+    limit: FailureLimit,
+    lifetime: Duration,
+}
+
+/// What is known at once about credentials for a users file.
 pub enum Attempt {
     /// They were verified lately.
     Known(User),
@@ -115,43 +137,76 @@ impl AccessControl {
         })
     }
 
-    /// Begins to verify credentials.
+    /// Begins to verify credentials by the users file.
     ///
     /// # Errors
     /// Too many passwords wait to be verified.
     pub fn verify(&self, question: Question<'_>) -> Result<Attempt, QueueFull> {
+        let ticket = match self.check(&question) {
+            Check::Known(user) => return Ok(Attempt::Known(user)),
+            Check::Refused(rest) => return Ok(Attempt::Refused(rest)),
+            Check::Unknown(ticket) => ticket,
+        };
+        let (sent, answer) = oneshot::channel();
+        self.verifier.submit(Box::new(HashPassword {
+            ticket,
+            store: Arc::clone(question.store),
+            credentials: question.credentials,
+            answer: sent,
+        }))?;
+        Ok(Attempt::Pending(PendingUser { answer }))
+    }
+
+    /// What is known of credentials that something else verifies, such as an agent.
+    pub fn check(&self, question: &Question<'_>) -> Check {
         let now = Instant::now();
         let Question {
             store,
             credentials,
             limit,
             ..
-        } = &question;
-        let mac = self.shared.mac(store.id, question.realm, credentials);
+        } = question;
+        let mac = self.shared.mac(store.id, question.realm, question.scheme, credentials);
         let generation = store.generation(now);
         if let Some(user) = self.shared.remembered(&mac, generation, now) {
-            return Ok(Attempt::Known(user));
+            return Check::Known(user);
         }
         let sender = self
             .shared
             .failures
             .sender(store.id, &credentials.name, question.client);
         if let Some(rest) = self.shared.failures.refused_for(sender, *limit, now) {
-            return Ok(Attempt::Refused(rest));
+            return Check::Refused(rest);
         }
-        let (sent, answer) = oneshot::channel();
-        self.verifier.submit(Box::new(HashPassword {
+        Check::Unknown(Ticket {
             shared: Arc::clone(&self.shared),
-            store: Arc::clone(store),
-            credentials: question.credentials,
             mac,
             generation,
             sender,
-            limit: question.limit,
+            limit: *limit,
             lifetime: question.lifetime,
-            answer: sent,
-        }))?;
-        Ok(Attempt::Pending(PendingUser { answer }))
+        })
+    }
+}
+
+impl Ticket {
+    /// Remembers that the credentials are right.
+    pub fn right(&self, user: &User) {
+        self.shared.failures.forget(self.sender);
+        if !self.lifetime.is_zero() {
+            let verified = Verified {
+                user: user.clone(),
+                generation: self.generation,
+                ends: Instant::now() + self.lifetime,
+            };
+            self.shared.verified.insert(self.mac, verified);
+        }
+    }
+
+    /// Counts that they are wrong; returns how long the answer is delayed.
+    #[must_use]
+    pub fn wrong(&self) -> Duration {
+        self.shared.failures.count(self.sender, self.limit, Instant::now())
     }
 }
 
@@ -171,10 +226,11 @@ impl PendingUser {
 
 impl Shared {
     /// The name under which right credentials are remembered. The lengths separate the parts.
-    fn mac(&self, store: u64, realm: &str, credentials: &Credentials) -> Mac {
+    fn mac(&self, store: u64, realm: &str, scheme: &str, credentials: &Credentials) -> Mac {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(&store.to_le_bytes());
-        for part in [realm.as_bytes(), credentials.name.as_bytes(), &credentials.password] {
+        let Credentials { name, password } = credentials;
+        for part in [realm.as_bytes(), scheme.as_bytes(), name.as_bytes(), password] {
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
@@ -195,14 +251,9 @@ impl Shared {
 
 /// The job of a thread.
 struct HashPassword {
-    shared: Arc<Shared>,
+    ticket: Ticket,
     store: Arc<UserStore>,
     credentials: Credentials,
-    mac: Mac,
-    generation: u64,
-    sender: Sender,
-    limit: FailureLimit,
-    lifetime: Duration,
     answer: oneshot::Sender<Outcome>,
 }
 
@@ -220,14 +271,22 @@ impl Job for HashPassword {
 impl HashPassword {
     fn outcome(&self) -> Outcome {
         let now = Instant::now();
+        let Ticket {
+            shared,
+            mac,
+            generation,
+            sender,
+            limit,
+            ..
+        } = &self.ticket;
         // Another request with the same credentials may have been before this one in the queue.
-        if let Some(user) = self.shared.remembered(&self.mac, self.generation, now) {
+        if let Some(user) = shared.remembered(mac, *generation, now) {
             return Outcome::Right(user);
         }
-        if let Some(rest) = self.shared.failures.refused_for(self.sender, self.limit, now) {
+        if let Some(rest) = shared.failures.refused_for(*sender, *limit, now) {
             return Outcome::Refused(rest);
         }
-        let loaded = self.store.loaded(self.generation);
+        let loaded = self.store.loaded(*generation);
         let Credentials { name, password } = &self.credentials;
         let known = loaded.users.hash(name);
         let is_right = match known.or_else(|| loaded.users.any_hash(self.number())) {
@@ -238,28 +297,20 @@ impl HashPassword {
             }
         };
         if !is_right {
-            return Outcome::Wrong(self.shared.failures.count(self.sender, self.limit, now));
+            return Outcome::Wrong(self.ticket.wrong());
         }
-        self.shared.failures.forget(self.sender);
         let user = User {
             name: name.as_str().into(),
             groups: loaded.groups.of(name).into(),
             auth_type: "Basic",
         };
-        let verified = Verified {
-            user: user.clone(),
-            generation: self.generation,
-            ends: now + self.lifetime,
-        };
-        if !self.lifetime.is_zero() {
-            self.shared.verified.insert(self.mac, verified);
-        }
+        self.ticket.right(&user);
         Outcome::Right(user)
     }
 
     /// A number that depends on the name alone and that no client knows: an unknown user is compared with the same hash each time.
     fn number(&self) -> u64 {
-        let tag = hmac::sign(&self.shared.key, self.credentials.name.as_bytes());
+        let tag = hmac::sign(&self.ticket.shared.key, self.credentials.name.as_bytes());
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&tag.as_ref()[..8]);
         u64::from_le_bytes(bytes)
@@ -290,6 +341,7 @@ mod tests {
         Question {
             store,
             realm: "r",
+            scheme: "Basic",
             credentials: Credentials {
                 name: "ann".to_owned(),
                 password: password.as_bytes().to_vec(),

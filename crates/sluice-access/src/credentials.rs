@@ -47,6 +47,25 @@ impl Credentials {
     }
 }
 
+impl Credentials {
+    /// Reads a token: a value of Authorization with the scheme Bearer (RFC 6750 §2.1). The name is empty. `None` for other values.
+    #[must_use]
+    pub fn token(value: &[u8]) -> Option<Credentials> {
+        const SCHEME: &[u8] = b"bearer ";
+        const BYTES_MAX: usize = 8192;
+        let (scheme, token) = value.split_at_checked(SCHEME.len())?;
+        let token = token.trim_ascii();
+        let is_valid = scheme.eq_ignore_ascii_case(SCHEME)
+            && !token.is_empty()
+            && token.len() <= BYTES_MAX
+            && token.iter().all(u8::is_ascii_graphic);
+        is_valid.then(|| Credentials {
+            name: String::new(),
+            password: token.to_vec(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +104,12 @@ mod tests {
         ] {
             assert!(Credentials::parse(value.as_bytes()).is_none(), "{value}");
         }
+        assert_eq!(Credentials::token(b"BEARER a.b-c=").unwrap().password, b"a.b-c=");
+        assert!(
+            [&b"Bearer "[..], b"Bearer a b", b"Basic YTpi"]
+                .iter()
+                .all(|value| Credentials::token(value).is_none())
+        );
         let long = format!("Basic {}", "YWFh".repeat(10_000));
         assert!(Credentials::parse(long.as_bytes()).is_none());
     }

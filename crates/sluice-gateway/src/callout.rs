@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::agent::AgentLine;
 use crate::request_record::RequestEncoding;
 use crate::script_control::ScriptControl;
 use crate::time_span::{decimal, time_span};
@@ -65,6 +66,8 @@ pub enum Callout {
     },
     /// Ends the memory buffer; the server answers when all of it has been sent (`BUFFER-END`).
     BufferEnd,
+    /// The answer of an authentication agent; for other scripts it is an unknown callout.
+    Agent(AgentLine),
     /// The line is not a valid callout: the script's fault. The server answers `code` and `reason`; the response goes
     /// on.
     Invalid {
@@ -98,7 +101,10 @@ pub enum BufferKind {
 pub fn parse_callout(line: &[u8]) -> CalloutRequest {
     let (is_unwanted, line) = without_mark(line.trim_ascii());
     let wants_answer = !is_unwanted;
-    let request = parse_request(line).unwrap_or_else(|reason| Callout::Invalid { code: 400, reason });
+    let request = match AgentLine::parse(line) {
+        Some(line) => Callout::Agent(line),
+        None => parse_request(line).unwrap_or_else(|reason| Callout::Invalid { code: 400, reason }),
+    };
     CalloutRequest { wants_answer, request }
 }
 

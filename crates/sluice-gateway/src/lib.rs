@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod adjustment;
+mod agent;
 mod callout;
 mod callout_lines;
 mod chunked;
@@ -50,6 +51,7 @@ mod time_span;
 mod variables;
 
 pub use adjustment::RecordAdjustment;
+pub use agent::{AgentAnswer, AgentLine};
 pub use callout::{Answer, BUFFER_BYTES_DEFAULT, BufferKind, Callout, CalloutRequest, Lifetime, parse_callout};
 pub use chunked::{ChunkDecoder, ChunkFault};
 pub use environment::{CGIPLUSBUF, CGIPLUSIN, Environment};

@@ -27,7 +27,8 @@ pub use crate::fault::client::{
 };
 pub use crate::fault::detail::{Detail, ProcessDetail, ProcessReport};
 pub use crate::fault::script::{
-    Awaited, BackOff, DeadlineExceeded, FullPool, NotExecutable, RequestedPage, ScriptFault, SentFile, Silence,
+    AgentFailure, Awaited, BackOff, DeadlineExceeded, FullPool, NotExecutable, RequestedPage, ScriptFault, SentFile,
+    Silence,
 };
 pub use crate::fault::server::{Activity, IoFailure, ServerFault};
 use crate::host::HostError;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use sluice_gateway::{Answer, Callout, CalloutRequest, Lifetime, RequestEncoding, ScriptControl};
+use sluice_gateway::{AgentAnswer, Answer, Callout, CalloutRequest, Lifetime, RequestEncoding, ScriptControl};
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::target::Target;
@@ -43,6 +43,8 @@ pub(crate) struct Callouts {
     pub lifetime: Option<Option<Duration>>,
     /// FAILED: why the reply must not be taken for a complete one.
     pub failure: Option<String>,
+    /// What an authentication agent has said of the user. `None` if the script is not asked for that.
+    pub agent: Option<AgentAnswer>,
     /// The client has disconnected.
     pub is_client_gone: bool,
 }
@@ -69,6 +71,7 @@ impl Callouts {
             encoding: None,
             lifetime: None,
             failure: None,
+            agent: None,
             is_client_gone: false,
         }
     }
@@ -129,6 +132,13 @@ impl Callouts {
             Callout::BufferWrite { .. } if self.is_client_gone => Answer::new(410, "the client has left"),
             Callout::BufferWrite { bytes, offset } => self.buffer.write(bytes, offset, answering)?,
             Callout::BufferEnd => self.buffer.end(answering)?,
+            Callout::Agent(line) => {
+                let Some(agent) = &mut self.agent else {
+                    return wants_answer.then(|| Answer::new(400, "unknown callout"));
+                };
+                agent.take(line);
+                return None;
+            }
             Callout::Invalid { code, reason } => Answer::new(code, reason),
         };
         wants_answer.then_some(answer)

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::HeaderValue;
-use sluice_gateway::{CgiRequest, EndMark, MailboxKind, Scanner, Sentinels, Variables};
+use sluice_gateway::{AgentAnswer, CgiRequest, EndMark, MailboxKind, Scanner, Sentinels, Variables};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
 use sluice_http::path_text::bytes_of;
@@ -114,6 +114,9 @@ impl Job {
             "AUTH_GROUP",
             user.and_then(|user| user.group.as_deref()).map(str::as_bytes),
         );
+        let agent = request.agent.as_ref();
+        add("AUTH_PASSWORD", agent.map(|agent| agent.password.as_slice()));
+        add("AUTH_AGENT", agent.map(|agent| agent.parameters.as_bytes()));
         add(
             "HTTP_AUTHORIZATION",
             request.authorization.as_ref().map(HeaderValue::as_bytes),
@@ -232,12 +235,14 @@ impl Job {
 
     /// The server's side of its callouts.
     pub(crate) fn callouts(&self, process: &Arc<Process>) -> Callouts {
-        Callouts::new(
+        let mut callouts = Callouts::new(
             Arc::clone(&self.map),
             Arc::clone(process),
             Arc::clone(self.scripts.resources()),
             self.settings().output.memory_buffer_max,
-        )
+        );
+        callouts.agent = self.request.agent.as_ref().map(|_| AgentAnswer::default());
+        callouts
     }
 
     /// Stores a request body, unless the request would then be refused because the script's queue is full.

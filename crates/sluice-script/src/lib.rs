@@ -34,6 +34,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod block;
 mod blocked_read;
 mod body_filter;

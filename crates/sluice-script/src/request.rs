@@ -38,8 +38,19 @@ pub struct ScriptRequest {
     pub user: Option<ScriptUser>,
     /// HTTP_AUTHORIZATION: the field Authorization, if the route passes it.
     pub authorization: Option<HeaderValue>,
+    /// The question to an authentication agent; `None` if the script is to answer the request.
+    pub agent: Option<AgentQuestion>,
     /// When the head was complete.
     pub arrived: SystemTime,
+}
+
+/// What an authentication agent is asked, besides the user of the request.
+#[derive(Clone)]
+pub struct AgentQuestion {
+    /// AUTH_PASSWORD: the password or token.
+    pub password: Vec<u8>,
+    /// AUTH_AGENT: the parameters of the configuration.
+    pub parameters: String,
 }
 
 /// A user who has proved who they are.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
-use sluice_gateway::{ErrorRequest, Reply, ReplyHead};
+use sluice_gateway::{AgentAnswer, ErrorRequest, Reply, ReplyHead};
 use sluice_http::body::Source;
 use sluice_http::fault::Fault;
 use sluice_http::tasks::yield_now;
@@ -191,6 +191,11 @@ impl Session {
     fn may_send_nothing(&self) -> bool {
         let relay = self.conversation.as_ref().map(|conversation| &conversation.relay);
         relay.is_some_and(|relay| relay.has_two_replies() || relay.has_failed_well())
+    }
+
+    /// What an authentication agent has said of the user.
+    pub(crate) fn take_agent_answer(&mut self) -> Option<AgentAnswer> {
+        self.conversation.as_mut()?.relay.callouts.agent.take()
     }
 
     /// The client was sent elsewhere: the script may finish within `client_grace`.

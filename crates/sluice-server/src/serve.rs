@@ -7,6 +7,7 @@
 //! A fault of any stage becomes a response (`refuse`); the line in the access log is written when the exchange is dropped, by its
 //! last owner.
 
+pub(crate) mod agent;
 mod authorize;
 mod carry_out;
 mod client;

@@ -33,6 +33,7 @@ use crate::dispatch::Config;
 use crate::dispatch::exposed_programs::{self, ExposedPrograms};
 use crate::dispatch::withheld::withheld_files;
 use crate::reverse_dns::ReverseDns;
+use crate::serve::agent::check_agents;
 use crate::serve::explain;
 use crate::serve::explain::{Explanation, Question};
 use crate::serve::gate::Gate;
@@ -99,6 +100,7 @@ impl Server {
         // First, because the file cache takes a part of the limit.
         let script_files_max = descriptors::raise_limit();
         let config = Config::open(settings, &listen, &log)?;
+        check_agents(settings, &config)?;
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         let workers = settings.workers.get();
         let mut bound = bind_all(settings)?;
@@ -176,6 +178,7 @@ impl Server {
         Resources::check(settings)?;
         // The last step that may fail, because it changes the logs.
         let config = Config::open(settings, &self.listen, &self.shared.log)?;
+        check_agents(settings, &config)?;
         self.shared.resources.apply(settings);
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
         self.replace_config(config);
@@ -189,6 +192,7 @@ impl Server {
     /// A directory or script is missing: nothing has changed.
     pub fn restart_scripts(&self, settings: &Settings) -> Result<(), StartError> {
         let config = Config::open(settings, &self.listen, &self.shared.log)?;
+        check_agents(settings, &config)?;
         self.replace_config(config);
         Ok(())
     }
@@ -321,7 +325,9 @@ fn open_without_logs(settings: &Settings) -> Result<Config, StartError> {
     settings.access_log = AccessLog::new(LogTarget::Off);
     settings.sites.iter_mut().for_each(|site| site.log = None);
     let listen: Vec<_> = settings.listen.iter().map(|listen| listen.address.clone()).collect();
-    Ok(Config::open_withholding(&settings, &listen, withheld, &Log::new(1))?)
+    let config = Config::open_withholding(&settings, &listen, withheld, &Log::new(1))?;
+    check_agents(&settings, &config)?;
+    Ok(config)
 }
 
 /// The order to end, which `drain` returns. It can be made stricter while `Server::join` waits.

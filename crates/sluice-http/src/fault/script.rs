@@ -9,6 +9,7 @@ use http::StatusCode;
 
 use crate::fault::client::ClientFault;
 use crate::fault::detail::{Detail, ProcessDetail, ProcessReport};
+use crate::path_text::{Quoted, ShownPath};
 use crate::target::TargetError;
 
 /// After this time a client may retry that found all processes busy.
@@ -38,6 +39,8 @@ pub enum ScriptFault {
         /// The target of the last one.
         last: Box<str>,
     },
+    /// 502: an authentication agent has failed, or has said nothing of the user.
+    Agent(Box<AgentFailure>),
     /// 403: the file exists and cannot be executed.
     NotExecutable {
         /// The file.
@@ -66,6 +69,15 @@ pub enum NotExecutable {
     NoExecutePermission,
     /// The route's engines do not run files with its name.
     NoEngine,
+}
+
+/// An authentication agent without an answer.
+#[derive(Clone, Debug)]
+pub struct AgentFailure {
+    /// The script.
+    pub script: Box<Path>,
+    /// What it has said, or that it has said nothing.
+    pub reason: Box<str>,
 }
 
 /// A file that a script names and that cannot be sent.
@@ -150,6 +162,15 @@ pub struct FullPool {
 }
 
 impl ScriptFault {
+    /// An authentication agent has failed.
+    #[must_use]
+    pub fn agent(script: &Path, reason: &str) -> ScriptFault {
+        ScriptFault::Agent(Box::new(AgentFailure {
+            script: script.into(),
+            reason: reason.into(),
+        }))
+    }
+
     pub(super) fn status(&self) -> StatusCode {
         match self {
             ScriptFault::BadReply(_)
@@ -157,6 +178,7 @@ impl ScriptFault {
             | ScriptFault::NotStarted(_)
             | ScriptFault::BadSendFile(_)
             | ScriptFault::BadLocalRedirect(_)
+            | ScriptFault::Agent(_)
             | ScriptFault::TooManyLocalRedirects { .. } => StatusCode::BAD_GATEWAY,
             ScriptFault::SentFile(file) => file.fault.status(),
             ScriptFault::Requested(page) => page.status,
@@ -197,6 +219,12 @@ impl ScriptFault {
 impl Display for ScriptFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ScriptFault::Agent(failure) => write!(
+                out,
+                "authentication agent {}: {}",
+                ShownPath(&failure.script),
+                Quoted(&failure.reason)
+            ),
             ScriptFault::BadReply(detail) => Display::fmt(detail, out),
             ScriptFault::NotStarted(detail) | ScriptFault::BadSendFile(detail) => Display::fmt(detail, out),
             ScriptFault::SwitchesProtocols => {

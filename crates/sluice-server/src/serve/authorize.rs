@@ -20,8 +20,9 @@ use sluice_access::rules::{Permission, User};
 use sluice_access::store::UserStore;
 use sluice_http::endpoints::TlsInfo;
 use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, RefusedUser, ServerFault};
-use sluice_settings::rule::{Access, AccessSettings, ClientCertificate, UserSource, split_name};
+use sluice_settings::rule::{Access, AccessSettings, AgentSettings, ClientCertificate, UserSource, split_name};
 
+use crate::serve::agent::{self, Asked, PendingAnswer};
 use crate::serve::exchange::Exchange;
 use crate::serve::identity::{Granted, denied, unauthorized};
 use crate::serve::request::Request;
@@ -31,6 +32,8 @@ use crate::serve::restrain::Queued;
 pub(crate) enum Stopped {
     Fault(Fault),
     Verification(Box<Verification>),
+    /// An authentication agent.
+    Agent(Box<PendingAnswer>),
     /// The queue of a throttle.
     Queued(Box<Queued>),
 }
@@ -132,7 +135,7 @@ fn identify(
         request.identity.note_user(Arc::clone(source), user);
         return Ok(());
     }
-    if source.users.is_none() {
+    if !source.asks_for_passwords() {
         return Err(denied(access, None).into());
     }
     verify_password(control, exchange, request, access, &store)
@@ -158,13 +161,19 @@ fn verify_password(
     let Some(value) = request.fields.get(header::AUTHORIZATION) else {
         return Err(unauthorized(access, Credentials::Missing).into());
     };
-    let Some(credentials) = credentials::Credentials::parse(value.as_bytes()) else {
+    let value = value.as_bytes();
+    let token = || credentials::Credentials::token(value).filter(|_| access.source.agent.is_some());
+    let Some(credentials) = credentials::Credentials::parse(value).or_else(token) else {
         return Err(unauthorized(access, Credentials::Unusable).into());
     };
+    if let Some(agent) = &access.source.agent {
+        return ask_agent(control, exchange, request, access, store, agent, credentials);
+    }
     let name: Box<str> = credentials.name.as_str().into();
     let attempt = control.verify(Question {
         store,
         realm: &access.realm,
+        scheme: "Basic",
         credentials,
         client: client.endpoints.client.ip(),
         lifetime: access.verdict_lifetime,
@@ -182,6 +191,31 @@ fn verify_password(
         Ok(Attempt::Refused(wait)) => Err(too_many(name, wait).into()),
         Ok(Attempt::Pending(pending)) => Err(Stopped::Verification(Box::new(Verification { pending, source, name }))),
         Err(_) => Err(Fault::from(ServerFault::PasswordsBusy).into()),
+    }
+}
+
+/// Asks the agent of a realm, unless its answer is known.
+fn ask_agent(
+    control: &AccessControl,
+    exchange: &Exchange,
+    request: &mut Request,
+    access: &AccessSettings,
+    store: &Arc<UserStore>,
+    agent: &AgentSettings,
+    credentials: credentials::Credentials,
+) -> Result<(), Stopped> {
+    let name: Box<str> = credentials.name.as_str().into();
+    // No variable can have them, so the agent would not see the password.
+    if credentials.password.iter().any(|byte| matches!(byte, b'\0' | b'\n')) {
+        return Err(unauthorized(access, Credentials::Wrong(name)).into());
+    }
+    match agent::begin(control, exchange, access, store, agent, credentials) {
+        Asked::Known(user) => {
+            request.identity.note_user(Arc::clone(&access.source), user);
+            Ok(())
+        }
+        Asked::Refused(wait) => Err(too_many(name, wait).into()),
+        Asked::Agent(pending) => Err(Stopped::Agent(pending)),
     }
 }
 

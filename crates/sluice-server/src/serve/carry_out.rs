@@ -17,6 +17,7 @@ use sluice_script::serve::{self as script, Outcome, SendFileReply, Task};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 
 use crate::dispatch::Site;
+use crate::serve::agent::PendingAnswer;
 use crate::serve::authorize::{Stopped, Verification};
 use crate::serve::decide::{self, Answer, Later, ScriptAnswer, decide, decide_send_file};
 use crate::serve::exchange::Exchange;
@@ -46,6 +47,8 @@ pub(crate) enum Waiting {
     Answer(Later),
     /// The verification of a password; then the request is decided on again.
     Verification(Box<Verification>),
+    /// The answer of an authentication agent; then the request is decided on again, too.
+    Agent(Box<PendingAnswer>),
     /// The queue of a throttle; then the request is decided on again, too.
     Queued(Box<Queued>),
 }
@@ -55,6 +58,7 @@ impl From<Stopped> for Unanswered {
         match stopped {
             Stopped::Fault(fault) => Unanswered::Fault(fault),
             Stopped::Verification(verification) => Unanswered::Waiting(Waiting::Verification(verification)),
+            Stopped::Agent(pending) => Unanswered::Waiting(Waiting::Agent(pending)),
             Stopped::Queued(queued) => Unanswered::Waiting(Waiting::Queued(queued)),
         }
     }
@@ -115,6 +119,10 @@ impl Waiting {
             let answered = match waiting {
                 Waiting::Verification(verification) => {
                     verification.wait(request).await?;
+                    answer(gate, exchange, request)
+                }
+                Waiting::Agent(pending) => {
+                    pending.ask(exchange, request).await?;
                     answer(gate, exchange, request)
                 }
                 Waiting::Queued(queued) => {
@@ -240,6 +248,7 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
             is_https: exchange.client.is_https,
             tls_info,
             user: request.granted.as_ref().map(script_user),
+            agent: None,
             authorization: pass_authorization
                 .then(|| request.fields.get(AUTHORIZATION).cloned())
                 .flatten(),

@@ -367,6 +367,33 @@ fn decide_by_route<'s>(
     })
 }
 
+/// The script that a path of the site leads to, for the server's own question to it (an authentication agent). Routes with conditions are
+/// skipped, and their changes do not count.
+///
+/// # Errors
+/// There is no such script (404), or it cannot be run.
+pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Fault> {
+    let target = Target::parse(path)?;
+    let resolution = site.resolve(&target.path, None, None, &mut ())?;
+    let target = resolution.rewritten.as_ref().unwrap_or(&target).clone();
+    let absent = || Fault::from(ClientFault::NotFound(Absent::Route(path.into())));
+    let found = script_at(site, &resolution.resolved, &target.path).ok_or_else(absent)?;
+    if !found.scripts.settings.mode.keeps_process() {
+        return Err(Fault::unexpected(
+            "an authentication agent must be a script of mode cgiplus or rte",
+        ));
+    }
+    Ok(ScriptAnswer {
+        route: Arc::clone(found.scripts),
+        script: found.located?,
+        target,
+        compress: false,
+        send_directories: Arc::clone(&found.route.send_directories),
+        redirect_url: None,
+        pass_authorization: false,
+    })
+}
+
 /// A script that a path leads to.
 struct FoundScript<'s> {
     route: &'s Route,

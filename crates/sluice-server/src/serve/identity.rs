@@ -108,7 +108,7 @@ fn is_same_source(one: &Arc<UserSource>, other: &Arc<UserSource>) -> bool {
 /// The fault of a request without a user where one is needed.
 pub(crate) fn unauthorized(access: &AccessSettings, credentials: Credentials) -> ClientFault {
     // Where there are no passwords, there is nothing to ask for.
-    if access.source.users.is_none() {
+    if !access.source.asks_for_passwords() {
         return denied(access, None);
     }
     ClientFault::Unauthorized(Box::new(Unauthorized {

@@ -61,13 +61,30 @@ pub struct UserSource {
     pub remote_user_from: Option<HeaderName>,
     /// Whether the common name (CN) of a verified client certificate is the user.
     pub certificate_user: bool,
+    /// The script that is asked about passwords and tokens.
+    pub agent: Option<AgentSettings>,
+}
+
+/// An authentication agent: a CGIplus script that is asked whether a password is right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentSettings {
+    /// The path of the script in its site.
+    pub path: String,
+    /// AUTH_AGENT.
+    pub parameters: String,
 }
 
 impl UserSource {
     /// Whether there can be users at all.
     #[must_use]
     pub fn has_users(&self) -> bool {
-        self.users.is_some() || self.remote_user_from.is_some() || self.certificate_user
+        self.asks_for_passwords() || self.remote_user_from.is_some() || self.certificate_user
+    }
+
+    /// Whether users can prove who they are by a password.
+    #[must_use]
+    pub fn asks_for_passwords(&self) -> bool {
+        self.users.is_some() || self.agent.is_some()
     }
 }
 

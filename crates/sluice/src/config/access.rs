@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
-use sluice_settings::rule::{AccessRule, AccessSettings, Require, UserSource};
+use sluice_settings::rule::{AccessRule, AccessSettings, AgentSettings, Require, UserSource};
 
 use super::description::Fallback::{Value, Words};
 use super::document::At;
@@ -20,6 +20,8 @@ const DAY_MILLIS: u64 = 86_400_000;
 pub(super) struct Draft {
     realm: String,
     source: UserSource,
+    agent: Option<String>,
+    agent_parameters: String,
     require: Require,
     allow: Option<Vec<String>>,
     allow_write: Option<Vec<String>>,
@@ -34,6 +36,8 @@ impl Default for Draft {
         Draft {
             realm: "Restricted".to_owned(),
             source: UserSource::default(),
+            agent: None,
+            agent_parameters: String::new(),
             require: Require::Any,
             allow: None,
             allow_write: None,
@@ -47,7 +51,30 @@ impl Default for Draft {
 
 impl Draft {
     /// Completes the section: checks its keys together. `None` if something is wrong.
-    pub(super) fn finish(self, table: &Table<'_>) -> Option<AccessSettings> {
+    pub(super) fn finish(mut self, table: &Table<'_>) -> Option<AccessSettings> {
+        match (self.agent.take(), &self.source.users) {
+            (Some(_), Some(_)) => {
+                table.refuse(
+                    "agent",
+                    "either a users file or an agent verifies passwords: remove one of users and agent",
+                );
+                return None;
+            }
+            (Some(path), None) => {
+                self.source.agent = Some(AgentSettings {
+                    path,
+                    parameters: std::mem::take(&mut self.agent_parameters),
+                });
+            }
+            (None, _) if !self.agent_parameters.is_empty() => {
+                table.refuse(
+                    "agent_parameters",
+                    "there is no agent: add agent = \"/…\", or remove this",
+                );
+                return None;
+            }
+            (None, _) => {}
+        }
         let parse = |name: &'static str, texts: &[String]| {
             let rule = AccessRule::parse(self.require, texts.iter().map(String::as_str));
             rule.map_err(|message| table.refuse(name, &message)).ok()
@@ -77,7 +104,7 @@ impl Draft {
         let names_users = rules.iter().any(|rule| rule.names_users());
         if names_users && !self.source.has_users() {
             table.report(
-                "access: who are the users? Add users = \"FILE\" (\"sluice passwd --create FILE USER\" makes one), \
+                "access: who are the users? Add users = \"FILE\" (\"sluice passwd --create FILE USER\" makes one), agent = \"/…\", \
                  certificate_user = true or remote_user_from = \"X-Remote-User\"",
             );
             return false;
@@ -86,7 +113,9 @@ impl Draft {
             table.report("access: no entry is about users: add \"any-user\", \"user:…\" or \"group:…\" to allow, or remove users, certificate_user and remote_user_from");
             return false;
         }
-        if let (Some(group), None) = (rules.iter().find_map(|rule| rule.groups().next()), &self.source.groups) {
+        // An agent names the groups of its users.
+        let has_groups = self.source.groups.is_some() || self.source.agent.is_some();
+        if let (Some(group), false) = (rules.iter().find_map(|rule| rule.groups().next()), has_groups) {
             table.report(&format!(
                 "access: who is in the group \"{group}\"? Add groups = \"FILE\", a file with lines as in \"{group}: ann bob\""
             ));
@@ -126,6 +155,36 @@ pub(super) static ACCESS: Section<Draft> = Section {
                    SHA-crypt (`$5$`, `$6$`); `$apr1$` and `{SHA}` are accepted with a warning. `sluice passwd` changes it. It is read again \
                    when it has changed.",
             example: "\"users.htpasswd\"",
+        },
+        Key {
+            name: "agent",
+            kind: Kind::Text(|access, path, _| {
+                if !path.starts_with('/') {
+                    return Err(
+                        "must be a path of this site, as in \"/agents/ldap\", for which a route has a script"
+                            .to_owned(),
+                    );
+                }
+                access.agent = Some(path);
+                Ok(())
+            }),
+            default: Words("none"),
+            text: "The path of a script of mode `cgiplus` in this site that is asked whether a password or a token is right, instead of a users \
+                   file. See [Agents](../guides/access.md#agents).",
+            example: "\"/agents/check\"",
+        },
+        Key {
+            name: "agent_parameters",
+            kind: Kind::Text(|access, text, _| {
+                if text.contains(['\n', '\0']) {
+                    return Err("must be one line".to_owned());
+                }
+                access.agent_parameters = text;
+                Ok(())
+            }),
+            default: Words("none"),
+            text: "A text for the agent, which gets it as `AUTH_AGENT`.",
+            example: "\"ldaps://ldap.example.org\"",
         },
         Key {
             name: "groups",

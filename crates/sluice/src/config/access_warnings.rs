@@ -47,7 +47,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
                 "{origin}: no address or site asks clients for certificates (client_authorities), so no client has one"
             ));
         }
-        if source.users.is_some() && !access.clear_text && is_clear_text_only(settings) {
+        if source.asks_for_passwords() && !access.clear_text && is_clear_text_only(settings) {
             lines.insert(format!(
                 "{origin}: a password is not accepted over clear text from other machines, and no address has TLS: add one with tls, or \
                  clear_text = true in access"
@@ -83,7 +83,8 @@ fn unknown_names(access: &AccessSettings) -> Vec<String> {
     for entry in rules_of(access) {
         let (names, kind): (&[String], _) = match entry {
             AccessEntry::Users(names) if has_only_file => (names, "user"),
-            AccessEntry::Groups(names) => (names, "group"),
+            // An agent may have other groups.
+            AccessEntry::Groups(names) if source.agent.is_none() => (names, "group"),
             _ => continue,
         };
         for name in names {

@@ -2,6 +2,7 @@
 //!
 //! Here: what the tests share. The password of every user is `open sesame`.
 
+mod agents;
 mod gate;
 mod identity;
 mod limits;

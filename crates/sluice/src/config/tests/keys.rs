@@ -77,7 +77,11 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             "convert" => &[("directory", "'base'"), ("record_format", "'vfc'")],
             _ => &[("directory", "'base'")],
         },
-        "[[site.route]].access" => &[("users", "'base'")],
+        "[[site.route]].access" => match (key.name, value.is_some()) {
+            ("agent", true) => &[("realm", "'base'")],
+            ("agent_parameters", true) => &[("agent", "'/base'")],
+            _ => &[("users", "'base'")],
+        },
         "[[site.route]].throttle" => &[("at_once", "3")],
         "[[site.route]].redirect" => &[("to", "'/base'")],
         "[[site.route]].when" if value.is_none() => &[("method", "'BASE'")],

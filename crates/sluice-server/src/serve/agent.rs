@@ -1,0 +1,192 @@
+//! Asking an authentication agent: a CGIplus script of the site that says whether a password or token is right.
+//!
+//! Not here: how it is asked (`sluice_script::agent`), and what is remembered of its answers (`sluice_access::control`).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluice_access::control::{AccessControl, Check, Question, Ticket};
+use sluice_access::credentials::Credentials;
+use sluice_access::failures::FailureLimit;
+use sluice_access::rules::User;
+use sluice_access::store::UserStore;
+use sluice_access::users::check_name;
+use sluice_gateway::AgentAnswer;
+use sluice_http::fault::{Fault, ScriptFault};
+use sluice_script::agent;
+use sluice_script::job::Job;
+use sluice_script::request::{AgentQuestion, ScriptRequest, ScriptUser};
+use sluice_settings::Settings;
+use sluice_settings::open_error::OpenError;
+use sluice_settings::rule::{AccessSettings, AccessUse, AgentSettings, UserSource};
+use tokio::time::sleep;
+
+use crate::dispatch::{Config, Site};
+use crate::serve::decide::{ScriptAnswer, agent_script};
+use crate::serve::exchange::Exchange;
+use crate::serve::request::Request;
+
+/// What is known of credentials before an agent is asked.
+pub(crate) enum Asked {
+    Known(User),
+    Refused(std::time::Duration),
+    Agent(Box<PendingAnswer>),
+}
+
+/// A question to an agent.
+pub(crate) struct PendingAnswer {
+    ticket: Ticket,
+    source: Arc<UserSource>,
+    agent: AgentSettings,
+    realm: Box<str>,
+    scheme: &'static str,
+    pub(crate) credentials: Credentials,
+}
+
+/// Checks that the agents of all routes are scripts that can be asked.
+///
+/// # Errors
+/// The first one that is not: the administrator's.
+pub(crate) fn check_agents(settings: &Settings, config: &Config) -> Result<(), OpenError> {
+    for (site, settings) in config.sites().zip(&settings.sites) {
+        for route in &settings.routes {
+            let Some(AccessUse::Limited(access)) = &route.changes.access else {
+                continue;
+            };
+            if let Some(agent) = &access.source.agent {
+                agent_script(site, &agent.path).map_err(|fault| {
+                    let text = format!(
+                        "agent {:?}: {fault}: it is the path of a script of mode \"cgiplus\" in this site",
+                        agent.path
+                    );
+                    OpenError::new(&access.origin, text)
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Credentials for an agent, if it is to be asked.
+pub(crate) fn begin(
+    control: &AccessControl,
+    exchange: &Exchange,
+    access: &AccessSettings,
+    store: &Arc<UserStore>,
+    agent: &AgentSettings,
+    credentials: Credentials,
+) -> Asked {
+    let scheme = if credentials.name.is_empty() { "Bearer" } else { "Basic" };
+    let question = Question {
+        store,
+        realm: &access.realm,
+        scheme,
+        credentials,
+        client: exchange.client.endpoints.client.ip(),
+        lifetime: access.verdict_lifetime,
+        limit: FailureLimit {
+            failures_max: access.failures_max,
+            refused_for: access.refused_for,
+        },
+    };
+    match control.check(&question) {
+        Check::Known(user) => Asked::Known(user),
+        Check::Refused(wait) => Asked::Refused(wait),
+        Check::Unknown(ticket) => Asked::Agent(Box::new(PendingAnswer {
+            ticket,
+            source: Arc::clone(&access.source),
+            agent: agent.clone(),
+            realm: access.realm.as_str().into(),
+            scheme,
+            credentials: question.credentials,
+        })),
+    }
+}
+
+impl PendingAnswer {
+    /// Asks the agent, and notes the result in the request.
+    ///
+    /// # Errors
+    /// The agent's: it has failed, is silent, has said nothing, or has named an impossible user.
+    pub(crate) async fn ask(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
+        let site = Arc::clone(request.site());
+        let answer = agent_script(&site, &self.agent.path)?;
+        let file = answer.script.file.clone();
+        let said = agent::ask(Box::new(self.job(exchange, request, &site, answer))).await?;
+        let AgentAnswer {
+            name, groups, refused, ..
+        } = said;
+        if let Some(reason) = refused {
+            tracing::debug!(id = %exchange.id, "{}: refused: {reason:?}", file.display());
+            sleep(self.ticket.wrong()).await;
+            request.identity.note_wrong(self.source, self.credentials.name.into());
+            return Ok(());
+        }
+        let name = name.unwrap_or(self.credentials.name);
+        check_name("user", &name).map_err(|problem| ScriptFault::agent(&file, &problem))?;
+        let store = request.config.user_store(&self.source);
+        let of_file = store.map(|store| store.groups_of(&name)).unwrap_or_default();
+        let groups = groups.iter().map(|group| Arc::from(group.as_str()));
+        let user = User {
+            name: name.into(),
+            groups: of_file.iter().cloned().chain(groups).collect(),
+            auth_type: self.scheme,
+        };
+        self.ticket.right(&user);
+        request.identity.note_user(self.source, user);
+        Ok(())
+    }
+
+    fn job(&self, exchange: &Exchange, request: &Request, site: &Arc<Site>, answer: ScriptAnswer) -> Job {
+        let ScriptAnswer {
+            route,
+            script,
+            mut target,
+            ..
+        } = answer;
+        // An agent may decide by the path that the client asked for.
+        target.raw = request.raw_target().to_owned();
+        let mut fields = request.fields.clone();
+        for name in [
+            http::header::CONTENT_LENGTH,
+            http::header::CONTENT_TYPE,
+            http::header::TRANSFER_ENCODING,
+        ] {
+            fields.remove(name);
+        }
+        let server = exchange.client.endpoints.server.ip();
+        let server_name = request.config.server_name(site, &request.host, server);
+        Job {
+            scripts: Rc::clone(&exchange.context.scripts),
+            request: ScriptRequest {
+                target,
+                redirect_url: None,
+                method: request.method.clone(),
+                version: exchange.line.version,
+                fields,
+                server_name: server_name.map(str::to_ascii_lowercase),
+                id: exchange.id,
+                endpoints: exchange.client.endpoints,
+                client_name: None,
+                is_https: exchange.client.is_https,
+                tls_info: None,
+                user: Some(ScriptUser {
+                    name: self.credentials.name.as_str().into(),
+                    auth_type: self.scheme,
+                    realm: self.realm.clone(),
+                    group: None,
+                }),
+                authorization: None,
+                agent: Some(AgentQuestion {
+                    password: self.credentials.password.clone(),
+                    parameters: self.agent.parameters.clone(),
+                }),
+                arrived: exchange.arrived(),
+            },
+            script,
+            route,
+            map: Arc::<Site>::clone(site),
+            compression: None,
+        }
+    }
+}

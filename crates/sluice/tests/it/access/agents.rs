@@ -1,0 +1,149 @@
+//! Authentication agents: the examples, and agents that hang, die or lie.
+
+use std::process::Command;
+
+use super::{ask_as, basic, request, setup, status};
+use crate::harness::{Setup, run, run_command, write_script, write_with_mode};
+
+const CHECK: &str = include_str!("../../../../../examples/agents/check.py");
+const TOKEN: &str = include_str!("../../../../../examples/agents/token.c");
+
+/// The route of the agents, with one script.
+fn with_agent(name: &str, text: &str) -> Setup {
+    let setup = setup()
+        .route("path = \"/agents/*\"\naccess = { allow = [\"net:192.0.2.1\"] }")
+        .script_route(
+            "/agents/*",
+            "directory = \"agents\", mode = \"cgiplus\", reply_timeout = \"1s\"",
+        );
+    write_script(&setup.path("agents").join(name), text);
+    setup
+}
+
+/// The begin of an agent in shell that reads one question after the other.
+fn shell(answer: &str) -> String {
+    format!(
+        "#!/bin/sh\nwhile read -r line <&3; do\n  [ -n \"$line\" ] && continue\n  echo asked >> \"$TEST_DIR/asked\"\n{answer}\ndone\n"
+    )
+}
+
+#[test]
+fn the_example_in_python_decides() {
+    let setup = with_agent("check.py", CHECK);
+    let users = setup.path("agent-users");
+    write_with_mode(&users, b"ann:open sesame:staff,editors\nbob:open sesame:\n", 0o600);
+    let server = setup
+        .route(&format!(
+            "path = \"/cgi-bin/who\"\naccess = {{ agent = \"/agents/check.py\", agent_parameters = \"{}\", allow = [\"group:editors\"] }}",
+            users.display()
+        ))
+        .start();
+    let text = "AUTH_GROUP=editors\nAUTH_REALM=Restricted\nAUTH_TYPE=Basic\nREMOTE_USER=ann\n";
+    for _ in 0..3 {
+        assert_eq!(ask_as(&server, "ann", "GET", "/cgi-bin/who").text(), text);
+    }
+    assert_eq!(ask_as(&server, "bob", "GET", "/cgi-bin/who").status, 403);
+    assert_eq!(ask_as(&server, "eve", "GET", "/cgi-bin/who").status, 401);
+    assert_eq!(status(&server, "GET", "/cgi-bin/who", &basic("ann", "wrong")), 401);
+    assert_eq!(server.get("/cgi-bin/who").status, 401);
+    assert_eq!(
+        server.get("/agents/check.py").status,
+        403,
+        "a visitor reached the agent"
+    );
+}
+
+#[test]
+fn the_example_in_c_accepts_a_token() {
+    let setup = with_agent("unused", "exit 1");
+    write_with_mode(&setup.path("token.c"), TOKEN.as_bytes(), 0o644);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Werror", "-o", "agents/token", "token.c"]);
+    compiler
+        .current_dir(setup.directory())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let compiled = run_command(&mut compiler);
+    assert!(compiled.status.success(), "{}", compiled.errors);
+    let server = setup
+        .route("path = \"/cgi-bin/who\"\naccess = { agent = \"/agents/token\", agent_parameters = \"s3cret\" }")
+        .start();
+    let with_token = |token: &str| {
+        server.send(request(
+            "GET",
+            "/cgi-bin/who",
+            &format!("Authorization: Bearer {token}\r\n"),
+        ))
+    };
+    let response = with_token("s3cret");
+    assert_eq!(
+        response.text(),
+        "AUTH_REALM=Restricted\nAUTH_TYPE=Bearer\nREMOTE_USER=robot\n"
+    );
+    for token in ["s3cres", "s3cret1", "s"] {
+        assert_eq!(with_token(token).status, 401, "{token}");
+    }
+}
+
+#[test]
+fn answers_are_remembered() {
+    let setup = with_agent(
+        "yes",
+        &shell("printf '%s\\n100 USER\\n%s\\n%s\\n' \"$CGIPLUSESC\" \"$CGIPLUSEOT\" \"$CGIPLUSEOF\""),
+    );
+    let server = setup
+        .route("path = \"/secret/*\"\naccess = { agent = \"/agents/yes\" }")
+        .start();
+    for _ in 0..5 {
+        assert_eq!(ask_as(&server, "ann", "GET", "/secret/a.txt").text(), "SECRET");
+    }
+    let asked = std::fs::read_to_string(server.path("asked")).unwrap();
+    assert_eq!(asked, "asked\n");
+}
+
+#[test]
+fn agents_that_hang_die_or_lie_let_nobody_in() {
+    let callout =
+        |lines: &str| format!("printf '%s\\n{lines}%s\\n%s\\n' \"$CGIPLUSESC\" \"$CGIPLUSEOT\" \"$CGIPLUSEOF\"");
+    for (answer, expected) in [
+        ("exit 3".to_owned(), 502),
+        ("sleep 1000".to_owned(), 504),
+        ("echo \"$CGIPLUSEOF\"".to_owned(), 502),
+        (
+            "printf 'Content-Type: text/plain\\n\\n100 USER\\n%s\\n' \"$CGIPLUSEOF\"".to_owned(),
+            502,
+        ),
+        (callout(""), 502),
+        (callout("100 GROUP staff\\n"), 502),
+        (callout("500 the directory is down\\n"), 502),
+        (callout("100 USER\\n500 no\\n"), 502),
+        (callout("100 USER\\n401 no\\n"), 401),
+        (callout("100 REMOTE-USER a:b\\n"), 502),
+    ] {
+        let server = with_agent("bad", &shell(&answer))
+            .route("path = \"/secret/*\"\naccess = { agent = \"/agents/bad\" }")
+            .start();
+        let response = ask_as(&server, "ann", "GET", "/secret/a.txt");
+        assert_eq!(response.status, expected, "{answer}");
+        assert!(!response.text().contains("SECRET"), "{answer}");
+        assert_eq!(server.get("/a.txt").status, 200);
+    }
+}
+
+#[test]
+fn an_agent_that_is_no_script_is_reported_at_the_start() {
+    for (path, expected) in [
+        ("/agents/missing", "not there"),
+        ("/a.txt", "it is the path of a script of mode"),
+        ("/cgi-bin/who", "mode cgiplus"),
+    ] {
+        let setup =
+            with_agent("yes", "exit 0").route(&format!("path = \"/secret/*\"\naccess = {{ agent = \"{path}\" }}"));
+        setup.write_configuration();
+        let errors = run(setup.directory(), &["check"]).errors;
+        assert!(
+            errors.contains("sluice.toml:") && errors.contains(expected),
+            "{path}: {errors}"
+        );
+    }
+}
