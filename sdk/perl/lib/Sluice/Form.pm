@@ -138,7 +138,7 @@ sub need {
     more($input) while length $input->{buffer} < $bytes;
 }
 
-# Gives the bytes up to the next delimiter to `$take`, piece by piece, and removes the delimiter.
+# Gives the bytes up to the next delimiter to `$take`, part by part, and removes the delimiter.
 sub copy_part {
     my ($input, $take) = @_;
     my $delimiter = $input->{delimiter};

@@ -248,7 +248,7 @@ sub send_body {
         local $/ = \BLOCK_BYTES;
         while (defined(my $part = $body->getline)) {
             add($part);
-            # What the application gives piece by piece is sent piece by piece; large parts of files are collected.
+            # What the application gives part by part is sent part by part; large parts of files are collected.
             flush_output() unless length $part >= BLOCK_BYTES;
         }
         close_body($body);
