@@ -32,6 +32,7 @@ if (!function_exists('sluice_accept')) {
         private static $mailbox = null;
         private static $isHeadSent = false;
         private static $hasHead = false;     // a function of the library makes the head; otherwise the script writes it itself
+        public static $hasResponded = false; // sluice_respond(): a callout sends the head before it
         private static $fieldsOfHead = [];
         private static $status = 200;
 
@@ -94,7 +95,7 @@ if (!function_exists('sluice_accept')) {
             if (self::isPersistent() ? !self::readRequest() : self::$uses > 0) return false;
             self::$uses++;
             self::$isOpen = true;
-            self::$isHeadSent = self::$hasHead = false;
+            self::$isHeadSent = self::$hasHead = self::$hasResponded = false;
             self::$fieldsOfHead = [];
             self::$status = 200;
             self::$fields = null;
@@ -219,7 +220,7 @@ if (!function_exists('sluice_accept')) {
             $escape = getenv('CGIPLUSESC') ?: getenv('WWW_GATEWAY_ESC');
             $close = getenv('CGIPLUSEOT') ?: getenv('WWW_GATEWAY_EOT');
             if (!$escape || !$close) return [-1, ''];
-            if (self::isHeadSent()) self::flush();
+            if (self::isHeadSent() || self::$hasResponded) self::flush();
             self::write("$escape$request\n$close\n");
             if ($request[0] === '!' || $request[0] === '#') return [0, ''];
             $line = (string) self::line();
@@ -453,6 +454,7 @@ if (!function_exists('sluice_accept')) {
     {
         if (SluiceProcess::isHeadSent()) return false;
         SluiceProcess::needHead();
+        SluiceProcess::$hasResponded = true;
         if ($type !== null) sluice_header('Content-Type', $type);
         // The head goes with the first part of the body, or at the end, in one write.
         return true;
