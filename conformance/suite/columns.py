@@ -50,6 +50,7 @@ class Column:
     def routes(self):
         """Two routes: one for everything, and one with a short time-out for scripts that hang."""
         keys = self._keys('max = 1, client_grace = "200ms", kill_grace = "1s"')
+        keys += f', TMPDIR = "@DIR@/events/{self.name}/tmp"'
         first = route(f"/{self.name}/*", f'{keys}, PROBE_DIR = "@DIR@/events/{self.name}" }}')
         return first + route(f"/{self.name}-timeout/*", keys + ' }, reply_timeout = "2s"')
 
@@ -58,7 +59,7 @@ class Column:
         idle = "" if self.mode == "cgi" else ', idle = "2s", client_grace = "1s"'
         keys = self._keys(f'max = 3, kill_grace = "500ms"{idle}')
         # A gate that is always open.
-        return route(f"/{self.name}/*", keys + ', PROBE_DIR = "@DIR@/open" }')
+        return route(f"/{self.name}/*", keys + ', PROBE_DIR = "@DIR@/open", TMPDIR = "@TMP@" }')
 
     def _keys(self, more):
         """The keys of the script, with an open table of environment variables at the end."""
@@ -67,7 +68,6 @@ class Column:
         if self.mode == "fork":
             keys += ', fresh = "fork"'
         environment = {
-            "TMPDIR": "@TMP@",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": "@SDK@/python",
             "PERL5LIB": "@SDK@/perl/lib",
@@ -146,13 +146,18 @@ def start(columns):
         if any(column.file == "probe" for column in columns):
             compile_c(server.path("scripts/probe"))
         for column in columns:
-            os.makedirs(server.path("events", column.name))
+            os.makedirs(server.path("events", column.name, "tmp"))
             column.gate = server.fifo(f"events/{column.name}/gate")
             column.event = server.fifo(f"events/{column.name}/event")
     except BaseException:
         server.kill()
         raise
     return server
+
+
+def temporary_files(server, column):
+    """The temporary files of a column, without those that PHP leaves behind when it is killed."""
+    return [name for name in os.listdir(server.path("events", column.name, "tmp")) if not name.startswith("php")]
 
 
 def script_files():

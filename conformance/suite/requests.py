@@ -3,6 +3,8 @@
 import html
 import os
 
+from testing import wait_until
+
 from .cells import equal
 from .registry import LIBRARY_ONLY, behaviour
 
@@ -153,7 +155,8 @@ def upload(cell):
     equal((got.status, got.body[: len(about)]), (200, about), "the files")
     assert got.body[len(about) :] == content, "another content"
     cell.next_is_right()
-    assert not os.listdir(cell.server.temporary), f"temporary files: {os.listdir(cell.server.temporary)}"
+    directory = cell.server.path("events", cell.column.name, "tmp")
+    assert wait_until(lambda: not os.listdir(directory)), f"temporary files: {os.listdir(directory)}"
 
 
 @behaviour("form above its bounds", LIBRARY_ONLY)

@@ -36,7 +36,8 @@ def fails(cell):
 class Runner(unittest.TestCase):
     def run_with(self, behaviours, columns):
         started = unittest.mock.Mock()
-        with unittest.mock.patch.object(run.columns, "start", return_value=started):
+        no_files = unittest.mock.patch.object(run.columns, "temporary_files", return_value=[])
+        with no_files, unittest.mock.patch.object(run.columns, "start", return_value=started):
             result = run.Run(columns, behaviours, True)
             result.all()
         return result
