@@ -230,8 +230,9 @@ impl Notices {
         }
         let text = self.masked(text);
         let Process { pid, site, .. } = &*self.process;
-        let script = &*self.process.script();
-        match self.process.exchange() {
+        let (script, id) = self.process.source_of_lines();
+        let script = &*script;
+        match id {
             Some(id) => tracing::info!(target: "script", site, script, pid, %id, "{text}"),
             None => tracing::info!(target: "script", site, script, pid, "{text}"),
         }

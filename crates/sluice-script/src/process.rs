@@ -100,6 +100,8 @@ struct State {
     exchange: Option<UniqueId>,
     /// The script that an engine runs in it.
     script: Option<Box<str>>,
+    /// The last exchange and its script, for lines of standard error that are read when it is over.
+    ended: Option<(UniqueId, Option<Box<str>>)>,
     /// The server has ended it, or asked it to end.
     is_ended_by_server: bool,
     /// A line of the log has its exit status.
@@ -251,14 +253,15 @@ impl Process {
         let mut state = self.lock();
         state.script = script.map(|script| script.to_string_lossy().into());
         state.exchange = Some(id);
+        state.ended = None;
         state.error_lines.clear();
     }
 
     /// Its work for the exchange is over.
     pub(crate) fn end_exchange(&self) {
         let mut state = self.lock();
-        state.exchange = None;
-        state.script = None;
+        let script = state.script.take();
+        state.ended = state.exchange.take().map(|id| (id, script));
         state.waiter = None;
     }
 
@@ -270,9 +273,13 @@ impl Process {
         }
     }
 
-    /// The exchange that it works for, if any.
-    pub(crate) fn exchange(&self) -> Option<UniqueId> {
-        self.lock().exchange
+    /// The script and the exchange of a line that it has written: the last ones between two exchanges, because a line that was written
+    /// before the end of a reply may be read after it.
+    pub(crate) fn source_of_lines(&self) -> (String, Option<UniqueId>) {
+        let state = self.lock();
+        let current = (&state.script, state.exchange);
+        let (script, id) = state.ended.as_ref().map_or(current, |(id, script)| (script, Some(*id)));
+        (script.as_deref().unwrap_or(&self.program).to_owned(), id)
     }
 
     /// Its exit status, once it is reaped.

@@ -128,8 +128,9 @@ impl StderrReader {
             return;
         }
         let Process { pid, site, .. } = &*self.process;
-        let script = &*self.process.script();
-        match self.process.exchange() {
+        let (script, id) = self.process.source_of_lines();
+        let script = &*script;
+        match id {
             Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "{text}"),
             None => tracing::warn!(target: "script", site, script, pid, "{text}"),
         }
