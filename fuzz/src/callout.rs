@@ -41,7 +41,7 @@ fn check_meaning(callout: &Callout) {
         Callout::MapPath(path) => assert!(path.starts_with('/')),
         Callout::MapFile(file) => assert!(!file.is_empty()),
         Callout::Noticed(text) | Callout::Watch(text) | Callout::Failed(text) => {
-            assert!(!text.chars().any(char::is_control), "{text:?}")
+            assert!(!text.chars().any(char::is_control), "{text:?}");
         }
         Callout::BufferBegin { bytes, .. } => assert_ne!(*bytes, Some(0)),
         Callout::Invalid { code, reason } => {
