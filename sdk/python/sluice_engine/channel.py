@@ -123,6 +123,8 @@ class Channel:
             for at in range(0, len(data), step):
                 os.write(fd, data[at : at + step])
             return
+        if not data:
+            return  # an empty record would be an end-of-file
         done = os.write(fd, data)
         while done < len(data):
             done += os.write(fd, memoryview(data)[done:])
@@ -130,10 +132,10 @@ class Channel:
     def finish(self, data=b""):
         """Writes the rest of a reply and the end sentinel, in one write if the mailbox is a stream."""
         if not data:
-            os.write(self.mailbox, self.end)
+            self.write(self.end)
         elif self.keeps_records:
             self.write(data)
-            os.write(self.mailbox, self.end)
+            self.write(self.end)
         else:
             self.write(data + self.end)
 

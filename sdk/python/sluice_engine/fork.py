@@ -14,7 +14,7 @@ import sys
 
 from .loop import Turn
 
-HAS_ENDED, HAS_STARTED_PROCESSES = 0, 1  # bytes of the memory that parent and child share
+HAS_ENDED = 0  # a byte of the memory that parent and child share
 
 
 class Fork:
@@ -24,10 +24,9 @@ class Fork:
         self._channel = channel
         self.shared = mmap.mmap(-1, mmap.PAGESIZE)
 
-    def run(self, in_child):
-        """Calls `in_child` in a new process, which ends after it, and ends the reply if the child has not. True if it has started
-        processes of its own."""
-        self.shared[HAS_ENDED] = self.shared[HAS_STARTED_PROCESSES] = 0
+    def run(self, in_child, clean=lambda: None):
+        """Calls `in_child` in a new process, which ends after it. If the child has not ended the reply, calls `clean` and ends it."""
+        self.shared[HAS_ENDED] = 0
         pid = os.fork()
         if pid == 0:
             status = 1
@@ -39,10 +38,10 @@ class Fork:
                 os._exit(status)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if not self.shared[HAS_ENDED]:
+            clean()
             if status:
                 self._channel.failed(f"exit status {status}" if status > 0 else f"ended by signal {_name(-status)}")
             self._channel.finish()
-        return bool(self.shared[HAS_STARTED_PROCESSES])
 
 
 class Forks(Turn):
@@ -61,18 +60,22 @@ class Forks(Turn):
                 self._import_modules_of(script)
         except Exception:  # noqa: BLE001 the child has the same problem, and reports it
             pass
-        self._processes.were_started = self._fork.run(lambda: self._in_child(record))
-        self._processes.end()
+        self._fork.run(lambda: self._in_child(record), self._end_processes)
 
     def _in_child(self, record):
         self._processes.becomes_main()
         super().serve(record)
 
-    def _end(self, failed):
-        shared = self._fork.shared
-        shared[HAS_STARTED_PROCESSES] = self._processes.were_started
+    def _end_processes(self):
+        """The parent finds all processes that the child has started, because they are its own when the child has ended."""
+        self._processes.were_started = True
         self._processes.end()
-        shared[HAS_ENDED] = 1
+
+    def _end(self, failed):
+        if self._processes.were_started:  # the parent ends them, and then the reply
+            self._scripts.channel.end = b""
+        else:
+            self._fork.shared[HAS_ENDED] = 1
         super()._end(failed)
         os._exit(0)
 

@@ -1,5 +1,7 @@
 """fresh = "fork": a process for each request, with the modules of the script imported before."""
 
+import os
+import signal
 import unittest
 
 from support import EngineCase, testing
@@ -40,6 +42,21 @@ class Forks(EngineCase):
     def test_child_processes_that_are_left_running_are_killed(self):
         pid = self.output("import os\nprint(end='', flush=True)\nos.system('sleep 1000 & echo $!')")
         testing.wait_gone(int(pid))
+
+    def test_processes_of_a_child_that_dies_write_nothing_into_the_next_response(self):
+        for end in ("os.kill(os.getpid(), 9)", "os._exit(0)", "pass"):
+            with self.subTest(end):
+                self.run_script(
+                    "import os, time\nprint('Content-Type: text/plain\\n\\nx', flush=True)\npid = os.fork()\nif pid == 0: time.sleep(1000)\n"
+                    f"os.system('(sleep 1000; echo) & echo $! > @TMP@/pid'); open('@TMP@/pid', 'a').write(str(pid))\n{end}"
+                )
+                for pid in self.output("import os\nprint(open('@TMP@/pid').read()); os.unlink('@TMP@/pid')").split():
+                    self.assertFalse(testing.is_alive(int(pid)), pid)
+
+    def test_a_process_with_a_session_of_its_own_ends_the_engine(self):
+        first, daemon = self.output("import os, subprocess\nprint(os.getppid(), subprocess.Popen(['sleep', '1000'], start_new_session=True).pid)").split()
+        self.addCleanup(os.kill, int(daemon), signal.SIGKILL)
+        self.assertNotEqual(self.output("import os\nprint(os.getppid())").strip(), first)
 
     def test_a_changed_script_is_loaded_again(self):
         self.assertEqual(self.output("import json\nprint(1)"), "1\n")

@@ -1,5 +1,7 @@
 """Nothing of one request reaches the next: a script makes a mess, and the next one, in the same process, shows what it finds."""
 
+import os
+import signal
 import unittest
 
 from support import EngineCase, testing
@@ -13,6 +15,9 @@ class Isolation(EngineCase):
         "scripts/keeper.py": "import socket, sqlite3\na, b = socket.socketpair()\ndb = sqlite3.connect('@TMP@/db')\n",
         "scripts/filters.py": "import warnings\nwarnings.filterwarnings('ignore', 'of a module')\n",
         "scripts/logged.py": "import logging\nlog = logging.getLogger('kept'); log.addHandler(logging.StreamHandler()); log.setLevel(10)\n",
+        "scripts/opener.py": "import urllib.request as r\no = r.build_opener(); o.addheaders = [('X', 'kept')]; r.install_opener(o)\n",
+        "scripts/threaded.py": "import threading\nthread = threading.Thread(target=threading.Event().wait, daemon=True); thread.start()\n",
+        "scripts/site-packages/packaged.py": "import threading\ndef start(): threading.Thread(target=threading.Event().wait, daemon=True).start()\n",
         "scripts/closer.py": "import atexit\natexit.register(print, 'the end of the process')\n",
     }
 
@@ -147,6 +152,50 @@ class Isolation(EngineCase):
         mess = "import threading, time, os\ndef run():\n  while True: time.sleep(0.01)\nthreading.Thread(target=run, daemon=True).start()\nprint(os.getpid())"
         first = self.output(mess)
         self.assertNotEqual(self.output("import os\nprint(os.getpid())"), first)
+
+    def test_a_thread_of_the_script_writes_nothing_into_the_next_response(self):
+        for start in (
+            "t = threading.Timer(0.5, print, ['SECRET']); t.daemon = True; t.start()",
+            "t = threading.Thread(target=time.sleep, args=[1000], daemon=True); t.start()",
+            "import _thread; _thread.start_new_thread(time.sleep, (1000,))",
+            "multiprocessing.pool.ThreadPool(1).apply_async(time.sleep, [1000])",
+        ):
+            with self.subTest(start):
+                first = self.output("import os, threading, time, multiprocessing.pool\n%s\nprint(os.getpid())" % start)
+                self.assertNotEqual(self.output("import os\nprint(os.getpid())"), first)
+
+    def test_threads_of_a_module_and_of_a_package_stay(self):
+        use = "import sys, os\nsys.path.insert(0, 'site-packages')\nimport threaded, packaged\npackaged.start()\nprint(os.getpid(), threaded.thread.is_alive())"
+        self.assertEqual(self.output(use), self.output(use))
+        # The process ends before other tests, which count its threads and descriptors.
+        self.output("import os\nos.nice(1)")
+
+    def test_a_process_with_a_session_of_its_own_writes_nothing_into_the_next_response(self):
+        for start in (
+            "p = subprocess.Popen(['sleep', '1000'], start_new_session=True); pid = p.pid",
+            "p = subprocess.Popen(['sh', '-c', 'sleep 1000 & echo $! > @TMP@/pid'], start_new_session=True); p.wait(); pid = open('@TMP@/pid').read(); os.unlink('@TMP@/pid')",
+        ):
+            with self.subTest(start):
+                first, daemon = self.output(f"import os, subprocess\n{start}\nprint(os.getpid(), pid)").split()
+                self.addCleanup(os.kill, int(daemon), signal.SIGKILL)
+                self.assertNotEqual(self.output("import os\nprint(os.getpid())").strip(), first)
+        start = "import os, subprocess\nq = subprocess.DEVNULL\np = subprocess.Popen(['sleep', '1000'], start_new_session=True, stdout=q, stderr=q)\nprint(os.getpid(), p.pid)"
+        first, daemon = self.output(start).split()
+        self.addCleanup(os.kill, int(daemon), signal.SIGKILL)
+        self.assertEqual(self.output("import os\nprint(os.getpid())").strip(), first)
+        self.assertTrue(testing.is_alive(int(daemon)))
+
+    def test_state_of_the_standard_library(self):
+        self.assert_clean("csv.field_size_limit(1)", "print(csv.field_size_limit())", "import csv")
+        self.assert_clean("threading.stack_size(1 << 20)", "print(threading.stack_size())", "import threading")
+        self.assert_clean("ssl._create_default_https_context = ssl._create_unverified_context", "print(ssl._create_default_https_context.__name__)", "import ssl")
+        show = "print(urllib.request._opener and urllib.request._opener.addheaders)"
+        secret = "o = urllib.request.build_opener(); o.addheaders = [('Authorization', 's')]; urllib.request.install_opener(o)"
+        self.assert_clean(secret, show, "import urllib.request")
+        self.assertIn("kept", self.assert_clean(secret, show, "import urllib.request, opener"))
+        for mess in ("random.seed(1)", "random.setstate(random.Random(1).getstate())"):
+            self.output("import random\n" + mess, name="mess.cgi")
+            self.assertNotEqual(self.output("import random\nprint(random.random())"), "0.13436424411240122\n")
 
     def test_a_changed_user_or_priority_renews_the_process(self):
         first = self.output("import os\nos.nice(1)\nprint(os.getpid())")

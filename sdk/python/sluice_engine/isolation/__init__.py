@@ -4,6 +4,7 @@
     descriptors.py  files and sockets that were left open; descriptors 0 to 4
     processes.py    child processes that still run
     threads.py      threads that still run
+    library.py      random, csv, urllib and ssl of the standard library
     calls.py        what is undone by noting the calls: signals, timers, atexit, logging, limits, priorities
     owner.py        whether a call comes from an import, whose effects stay with the module
 
@@ -14,6 +15,7 @@ process exit after the reply: `retire`."""
 from . import calls
 from .descriptors import Descriptors
 from .interpreter import Interpreter
+from .library import Library
 from .processes import Processes
 from .threads import Threads
 
@@ -24,10 +26,12 @@ class Isolation:
     def __init__(self, channel):
         self.retire = False
         self.is_child = False  # of a fork(2) in a script
-        self.processes = Processes(self)
+        self.processes = Processes(self, channel)
         self.descriptors = Descriptors(self, channel)
         self.threads = Threads(self)
         self.calls = calls.Calls(self)
+        self.threads.note_calls(self.calls)
+        self.library = Library(self.calls)
         self.interpreter = Interpreter()
 
     def begin(self, script_globals):
@@ -42,6 +46,7 @@ class Isolation:
     def restore(self):
         """After a script, with its globals gone."""
         self.calls.restore()
+        self.library.restore()
         self.processes.end()
         self.interpreter.restore()
         self.descriptors.restore()

@@ -1,20 +1,29 @@
 """Child processes that still run when a script has ended are killed, as the server does for CGI, because what they write would become
-part of another reply. A process that must go on starts a session of its own (setsid, start_new_session=True)."""
+part of another reply. A process that must go on starts a session of its own (setsid, start_new_session=True). If it keeps the mailbox
+open, this process ends after the reply, so that the next request has another mailbox.
+
+Processes whose parent has ended become children of this one, so that they are found: prctl(PR_SET_CHILD_SUBREAPER)."""
 
 import _posixsubprocess
+import ctypes
 import os
 import signal
 import sys
+
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class Processes:
     """`were_started` is set by every way in which Python code starts a process."""
 
-    def __init__(self, isolation):
+    def __init__(self, isolation, channel):
         self._isolation = isolation
         self.were_started = False
         self._pid = os.getpid()
         self._session = os.getsid(0)
+        self._mailbox = _link(f"/proc/self/fd/{channel.mailbox}")
+        self._goes_on = False  # a process with a session of its own
+        _adopt_orphans()
         os.register_at_fork(before=self._note, after_in_child=self._in_child)
         self._wrap(os, "system", "posix_spawn", "posix_spawnp", "popen")
         self._wrap(_posixsubprocess, "fork_exec")
@@ -46,6 +55,8 @@ class Processes:
     def end(self):
         """Kills what is left of the processes that the script has started."""
         if not self.were_started:
+            if self._goes_on:
+                self._reap()
             return
         self.were_started = False
         self._end_multiprocessing()
@@ -62,6 +73,10 @@ class Processes:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
+        others = [pid for pid in self._descendants() if _state(pid) != "Z"]
+        self._goes_on = bool(others)
+        if any(_holds(pid, self._mailbox) for pid in others):
+            self._isolation.retire = True
 
     def _reap(self):
         """Takes the statuses of children that have ended; true if others of this session still run."""
@@ -94,6 +109,17 @@ class Processes:
                     pass
         return [pid for pid in found if _state(pid) != "Z"]
 
+    def _descendants(self):
+        """The processes that were started by this one, also by others in between."""
+        children = {}
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                children.setdefault(_parent(int(name)), []).append(int(name))
+        found = children.get(self._pid, [])[:]
+        for pid in found:
+            found += children.get(pid, ())
+        return found
+
     @staticmethod
     def _end_multiprocessing():
         """Waits for the processes of multiprocessing, as its function for the exit does."""
@@ -103,6 +129,30 @@ class Processes:
                 if child.daemon:
                     child.terminate()
                 child.join()
+
+
+def _adopt_orphans():
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (AttributeError, OSError):
+        pass
+
+
+def _holds(pid, file):
+    """Whether a process has this file open, as far as is known."""
+    try:
+        return any(_link(f"/proc/{pid}/fd/{fd}") == file for fd in os.listdir(f"/proc/{pid}/fd"))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def _link(path):
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def _stat(pid):
