@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Callable, Dict, List, Optional, Tuple, overload
 from urllib.parse import unquote
 
-from .request import State, body_read, is_persistent, variable
+from .request import State, begin, body_read, is_persistent, variable
 from .text import url_decode
 
 FIELDS_MAX = 1000
@@ -240,6 +240,7 @@ class Current:
 
 
 def _form() -> Form:
+    begin()
     if Current.error is not None:
         raise Current.error
     if Current.form is None:

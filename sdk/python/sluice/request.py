@@ -17,6 +17,7 @@ class State:
 
     is_open = False
     was_accepted = False  # CGI and the engine: the only request
+    is_implied = False  # it was accepted by `begin`
     uses = 0
     variables: Dict[str, str] = {}
     left: Optional[int] = None  # of the body; None if it ends with end-of-file
@@ -27,6 +28,9 @@ class State:
 def accept() -> bool:
     """Waits for the next request: true if there is one, false if the script should end. It finishes the response before, if that
     was not done."""
+    if State.is_implied:
+        State.is_implied = False
+        return True
     if State.is_open:
         finish()
     if END:
@@ -48,6 +52,13 @@ def accept() -> bool:
     length = variable("CONTENT_LENGTH")
     State.left = int(length) if length and length.isdigit() else 0 if END or "SCRIPT_RTE" in os.environ else None
     return True
+
+
+def begin() -> None:
+    """Accepts the only request of a CGI script, or of a script of the engine, that uses the library without `accept`."""
+    if not (END or State.was_accepted):
+        accept()
+        State.is_implied = True
 
 
 def requests() -> Iterator[int]:
@@ -76,8 +87,20 @@ def finish() -> None:
 
 def _end_of_script() -> None:
     """CGI and the engine, in which this module stays imported for the next script."""
-    finish()
-    State.was_accepted = False
+    State.is_implied = False
+    try:
+        finish()
+    finally:
+        forget()
+
+
+def forget() -> None:
+    """Forgets the request. The engine calls it, too, because a script may end without its functions for the exit."""
+    if State.is_open:
+        State.is_open = False
+        for function in State.ends:
+            function()
+    State.was_accepted = State.is_implied = False
     State.variables = {}
 
 
@@ -117,6 +140,7 @@ def variables_now() -> Dict[str, str]:
 
 def body_read(size: int = -1) -> bytes:
     """Up to `size` bytes of the body as they arrive, b"" at its end; all that is left without a size. Do not read sys.stdin as well."""
+    begin()
     if size < 0:
         parts = []
         while part := body_read(READ_BYTES):

@@ -8,7 +8,7 @@ from typing import List, Optional, Tuple
 from urllib.parse import quote
 
 from .channel import channel
-from .request import Data, State
+from .request import Data, State, begin
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -57,12 +57,14 @@ def header(name: str, value: object) -> None:
 
 
 def _check_open() -> None:
+    begin()
     if Head.is_written:
         raise RuntimeError("the head of the response has been written")
 
 
 def respond(type: Optional[str] = None) -> None:
     """Writes the head: once; later calls do nothing. The type is text/html in UTF-8 if none is said, and left out for 204 and 304."""
+    begin()
     if Head.is_written:
         return
     if type is not None:
@@ -112,6 +114,7 @@ def fail(code: int, text: Optional[str] = None) -> None:
 def event(data: str, name: Optional[str] = None, id: Optional[str] = None) -> bool:
     """Sends a server-sent event, the first one with the head of such a stream. False if the client has left. `name` and `id` are one
     line; `data` may be several."""
+    begin()
     for text in (name, id):
         if text is not None and re.search(r"[\r\n\0]", text):
             raise ValueError(f"no name or id of an event: {text!r}")

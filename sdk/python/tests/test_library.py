@@ -76,6 +76,20 @@ sluice.write(sluice.escape_html("<a href='x'>&\\"") + sluice.url_encode("grün /
         self.assertEqual(len({line[0] for line in shown["rte"]}), 1)
         self.assertEqual([shown[mode][0][2] for mode in MODES], ["False", "True", "False"])
 
+    def test_without_accept(self):
+        for code in (
+            "sluice.respond('text/plain'); sluice.write(sluice.parameter('a'))",
+            "sluice.header('X-A', 1); sluice.write(sluice.body_read())",
+            "sluice.parameters('a'); sluice.status(201)\nwhile sluice.accept(): sluice.respond('text/plain')",
+            "sluice.write('x'); sys.stdout.flush(); import atexit; atexit.unregister(sluice.request._end_of_script)",
+        ):
+            with self.subTest(code):
+                self.server.write("scripts/bare.cgi", "#!/usr/bin/env python3\nimport sluice, sys\n" + code)
+                shown = [self.server.post(f"/{mode}/bare.cgi?a=1", b"body") for mode in ("cgi", "rte", "rte", "rte")]
+                self.assertLess(shown[0].status, 300)
+                for got in shown:
+                    self.assertEqual((got.status, got.is_complete, got.body, got.field("X-A")), (shown[0].status, True, shown[0].body, shown[0].field("X-A")))
+
     def test_bodies(self):
         body = "sluice.respond('application/octet-stream')\nsluice.write(sluice.body_read(3) + b'|')\nwhile part := sluice.body_read(100000): sluice.write(part)\nassert sluice.body_read() == b''"
         for size in (0, 2, 70000, 2_000_000):

@@ -1,6 +1,6 @@
-"""State of modules of the standard library that a script can change for the next one.
+"""State of modules of the standard library that a script can change for the next one, and of the module sluice.
 
-Most of these modules are large, so the engine does not import them: their functions are replaced when something else does."""
+Most of those modules are large, so the engine does not import them: their functions are replaced when something else does."""
 
 import _csv
 import sys
@@ -43,6 +43,9 @@ class Library:
         urllib = sys.modules.get("urllib.request")
         if urllib is not None and "urllib.request" not in self._changes:
             urllib._opener = self._opener
+        request = sys.modules.get("sluice.request")
+        if request is not None:
+            request.forget()
         if self._contexts:
             sys.modules["ssl"]._create_default_https_context = self._contexts
 
