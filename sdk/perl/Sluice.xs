@@ -9,6 +9,7 @@
 #include "perliol.h"
 
 #include <errno.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -149,6 +150,13 @@ pad_put(SV *code, UV index, SV *reference)
     if (old == wanted || !old || SvTYPE(old) > SVt_PVHV || (SvTYPE(old) >= SVt_PVAV && SvTYPE(old) != SvTYPE(wanted))) XSRETURN_EMPTY;
     PadARRAY(pad)[index] = SvREFCNT_inc_simple_NN(wanted);
     SvREFCNT_dec(old);
+
+# Whether orphans among the descendants of this process become its children.
+bool
+set_subreaper(int is_on)
+  CODE:
+    RETVAL = prctl(PR_SET_CHILD_SUBREAPER, is_on, 0, 0, 0) == 0;
+  OUTPUT: RETVAL
 
 # The size of the buffer of STDOUT, for the rest of the life of that handle. A reply that fits is written at once.
 void

@@ -58,6 +58,7 @@ sub main {
     while (my $record = $next_record || Sluice::Engine::Channel::next_record()) {
         undef $next_record;
         serve($record);
+        last if $Sluice::Engine::Request::must_end;
     }
     return 0;
 }
@@ -94,6 +95,9 @@ sub serve {
     leave();
 }
 
+# Whether this request is that of a script, and not of a PSGI application.
+sub runs_script { return !$is_done }
+
 sub fork_and {
     require Sluice::Engine::Fork;
     return Sluice::Engine::Fork::serve(@_);
@@ -106,6 +110,7 @@ sub prepare {
     $turns   = 0;
     $is_settled = 0;
     undef $script;
+    Sluice::Engine::Request::adopt_orphans();
     my $has_compiled = with_exit(sub {
         die "SCRIPT_FILENAME is not set\n" unless defined $file && $file ne '';
         $script = Sluice::Engine::Script->of_file($file) or die "$file: $!\n";
@@ -274,7 +279,7 @@ sub leave {
 sub next_turn {
     return 1 if !$turns++;
     finish_turn();
-    return 0 if $next_record || $is_child || $options{fork};
+    return 0 if $next_record || $is_child || $options{fork} || $Sluice::Engine::Request::must_end;
     $next_record = Sluice::Engine::Channel::next_record() or return 0;
     my ($file) = map { /^SCRIPT_FILENAME=(.*)/s ? $1 : () } @$next_record;
     return 0 unless defined $file && $file eq $script->{file} && $script->is_current;

@@ -236,8 +236,13 @@ sub close_body {
     $has_body = 0;
 }
 
-# The copying process is a grandchild, so that `wait` of a script does not find it.
+# The copying process becomes an orphan of the server, so that `wait` of a script does not find it.
 sub start_pump {
+    my @arguments = @_;
+    Sluice::Engine::Request::without_adoption(sub { fork_pump(@arguments) });
+}
+
+sub fork_pump {
     my ($read, $write, $first, $rest) = @_;
     pipe my $alive, my $held or die "no pipe: $!\n";
     my $child = fork;

@@ -26,6 +26,8 @@ sub serve {
         1 until waitpid($child, 0) == $child;
         my $status = $?;
         Sluice::Engine::Channel::stop_pump();
+        # Its children are this process's now. A script has an end; those of an application (PSGI) may go on.
+        Sluice::Engine::Request::end_children() if Sluice::Engine::runs_script();
         finish($status == 0 ? '' : Sluice::Engine::Channel::failure(
             $status & 127 ? 'the process of the request was killed by signal ' . ($status & 127) : 'the process of the request ended with exit status ' . ($status >> 8)));
     }

@@ -77,18 +77,58 @@ sub begin {
     Sluice::Engine::Channel::open_body($bytes) if $bytes && $bytes =~ /^\d+\z/;
 }
 
-# Children of the script that still run are killed, as at the end of a CGI program, except those with a session of their own (setsid).
+# Orphans become children of this process (PR_SET_CHILD_SUBREAPER), so that it finds what a script leaves behind (`system "… &"`).
+# PSGI applications may have processes of their own, and their children do not write to the mailbox: an engine with --app does not do this.
+my $adopts = 0;
+
+sub adopt_orphans {
+    $adopts = set_subreaper(1) unless $adopts;
+}
+
+# Calls a subroutine that leaves a process to the server.
+sub without_adoption {
+    my ($code) = @_;
+    set_subreaper(0) if $adopts;
+    my $succeeded = eval { $code->(); 1 };
+    my $error = $@;
+    set_subreaper(1) if $adopts;
+    die $error unless $succeeded;
+}
+
+# prctl(2). Without the native part by its number, which differs by architecture.
+my %PRCTL = (x86_64 => 157, aarch64 => 167, riscv64 => 167, powerpc64le => 171, s390x => 172);
+
+sub set_subreaper {
+    my ($is_on) = @_;
+    return Sluice::Native::set_subreaper($is_on) if defined &Sluice::Native::set_subreaper;
+    require Config;
+    my ($architecture) = $Config::Config{archname} =~ /^([^-]+)/;
+    my $number = $PRCTL{ $architecture // '' } or return 0;
+    return syscall($number, 36, $is_on, 0, 0, 0) == 0;
+}
+
+# A process of a script goes on. The engine ends after the reply, so that what that process writes is in no other reply.
+our $must_end = 0;
+use constant ROUNDS_MAX => 100;
+
+# Processes of the script that still run are killed, as at the end of a CGI program, except those with a session of their own (setsid).
+# The children of one that has ended become children of this process, and are found in the next round.
 sub end_children {
-    my $pid;
-    1 while ($pid = waitpid -1, POSIX::WNOHANG()) > 0;
-    return if $pid < 0;
-    open my $list, '<', "/proc/$$/task/$$/children" or return;
-    my ($session) = session_of($$);
-    for my $child (split ' ', <$list> // '') {
-        next unless session_of($child) == $session;
-        kill 'KILL', $child;
-        waitpid $child, 0;
+    my $session;
+    for (1 .. ROUNDS_MAX) {
+        my $pid;
+        1 while ($pid = waitpid -1, POSIX::WNOHANG()) > 0;
+        return if $pid < 0;
+        $session //= session_of($$);
+        my @killed = grep { session_of($_) == $session && kill 'KILL', $_ } children() or last;
+        waitpid $_, 0 for @killed;
     }
+    $must_end = 1;
+}
+
+sub children {
+    open my $list, '<', "/proc/$$/task/$$/children" or return;
+    return split ' ', <$list> // '';
 }
 
 # 0 if there is no such process.

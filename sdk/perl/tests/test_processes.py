@@ -1,0 +1,77 @@
+"""Processes that a script leaves behind: none of them writes into the reply of another request."""
+
+import unittest
+
+from common import HEAD, PerlCase, scripts, testing
+
+ROUTES = """
+    [server]
+    sdk = "@SDK@"
+    [[site]]
+    root = "htdocs"
+      [[site.route]]
+      path = "/rte/*"
+      script = { directory = "scripts", mode = "rte", engine = "perl", max = 1, environment = { PLACE = "@DIR@", SLUICE_NATIVE = "@NATIVE@" } }
+      [[site.route]]
+      path = "/fork/*"
+      script = { directory = "scripts", mode = "rte", engine = "perl", fresh = "fork", max = 1, environment = { PLACE = "@DIR@", SLUICE_NATIVE = "@NATIVE@" } }
+"""
+
+
+class Processes(PerlCase):
+    native = "1"
+    files = scripts(
+        job=HEAD + 'print "$$\\n"; system "sleep 600 & echo \\$!; sleep 600 & echo \\$!";',
+        session=HEAD + """system q(setsid sh -c 'trap "" PIPE; echo up > $PLACE/up; read x < $PLACE/go; echo FOREIGN; echo done > $PLACE/done' &);
+            open my $up, '<', "$ENV{PLACE}/up"; print scalar <$up>;""",
+        slow=HEAD + """$| = 1; print "first "; open my $here, '>', "$ENV{PLACE}/here"; print $here "here\\n"; close $here;
+            open my $on, '<', "$ENV{PLACE}/on"; scalar <$on>; print "last";""",
+        waits=HEAD + 'my $found = wait; my $bytes = 0; while (my $count = read STDIN, my $part, 65536) { $bytes += $count } print "$found $bytes";',
+    )
+
+    @classmethod
+    def setUpClass(cls):
+        cls.configuration = ROUTES.replace("@NATIVE@", cls.native)
+        super().setUpClass()
+
+    def test_children_of_children_are_ended_and_the_engine_stays(self):
+        for mode in ("rte", "fork"):
+            with self.subTest(mode=mode):
+                engines = set()
+                for _ in range(3):
+                    got = self.server.get(f"/{mode}/job.pl")
+                    self.assertEqual((got.status, got.is_complete), (200, True), got)
+                    engine, *left = [int(word) for word in got.text.split()]
+                    engines.add(engine)
+                    self.assertEqual(len(left), 2)
+                    for pid in left:
+                        self.assertFalse(testing.is_alive(pid), "it was to end before the reply did")
+                self.assertEqual(len(engines), 1 if mode == "rte" else 3)
+
+    def test_process_with_a_session_of_its_own_goes_on_and_does_not_write_to_others(self):
+        fifos = {name: self.server.fifo(name) for name in ("go", "done", "here", "on")}
+        self.server.fifo("up")
+        for mode in ("rte", "fork"):
+            with self.subTest(mode=mode):
+                self.assertEqual(self.server.get(f"/{mode}/session.pl").text, "up\n")
+                with self.server.connect() as other:
+                    other.get(f"/{mode}/slow.pl")
+                    fifos["here"].line()
+                    fifos["go"].release()
+                    fifos["done"].line()
+                    fifos["on"].release()
+                    got = other.response()
+                self.assertEqual((got.text, got.is_complete), ("first last", True))
+
+    def test_wait_does_not_find_the_process_that_copies_a_body(self):
+        for mode in ("rte", "fork"):
+            got = self.server.post(f"/{mode}/waits.pl", b"x" * 300_000)
+            self.assertEqual(got.text, "-1 300000")
+
+
+class WithoutTheNativePart(Processes):
+    native = "0"
+
+
+if __name__ == "__main__":
+    unittest.main()
