@@ -27,6 +27,7 @@ class Processes(PerlCase):
         slow=HEAD + """$| = 1; print "first "; open my $here, '>', "$ENV{PLACE}/here"; print $here "here\\n"; close $here;
             open my $on, '<', "$ENV{PLACE}/on"; scalar <$on>; print "last";""",
         waits=HEAD + 'my $found = wait; my $bytes = 0; while (my $count = read STDIN, my $part, 65536) { $bytes += $count } print "$found $bytes";',
+        unread_answer=HEAD + '$| = 1; print "$$\\n$ENV{CGIPLUSESC}\\nNOOP:\\n$ENV{CGIPLUSEOT}\\n";',
     )
 
     @classmethod
@@ -67,6 +68,9 @@ class Processes(PerlCase):
         for mode in ("rte", "fork"):
             got = self.server.post(f"/{mode}/waits.pl", b"x" * 300_000)
             self.assertEqual(got.text, "-1 300000")
+
+    def test_answer_that_was_not_read(self):
+        self.assertEqual(len(set(self.texts("unread_answer.pl", 3))), 1)
 
 
 class WithoutTheNativePart(Processes):

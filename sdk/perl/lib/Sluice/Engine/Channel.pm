@@ -64,9 +64,14 @@ sub next_record {
     }
 }
 
-# The first record of the bytes that are there; undef if it is not complete. Empty lines between records are skipped.
+# The first record of the bytes that are there; undef if it is not complete. Lines between records are skipped: an empty one, or the answer to
+# a callout that the script has not read.
 sub take_record {
-    $pending =~ s/^\n+// if substr($pending, 0, 1) eq "\n";
+    while ($pending ne '' && substr($pending, 0, 1) ne '!') {
+        my $end = index $pending, "\n";
+        return if $end < 0;
+        substr $pending, 0, $end + 1, '';
+    }
     if (substr($pending, 0, 2) eq '!!') {
         my $start = index($pending, "\n") + 1 or return;
         my $bytes = substr $pending, 2, $start - 3;
