@@ -37,6 +37,8 @@ class Library(PerlCase):
             "upload": LOOP + 'my $r = eval { my ($u) = uploads("f"); my $p = $u->{path}; open my $h, "<", $p or die; local $/; my $d = <$h>;'
             + 'respond("text/plain"); Sluice::write("$u->{filename} $u->{type} $u->{size} ", length $d, " ", parameter("t") // "none"); 1 }; if (!$r) { my $e = $@; die $e unless ref $e; fail($e->status, $e->text) }' + END,
             "limit": LOOP + 'upload_limit(1000); my $r = eval { uploads(); 1 }; fail($@->status, $@->text) unless $r; respond("text/plain"); Sluice::write("fits");' + END,
+            "memory": LOOP + 'my @v = parameters("a"); open my $f, "<", "/proc/self/status" or die; my ($peak) = map { /^VmHWM:\\s*(\\d+)/ } <$f>;'
+            + 'respond("text/plain"); Sluice::write("a=", join(",", @v), $peak < 200_000 ? " small" : " $peak kB");' + END,
             "head": LOOP + 'status(201); header("X-One", 1); header("X-One", 2); respond("text/css"); respond("text/html"); Sluice::write("x");' + END,
             "inject": LOOP + 'my $r = eval { header("X", "a\\nSet-Cookie: b"); 1 }; respond("text/plain"); Sluice::write($r ? "set" : "refused");' + END,
             "redirect": LOOP + 'redirect("https://example.com/x");' + END,
@@ -97,6 +99,20 @@ class Library(PerlCase):
         for size in (0, 3, 900_000):
             self.assert_each("upload.pl", f'a "b".txt text/x {size} {size} text', self.multipart(size), self.MULTIPART)
         self.assertEqual(os.listdir(self.server.temporary), [])
+
+    def test_names_of_uploads(self):
+        for name, expected in ((b"..", ""), (b".", ""), (b"a/..", ""), (b"..\\x", "x")):
+            body = self.multipart(3).replace(b'C:\\dir\\a \\"b\\".txt', name)
+            self.assert_each("upload.pl", f"{expected} text/x 3 3 text", body, self.MULTIPART)
+
+    def test_many_empty_fields(self):
+        self.assert_each("memory.pl", "a=,1 small", b"a" + b"&" * 8_000_000 + b"a=1", self.FORM)
+        for body, headers in (
+            (b"=&" * 1001, self.FORM),
+            (b'--B o\r\nContent-Disposition: form-data; name=""; filename=""\r\n\r\n\r\n' * 1001 + b"--B o--", self.MULTIPART),
+            (b"--B o\r\nX: y\r\n\r\n\r\n" * 1001 + b"--B o--", self.MULTIPART),
+        ):
+            list(self.each("limit.pl", body, headers, 413))
 
     def test_bounds_of_fields(self):
         for name, body, headers, status in (

@@ -69,12 +69,17 @@ sub add {
     push @{ $self->{fields} }, [$name, $value];
 }
 
+# Counts a field of the body, also one without a name or content, which is in no list.
+sub count {
+    my ($self) = @_;
+    Sluice::Error->throw(413, 'more than ' . FIELDS_MAX . ' fields') if $self->{count}++ >= FIELDS_MAX;
+}
+
 sub add_text {
     my ($self, $text) = @_;
     # A query without `=` is a list of keywords, not a form.
-    for my $pair (split /[&;]/, $text) {
-        next if $pair eq '';
-        my ($name, $value) = split /=/, $pair, 2;
+    while ($text =~ /([^&;]+)/g) {
+        my ($name, $value) = split /=/, $1, 2;
         next unless defined $value;
         $self->add(Sluice::url_decode($name), Sluice::url_decode($value));
     }
@@ -91,9 +96,10 @@ sub read_urlencoded {
         $text .= $part;
     }
     $text =~ s/\r?\n\z//;
-    # In a body `;` is not a separator.
-    for my $pair (split /&/, $text) {
-        my ($name, $value) = split /=/, $pair, 2;
+    # In a body `;` is not a separator. One after another, because a list of millions of empty ones would need much memory.
+    while ($text =~ /([^&]+)/g) {
+        $self->count;
+        my ($name, $value) = split /=/, $1, 2;
         next unless defined $name && $name ne '';
         $self->add(Sluice::url_decode($name), Sluice::url_decode(defined $value ? $value : ''));
     }
@@ -157,6 +163,7 @@ sub copy_part {
 
 sub read_part {
     my ($self, $input) = @_;
+    $self->count;
     my $end;
     while (($end = index $input->{buffer}, "\r\n\r\n") < 0) {
         Sluice::Error->throw(400, 'the head of a part is too long') if length $input->{buffer} > HEAD_BYTES_MAX;
@@ -200,6 +207,7 @@ sub read_upload {
     binmode $handle;
     # A name with a directory is the idea of an old browser, or of an attacker.
     $filename =~ s{^.*[/\\]}{}s;
+    $filename = '' if $filename eq '.' || $filename eq '..';
     my $upload = {name => $name, filename => $filename, type => defined $type ? $type : 'application/octet-stream', size => 0, path => $path};
     push @{ $self->{uploads} }, $upload;
     copy_part($input, sub {
