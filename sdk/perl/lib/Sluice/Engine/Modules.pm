@@ -102,8 +102,9 @@ sub settings {
             my $full = "${package}::$name";
             my $glob = \*$full;
             my $flags = B::svref_2object($glob)->GvFLAGS;
+            # The name of an imported subroutine (0x80) has no variable.
             push @settings, [0, \$$full, Sluice::Engine::Variables::copy(0, \$$full)]
-                unless $flags & 0x10 || Internals::SvREADONLY($$full);
+                unless $flags & 0x10 || Internals::SvREADONLY($$full) || $flags & 0x80 && !defined $$full;
             push @settings, [1, \@$full, Sluice::Engine::Variables::copy(1, \@$full)] if *$glob{ARRAY} && !($flags & 0x20) && @$full < 5;
             push @settings, [2, \%$full, Sluice::Engine::Variables::copy(2, \%$full)] if *$glob{HASH}  && !($flags & 0x40) && keys %$full < 5;
         }
