@@ -346,7 +346,10 @@ them (1 GiB). Beyond a bound the functions die with a C<Sluice::Error>, whose C<
 
 =item upload($name), uploads($name)
 
-A file as a hash: C<name>, C<filename> (as the client calls it), C<type>, C<size>, C<path> (a temporary file that is removed after the request).
+A file as a hash: C<name>, C<filename> (as the client calls it), C<type>, C<size>, C<path>.
+
+The file is temporary and has no name on disk, so nothing is left behind, however the script ends. Open its path, give it to a program, or
+keep it with C<File::Copy::copy>; it cannot be renamed or moved.
 
 =item upload_limit($bytes)
 

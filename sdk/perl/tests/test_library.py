@@ -39,6 +39,9 @@ class Library(PerlCase):
             "limit": LOOP + 'upload_limit(1000); my $r = eval { uploads(); 1 }; fail($@->status, $@->text) unless $r; respond("text/plain"); Sluice::write("fits");' + END,
             "memory": LOOP + 'my @v = parameters("a"); open my $f, "<", "/proc/self/status" or die; my ($peak) = map { /^VmHWM:\\s*(\\d+)/ } <$f>;'
             + 'respond("text/plain"); Sluice::write("a=", join(",", @v), $peak < 200_000 ? " small" : " $peak kB");' + END,
+            "killed": LOOP + 'uploads(); kill 9, $$; sleep 60;' + END,
+            "given": LOOP + 'use File::Copy "copy"; my ($u) = uploads("f"); my $n = qx(wc -c < $u->{path}) + 0; my $to = "$ENV{TMPDIR}/copy$$";'
+            + 'copy($u->{path}, $to) or die; respond("text/plain"); Sluice::write("$n ", -s $to); unlink $to;' + END,
             "head": LOOP + 'status(201); header("X-One", 1); header("X-One", 2); respond("text/css"); respond("text/html"); Sluice::write("x");' + END,
             "inject": LOOP + 'my $r = eval { header("X", "a\\nSet-Cookie: b"); 1 }; respond("text/plain"); Sluice::write($r ? "set" : "refused");' + END,
             "redirect": LOOP + 'redirect("https://example.com/x");' + END,
@@ -99,6 +102,13 @@ class Library(PerlCase):
         for size in (0, 3, 900_000):
             self.assert_each("upload.pl", f'a "b".txt text/x {size} {size} text', self.multipart(size), self.MULTIPART)
         self.assertEqual(os.listdir(self.server.temporary), [])
+
+    def test_killed_script_leaves_no_file_behind(self):
+        list(self.each("killed.pl", self.multipart(900_000), self.MULTIPART, 502))
+        self.assertEqual(os.listdir(self.server.temporary), [])
+
+    def test_programs_of_a_script_read_an_upload(self):
+        self.assert_each("given.pl", "900000 900000", self.multipart(900_000), self.MULTIPART)
 
     def test_names_of_uploads(self):
         for name, expected in ((b"..", ""), (b".", ""), (b"a/..", ""), (b"..\\x", "x")):

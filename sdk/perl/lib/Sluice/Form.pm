@@ -3,6 +3,7 @@ package Sluice::Form;
 use strict;
 use warnings;
 use File::Temp ();
+use IO::Handle ();
 
 use constant FIELDS_MAX       => 1000;
 use constant FIELD_BYTES_MAX  => 8 << 20;     # names and values of all fields that are not files
@@ -11,6 +12,7 @@ use constant BLOCK_BYTES      => 1 << 18;
 
 my $upload_bytes_max = 1 << 30;
 my $current;
+my @files;    # handles of uploads
 
 sub set_limit {
     $upload_bytes_max = $_[0] if defined $_[0];
@@ -21,7 +23,6 @@ sub set_limit {
 sub read_all {
     return $current if $current;
     my $self = bless {fields => [], uploads => [], bytes => 0, upload_bytes => 0}, __PACKAGE__;
-    # Files that were written before an error are removed, too.
     $current = $self;
     my $read = eval {
         $self->add_text(defined $ENV{QUERY_STRING} ? $ENV{QUERY_STRING} : '');
@@ -36,12 +37,10 @@ sub read_all {
     die $error;
 }
 
-# The end of the request: files are removed, and limits are as they were.
+# The end of the request: files are closed, which removes them, and limits are as they were.
 sub forget {
-    if ($current) {
-        unlink map { $_->{path} } @{ $current->{uploads} };
-        undef $current;
-    }
+    undef $current;
+    @files = ();
     $upload_bytes_max = 1 << 30;
 }
 
@@ -203,8 +202,13 @@ sub read_upload {
     my ($self, $input, $name, $filename, $type) = @_;
     Sluice::Error->throw(413, 'more than ' . FIELDS_MAX . ' fields') if @{ $self->{fields} } + @{ $self->{uploads} } >= FIELDS_MAX;
     $self->{bytes} += length($name) + length $filename;
-    my ($handle, $path) = File::Temp::tempfile('sluice-upload-XXXXXXXX', TMPDIR => 1, UNLINK => 0);
+    # A file without a name: nothing is left behind, however the process ends.
+    my ($handle, $path) = eval { File::Temp::tempfile('sluice-upload-XXXXXXXX', TMPDIR => 1, UNLINK => 0) }
+        or Sluice::Error->throw(507, "no temporary file: $@");
+    unlink $path;
     binmode $handle;
+    # Not /proc/self, so that programs that the script starts can open it, too.
+    $path = "/proc/$$/fd/" . fileno $handle;
     # A name with a directory is the idea of an old browser, or of an attacker.
     $filename =~ s{^.*[/\\]}{}s;
     $filename = '' if $filename eq '.' || $filename eq '..';
@@ -216,17 +220,11 @@ sub read_upload {
         $upload->{size} += length $_[0];
         print $handle $_[0] or Sluice::Error->throw(507, "writing an uploaded file: $!");
     });
-    close $handle or Sluice::Error->throw(507, "writing an uploaded file: $!");
+    $handle->flush or Sluice::Error->throw(507, "writing an uploaded file: $!");
     # A form in which no file was chosen sends an empty one without a name.
-    if ($filename eq '' && $upload->{size} == 0) {
-        unlink $path;
-        pop @{ $self->{uploads} };
-    }
+    if ($filename eq '' && $upload->{size} == 0) { pop @{ $self->{uploads} } }
+    else                                         { push @files, $handle }
 }
-
-# A process of a CGI script that exits without finish() leaves no files.
-my $owner = $$;
-END { forget() if $$ == $owner }
 
 # What the functions of forms die with: `$@->status` is the status to answer with.
 package Sluice::Error;
