@@ -27,6 +27,9 @@ class Processes(PerlCase):
         slow=HEAD + """$| = 1; print "first "; open my $here, '>', "$ENV{PLACE}/here"; print $here "here\\n"; close $here;
             open my $on, '<', "$ENV{PLACE}/on"; scalar <$on>; print "last";""",
         waits=HEAD + 'my $found = wait; my $bytes = 0; while (my $count = read STDIN, my $part, 65536) { $bytes += $count } print "$found $bytes";',
+        # As the kernel does it for a user with many pipes (pipe-user-pages-soft).
+        small_pipes=HEAD + 'use POSIX (); no warnings; my $pipe = \\&POSIX::pipe; print "done";'
+        + '*POSIX::pipe = sub { my @both = $pipe->(); open my $end, ">&", $both[1]; fcntl $end, 1031, 4096; return @both };',
         unread_answer=HEAD + '$| = 1; print "$$\\n$ENV{CGIPLUSESC}\\nNOOP:\\n$ENV{CGIPLUSEOT}\\n";',
     )
 
@@ -68,6 +71,11 @@ class Processes(PerlCase):
         for mode in ("rte", "fork"):
             got = self.server.post(f"/{mode}/waits.pl", b"x" * 300_000)
             self.assertEqual(got.text, "-1 300000")
+
+    def test_body_that_has_arrived_and_does_not_fit_into_a_pipe(self):
+        self.assertEqual(self.rte("small_pipes.pl").text, "done")
+        for size in (4096, 4097, 60_000):
+            self.assertEqual(self.server.post("/rte/waits.pl", b"x" * size).text, f"-1 {size}")
 
     def test_answer_that_was_not_read(self):
         self.assertEqual(len(set(self.texts("unread_answer.pl", 3))), 1)

@@ -20,6 +20,7 @@ my @identity;                   # device and inode of descriptors 1 and 2
 # The largest request, all its variables together. A server that sends more is broken.
 use constant RECORD_BYTES_MAX => 16 << 20;
 use constant BODY_AT_ONCE     => 65536;
+use constant PIPE_BYTES_MIN   => 4096;
 
 sub open_all {
     ($END, $ESCAPE, $CLOSE) = @ENV{qw(CGIPLUSEOF CGIPLUSESC CGIPLUSEOT)};
@@ -205,7 +206,9 @@ sub open_body {
     $first = '' unless $count;
     my ($read, $write) = POSIX::pipe() or die "no pipe for the body: $!\n";
     my $rest = $bytes - length $first;
-    if ($rest > 0 && $count) {
+    # A pipe has room for less if the user has many (pipe-user-pages-soft of pipe(7)).
+    my $has_room = length $first <= PIPE_BYTES_MIN || length $first <= pipe_bytes($write);
+    if (($rest > 0 || !$has_room) && $count) {
         start_pump($read, $write, $first, $rest);
     }
     else {
@@ -216,6 +219,13 @@ sub open_body {
     POSIX::close($read);
     put_back_input_flags();
     $has_body = 1;
+}
+
+# The room of a pipe: F_GETPIPE_SZ.
+sub pipe_bytes {
+    my ($descriptor) = @_;
+    open my $copy, '>&', $descriptor or return 0;
+    return 0 + (fcntl($copy, 1032, 0) || 0);
 }
 
 # The end-of-file that an earlier request may have seen is forgotten.
