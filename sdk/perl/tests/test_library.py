@@ -58,6 +58,8 @@ class Library(PerlCase):
             "empty": LOOP + END,
             "fast": "#!/usr/bin/perl\nuse CGI::Fast; my $n = 0; while (my $q = CGI::Fast->new) { $n++; print $q->header('text/plain'), 'turn ', $n, ' ', scalar $q->param('a'), ' ', $ENV{QUERY_STRING}; }",
             "fcgi": "#!/usr/bin/perl\nuse FCGI; my $n = 0; my $r = FCGI::Request(); while ($r->Accept >= 0) { $n++; local $/; my $b = <STDIN>; print \"Content-Type: text/plain\\n\\n$n \", length($b // ''); last if $ENV{QUERY_STRING} eq 'last'; die 'broken' if $ENV{QUERY_STRING} eq 'die' } print 'after the loop';",
+            "fcgi_fork": '#!/usr/bin/perl\nuse FCGI; my $r = FCGI::Request(); while ($r->Accept >= 0) { my $p = fork // die; next unless $p; waitpid $p, 0;'
+            + 'print "Content-Type: text/plain\\n\\nwhole" } exit;',
         }.items()
     }
     FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -198,6 +200,10 @@ class Library(PerlCase):
         # Another script ends the loop, and the next request begins a new one.
         self.assertEqual(self.server.get("/own/rte/default.pl").text, "x")
         self.assertEqual(self.server.get("/own/rte/fast.pl?a=9").text, "turn 1 9 a=9")
+
+    def test_child_does_not_go_on_with_the_loop(self):
+        for _ in range(3):
+            self.assertEqual(self.server.get("/own/rte/fcgi_fork.pl").text, "whole")
 
     def test_fcgi_loops(self):
         for turn in (1, 2, 3):

@@ -278,6 +278,8 @@ sub leave {
 # The next request for the loop of the script that is running. False if it is another script's, which the loop has to end for, or the last.
 sub next_turn {
     return 1 if !$turns++;
+    # A process that the script has forked has no further request.
+    return 0 if $$ != $Sluice::Engine::Exit::owner;
     finish_turn();
     return 0 if $next_record || $is_child || $options{fork} || $Sluice::Engine::Request::must_end;
     $next_record = Sluice::Engine::Channel::next_record() or return 0;
@@ -292,7 +294,7 @@ sub next_turn {
 }
 
 sub finish_turn {
-    return if $is_done;
+    return if $is_done || $$ != $Sluice::Engine::Exit::owner;
     undef $Sluice::Engine::Exit::status;
     finish_reply(undef);
     Sluice::Engine::Channel::close_body();
