@@ -206,8 +206,14 @@ fn complete(conversation: Conversation) {
             filter.surplus_bytes()
         ));
     }
-    if keeps_process {
-        relay.process.end_exchange();
+    if keeps_process && relay.process.errors.has_bytes() {
+        // They belong to this exchange, and would be logged with the next one.
+        let tasks = scripts.tasks().clone();
+        tasks.spawn(async move {
+            relay.process.read_errors().await;
+            return_to_pool(&scripts, relay, lease);
+        });
+    } else if keeps_process {
         return_to_pool(&scripts, relay, lease);
     } else {
         relay.process.finish(route.settings.timeouts.output);
@@ -216,6 +222,7 @@ fn complete(conversation: Conversation) {
 
 /// Returns a process to its pool, ready for its next request; stops it if it cannot be made ready.
 fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
+    relay.process.end_exchange();
     let Relay {
         process,
         mut channels,

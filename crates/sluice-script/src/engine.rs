@@ -130,6 +130,8 @@ impl Engines {
         let is_run = match &engine.engine {
             Engine::Program { .. } => true,
             own if has_suffix_of(own) => true,
+            // PHP sends what is not PHP as it is.
+            Engine::Php => false,
             _ => is_executable && !Engine::OWN.iter().any(has_suffix_of),
         };
         is_run.then_some(engine)

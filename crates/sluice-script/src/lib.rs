@@ -78,5 +78,6 @@ mod shebang;
 pub mod stamp;
 mod stderr;
 mod unread;
+mod unread_errors;
 mod unwatched;
 mod watched_files;

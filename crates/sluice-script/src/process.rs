@@ -44,6 +44,7 @@ use crate::script_log::ScriptLog;
 use crate::scripts::Scripts;
 use crate::shebang;
 use crate::stderr::StderrReader;
+use crate::unread_errors::UnreadErrors;
 use crate::unwatched::{Unclaimed, Unwatched};
 
 /// Least time after SIGKILL before a process gives up its place in the pool. SIGKILL takes effect at once, except for a
@@ -71,8 +72,8 @@ pub(crate) struct Process {
     pub record_bytes_max: Option<usize>,
     kill_grace: Duration,
     commands: watch::Sender<Command>,
-    /// How often its standard error is to be read to the end.
-    error_requests: watch::Sender<u64>,
+    /// Its standard error, which the watcher reads.
+    pub errors: UnreadErrors,
     state: Mutex<State>,
 }
 
@@ -208,7 +209,7 @@ impl Process {
             log: spec.log,
             kill_grace: spec.kill_grace,
             commands,
-            error_requests: watch::Sender::new(0),
+            errors: UnreadErrors::new(),
             state: Mutex::default(),
         }
     }
@@ -303,17 +304,13 @@ impl Process {
         Poll::Pending
     }
 
-    /// Has the watcher read what the process has written to its standard error so far. Returns a number for `poll_errors`.
-    pub(crate) fn request_errors(&self) -> u64 {
-        let mut number = 0;
-        self.error_requests.send_modify(|requests| {
-            *requests += 1;
-            number = *requests;
-        });
-        number
+    /// Waits until the watcher has read what it has written to its standard error so far.
+    pub(crate) async fn read_errors(&self) {
+        let number = self.errors.request();
+        std::future::poll_fn(|context| self.poll_errors(number, context)).await;
     }
 
-    /// Waits until that is done. One waiter at a time, as for `poll_exit`.
+    /// Waits until this request of `errors` is done. One waiter at a time, as for `poll_exit`.
     pub(crate) fn poll_errors(&self, number: u64, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.exit.is_some() || state.errors_read >= number {
@@ -441,7 +438,7 @@ async fn watch(
 ) {
     let mut next = Escalation::None;
     let mut ended = Some(ended);
-    let mut error_requests = process.error_requests.subscribe();
+    let mut error_requests = process.errors.requests();
     loop {
         tokio::select! {
             biased;

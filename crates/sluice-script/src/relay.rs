@@ -342,7 +342,7 @@ impl Relay {
                 let answer = self.callouts.serve(request, &mut self.channels.segment);
                 self.answer(answer)?;
                 if self.has_failed_well() && !has_failed_before {
-                    self.failure = Some(self.process.request_errors());
+                    self.failure = Some(self.process.errors.request());
                 }
             }
             Output::CalloutClosed => {}

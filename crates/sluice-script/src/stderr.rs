@@ -32,7 +32,7 @@ const LAST_BYTES_MAX: usize = 1 << 20;
 
 /// The reader of one process's standard error.
 pub(crate) struct StderrReader {
-    pipe: pipe::Receiver,
+    pipe: Arc<pipe::Receiver>,
     process: Arc<Process>,
     line: Vec<u8>,
     is_open: bool,
@@ -42,8 +42,10 @@ pub(crate) struct StderrReader {
 impl StderrReader {
     /// Registers the pipe with the calling worker's event loop.
     pub(crate) fn new(pipe: OwnedFd, process: Arc<Process>) -> std::io::Result<StderrReader> {
+        let pipe = Arc::new(pipe::Receiver::from_owned_fd_unchecked(pipe)?);
+        process.errors.set_pipe(&pipe);
         Ok(StderrReader {
-            pipe: pipe::Receiver::from_owned_fd_unchecked(pipe)?,
+            pipe,
             process,
             line: Vec::new(),
             is_open: true,

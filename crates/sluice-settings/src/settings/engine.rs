@@ -104,6 +104,18 @@ impl Engine {
         self.traits().map_or(&[], |traits| traits.script_suffixes)
     }
 
+    /// The name of the engine to which a suffix belongs, if this is another engine of this server, and cannot run such files.
+    pub fn foreign_suffix(&self, suffix: &str) -> Option<&'static str> {
+        let own = self.traits()?;
+        if own.script_suffixes.contains(&suffix) {
+            return None;
+        }
+        let all = Engine::OWN.iter().filter_map(Engine::traits);
+        all.filter(|other| other.script_suffixes.contains(&suffix))
+            .map(|other| other.name)
+            .next()
+    }
+
     /// The files of which one is SCRIPT_FILENAME of an application.
     pub fn app_files(&self, directory: &Path, app: &str) -> Vec<PathBuf> {
         match self {

@@ -207,6 +207,12 @@ pub(super) fn read_engines(
         }
         match read_engine(&name.value, document, name.line) {
             Ok(engine) => {
+                if let Some(language) = engine.foreign_suffix(&suffix) {
+                    report(&format!(
+                        "\"{}\" would not run a file of {language}, or would send its text: write \"{language}\"",
+                        engine.name()
+                    ));
+                }
                 engines.insert(suffix, engine);
             }
             Err(message) => report(&format!("\"{}\" {message}", name.value.escape_debug())),

@@ -57,6 +57,10 @@ fn engines_that_do_not_go_with_the_rest_are_reported() {
             "engine = 'python3': is no engine of this server: write \"python\", \"perl\" or \"php\", or the path of a program of your own (engine = { program = \"…\" })",
         ),
         (
+            "directory = 'a', mode = 'rte', interpreters = { '.py' = 'php' }",
+            "interpreters: \".py\": \"php\" would not run a file of python, or would send its text: write \"python\"",
+        ),
+        (
             "directory = 'a', mode = 'rte', interpreters = { '.rb' = 'ruby' }",
             "interpreters: \".rb\": \"ruby\" is no engine of this server: write \"python\", \"perl\" or \"php\", or the path of a program of your own (engine = { program = \"…\" })",
         ),

@@ -180,3 +180,28 @@ fn an_engine_that_does_not_start_says_why_and_is_delayed() {
     server.log_line("exit code 64; its last error line: \"unknown option --app\"");
     assert_eq!(server.get("/broken/a.test").status, 503);
 }
+
+#[test]
+fn error_output_is_logged_with_the_exchange_that_it_belongs_to() {
+    const SCRIPT: &str = r#"
+def respond(variables):
+    put(HEAD + b"x")
+    os.write(2, b"written by " + variables["UNIQUE_ID"].encode() + b"\n")
+"#;
+    let server = setup("max = 1")
+        .workers(1)
+        .file("rte/one", format!("{SCRIPT}\nrespond(variables)\n"))
+        .file("rte/two", format!("{SCRIPT}\nrespond(variables)\n"))
+        .start();
+    let mut client = server.connect();
+    for _ in 0..40 {
+        for path in ["/rte/one", "/rte/two"] {
+            assert_eq!(client.get(path).response().status, 200);
+        }
+    }
+    for line in server.log_lines(80, "written by ") {
+        let id = line.split("written by ").nth(1).and_then(|rest| rest.split(' ').next());
+        let id = id.unwrap_or_else(|| panic!("{line}"));
+        assert!(line.ends_with(&format!("id={id}")), "{line}");
+    }
+}

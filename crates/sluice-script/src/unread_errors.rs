@@ -1,0 +1,53 @@
+//! Whether a process has written to its standard error what nobody has read yet, and the request to read it.
+//!
+//! The watcher of a process reads its standard error when the event loop says so, which may be after the end of the reply. Where a line must
+//! come with its exchange, the watcher is asked to read at once. Not here: what becomes of the lines (`stderr`), the watcher (`process`).
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, OnceLock};
+
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+
+/// The standard error of a process, for those who do not read it themselves.
+pub(crate) struct UnreadErrors {
+    pipe: OnceLock<Arc<pipe::Receiver>>,
+    /// How often it is to be read to the end.
+    requests: watch::Sender<u64>,
+}
+
+impl UnreadErrors {
+    /// Of a process whose pipe is not registered yet.
+    pub(crate) fn new() -> UnreadErrors {
+        UnreadErrors {
+            pipe: OnceLock::new(),
+            requests: watch::Sender::new(0),
+        }
+    }
+
+    /// Sets the pipe, once.
+    pub(crate) fn set_pipe(&self, pipe: &Arc<pipe::Receiver>) {
+        let _ = self.pipe.set(Arc::clone(pipe));
+    }
+
+    /// Whether the pipe has bytes. One system call.
+    pub(crate) fn has_bytes(&self) -> bool {
+        let bytes = self.pipe.get().map(|pipe| rustix::io::ioctl_fionread(pipe.as_fd()));
+        matches!(bytes, Some(Ok(1..)))
+    }
+
+    /// Has the watcher read what is there. Returns the number of the request.
+    pub(crate) fn request(&self) -> u64 {
+        let mut number = 0;
+        self.requests.send_modify(|requests| {
+            *requests += 1;
+            number = *requests;
+        });
+        number
+    }
+
+    /// The requests, for the watcher.
+    pub(crate) fn requests(&self) -> watch::Receiver<u64> {
+        self.requests.subscribe()
+    }
+}
