@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# A large download through the memory buffer: ?megabytes=100. Where the server gives no buffer, it is written to standard output.
+# A large download through the memory buffer: ?mb=100. Where the server gives no buffer, it is written to standard output.
 use strict;
 use warnings;
 use Sluice;
@@ -7,9 +7,9 @@ use Sluice;
 my $block = join '', map { chr($_ % 256) } 0 .. 65535;
 
 while (Sluice::accept()) {
-    my $megabytes = Sluice::parameter('megabytes', 10);
+    my $megabytes = Sluice::parameter('mb', 10);
     if ($megabytes !~ /^\d{1,5}\z/) {
-        Sluice::fail(400, 'megabytes must be a number');
+        Sluice::fail(400, 'mb must be a number');
     }
     else {
         Sluice::header('Content-Length', $megabytes << 20);

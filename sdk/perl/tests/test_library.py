@@ -188,7 +188,7 @@ class Library(PerlCase):
                 self.assertIn("<th>f<td>a &quot;b&quot;.txt, text/x, 30 bytes",
                               self.server.post(f"/example/{mode}/form.pl", self.multipart(30), self.MULTIPART).text)
                 self.assertIn("counted to", self.server.get(f"/example/{mode}/counter.pl").text)
-                self.assertEqual(len(self.server.get(f"/example/{mode}/download.pl?megabytes=3").body), 3 << 20)
+                self.assertEqual(len(self.server.get(f"/example/{mode}/download.pl?mb=3").body), 3 << 20)
                 self.assertEqual(self.server.get(f"/example/{mode}/events.pl?count=1").text.count("event: time"), 1)
 
     def test_cgi_fast(self):
