@@ -170,9 +170,10 @@ sub respond {
 
 sub redirect {
     my ($url, $code) = @_;
+    $code = 302 unless defined $code;
+    die "$code is no status of a redirect\n" unless $code =~ /^30[12378]\z/;
+    status($code);
     header('Location', $url);
-    status(defined $code ? $code : 302) if defined $code || $url =~ m{^[A-Za-z][A-Za-z0-9+.-]*:|^//};
-    status(303) if !defined $status;
     return respond();
 }
 

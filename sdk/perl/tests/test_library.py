@@ -45,6 +45,8 @@ class Library(PerlCase):
             "head": LOOP + 'status(201); header("X-One", 1); header("X-One", 2); respond("text/css"); respond("text/html"); Sluice::write("x");' + END,
             "inject": LOOP + 'my $r = eval { header("X", "a\\nSet-Cookie: b"); 1 }; respond("text/plain"); Sluice::write($r ? "set" : "refused");' + END,
             "redirect": LOOP + 'redirect("https://example.com/x");' + END,
+            "redirect_here": LOOP + 'redirect("/y");' + END,
+            "redirect200": LOOP + 'my $done = eval { redirect("/y", 200); 1 }; fail(400, "refused") unless $done;' + END,
             "redirect301": LOOP + 'redirect("/y", 301);' + END,
             "fail": LOOP + 'fail(404, "no such thing");' + END,
             "default": LOOP + 'Sluice::write("x");' + END,
@@ -145,6 +147,8 @@ class Library(PerlCase):
         for got in self.each("redirect.pl", status=302):
             self.assertEqual(got.field("Location"), "https://example.com/x")
         list(self.each("redirect301.pl", status=301))
+        list(self.each("redirect_here.pl", status=302))
+        list(self.each("redirect200.pl", status=400))
         for got in self.each("fail.pl", status=404):
             self.assertEqual(got.text, "no such thing\n")
         for got in self.each("default.pl"):
