@@ -171,10 +171,10 @@ impl AccessControl {
         if let Some(user) = self.shared.remembered(&mac, generation, now) {
             return Check::Known(user);
         }
-        let sender = self
-            .shared
-            .failures
-            .sender(store.id, &credentials.name, question.client);
+        // Each token has a counter of its own: that of one client must not lock out the others behind its address.
+        let token = credentials.name.is_empty().then(|| format!("{mac:x?}"));
+        let name = token.as_deref().unwrap_or(&credentials.name);
+        let sender = self.shared.failures.sender(store.id, name, question.client);
         if let Some(rest) = self.shared.failures.refused_for(sender, *limit, now) {
             return Check::Refused(rest);
         }
@@ -201,6 +201,14 @@ impl Ticket {
             };
             self.shared.verified.insert(self.mac, verified);
         }
+    }
+
+    /// How long further attempts are refused, if there were too many wrong ones meanwhile: several may be verified at once.
+    #[must_use]
+    pub fn refused_for(&self) -> Option<Duration> {
+        self.shared
+            .failures
+            .refused_for(self.sender, self.limit, Instant::now())
     }
 
     /// Counts that they are wrong; returns how long the answer is delayed.

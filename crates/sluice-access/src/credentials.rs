@@ -39,7 +39,8 @@ impl Credentials {
         let bytes = BASE64.decode(text).ok()?;
         let colon = bytes.iter().position(|byte| *byte == b':')?;
         let name = std::str::from_utf8(&bytes[..colon]).ok()?;
-        let is_valid = name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
+        // An empty name is that of a token.
+        let is_valid = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
         is_valid.then(|| Credentials {
             name: name.to_owned(),
             password: bytes[colon + 1..].to_vec(),
@@ -77,7 +78,6 @@ mod tests {
             ("ann:secret", "ann", "secret"),
             ("ann:a:b", "ann", "a:b"),
             ("ann:", "ann", ""),
-            (":x", "", "x"),
             ("änne:pässword", "änne", "pässword"),
         ] {
             let read = Credentials::parse(encoded(text).as_bytes()).unwrap();
@@ -98,6 +98,7 @@ mod tests {
             "Basic ",
             "Basic !!!!",
             "Basic YWJj",
+            "Basic OmdvZA==",
             "Bearer YTpi",
             "Digest username=a",
             "Basic gGE6Yg==",

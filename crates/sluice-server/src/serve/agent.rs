@@ -22,6 +22,7 @@ use sluice_settings::rule::{AccessSettings, AccessUse, AgentSettings, UserSource
 use tokio::time::sleep;
 
 use crate::dispatch::{Config, Site};
+use crate::serve::authorize::too_many;
 use crate::serve::decide::{ScriptAnswer, agent_script};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
@@ -132,6 +133,9 @@ impl PendingAnswer {
             groups: of_file.iter().cloned().chain(groups).collect(),
             auth_type: self.scheme,
         };
+        if let Some(wait) = self.ticket.refused_for() {
+            return Err(too_many(user.name.as_ref().into(), wait));
+        }
         self.ticket.right(&user);
         request.identity.note_user(self.source, user);
         Ok(())

@@ -235,7 +235,7 @@ impl Verification {
     }
 }
 
-fn too_many(user: Box<str>, wait: std::time::Duration) -> Fault {
+pub(crate) fn too_many(user: Box<str>, wait: std::time::Duration) -> Fault {
     ClientFault::TooManyFailures(Box::new(RefusedUser { user, wait })).into()
 }
 
