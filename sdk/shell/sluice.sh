@@ -208,6 +208,10 @@ sluice_url_decode() {
 sluice_url_encode() {
     REPLY=
     case $1 in *[!"$_sluice_letters"0123456789._~-]*) ;; *) REPLY=$1; return 0 ;; esac
+    if [ ${#1} -gt 100 ]; then
+        _sluice_encode_long "$1"
+        return
+    fi
     # Bytes, not characters: bash counts by the locale.
     _sluice_has_locale=${LC_ALL+x} _sluice_locale=${LC_ALL-}
     LC_ALL=C
@@ -230,6 +234,26 @@ sluice_url_encode() {
     if [ -n "$_sluice_has_locale" ]; then LC_ALL=$_sluice_locale; else unset LC_ALL; fi
 }
 
+# The same by od(1), because the shell takes a text apart in quadratic time at least.
+_sluice_encode_long() {
+    _sluice_prepare_bytes
+    REPLY= _sluice_block=
+    _sluice_digits=$(printf %s "$1" | od -An -v -tx1 | tr abcdef ABCDEF)
+    _sluice_split " $_sluice_newline"
+    set -- $_sluice_digits
+    _sluice_unsplit
+    for _sluice_digits in "$@"; do
+        if [ ${#_sluice_block} -gt 500 ]; then REPLY=$REPLY$_sluice_block _sluice_block=; fi
+        case $_sluice_digits in
+        2[DE] | 3[0123456789] | 4[123456789ABCDEF] | 5[0123456789AF] | 6[123456789ABCDEF] | 7[0123456789AE])
+            _sluice_byte_of "$_sluice_digits"
+            _sluice_block=$_sluice_block$_sluice_byte ;;
+        *) _sluice_block=$_sluice_block%$_sluice_digits ;;
+        esac
+    done
+    REPLY=$REPLY$_sluice_block
+}
+
 # Appends a hexadecimal digit; the first of two after a %.
 _sluice_digit() {
     if [ $# -eq 1 ]; then REPLY=$REPLY%; fi
@@ -239,17 +263,20 @@ _sluice_digit() {
     esac
 }
 
-# _sluice_replace TEXT CHARACTER NEW
+# _sluice_replace TEXT CHARACTER NEW. The text is split once, and joined in blocks, so that the time does not grow with its square.
 _sluice_replace() {
-    REPLY=
-    _sluice_rest=$1
-    while :; do
-        case $_sluice_rest in
-        *"$2"*) REPLY=$REPLY${_sluice_rest%%"$2"*}$3 _sluice_rest=${_sluice_rest#*"$2"} ;;
-        *) break ;;
-        esac
+    _sluice_text=$1 _sluice_new=$3 REPLY= _sluice_block=
+    case $1 in *"$2"*) ;; *) REPLY=$1; return 0 ;; esac
+    _sluice_split "$2"
+    set -- $_sluice_text. # a separator at the end would make no chunk without the full stop
+    _sluice_unsplit
+    _sluice_block=$1
+    shift
+    for _sluice_chunk in "$@"; do
+        if [ ${#_sluice_block} -gt 500 ]; then REPLY=$REPLY$_sluice_block _sluice_block=; fi
+        _sluice_block=$_sluice_block$_sluice_new$_sluice_chunk
     done
-    REPLY=$REPLY$_sluice_rest
+    REPLY=$REPLY${_sluice_block%.}
 }
 
 # sluice_escape_html TEXT: for HTML text and attributes in quotes. Without arguments it is a filter.

@@ -41,7 +41,7 @@ class Library(unittest.TestCase):
             "a+b%20c": "a b c", "%": "%", "%%": "%%", "%4": "%4", "%4g%41": "%4gA", "%00x": "%00x", "%e2%82%ac": "€", "%0A": "\n", "%25%34%31": "%41",
             "%*": "%*", "a%%41": "a%A", "": "", "%7F%01": "\x7f\x01", "%41%": "A%",
         }
-        texts = [*HOSTILE, "".join(map(chr, range(1, 127))), "€ß"]
+        texts = [*HOSTILE, *("x" * 100 + text for text in HOSTILE), "".join(map(chr, range(1, 127))), "€ß"]
         for shell in SHELLS:
             got = self.run_script('for text; do sluice_url_decode "$text"; printf "%s\\000" "$REPLY"; done', shell, arguments=decoded)
             self.assertEqual(got.decode().split("\0")[:-1], list(decoded.values()), shell)
@@ -50,6 +50,15 @@ class Library(unittest.TestCase):
             self.assertEqual(got[1::2], texts, shell)
             for encoded in got[0::2]:
                 self.assertRegex(encoded, r"^[A-Za-z0-9._~%-]*$")
+
+    def test_long_texts_take_little_time_of_the_processor(self):
+        calls = (
+            'ulimit -t 20; text=$(head -c 60000 | tr x +); sluice_url_decode "$text"; printf "%s " "${#REPLY}"\n'
+            'sluice_url_encode "$text"; printf "%s " "${#REPLY}"; sluice_url_decode "$REPLY"; [ "$REPLY" = "$text" ]\n'
+            "sluice_escape_html \"$(printf %s \"$text\" | tr + \"'\")\"; printf '%s' \"${#REPLY}\""
+        )
+        for shell in SHELLS:
+            self.assertEqual(self.run_script(calls, shell, body=b"x" * 60000), b"60000 180000 300000", shell)
 
     def test_html_is_escaped(self):
         for shell in SHELLS:
