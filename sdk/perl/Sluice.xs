@@ -31,14 +31,19 @@ int sluice_mailbox_write(const void *bytes, size_t count)
 
 static struct sluice_ring *ring; /* at most one in a process */
 
-/* The buffer of STDOUT, if STDOUT is an ordinary handle (layers unix, perlio). */
-static PerlIOBuf *buffer_of_stdout(pTHX)
+/* The buffer of a standard handle, if it is an ordinary one (layers unix, perlio). */
+static PerlIOBuf *buffer_of(pTHX_ const char *name)
 {
-    GV *gv = gv_fetchpvs("main::STDOUT", 0, SVt_PVIO);
+    GV *gv = gv_fetchpv(name, 0, SVt_PVIO);
     IO *io = gv ? GvIO(gv) : NULL;
-    PerlIO *file = io ? IoOFP(io) : NULL;
+    PerlIO *file = !io ? NULL : IoOFP(io) ? IoOFP(io) : IoIFP(io);
     if (!PerlIOValid(file) || PerlIOBase(file)->tab != &PerlIO_perlio) return NULL;
     return PerlIOSelf(file, PerlIOBuf);
+}
+
+static PerlIOBuf *buffer_of_stdout(pTHX)
+{
+    return buffer_of(aTHX_ "main::STDOUT");
 }
 
 /* Whether a standard handle is what the engine left: not tied, its own descriptor, layers unix and perlio, bytes. */
@@ -165,6 +170,15 @@ stdout_buffer(UV bytes)
     PerlIOBuf *buffer;
   CODE:
     buffer = buffer_of_stdout(aTHX);
+    if (buffer && !buffer->buf && bytes >= 8192) buffer->bufsiz = bytes;
+
+# The size of the buffer of STDIN, until it is opened again.
+void
+stdin_buffer(UV bytes)
+  PREINIT:
+    PerlIOBuf *buffer;
+  CODE:
+    buffer = buffer_of(aTHX_ "main::STDIN");
     if (buffer && !buffer->buf && bytes >= 8192) buffer->bufsiz = bytes;
 
 # The position of STDOUT is 0 again, which `tell` shows.

@@ -218,6 +218,8 @@ sub open_body {
     POSIX::dup2($read, 0);
     POSIX::close($read);
     put_back_input_flags();
+    # Of a large body 64 KiB are read at once.
+    Sluice::Native::stdin_buffer(BODY_AT_ONCE) if $has_native && $bytes > 8192 && defined &Sluice::Native::stdin_buffer;
     $has_body = 1;
 }
 
