@@ -141,12 +141,10 @@ impl UserStore {
         Arc::clone(&current.loaded)
     }
 
-    /// The groups of a user who needs no password here, without reading files on this thread: a change counts from the next verification
-    /// or reload on.
+    /// The groups of a user who needs no password here. Files that have changed are read on this thread, once.
     pub fn groups_of(self: &Arc<UserStore>, user: &str) -> Arc<[Arc<str>]> {
         let now = Instant::now();
         let generation = self.generation(now);
-        // A group file is small, and it is read once after each change.
         self.loaded(generation).groups.of(user).into()
     }
 
