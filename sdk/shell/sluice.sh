@@ -342,6 +342,8 @@ _sluice_add_records() {
 _sluice_run_form() {
     _sluice_body_left=0
     _sluice_program=$SLUICE_SHELL/sluice-form
+    # In a checkout it is built in a directory of its own.
+    [ -x "$_sluice_program" ] || [ ! -x "$SLUICE_SHELL/build/sluice-form" ] || _sluice_program=$SLUICE_SHELL/build/sluice-form
     if [ ! -x "$_sluice_program" ]; then
         printf 'sluice.sh: no program %s: set SLUICE_SHELL to its directory\n' "$_sluice_program" >&2
         SLUICE_ERROR=500
