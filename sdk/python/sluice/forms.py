@@ -1,7 +1,8 @@
 """Fields of the query and of a form in the body, and uploads.
 
 Nothing is read before the first of these functions is called. Fields are kept in memory, up to FIELDS_MAX and FIELD_BYTES_MAX; uploads go
-to temporary files, which are removed after the request."""
+to temporary files, which are removed after the request. They have no names until the form has been read, where the file system can do
+that (O_TMPFILE), so that nothing is left if the process is killed while a client sends, which is when clients leave."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ FIELD_BYTES_MAX = 8 << 20
 PART_HEAD_BYTES_MAX = 16384
 UPLOAD_BYTES_MAX = 1 << 30
 READ_BYTES = 65536
+UNNAMED_MAX = 100  # files without names, each of which needs a descriptor
 
 _PARAMETER = re.compile(r';\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;]*))')
 
@@ -57,6 +59,8 @@ class Form:
         self.fields: List[Tuple[str, str]] = []
         self.uploads: List[Upload] = []
         self.paths: List[str] = []
+        self.unnamed: List[Tuple[int, str]] = []  # descriptors of files, and the names that they get
+        self._parts = 0
         self._bytes = 0
         self._upload_bytes = 0
 
@@ -71,6 +75,7 @@ class Form:
             if not 0 < len(boundary) <= 200:
                 raise FormError("the form has no boundary")
             Multipart(self, boundary.encode("latin-1", "replace")).read()
+            self.name_files()
 
     def _small_body(self) -> bytes:
         parts, size = [], 0
@@ -96,7 +101,8 @@ class Form:
     def count(self, size: int) -> None:
         """Counts the bytes of a field, and what there is."""
         self._bytes += size
-        if len(self.fields) + len(self.uploads) >= FIELDS_MAX:
+        self._parts += 1
+        if self._parts > FIELDS_MAX:
             raise FormError(f"the form has more than {FIELDS_MAX} fields", 413)
         self.check_bytes(0)
 
@@ -109,7 +115,41 @@ class Form:
         if self._upload_bytes > self.limit:
             raise FormError(f"the uploads have more than {self.limit} bytes", 413)
 
+    def new_file(self) -> Tuple[int, str]:
+        """A descriptor of a new file, and its path, which may not exist before `name_files`."""
+        directory = tempfile.gettempdir()
+        path = os.path.join(directory, "sluice-upload-" + os.urandom(8).hex())
+        flags = os.O_RDWR | os.O_CLOEXEC
+        if len(self.unnamed) < UNNAMED_MAX:
+            try:
+                descriptor = os.open(directory, flags | os.O_TMPFILE, 0o600)
+                self.unnamed.append((os.dup(descriptor), path))
+                return descriptor, path
+            except OSError:
+                pass  # a file system without such files
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        self.paths.append(path)
+        return descriptor, path
+
+    def name_files(self) -> None:
+        while self.unnamed:
+            descriptor, path = self.unnamed.pop()
+            self.paths.append(path)
+            try:
+                # Only with src_dir_fd, whose value has no meaning here, os.link() follows the symbolic link.
+                os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+            except OSError:  # no /proc
+                with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as copy:
+                    os.lseek(descriptor, 0, os.SEEK_SET)
+                    while data := os.read(descriptor, READ_BYTES):
+                        copy.write(data)
+            finally:
+                os.close(descriptor)
+
     def remove(self) -> None:
+        for descriptor, _ in self.unnamed:
+            os.close(descriptor)
+        self.unnamed.clear()
         for path in self.paths:
             try:
                 os.unlink(path)
@@ -199,20 +239,40 @@ class Multipart:
 
     def _upload(self, name: str, filename: str, kind: str) -> None:
         self._form.count(len(name) + len(filename) + len(kind))
-        descriptor, path = tempfile.mkstemp(prefix="sluice-upload-")
-        self._form.paths.append(path)
-        size = 0
-        with open(descriptor, "wb") as file:
+        upload = NewUpload(self._form)
+        with upload:
+            if filename:
+                upload.open()
+            self._copy(upload.write)
+        if upload.file:  # there is none if no file was chosen: neither a name nor content
+            self._form.uploads.append(Upload(name, filename, kind, upload.size, upload.path))
 
-            def write(data: bytes) -> None:
-                nonlocal size
-                size += len(data)
-                self._form.count_upload(len(data))
-                file.write(data)
 
-            self._copy(write)
-        if filename or size:  # both are empty if no file was chosen
-            self._form.uploads.append(Upload(name, filename, kind, size, path))
+class NewUpload:
+    """An upload that is being received."""
+
+    def __init__(self, form: Form):
+        self._form = form
+        self.file: Optional[BinaryIO] = None
+        self.path = ""
+        self.size = 0
+
+    def __enter__(self) -> NewUpload:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.file:
+            self.file.close()
+
+    def open(self) -> BinaryIO:
+        descriptor, self.path = self._form.new_file()
+        self.file = os.fdopen(descriptor, "wb")
+        return self.file
+
+    def write(self, data: bytes) -> None:
+        self.size += len(data)
+        self._form.count_upload(len(data))
+        (self.file or self.open()).write(data)
 
 
 def _parameters(text: str) -> Dict[str, str]:

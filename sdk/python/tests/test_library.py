@@ -150,6 +150,7 @@ except sluice.FormError as error:
             (413, b"a=" + b"x" * (9 << 20), urlencoded),
             (413, *multipart(('name="a"', b"x" * (9 << 20)))),
             (413, *multipart(*[('name="a"', b"")] * 1001)),
+            (413, *multipart(*[('name=""; filename=""\r\nContent-Type: ', b"")] * 1001)),
             (413, b"--BOUND\r\n" + b"X: y\r\n" * 5000, {"Content-Type": "multipart/form-data; boundary=BOUND"}),
             (400, b"--BOUND\r\nContent-Disposition: form-data; name=a\r\n\r\nno end", {"Content-Type": "multipart/form-data; boundary=BOUND"}),
             (400, b"", {"Content-Type": "multipart/form-data; boundary=BOUND"}),
@@ -161,6 +162,19 @@ except sluice.FormError as error:
         body, headers = multipart(('name="f"; filename="a"', b"x" * 2000))
         self.assertEqual(self.each("sluice.upload_limit(1000)\n" + self.SHOW, "limited", body=body, headers=headers).status, 413)
         self.assertEqual(self.each(self.SHOW, "form", body=body, headers=headers).status, 200)
+
+
+    def test_many_uploads(self):
+        body, headers = multipart(*[(f'name="f"; filename="{number}"', b"%d" % number) for number in range(300)])
+        got = self.each(self.SHOW, "form", body=body, headers=headers)
+        self.assertEqual(got.text.splitlines()[:-1], [f"f '{number}' application/octet-stream {len(str(number))} b'{number}'" for number in range(300)])
+
+    def test_a_process_that_is_killed_while_a_form_is_read_leaves_no_file(self):
+        body, headers = multipart(('name="f"; filename="a"', b"x" * 200000))
+        self.script("sluice.forms.Form.name_files = lambda form: os.kill(os.getpid(), 9)\nsluice.uploads()", "killed")
+        for mode in MODES:
+            self.assertEqual(self.server.post(f"/{mode}/killed.cgi", body, headers).status, 502)
+        self.assertEqual(os.listdir(self.server.temporary), [])
 
 
 class Responses(LibraryCase):
