@@ -6,7 +6,7 @@
 # Channel.pm    descriptors, sentinels, bodies     Source.pm     from text to subroutine
 # Request.pm    the state of the process           Modules.pm    @INC, %INC, %SIG, settings of modules
 # PSGI.pm       PSGI applications                  Variables.pm, Lexicals.pm   variables between requests
-# Fork.pm       a process for each request
+# Fork.pm       a process for each request        Environment.pm %ENV while a script is compiled
 package Sluice::Engine;
 use strict;
 use warnings;
@@ -286,6 +286,7 @@ sub next_turn {
     my ($file) = map { /^SCRIPT_FILENAME=(.*)/s ? $1 : () } @$next_record;
     return 0 unless defined $file && $file eq $script->{file} && $script->is_current;
     Sluice::Engine::Request::set_environment($next_record);
+    $script->set_environment;
     undef $next_record;
     $uses++;
     $is_done = 0;

@@ -49,6 +49,8 @@ sub watch_posix {
     };
 }
 
+sub start_environment { return \%base }
+
 # The environment of a CGI process: the start environment and the variables of the record, and nothing else.
 sub set_environment {
     my ($record) = @_;

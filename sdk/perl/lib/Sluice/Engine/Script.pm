@@ -7,6 +7,7 @@ use strict;
 use warnings;
 use B            ();
 use Scalar::Util ();
+use Sluice::Engine::Environment ();
 use Sluice::Engine::Lexicals  ();
 use Sluice::Engine::Modules   ();
 use Sluice::Engine::Source    ();
@@ -77,10 +78,16 @@ sub prepare {
     my ($self) = @_;
     Sluice::Engine::Modules::enter($self);
     if ($self->{main} && !$self->{is_fresh}) {
-        return;
+        return set_environment($self);
     }
     $self->clear if $self->{main};
     $self->compile;
+}
+
+# The variables that its compilation has set.
+sub set_environment {
+    my ($self) = @_;
+    Sluice::Engine::Environment::apply($self->{environment}) if $self->{environment};
 }
 
 sub compile {
@@ -98,8 +105,14 @@ sub compile {
     my $filter = sub { print STDERR @_ unless $_[0] =~ /^Variable ".*" will not stay shared at / };
     $SIG{__WARN__} = $filter unless $SIG{__WARN__};
     local $^W = $self->{warns};
+    my $watch = $self->{is_fresh} ? undef : Sluice::Engine::Environment->watch(Sluice::Engine::Request::start_environment());
     my $main = Sluice::Engine::Source::compile($self->{source}, $package);
     my $error = $@;
+    if ($watch) {
+        my ($has_read, $changed) = $watch->stop;
+        $self->{is_fresh} = 1 if $has_read;
+        $self->{environment} = $changed if %$changed && !$has_read;
+    }
     delete $SIG{__WARN__} if ($SIG{__WARN__} || '') eq $filter;
     my @packages = ($package, grep { !/^(?:main|CORE|UNIVERSAL)(?:::|$)|^Sluice::Engine/ && !$modules{module_file($_)} && !$INC{module_file($_)} }
         keys %{ $self->{source}{packages} || {} });
@@ -196,7 +209,7 @@ sub put_back {
 
 sub clear {
     my ($self) = @_;
-    delete @{$self}{qw(main ends lexicals variables)};
+    delete @{$self}{qw(main ends lexicals variables environment)};
     if ($self->{packages}) {
         Sluice::Engine::Variables::clear_package($_) for @{ delete $self->{packages} };
     }

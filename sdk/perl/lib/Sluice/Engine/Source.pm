@@ -85,22 +85,16 @@ sub prelude {
 
 # ---- Code that runs once, when the script is compiled ----
 
-# Variables of a request that are the same for each request of a script.
-my $STABLE = qr/^(?:DOCUMENT_ROOT|SCRIPT_FILENAME|SCRIPT_NAME|SCRIPT_RTE|SERVER_\w+|GATEWAY_INTERFACE|PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ|TMPDIR|PERL\w*|MOD_PERL\w*|GITWEB_\w+|FCGI_\w+|CGIPLUS\w+|WWW_GATEWAY_\w+)$/;
-
-# Whether a `use` line or a BEGIN block looks at what differs from request to request. Such a script has to be compiled for each request.
+# Whether a `use` line or a BEGIN block has something that differs from request to request. Such a script has to be compiled for each
+# request. Environment.pm finds what it reads of %ENV, also in subroutines that it calls.
 sub looks_at_request {
     my ($text) = @_;
-    my @parts = $text =~ /^[ \t]*(?:use|no)[ \t]+(?!vars\b|strict\b|warnings\b)([^;]*);/mg;
-    while ($text =~ /^[ \t]*BEGIN[ \t\r\n]*\{/mg) {
+    my @parts = $text =~ /(?:^|(?<=[;{}]))[ \t]*(?:use|no)[ \t]+(?!vars\b|strict\b|warnings\b)([^;]*);/mg;
+    while ($text =~ /(?:^|(?<=[;{}]))[ \t]*BEGIN[ \t\r\n]*\{/mg) {
         push @parts, block_at($text, pos($text) - 1);
     }
     for my $part (@parts) {
-        next unless $part =~ /\$(?:main::|::)?ENV\b|%ENV|STDIN|\b(?:time|localtime|gmtime|rand|param|print|printf|getcwd)\b|\$\$/;
         return 1 if $part =~ /%ENV|STDIN|\b(?:time|localtime|gmtime|rand|param|print|printf)\b|\$\$/;
-        while ($part =~ /ENV\s*\{\s*['"]?([^}'"]*?)['"]?\s*\}/g) {
-            return 1 unless $1 =~ $STABLE;
-        }
     }
     return 0;
 }
