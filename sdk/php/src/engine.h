@@ -7,6 +7,7 @@
    sapi.c      the callbacks that PHP calls (sapi_module_struct) and the functions of php-fpm (getallheaders() …)
    request.c   one request: a script is run, its failure is reported
    isolate.c   what PHP itself does not put back after a request
+   children.c  child processes of a script
    ini.c       --php-value=, --php-admin-value=, .user.ini
    worker.c    worker mode: sluice_handle_request()
    fork.c      --fresh=fork: a child process for each request
@@ -37,6 +38,9 @@ struct engine {
     int mailbox;            /* the descriptor of the reply: a copy of 1, which points to standard error, because children write there */
     int body;               /* the descriptor of the request body: a copy of 0, which points to /dev/null */
     unsigned long uses;     /* requests that this process has accepted */
+    pid_t process;          /* the engine, or the child of it that does this request (fork.c) */
+    bool is_forking;        /* fork.c makes that child */
+    bool must_end;          /* no further request: the process ends after the reply */
 };
 extern struct engine engine;
 
@@ -91,6 +95,7 @@ void output_end(void);             /* sends what is left and the end sentinel */
 void output_fail(const char *text);/* instead of output_end: the reply has failed */
 void output_close_in_child(bool has_failed); /* fork mode: sends what is left; the parent writes the sentinel */
 void output_forget(void);          /* fork mode: the child has what is in the buffer */
+void output_forget_in_child(void); /* a child process of a script: what it has of the reply, and all that it writes, is dropped */
 bool output_has_ended(void);       /* the end sentinel has been written */
 void output_note_body(void);
 bool output_has_body(void);        /* the script has written a byte of the body */
@@ -122,6 +127,14 @@ bool request_enter_directory(const char *script);
 void isolate_open(void);
 void isolate_after_request(void);
 
+/* ---- children.c ---- */
+
+void children_open(void);
+bool engine_is_own_process(void);  /* false in a process that a script has forked: it writes nothing of a reply and takes no request */
+noreturn void children_leave(void);/* the end of the script in such a process */
+void children_keep(void);          /* worker mode: the children of now are not ended with a request */
+void children_end(bool have_mailbox);
+
 /* ---- ini.c ---- */
 
 bool ini_add(const char *assignment, bool is_admin); /* false: malformed */
@@ -141,6 +154,7 @@ PHP_FUNCTION(sluice_handle_request);
 bool fork_request(void);
 noreturn void fork_leave(const char *failure);
 void fork_note_ended(void);
+void fork_note_memory(void);       /* a memory buffer has been used */
 
 /* ---- stdin.c ---- */
 
@@ -166,6 +180,9 @@ PHP_FUNCTION(sluice_buffer_write);
 PHP_FUNCTION(sluice_buffer_end);
 int functions_callout(const char *line, char *answer, size_t size);
 void memory_abandon(void);
+void memory_forget(void);          /* in a child process of a script */
+bool memory_was_used(void);        /* since the last call of memory_begin() */
+void memory_begin(void);
 bool memory_is_open(void);
 bool memory_write(const char *from, size_t count); /* false: the client has left */
 

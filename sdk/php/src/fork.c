@@ -14,6 +14,7 @@
 
 /* Written by the child, read by the parent after the child has ended. */
 static struct shared {
+    bool has_used_memory;
     bool has_ended; /* fastcgi_finish_request(): the child has written the end sentinel */
     char failure[512];
 } *shared;
@@ -44,7 +45,9 @@ bool fork_request(void)
     pid_t child = -1;
     if (shared) {
         memset(shared, 0, sizeof *shared);
+        engine.is_forking = true;
         child = fork();
+        engine.is_forking = false;
     }
     if (child == 0) {
         is_child = true;
@@ -58,6 +61,7 @@ bool fork_request(void)
     output_forget();
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    children_end(shared->has_used_memory); /* what the child has started, and was not ended there */
     end_reply(status);
     return false;
 }
@@ -65,6 +69,11 @@ bool fork_request(void)
 void fork_note_ended(void)
 {
     if (is_child) shared->has_ended = true;
+}
+
+void fork_note_memory(void)
+{
+    if (is_child) shared->has_used_memory = true;
 }
 
 noreturn void fork_leave(const char *failure)

@@ -85,6 +85,7 @@ void isolate_open(void)
 
 void isolate_after_request(void)
 {
+    children_end(memory_was_used());
     set_handlers_of_php(signals.is_changed);
     if (!signals.is_changed) return;
     signals.is_changed = false;

@@ -132,6 +132,7 @@ int main(int count, char **arguments)
         engine_report("the descriptors cannot be copied: %s", strerror(errno));
         return 1;
     }
+    children_open();
     output_open();
     records_open();
     if (!start_php()) {

@@ -18,6 +18,7 @@
 static struct {
     struct sluice_ring *ring; /* NULL: no buffer is in use */
     bool is_head_sent;
+    bool was_used;
     bool has_failed;          /* the client has left, and a write has returned false */
 } memory;
 
@@ -32,6 +33,22 @@ static void detach(uint64_t *committed)
 void memory_abandon(void)
 {
     if (memory.ring) detach(NULL);
+}
+
+/* The ring stays mapped, and this process does not write to it. */
+void memory_forget(void)
+{
+    memory.ring = NULL;
+}
+
+void memory_begin(void)
+{
+    memory.was_used = false;
+}
+
+bool memory_was_used(void)
+{
+    return memory.was_used;
 }
 
 bool memory_is_open(void)
@@ -72,6 +89,8 @@ PHP_FUNCTION(sluice_buffer_begin)
         RETURN_FALSE;
     }
     dup2(engine.mailbox, STDOUT_FILENO);
+    memory.was_used = true;
+    fork_note_memory();
     memory.is_head_sent = memory.has_failed = false;
     RETURN_LONG((zend_long)capacity);
 }

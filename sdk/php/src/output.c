@@ -77,6 +77,7 @@ static bool write_all(const char *from, size_t count)
 static bool write_buffer_and(const char *more, size_t count)
 {
     size_t used = output.used, start = 0;
+    if (!engine_is_own_process()) output.used = used = count = 0;
     if (used + count > output.preamble) output.is_sent = true;
     output.used = output.preamble = 0;
     if (output.keeps_records || used == 0 || count == 0) return write_all(output.bytes, used) && write_all(more, count);
@@ -194,6 +195,7 @@ void output_begin(void)
 
 static void put_end(void)
 {
+    if (!engine_is_own_process()) return;
     if (output.keeps_records) write_buffer_and(NULL, 0);
     if (output.end) put(output.end, output.end_length);
     write_buffer_and(NULL, 0);
@@ -226,4 +228,10 @@ void output_close_in_child(bool has_failed)
 void output_forget(void)
 {
     output.used = output.preamble = 0;
+}
+
+void output_forget_in_child(void)
+{
+    output_forget();
+    output.state = ENDED;
 }

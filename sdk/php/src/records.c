@@ -217,11 +217,12 @@ static bool read_struct(size_t count)
 
 void records_wait(void)
 {
-    fill();
+    if (!engine.must_end) fill();
 }
 
 int records_next(void)
 {
+    if (engine.must_end || !engine_is_own_process()) return 0;
     for (;;) {
         record.length = record.count = 0;
         memset(record.values, 0, sizeof record.values);

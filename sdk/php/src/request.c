@@ -201,6 +201,7 @@ static void run(void)
     const char *script = sapi_script();
     request_clear_failure();
     body_begin();
+    memory_begin();
     fields_begin();
     records_enter_environment();
     request_enter_directory(script);
@@ -209,8 +210,10 @@ static void run(void)
         if (php_request_startup() == SUCCESS) execute(script);
         else failure.has_failed = true;
     } zend_end_try();
+    if (!engine_is_own_process()) children_leave();
     request_note_end();
     php_request_shutdown(NULL);
+    if (!engine_is_own_process()) _exit(0); /* forked by a shutdown function or a destructor */
     memory_abandon();
     sapi_forget_request();
     isolate_after_request();

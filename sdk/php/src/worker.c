@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static struct {
     bool at_end;              /* CGIPLUSIN is at its end */
@@ -79,6 +80,7 @@ static void keep_state(void)
     kept.exception_handlers = zend_stack_count(&EG(user_exception_handlers));
     worker.shutdown = BG(user_shutdown_function_names);
     BG(user_shutdown_function_names) = NULL;
+    children_keep();
     worker.is_kept = true;
 }
 
@@ -195,6 +197,7 @@ static void start_request(void)
 {
     request_clear_failure();
     body_begin();
+    memory_begin();
     fields_begin();
     records_enter_environment();
     request_enter_directory(engine.app);
@@ -234,6 +237,7 @@ static void leave_request(void)
 static void end_request(void)
 {
     zend_try { php_call_shutdown_functions(); } zend_end_try();
+    if (!engine_is_own_process()) _exit(EG(exit_status)); /* forked by a shutdown function */
     php_free_shutdown_functions();
     BG(user_shutdown_function_names) = NULL;
     request_note_end();
@@ -268,9 +272,10 @@ static bool call_handler(zend_fcall_info *info, zend_fcall_info_cache *cache)
     ZVAL_UNDEF(&result);
     info->retval = &result;
     zend_call_function(info, cache);
-    if (!has_survived()) return false;
-    zval_ptr_dtor(&result);
-    return true;
+    bool has_returned = has_survived();
+    if (!engine_is_own_process()) children_leave();
+    if (has_returned) zval_ptr_dtor(&result);
+    return has_returned;
 }
 
 /* The script goes on after its loop, and may write and call header(): without effect. */
@@ -294,7 +299,7 @@ PHP_FUNCTION(sluice_handle_request)
                                           : "sluice_handle_request() is for worker mode: name this script with app = \"...\" in its route");
         RETURN_THROWS();
     }
-    if (worker.at_end) RETURN_FALSE;
+    if (worker.at_end || !engine_is_own_process()) RETURN_FALSE;
     if (!worker.is_kept) {
         keep_state();
         leave_request();
@@ -363,6 +368,7 @@ static void boot(void)
     was_serving = worker.is_serving;
     if (was_serving) request_note_end();
     if (worker.is_kept) join_shutdown_functions();
+    if (!engine_is_own_process()) children_leave();
     if (!SG(sapi_started)) leave_loop(), worker.at_end = false;
     if (worker.is_kept) {
         zend_hash_destroy(&kept.settings);
@@ -371,6 +377,7 @@ static void boot(void)
         zval_ptr_dtor(&kept.exception_handler);
     }
     php_request_shutdown(NULL);
+    if (!engine_is_own_process()) _exit(0);
     memory_abandon();
     sapi_forget_request();
     isolate_after_request();
