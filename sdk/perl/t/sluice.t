@@ -26,7 +26,7 @@ is cgi('Sluice::accept(); print join ",", map { $_, Sluice::parameters($_) } Slu
     CONTENT_TYPE => 'application/x-www-form-urlencoded'), 'a,1,4,b,2,c,3', 'fields of query and body in their order';
 is cgi('Sluice::accept(); my ($code, $text) = Sluice::callout("NOOP:"); print "$code $text"', ''), '0 the server has no callouts', 'no callouts';
 is cgi('Sluice::accept(); print Sluice::buffer_begin(1000) ? 1 : 0', ''), '0', 'no memory buffer';
-is cgi('Sluice::accept(); Sluice::redirect("/x"); ', ''), "Status: 303\nLocation: /x\n\n", 'redirect';
+is cgi('Sluice::accept(); Sluice::redirect("/x"); ', ''), "Status: 302\nLocation: /x\n\n", 'redirect';
 require Sluice;
 is Sluice::escape_html(q(<&>"')), '&lt;&amp;&gt;&quot;&#39;', 'escape_html';
 is Sluice::url_decode(Sluice::url_encode(join '', map chr, 0 .. 255)), join('', map chr, 0 .. 255), 'every byte is coded and decoded';
