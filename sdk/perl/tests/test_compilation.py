@@ -24,6 +24,10 @@ class Compilation(PerlCase):
         + "our ($n, $child); print join '|', @ENV{qw(PATH ADDED)}, exists $ENV{TMPDIR} ? 1 : 0, qx(echo \\$ADDED) =~ s/\\n//r, $child =~ s/\\n//r, $Sets::count",
         leaves="BEGIN { $ENV{ADDED} = 'x'; exit if $ENV{QUERY_STRING} eq 'exit'; die 'broken' if $ENV{QUERY_STRING} eq 'die' }\n" + HEAD
         + "print tied %ENV ? 'tied' : 'plain', $ENV{ADDED}",
+        large="use constant Q => $ENV{QUERY_STRING};\nmy %h = map { $_ => $_ x 100 } 1 .. 500; sub look { return $h{$_[0]} } sub other { my $s = sub { look(3) . Q }; $s->() }\n"
+        + 'END { my $x = other() } open my $f, "<", "/proc/self/statm";' + HEAD + "print +(split ' ', <$f>)[1] * 4, length other()",
+        ends="use constant Q => $ENV{QUERY_STRING}; { package Last; sub new { bless [] } sub text { $ENV{QUERY_STRING} . 'gone ' } sub DESTROY { print $_[0]->text } }\n" + HEAD
+        + "my $first = Last->new; our $second = Last->new; sub used { return $first } my @list = Last->new; { my $c = Last->new } used();",
         plain=HEAD + "print tied %ENV ? 'tied' : 'plain', exists $ENV{ADDED} ? 1 : 0",
     )
 
@@ -36,6 +40,15 @@ class Compilation(PerlCase):
                         self.assertEqual(self.rte("exists.pl", headers={"X-User": user}).text, "named" + user)
                     else:
                         self.assertEqual(self.rte(f"{name}.pl?{user}").text, user)
+
+    def test_script_that_is_compiled_each_time_does_not_grow(self):
+        sizes = [int(self.rte(f"large.pl?{n}").text[:-2]) for n in range(150)]
+        self.assertLess(sizes[-1] - sizes[50], 1000)
+
+    def test_objects_of_such_a_script_are_destroyed_with_their_methods(self):
+        for query in ("a", "b", "c"):
+            got = self.rte(f"ends.pl?{query}")
+            self.assertEqual((got.status, got.text), (200, f"{query}gone " * 4))
 
     def test_script_that_reads_what_is_always_the_same_is_kept(self):
         self.assertEqual(self.texts("kept.pl", 3), ["11"] * 3)

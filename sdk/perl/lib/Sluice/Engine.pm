@@ -111,6 +111,7 @@ sub prepare {
     $is_settled = 0;
     undef $script;
     Sluice::Engine::Request::adopt_orphans();
+    $ends_known = Sluice::Engine::Script::count_ends();
     my $has_compiled = with_exit(sub {
         die "SCRIPT_FILENAME is not set\n" unless defined $file && $file ne '';
         $script = Sluice::Engine::Script->of_file($file) or die "$file: $!\n";

@@ -211,7 +211,7 @@ sub clear {
     my ($self) = @_;
     delete @{$self}{qw(main ends lexicals variables environment)};
     if ($self->{packages}) {
-        Sluice::Engine::Variables::clear_package($_) for @{ delete $self->{packages} };
+        Sluice::Engine::Variables::clear_packages(@{ delete $self->{packages} });
     }
 }
 

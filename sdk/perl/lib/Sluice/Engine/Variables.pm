@@ -180,6 +180,54 @@ sub clear {
     clear_package($_) for @{ $self->{packages} };
 }
 
+# Empties the packages of a script that is not used again: first their variables, whose objects need their methods, then subroutines. A
+# subroutine and the code that calls it hold each other, so each is undefined before its name is deleted.
+sub clear_packages {
+    my (@packages) = @_;
+    my @codes;
+    for my $package (@packages) {
+        no strict 'refs';
+        for my $name (grep { !/::\z/ } keys %{"${package}::"}) {
+            my $full = "${package}::$name";
+            next if ref \${"${package}::"}{$name} ne 'GLOB';
+            clear_variables(\*$full) unless $IS_SPECIAL{$name};
+            next unless defined &$full;
+            my $owner = B::svref_2object(\&$full)->STASH;
+            push @codes, \&$full if $owner->can('NAME') && $owner->NAME eq $package && $name ne 'caller';
+        }
+    }
+    clear_lexicals($_) for @codes;
+    no warnings;
+    eval { undef &$_ } for @codes;
+    clear_package($_) for @packages;
+}
+
+sub clear_variables {
+    my ($glob) = @_;
+    my $flags = B::svref_2object($glob)->GvFLAGS;
+    undef ${*$glob} unless $flags & IMPORTED_SCALAR || Internals::SvREADONLY(${*$glob});
+    @{*$glob} = () if *$glob{ARRAY} && !($flags & IMPORTED_ARRAY);
+    %{*$glob} = () if *$glob{HASH}  && !($flags & IMPORTED_HASH);
+}
+
+# The `my` variables that a subroutine uses.
+sub clear_lexicals {
+    my ($code) = @_;
+    my $pads = B::svref_2object($code)->PADLIST;
+    return unless $pads->can('ARRAY') && $pads->MAX >= 1;
+    my ($names, $pad) = $pads->ARRAY;
+    my @names  = $names->ARRAY;
+    my @values = $pad->ARRAY;
+    for my $index (1 .. $#names) {
+        my $sigil = $names[$index]->can('PV') ? substr $names[$index]->PV // '', 0, 1 : '';
+        next if $sigil eq '' || $sigil eq '&' || $names[$index]->FLAGS & B::PADNAMEt_OUR() || !$values[$index];
+        my $variable = $values[$index]->object_2svref;
+        if    ($sigil eq '$') { undef $$variable unless Internals::SvREADONLY($$variable) }
+        elsif ($sigil eq '@') { @$variable = () }
+        elsif ($sigil eq '%') { %$variable = () }
+    }
+}
+
 sub clear_package {
     my ($package) = @_;
     no strict 'refs';
