@@ -26,7 +26,7 @@ class Compilation(PerlCase):
         + "print tied %ENV ? 'tied' : 'plain', $ENV{ADDED}",
         large="use constant Q => $ENV{QUERY_STRING};\nmy %h = map { $_ => $_ x 100 } 1 .. 500; sub look { return $h{$_[0]} } sub other { my $s = sub { look(3) . Q }; $s->() }\n"
         + 'END { my $x = other() } open my $f, "<", "/proc/self/statm";' + HEAD + "print +(split ' ', <$f>)[1] * 4, length other()",
-        ends="use constant Q => $ENV{QUERY_STRING}; { package Last; sub new { bless [] } sub text { $ENV{QUERY_STRING} . 'gone ' } sub DESTROY { print $_[0]->text } }\n" + HEAD
+        ends="use constant Q => $ENV{QUERY_STRING}; { package Last; our @ISA = 'Base'; sub new { bless [] } sub text { $ENV{QUERY_STRING} . 'gone ' } package Base; sub DESTROY { print $_[0]->text } }\n" + HEAD
         + "my $first = Last->new; our $second = Last->new; sub used { return $first } my @list = Last->new; { my $c = Last->new } used();",
         plain=HEAD + "print tied %ENV ? 'tied' : 'plain', exists $ENV{ADDED} ? 1 : 0",
     )

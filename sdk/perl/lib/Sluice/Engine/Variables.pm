@@ -190,13 +190,13 @@ sub clear_packages {
         for my $name (grep { !/::\z/ } keys %{"${package}::"}) {
             my $full = "${package}::$name";
             next if ref \${"${package}::"}{$name} ne 'GLOB';
-            clear_variables(\*$full) unless $IS_SPECIAL{$name};
+            eval { clear_variables(\*$full) } unless $IS_SPECIAL{$name} || $name eq 'ISA';
             next unless defined &$full;
             my $owner = B::svref_2object(\&$full)->STASH;
             push @codes, \&$full if $owner->can('NAME') && $owner->NAME eq $package && $name ne 'caller';
         }
     }
-    clear_lexicals($_) for @codes;
+    eval { clear_lexicals($_) } for @codes;
     no warnings;
     eval { undef &$_ } for @codes;
     clear_package($_) for @packages;
