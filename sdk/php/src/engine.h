@@ -126,6 +126,7 @@ bool request_enter_directory(const char *script);
 
 void isolate_open(void);
 void isolate_after_request(void);
+void isolate_reseed(void);         /* the next random number begins with a new seed */
 
 /* ---- children.c ---- */
 

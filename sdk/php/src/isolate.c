@@ -6,6 +6,12 @@
    Here: descriptors that child processes must not have; signal handlers, the signal mask and the alarm of the extension pcntl, if it is loaded. */
 #include "engine.h"
 
+#if PHP_VERSION_ID >= 80200
+#include "ext/random/php_random.h"
+#else
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/php_lcg.h"
+#endif
 #include "zend_signal.h"
 
 #include <fcntl.h>
@@ -81,6 +87,16 @@ void isolate_open(void)
         wrapped[i].original = function->internal_function.handler;
         function->internal_function.handler = wrappers[i];
     }
+}
+
+void isolate_reseed(void)
+{
+#if PHP_VERSION_ID >= 80200
+    RANDOM_G(combined_lcg_seeded) = RANDOM_G(mt19937_seeded) = false;
+#else
+    LCG(seeded) = 0;
+    BG(mt_rand_is_seeded) = 0;
+#endif
 }
 
 void isolate_after_request(void)

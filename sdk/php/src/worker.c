@@ -2,12 +2,14 @@
 
    Here: the boot, and for each request what PHP does at the start and the end of one, as far as it concerns the request: superglobals,
    head, output buffers, uploads, session, shutdown functions. And what the handler changes is put back to the state after the boot:
-   environment, settings, directory, locale, umask, time zone, handlers of errors. Variables, classes and static properties stay.
+   environment, settings, directory, locale, umask, time zone, handlers of errors, stream wrappers and contexts, the settings of mbstring and
+   libxml, seeds of random numbers. Variables, classes and static properties stay.
    An exception or exit() in the handler ends that request. After a fatal error, which leaves PHP's state undefined, the script boots again.
    Not here: the code that both modes share (request.c). */
 #include "engine.h"
 
 #include "ext/standard/basic_functions.h"
+#include "ext/standard/file.h"
 #include "ext/standard/php_filestat.h"
 #include "php_ini.h"
 #include "php_output.h"
@@ -29,12 +31,22 @@ static struct {
     HashTable *shutdown;      /* shutdown functions that the script registered while it booted */
 } worker;
 
+/* Functions that return a setting, and change it if they get an argument. */
+static const char *const functions[] = {
+    "mb_internal_encoding", "mb_http_output", "mb_language", "mb_substitute_character", "mb_detect_order", "mb_regex_encoding",
+    "libxml_use_internal_errors",
+};
+#define FUNCTIONS_MAX (sizeof functions / sizeof *functions)
+
 /* The state after the boot. */
 static struct {
     HashTable settings;       /* changed settings: name and value */
     char *locale;
     mode_t umask;
     zval timezone;
+    zval of_functions[FUNCTIONS_MAX]; /* see `functions` */
+    zval context;             /* options of the default stream context, or undefined */
+    HashTable *wrappers, *filters; /* of streams; NULL: those of PHP */
     zval error_handler, exception_handler;
     int error_handlers, exception_handlers, error_reportings, error_reporting;
 } kept;
@@ -52,6 +64,94 @@ static void call(const char *name, zval *result, zval *argument)
     ZVAL_STRING(&function, name);
     if (call_user_function(NULL, NULL, &function, result, argument ? 1 : 0, argument) != SUCCESS) ZVAL_NULL(result);
     zval_ptr_dtor(&function);
+}
+
+static bool has_function(const char *name)
+{
+    return zend_hash_str_exists(CG(function_table), name, strlen(name));
+}
+
+static HashTable *copy_of(HashTable *table)
+{
+    if (!table) return NULL;
+    HashTable *copy = emalloc(sizeof *copy);
+    zend_hash_init(copy, zend_hash_num_elements(table), NULL, NULL, 0);
+    zend_hash_copy(copy, table, NULL);
+    return copy;
+}
+
+static void free_table(HashTable **table)
+{
+    if (!*table) return;
+    zend_hash_destroy(*table);
+    efree(*table);
+    *table = NULL;
+}
+
+static void put_back_table(HashTable **table, HashTable *before)
+{
+    if (!*table) return;
+    free_table(table);
+    *table = copy_of(before);
+}
+
+static void keep_extensions(void)
+{
+    for (size_t i = 0; i < FUNCTIONS_MAX; i++) {
+        ZVAL_UNDEF(&kept.of_functions[i]);
+        if (has_function(functions[i])) call(functions[i], &kept.of_functions[i], NULL);
+    }
+    ZVAL_UNDEF(&kept.context);
+    if (FG(default_context)) ZVAL_DUP(&kept.context, &FG(default_context)->options);
+    kept.wrappers = copy_of(FG(stream_wrappers));
+    kept.filters = copy_of(FG(stream_filters));
+}
+
+static void forget_extensions(void)
+{
+    for (size_t i = 0; i < FUNCTIONS_MAX; i++) zval_ptr_dtor(&kept.of_functions[i]);
+    zval_ptr_dtor(&kept.context);
+    free_table(&kept.wrappers);
+    free_table(&kept.filters);
+}
+
+static void put_back_context(void)
+{
+    php_stream_context *context = FG(default_context);
+    if (!context) return;
+    zval_ptr_dtor(&context->options);
+    if (Z_ISUNDEF(kept.context)) array_init(&context->options);
+    else ZVAL_DUP(&context->options, &kept.context);
+    if (!context->notifier) return;
+    php_stream_notification_free(context->notifier);
+    context->notifier = NULL;
+}
+
+/* What extensions put back at the end of a script. */
+static void put_back_extensions(void)
+{
+    zval now, ignored;
+    for (size_t i = 0; i < FUNCTIONS_MAX; i++) {
+        if (Z_ISUNDEF(kept.of_functions[i])) continue;
+        call(functions[i], &now, NULL);
+        if (!zend_is_identical(&now, &kept.of_functions[i])) {
+            call(functions[i], &ignored, &kept.of_functions[i]);
+            zval_ptr_dtor(&ignored);
+        }
+        zval_ptr_dtor(&now);
+    }
+    if (has_function("libxml_clear_errors")) call("libxml_clear_errors", &ignored, NULL);
+    call("error_clear_last", &ignored, NULL);
+    put_back_context();
+    put_back_table(&FG(stream_wrappers), kept.wrappers);
+    put_back_table(&FG(stream_filters), kept.filters);
+    if (BG(strtok_string)) {
+        zend_string_release(BG(strtok_string));
+        BG(strtok_string) = NULL;
+    }
+    BG(strtok_last) = NULL;
+    BG(strtok_len) = 0;
+    isolate_reseed();
 }
 
 static void keep_state(void)
@@ -80,12 +180,25 @@ static void keep_state(void)
     kept.exception_handlers = zend_stack_count(&EG(user_exception_handlers));
     worker.shutdown = BG(user_shutdown_function_names);
     BG(user_shutdown_function_names) = NULL;
+    keep_extensions();
     children_keep();
     worker.is_kept = true;
 }
 
+/* Settings of the boot that ini_restore() has put back to those of php.ini. */
+static void restore_lost_settings(void)
+{
+    zend_string *name;
+    zval *value;
+    ZEND_HASH_FOREACH_STR_KEY_VAL(&kept.settings, name, value) {
+        zend_ini_entry *entry = zend_hash_find_ptr(EG(ini_directives), name);
+        if (entry && !entry->modified) zend_alter_ini_entry_ex(name, Z_STR_P(value), ZEND_INI_USER, ZEND_INI_STAGE_DEACTIVATE, true);
+    } ZEND_HASH_FOREACH_END();
+}
+
 static void restore_settings(void)
 {
+    restore_lost_settings();
     if (!EG(modified_ini_directives)) return;
     uint32_t count = zend_hash_num_elements(EG(modified_ini_directives)), at = 0;
     zend_string **names = safe_emalloc(count + 1, sizeof *names, 0);
@@ -132,6 +245,7 @@ static void restore_state(void)
         zval_ptr_dtor(&ignored);
     }
     zval_ptr_dtor(&now);
+    put_back_extensions();
 }
 
 /* ---- The start and the end of a request ---- */
@@ -219,13 +333,41 @@ static void close_body(void)
     php_stream_free(body, PHP_STREAM_FREE_CLOSE);
 }
 
+/* An exception of a shutdown function, of an output callback or of a session handler fails the request. Nothing else may run before it is
+   reported, and it must not reach the script's loop. */
+static void report_exception(void)
+{
+    if (!EG(exception)) return;
+    if (zend_is_unwind_exit(EG(exception)) || zend_is_graceful_exit(EG(exception))) zend_clear_exception();
+    else zend_exception_error(EG(exception), E_ERROR);
+}
+
+/* As zend_user_exception_handler(), which inside a function would drop what the handler itself throws. */
+static void call_exception_handler(void)
+{
+    zend_object *thrown = EG(exception);
+    zval handler, argument, result;
+    EG(exception) = NULL;
+    ZVAL_OBJ(&argument, thrown);
+    ZVAL_COPY_VALUE(&handler, &EG(user_exception_handler));
+    ZVAL_UNDEF(&EG(user_exception_handler));
+    ZVAL_UNDEF(&result);
+    call_user_function(NULL, NULL, &handler, &result, 1, &argument);
+    zval_ptr_dtor(&result);
+    OBJ_RELEASE(thrown);
+    if (Z_ISUNDEF(EG(user_exception_handler))) ZVAL_COPY_VALUE(&EG(user_exception_handler), &handler);
+    else zval_ptr_dtor(&handler);
+}
+
 /* The request has ended for PHP: nothing of it is kept by PHP's own structures, and a head may begin. */
 static void leave_request(void)
 {
     zend_try { php_output_end_all(); } zend_end_try();
+    report_exception();
     zend_unset_timeout();
     body_discard();
     zend_try { end_modules(); } zend_end_try();
+    report_exception();
     zend_try { php_output_deactivate(); } zend_end_try();
     memory_abandon();
     fields_end();
@@ -237,6 +379,7 @@ static void leave_request(void)
 static void end_request(void)
 {
     zend_try { php_call_shutdown_functions(); } zend_end_try();
+    report_exception();
     if (!engine_is_own_process()) _exit(EG(exit_status)); /* forked by a shutdown function */
     php_free_shutdown_functions();
     BG(user_shutdown_function_names) = NULL;
@@ -261,8 +404,8 @@ static bool has_survived(void)
         zend_clear_exception();
         return true;
     }
-    if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) zend_user_exception_handler();
-    if (EG(exception)) zend_exception_error(EG(exception), E_ERROR);
+    if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) call_exception_handler();
+    report_exception();
     return true;
 }
 
@@ -372,6 +515,7 @@ static void boot(void)
     if (!SG(sapi_started)) leave_loop(), worker.at_end = false;
     if (worker.is_kept) {
         zend_hash_destroy(&kept.settings);
+        forget_extensions();
         zval_ptr_dtor(&kept.timezone);
         zval_ptr_dtor(&kept.error_handler);
         zval_ptr_dtor(&kept.exception_handler);

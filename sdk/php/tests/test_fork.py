@@ -23,7 +23,9 @@ class Fork(PhpCase):
         "app/worker.php": """<?php
             $booted = getmypid();
             $n = 0;
-            while (sluice_handle_request(function () { global $booted, $n; echo json_encode([getmypid(), $booted, ++$n, $_GET]); }));""",
+            mt_rand();
+            uniqid('', true);
+            while (sluice_handle_request(function () { global $booted, $n; echo json_encode([getmypid(), $booted, ++$n, $_GET, [mt_rand(), lcg_value()]]); }));""",
     }
 
     def test_process_for_each_request(self):
@@ -76,8 +78,10 @@ class Fork(PhpCase):
     def test_worker(self):
         """The application boots in the parent; each request begins in the state after that."""
         first, second = [json.loads(self.server.get(f"/app/?x={n}").text) for n in (1, 2)]
-        self.assertEqual(first[1:], [first[1], 1, {"x": "1"}])
-        self.assertEqual(second[1:], [first[1], 1, {"x": "2"}])
+        self.assertEqual(first[1:4], [first[1], 1, {"x": "1"}])
+        self.assertEqual(second[1:4], [first[1], 1, {"x": "2"}])
+        for one, other in zip(first[4], second[4]):
+            self.assertNotEqual(one, other, "random numbers")
         self.assertNotEqual(first[0], second[0])
 
 

@@ -9,6 +9,7 @@ from support import PhpCase, configuration, multipart, testing
 APP = """<?php
 error_log('boot ' . getmypid());
 putenv('BOOTED=yes');
+ini_set('precision', '10');
 $boots = 1;
 $count = 0;
 register_shutdown_function(fn() => error_log('the worker ends'));
@@ -108,6 +109,11 @@ class Worker(WorkerCase):
             "return [ini_get('precision'), get_include_path(), error_reporting(), date_default_timezone_get(), setlocale(LC_ALL, 0), umask(), getcwd(), ini_get('memory_limit')];",
         )
 
+    def test_restored_setting(self):
+        """ini_restore() goes back to the value of php.ini, and the next request has that of the boot again."""
+        self.assertEqual(self.value("ini_restore('precision'); return ini_get('precision');"), "14")
+        self.assertEqual(self.value("return ini_get('precision');"), "10")
+
     def test_handlers(self):
         self.check(
             "set_error_handler(fn() => true); set_error_handler(fn() => true); set_exception_handler(fn() => 1);",
@@ -117,6 +123,43 @@ class Worker(WorkerCase):
     def test_shutdown_functions(self):
         self.assertEqual(self.page("register_shutdown_function(function () { echo ' own shutdown'; }); echo 'a';").text, "a own shutdown")
         self.assertEqual(self.page("echo 'b';").text, "b")
+
+    def test_what_extensions_keep(self):
+        self.check(
+            """stream_context_set_default(['http' => ['header' => 'Authorization: secret']]); mb_internal_encoding('ISO-8859-1'); mb_substitute_character(88);
+            mb_detect_order('ISO-8859-1'); @trigger_error('secret'); strtok('/the secret', '/'); stream_wrapper_unregister('http');
+            stream_filter_register('left', 'php_user_filter'); libxml_use_internal_errors(true); simplexml_load_string('<a');""",
+            """return [stream_context_get_options(stream_context_get_default()), mb_internal_encoding(), mb_substitute_character(), mb_detect_order(),
+            error_get_last(), strtok('/'), stream_get_wrappers(), stream_get_filters(), count(libxml_get_errors()), libxml_use_internal_errors()];""",
+        )
+
+    def test_random_numbers(self):
+        numbers = []
+        for _ in range(2):
+            self.page("mt_srand(1); mt_rand();")
+            numbers.append(self.value("return [mt_rand(), rand(), mt_rand()];"))
+        self.assertNotEqual(*numbers)
+
+    def test_exception_in_the_exception_handler(self):
+        boots = self.value("return $GLOBALS['count'];")
+        got = self.page("set_exception_handler(function ($e) { throw new Error('in handler after ' . $e->getMessage()); }); throw new Exception('first');")
+        self.assertEqual(got.status, 500)
+        self.server.log_line("Uncaught Error: in handler after first")
+        got = self.page("set_exception_handler(function ($e) { echo 'handled'; exit; }); throw new Exception('first');")
+        self.assertEqual((got.status, got.text), (200, "handled"))
+        self.assertEqual(self.value("return $GLOBALS['count'];"), boots + 3)
+
+    def test_exception_after_the_handler(self):
+        """The request fails, its session is written, and the application is not booted again."""
+        count = self.value("return $GLOBALS['count'];")
+        got = self.page("session_id('after'); session_start(); $_SESSION['x'] = 1; register_shutdown_function(function () { throw new Exception('in shutdown'); });")
+        self.assertEqual(got.status, 500)
+        self.server.log_line("Uncaught Exception: in shutdown")
+        self.assertEqual(self.value("session_id('after'); session_start(); return $_SESSION;"), {"x": 1})
+        got = self.page("ob_start(function ($text) { throw new Exception('in a callback'); }); echo 'x';")
+        self.assertIn(got.status, (500, 502))
+        self.server.log_line("Uncaught Exception: in a callback")
+        self.assertEqual(self.value("return $GLOBALS['count'];"), count + 4)
 
     def test_exit(self):
         pid = self.value("return getmypid();")
