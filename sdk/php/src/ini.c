@@ -128,6 +128,18 @@ static size_t root_of(const char *path)
     return length > 0 && strncmp(path, root, length) == 0 && (path[length] == '/' || path[length] == '\0') ? length : 0;
 }
 
+/* A section or a list in such a file is no setting, and php_ini_activate_config() takes every value for a text. */
+static void drop_what_is_no_text(HashTable *settings)
+{
+    zend_string *name;
+    zval *value;
+    ZEND_HASH_FOREACH_STR_KEY_VAL(settings, name, value) {
+        if (Z_TYPE_P(value) == IS_STRING && name) continue;
+        if (name) engine_report("%s: %s is no setting", PG(user_ini_filename), ZSTR_VAL(name));
+        zend_hash_del_bucket(settings, (Bucket *)value); /* the value is the first part of its bucket */
+    } ZEND_HASH_FOREACH_END();
+}
+
 static struct directory *directory_of(const char *path, size_t length)
 {
     if (!has_directories) {
@@ -142,6 +154,7 @@ static struct directory *directory_of(const char *path, size_t length)
     if (!directory) return NULL;
     zend_hash_init(&directory->settings, 8, NULL, config_zval_dtor, 1);
     read_files(&directory->settings, path, length, root_of(path));
+    drop_what_is_no_text(&directory->settings);
     directory->expires = now + PG(user_ini_cache_ttl);
     zend_hash_str_update_ptr(&directories, path, length, directory);
     return directory;

@@ -1,5 +1,6 @@
 """Failures: what the client gets and what the log says after fatal errors, by the table at the head of src/request.c."""
 
+import json
 import unittest
 
 from support import PhpCase, configuration
@@ -133,6 +134,16 @@ class Options(PhpCase):
         self.assertEqual(self.php("echo json_encode([ini_set('memory_limit', '88M'), ini_get('memory_limit'), (bool) ini_get('display_errors')]);"), ["77M", "88M", True])
         self.assertEqual(self.php("echo json_encode([ini_set('precision', '9'), ini_get('precision'), ini_get('memory_limit')]);"), [False, "5", "77M"])
         self.assertEqual(self.php("echo json_encode(@file_get_contents('/etc/passwd'));"), False)
+
+    def test_user_ini_with_sections_and_lists(self):
+        code = "<?php echo json_encode([getmypid(), ini_get('precision')]);"
+        self.server.write("rte/before.php", code)
+        pid = json.loads(self.server.get("/rte/before.php").text)[0]
+        for number, text in enumerate(("[PATH=/x]\nprecision = 3\n", "[HOST=a]\nprecision = 3\n", "foo[a] = 1\nfoo[] = 2\n", "[other]\n", "1 = 2\n[] = 3\n")):
+            self.server.write(f"rte/ini{number}/.user.ini", "precision = 11\n" + text)
+            self.server.write(f"rte/ini{number}/x.php", code)
+            got = self.server.get(f"/rte/ini{number}/x.php")
+            self.assertEqual((got.status, json.loads(got.text)[0]), (200, pid), text)
 
     def test_user_ini(self):
         self.server.write("rte/.user.ini", 'arg_separator.input = ";"\nprecision = 11\nuser_ini.cache_ttl = 1\n')
