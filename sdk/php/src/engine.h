@@ -147,6 +147,7 @@ void ini_activate_user_files(void);
 
 int worker_run(void);              /* runs the app until end-of-file; the exit status */
 bool worker_is_between_requests(void);
+void worker_client_left(void);     /* ends the script, in worker mode the handler, unless it has called ignore_user_abort(true) */
 PHP_FUNCTION(sluice_handle_request);
 
 /* ---- fork.c ---- */

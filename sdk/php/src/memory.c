@@ -106,7 +106,7 @@ PHP_FUNCTION(sluice_buffer_write)
     php_output_flush_all(); /* what the script has echoed comes first, by the buffer, too */
     if (memory_write(data, length)) RETURN_TRUE;
     /* The client has left. A script that ignores the result ends here, unless it has called ignore_user_abort(true). */
-    if (memory.has_failed) php_handle_aborted_connection();
+    if (memory.has_failed) worker_client_left();
     memory.has_failed = true;
     PG(connection_status) = PHP_CONNECTION_ABORTED;
     RETURN_FALSE;

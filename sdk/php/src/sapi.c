@@ -91,7 +91,7 @@ static size_t write_body(const char *from, size_t count)
 {
     output_note_body();
     if (memory_is_open() ? memory_write(from, count) : output_write(from, count)) return count;
-    php_handle_aborted_connection(); /* ends the script unless it has called ignore_user_abort(true) */
+    worker_client_left(); /* ends the script unless it has called ignore_user_abort(true) */
     return 0;
 }
 
@@ -100,7 +100,7 @@ static void flush(void *context)
     (void)context;
     /* Without output there may be no head yet: flush() sends it, as under php-fpm. */
     if (!worker_is_between_requests() && SG(server_context) && !output_has_ended()) sapi_send_headers();
-    if (!output_flush()) php_handle_aborted_connection();
+    if (!output_flush()) worker_client_left();
 }
 
 static bool is_field(const sapi_header_struct *header, const char *name, size_t length)

@@ -52,7 +52,7 @@ static php_stream *open_file(php_stream_wrapper *own, const char *path, const ch
                              php_stream_context *context STREAMS_DC)
 {
     const char *name = descriptor_name(path);
-    if (name) return open_descriptor(name, mode, options, opened_path, context STREAMS_REL_CC);
+    if (name && !php_check_open_basedir_ex(path, 0)) return open_descriptor(name, mode, options, opened_path, context STREAMS_REL_CC);
     return php_files->stream_opener(own, path, mode, options, opened_path, context STREAMS_REL_CC);
 }
 

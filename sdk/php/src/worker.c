@@ -56,6 +56,18 @@ bool worker_is_between_requests(void)
     return engine.app && !worker.is_serving;
 }
 
+void worker_client_left(void)
+{
+    if (!worker.is_serving) {
+        php_handle_aborted_connection();
+        return;
+    }
+    /* php_handle_aborted_connection() would leave the script's loop, too: the application would boot again for each such client. */
+    PG(connection_status) = PHP_CONNECTION_ABORTED;
+    php_output_set_status(PHP_OUTPUT_DISABLED);
+    if (!PG(ignore_user_abort) && !EG(exception) && EG(current_execute_data)) zend_throw_unwind_exit();
+}
+
 /* ---- The state after the boot ---- */
 
 static void call(const char *name, zval *result, zval *argument)

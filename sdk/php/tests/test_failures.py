@@ -134,6 +134,8 @@ class Options(PhpCase):
         self.assertEqual(self.php("echo json_encode([ini_set('memory_limit', '88M'), ini_get('memory_limit'), (bool) ini_get('display_errors')]);"), ["77M", "88M", True])
         self.assertEqual(self.php("echo json_encode([ini_set('precision', '9'), ini_get('precision'), ini_get('memory_limit')]);"), [False, "5", "77M"])
         self.assertEqual(self.php("echo json_encode(@file_get_contents('/etc/passwd'));"), False)
+        for path in ("/dev/fd/3", "/proc/self/fd/3", "/proc/self/fd/4"):
+            self.assertEqual(self.php(f"echo json_encode((bool) @fopen('{path}', 'r'));"), False, "open_basedir")
 
     def test_user_ini_with_sections_and_lists(self):
         code = "<?php echo json_encode([getmypid(), ini_get('precision')]);"

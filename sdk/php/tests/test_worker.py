@@ -212,6 +212,26 @@ class Worker(WorkerCase):
             gate.release()
             client.read_body_until(b"second")
 
+    def test_client_that_leaves(self):
+        """The handler ends, and the application is not booted again; its shutdown functions run."""
+        count = self.value("return $GLOBALS['count'];")
+        gone = self.server.fifo("gone")
+        shutdown = "register_shutdown_function(function () { file_put_contents('@DIR@/gone', connection_aborted() . PHP_EOL); });".replace("@DIR@", self.server.directory)
+        parts = "str_repeat('x', 65536)"
+        for number, code in enumerate((
+            f"sluice_buffer_begin(65536); for (;;) echo {parts};",
+            f"sluice_buffer_begin(65536); for (;;) sluice_buffer_write({parts});",
+            f"sluice_buffer_begin(65536); for (;;) {{ printf('%s', {parts}); ob_flush(); flush(); }}",
+            f"sluice_buffer_begin(65536); try {{ for (;;) print({parts}); }} finally {{ echo 'not reached'; }}",
+        )):
+            self.server.write(f"pages/leave{number}.php", f"<?php {shutdown} set_time_limit(30); {code}")
+            with self.server.connect() as client:
+                client.get(f"/app/leave{number}").head()
+                client.read_body_until(b"xxx")
+                client.reset()
+            self.assertEqual(gone.line(), "1", code)
+        self.assertEqual(self.value("return $GLOBALS['count'];"), count + 5)
+
     def test_nested_call(self):
         self.assertEqual(self.page("try { sluice_handle_request(fn() => 1); } catch (Error $e) { echo $e->getMessage(); }").text, "sluice_handle_request() must not be called by a handler")
 
