@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,7 +81,7 @@ const char *request_failure(void)
     if (output_has_ended()) return NULL;
     if (!failure.has_failed) {
         /* Without any output it says that something has failed, as it does for a CGI process. */
-        if (exit_status == 0 || output_has_body() || response_code >= 300) return NULL;
+        if (exit_status == 0 || output_has_body() || response_code == 204 || response_code >= 300) return NULL;
         snprintf(text, sizeof text, "exit status %d without output", exit_status);
         return text;
     }
@@ -154,6 +155,22 @@ static bool refuse(const char *script, int error)
     return false;
 }
 
+/* PHP sends a text without PHP code in it as it is. For a program in another language, which a wrong route gives to this engine, that would be
+   its source: a file with such a suffix, or none, is run only if PHP code begins near its start. */
+static bool is_of_other_language(const char *script)
+{
+    static const char *const others[] = {"", ".py", ".pl", ".pm", ".psgi", ".sh", ".cgi", ".rb", ".lua", ".tcl"};
+    const char *slash = strrchr(script, '/'), *dot = strrchr(slash ? slash : script, '.');
+    char start[4096];
+    size_t i = 0, count = sizeof others / sizeof *others;
+    while (i < count && strcasecmp(others[i], dot ? dot : "") != 0) i++;
+    if (i == count) return false;
+    int file = open(script, O_RDONLY | O_CLOEXEC);
+    ssize_t got = file < 0 ? 0 : read(file, start, sizeof start);
+    if (file >= 0) close(file);
+    return got <= 0 || !(memmem(start, (size_t)got, "<?php", 5) || memmem(start, (size_t)got, "<?=", 3));
+}
+
 bool request_open_script(zend_file_handle *file, const char *script)
 {
     struct stat now;
@@ -166,6 +183,11 @@ bool request_open_script(zend_file_handle *file, const char *script)
         int error = errno;
         seen[hash(script) % SEEN_MAX].name = 0;
         return refuse(script, error);
+    }
+    if (sight != SAME && !engine.app && is_of_other_language(script)) {
+        seen[hash(script) % SEEN_MAX].name = 0;
+        engine_report("%s has no PHP code: it is not sent", script);
+        return refuse(script, EACCES);
     }
     errno = 0;
     if (php_fopen_primary_script(file) == FAILURE) return refuse(script, errno ? errno : ENOENT);

@@ -105,6 +105,9 @@ class Failures(PhpCase):
         got, _ = self.failing("header('Location: /'); exit(1);")
         self.assertEqual(got.status, 302)
 
+    def test_exit_status_with_no_content(self):
+        self.assertEqual(self.get("http_response_code(204); exit(1);").status, 204)
+
     def test_exit_status_without_output(self):
         got, start = self.failing("exit(3);")
         self.assertEqual(got.status, 502)
@@ -115,6 +118,30 @@ class Failures(PhpCase):
         got = self.get("posix_kill(getmypid(), 9);")
         self.assertEqual(got.status, 502)
         self.pid = self.server.get("/rte/fine.php").text
+
+
+class OtherLanguages(PhpCase):
+    configuration = configuration(
+        """
+  [[site.route]]
+  path = "/rte/*"
+  script = { directory = "rte", mode = "rte", engine = "php", interpreters = { ".py" = "php" }, max = 1, environment = { TMPDIR = "@TMP@" } }
+"""
+    )
+
+    def test_source_is_not_sent(self):
+        self.server.write("rte/a.py", "print('secret')\n", 0o755)
+        self.server.write("rte/tool", "#!/bin/sh\necho secret '<?xml'\n", 0o755)
+        for path in ("a.py", "tool") * 2:
+            got = self.server.get(f"/rte/{path}")
+            self.assertEqual(got.status, 403, got)
+            self.assertNotIn("secret", got.text)
+        self.server.log_line("tool has no PHP code: it is not sent")
+
+    def test_php_without_its_suffix_runs(self):
+        self.server.write("rte/b.py", "<?php echo 'runs';", 0o755)
+        self.server.write("rte/index", "#!/usr/bin/php\n<?php echo 'runs';", 0o755)
+        self.assertEqual([self.server.get(f"/rte/{name}").text for name in ("b.py", "index") * 2], ["runs"] * 4)
 
 
 class Options(PhpCase):
