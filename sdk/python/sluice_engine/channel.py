@@ -160,6 +160,11 @@ class Channel:
             if private is not None:
                 _dup2(private, fd)
 
+    def leave(self):
+        """In a process that an application has forked: what it writes goes nowhere, and it gets no request."""
+        self.mailbox = self.input = self.null
+        self._buffer = b""
+
     def keep_stdout_apart(self):
         """Makes descriptor 1 write to standard error: an application's prints are no part of a reply."""
         _dup2(2, 1)

@@ -21,16 +21,18 @@ class Fork:
     """One forked process for each call of `run`."""
 
     def __init__(self, channel):
-        self._channel = channel
+        self.channel = channel
         self.shared = mmap.mmap(-1, mmap.PAGESIZE)
 
     def run(self, in_child, clean=lambda: None):
         """Calls `in_child` in a new process, which ends after it. If the child has not ended the reply, calls `clean` and ends it."""
         self.shared[HAS_ENDED] = 0
+        connection = self.channel.mailbox, self.channel.input
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
+                self.channel.mailbox, self.channel.input = connection
                 in_child()
                 sys.stderr.flush()
                 status = 0
@@ -40,8 +42,8 @@ class Fork:
         if not self.shared[HAS_ENDED]:
             clean()
             if status:
-                self._channel.failed(f"exit status {status}" if status > 0 else f"ended by signal {_name(-status)}")
-            self._channel.finish()
+                self.channel.failed(f"exit status {status}" if status > 0 else f"ended by signal {_name(-status)}")
+            self.channel.finish()
 
 
 class Forks(Turn):
@@ -107,7 +109,8 @@ class AppForks:
         self._fork.run(lambda: self._in_child(record))
 
     def _in_child(self, record):
-        if self._application.serve(record):
+        channel = self._fork.channel
+        if self._application.serve(record) and channel.mailbox != channel.null:
             self._fork.shared[HAS_ENDED] = 1
 
 

@@ -75,6 +75,7 @@ class Application:
 
     def __init__(self, channel, environment, name):
         self._channel = channel
+        os.register_at_fork(after_in_child=channel.leave)
         channel.keep_stdout_apart()
         sluice_engine.application_channel = channel  # for callouts by the library
         sys.path.insert(0, os.getcwd())

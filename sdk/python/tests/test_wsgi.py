@@ -115,6 +115,15 @@ def bad(environ, start_response):
         start_response("200 OK", [])
     return ["text"] if kind == "text" else [b"x"]
 
+def forks(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+    if environ["QUERY_STRING"] == "killed":
+        os.kill(os.getpid(), 9)
+    return [b"the process" if pid else b"the child"]
+
 def leave(environ, start_response):
     sys.exit(3)
 
@@ -342,6 +351,13 @@ class Applications(testing.ServerCase):
         for version in "010":  # of the same size, and within a second
             self.server.write("site/changing_text.py", CHANGING % version)
             self.assertTrue(testing.wait_until(lambda: self.get("/changing/").text == version))
+
+    def test_a_process_that_the_application_forks_writes_no_reply(self):
+        for path in ("/valid/forks", "/fork/forks"):
+            for _ in range(3):
+                self.assertEqual(self.get(path).text, "the process")
+        self.assertEqual(self.get("/fork/forks?killed").status, 502)
+        self.assertEqual(self.get("/fork/forks").text, "the process")
 
     def test_a_process_for_each_request(self):
         first, second = self.get("/fork/prints").text, self.get("/fork/prints").text
