@@ -1,5 +1,6 @@
 """An HTTP/1.1 client over a socket: raw bytes in, parsed responses out, each marked as complete or truncated."""
 
+import errno
 import socket
 import struct
 import threading
@@ -72,6 +73,10 @@ class Client:
             self.send(data)
             return True
         except ConnectionError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EBADF:  # the test has closed the connection
+                raise
             return False
 
     def request(self, method, path, headers=(), body=None, chunks=None):
