@@ -373,8 +373,8 @@ class Applications(testing.ServerCase):
         self.assertEqual(self.get(base + "/?name=you").text.split()[:2], ["hello", "you"])
         self.assertIn(f"/{name}/upload", self.get(base + "/").text)
         for size in (0, 10, 3_000_000):
-            body = b'--x\r\nContent-Disposition: form-data; name="text"\r\n\r\nwords\r\n--x\r\nContent-Disposition: form-data; name="file"; filename="f.bin"\r\n\r\n' + self.large[:size] + b"\r\n--x--\r\n"
-            got = self.server.post(base + "/upload", body, {"Content-Type": "multipart/form-data; boundary=x"})
+            body = b'--a-boundary-that-is-not-in-random-bytes\r\nContent-Disposition: form-data; name="text"\r\n\r\nwords\r\n--a-boundary-that-is-not-in-random-bytes\r\nContent-Disposition: form-data; name="file"; filename="f.bin"\r\n\r\n' + self.large[:size] + b"\r\n--a-boundary-that-is-not-in-random-bytes--\r\n"
+            got = self.server.post(base + "/upload", body, {"Content-Type": "multipart/form-data; boundary=a-boundary-that-is-not-in-random-bytes"})
             self.assertEqual(got.text, f"f.bin {size} words")
         self.assertEqual(self.get(base + "/stream").text, "".join(f"{i}\n" for i in range(1000)))
         self.assertEqual((self.get(base + "/go").status // 100, self.get(base + "/go").field("Location").endswith(f"/{name}/")), (3, True))
