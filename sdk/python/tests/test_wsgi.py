@@ -171,7 +171,7 @@ def json():
 DJANGO = """
 import sys
 from django.conf import settings
-settings.configure(DEBUG=False, SECRET_KEY="x", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], MIDDLEWARE=[],
+settings.configure(DEBUG=False, LOGGING={"version": 1, "handlers": {"log": {"class": "logging.StreamHandler"}}, "root": {"handlers": ["log"]}}, SECRET_KEY="x", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], MIDDLEWARE=[],
     FILE_UPLOAD_TEMP_DIR="@TMP@")
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpResponse, StreamingHttpResponse, HttpResponseRedirect, FileResponse
@@ -379,8 +379,9 @@ class Applications(testing.ServerCase):
         self.assertEqual(self.get(base + "/stream").text, "".join(f"{i}\n" for i in range(1000)))
         self.assertEqual((self.get(base + "/go").status // 100, self.get(base + "/go").field("Location").endswith(f"/{name}/")), (3, True))
         self.assertEqual(self.get(base + "/file").body, self.large)
+        start = self.server.log_position()
         self.assertEqual(self.get(base + "/fail").status, 500)
-        self.server.log_line("RuntimeError: in a view")
+        self.server.log_line("RuntimeError: in a view", start)
         self.assertEqual(self.get(base + "/not/there").status, 404)
 
     def need_module(self, package):
