@@ -33,13 +33,7 @@ static PHP_FUNCTION(sluice_accept)
 static PHP_FUNCTION(sluice_finish)
 {
     ZEND_PARSE_PARAMETERS_NONE();
-    if (output_has_ended() || worker_is_between_requests()) RETURN_FALSE;
-    php_output_end_all();
-    sapi_send_headers();
-    memory_abandon();
-    output_end();
-    fork_note_ended();
-    RETURN_TRUE;
+    RETURN_BOOL(sapi_finish_reply());
 }
 
 static PHP_FUNCTION(sluice_is_persistent)

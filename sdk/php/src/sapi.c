@@ -184,17 +184,21 @@ sapi_module_struct sluice_sapi = {
 
 /* ---- Functions of php-fpm ---- */
 
-/* Ends the response: the client gets its end now, and the script goes on. */
-static PHP_FUNCTION(fastcgi_finish_request)
+bool sapi_finish_reply(void)
 {
-    ZEND_PARSE_PARAMETERS_NONE();
-    if (output_has_ended() || worker_is_between_requests()) RETURN_FALSE;
+    if (output_has_ended() || worker_is_between_requests()) return false;
     php_output_end_all();
     sapi_send_headers();
     memory_abandon();
     output_end();
     fork_note_ended();
-    RETURN_TRUE;
+    return true;
+}
+
+static PHP_FUNCTION(fastcgi_finish_request)
+{
+    ZEND_PARSE_PARAMETERS_NONE();
+    RETURN_BOOL(sapi_finish_reply());
 }
 
 /* HTTP_ACCEPT_LANGUAGE becomes Accept-Language. */
