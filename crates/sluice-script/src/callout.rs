@@ -19,6 +19,7 @@ use crate::buffer::{Answering, BeginRequest, Buffer};
 use crate::process::Process;
 use crate::resources::Resources;
 use crate::route::Map;
+use crate::stderr::LineSource;
 
 /// Lines that an exchange may have logged in an interval, as for standard error; further ones are counted.
 const LINES_MAX: u32 = 100;
@@ -230,7 +231,7 @@ impl Notices {
         }
         let text = self.masked(text);
         let Process { pid, site, .. } = &*self.process;
-        let (script, id) = self.process.source_of_lines();
+        let LineSource { script, exchange: id } = self.process.source_of_lines();
         let script = &*script;
         match id {
             Some(id) => tracing::info!(target: "script", site, script, pid, %id, "{text}"),

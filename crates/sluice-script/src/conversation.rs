@@ -24,7 +24,7 @@ use sluice_gateway::{
 };
 use sluice_http::fault::Fault;
 use sluice_launch::Exit;
-use sluice_settings::{Mode, ScriptSettings};
+use sluice_settings::ScriptSettings;
 
 use crate::block::Block;
 use crate::body_filter::BodyFilter;
@@ -178,7 +178,7 @@ impl Conversation {
 
     /// The fault of a script that is made for the other mode. `None` if it has not shown that, or is run by an engine.
     fn wrong_mode(&self) -> Option<Fault> {
-        if self.settings().mode == Mode::Rte {
+        if self.settings().mode.has_engine() {
             return None;
         }
         let how = self.relay.wrong_mode()?;

@@ -22,7 +22,6 @@ use sluice_http::fault::Fault;
 use sluice_http::tasks::yield_now;
 use sluice_launch::Exit;
 use sluice_membuf::Segment;
-use sluice_settings::Mode;
 use tokio::task::spawn_blocking;
 
 use crate::conversation::Conversation;
@@ -122,7 +121,7 @@ impl Ending {
                 drain(conversation, limit);
             }
             Ending::Stop => {
-                if conversation.settings().mode == Mode::Rte && conversation.relay.has_read_request() {
+                if conversation.settings().mode.has_engine() && conversation.relay.has_read_request() {
                     conversation.lease.excuse();
                 }
                 let Relay { process, channels, .. } = conversation.relay;

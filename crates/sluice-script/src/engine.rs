@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_settings::{Engine, EngineSettings, Mode, ScriptSettings, ScriptSource};
+use sluice_settings::{Engine, EngineSettings, ScriptSettings, ScriptSource};
 
 use crate::search_path::find_program;
 use crate::stamp::Stamp;
@@ -224,7 +224,7 @@ pub fn can_share_processes(one: &ScriptSettings, other: &ScriptSettings) -> bool
         watch: None,
         ..settings.clone()
     };
-    one.mode == Mode::Rte && compared(one) == compared(other)
+    one.mode.has_engine() && compared(one) == compared(other)
 }
 
 /// The stamp of scripts that an engine runs: it compiles a changed file again itself, so its process stays.

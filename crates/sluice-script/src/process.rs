@@ -43,7 +43,7 @@ use crate::request_pipe::RequestPipe;
 use crate::script_log::ScriptLog;
 use crate::scripts::Scripts;
 use crate::shebang;
-use crate::stderr::StderrReader;
+use crate::stderr::{LineSource, StderrReader};
 use crate::unread_errors::UnreadErrors;
 use crate::unwatched::{Unclaimed, Unwatched};
 
@@ -276,11 +276,12 @@ impl Process {
 
     /// The script and the exchange of a line that it has written: the last ones between two exchanges, because a line that was written
     /// before the end of a reply may be read after it.
-    pub(crate) fn source_of_lines(&self) -> (String, Option<UniqueId>) {
+    pub(crate) fn source_of_lines(&self) -> LineSource {
         let state = self.lock();
         let current = (&state.script, state.exchange);
-        let (script, id) = state.ended.as_ref().map_or(current, |(id, script)| (script, Some(*id)));
-        (script.as_deref().unwrap_or(&self.program).to_owned(), id)
+        let (script, exchange) = state.ended.as_ref().map_or(current, |(id, script)| (script, Some(*id)));
+        let script = script.as_deref().unwrap_or(&self.program).to_owned();
+        LineSource { script, exchange }
     }
 
     /// Its exit status, once it is reaped.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
+use sluice_http::request_id::UniqueId;
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
 
@@ -35,8 +36,18 @@ pub(crate) struct StderrReader {
     pipe: Arc<pipe::Receiver>,
     process: Arc<Process>,
     line: Vec<u8>,
+    /// The script and the exchange that have begun the line.
+    source: LineSource,
     is_open: bool,
     limited: RateLimitedLog,
+}
+
+/// Who has written a line of standard error.
+#[derive(PartialEq)]
+pub(crate) struct LineSource {
+    /// The file of the script, or of the program between two exchanges.
+    pub script: String,
+    pub exchange: Option<UniqueId>,
 }
 
 impl StderrReader {
@@ -46,6 +57,7 @@ impl StderrReader {
         process.errors.set_pipe(&pipe);
         Ok(StderrReader {
             pipe,
+            source: process.source_of_lines(),
             process,
             line: Vec::new(),
             is_open: true,
@@ -102,6 +114,12 @@ impl StderrReader {
     }
 
     fn split(&mut self, bytes: &[u8]) {
+        let source = self.process.source_of_lines();
+        if self.source != source {
+            // A line without its end that an earlier exchange has written is no part of one of this exchange.
+            self.end_line();
+            self.source = source;
+        }
         for &byte in bytes {
             if byte == b'\n' {
                 self.end_line();
@@ -123,16 +141,18 @@ impl StderrReader {
         if text.is_empty() {
             return;
         }
-        self.process.note_error(&text);
+        // Another exchange must not show it as its own.
+        if self.source == self.process.source_of_lines() {
+            self.process.note_error(&text);
+        }
         let now = Instant::now();
         self.log_suppressed(self.limited.take_due(INTERVAL, now));
         if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.log.admits(text.len(), now) {
             return;
         }
         let Process { pid, site, .. } = &*self.process;
-        let (script, id) = self.process.source_of_lines();
-        let script = &*script;
-        match id {
+        let LineSource { script, exchange } = &self.source;
+        match exchange {
             Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "{text}"),
             None => tracing::warn!(target: "script", site, script, pid, "{text}"),
         }

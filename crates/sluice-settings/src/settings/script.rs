@@ -78,6 +78,7 @@ pub enum Mode {
 struct ModeTraits {
     name: &'static str,
     keeps_process: bool,
+    has_engine: bool,
     processes_max: usize,
 }
 
@@ -87,17 +88,20 @@ impl Mode {
             Mode::Cgi => ModeTraits {
                 name: "cgi",
                 keeps_process: false,
+                has_engine: false,
                 // They are short-lived, so more of them may run.
                 processes_max: 64,
             },
             Mode::Cgiplus => ModeTraits {
                 name: "cgiplus",
                 keeps_process: true,
+                has_engine: false,
                 processes_max: 16,
             },
             Mode::Rte => ModeTraits {
                 name: "rte",
                 keeps_process: true,
+                has_engine: true,
                 processes_max: 16,
             },
         }
@@ -111,6 +115,11 @@ impl Mode {
     /// Whether a process serves further requests after its first.
     pub const fn keeps_process(self) -> bool {
         self.traits().keeps_process
+    }
+
+    /// Whether an engine runs the scripts, several of them in one process.
+    pub const fn has_engine(self) -> bool {
+        self.traits().has_engine
     }
 }
 

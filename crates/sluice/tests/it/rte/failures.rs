@@ -205,3 +205,24 @@ def respond(variables):
         assert!(line.ends_with(&format!("id={id}")), "{line}");
     }
 }
+
+#[test]
+fn an_error_line_without_its_end_is_no_part_of_the_next_exchange() {
+    let server = setup("max = 1")
+        .workers(1)
+        .site("error_detail = true")
+        .file("rte/begins", "put(HEAD + b'x')\nos.write(2, b'secret of one')\n")
+        .file("rte/fails", format!("{FAILS}\nrespond(variables)\n"))
+        .start();
+    for _ in 0..5 {
+        let mut client = server.connect();
+        assert_eq!(client.get("/rte/begins").response().status, 200);
+        let page = client.get("/rte/fails?nothing").response();
+        assert_eq!(page.status, 502);
+        assert!(page.text().contains("the last line"), "{}", page.text());
+        assert!(!page.text().contains("secret"), "{}", page.text());
+    }
+    for line in server.log_lines(5, "secret of one") {
+        assert!(line.contains("rte/begins") && !line.contains("Traceback"), "{line}");
+    }
+}
