@@ -421,6 +421,45 @@ mod tests {
         assert!(matches!(outcome(&control, &store, "open sesame"), Outcome::Refused(_)));
     }
 
+    fn ticket(control: &AccessControl, question: &Question<'_>) -> Ticket {
+        match control.check(question) {
+            Check::Unknown(ticket) => ticket,
+            Check::Known(_) | Check::Refused(_) => panic!("not unknown"),
+        }
+    }
+
+    #[test]
+    fn attempts_that_are_verified_together_are_refused_once_too_many_of_them_were_wrong() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("users"), "").unwrap();
+        fs::write(directory.path().join("groups"), "").unwrap();
+        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
+        let tickets = ["a", "b", "right"].map(|password| ticket(&control, &question(&store, password)));
+        assert!(tickets[2].refused_for().is_none());
+        for wrong in &tickets[..2] {
+            let _ = wrong.wrong();
+        }
+        assert!(tickets[2].refused_for().is_some());
+    }
+
+    #[test]
+    fn wrong_tokens_of_one_client_do_not_refuse_another_token_of_its_address() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("users"), "").unwrap();
+        fs::write(directory.path().join("groups"), "").unwrap();
+        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
+        let token = |token: &str| Question {
+            scheme: "Bearer",
+            credentials: Credentials::token(format!("Bearer {token}").as_bytes()).unwrap(),
+            ..question(&store, "")
+        };
+        for _ in 0..2 {
+            let _ = ticket(&control, &token("expired")).wrong();
+        }
+        assert!(matches!(control.check(&token("expired")), Check::Refused(_)));
+        assert!(ticket(&control, &token("good")).refused_for().is_none());
+    }
+
     #[test]
     fn the_hash_for_a_file_without_users_is_valid() {
         assert!(crate::hash::StoredHash::parse(NO_USERS).is_ok());
