@@ -185,7 +185,7 @@ class Sluice(Server):
 
 
 def checked(sluice: Path, configuration: Path) -> str:
-    """The first complaint of `sluice check`; "" if there is none."""
+    """The first message of `sluice check`, or ""."""
     try:
         done = subprocess.run(
             [str(sluice), "check", "-c", str(configuration)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -36,7 +36,7 @@ def settle(server, descriptors=None):
 
 
 def check(server, soak, before):
-    """What is not as it was, one sentence each."""
+    """The differences from the state before, as a list of sentences."""
     findings = []
     if not settle(server, len(before.descriptors)):
         extra = collections.Counter(server.descriptors()) - collections.Counter(before.descriptors)
