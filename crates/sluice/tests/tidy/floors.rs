@@ -7,6 +7,7 @@ use super::source::Text;
 /// The crates and their floors. A new crate gets its line here and in ARCHITECTURE.md.
 const FLOORS: [(&str, u8); 12] = [
     ("sluice-gateway", 0),
+    ("sluice-watch", 0),
     ("sluice-membuf", 1),
     ("sluice-launch", 1),
     ("sluice-http", 2),

@@ -1,0 +1,209 @@
+//! Which requests a watch shows.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::pattern::Pattern;
+
+/// Conditions on a request; all that are given must hold. A condition on something that is not yet known is undecided.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Filter {
+    /// The client's address; `*` for any characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<Pattern>,
+    /// The site's name; `*` for any characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<Pattern>,
+    /// The path of the request as the client sent it, without its query; `*` for any characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Pattern>,
+    /// The method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// The status, or its first digit followed by `xx`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Pattern>,
+    /// The script's file; `*` for any characters. A request that runs no script does not match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<Pattern>,
+    /// The user. A request without a user does not match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<Pattern>,
+    /// The id of the exchange.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// It took longer than so many milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slower_than_ms: Option<u64>,
+}
+
+/// What is known of a request so far. `None` is not known yet; of a request that has ended (`is_ended`), it is known that there is none.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The client's address, as text.
+    pub client: Option<String>,
+    /// The site's name.
+    pub site: Option<String>,
+    /// The path, as the client sent it, without its query.
+    pub path: Option<String>,
+    /// The method.
+    pub method: Option<String>,
+    /// The status of the response.
+    pub status: Option<u16>,
+    /// The script's file.
+    pub script: Option<String>,
+    /// The user.
+    pub user: Option<String>,
+    /// The id of the exchange.
+    pub id: Option<String>,
+    /// How long it has taken so far.
+    pub time: Duration,
+    /// Nothing more will be known.
+    pub is_ended: bool,
+}
+
+/// Whether a request matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does.
+    Matches,
+    /// It does not, whatever comes.
+    Differs,
+    /// That depends on what is not known yet.
+    Undecided,
+}
+
+impl Verdict {
+    fn and(self, other: Verdict) -> Verdict {
+        match (self, other) {
+            (Verdict::Differs, _) | (_, Verdict::Differs) => Verdict::Differs,
+            (Verdict::Undecided, _) | (_, Verdict::Undecided) => Verdict::Undecided,
+            _ => Verdict::Matches,
+        }
+    }
+}
+
+impl Filter {
+    /// Decides with what is known.
+    #[must_use]
+    pub fn decide(&self, facts: &Facts) -> Verdict {
+        let text = |pattern: &Option<Pattern>, fact: &Option<String>| match (pattern, fact) {
+            (None, _) => Verdict::Matches,
+            (Some(pattern), Some(fact)) => verdict(pattern.matches(fact)),
+            (Some(_), None) => unknown(facts),
+        };
+        let exactly = |wanted: &Option<String>, fact: &Option<String>| match (wanted, fact) {
+            (None, _) => Verdict::Matches,
+            (Some(wanted), Some(fact)) => verdict(wanted == fact),
+            (Some(_), None) => unknown(facts),
+        };
+        text(&self.client, &facts.client)
+            .and(text(&self.site, &facts.site))
+            .and(text(&self.path, &facts.path))
+            .and(exactly(&self.method, &facts.method))
+            .and(text(&self.script, &facts.script))
+            .and(text(&self.user, &facts.user))
+            .and(exactly(&self.id, &facts.id))
+            .and(self.decide_status(facts))
+            .and(self.decide_time(facts))
+    }
+
+    /// Whether every condition can be decided for a connection, before it has a request.
+    #[must_use]
+    pub fn is_of_connections(&self) -> bool {
+        let clients_only = Filter {
+            client: self.client.clone(),
+            ..Filter::default()
+        };
+        *self == clients_only
+    }
+
+    fn decide_status(&self, facts: &Facts) -> Verdict {
+        match (&self.status, facts.status) {
+            (None, _) => Verdict::Matches,
+            (Some(pattern), Some(status)) => {
+                let class = format!("{}xx", status / 100);
+                verdict(pattern.matches(&status.to_string()) || pattern.matches(&class))
+            }
+            (Some(_), None) => unknown(facts),
+        }
+    }
+
+    fn decide_time(&self, facts: &Facts) -> Verdict {
+        match self.slower_than_ms {
+            None => Verdict::Matches,
+            Some(limit) if facts.time > Duration::from_millis(limit) => Verdict::Matches,
+            Some(_) => unknown(facts),
+        }
+    }
+}
+
+fn verdict(matches: bool) -> Verdict {
+    if matches { Verdict::Matches } else { Verdict::Differs }
+}
+
+fn unknown(facts: &Facts) -> Verdict {
+    match facts.is_ended {
+        true => Verdict::Differs,
+        false => Verdict::Undecided,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            client: Some("192.0.2.1".into()),
+            path: Some("/a/b".into()),
+            method: Some("GET".into()),
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_undecided_until_the_end() {
+        let filter = Filter {
+            path: Some(Pattern::new("/a/*")),
+            status: Some(Pattern::new("5xx")),
+            ..Filter::default()
+        };
+        let mut facts = facts();
+        assert_eq!(filter.decide(&facts), Verdict::Undecided);
+        facts.status = Some(502);
+        assert_eq!(filter.decide(&facts), Verdict::Matches);
+        facts.status = Some(404);
+        assert_eq!(filter.decide(&facts), Verdict::Differs);
+        facts.status = None;
+        facts.is_ended = true;
+        assert_eq!(filter.decide(&facts), Verdict::Differs);
+    }
+
+    #[test]
+    fn one_condition_that_differs_decides() {
+        let filter = Filter {
+            method: Some("POST".into()),
+            user: Some(Pattern::new("ann")),
+            ..Filter::default()
+        };
+        assert_eq!(filter.decide(&facts()), Verdict::Differs);
+        assert_eq!(Filter::default().decide(&facts()), Verdict::Matches);
+    }
+
+    #[test]
+    fn a_slow_request_matches_as_soon_as_it_is_slow() {
+        let filter = Filter {
+            slower_than_ms: Some(10),
+            ..Filter::default()
+        };
+        let mut facts = facts();
+        facts.time = Duration::from_millis(10);
+        assert_eq!(filter.decide(&facts), Verdict::Undecided);
+        facts.time = Duration::from_millis(11);
+        assert_eq!(filter.decide(&facts), Verdict::Matches);
+        assert!(!filter.is_of_connections());
+    }
+}

@@ -1,0 +1,204 @@
+//! The active watches of the server.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::filter::{Facts, Verdict};
+use crate::spec::Spec;
+use crate::subject::{Inner, Subject};
+use crate::watch::{Queue, Watch};
+
+/// Watches at once at most.
+const WATCHES_MAX: usize = 16;
+
+/// The active watches. One per server.
+#[derive(Debug, Default)]
+pub struct Hub {
+    /// 0 while there is no watch; otherwise another number whenever a watch comes or goes.
+    generation: AtomicU64,
+    watches: Mutex<Watches>,
+    /// Bytes of the rings of all requests.
+    pub(crate) ring_bytes: Arc<AtomicUsize>,
+    /// Connections and exchanges that were watched.
+    subjects: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Watches {
+    list: Vec<Arc<Queue>>,
+    changes: u64,
+}
+
+/// There are too many watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{WATCHES_MAX} watches are active already: end one of them first")
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Hub {
+    /// A hub without watches.
+    #[must_use]
+    pub fn new() -> Arc<Hub> {
+        Arc::default()
+    }
+
+    /// Whether anybody watches.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.generation() != 0
+    }
+
+    /// Begins a watch.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn watch(self: &Arc<Hub>, mut spec: Spec) -> Result<Watch, Refused> {
+        spec.octets_max = spec.octets_max.min(Spec::OCTETS_LIMIT);
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        if watches.list.len() >= WATCHES_MAX {
+            return Err(Refused);
+        }
+        let queue = Arc::new(Queue::new(spec, watches.changes + 1));
+        watches.list.push(Arc::clone(&queue));
+        self.changed(&mut watches);
+        Ok(Watch::new(Arc::clone(self), queue))
+    }
+
+    /// What is watched now.
+    #[must_use]
+    pub fn specs(&self) -> Vec<Spec> {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.list.iter().map(|queue| queue.spec.clone()).collect()
+    }
+
+    /// Ends all watches, because the server ends.
+    pub fn end(&self) {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.list.iter().for_each(|queue| queue.end());
+    }
+
+    pub(crate) fn remove(&self, number: u64) {
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.list.retain(|queue| queue.number != number);
+        self.changed(&mut watches);
+    }
+
+    fn changed(&self, watches: &mut Watches) {
+        watches.changes += 1;
+        let generation = if watches.list.is_empty() { 0 } else { watches.changes };
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn next_number(&self) -> u64 {
+        self.subjects.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// A worker's copy of the list of watches.
+#[derive(Debug)]
+pub struct WorkerHub {
+    hub: Arc<Hub>,
+    copy: RefCell<Copy>,
+    /// Subjects that the passing of time can decide.
+    waiting: RefCell<Vec<Weak<Inner>>>,
+}
+
+#[derive(Debug, Default)]
+struct Copy {
+    generation: u64,
+    list: Rc<[Arc<Queue>]>,
+}
+
+impl WorkerHub {
+    /// A worker's copy.
+    #[must_use]
+    pub fn new(hub: &Arc<Hub>) -> WorkerHub {
+        WorkerHub {
+            hub: Arc::clone(hub),
+            copy: RefCell::default(),
+            waiting: RefCell::default(),
+        }
+    }
+
+    /// The hub of the server.
+    #[must_use]
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// Whether anybody watches. One relaxed load.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.hub.is_on()
+    }
+
+    /// The subject of a connection, with the watches that are active now. `subject` is the one that it has had so far.
+    #[must_use]
+    pub fn connection(&self, subject: &Subject, facts: impl FnOnce() -> Facts) -> Subject {
+        if !self.is_on() {
+            return Subject::NONE;
+        }
+        let list = self.list();
+        if subject.is_none() {
+            return self.begin(&list, None, facts());
+        }
+        subject.join(&list);
+        subject.clone()
+    }
+
+    /// The subject of an exchange on a connection; nothing if no watch can match what is known of it.
+    #[must_use]
+    pub fn exchange(&self, connection: &Subject, facts: impl FnOnce() -> Facts) -> Subject {
+        if !self.is_on() {
+            return Subject::NONE;
+        }
+        self.begin(&self.list(), Some(connection), facts())
+    }
+
+    /// Decides what the passing of time decides. To be called about once a second.
+    pub fn tick(&self) {
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.retain(|subject| match subject.upgrade() {
+            Some(subject) => subject.decide_by_time(),
+            None => false,
+        });
+    }
+
+    fn begin(&self, list: &[Arc<Queue>], parent: Option<&Subject>, facts: Facts) -> Subject {
+        let may_match = |queue: &&Arc<Queue>| queue.spec.filter.decide(&facts) != Verdict::Differs;
+        let candidates: Vec<Arc<Queue>> = list.iter().filter(may_match).cloned().collect();
+        if candidates.is_empty() {
+            return Subject::NONE;
+        }
+        let depends_on_time = candidates.iter().any(|queue| queue.spec.depends_on_time());
+        let subject = Subject::begin(&self.hub, self.hub.next_number(), parent, facts, candidates);
+        if depends_on_time && parent.is_some() {
+            self.waiting.borrow_mut().push(subject.downgrade());
+        }
+        subject
+    }
+
+    fn list(&self) -> Rc<[Arc<Queue>]> {
+        let generation = self.hub.generation();
+        let mut copy = self.copy.borrow_mut();
+        if copy.generation != generation {
+            let watches = self.hub.watches.lock().unwrap_or_else(PoisonError::into_inner);
+            copy.list = watches.list.iter().cloned().collect();
+            copy.generation = generation;
+        }
+        Rc::clone(&copy.list)
+    }
+}

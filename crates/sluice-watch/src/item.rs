@@ -1,0 +1,322 @@
+//! What can be watched.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A kind of event. The order is the one in which a request meets them, and of the check boxes of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Item {
+    /// A connection: accepted, kept, closed, and why.
+    Connection,
+    /// The TLS handshake, and the end of TLS.
+    Tls,
+    /// Frames of HTTP/2.
+    Http2,
+    /// The request's head.
+    RequestHead,
+    /// The request's body.
+    RequestBody,
+    /// Each route that was tried, and why it did not match.
+    Mapping,
+    /// Who may: users, groups, rules, agents, limits.
+    Authorization,
+    /// The file, and the file cache.
+    Cache,
+    /// The script process: started, reused, waited for, ended, and why.
+    Process,
+    /// The CGI variables.
+    Variables,
+    /// What is written to CGIPLUSIN.
+    Cgiplusin,
+    /// What the script has written.
+    Mailbox,
+    /// Callouts and their answers.
+    Callouts,
+    /// The memory buffer.
+    Buffer,
+    /// The response's head.
+    ResponseHead,
+    /// The response's body.
+    ResponseBody,
+    /// The bytes of the connection, after TLS.
+    Octets,
+    /// The line of the access log.
+    Log,
+    /// Faults.
+    Errors,
+    /// Where each millisecond went.
+    Timing,
+}
+
+impl Item {
+    /// All of them, in their order.
+    pub const ALL: [Item; 20] = [
+        Item::Connection,
+        Item::Tls,
+        Item::Http2,
+        Item::RequestHead,
+        Item::RequestBody,
+        Item::Mapping,
+        Item::Authorization,
+        Item::Cache,
+        Item::Process,
+        Item::Variables,
+        Item::Cgiplusin,
+        Item::Mailbox,
+        Item::Callouts,
+        Item::Buffer,
+        Item::ResponseHead,
+        Item::ResponseBody,
+        Item::Octets,
+        Item::Log,
+        Item::Errors,
+        Item::Timing,
+    ];
+
+    /// Its name, on the command line and in a line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Item::Connection => "connection",
+            Item::Tls => "tls",
+            Item::Http2 => "http2",
+            Item::RequestHead => "request-head",
+            Item::RequestBody => "request-body",
+            Item::Mapping => "mapping",
+            Item::Authorization => "authorization",
+            Item::Cache => "cache",
+            Item::Process => "process",
+            Item::Variables => "variables",
+            Item::Cgiplusin => "cgiplusin",
+            Item::Mailbox => "mailbox",
+            Item::Callouts => "callouts",
+            Item::Buffer => "buffer",
+            Item::ResponseHead => "response-head",
+            Item::ResponseBody => "response-body",
+            Item::Octets => "octets",
+            Item::Log => "log",
+            Item::Errors => "errors",
+            Item::Timing => "timing",
+        }
+    }
+
+    /// What it shows, in a few words.
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            Item::Connection => "connections: accepted, kept, closed, and why",
+            Item::Tls => "TLS handshakes",
+            Item::Http2 => "HTTP/2 frames",
+            Item::RequestHead => "request heads",
+            Item::RequestBody => "request bodies",
+            Item::Mapping => "each route that was tried, and why it did not match",
+            Item::Authorization => "access rules, users, agents, limits",
+            Item::Cache => "files and the file cache",
+            Item::Process => "script processes: started, reused, waited for, ended, and why",
+            Item::Variables => "CGI variables",
+            Item::Cgiplusin => "records written to CGIPLUSIN",
+            Item::Mailbox => "what a script writes",
+            Item::Callouts => "callouts and their answers",
+            Item::Buffer => "the memory buffer",
+            Item::ResponseHead => "response heads",
+            Item::ResponseBody => "response bodies",
+            Item::Octets => "the bytes of the connection, as a hex dump",
+            Item::Log => "the line of the access log",
+            Item::Errors => "faults",
+            Item::Timing => "where each millisecond went",
+        }
+    }
+
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// A set of items. Its text is a list: `mapping,script,-mailbox`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Items(u32);
+
+impl Items {
+    /// No item.
+    pub const NONE: Items = Items(0);
+
+    /// Every item.
+    pub const ALL: Items = Items((1 << Item::ALL.len()) - 1);
+
+    /// Names of several items. The first are the most useful without knowing more.
+    pub const GROUPS: [(&'static str, Items); 6] = [
+        (
+            "usual",
+            Items::of(&[
+                Item::RequestHead,
+                Item::Mapping,
+                Item::Authorization,
+                Item::Cache,
+                Item::Process,
+                Item::Callouts,
+                Item::ResponseHead,
+                Item::Log,
+                Item::Errors,
+                Item::Timing,
+            ]),
+        ),
+        ("request", Items::of(&[Item::RequestHead, Item::RequestBody])),
+        ("response", Items::of(&[Item::ResponseHead, Item::ResponseBody])),
+        (
+            "script",
+            Items::of(&[
+                Item::Process,
+                Item::Variables,
+                Item::Cgiplusin,
+                Item::Mailbox,
+                Item::Callouts,
+                Item::Buffer,
+            ]),
+        ),
+        ("network", Items::of(&[Item::Connection, Item::Tls, Item::Http2])),
+        ("all", Items::ALL),
+    ];
+
+    /// The set of these items.
+    #[must_use]
+    pub const fn of(items: &[Item]) -> Items {
+        let mut bits = 0;
+        let mut at = 0;
+        while at < items.len() {
+            bits |= items[at].bit();
+            at += 1;
+        }
+        Items(bits)
+    }
+
+    /// Whether it has the item.
+    #[must_use]
+    pub const fn contains(self, item: Item) -> bool {
+        self.0 & item.bit() != 0
+    }
+
+    /// Whether it has no item.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The items of both.
+    #[must_use]
+    pub const fn union(self, other: Items) -> Items {
+        Items(self.0 | other.0)
+    }
+
+    /// The items that the other set does not have.
+    #[must_use]
+    pub const fn without(self, other: Items) -> Items {
+        Items(self.0 & !other.0)
+    }
+
+    /// Its items, in their order.
+    pub fn iter(self) -> impl Iterator<Item = Item> {
+        Item::ALL.into_iter().filter(move |item| self.contains(*item))
+    }
+}
+
+/// A word that names no item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownItem(pub String);
+
+impl fmt::Display for UnknownItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown item {:?}: write a list of ", self.0)?;
+        let groups = Items::GROUPS.iter().map(|(name, _)| *name);
+        let items = Item::ALL.iter().map(|item| item.name());
+        for (index, name) in groups.chain(items).enumerate() {
+            write!(f, "{}{name}", if index == 0 { "" } else { ", " })?;
+        }
+        f.write_str("; a \"-\" before a name removes it")
+    }
+}
+
+impl std::error::Error for UnknownItem {}
+
+impl FromStr for Items {
+    type Err = UnknownItem;
+
+    /// Reads a list of items and groups, separated by commas. A list that begins with a removal removes from the usual items.
+    fn from_str(text: &str) -> Result<Items, UnknownItem> {
+        let mut items: Option<Items> = None;
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let (name, is_removed) = match word.strip_prefix('-') {
+                Some(name) => (name, true),
+                None => (word, false),
+            };
+            let group = Items::GROUPS
+                .iter()
+                .find(|(group, _)| *group == name)
+                .map(|group| group.1);
+            let item = || Item::ALL.into_iter().find(|item| item.name() == name);
+            let named = group
+                .or_else(|| item().map(|item| Items::of(&[item])))
+                .ok_or_else(|| UnknownItem(name.to_owned()))?;
+            items = Some(match (items, is_removed) {
+                (None, true) => Items::GROUPS[0].1.without(named),
+                (None, false) => named,
+                (Some(items), true) => items.without(named),
+                (Some(items), false) => items.union(named),
+            });
+        }
+        Ok(items.unwrap_or(Items::GROUPS[0].1))
+    }
+}
+
+impl TryFrom<String> for Items {
+    type Error = UnknownItem;
+
+    fn try_from(text: String) -> Result<Items, UnknownItem> {
+        text.parse()
+    }
+}
+
+impl From<Items> for String {
+    fn from(items: Items) -> String {
+        items.to_string()
+    }
+}
+
+impl fmt::Display for Items {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, item) in self.iter().enumerate() {
+            write!(f, "{}{}", if index == 0 { "" } else { "," }, item.name())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_adds_and_removes() {
+        let items: Items = "script, -mailbox,octets".parse().unwrap();
+        assert_eq!(items.to_string(), "process,variables,cgiplusin,callouts,buffer,octets");
+        assert_eq!("".parse::<Items>().unwrap(), Items::GROUPS[0].1);
+        assert!(!"-mapping".parse::<Items>().unwrap().contains(Item::Mapping));
+        assert!("-mapping".parse::<Items>().unwrap().contains(Item::Timing));
+        assert_eq!("all".parse::<Items>().unwrap().iter().count(), Item::ALL.len());
+    }
+
+    #[test]
+    fn every_item_is_known_by_its_name() {
+        for item in Item::ALL {
+            assert_eq!(item.name().parse::<Items>().unwrap(), Items::of(&[item]));
+            assert_eq!(serde_json::to_string(&item).unwrap(), format!("{:?}", item.name()));
+        }
+        let wrong = "mapping,mappings".parse::<Items>().unwrap_err();
+        assert!(
+            wrong
+                .to_string()
+                .starts_with("unknown item \"mappings\": write a list of usual, request")
+        );
+    }
+}

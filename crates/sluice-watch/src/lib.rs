@@ -1,0 +1,47 @@
+//! WATCH: live tracing of requests, as WASD has it. What can be watched, who watches, and what a request tells them.
+//!
+//! Floor 0: nothing here reads or writes a file or a socket. The only clock is the one that dates an event.
+//!
+//! ```text
+//! a connection or an exchange ── note ──▶ Subject ──▶ Watch (a bounded queue) ──▶ page, terminal, file
+//!                                            │  decided by the watch's Filter and Trigger
+//!                                            └─ a bounded ring, while that is undecided
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | [`Item`], [`Items`] | what can be watched |
+//! | [`Event`] | one line, or a piece of the octets |
+//! | [`Spec`], [`Filter`], [`Trigger`] | what a watcher asks for |
+//! | [`Hub`], [`WorkerHub`] | the active watches of the server, and a worker's copy of the list |
+//! | [`Watch`] | one watcher's queue |
+//! | [`Subject`] | with what a connection or an exchange notes its events; nothing if nobody watches |
+//! | [`mask`] | what must not be shown |
+//!
+//! While nobody watches, an exchange costs one relaxed load, and each place that could note an event one comparison. A watcher never
+//! delays a request: what its queue cannot hold is lost, and it is told how much.
+#![forbid(unsafe_code)]
+
+mod event;
+mod filter;
+mod hub;
+mod item;
+mod line;
+pub mod mask;
+mod pattern;
+mod ring;
+mod spec;
+mod subject;
+#[cfg(test)]
+mod subject_tests;
+mod watch;
+
+pub use event::{Content, Direction, Event};
+pub use filter::{Facts, Filter, Verdict};
+pub use hub::{Hub, Refused, WorkerHub};
+pub use item::{Item, Items, UnknownItem};
+pub use line::{Line, hex_dump};
+pub use pattern::Pattern;
+pub use spec::{Spec, Trigger};
+pub use subject::Subject;
+pub use watch::{Taken, Watch};

@@ -1,0 +1,110 @@
+//! Patterns of paths and names, and a search in bytes that arrive in pieces.
+
+use std::fmt;
+
+/// A text with `*` for any characters. Letters are compared as they are.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// The pattern of this text.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Pattern {
+        Pattern(text.into())
+    }
+
+    /// Whether the whole text matches. Time: proportional to the product of the lengths at most.
+    #[must_use]
+    pub fn matches(&self, text: &str) -> bool {
+        let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
+        let (mut p, mut t) = (0, 0);
+        // Where to go on after a mismatch: behind the last star, one byte of the text later.
+        let mut retry: Option<(usize, usize)> = None;
+        while t < text.len() {
+            if pattern.get(p) == Some(&b'*') {
+                retry = Some((p + 1, t));
+                p += 1;
+            } else if pattern.get(p) == Some(&text[t]) {
+                (p, t) = (p + 1, t + 1);
+            } else if let Some((behind_star, from)) = retry {
+                retry = Some((behind_star, from + 1));
+                (p, t) = (behind_star, from + 1);
+            } else {
+                return false;
+            }
+        }
+        pattern[p..].iter().all(|byte| *byte == b'*')
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Finds a text in bytes that arrive in pieces.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Search {
+    /// The end of what has arrived, shorter than the text that is searched.
+    tail: Vec<u8>,
+}
+
+impl Search {
+    /// Whether the text is in what has arrived so far, and was not before this piece.
+    pub(crate) fn find(&mut self, text: &[u8], piece: &[u8]) -> bool {
+        if text.is_empty() {
+            return false;
+        }
+        let kept = text.len() - 1;
+        let head = &piece[..piece.len().min(kept)];
+        self.tail.extend_from_slice(head);
+        let is_found = contains(&self.tail, text) || contains(piece, text);
+        if piece.len() >= kept {
+            self.tail.clear();
+            self.tail.extend_from_slice(&piece[piece.len() - kept..]);
+        } else {
+            let surplus = self.tail.len().saturating_sub(kept);
+            self.tail.drain(..surplus);
+        }
+        is_found
+    }
+}
+
+fn contains(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len()).any(|window| window == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_match_any_characters() {
+        for (pattern, text, expected) in [
+            ("/cgi-bin/*", "/cgi-bin/a/b", true),
+            ("/cgi-bin/*", "/cgi-bin", false),
+            ("*.php", "/a.php", true),
+            ("*.php", "/a.php/x", false),
+            ("/*/b*d", "/a/b/bcd", true),
+            ("*", "", true),
+            ("", "a", false),
+            ("a**", "a", true),
+        ] {
+            assert_eq!(Pattern::new(pattern).matches(text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_found_across_pieces() {
+        let whole = b"one two three";
+        for size in 1..=whole.len() {
+            let mut search = Search::default();
+            let found = whole.chunks(size).filter(|piece| search.find(b"two t", piece)).count();
+            assert_eq!(found, 1, "pieces of {size}");
+        }
+        assert!(!Search::default().find(b"", b"a"));
+        assert!(Search::default().find(b"a", b"a"));
+    }
+}

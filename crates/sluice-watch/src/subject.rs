@@ -1,0 +1,383 @@
+//! With what a connection or an exchange notes its events.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use crate::event::{Content, Direction, Event};
+use crate::filter::{Facts, Verdict};
+use crate::hub::Hub;
+use crate::item::{Item, Items};
+use crate::pattern::Search;
+use crate::ring::Ring;
+use crate::watch::Queue;
+
+/// What a connection or an exchange notes its events with. Nothing if nobody watches it: then each note costs one comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Subject(Option<Rc<Inner>>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    number: u64,
+    began: Instant,
+    id: Option<Arc<str>>,
+    /// The connection of an exchange.
+    connection: Subject,
+    is_connection: bool,
+    /// What some candidate wants to be noted.
+    wanted: Cell<Items>,
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    facts: Facts,
+    candidates: Vec<Candidate>,
+    ring: Ring,
+}
+
+/// A watch that may show the subject.
+#[derive(Debug)]
+struct Candidate {
+    queue: Arc<Queue>,
+    is_shown: bool,
+    /// What the trigger waits for has happened; or there is none.
+    is_triggered: bool,
+    /// Bytes that may still be shown.
+    octets_left: usize,
+    /// The search for the trigger's bytes, in both directions.
+    searches: [Search; 2],
+    /// Exchanges of this connection that are shown.
+    exchanges: u32,
+}
+
+impl Subject {
+    /// Nobody watches.
+    pub const NONE: Subject = Subject(None);
+
+    pub(crate) fn begin(
+        hub: &Arc<Hub>,
+        number: u64,
+        connection: Option<&Subject>,
+        facts: Facts,
+        candidates: Vec<Arc<Queue>>,
+    ) -> Subject {
+        let inner = Rc::new(Inner {
+            number,
+            began: Instant::now(),
+            id: facts.id.as_deref().map(Arc::from),
+            connection: connection.cloned().unwrap_or_default(),
+            is_connection: connection.is_none(),
+            wanted: Cell::default(),
+            state: RefCell::new(State {
+                facts,
+                candidates: candidates.into_iter().map(Candidate::new).collect(),
+                ring: Ring::new(&hub.ring_bytes),
+            }),
+        });
+        inner.decide();
+        Subject(Some(inner))
+    }
+
+    /// Whether nobody watches.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether somebody may want events of this item.
+    #[must_use]
+    pub fn wants(&self, item: Item) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.wanted.get().contains(item))
+    }
+
+    /// Notes an event; `text` is called only if somebody may want it. `module` is the part of the server that notes it.
+    pub fn note(&self, item: Item, module: &'static str, text: impl FnOnce() -> String) {
+        if let Some(inner) = self.wanting(item) {
+            inner.add(item, module, Content::Text(text()));
+        }
+    }
+
+    /// Notes bytes, masked; `bytes` is called only if somebody may want them.
+    pub fn note_bytes(&self, item: Item, module: &'static str, direction: Direction, bytes: impl FnOnce() -> Vec<u8>) {
+        if let Some(inner) = self.wanting(item) {
+            let (bytes, omitted) = (bytes(), 0);
+            inner.add(
+                item,
+                module,
+                Content::Bytes {
+                    direction,
+                    bytes,
+                    omitted,
+                },
+            );
+        }
+    }
+
+    /// Adds to what is known of the exchange; that may decide who is shown it.
+    pub fn know(&self, add: impl FnOnce(&mut Facts)) {
+        if let Some(inner) = &self.0 {
+            add(&mut inner.state.borrow_mut().facts);
+            inner.decide();
+        }
+    }
+
+    /// Ends the exchange: what is not known now never will be. To be called after its last event.
+    pub fn end(&self) {
+        let Some(inner) = &self.0 else { return };
+        self.know(|facts| facts.is_ended = true);
+        let candidates = std::mem::take(&mut inner.state.borrow_mut().candidates);
+        inner.wanted.set(Items::NONE);
+        for candidate in candidates.iter().filter(|candidate| candidate.is_shown) {
+            inner.connection.hide(&candidate.queue);
+            if candidate.queue.spec.once {
+                candidate.queue.end();
+            }
+        }
+    }
+
+    /// Adds the watches that have begun since the connection was accepted.
+    pub(crate) fn join(&self, list: &[Arc<Queue>]) {
+        let Some(inner) = &self.0 else { return };
+        let mut state = inner.state.borrow_mut();
+        let known = |state: &State, queue: &Arc<Queue>| {
+            let is_same = |candidate: &Candidate| Arc::ptr_eq(&candidate.queue, queue);
+            state.candidates.iter().any(is_same)
+        };
+        let mut has_joined = false;
+        for queue in list {
+            if !known(&state, queue) && queue.spec.filter.decide(&state.facts) != Verdict::Differs {
+                state.candidates.push(Candidate::new(Arc::clone(queue)));
+                has_joined = true;
+            }
+        }
+        drop(state);
+        if has_joined {
+            inner.decide();
+        }
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<Inner> {
+        self.0.as_ref().map_or_else(Weak::new, Rc::downgrade)
+    }
+
+    fn wanting(&self, item: Item) -> Option<&Rc<Inner>> {
+        self.0.as_ref().filter(|inner| inner.wanted.get().contains(item))
+    }
+
+    /// Shows a connection, because one of its exchanges is shown.
+    fn show(&self, queue: &Arc<Queue>) {
+        let Some(inner) = &self.0 else { return };
+        let mut state = inner.state.borrow_mut();
+        let State { candidates, ring, .. } = &mut *state;
+        if let Some(candidate) = candidates
+            .iter_mut()
+            .find(|candidate| Arc::ptr_eq(&candidate.queue, queue))
+        {
+            candidate.exchanges += 1;
+            if !candidate.is_shown {
+                candidate.show(ring);
+            }
+        }
+        drop(state);
+        inner.decide();
+    }
+
+    /// An exchange of the connection that was shown has ended.
+    fn hide(&self, queue: &Arc<Queue>) {
+        let Some(inner) = &self.0 else { return };
+        let mut state = inner.state.borrow_mut();
+        if let Some(candidate) = state
+            .candidates
+            .iter_mut()
+            .find(|candidate| Arc::ptr_eq(&candidate.queue, queue))
+        {
+            candidate.exchanges = candidate.exchanges.saturating_sub(1);
+            if candidate.exchanges == 0 && !candidate.is_connection_shown_by_itself() {
+                candidate.is_shown = false;
+                candidate.is_triggered = candidate.queue.spec.trigger.is_none();
+                candidate.octets_left = candidate.queue.spec.octets_max;
+            }
+        }
+    }
+
+    fn is_triggered(&self, queue: &Arc<Queue>) -> bool {
+        self.0.as_ref().is_some_and(|inner| {
+            let state = inner.state.borrow();
+            let mut candidates = state.candidates.iter();
+            candidates.any(|candidate| Arc::ptr_eq(&candidate.queue, queue) && candidate.is_triggered)
+        })
+    }
+}
+
+impl Inner {
+    /// Decides again, because time has passed. Returns whether time can still decide something.
+    pub(crate) fn decide_by_time(&self) -> bool {
+        self.decide();
+        let state = self.state.borrow();
+        let is_open = |candidate: &Candidate| !candidate.is_shown && candidate.queue.spec.depends_on_time();
+        state.candidates.iter().any(is_open)
+    }
+
+    fn add(&self, item: Item, module: &'static str, content: Content) {
+        let mut state = self.state.borrow_mut();
+        let State { candidates, ring, .. } = &mut *state;
+        let event = Arc::new(Event {
+            at: SystemTime::now(),
+            since: self.began.elapsed(),
+            module,
+            item,
+            number: self.number,
+            id: self.id.clone(),
+            content,
+        });
+        let mut is_undecided = false;
+        for candidate in candidates.iter_mut() {
+            candidate.search(&event);
+            let is_wanted = candidate.queue.spec.items.contains(item);
+            if is_wanted && candidate.is_shown {
+                candidate.deliver(&event);
+            }
+            is_undecided |= !candidate.is_shown;
+        }
+        // Also what only another watch wants: which one that is, is decided when it is shown.
+        if is_undecided {
+            ring.push(&event);
+            drop(state);
+            self.decide();
+        }
+    }
+
+    /// Shows the subject to the watches that match now, and forgets those that do not.
+    fn decide(&self) {
+        let mut shown = Vec::new();
+        let mut state = self.state.borrow_mut();
+        let State {
+            facts,
+            candidates,
+            ring,
+        } = &mut *state;
+        facts.time = self.began.elapsed();
+        candidates.retain_mut(|candidate| {
+            if candidate.queue.is_ended() {
+                return false;
+            }
+            if candidate.is_shown {
+                return true;
+            }
+            if self.is_connection {
+                if candidate.is_connection_shown_by_itself() {
+                    candidate.show(ring);
+                }
+                return true;
+            }
+            let trigger = candidate.queue.spec.trigger.as_ref();
+            candidate.is_triggered |= trigger.is_some_and(|trigger| trigger.fires(facts));
+            let is_triggered = candidate.is_triggered || self.connection.is_triggered(&candidate.queue);
+            match candidate.queue.spec.filter.decide(facts) {
+                Verdict::Differs => false,
+                Verdict::Matches if is_triggered => {
+                    let may_show = candidate.queue.claim(self.number);
+                    if may_show {
+                        shown.push(Arc::clone(&candidate.queue));
+                        self.connection.show(&candidate.queue);
+                        candidate.show(ring);
+                    }
+                    may_show
+                }
+                Verdict::Matches | Verdict::Undecided => true,
+            }
+        });
+        let wanted = candidates.iter().map(|candidate| candidate.queue.spec.noted());
+        self.wanted.set(wanted.fold(Items::NONE, Items::union));
+        if candidates.iter().all(|candidate| candidate.is_shown) {
+            ring.clear();
+        }
+    }
+}
+
+impl Candidate {
+    fn new(queue: Arc<Queue>) -> Candidate {
+        Candidate {
+            is_shown: false,
+            is_triggered: queue.spec.trigger.is_none(),
+            octets_left: queue.spec.octets_max,
+            searches: Default::default(),
+            exchanges: 0,
+            queue,
+        }
+    }
+
+    /// Whether a connection is shown without one of its exchanges: the watch says nothing about requests.
+    fn is_connection_shown_by_itself(&self) -> bool {
+        let spec = &self.queue.spec;
+        spec.filter.is_of_connections() && spec.trigger.is_none() && !spec.once
+    }
+
+    /// Shows what has happened so far.
+    fn show(&mut self, ring: &Ring) {
+        self.is_shown = true;
+        if ring.lost > 0 {
+            self.queue.count_lost(ring.lost);
+        }
+        for event in ring.iter() {
+            if self.queue.spec.items.contains(event.item) {
+                self.deliver(event);
+            }
+        }
+    }
+
+    /// Delivers an event, with so many bytes as may still be shown.
+    fn deliver(&mut self, event: &Arc<Event>) {
+        let Content::Bytes { direction, bytes, .. } = &event.content else {
+            self.queue.push(event);
+            return;
+        };
+        if bytes.len() <= self.octets_left {
+            self.octets_left -= bytes.len();
+            self.queue.push(event);
+        } else if self.octets_left > 0 {
+            let shown = std::mem::take(&mut self.octets_left);
+            let content = Content::Bytes {
+                direction: *direction,
+                bytes: bytes[..shown].to_vec(),
+                omitted: bytes.len() - shown,
+            };
+            let event = Event {
+                content,
+                ..Event::clone(event)
+            };
+            self.queue.push(&Arc::new(event));
+        }
+    }
+
+    fn search(&mut self, event: &Event) {
+        let Some(text) = self
+            .queue
+            .spec
+            .trigger
+            .as_ref()
+            .and_then(|trigger| trigger.bytes.as_ref())
+        else {
+            return;
+        };
+        if self.is_triggered || !crate::Trigger::SEARCHED.contains(event.item) {
+            return;
+        }
+        let [received, sent] = &mut self.searches;
+        self.is_triggered = match &event.content {
+            Content::Text(shown) => shown.contains(text.as_str()),
+            Content::Bytes {
+                direction: Direction::Received,
+                bytes,
+                ..
+            } => received.find(text.as_bytes(), bytes),
+            Content::Bytes {
+                direction: Direction::Sent,
+                bytes,
+                ..
+            } => sent.find(text.as_bytes(), bytes),
+        };
+    }
+}

@@ -1,0 +1,260 @@
+//! Who is shown what: watches, filters, triggers, bounds.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::{
+    Content, Direction, Facts, Filter, Hub, Item, Items, Pattern, Spec, Subject, Taken, Trigger, Watch, WorkerHub,
+};
+
+struct Server {
+    hub: Arc<Hub>,
+    worker: WorkerHub,
+}
+
+impl Server {
+    fn new() -> Server {
+        let hub = Hub::new();
+        let worker = WorkerHub::new(&hub);
+        Server { hub, worker }
+    }
+
+    fn watch(&self, spec: Spec) -> Watch {
+        self.hub.watch(spec).unwrap()
+    }
+
+    fn connection(&self) -> Subject {
+        self.worker.connection(&Subject::NONE, client)
+    }
+
+    fn exchange(&self, connection: &Subject, path: &str) -> Subject {
+        self.worker.exchange(connection, || Facts {
+            path: Some(path.into()),
+            method: Some("GET".into()),
+            ..client()
+        })
+    }
+}
+
+fn client() -> Facts {
+    Facts {
+        client: Some("192.0.2.1".into()),
+        ..Facts::default()
+    }
+}
+
+fn all() -> Spec {
+    Spec {
+        items: Items::ALL,
+        ..Spec::default()
+    }
+}
+
+fn of_path(path: &str) -> Spec {
+    Spec {
+        filter: Filter {
+            path: Some(Pattern::new(path)),
+            ..Filter::default()
+        },
+        ..all()
+    }
+}
+
+fn texts(taken: &Taken) -> Vec<&str> {
+    let shown = taken.events.iter().map(|event| match &event.content {
+        Content::Text(shown) => shown.as_str(),
+        Content::Bytes { .. } => "bytes",
+    });
+    shown.collect()
+}
+
+fn take(watch: &Watch) -> Taken {
+    watch.take_until(Instant::now())
+}
+
+fn note(subject: &Subject, text: &str) {
+    subject.note(Item::Mapping, "test", || text.into());
+}
+
+#[test]
+fn nothing_is_made_while_nobody_watches() {
+    let server = Server::new();
+    assert!(server.connection().is_none());
+    let subject = server.exchange(&Subject::NONE, "/a");
+    subject.note(Item::Mapping, "test", || unreachable!("nobody watches"));
+    drop(server.watch(all()));
+    assert!(!server.hub.is_on() && server.connection().is_none());
+}
+
+#[test]
+fn an_exchange_that_cannot_match_has_no_subject() {
+    let server = Server::new();
+    let watch = server.watch(of_path("/a/*"));
+    let connection = server.connection();
+    assert!(server.exchange(&connection, "/b").is_none());
+    note(&server.exchange(&connection, "/a/1"), "shown");
+    assert_eq!(texts(&take(&watch)), ["shown"]);
+}
+
+#[test]
+fn only_the_items_of_the_watch_are_made() {
+    let server = Server::new();
+    let watch = server.watch(Spec {
+        items: Items::of(&[Item::Mapping]),
+        ..Spec::default()
+    });
+    let subject = server.exchange(&server.connection(), "/");
+    subject.note(Item::Cache, "test", || unreachable!("nobody asked for it"));
+    note(&subject, "shown");
+    assert_eq!(texts(&take(&watch)), ["shown"]);
+}
+
+#[test]
+fn what_came_before_the_decision_is_shown_with_the_connection() {
+    let server = Server::new();
+    let mut spec = of_path("/a");
+    spec.filter.status = Some(Pattern::new("5xx"));
+    let watch = server.watch(spec);
+    let connection = server.connection();
+    connection.note(Item::Connection, "net", || "accepted".into());
+    let good = server.exchange(&connection, "/a");
+    note(&good, "good");
+    good.know(|facts| facts.status = Some(200));
+    good.end();
+    let bad = server.exchange(&connection, "/a");
+    note(&bad, "bad");
+    assert!(take(&watch).events.is_empty());
+    bad.know(|facts| facts.status = Some(502));
+    note(&bad, "after");
+    connection.note(Item::Connection, "net", || "sent".into());
+    bad.end();
+    connection.note(Item::Connection, "net", || "kept".into());
+    assert_eq!(texts(&take(&watch)), ["accepted", "bad", "after", "sent"]);
+}
+
+#[test]
+fn a_trigger_in_the_bytes_of_a_connection_shows_its_exchange() {
+    let server = Server::new();
+    let watch = server.watch(Spec {
+        items: Items::of(&[Item::Mapping]),
+        trigger: Some(Trigger {
+            bytes: Some("needle".into()),
+            ..Trigger::default()
+        }),
+        ..Spec::default()
+    });
+    let connection = server.connection();
+    let octets =
+        |bytes: &'static [u8]| connection.note_bytes(Item::Octets, "net", Direction::Received, || bytes.to_vec());
+    octets(b"GET /?nee");
+    octets(b"dle HTTP/1.1");
+    let exchange = server.exchange(&connection, "/");
+    note(&exchange, "shown");
+    exchange.end();
+    note(&server.exchange(&connection, "/"), "the next one");
+    assert_eq!(texts(&take(&watch)), ["shown"]);
+}
+
+#[test]
+fn a_watch_for_one_request_ends_with_it() {
+    let server = Server::new();
+    let watch = server.watch(Spec { once: true, ..all() });
+    let connection = server.connection();
+    let (first, second) = (server.exchange(&connection, "/1"), server.exchange(&connection, "/2"));
+    note(&second, "second");
+    note(&first, "first");
+    first.end();
+    let taken = take(&watch);
+    assert_eq!((texts(&taken), taken.is_ended), (vec!["first"], true));
+}
+
+#[test]
+fn a_watch_that_begins_later_joins_a_kept_connection() {
+    let server = Server::new();
+    let early = server.watch(of_path("/none"));
+    let connection = server.connection();
+    let late = server.watch(of_path("/a"));
+    let connection = server.worker.connection(&connection, client);
+    let exchange = server.exchange(&connection, "/a");
+    connection.note(Item::Connection, "net", || "seen".into());
+    exchange.end();
+    assert_eq!(texts(&take(&late)), ["seen"]);
+    assert!(take(&early).events.is_empty());
+}
+
+#[test]
+fn bytes_are_bounded_per_request() {
+    let server = Server::new();
+    let watch = server.watch(Spec {
+        octets_max: 10,
+        ..all()
+    });
+    let exchange = server.exchange(&server.connection(), "/");
+    for _ in 0..3 {
+        exchange.note_bytes(Item::Mailbox, "script", Direction::Sent, || vec![b'x'; 8]);
+    }
+    let lengths: Vec<_> = take(&watch).events.iter().map(|event| event.content.clone()).collect();
+    let bytes = |length: usize, omitted| Content::Bytes {
+        direction: Direction::Sent,
+        bytes: vec![b'x'; length],
+        omitted,
+    };
+    assert_eq!(lengths, [bytes(8, 0), bytes(2, 6)]);
+}
+
+#[test]
+fn a_watcher_that_reads_nothing_is_told_what_it_lost() {
+    let server = Server::new();
+    let watch = server.watch(all());
+    let exchange = server.exchange(&server.connection(), "/");
+    for _ in 0..100 {
+        note(&exchange, &"x".repeat(100_000));
+    }
+    let taken = take(&watch);
+    assert_eq!(taken.events.len() as u64 + taken.lost, 100);
+    assert!(taken.lost > 0);
+    note(&exchange, "again");
+    assert_eq!((texts(&take(&watch)), take(&watch).lost), (vec!["again"], 0));
+}
+
+#[test]
+fn the_ring_of_an_undecided_request_is_bounded() {
+    let server = Server::new();
+    let mut spec = all();
+    spec.filter.status = Some(Pattern::new("500"));
+    let watch = server.watch(spec);
+    let exchange = server.exchange(&server.connection(), "/");
+    for index in 0..10_000 {
+        note(&exchange, &index.to_string());
+    }
+    exchange.know(|facts| facts.status = Some(500));
+    let taken = take(&watch);
+    assert_eq!(taken.events.len() as u64 + taken.lost, 10_000);
+    assert_eq!(texts(&taken).last(), Some(&"9999"));
+    exchange.end();
+    drop(exchange);
+    assert_eq!(server.hub.ring_bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[test]
+fn the_number_of_watches_is_bounded() {
+    let server = Server::new();
+    let watches: Vec<Watch> = (0..16).map(|_| server.watch(all())).collect();
+    assert!(server.hub.watch(all()).is_err());
+    drop(watches);
+    assert!(server.hub.watch(all()).is_ok());
+}
+
+#[test]
+fn a_slow_request_is_shown_by_the_tick() {
+    let server = Server::new();
+    let mut spec = all();
+    spec.filter.slower_than_ms = Some(0);
+    let watch = server.watch(spec);
+    let exchange = server.exchange(&server.connection(), "/");
+    note(&exchange, "waits");
+    server.worker.tick();
+    assert_eq!(texts(&take(&watch)), ["waits"]);
+    server.hub.end();
+    assert!(take(&watch).is_ended);
+}

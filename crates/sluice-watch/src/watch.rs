@@ -1,0 +1,179 @@
+//! One watcher's queue.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use crate::event::Event;
+use crate::hub::Hub;
+use crate::spec::Spec;
+
+/// Bytes of events that wait for a watcher at most.
+const QUEUE_BYTES_MAX: usize = 4 << 20;
+
+/// A watcher's queue, filled by the workers. Dropping the watcher's [`Watch`] ends it.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) spec: Spec,
+    pub(crate) number: u64,
+    state: Mutex<State>,
+    filled: Condvar,
+    /// The number of the request that is shown, if there is to be only one; 0 before.
+    claimed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+    lost: u64,
+    is_ended: bool,
+    waker: Option<Waker>,
+}
+
+/// What has happened since the last look.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// The events, in their order.
+    pub events: Vec<Arc<Event>>,
+    /// Events that were lost before these, because the watcher was too slow.
+    pub lost: u64,
+    /// No more will come: the one request that was to be shown has ended, or the server ends.
+    pub is_ended: bool,
+}
+
+impl Taken {
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.lost == 0 && !self.is_ended
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(spec: Spec, number: u64) -> Queue {
+        Queue {
+            spec,
+            number,
+            state: Mutex::default(),
+            filled: Condvar::new(),
+            claimed: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the request of this number may be shown.
+    pub(crate) fn claim(&self, number: u64) -> bool {
+        if !self.spec.once {
+            return true;
+        }
+        let claimed = self
+            .claimed
+            .compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+        claimed.unwrap_or_else(|holder| holder) == 0 || claimed == Err(number)
+    }
+
+    pub(crate) fn push(&self, event: &Arc<Event>) {
+        let mut state = self.lock();
+        if state.is_ended {
+            return;
+        }
+        if state.bytes + event.size() > QUEUE_BYTES_MAX {
+            state.lost += 1;
+        } else {
+            state.bytes += event.size();
+            state.events.push_back(Arc::clone(event));
+        }
+        self.wake(state);
+    }
+
+    /// Counts events that could not be kept.
+    pub(crate) fn count_lost(&self, events: u64) {
+        self.lock().lost += events;
+    }
+
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.is_ended = true;
+        self.wake(state);
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.lock().is_ended
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let waker = state.waker.take();
+        drop(state);
+        self.filled.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Taken {
+        self.bytes = 0;
+        Taken {
+            events: self.events.drain(..).collect(),
+            lost: std::mem::take(&mut self.lost),
+            is_ended: self.is_ended,
+        }
+    }
+}
+
+/// A watch, held by its watcher. Dropping it ends the watch.
+#[derive(Debug)]
+pub struct Watch {
+    hub: Arc<Hub>,
+    queue: Arc<Queue>,
+}
+
+impl Watch {
+    pub(crate) fn new(hub: Arc<Hub>, queue: Arc<Queue>) -> Watch {
+        Watch { hub, queue }
+    }
+
+    /// What is watched.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.queue.spec
+    }
+
+    /// Takes what has happened, waiting until something has. For a task; the last caller is woken.
+    pub fn poll_take(&self, context: &Context<'_>) -> Poll<Taken> {
+        let mut state = self.queue.lock();
+        let taken = state.take();
+        if taken.is_empty() {
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(taken)
+    }
+
+    /// Takes what has happened, waiting until something has or the deadline has passed. For a thread.
+    #[must_use]
+    pub fn take_until(&self, deadline: Instant) -> Taken {
+        let mut state = self.queue.lock();
+        loop {
+            let taken = state.take();
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !taken.is_empty() || left.is_zero() {
+                return taken;
+            }
+            let waited = self.queue.filled.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.queue.end();
+        self.hub.remove(self.queue.number);
+    }
+}
