@@ -3,7 +3,7 @@
 //! Here: a few cells per accepted socket, used only on its worker's thread. Not here: the socket (`stream`) and the
 //! protocols (`http1`, `http2`).
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use std::task::Waker;
 use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_http::received::{Received, Receiver};
 use sluice_membuf::SealedMemfd;
+use sluice_watch::Subject;
 
 use crate::client_certificates::ShownCertificate;
 use crate::outgoing::{Outgoing, OutgoingBody};
@@ -55,6 +56,8 @@ pub struct Connection {
     /// Bytes of a response may wait to be sent.
     has_unsent: Cell<bool>,
     demand: Cell<Option<Demand>>,
+    /// With what it notes events for WATCH.
+    subject: RefCell<Subject>,
 }
 
 /// What the worker wants of a connection.
@@ -98,7 +101,17 @@ impl Connection {
             idle_since: Cell::new(vacancies.next_number()),
             has_unsent: Cell::new(false),
             demand: Cell::new(None),
+            subject: RefCell::new(Subject::NONE),
         }
+    }
+
+    /// With what it notes events for WATCH: nothing if nobody watched when it was last looked up (`Front::subject`).
+    pub fn subject(&self) -> Subject {
+        self.subject.borrow().clone()
+    }
+
+    pub(crate) fn set_subject(&self, subject: &Subject) {
+        self.subject.replace(subject.clone());
     }
 
     /// A connection of no worker.

@@ -14,6 +14,7 @@ use sluice_http::endpoints::Endpoints;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_settings::rule::ClientCertificate;
+use sluice_watch::{Facts, Hub, Subject, WorkerHub};
 use tokio::sync::watch;
 
 use crate::client_counts::ClientCounts;
@@ -39,6 +40,7 @@ pub struct Front {
     send_budget: Rc<SendBudget>,
     client_counts: Arc<ClientCounts>,
     log: FrontLog,
+    watches: WorkerHub,
     phases: watch::Receiver<Phase>,
     is_draining: Cell<bool>,
     /// Seconds since the worker started.
@@ -66,13 +68,14 @@ pub(crate) struct FrontStatus {
 }
 
 impl Front {
-    /// Creates a front; it counts its connections in `counts`.
+    /// Creates a front; it counts its connections in `counts`, and its connections and exchanges are shown to the watches of `hub`.
     pub fn new(
         listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
         limits: FrontLimits,
         phases: watch::Receiver<Phase>,
         tasks: Tasks,
         counts: Arc<ConnectionCounts>,
+        hub: &Arc<Hub>,
     ) -> Front {
         Front {
             listener_protocols,
@@ -81,6 +84,7 @@ impl Front {
             send_budget: Rc::new(SendBudget::new(limits.send_bytes_max.max(SEND_BYTES_MIN))),
             client_counts: limits.client_counts,
             log: FrontLog::default(),
+            watches: WorkerHub::new(hub),
             phases,
             is_draining: Cell::new(false),
             tick: Cell::new(0),
@@ -147,6 +151,21 @@ impl Front {
         }
     }
 
+    /// The active watches.
+    pub fn watches(&self) -> &WorkerHub {
+        &self.watches
+    }
+
+    /// The subject of a connection, with the watches that are active now.
+    pub fn subject(&self, connection: &Connection) -> Subject {
+        let subject = self.watches.connection(&connection.subject(), || Facts {
+            client: Some(connection.endpoints().client.ip().to_string()),
+            ..Facts::default()
+        });
+        connection.set_subject(&subject);
+        subject
+    }
+
     /// The log lines about connections.
     pub(crate) fn log(&self) -> &FrontLog {
         &self.log
@@ -172,6 +191,7 @@ impl Front {
     pub fn advance(&self) {
         log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, Instant::now()));
         self.log.log_due();
+        self.watches.tick();
         self.tick.set(self.tick.get() + 1);
         self.slots.wake_due(self.tick.get());
     }

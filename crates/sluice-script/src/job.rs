@@ -27,6 +27,7 @@ use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::compression::Compression;
 use sluice_settings::{ScriptSettings, ScriptSource};
+use sluice_watch::Subject;
 
 use crate::callout::Callouts;
 use crate::default_environment::default_environment;
@@ -52,6 +53,8 @@ pub struct Job {
     pub map: Arc<dyn Map>,
     /// How its reply may be compressed. `None` if it may not.
     pub compression: Option<Arc<Compression>>,
+    /// With what its exchange notes events for WATCH.
+    pub subject: Subject,
 }
 
 impl Job {

@@ -90,6 +90,7 @@ impl Service for Exchanges {
         let config = self.context.config();
         let client = Client::resolve(connection, &config.proxies, self.context.reverse_dns.as_deref(), &head);
         let mut exchange = Exchange::open(&self.context, &config, client, &head);
+        exchange.begin_watch(connection);
         if request::ends_connection(&head) {
             exchange.set_last();
             if incoming.is_end_stream() {

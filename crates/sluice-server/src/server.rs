@@ -26,6 +26,7 @@ use sluice_net::unix::SocketFile;
 use sluice_script::resources::Resources;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{AccessLog, ListenAddress, ListenSettings, LogTarget, Settings};
+use sluice_watch::Hub;
 use tokio::sync::watch;
 
 use crate::descriptors;
@@ -132,6 +133,7 @@ impl Server {
             script_files_max,
             busy_workers: watch::Sender::new(workers),
             counts,
+            watches: Hub::new(),
             ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
         });
         let (phase, phases) = watch::channel(Phase::Serving);
@@ -267,6 +269,11 @@ impl Server {
         }
     }
 
+    /// The active watches (WATCH).
+    pub fn watches(&self) -> &Arc<Hub> {
+        &self.shared.watches
+    }
+
     /// Reopens the access logs under their names, after they were renamed.
     pub fn reopen_logs(&self) {
         self.shared.log.reopen();
@@ -277,6 +284,7 @@ impl Server {
         // Before the sockets are closed, because until then no other server can have created files of the same names.
         let mut files = self.socket_files.lock().unwrap_or_else(PoisonError::into_inner);
         files.clear();
+        self.shared.watches.end();
         self.phase.send_if_modified(|phase| advance(phase, Phase::Draining));
         EndOrder(self.phase.clone())
     }

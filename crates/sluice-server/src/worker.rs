@@ -22,6 +22,7 @@ use sluice_net::phase;
 use sluice_net::phase::Phase;
 use sluice_script::resources::Resources;
 use sluice_script::scripts::Scripts;
+use sluice_watch::Hub;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) busy_workers: watch::Sender<usize>,
     /// The counters of the workers, by their index.
     pub(crate) counts: Box<[Arc<WorkerCounts>]>,
+    /// The active watches.
+    pub(crate) watches: Arc<Hub>,
     /// The source of UNIQUE_ID.
     pub(crate) ids: IdSource,
 }
@@ -144,6 +147,7 @@ impl Worker {
             phases.clone(),
             tasks.clone(),
             Arc::clone(&shared.counts[index].connections),
+            &shared.watches,
         );
         let launcher = Arc::clone(&shared.launcher);
         let resources = Arc::clone(&shared.resources);

@@ -191,6 +191,7 @@ impl PendingAnswer {
             route,
             map: Arc::<Site>::clone(site),
             compression: None,
+            subject: exchange.subject.clone(),
         }
     }
 }

@@ -258,6 +258,7 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
         route,
         map: Arc::<Site>::clone(site),
         compression: compress.then(|| Arc::clone(&site.compression)),
+        subject: exchange.subject.clone(),
     };
     let task = Task {
         job: Box::new(job),

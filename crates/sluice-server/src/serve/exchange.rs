@@ -17,7 +17,9 @@ use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::Fault;
 use sluice_http::head;
 use sluice_http::request_id::UniqueId;
+use sluice_net::connection::Connection;
 use sluice_settings::rule::HeadChanges;
+use sluice_watch::{Facts, Subject};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
@@ -44,6 +46,8 @@ pub(crate) struct Exchange {
     is_private: bool,
     /// The site's Strict-Transport-Security, if the response is to have it.
     hsts: Option<HeaderValue>,
+    /// With what it notes events for WATCH.
+    pub subject: Subject,
     entry: LogEntry,
 }
 
@@ -79,6 +83,7 @@ impl Exchange {
             limits: HeldLimits::default(),
             is_private: false,
             hsts: None,
+            subject: Subject::NONE,
             entry: LogEntry::new(config, &head.headers),
         })
     }
@@ -90,6 +95,21 @@ impl Exchange {
         let mut exchange = Exchange::open(context, &context.config(), Client::unresolved(endpoints), &head);
         exchange.entry.is_last = true;
         exchange
+    }
+
+    /// Has it noted who watches it, now that its head is known.
+    pub(crate) fn begin_watch(&mut self, connection: &Connection) {
+        let watches = self.context.front.watches();
+        if watches.is_on() {
+            let on_connection = self.context.front.subject(connection);
+            self.subject = watches.exchange(&on_connection, || Facts {
+                client: Some(self.client.endpoints.client.ip().to_string()),
+                path: Some(self.line.uri.path().to_owned()),
+                method: Some(self.line.method.to_string()),
+                id: Some(self.id.to_string()),
+                ..Facts::default()
+            });
+        }
     }
 
     /// When the request's head was complete.
@@ -209,5 +229,6 @@ impl Drop for Exchange {
         self.entry.is_last |= is_draining;
         self.entry.count(&self.context.counts);
         self.entry.write(self.context.worker, self.id, &self.client, &self.line);
+        self.subject.end();
     }
 }
