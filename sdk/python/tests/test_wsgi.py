@@ -171,7 +171,7 @@ def json():
 DJANGO = """
 import sys
 from django.conf import settings
-settings.configure(DEBUG=False, LOGGING={"version": 1, "handlers": {"log": {"class": "logging.StreamHandler"}}, "root": {"handlers": ["log"]}}, SECRET_KEY="x", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], MIDDLEWARE=[],
+settings.configure(DEBUG=False, LOGGING={"version": 1, "disable_existing_loggers": False, "handlers": {"log": {"class": "logging.StreamHandler"}}, "root": {"handlers": ["log"]}}, SECRET_KEY="x", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], MIDDLEWARE=[],
     FILE_UPLOAD_TEMP_DIR="@TMP@")
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpResponse, StreamingHttpResponse, HttpResponseRedirect, FileResponse
