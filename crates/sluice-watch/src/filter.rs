@@ -1,5 +1,7 @@
 //! Which requests a watch shows.
 
+use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -64,6 +66,64 @@ pub struct Facts {
     pub is_ended: bool,
 }
 
+/// What is known of a request when its head is complete.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestFacts<'a> {
+    /// The client's address.
+    pub client: IpAddr,
+    /// The path, as the client sent it, without its query.
+    pub path: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// The id of the exchange.
+    pub id: &'a str,
+}
+
+impl RequestFacts<'_> {
+    /// The same, to add to.
+    #[must_use]
+    pub fn to_facts(&self) -> Facts {
+        Facts {
+            client: Some(self.client.to_canonical().to_string()),
+            path: Some(self.path.to_owned()),
+            method: Some(self.method.to_owned()),
+            id: Some(self.id.to_owned()),
+            ..Facts::default()
+        }
+    }
+}
+
+/// An address as text, without an allocation. The longest is `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`.
+struct AddressText {
+    bytes: [u8; 48],
+    length: usize,
+}
+
+impl AddressText {
+    fn new(address: IpAddr) -> AddressText {
+        let mut text = AddressText {
+            bytes: [0; 48],
+            length: 0,
+        };
+        let _ = write!(text, "{}", address.to_canonical());
+        text
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Write for AddressText {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let end = self.length + text.len();
+        let room = self.bytes.get_mut(self.length..end).ok_or(std::fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
 /// Whether a request matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -108,6 +168,18 @@ impl Filter {
             .and(exactly(&self.id, &facts.id))
             .and(self.decide_status(facts))
             .and(self.decide_time(facts))
+    }
+
+    /// Whether a request can match, by what is known when its head is complete.
+    #[must_use]
+    pub fn may_match(&self, request: &RequestFacts<'_>) -> bool {
+        let may = |pattern: &Option<Pattern>, fact: &str| pattern.as_ref().is_none_or(|pattern| pattern.matches(fact));
+        let is = |wanted: &Option<String>, fact: &str| wanted.as_ref().is_none_or(|wanted| wanted == fact);
+        let is_client = |pattern: &Pattern| pattern.matches(AddressText::new(request.client).as_str());
+        may(&self.path, request.path)
+            && is(&self.method, request.method)
+            && is(&self.id, request.id)
+            && self.client.as_ref().is_none_or(is_client)
     }
 
     /// Whether every condition can be decided for a connection, before it has a request.
@@ -180,6 +252,39 @@ mod tests {
         facts.status = None;
         facts.is_ended = true;
         assert_eq!(filter.decide(&facts), Verdict::Differs);
+    }
+
+    #[test]
+    fn what_the_head_decides_is_decided_without_an_allocation() {
+        let request = |client: &str| RequestFacts {
+            client: client.parse().unwrap(),
+            path: "/a/b",
+            method: "GET",
+            id: "x1",
+        };
+        let of_client = |pattern: &str| Filter {
+            client: Some(Pattern::new(pattern)),
+            ..Filter::default()
+        };
+        for (filter, client, expected) in [
+            (Filter::default(), "192.0.2.1", true),
+            (of_client("192.0.2.*"), "::ffff:192.0.2.1", true),
+            (of_client("192.0.2.1"), "192.0.2.10", false),
+            (of_client("2001:db8:*"), "2001:db8:1111:2222:3333:4444:5555:6666", true),
+        ] {
+            let request = request(client);
+            assert_eq!(filter.may_match(&request), expected, "{filter:?} {client}");
+            assert_eq!(
+                filter.decide(&request.to_facts()) != Verdict::Differs,
+                expected,
+                "{filter:?} {client}"
+            );
+        }
+        let other = Filter {
+            method: Some("POST".into()),
+            ..Filter::default()
+        };
+        assert!(!other.may_match(&request("192.0.2.1")));
     }
 
     #[test]

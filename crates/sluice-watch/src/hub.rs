@@ -6,13 +6,17 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::filter::{Facts, Verdict};
+use crate::filter::{Facts, RequestFacts, Verdict};
+use crate::mask::Masks;
 use crate::spec::Spec;
 use crate::subject::{Inner, Subject};
 use crate::watch::{Queue, Watch};
 
 /// Watches at once at most.
 const WATCHES_MAX: usize = 16;
+
+/// From this number on, subjects that wait for the tick are removed earlier if they have ended.
+const WAITING_CHECKED: usize = 1024;
 
 /// The active watches. One per server.
 #[derive(Debug, Default)]
@@ -24,6 +28,8 @@ pub struct Hub {
     pub(crate) ring_bytes: Arc<AtomicUsize>,
     /// Connections and exchanges that were watched.
     subjects: AtomicU64,
+    /// What must not be shown.
+    masks: Mutex<Masks>,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +84,17 @@ impl Hub {
     pub fn specs(&self) -> Vec<Spec> {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         watches.list.iter().map(|queue| queue.spec.clone()).collect()
+    }
+
+    /// Sets what must not be shown of the connections and exchanges that begin from now on.
+    pub fn set_masks(&self, masks: Masks) {
+        *self.masks.lock().unwrap_or_else(PoisonError::into_inner) = masks;
+    }
+
+    /// What must not be shown.
+    #[must_use]
+    pub fn masks(&self) -> Masks {
+        self.masks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends all watches, because the server ends.
@@ -168,6 +185,19 @@ impl WorkerHub {
         self.begin(&self.list(), Some(connection), facts())
     }
 
+    /// The subject of a request on a connection: as `exchange`, but nothing is allocated for a request that no watch can match.
+    #[must_use]
+    pub fn request(&self, connection: &Subject, request: &RequestFacts<'_>) -> Subject {
+        if !self.is_on() {
+            return Subject::NONE;
+        }
+        let list = self.list();
+        match list.iter().any(|queue| queue.spec.filter.may_match(request)) {
+            true => self.begin(&list, Some(connection), request.to_facts()),
+            false => Subject::NONE,
+        }
+    }
+
     /// Decides what the passing of time decides. To be called about once a second.
     pub fn tick(&self) {
         let mut waiting = self.waiting.borrow_mut();
@@ -178,7 +208,7 @@ impl WorkerHub {
     }
 
     fn begin(&self, list: &[Arc<Queue>], parent: Option<&Subject>, facts: Facts) -> Subject {
-        let may_match = |queue: &&Arc<Queue>| queue.spec.filter.decide(&facts) != Verdict::Differs;
+        let may_match = |queue: &&Arc<Queue>| !queue.is_ended() && queue.spec.filter.decide(&facts) != Verdict::Differs;
         let candidates: Vec<Arc<Queue>> = list.iter().filter(may_match).cloned().collect();
         if candidates.is_empty() {
             return Subject::NONE;
@@ -186,7 +216,12 @@ impl WorkerHub {
         let depends_on_time = candidates.iter().any(|queue| queue.spec.depends_on_time());
         let subject = Subject::begin(&self.hub, self.hub.next_number(), parent, facts, candidates);
         if depends_on_time && parent.is_some() {
-            self.waiting.borrow_mut().push(subject.downgrade());
+            let mut waiting = self.waiting.borrow_mut();
+            // Most requests are over before the next tick.
+            if waiting.len() >= WAITING_CHECKED && waiting.len().is_power_of_two() {
+                waiting.retain(|subject| subject.strong_count() > 0);
+            }
+            waiting.push(subject.downgrade());
         }
         subject
     }

@@ -16,6 +16,7 @@
 //! | [`Hub`], [`WorkerHub`] | the active watches of the server, and a worker's copy of the list |
 //! | [`Watch`] | one watcher's queue |
 //! | [`Subject`] | with what a connection or an exchange notes its events; nothing if nobody watches |
+//! | [`Timing`], [`Phase`] | where the time of a request went |
 //! | [`mask`] | what must not be shown |
 //!
 //! While nobody watches, an exchange costs one relaxed load, and each place that could note an event one comparison. A watcher never
@@ -34,14 +35,16 @@ mod spec;
 mod subject;
 #[cfg(test)]
 mod subject_tests;
+mod timing;
 mod watch;
 
 pub use event::{Content, Direction, Event};
-pub use filter::{Facts, Filter, Verdict};
+pub use filter::{Facts, Filter, RequestFacts, Verdict};
 pub use hub::{Hub, Refused, WorkerHub};
 pub use item::{Item, Items, UnknownItem};
 pub use line::{Line, hex_dump};
 pub use pattern::Pattern;
 pub use spec::{Spec, Trigger};
 pub use subject::Subject;
+pub use timing::{Moment, NotATiming, Phase, Timing};
 pub use watch::{Taken, Watch};

@@ -1,36 +1,25 @@
-//! What must not be shown: the values of header fields that are secrets.
+//! What must not be shown: the values of secrets in heads, queries, bodies, and in the bytes of a connection.
 //!
-//! Here: fields of heads, as values, as the text of a head, and in the bytes of an HTTP/1 connection. Form fields and the sentinels of a
-//! script are masked where they are known.
+//! Whether something is a secret follows from its name ([`Masks`]). The sentinels of a script are masked where they are known.
 
-/// The names of header fields whose values are masked, lower case. Sources: RFC 9110 §11.6.2 and §11.7.2, RFC 6265 §4.
-pub const SECRET_FIELDS: [&str; 6] = [
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "set-cookie",
-    "x-api-key",
-    "x-csrf-token",
-];
+mod body;
+mod json;
+mod masks;
+mod parts;
 
-/// Whether values of the field of this name are masked.
-#[must_use]
-pub fn is_secret(name: &str) -> bool {
-    SECRET_FIELDS.iter().any(|secret| name.eq_ignore_ascii_case(secret))
-}
+pub use body::BodyMask;
+pub use masks::{Masks, hidden};
 
-/// What is shown instead of a secret of this many bytes.
-#[must_use]
-pub fn hidden(bytes: usize) -> String {
-    format!("…({bytes} bytes)")
-}
+/// Bytes of the name of a field that are compared. No longer one is a secret's.
+const FIELD_BYTES_MAX: usize = 64;
 
 /// Masks the values of secret fields in the bytes that an HTTP/1 connection carries, in one direction. Each masked byte becomes `*`, so that
 /// lengths stay true. Lines of bodies that look like such fields are masked, too.
 #[derive(Clone, Debug)]
 pub struct HeadMask {
+    masks: Masks,
     state: State,
-    /// The name so far, lower case; as long as the longest secret name at most.
+    /// The name so far.
     name: Vec<u8>,
 }
 
@@ -47,21 +36,34 @@ enum State {
 }
 
 impl HeadMask {
-    /// A mask at the begin of a message.
+    /// A mask at the begin of a message, of what is usually secret.
     #[must_use]
     pub fn new() -> HeadMask {
+        HeadMask::of(&Masks::default())
+    }
+
+    /// A mask at the begin of a message.
+    #[must_use]
+    pub fn of(masks: &Masks) -> HeadMask {
         HeadMask {
+            masks: masks.clone(),
             state: State::Name,
             name: Vec::new(),
         }
     }
 
-    /// A mask somewhere within a message: everything up to the next line is masked.
+    /// A mask somewhere within a message, of what is usually secret: everything up to the next line is masked.
     #[must_use]
     pub fn within() -> HeadMask {
+        HeadMask::within_of(&Masks::default())
+    }
+
+    /// A mask somewhere within a message: everything up to the next line is masked.
+    #[must_use]
+    pub fn within_of(masks: &Masks) -> HeadMask {
         HeadMask {
-            state: State::Masked,
-            name: Vec::new(),
+            state: if masks.is_on() { State::Masked } else { State::Shown },
+            ..HeadMask::of(masks)
         }
     }
 
@@ -92,16 +94,15 @@ impl HeadMask {
     }
 
     fn after_name(&self) -> State {
-        match std::str::from_utf8(&self.name).is_ok_and(is_secret) {
+        match self.masks.is_secret(&self.name) {
             true => State::Masked,
             false => State::Shown,
         }
     }
 
     fn add_to_name(&mut self, byte: u8) {
-        let longest = SECRET_FIELDS.iter().map(|name| name.len()).max().unwrap_or(0);
-        if self.name.len() < longest {
-            self.name.push(byte.to_ascii_lowercase());
+        if self.name.len() < FIELD_BYTES_MAX {
+            self.name.push(byte);
         } else {
             self.state = State::Shown;
         }

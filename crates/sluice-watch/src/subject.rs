@@ -9,8 +9,10 @@ use crate::event::{Content, Direction, Event};
 use crate::filter::{Facts, Verdict};
 use crate::hub::Hub;
 use crate::item::{Item, Items};
+use crate::mask::Masks;
 use crate::pattern::Search;
 use crate::ring::Ring;
+use crate::timing::{Phase, Timing};
 use crate::watch::Queue;
 
 /// What a connection or an exchange notes its events with. Nothing if nobody watches it: then each note costs one comparison.
@@ -27,6 +29,9 @@ pub(crate) struct Inner {
     is_connection: bool,
     /// What some candidate wants to be noted.
     wanted: Cell<Items>,
+    /// What must not be shown.
+    masks: Masks,
+    timing: RefCell<Timing>,
     state: RefCell<State>,
 }
 
@@ -70,6 +75,8 @@ impl Subject {
             connection: connection.cloned().unwrap_or_default(),
             is_connection: connection.is_none(),
             wanted: Cell::default(),
+            masks: hub.masks(),
+            timing: RefCell::default(),
             state: RefCell::new(State {
                 facts,
                 candidates: candidates.into_iter().map(Candidate::new).collect(),
@@ -113,6 +120,54 @@ impl Subject {
                 },
             );
         }
+    }
+
+    /// Notes bytes, copied and then masked by `mask`. No more is copied than somebody may still be shown.
+    pub fn note_copy(
+        &self,
+        item: Item,
+        module: &'static str,
+        direction: Direction,
+        bytes: &[u8],
+        mask: impl FnOnce(&mut [u8]),
+    ) {
+        let Some(inner) = self.wanting(item) else { return };
+        let room = inner.octets_room(item);
+        if room.copied == 0 {
+            return;
+        }
+        let mut copy = bytes[..bytes.len().min(room.copied)].to_vec();
+        mask(&mut copy);
+        copy.truncate(room.shown);
+        let omitted = bytes.len() - copy.len();
+        let content = Content::Bytes {
+            direction,
+            bytes: copy,
+            omitted,
+        };
+        inner.add(item, module, content);
+    }
+
+    /// What must not be shown of it. `None` if nobody watches.
+    #[must_use]
+    pub fn masks(&self) -> Option<&Masks> {
+        self.0.as_ref().map(|inner| &inner.masks)
+    }
+
+    /// Notes that the exchange goes on: the moments are shown at its end.
+    pub fn reach(&self, phase: Phase) {
+        if let Some(inner) = self.wanting(Item::Timing) {
+            inner.timing.borrow_mut().add(phase, inner.began.elapsed());
+        }
+    }
+
+    /// Notes where the time of the exchange went. To be called at its end.
+    pub fn note_timing(&self, module: &'static str) {
+        self.reach(Phase::End);
+        self.note(Item::Timing, module, || {
+            let timing = self.0.as_ref().map(|inner| inner.timing.borrow().to_string());
+            timing.unwrap_or_default()
+        });
     }
 
     /// Adds to what is known of the exchange; that may decide who is shown it.
@@ -211,7 +266,37 @@ impl Subject {
     }
 }
 
+/// How many bytes of an event somebody may be shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct OctetsRoom {
+    /// Bytes to copy: more than are shown, where a trigger is searched in them, or a mask must see them.
+    copied: usize,
+    shown: usize,
+}
+
 impl Inner {
+    fn octets_room(&self, item: Item) -> OctetsRoom {
+        let state = self.state.borrow();
+        let mut room = OctetsRoom::default();
+        for candidate in &state.candidates {
+            let spec = &candidate.queue.spec;
+            if spec.items.contains(item) {
+                room.shown = room.shown.max(candidate.octets_left);
+            }
+            // While it is undecided, the next bytes are noted, too.
+            let needs_all = !candidate.is_shown && spec.noted().contains(item);
+            room.copied = if needs_all {
+                usize::MAX
+            } else {
+                room.copied.max(room.shown)
+            };
+        }
+        if state.candidates.iter().any(|candidate| candidate.searches_in(item)) {
+            room.shown = usize::MAX;
+        }
+        room
+    }
+
     /// Decides again, because time has passed. Returns whether time can still decide something.
     pub(crate) fn decide_by_time(&self) -> bool {
         self.decide();
@@ -232,7 +317,7 @@ impl Inner {
             id: self.id.clone(),
             content,
         });
-        let mut is_undecided = false;
+        let (mut is_undecided, mut is_kept) = (false, false);
         for candidate in candidates.iter_mut() {
             candidate.search(&event);
             let is_wanted = candidate.queue.spec.items.contains(item);
@@ -240,10 +325,12 @@ impl Inner {
                 candidate.deliver(&event);
             }
             is_undecided |= !candidate.is_shown;
+            is_kept |= !candidate.is_shown && is_wanted;
         }
-        // Also what only another watch wants: which one that is, is decided when it is shown.
-        if is_undecided {
+        if is_kept {
             ring.push(&event);
+        }
+        if is_undecided {
             drop(state);
             self.decide();
         }
@@ -330,7 +417,12 @@ impl Candidate {
 
     /// Delivers an event, with so many bytes as may still be shown.
     fn deliver(&mut self, event: &Arc<Event>) {
-        let Content::Bytes { direction, bytes, .. } = &event.content else {
+        let Content::Bytes {
+            direction,
+            bytes,
+            omitted,
+        } = &event.content
+        else {
             self.queue.push(event);
             return;
         };
@@ -342,7 +434,7 @@ impl Candidate {
             let content = Content::Bytes {
                 direction: *direction,
                 bytes: bytes[..shown].to_vec(),
-                omitted: bytes.len() - shown,
+                omitted: bytes.len() - shown + omitted,
             };
             let event = Event {
                 content,
@@ -350,6 +442,13 @@ impl Candidate {
             };
             self.queue.push(&Arc::new(event));
         }
+    }
+
+    /// Whether its trigger may still be found in bytes of this item.
+    fn searches_in(&self, item: Item) -> bool {
+        let trigger = self.queue.spec.trigger.as_ref();
+        let has_bytes = trigger.is_some_and(|trigger| trigger.bytes.is_some());
+        has_bytes && !self.is_triggered && crate::Trigger::SEARCHED.contains(item)
     }
 
     fn search(&mut self, event: &Event) {

@@ -1,7 +1,7 @@
 //! One watcher's queue.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -22,6 +22,8 @@ pub(crate) struct Queue {
     filled: Condvar,
     /// The number of the request that is shown, if there is to be only one; 0 before.
     claimed: AtomicU64,
+    /// As in `state`, for requests, which must not wait for a lock.
+    is_ended: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +60,7 @@ impl Queue {
             state: Mutex::default(),
             filled: Condvar::new(),
             claimed: AtomicU64::new(0),
+            is_ended: AtomicBool::new(false),
         }
     }
 
@@ -94,11 +97,12 @@ impl Queue {
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.is_ended = true;
+        self.is_ended.store(true, Ordering::Relaxed);
         self.wake(state);
     }
 
     pub(crate) fn is_ended(&self) -> bool {
-        self.lock().is_ended
+        self.is_ended.load(Ordering::Relaxed)
     }
 
     fn wake(&self, mut state: MutexGuard<'_, State>) {

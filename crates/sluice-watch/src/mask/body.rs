@@ -1,0 +1,207 @@
+//! The secrets in bodies: forms, parts of forms, JSON. Each masked byte becomes `*`, so that lengths stay true.
+//!
+//! A mask is applied to the pieces of one body in their order, wherever they end. Not here: what is secret (`masks`).
+
+use crate::mask::json::JsonMask;
+use crate::mask::masks::{Masks, NAME_BYTES_MAX};
+use crate::mask::parts::PartsMask;
+
+/// The mask of one body.
+#[derive(Clone, Debug)]
+pub struct BodyMask(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Nothing is masked: it is neither a form nor JSON.
+    Shown,
+    /// All of it is: it cannot be read.
+    Hidden,
+    /// A form or JSON, whatever its type says: `curl -d` sends anything as a form.
+    Unknown(Masks),
+    Form(FormMask),
+    Parts(Box<PartsMask>),
+    Json(JsonMask),
+}
+
+impl BodyMask {
+    pub(super) fn new(masks: &Masks, content_type: Option<&str>, is_compressed: bool) -> BodyMask {
+        if !masks.is_on() {
+            return BodyMask(Kind::Shown);
+        }
+        let value = content_type.unwrap_or_default();
+        let kind = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let is_form = ["", "application/x-www-form-urlencoded", "text/plain"].contains(&kind.as_str());
+        let is_json = kind.contains("json");
+        let is_parts = kind.starts_with("multipart/");
+        BodyMask(match PartsMask::new(masks, value) {
+            _ if !(is_form || is_json || is_parts) => Kind::Shown,
+            _ if is_compressed => Kind::Hidden,
+            _ if is_form => Kind::Unknown(masks.clone()),
+            _ if is_json => Kind::Json(JsonMask::new(masks)),
+            Some(parts) => Kind::Parts(Box::new(parts)),
+            None => Kind::Hidden,
+        })
+    }
+
+    /// Masks the next bytes.
+    pub fn apply(&mut self, bytes: &mut [u8]) {
+        if let Kind::Unknown(masks) = &self.0
+            && let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace())
+        {
+            self.0 = match first {
+                b'{' | b'[' => Kind::Json(JsonMask::new(masks)),
+                _ => Kind::Form(FormMask::new(masks)),
+            };
+        }
+        match &mut self.0 {
+            Kind::Shown | Kind::Unknown(_) => {}
+            Kind::Hidden => bytes.fill(b'*'),
+            Kind::Form(mask) => mask.apply(bytes),
+            Kind::Parts(mask) => mask.apply(bytes),
+            Kind::Json(mask) => mask.apply(bytes),
+        }
+    }
+}
+
+/// The mask of `name=value&name=value`, also one pair in each line (`text/plain`, which HTML forms can send too).
+#[derive(Clone, Debug)]
+struct FormMask {
+    masks: Masks,
+    state: State,
+    name: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Name,
+    Shown,
+    Masked,
+}
+
+impl FormMask {
+    fn new(masks: &Masks) -> FormMask {
+        FormMask {
+            masks: masks.clone(),
+            state: State::Name,
+            name: Vec::new(),
+        }
+    }
+
+    fn apply(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            // Some programs separate by `;`. Within a secret it is part of it.
+            let ends_pair = matches!(*byte, b'&' | b'\r' | b'\n') || (*byte == b';' && self.state != State::Masked);
+            match self.state {
+                _ if ends_pair => {
+                    self.name.clear();
+                    self.state = State::Name;
+                }
+                State::Name if *byte == b'=' => {
+                    self.state = match self.masks.is_secret(&self.name) {
+                        true => State::Masked,
+                        false => State::Shown,
+                    };
+                }
+                State::Name if self.name.len() < NAME_BYTES_MAX => self.name.push(*byte),
+                State::Name | State::Shown => {}
+                State::Masked => *byte = b'*',
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Applies a mask to a body in pieces of each size.
+    fn check(content_type: &str, body: &str, expected: &str) {
+        for size in 1..=body.len() {
+            let mut bytes = body.as_bytes().to_vec();
+            let mut mask = Masks::default().body(Some(content_type), false);
+            bytes.chunks_mut(size).for_each(|piece| mask.apply(piece));
+            let shown = String::from_utf8(bytes).unwrap();
+            let is_delimiter = |line: &&str| line.chars().any(|letter| letter != '*');
+            if content_type.starts_with("multipart/") {
+                // A delimiter that begins in an earlier piece stays masked.
+                let lines = |text: &str| text.lines().filter(is_delimiter).map(str::to_owned).collect::<Vec<_>>();
+                let (shown, expected) = (lines(&shown), lines(expected));
+                assert!(
+                    shown.iter().all(|line| !line.contains("s3cret")),
+                    "pieces of {size}: {shown:?}"
+                );
+                assert_eq!(shown.last(), expected.last(), "pieces of {size}");
+            } else {
+                assert_eq!(shown, expected, "pieces of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_secrets_of_a_form_are_masked_wherever_the_pieces_end() {
+        let form = "application/x-www-form-urlencoded; charset=utf-8";
+        check(form, "user=ann&password=s3c;ret&x=1", "user=ann&password=*******&x=1");
+        check(form, "pass%77ord=a&&=&token", "pass%77ord=*&&=&token");
+        check(
+            "text/plain",
+            "a=b\r\npassword=s3 cret\r\nc=d",
+            "a=b\r\npassword=*******\r\nc=d",
+        );
+        check("", "a=b;pwd=1;2&c=3", "a=b;pwd=***&c=3");
+    }
+
+    #[test]
+    fn json_is_masked_by_its_names_whatever_its_type_says() {
+        for kind in [
+            "application/json",
+            "application/problem+json",
+            "application/x-www-form-urlencoded",
+            "",
+        ] {
+            check(
+                kind,
+                r#"{"user":"ann","password":"s3\"cret","x":[1,{"token":12.5,"y":true}],"secret":{"a":"b","c":[1]},"z":"password"}"#,
+                r#"{"user":"ann","password":"********","x":[1,{"token":****,"y":true}],"secret":{"*":"*","*":[*]},"z":"password"}"#,
+            );
+        }
+        check(
+            "application/json",
+            r#"[{"pwd": null , "a":1}]"#,
+            r#"[{"pwd": **** , "a":1}]"#,
+        );
+    }
+
+    #[test]
+    fn the_secret_parts_of_a_form_are_masked() {
+        let body = "--b\r\nContent-Disposition: form-data; name=\"user\"\r\n\r\nann\r\n\
+                    --b\r\ncontent-disposition: form-data; name=\"password\"\r\n\r\ns3cret\r\n--c\r\n -b\r\ns3cret\r\n\
+                    --b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\nshown\r\n--b--\r\nend";
+        check("multipart/form-data; boundary=\"b\"", body, body);
+        let mut whole = body.as_bytes().to_vec();
+        Masks::default()
+            .body(Some("multipart/form-data; charset=x; Boundary=b"), false)
+            .apply(&mut whole);
+        let shown = String::from_utf8(whole).unwrap();
+        assert!(shown.contains("\r\n\r\n******\r\n***\r\n"), "{shown}");
+        assert!(
+            shown.contains("--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\nshown\r\n--b--\r\nend"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_hidden_and_what_is_no_form_is_shown() {
+        let masked = |content_type: Option<&str>, is_compressed| {
+            let mut bytes = *b"password=a";
+            Masks::default().body(content_type, is_compressed).apply(&mut bytes);
+            String::from_utf8(bytes.to_vec()).unwrap()
+        };
+        assert_eq!(masked(Some("application/json"), true), "**********");
+        assert_eq!(masked(Some("multipart/form-data"), false), "**********");
+        assert_eq!(masked(Some("image/png"), true), "password=a");
+        assert_eq!(masked(None, false), "password=*");
+        let mut bytes = *b"password=a";
+        Masks::off().body(None, true).apply(&mut bytes);
+        assert_eq!(&bytes, b"password=a");
+    }
+}

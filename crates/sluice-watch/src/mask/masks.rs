@@ -1,0 +1,237 @@
+//! What is secret, by its name: fields of heads, forms, queries and JSON.
+
+use std::sync::Arc;
+
+use crate::mask::body::BodyMask;
+
+/// Names of which a part is one of these are those of secrets, whatever the configuration says: RFC 9110 §11.6.2 and §11.7.2, RFC 6265 §4.
+const HEAD_WORDS: [&str; 2] = ["authorization", "cookie"];
+
+/// The schemes of Authorization that are shown beside the length of what follows (RFC 7617, RFC 6750, RFC 7616, RFC 4559).
+const SCHEMES: [&str; 4] = ["Basic", "Bearer", "Digest", "Negotiate"];
+
+/// The bytes of a name that are compared at most.
+pub(super) const NAME_BYTES_MAX: usize = 256;
+
+/// Which values must not be shown. A clone shares the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Masks {
+    /// Lower case, letters and digits only.
+    words: Arc<[String]>,
+    is_on: bool,
+}
+
+impl Masks {
+    /// What is secret unless the configuration says otherwise.
+    pub const USUAL_WORDS: [&str; 12] = [
+        "password",
+        "passwd",
+        "passphrase",
+        "passcode",
+        "pwd",
+        "token",
+        "secret",
+        "api_key",
+        "private_key",
+        "access_key",
+        "credential",
+        "otp",
+    ];
+
+    /// Masks values whose names contain one of these words; case and punctuation do not matter.
+    pub fn new<'a>(words: impl IntoIterator<Item = &'a str>) -> Masks {
+        let words = words.into_iter().map(|word| plain(word.as_bytes()));
+        Masks {
+            words: words.filter(|word| !word.is_empty()).collect(),
+            is_on: true,
+        }
+    }
+
+    /// Masks nothing.
+    #[must_use]
+    pub fn off() -> Masks {
+        Masks {
+            words: Arc::default(),
+            is_on: false,
+        }
+    }
+
+    /// Whether anything is masked.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Whether values of this name are masked. The name may be percent-encoded.
+    #[must_use]
+    pub fn is_secret(&self, name: &[u8]) -> bool {
+        if !self.is_on {
+            return false;
+        }
+        let name = plain(&name[..name.len().min(NAME_BYTES_MAX)]);
+        HEAD_WORDS.iter().any(|word| name.contains(word)) || self.words.iter().any(|word| name.contains(word.as_str()))
+    }
+
+    /// The value of a field of a head, as it is shown.
+    #[must_use]
+    pub fn field(&self, name: &str, value: &[u8]) -> String {
+        let shown = String::from_utf8_lossy(value);
+        if !self.is_secret(name.as_bytes()) {
+            return self.text(&shown);
+        }
+        match shown.split_once(' ') {
+            Some((scheme, rest)) if SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)) => {
+                format!("{scheme} {}", hidden(rest.len()))
+            }
+            _ => hidden(value.len()),
+        }
+    }
+
+    /// A text in which there may be `name=value`: a target, a query, a line of a log.
+    #[must_use]
+    pub fn text(&self, text: &str) -> String {
+        if !self.is_on || !text.contains('=') {
+            return text.to_owned();
+        }
+        let mut shown = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('=') {
+            shown.push_str(before);
+            shown.push('=');
+            let name = before
+                .rsplit(|letter| !may_be_in_name(letter))
+                .next()
+                .unwrap_or_default();
+            rest = after;
+            if self.is_secret(name.as_bytes()) {
+                let end = after.find(ends_value).unwrap_or(after.len());
+                if end > 0 {
+                    shown.push_str(&hidden(end));
+                }
+                rest = &after[end..];
+            }
+        }
+        shown.push_str(rest);
+        shown
+    }
+
+    /// The mask of a body. `content_type` is the value of that field; a body that is compressed is not decoded.
+    #[must_use]
+    pub fn body(&self, content_type: Option<&str>, is_compressed: bool) -> BodyMask {
+        BodyMask::new(self, content_type, is_compressed)
+    }
+}
+
+impl Default for Masks {
+    fn default() -> Masks {
+        Masks::new(Masks::USUAL_WORDS)
+    }
+}
+
+/// What is shown instead of a secret of this many bytes.
+#[must_use]
+pub fn hidden(bytes: usize) -> String {
+    format!("…({bytes} bytes)")
+}
+
+/// A letter of a name in a text; `[` is of names such as `user[password]`.
+pub(super) fn may_be_in_name(letter: char) -> bool {
+    letter.is_alphanumeric() || "_-.%+[]*~$!()".contains(letter)
+}
+
+/// A letter that a value in a query cannot have (RFC 3986 §3.4), or that separates it from the next one.
+fn ends_value(letter: char) -> bool {
+    letter.is_whitespace() || letter.is_control() || "&\"<>#".contains(letter)
+}
+
+/// The letters and digits of a name, decoded, in lower case.
+fn plain(name: &[u8]) -> String {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let [first, after @ ..] = rest {
+        rest = after;
+        match (first, after) {
+            (b'%', [high, low, after @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                bytes.push(digit(*high) << 4 | digit(*low));
+                rest = after;
+            }
+            _ => bytes.push(*first),
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let letters = text.chars().filter(|letter| letter.is_alphanumeric());
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+fn digit(byte: u8) -> u8 {
+    match byte {
+        b'0'..=b'9' => byte - b'0',
+        _ => (byte | 0x20) - b'a' + 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_secret_if_a_part_of_it_is_one_of_the_words() {
+        let masks = Masks::default();
+        for name in [
+            "password",
+            "Password2",
+            "new-password",
+            "user[password]",
+            "pass%77ord",
+            "csrf_token",
+            "api-key",
+            "X-Api-Key",
+            "Set-Cookie",
+            "HTTP_AUTHORIZATION",
+        ] {
+            assert!(masks.is_secret(name.as_bytes()), "{name}");
+        }
+        for name in ["", "user", "pass", "key", "%zz", "%"] {
+            assert!(!masks.is_secret(name.as_bytes()), "{name}");
+        }
+        let own = Masks::new(["Geheim-Wort", "--"]);
+        assert!(own.is_secret(b"geheimwort") && !own.is_secret(b"password") && own.is_secret(b"cookie"));
+        assert!(!Masks::off().is_secret(b"password"));
+    }
+
+    #[test]
+    fn values_in_targets_queries_and_lines_of_logs_are_hidden() {
+        let masks = Masks::default();
+        for (text, shown) in [
+            (
+                "/a?user=ann&password=s3;c%20ret&x=1",
+                "/a?user=ann&password=…(10 bytes)&x=1",
+            ),
+            ("/a?x=1;token=abc#f", "/a?x=1;token=…(3 bytes)#f"),
+            ("token=", "token="),
+            (
+                "\"GET /?pwd=a HTTP/1.1\" 200 \"?pwd=b\"",
+                "\"GET /?pwd=…(1 bytes) HTTP/1.1\" 200 \"?pwd=…(1 bytes)\"",
+            ),
+            ("a=b=c", "a=b=c"),
+            ("password", "password"),
+        ] {
+            assert_eq!(masks.text(text), shown);
+        }
+        assert_eq!(Masks::off().text("token=a"), "token=a");
+    }
+
+    #[test]
+    fn of_a_field_the_scheme_is_shown_and_nothing_else() {
+        let masks = Masks::default();
+        assert_eq!(masks.field("Authorization", b"Basic YTpi"), "Basic …(4 bytes)");
+        assert_eq!(masks.field("authorization", b"very secret"), "…(11 bytes)");
+        assert_eq!(masks.field("Cookie", b"a=b; c=d"), "…(8 bytes)");
+        assert_eq!(
+            masks.field("Referer", b"https://a.test/?token=abc"),
+            "https://a.test/?token=…(3 bytes)"
+        );
+        assert_eq!(masks.field("Host", b"a.test"), "a.test");
+        assert_eq!(Masks::off().field("Cookie", b"a=b"), "a=b");
+    }
+}
