@@ -36,6 +36,23 @@ impl<const N: usize> LoggedFields<N> {
         fields
     }
 
+    /// The same fields with other values. `names` are those of the format.
+    #[must_use]
+    pub fn map(
+        &self,
+        names: &[HeaderName],
+        other: impl Fn(&HeaderName, &HeaderValue) -> HeaderValue,
+    ) -> LoggedFields<N> {
+        let mut fields = LoggedFields {
+            inline: self.inline.clone(),
+            rest: self.rest.clone(),
+        };
+        for (name, slot) in names.iter().zip(fields.inline.iter_mut().chain(&mut fields.rest)) {
+            *slot = slot.as_ref().map(|value| other(name, value));
+        }
+        fields
+    }
+
     /// Sets the value of a field that was not in the head. `number` is its index in the format.
     pub fn put(&mut self, number: usize, value: HeaderValue) {
         let slot = match number.checked_sub(N) {

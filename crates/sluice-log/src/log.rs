@@ -41,6 +41,14 @@ impl SiteLog {
         Arc::ptr_eq(&self.format, &other.format)
     }
 
+    /// A line as it would be written, without its newline.
+    #[must_use]
+    pub fn text(&self, line: &Line<'_>) -> String {
+        let mut bytes = Vec::new();
+        line::write(&mut bytes, &self.format, &self.site, line);
+        String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned()
+    }
+
     /// Adds a line of the worker with this index. Never blocks on a file; if too many lines are pending, drops the line
     /// and counts it.
     pub fn write(&self, worker: usize, line: &Line<'_>) {
@@ -201,6 +209,7 @@ mod tests {
             access_log: own,
             config_files: Vec::new(),
             core_dumps: false,
+            watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Off,
             server_log: sluice_settings::ServerLog::default(),
             spool_directory: None,

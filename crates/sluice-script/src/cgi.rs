@@ -6,6 +6,7 @@ use sluice_http::fault::Fault;
 use sluice_launch::Stdin;
 use sluice_membuf::Reservation;
 use sluice_settings::RequestBody as BodyChoice;
+use sluice_watch::Phase;
 
 use crate::conversation::Conversation;
 use crate::job::{Job, new_sentinels};
@@ -46,12 +47,14 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         drop(reservation);
     };
     let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;
+    job.subject.note_phase(Phase::Process);
     process.begin_exchange(job.request.id, None);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
     let (callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
     let relay = Relay::new(process, channels, scanner, callouts, source.map(Pump::once), idle_timer);
     let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
     let reply = session.head().await?;
+    job.subject.note_phase(Phase::FirstByte);
     Ok((session, reply))
 }
 

@@ -4,6 +4,7 @@
 use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_launch::Stdin;
+use sluice_watch::Phase;
 
 use crate::conversation::Conversation;
 use crate::idle_process::IdleProcess;
@@ -46,10 +47,14 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
             },
             None => (start(&job, &mut lease).await?, Age::New),
         };
+        job.subject.note_phase(Phase::Process);
         let relay = begin(&job, idle, pump.take(), content_length).with_record(age);
         let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
         match session.head().await {
-            Ok(reply) => return Ok((session, reply)),
+            Ok(reply) => {
+                job.subject.note_phase(Phase::FirstByte);
+                return Ok((session, reply));
+            }
             Err(fault) if age == Age::New || attempt == ATTEMPTS_MAX || overtaken == OVERTAKEN_MAX => {
                 return Err(fault);
             }

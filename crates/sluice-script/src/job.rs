@@ -27,7 +27,7 @@ use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::compression::Compression;
 use sluice_settings::{ScriptSettings, ScriptSource};
-use sluice_watch::Subject;
+use sluice_watch::{Phase, Subject};
 
 use crate::callout::Callouts;
 use crate::default_environment::default_environment;
@@ -255,7 +255,9 @@ impl Job {
             .pools
             .pool(&self.script, self.settings(), server)
             .check_room()?;
-        body.store(self.scripts.resources()).await
+        let stored = body.store(self.scripts.resources()).await;
+        self.subject.note_phase(Phase::Stored);
+        stored
     }
 
     /// A memory buffer without memory.

@@ -21,6 +21,8 @@ use sluice_http::tasks::Tasks;
 use sluice_membuf::{OverBudget, Reservation};
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::BodyBounds;
+use sluice_watch::mask::{BodyMask, Masks};
+use sluice_watch::{Direction, Item, Subject};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Sleep};
@@ -60,8 +62,27 @@ pub struct RequestBody {
     timer: Option<Pin<Box<Sleep>>>,
     /// `None` unless it is chunked.
     framing: Option<Framing>,
+    /// Shows it to WATCH.
+    watched: Option<Box<WatchedBody>>,
     /// Where the rest is discarded. `None` if the connection does not need that, or after a fault of the body.
     discarding: Option<Tasks>,
+}
+
+/// What shows a body to WATCH.
+struct WatchedBody {
+    subject: Subject,
+    mask: BodyMask,
+}
+
+/// The part of the server that events of a body name.
+const MODULE: &str = "body";
+
+impl WatchedBody {
+    fn note(&mut self, chunk: &[u8]) {
+        let mask = |copy: &mut [u8]| self.mask.apply(copy);
+        self.subject
+            .note_copy(Item::RequestBody, MODULE, Direction::Received, chunk, mask);
+    }
 }
 
 /// A body that was stored.
@@ -106,8 +127,19 @@ impl RequestBody {
             waiting_since: None,
             timer: None,
             framing: None,
+            watched: None,
             discarding: None,
         }
+    }
+
+    /// Shows it to those who watch its exchange.
+    #[must_use]
+    pub fn watched(mut self, subject: &Subject, mask: impl FnOnce(&Masks) -> BodyMask) -> RequestBody {
+        if let Some(masks) = subject.masks().filter(|_| subject.wants(Item::RequestBody)) {
+            let (subject, mask) = (subject.clone(), mask(masks));
+            self.watched = Some(Box::new(WatchedBody { subject, mask }));
+        }
+        self
     }
 
     /// Bounds the framing of a chunked body, which `connection` receives from now on.
@@ -150,6 +182,7 @@ impl RequestBody {
             waiting_since: None,
             timer: None,
             framing: None,
+            watched: None,
             discarding: None,
         }
     }
@@ -241,6 +274,9 @@ impl RequestBody {
         if let Some(framing) = &mut self.framing {
             framing.cover(chunk.len());
         }
+        if let Some(watched) = &mut self.watched {
+            watched.note(&chunk);
+        }
         if self.received > self.bytes_max {
             return Err(too_large(self.bytes_max));
         }
@@ -289,6 +325,12 @@ impl RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
+        if let Some(WatchedBody { subject, .. }) = self.watched.take().as_deref() {
+            let end = if self.is_over() { "complete" } else { "not read further" };
+            subject.note(Item::RequestBody, MODULE, || {
+                format!("{} bytes received, {end}", self.received)
+            });
+        }
         let Some(tasks) = self.discarding.take().filter(|_| !self.is_over()) else {
             return;
         };

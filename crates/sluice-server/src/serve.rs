@@ -29,8 +29,13 @@ mod private;
 mod redirect;
 mod refuse;
 mod request;
+mod request_line;
 mod restrain;
 mod route_of_fault;
+mod watched;
+mod watched_routes;
+#[cfg(test)]
+mod watched_tests;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -90,7 +95,7 @@ impl Service for Exchanges {
         let config = self.context.config();
         let client = Client::resolve(connection, &config.proxies, self.context.reverse_dns.as_deref(), &head);
         let mut exchange = Exchange::open(&self.context, &config, client, &head);
-        exchange.begin_watch(connection);
+        exchange.begin_watch(connection, &head.headers);
         if request::ends_connection(&head) {
             exchange.set_last();
             if incoming.is_end_stream() {
@@ -105,7 +110,7 @@ impl Service for Exchanges {
                 return Reply::now(finish(response, exchange, under_way));
             }
         };
-        exchange.note_site(&request);
+        exchange.note_site(&request, connection);
         let response = match carry_out::answer(&self.gate, &mut exchange, &mut request) {
             Ok(response) => response,
             Err(Unanswered::Fault(fault)) => refuse::request(&exchange, &request, &fault),
@@ -123,6 +128,7 @@ impl Service for Exchanges {
 
     fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>> {
         let mut exchange = Exchange::without_head(&self.context, endpoints);
+        exchange.begin_watch_of_refusal(refusal);
         exchange.note_status(refusal.status);
         self.context.fault_log.log_refused_head(
             self.context.config().limits.log_lines_max,
@@ -145,7 +151,8 @@ fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, under_w
         Version::HTTP_10 if !has_length => end_with_connection(&mut response),
         _ => {}
     }
-    response.map(|body| Finish::new(body, exchange, under_way))
+    let mask = watched::response_mask(&exchange, response.headers());
+    response.map(|body| Finish::new(body, exchange, under_way, mask))
 }
 
 /// Has the end of the connection delimit the body, and says so (RFC 9112 §9.3). hyper would promise a client that asks for it to keep

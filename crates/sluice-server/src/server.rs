@@ -25,8 +25,9 @@ use sluice_net::tls;
 use sluice_net::unix::SocketFile;
 use sluice_script::resources::Resources;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::{AccessLog, ListenAddress, ListenSettings, LogTarget, Settings};
+use sluice_settings::{AccessLog, ListenAddress, ListenSettings, LogTarget, Settings, WatchSettings};
 use sluice_watch::Hub;
+use sluice_watch::mask::Masks;
 use tokio::sync::watch;
 
 use crate::descriptors;
@@ -133,7 +134,7 @@ impl Server {
             script_files_max,
             busy_workers: watch::Sender::new(workers),
             counts,
-            watches: Hub::new(),
+            watches: watches(settings),
             ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
         });
         let (phase, phases) = watch::channel(Phase::Serving);
@@ -182,6 +183,7 @@ impl Server {
         let config = Config::open(settings, &self.listen, &self.shared.log)?;
         check_agents(settings, &config)?;
         self.shared.resources.apply(settings);
+        self.shared.watches.set_masks(masks(&settings.watch));
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
         self.replace_config(config);
         Ok(())
@@ -356,6 +358,21 @@ fn advance(phase: &mut Phase, to: Phase) -> bool {
 
 /// The first port that any user may listen on (`net.ipv4.ip_unprivileged_port_start` in ip(7)).
 const UNPRIVILEGED_PORT: u16 = 1024;
+
+/// The hub of the watches, which does not show what the settings say.
+fn watches(settings: &Settings) -> Arc<Hub> {
+    let hub = Hub::new();
+    hub.set_masks(masks(&settings.watch));
+    hub
+}
+
+fn masks(settings: &WatchSettings) -> Masks {
+    match &settings.masked_fields {
+        _ if settings.is_unmasked => Masks::off(),
+        Some(words) => Masks::new(words.iter().map(String::as_str)),
+        None => Masks::default(),
+    }
+}
 
 /// Binds the addresses of the settings, each with a listener for every worker.
 fn bind_all(settings: &Settings) -> Result<Vec<listener::Bound>, StartError> {

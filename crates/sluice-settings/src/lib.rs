@@ -26,5 +26,5 @@ pub use settings::{
     IdentitySettings, IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings,
     RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings, ScriptSource,
     ScriptTimeouts, ScriptVariables, ServerLog, Settings, SiteSettings, Statuses, SuffixScripts, TlsSettings,
-    UnknownHosts, suffix_of,
+    UnknownHosts, WatchSettings, suffix_of,
 };

@@ -66,6 +66,17 @@ pub struct Settings {
     pub core_dumps: bool,
     /// The socket for the commands of the administrator.
     pub control: ControlSocket,
+    /// What WATCH does not show.
+    pub watch: WatchSettings,
+}
+
+/// What WATCH does not show of requests and responses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchSettings {
+    /// Parts of the names of secrets; `None` for the usual ones.
+    pub masked_fields: Option<Vec<String>>,
+    /// Whether everything is shown, secrets too.
+    pub is_unmasked: bool,
 }
 
 /// The unix socket on which the server takes commands of the administrator (`sluice status`, `sluice reload` …).

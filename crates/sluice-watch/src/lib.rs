@@ -11,7 +11,7 @@
 //! | | |
 //! |---|---|
 //! | [`Item`], [`Items`] | what can be watched |
-//! | [`Event`] | one line, or a piece of the octets |
+//! | [`Event`] | one line, or a chunk of the octets |
 //! | [`Spec`], [`Filter`], [`Trigger`] | what a watcher asks for |
 //! | [`Hub`], [`WorkerHub`] | the active watches of the server, and a worker's copy of the list |
 //! | [`Watch`] | one watcher's queue |
@@ -20,7 +20,7 @@
 //! | [`mask`] | what must not be shown |
 //!
 //! While nobody watches, an exchange costs one relaxed load, and each place that could note an event one comparison. A watcher never
-//! delays a request: what its queue cannot hold is lost, and it is told how much.
+//! delays a request: what its queue cannot hold is lost, and it learns how much.
 #![forbid(unsafe_code)]
 
 mod event;

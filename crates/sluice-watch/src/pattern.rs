@@ -1,4 +1,4 @@
-//! Patterns of paths and names, and a search in bytes that arrive in pieces.
+//! Patterns of paths and names, and a search in bytes that arrive in chunks.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Finds a text in bytes that arrive in pieces.
+/// Finds a text in bytes that arrive in chunks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
     /// The end of what has arrived, shorter than the text that is searched.
@@ -52,18 +52,18 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Whether the text is in what has arrived so far, and was not before this piece.
-    pub(crate) fn find(&mut self, text: &[u8], piece: &[u8]) -> bool {
+    /// Whether the text is in what has arrived so far, and was not before this chunk.
+    pub(crate) fn find(&mut self, text: &[u8], chunk: &[u8]) -> bool {
         if text.is_empty() {
             return false;
         }
         let kept = text.len() - 1;
-        let head = &piece[..piece.len().min(kept)];
+        let head = &chunk[..chunk.len().min(kept)];
         self.tail.extend_from_slice(head);
-        let is_found = contains(&self.tail, text) || contains(piece, text);
-        if piece.len() >= kept {
+        let is_found = contains(&self.tail, text) || contains(chunk, text);
+        if chunk.len() >= kept {
             self.tail.clear();
-            self.tail.extend_from_slice(&piece[piece.len() - kept..]);
+            self.tail.extend_from_slice(&chunk[chunk.len() - kept..]);
         } else {
             let surplus = self.tail.len().saturating_sub(kept);
             self.tail.drain(..surplus);
@@ -97,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_found_across_pieces() {
+    fn a_text_is_found_across_chunks() {
         let whole = b"one two three";
         for size in 1..=whole.len() {
             let mut search = Search::default();
-            let found = whole.chunks(size).filter(|piece| search.find(b"two t", piece)).count();
-            assert_eq!(found, 1, "pieces of {size}");
+            let found = whole.chunks(size).filter(|chunk| search.find(b"two t", chunk)).count();
+            assert_eq!(found, 1, "chunks of {size}");
         }
         assert!(!Search::default().find(b"", b"a"));
         assert!(Search::default().find(b"a", b"a"));

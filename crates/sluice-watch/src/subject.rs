@@ -155,7 +155,7 @@ impl Subject {
     }
 
     /// Notes that the exchange goes on: the moments are shown at its end.
-    pub fn reach(&self, phase: Phase) {
+    pub fn note_phase(&self, phase: Phase) {
         if let Some(inner) = self.wanting(Item::Timing) {
             inner.timing.borrow_mut().add(phase, inner.began.elapsed());
         }
@@ -163,7 +163,7 @@ impl Subject {
 
     /// Notes where the time of the exchange went. To be called at its end.
     pub fn note_timing(&self, module: &'static str) {
-        self.reach(Phase::End);
+        self.note_phase(Phase::End);
         self.note(Item::Timing, module, || {
             let timing = self.0.as_ref().map(|inner| inner.timing.borrow().to_string());
             timing.unwrap_or_default()

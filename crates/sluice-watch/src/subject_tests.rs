@@ -203,7 +203,7 @@ fn bytes_are_bounded_per_request() {
 }
 
 #[test]
-fn a_watcher_that_reads_nothing_is_told_what_it_lost() {
+fn a_watcher_that_reads_nothing_learns_what_it_lost() {
     let server = Server::new();
     let watch = server.watch(all());
     let exchange = server.exchange(&server.connection(), "/");

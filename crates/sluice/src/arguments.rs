@@ -356,6 +356,7 @@ impl Serve {
             access_log: self.access_log()?,
             config_files: Vec::new(),
             core_dumps: false,
+            watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Usual,
             server_log: ServerLog::default(),
         })

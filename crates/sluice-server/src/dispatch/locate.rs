@@ -168,6 +168,7 @@ mod tests {
             access_log: AccessLog::new(LogTarget::Off),
             config_files: Vec::new(),
             core_dumps: false,
+            watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Off,
             server_log: sluice_settings::ServerLog::default(),
         };

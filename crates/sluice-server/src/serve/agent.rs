@@ -19,6 +19,7 @@ use sluice_script::request::{AgentQuestion, ScriptRequest, ScriptUser};
 use sluice_settings::Settings;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{AccessSettings, AccessUse, AgentSettings, UserSource};
+use sluice_watch::Phase;
 use tokio::time::sleep;
 
 use crate::dispatch::{Config, Site};
@@ -26,6 +27,7 @@ use crate::serve::authorize::too_many;
 use crate::serve::decide::{ScriptAnswer, agent_script};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
+use crate::serve::watched::note_access;
 
 /// What is known of credentials before an agent is asked.
 pub(crate) enum Asked {
@@ -117,6 +119,15 @@ impl PendingAnswer {
         let AgentAnswer {
             name, groups, refused, ..
         } = said;
+        exchange.subject.note_phase(Phase::Identified);
+        note_access(exchange, || match &refused {
+            Some(reason) => format!("agent {}: refused: {reason:?}", file.display()),
+            None => {
+                let own = &self.credentials.name;
+                let user = name.as_ref().unwrap_or(own);
+                format!("agent {}: user {user:?}, groups {groups:?}", file.display())
+            }
+        });
         if let Some(reason) = refused {
             tracing::debug!(id = %exchange.id, "{}: refused: {reason:?}", file.display());
             sleep(self.ticket.wrong()).await;

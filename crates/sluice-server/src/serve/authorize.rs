@@ -21,12 +21,14 @@ use sluice_access::store::UserStore;
 use sluice_http::endpoints::TlsInfo;
 use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, RefusedUser, ServerFault};
 use sluice_settings::rule::{Access, AccessSettings, AgentSettings, ClientCertificate, UserSource, split_name};
+use sluice_watch::Phase;
 
 use crate::serve::agent::{self, Asked, PendingAnswer};
 use crate::serve::exchange::Exchange;
 use crate::serve::identity::{Granted, denied, unauthorized};
 use crate::serve::request::Request;
 use crate::serve::restrain::Queued;
+use crate::serve::watched::note_access;
 
 /// Why an answer does not pass yet, or not at all.
 pub(crate) enum Stopped {
@@ -86,6 +88,7 @@ pub(crate) fn authorize(
         if let Some(user) = user {
             exchange.note_user(&user.name);
         }
+        note_access(exchange, || rule_text(access, request, user, &permission));
         match permission {
             Permission::Granted(group) => {
                 if let (Some(user), None) = (user, &request.granted) {
@@ -101,6 +104,20 @@ pub(crate) fn authorize(
         }
     }
     Ok(())
+}
+
+/// A rule and what it says, for WATCH.
+fn rule_text(access: &AccessSettings, request: &Request, user: Option<&User>, permission: &Permission) -> String {
+    let AccessSettings { origin, realm, .. } = access;
+    let rule = access.rule(&request.method);
+    let user = user.map_or_else(|| "no user".to_owned(), |user| format!("user {:?}", user.name));
+    let verdict = match permission {
+        Permission::Granted(None) => "granted".to_owned(),
+        Permission::Granted(Some(group)) => format!("granted by the group {group:?}"),
+        Permission::NeedsUser => "a user is needed".to_owned(),
+        Permission::Denied => "denied".to_owned(),
+    };
+    format!("rule ({origin}), realm {realm:?}: access for {rule}: {user}: {verdict}")
 }
 
 /// Finds out who the user is: by the proxy, the certificate, or a password.
@@ -127,6 +144,14 @@ fn identify(
         Some((name_of_subject(subject)?, "X509"))
     };
     if let Some((name, auth_type)) = named.or_else(by_certificate) {
+        note_access(exchange, || {
+            let by = if auth_type == "X509" {
+                "the client's certificate"
+            } else {
+                "the trusted proxy"
+            };
+            format!("user {name:?}, named by {by}")
+        });
         let user = User {
             groups: store.groups_of(&name),
             name: name.into(),
@@ -153,17 +178,26 @@ fn verify_password(
     let is_safe =
         client.is_https || client.endpoints.is_unix || client.endpoints.client.ip().to_canonical().is_loopback();
     if !is_safe && !access.clear_text {
+        note_access(exchange, || {
+            "no password is taken over clear text from another machine".to_owned()
+        });
         return Err(ClientFault::Forbidden(Forbidden::PasswordInClearText(access.origin.as_str().into())).into());
     }
     if let Some(name) = request.identity.wrong(&access.source) {
         return Err(unauthorized(access, Credentials::Wrong(name.into())).into());
     }
     let Some(value) = request.fields.get(header::AUTHORIZATION) else {
+        note_access(exchange, || {
+            "the request has no Authorization: the client is asked for a password".to_owned()
+        });
         return Err(unauthorized(access, Credentials::Missing).into());
     };
     let value = value.as_bytes();
     let token = || credentials::Credentials::token(value).filter(|_| access.source.agent.is_some());
     let Some(credentials) = credentials::Credentials::parse(value).or_else(token) else {
+        note_access(exchange, || {
+            "Authorization is neither a name and password (Basic) nor a token that an agent takes".to_owned()
+        });
         return Err(unauthorized(access, Credentials::Unusable).into());
     };
     if let Some(agent) = &access.source.agent {
@@ -183,6 +217,7 @@ fn verify_password(
         },
     });
     let source = Arc::clone(&access.source);
+    note_access(exchange, || attempt_text(&name, attempt.as_ref().ok()));
     match attempt {
         Ok(Attempt::Known(user)) => {
             request.identity.note_user(source, user);
@@ -192,6 +227,17 @@ fn verify_password(
         Ok(Attempt::Pending(pending)) => Err(Stopped::Verification(Box::new(Verification { pending, source, name }))),
         Err(_) => Err(Fault::from(ServerFault::PasswordsBusy).into()),
     }
+}
+
+/// What is known of a password, for WATCH. `None` if too many passwords wait.
+fn attempt_text(name: &str, attempt: Option<&Attempt>) -> String {
+    let known = match attempt {
+        Some(Attempt::Known(_)) => "was verified lately, which is remembered".to_owned(),
+        Some(Attempt::Refused(wait)) => format!("is not verified: too many were wrong, refused for {wait:.1?}"),
+        Some(Attempt::Pending(_)) => "is hashed by a thread".to_owned(),
+        None => "is not verified: too many passwords wait".to_owned(),
+    };
+    format!("user {name:?}: the password {known}")
 }
 
 /// Asks the agent of a realm, unless its answer is known.
@@ -209,7 +255,21 @@ fn ask_agent(
     if credentials.password.iter().any(|byte| matches!(byte, b'\0' | b'\n')) {
         return Err(unauthorized(access, Credentials::Wrong(name)).into());
     }
-    match agent::begin(control, exchange, access, store, agent, credentials) {
+    let asked = agent::begin(control, exchange, access, store, agent, credentials);
+    note_access(exchange, || {
+        let known = match &asked {
+            Asked::Known(_) => "has said so lately, which is remembered".to_owned(),
+            Asked::Refused(wait) => format!("is not asked: too many were wrong, refused for {wait:.1?}"),
+            Asked::Agent(_) => "is asked".to_owned(),
+        };
+        let who = if name.is_empty() {
+            "a token".to_owned()
+        } else {
+            format!("user {name:?}")
+        };
+        format!("{who}: the agent {} {known}", agent.path)
+    });
+    match asked {
         Asked::Known(user) => {
             request.identity.note_user(Arc::clone(&access.source), user);
             Ok(())
@@ -224,8 +284,21 @@ impl Verification {
     ///
     /// # Errors
     /// Too many passwords of this user were wrong (429), or the thread has failed.
-    pub(crate) async fn wait(self, request: &mut Request) -> Result<(), Fault> {
-        match self.pending.wait().await {
+    pub(crate) async fn wait(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
+        let outcome = self.pending.wait().await;
+        exchange.subject.note_phase(Phase::Identified);
+        note_access(exchange, || {
+            let said = match &outcome {
+                Ok(Outcome::Right(_)) => "is right".to_owned(),
+                Ok(Outcome::Wrong(delay)) => {
+                    format!("is wrong, or there is no such user; the answer was delayed by {delay:.1?}")
+                }
+                Ok(Outcome::Refused(wait)) => format!("is refused for {wait:.1?}: too many were wrong"),
+                Err(_) => "was not verified: a thread has failed".to_owned(),
+            };
+            format!("user {:?}: the password {said}", self.name)
+        });
+        match outcome {
             Ok(Outcome::Right(user)) => request.identity.note_user(self.source, user),
             Ok(Outcome::Wrong(_)) => request.identity.note_wrong(self.source, self.name),
             Ok(Outcome::Refused(wait)) => return Err(too_many(self.name, wait)),

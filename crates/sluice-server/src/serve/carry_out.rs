@@ -15,6 +15,7 @@ use sluice_script::request::{ScriptRequest, ScriptUser};
 use sluice_script::request_body::RequestBody;
 use sluice_script::serve::{self as script, Outcome, SendFileReply, Task};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
+use sluice_watch::{Item, Phase};
 
 use crate::dispatch::Site;
 use crate::serve::agent::PendingAnswer;
@@ -25,6 +26,8 @@ use crate::serve::gate::{Gate, Passed};
 use crate::serve::identity::Granted;
 use crate::serve::request::Request;
 use crate::serve::restrain::Queued;
+use crate::serve::watched;
+use crate::serve::watched_routes::WatchedRoutes;
 
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
 const LOCAL_REDIRECTS_MAX: u16 = 10;
@@ -76,8 +79,14 @@ pub(crate) fn answer(
 ) -> Result<Response<ResponseBody>, Unanswered> {
     let config = Rc::clone(&request.config);
     let site = config.site(request.site);
-    let decision = decide(site, &request.asked(exchange), &mut ());
+    let asked = request.asked(exchange);
+    let decision = match exchange.subject.wants(Item::Mapping) {
+        false => decide(site, &asked, &mut ()),
+        true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.subject)),
+    };
+    watched::decision(exchange, request, site, &decision);
     let passed = gate.pass(exchange, request, site, decision)?;
+    exchange.subject.note_phase(Phase::Granted);
     respond(request, passed)
 }
 
@@ -118,7 +127,7 @@ impl Waiting {
         while scripts <= LOCAL_REDIRECTS_MAX {
             let answered = match waiting {
                 Waiting::Verification(verification) => {
-                    verification.wait(request).await?;
+                    verification.wait(exchange, request).await?;
                     answer(gate, exchange, request)
                 }
                 Waiting::Agent(pending) => {
@@ -139,6 +148,7 @@ impl Waiting {
                     match script::serve(task).await? {
                         Outcome::Response(response) => return Ok(response),
                         Outcome::LocalRedirect(target) => {
+                            watched::local_redirect(exchange, &target);
                             request.redirect(&target)?;
                             answer(gate, exchange, request)
                         }
@@ -167,6 +177,7 @@ fn send_file(
     directories: &Arc<SendDirectories>,
     mut reply: SendFileReply,
 ) -> Result<Response<ResponseBody>, Unanswered> {
+    watched::send_file(exchange, &reply.head.fields);
     let decision = decide_send_file(directories, &mut reply.head);
     let passed = gate.pass_file(exchange, request, decision)?;
     reply.accept();

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::request::Parts;
-use http::uri::Scheme;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use hyper::ext::ReasonPhrase;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
@@ -18,8 +17,10 @@ use sluice_http::fault::Fault;
 use sluice_http::head;
 use sluice_http::request_id::UniqueId;
 use sluice_net::connection::Connection;
+use sluice_net::service::Refusal;
 use sluice_settings::rule::HeadChanges;
-use sluice_watch::{Facts, Subject};
+use sluice_watch::mask::Masks;
+use sluice_watch::{Facts, Item, RequestFacts, Subject};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
@@ -30,7 +31,9 @@ use crate::serve::held_limits::HeldLimits;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::private;
 use crate::serve::request::{Request, RequestSubject};
+use crate::serve::request_line::RequestLine;
 use crate::serve::route_of_fault::RouteOfFault;
+use crate::serve::watched;
 
 /// One request and its response.
 pub(crate) struct Exchange {
@@ -49,21 +52,6 @@ pub(crate) struct Exchange {
     /// With what it notes events for WATCH.
     pub subject: Subject,
     entry: LogEntry,
-}
-
-/// The request line (RFC 9112 §3), or its pseudo-header fields (RFC 9113 §8.3.1).
-pub(crate) struct RequestLine {
-    pub method: Method,
-    pub uri: Uri,
-    pub version: Version,
-}
-
-impl RequestLine {
-    /// The scheme of an absolute form (RFC 9112 §3.2.2). `None` for the other forms; HTTP/2, which sends a scheme with each request,
-    /// has no such form.
-    pub(crate) fn absolute_form(&self) -> Option<&Scheme> {
-        self.uri.scheme().filter(|_| self.version < Version::HTTP_2)
-    }
 }
 
 impl Exchange {
@@ -97,17 +85,35 @@ impl Exchange {
         exchange
     }
 
-    /// Has it noted who watches it, now that its head is known.
-    pub(crate) fn begin_watch(&mut self, connection: &Connection) {
+    /// Has it noted who watches it, now that its head is known; `fields` are those of the request.
+    pub(crate) fn begin_watch(&mut self, connection: &Connection, fields: &HeaderMap) {
         let watches = self.context.front.watches();
         if watches.is_on() {
             let on_connection = self.context.front.subject(connection);
-            self.subject = watches.exchange(&on_connection, || Facts {
-                client: Some(self.client.endpoints.client.ip().to_string()),
-                path: Some(self.line.uri.path().to_owned()),
-                method: Some(self.line.method.to_string()),
+            let request = RequestFacts {
+                client: self.client.endpoints.client.ip(),
+                path: self.line.uri.path(),
+                method: self.line.method.as_str(),
+                id: self.id.as_str(),
+            };
+            self.subject = watches.request(&on_connection, &request);
+            watched::request_head(self, fields);
+        }
+    }
+
+    /// As `begin_watch`, for a head that hyper has refused.
+    pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &Refusal) {
+        let watches = self.context.front.watches();
+        if watches.is_on() {
+            self.subject = watches.exchange(&Subject::NONE, || Facts {
+                client: Some(self.client.endpoints.client.ip().to_canonical().to_string()),
                 id: Some(self.id.to_string()),
+                status: Some(refusal.status.as_u16()),
                 ..Facts::default()
+            });
+            self.subject.note(Item::Errors, watched::module::REQUEST, || {
+                let (status, reason) = (refusal.status.as_u16(), &refusal.reason);
+                format!("the head of a request was refused, status {status}: {reason}")
             });
         }
     }
@@ -123,7 +129,8 @@ impl Exchange {
     }
 
     /// Notes what the request's site adds to every response over https.
-    pub(crate) fn note_site(&mut self, request: &Request) {
+    pub(crate) fn note_site(&mut self, request: &Request, connection: &Connection) {
+        watched::site(self, request, connection.listener());
         if self.client.is_https && matches!(request.subject, RequestSubject::Target(_)) {
             self.hsts.clone_from(&request.site().hsts);
         }
@@ -151,6 +158,7 @@ impl Exchange {
     /// Notes the user, for the log.
     pub(crate) fn note_user(&mut self, user: &Arc<str>) {
         self.entry.user = Some(Arc::clone(user));
+        self.subject.know(|facts| facts.user = Some(user.to_string()));
     }
 
     /// Logs a fault, at the level of its culprit; `route` is the route that caused it, if it is a 404.
@@ -180,9 +188,9 @@ impl Exchange {
 
     fn log_fault(&self, fault: &Fault, cause: Cause, status: Option<StatusCode>, text: fmt::Arguments<'_>) {
         let lines_max = self.context.config().limits.log_lines_max;
-        self.context
-            .fault_log
-            .log(lines_max, fault, cause, self.id, status, text);
+        let log = &self.context.fault_log;
+        let logged = log.log(lines_max, fault, cause, self.id, status, text);
+        watched::fault(self, fault, &text, logged);
     }
 
     /// Applies to the head of the response what the site and its routes change, and notes what the log's format names of it.
@@ -205,6 +213,7 @@ impl Exchange {
             false => None,
         };
         self.entry.note_response(status, response.headers(), length);
+        watched::response_head(self, response, length);
     }
 
     /// Notes the status of a response that hyper has sent by itself.
@@ -229,6 +238,10 @@ impl Drop for Exchange {
         self.entry.is_last |= is_draining;
         self.entry.count(&self.context.counts);
         self.entry.write(self.context.worker, self.id, &self.client, &self.line);
-        self.subject.end();
+        if !self.subject.is_none() {
+            let line = |masks: &Masks| self.entry.text(self.id, &self.client, &self.line, masks);
+            watched::end(self, line, self.entry.is_cut());
+            self.subject.end();
+        }
     }
 }

@@ -32,6 +32,15 @@ struct FaultKind {
     status: Option<StatusCode>,
 }
 
+/// What has become of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Logged {
+    /// It is in the server log, if that has this level.
+    At(tracing::Level),
+    /// There were too many.
+    Suppressed,
+}
+
 /// What causes a 404.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -52,7 +61,7 @@ impl FaultLog {
         id: UniqueId,
         status: Option<StatusCode>,
         text: fmt::Arguments<'_>,
-    ) {
+    ) -> Logged {
         let kind = FaultKind {
             culprit: fault.culprit(),
             status,
@@ -62,11 +71,14 @@ impl FaultLog {
         {
             // Frequent, because every mistyped URL below the root causes one; the access log has them too. Not limited, because a
             // reader of this level needs every one of them.
-            return tracing::debug!(status = status.map(|status| status.as_u16()), %id, "{}", Escaped(text));
+            tracing::debug!(status = status.map(|status| status.as_u16()), %id, "{}", Escaped(text));
+            return Logged::At(tracing::Level::DEBUG);
         }
-        if self.admits(lines_max, kind) {
-            kind.log(id, &Escaped(text));
+        if !self.admits(lines_max, kind) {
+            return Logged::Suppressed;
         }
+        kind.log(id, &Escaped(text));
+        Logged::At(kind.level())
     }
 
     /// Logs that the head of a request was refused before it became an exchange with a request line.
@@ -116,6 +128,14 @@ impl FaultKind {
         match self.culprit {
             Culprit::Client => lines_max,
             Culprit::Script | Culprit::Server => lines_max.saturating_mul(OTHER_CULPRITS_FACTOR),
+        }
+    }
+
+    fn level(self) -> tracing::Level {
+        match self.culprit {
+            Culprit::Client => tracing::Level::INFO,
+            Culprit::Script => tracing::Level::WARN,
+            Culprit::Server => tracing::Level::ERROR,
         }
     }
 

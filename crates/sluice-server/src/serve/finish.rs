@@ -15,8 +15,11 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_net::connection::UnderWay;
 use sluice_net::outgoing::{Chunk, ChunkMemory, ChunkPosition};
+use sluice_watch::Phase;
+use sluice_watch::mask::BodyMask;
 
 use crate::serve::exchange::Exchange;
+use crate::serve::watched;
 
 /// The answer to one request: now (files, redirects, refusals), or later, from a script or a thread. Only those that are waited
 /// for need a future, which is large.
@@ -52,12 +55,19 @@ pub(crate) struct Finish {
     exchange: Option<Box<Exchange>>,
     under_way: UnderWay,
     memory: ChunkMemory,
+    /// The mask of the body for WATCH, if somebody is shown it.
+    mask: Option<Box<BodyMask>>,
     /// Whether the client can detect a truncated body, by Content-Length, the last chunk, or the end of an HTTP/2 stream.
     is_delimited: bool,
 }
 
 impl Finish {
-    pub(crate) fn new(body: ResponseBody, exchange: Box<Exchange>, mut under_way: UnderWay) -> Finish {
+    pub(crate) fn new(
+        body: ResponseBody,
+        exchange: Box<Exchange>,
+        mut under_way: UnderWay,
+        mask: Option<Box<BodyMask>>,
+    ) -> Finish {
         under_way.wait_on_client();
         let mut memory = ChunkMemory::Own;
         if let Some(sealed) = body.sealed() {
@@ -70,6 +80,14 @@ impl Finish {
             exchange: Some(exchange),
             under_way,
             memory,
+            mask,
+        }
+    }
+
+    /// The connection has the last byte.
+    fn note_end(&self) {
+        if let Some(exchange) = &self.exchange {
+            exchange.subject.note_phase(Phase::LastByte);
         }
     }
 
@@ -103,9 +121,15 @@ impl Body for Finish {
             Some(Ok(chunk)) => {
                 if let Some(exchange) = &mut this.exchange {
                     exchange.count(chunk.len());
+                    if let Some(mask) = &mut this.mask {
+                        watched::response_body(exchange, mask, &chunk);
+                    }
                 }
                 let position = match this.body {
-                    ResponseBody::Empty => ChunkPosition::Last,
+                    ResponseBody::Empty => {
+                        this.note_end();
+                        ChunkPosition::Last
+                    }
                     _ => ChunkPosition::Inner,
                 };
                 let chunk = this.under_way.hand_out(chunk, this.memory, position);
@@ -116,6 +140,7 @@ impl Body for Finish {
                 Poll::Ready(Some(Err(fault)))
             }
             None => {
+                this.note_end();
                 this.body = ResponseBody::Empty;
                 this.exchange = None;
                 Poll::Ready(None)

@@ -54,7 +54,7 @@ fn teapot() -> Fault {
 }
 
 /// A site below `root` with every kind of answer. Each script writes to the file `ran` that it ran.
-fn settings(root: &Path) -> Settings {
+pub(super) fn settings(root: &Path) -> Settings {
     for directory in ["site/sub", "site/listed", "site/with-script", "cgi-bin", "private"] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
@@ -142,6 +142,7 @@ fn settings(root: &Path) -> Settings {
         access_log: AccessLog::new(LogTarget::Off),
         config_files: Vec::new(),
         core_dumps: false,
+        watch: sluice_settings::WatchSettings::default(),
         control: sluice_settings::ControlSocket::Off,
         server_log: sluice_settings::ServerLog::default(),
     }
@@ -170,7 +171,7 @@ fn statuses(gate: Gate, settings: &Settings, requests: &[&str]) -> Vec<u16> {
     statuses
 }
 
-const REQUESTS: [(&str, u16); 17] = [
+pub(super) const REQUESTS: [(&str, u16); 17] = [
     ("GET /a.txt", 200),
     ("HEAD /a.txt", 200),
     ("OPTIONS /a.txt", 204),

@@ -8,15 +8,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use sluice_http::request_id::UniqueId;
 use sluice_log::{
     Line, LoggedRequest, LoggedResponse, RequestFields, ResponseFields, STATUS_CLIENT_LEFT, SiteLog, Timing,
 };
+use sluice_watch::mask::Masks;
 
 use crate::context::HeldConfig;
 use crate::serve::client::Client;
-use crate::serve::exchange::RequestLine;
+use crate::serve::request_line::RequestLine;
 use crate::status::WorkerCounts;
 
 /// What the access log says about an exchange.
@@ -135,11 +136,42 @@ impl LogEntry {
     pub(crate) fn write(&self, worker: usize, id: UniqueId, client: &Client, line: &RequestLine) {
         let Some(log) = self.log.of(&self.logs) else { return };
         let name = client.known_name();
-        let line = Line {
+        log.write(worker, &self.line(&id, client, name.as_deref(), line));
+    }
+
+    /// The line, for WATCH. `None` if there is none.
+    pub(crate) fn text(&self, id: UniqueId, client: &Client, line: &RequestLine, masks: &Masks) -> Option<String> {
+        let log = self.log.of(&self.logs)?;
+        let name = client.known_name();
+        let masked = |name: &HeaderName, value: &HeaderValue| match masks.is_secret(name.as_str().as_bytes()) {
+            true => HeaderValue::from_static("***"),
+            false => value.clone(),
+        };
+        let request_fields = self.request_fields.map(&log.format.request_fields, masked);
+        let response_fields = self.response_fields.map(&log.format.response_fields, masked);
+        let mut line = self.line(&id, client, name.as_deref(), line);
+        line.request.fields = &request_fields;
+        line.response.fields = &response_fields;
+        Some(log.text(&line))
+    }
+
+    /// Whether the response ended before it was complete.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_truncated || self.status.is_none()
+    }
+
+    fn line<'a>(
+        &'a self,
+        id: &'a UniqueId,
+        client: &Client,
+        client_name: Option<&'a str>,
+        line: &'a RequestLine,
+    ) -> Line<'a> {
+        Line {
             id: id.as_str(),
             endpoints: client.endpoints,
             peer: client.peer,
-            client_name: name.as_deref(),
+            client_name,
             user: self.user.as_deref(),
             request: LoggedRequest {
                 method: line.method.as_str(),
@@ -161,7 +193,6 @@ impl LogEntry {
             },
             handler: self.handler,
             file: self.file.as_deref(),
-        };
-        log.write(worker, &line);
+        }
     }
 }

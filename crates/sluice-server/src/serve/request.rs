@@ -16,12 +16,15 @@ use sluice_net::connection::Connection;
 use sluice_script::request_body::RequestBody;
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::{BodyBounds, ClientCertificate, RequestAttributes};
+use sluice_watch::mask::Masks;
 
 use crate::context::HeldConfig;
 use crate::dispatch::Site;
 use crate::serve::decide::{Asked, Subject, Variants};
-use crate::serve::exchange::{Exchange, RequestLine};
+use crate::serve::exchange::Exchange;
 use crate::serve::identity::{Granted, Identity};
+use crate::serve::request_line::RequestLine;
+use crate::serve::watched;
 
 /// The methods named to a client that asks for a tunnel (405).
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
@@ -206,7 +209,8 @@ fn body(
     limits: &Limits,
 ) -> RequestBody {
     let (is_over, has_length) = (incoming.is_end_stream(), incoming.size_hint().exact().is_some());
-    let body = RequestBody::new(incoming, limits);
+    let mask = |masks: &Masks| watched::body_mask(masks, fields);
+    let body = RequestBody::new(incoming, limits).watched(&exchange.subject, mask);
     if is_over || exchange.line.version >= Version::HTTP_2 {
         return body;
     }

@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 use sluice_access::throttle::{Entered, QueuePlace};
 use sluice_http::fault::{ClientFault, Fault, LimitReached};
 use sluice_settings::rule::{RateSettings, ThrottleSettings};
+use sluice_watch::Phase;
 use tokio::time::timeout;
 
 use crate::serve::authorize::Stopped;
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
+use crate::serve::watched::note_access;
 
 /// After this time a client may retry that found no room.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -34,7 +36,15 @@ pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<R
     }
     let client = exchange.client.endpoints.client.ip();
     if let Some(table) = request.config.limit_tables.rate(settings) {
-        table.count(settings, client, Instant::now()).map_err(|wait| {
+        let counted = table.count(settings, client, Instant::now());
+        note_access(exchange, || {
+            let said = match &counted {
+                Ok(()) => "the client may send this request".to_owned(),
+                Err(wait) => format!("the client has sent too many, refused for {wait:.1?}"),
+            };
+            format!("rate {settings} ({}): {said}", settings.origin)
+        });
+        counted.map_err(|wait| {
             // Rounded up: after that time the request passes.
             let wait = Duration::from_secs(wait.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX));
             ClientFault::TooManyRequests(Box::new(LimitReached {
@@ -70,7 +80,16 @@ pub(crate) fn enter(
     };
     let client = exchange.client.endpoints.client.ip();
     let user = request.granted.as_ref().map(|granted| &*granted.user.name);
-    match throttle.enter(settings, client, user) {
+    let entered = throttle.enter(settings, client, user);
+    note_access(exchange, || {
+        let said = match &entered {
+            Entered::Permit(_) => "there is room",
+            Entered::Place(_) => "there is no room: the request waits",
+            Entered::Refused => "there is no room, nor a place in the queue: refused",
+        };
+        format!("throttle ({}), {settings}: {said}", settings.origin)
+    });
+    match entered {
         Entered::Permit(permit) => {
             exchange.limits.permits.push((Arc::clone(settings), permit));
             Ok(())
@@ -90,7 +109,22 @@ impl Queued {
     /// The client's (503): it has waited for too long.
     pub(crate) async fn wait(self, exchange: &mut Exchange) -> Result<(), Fault> {
         let Queued { settings, place } = self;
-        match timeout(settings.queue_timeout, place.wait()).await {
+        let began = Instant::now();
+        let waited = timeout(settings.queue_timeout, place.wait()).await;
+        exchange.subject.note_phase(Phase::Admitted);
+        note_access(exchange, || {
+            let said = if matches!(waited, Ok(Some(_))) {
+                "there is room"
+            } else {
+                "refused"
+            };
+            format!(
+                "throttle ({}): {said} after {:.1?} in the queue",
+                settings.origin,
+                began.elapsed()
+            )
+        });
+        match waited {
             Ok(Some(permit)) => {
                 exchange.limits.permits.push((settings, permit));
                 Ok(())

@@ -1,6 +1,6 @@
 //! The secrets in bodies: forms, parts of forms, JSON. Each masked byte becomes `*`, so that lengths stay true.
 //!
-//! A mask is applied to the pieces of one body in their order, wherever they end. Not here: what is secret (`masks`).
+//! A mask is applied to the chunks of one body in their order, wherever they end. Not here: what is secret (`masks`).
 
 use crate::mask::json::JsonMask;
 use crate::mask::masks::{Masks, NAME_BYTES_MAX};
@@ -114,31 +114,31 @@ impl FormMask {
 mod tests {
     use super::*;
 
-    /// Applies a mask to a body in pieces of each size.
+    /// Applies a mask to a body in chunks of each size.
     fn check(content_type: &str, body: &str, expected: &str) {
         for size in 1..=body.len() {
             let mut bytes = body.as_bytes().to_vec();
             let mut mask = Masks::default().body(Some(content_type), false);
-            bytes.chunks_mut(size).for_each(|piece| mask.apply(piece));
+            bytes.chunks_mut(size).for_each(|chunk| mask.apply(chunk));
             let shown = String::from_utf8(bytes).unwrap();
             let is_delimiter = |line: &&str| line.chars().any(|letter| letter != '*');
             if content_type.starts_with("multipart/") {
-                // A delimiter that begins in an earlier piece stays masked.
+                // A delimiter that begins in an earlier chunk stays masked.
                 let lines = |text: &str| text.lines().filter(is_delimiter).map(str::to_owned).collect::<Vec<_>>();
                 let (shown, expected) = (lines(&shown), lines(expected));
                 assert!(
                     shown.iter().all(|line| !line.contains("s3cret")),
-                    "pieces of {size}: {shown:?}"
+                    "chunks of {size}: {shown:?}"
                 );
-                assert_eq!(shown.last(), expected.last(), "pieces of {size}");
+                assert_eq!(shown.last(), expected.last(), "chunks of {size}");
             } else {
-                assert_eq!(shown, expected, "pieces of {size}");
+                assert_eq!(shown, expected, "chunks of {size}");
             }
         }
     }
 
     #[test]
-    fn the_secrets_of_a_form_are_masked_wherever_the_pieces_end() {
+    fn the_secrets_of_a_form_are_masked_wherever_the_chunks_end() {
         let form = "application/x-www-form-urlencoded; charset=utf-8";
         check(form, "user=ann&password=s3c;ret&x=1", "user=ann&password=*******&x=1");
         check(form, "pass%77ord=a&&=&token", "pass%77ord=*&&=&token");

@@ -1,4 +1,4 @@
-//! The secrets in the fields of a head, in bytes that arrive in pieces.
+//! The secrets in the fields of a head, in bytes that arrive in chunks.
 
 use crate::mask::masks::Masks;
 

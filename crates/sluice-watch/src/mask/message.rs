@@ -1,6 +1,6 @@
 //! The secrets in the bytes that an HTTP/1 connection carries, in one direction.
 //!
-//! Three masks see all bytes, because what they know needs no framing: fields, and pairs as in queries. A third, for bodies of JSON and of parts, needs to
+//! Two masks see all bytes, because what they know needs no framing: fields, and pairs as in queries. A third, for bodies of JSON and of parts, needs to
 //! know where a body begins and ends (RFC 9112 §6). It may be wrong about that, after HEAD, for example; then it masks nothing or too much, and the
 //! others still mask what they know.
 
@@ -9,7 +9,7 @@ use crate::mask::fields::FieldMask;
 use crate::mask::masks::Masks;
 use crate::mask::pairs::PairMask;
 
-/// Bytes of a line of a head that are looked at.
+/// Bytes of a line of a head that are compared.
 const LINE_BYTES_MAX: usize = 512;
 
 /// Masks the values of secrets in the bytes that an HTTP/1 connection carries, in one direction. Each masked byte becomes `*`, so that lengths
@@ -130,36 +130,36 @@ impl Bodies {
                 }
                 At::ToTheEnd => rest.len(),
             };
-            let (piece, after) = rest.split_at_mut(length);
+            let (chunk, after) = rest.split_at_mut(length);
             rest = after;
             self.at = match self.at {
-                At::Head | At::ChunkSize => self.add_to_line(piece),
+                At::Head | At::ChunkSize => self.add_to_line(chunk),
                 At::Body(left) => {
-                    self.mask.apply(piece);
-                    match left - piece.len() as u64 {
+                    self.mask.apply(chunk);
+                    match left - chunk.len() as u64 {
                         0 => At::Head,
                         left => At::Body(left),
                     }
                 }
                 At::Chunk(left) => {
-                    self.mask.apply(piece);
-                    match left - piece.len() as u64 {
+                    self.mask.apply(chunk);
+                    match left - chunk.len() as u64 {
                         0 => At::ChunkSize,
                         left => At::Chunk(left),
                     }
                 }
                 At::ToTheEnd => {
-                    self.mask.apply(piece);
+                    self.mask.apply(chunk);
                     At::ToTheEnd
                 }
             };
         }
     }
 
-    fn add_to_line(&mut self, piece: &[u8]) -> At {
+    fn add_to_line(&mut self, chunk: &[u8]) -> At {
         let room = LINE_BYTES_MAX.saturating_sub(self.line.len());
-        self.line.extend_from_slice(&piece[..piece.len().min(room)]);
-        if piece.last() != Some(&b'\n') {
+        self.line.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if chunk.last() != Some(&b'\n') {
             return self.at;
         }
         let line = std::mem::take(&mut self.line);
@@ -229,17 +229,17 @@ mod tests {
         "GET / HTTP/1.1\r\nHost: a\r\nAUTHORIZATION:***************\r\nCookie:*****\r\n****\r\nX: y\r\n\r\n";
 
     #[test]
-    fn values_are_masked_wherever_the_pieces_end() {
+    fn values_are_masked_wherever_the_chunks_end() {
         for size in 1..HEAD.len() {
             let mut bytes = HEAD.as_bytes().to_vec();
             let mut mask = HeadMask::new();
-            bytes.chunks_mut(size).for_each(|piece| mask.apply(piece));
-            assert_eq!(String::from_utf8(bytes).unwrap(), MASKED, "pieces of {size}");
+            bytes.chunks_mut(size).for_each(|chunk| mask.apply(chunk));
+            assert_eq!(String::from_utf8(bytes).unwrap(), MASKED, "chunks of {size}");
         }
     }
 
     #[test]
-    fn queries_and_bodies_are_masked_too_wherever_the_pieces_end() {
+    fn queries_and_bodies_are_masked_too_wherever_the_chunks_end() {
         let json = r#"{"a":1,"password":"s3cret"}"#;
         let part = "--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\ns3cret\r\n--b--\r\n";
         let messages = [
@@ -262,20 +262,20 @@ mod tests {
         for size in 1..whole.len() {
             let mut bytes = whole.as_bytes().to_vec();
             let mut mask = HeadMask::new();
-            bytes.chunks_mut(size).for_each(|piece| mask.apply(piece));
+            bytes.chunks_mut(size).for_each(|chunk| mask.apply(chunk));
             let shown = String::from_utf8(bytes).unwrap();
-            assert!(!shown.contains("s3c"), "pieces of {size}: {shown}");
+            assert!(!shown.contains("s3c"), "chunks of {size}: {shown}");
             assert!(
                 shown.contains("/?a=b&password=******&c HTTP/1.1"),
-                "pieces of {size}: {shown}"
+                "chunks of {size}: {shown}"
             );
             assert!(
                 shown.contains(r#"{"a":1,"password":"******"}"#),
-                "pieces of {size}: {shown}"
+                "chunks of {size}: {shown}"
             );
             assert!(
                 shown.contains("GET /plain HTTP/1.1\r\nHost: shown\r\n"),
-                "pieces of {size}: {shown}"
+                "chunks of {size}: {shown}"
             );
         }
     }

@@ -19,7 +19,7 @@ pub(super) struct PartsMask {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// In the body of a part, or before the first one. So many bytes of this line are those of the delimiter; `None` if it is none.
+    /// In the body of a part, or before the first one. So many bytes of this line are those of the delimiter; `None` if it is another line.
     Body(Option<usize>),
     /// In the line of a delimiter.
     Delimiter,

@@ -43,6 +43,7 @@ mod script;
 mod script_draft;
 mod section;
 mod server;
+mod server_watch;
 mod site;
 mod sites;
 mod start;

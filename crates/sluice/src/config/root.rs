@@ -99,6 +99,7 @@ impl Root {
             config_files: [document.path()].into_iter().chain(self.included_files).collect(),
             core_dumps: self.server.core_dumps,
             control: self.server.control,
+            watch: self.server.watch,
         }
     }
 }

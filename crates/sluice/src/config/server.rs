@@ -5,12 +5,13 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use sluice_settings::address::UNIX_PATH_BYTES_MAX;
-use sluice_settings::{ControlSocket, DnsSettings, ForwardedField, Peers, ProxySettings, UnknownHosts};
+use sluice_settings::{ControlSocket, DnsSettings, ForwardedField, Peers, ProxySettings, UnknownHosts, WatchSettings};
 
 use super::description::Fallback::{Value, Words};
 use super::document::{At, Document};
-use super::key::{Bounds, Key, Kind, Section};
+use super::key::{Bounds, Key, Kind, Nested, Section};
 use super::section::to_usize;
+use super::server_watch::SERVER_WATCH;
 use super::sites::Sites;
 use super::table::{Table, Written, require_directory};
 
@@ -24,6 +25,7 @@ pub(super) struct Server {
     pub(super) proxies: ProxySettings,
     pub(super) core_dumps: bool,
     pub(super) control: ControlSocket,
+    pub(super) watch: WatchSettings,
     dns: DnsSettings,
     is_dns_on: bool,
     pub(super) unknown_hosts: UnknownHosts,
@@ -39,6 +41,7 @@ impl Server {
             proxies: ProxySettings::default(),
             core_dumps: false,
             control: ControlSocket::Usual,
+            watch: WatchSettings::default(),
             dns: DnsSettings {
                 timeout: DnsSettings::TIMEOUT,
                 server: None,
@@ -240,6 +243,18 @@ pub(super) static SERVER: Section<Server> = Section {
             text: "The unix socket for `sluice status`, `reload`, `drain`, `purge` and `reopen-logs`, or `off`. Only the user of the server \
                    and root can use it; so can scripts, which run as the same user. A change takes effect when the server is restarted.",
             example: "\"/run/sluice/control.sock\"",
+        },
+        Key {
+            name: "watch",
+            kind: Kind::Table(&Nested {
+                section: &SERVER_WATCH,
+                off: None,
+                begin: |server: &Server, _| server.watch.clone(),
+                end: |server, watch, _| server.watch = watch,
+            }),
+            default: Words("the defaults of its keys"),
+            text: "What WATCH does not show.",
+            example: "{ masked_fields = [\"password\", \"pin_code\"] }",
         },
     ],
 };

@@ -123,6 +123,7 @@ impl Site {
             access_log: AccessLog::new(LogTarget::Stdout),
             config_files: Vec::new(),
             core_dumps: false,
+            watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Usual,
             server_log: ServerLog::default(),
         }

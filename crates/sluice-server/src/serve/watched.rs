@@ -1,0 +1,278 @@
+//! What WATCH is shown of an exchange: the texts of its events.
+//!
+//! Each function costs one comparison while nobody watches. Here: heads, the site, what answers, the line of the log, where the time went. Not
+//! here: the routes that are tried (`watched_routes`), access and limits, whose events are noted where they are decided (`authorize`,
+//! `restrain`), and who is shown an event (`sluice_watch`).
+
+use std::fmt::Write as _;
+
+use http::{HeaderMap, Response, Uri, header};
+use sluice_gateway::SEND_FILE_FIELDS;
+use sluice_http::body::ResponseBody;
+use sluice_http::fault::{Culprit, Fault};
+use sluice_log::STATUS_CLIENT_LEFT;
+use sluice_watch::mask::{BodyMask, Masks};
+use sluice_watch::{Direction, Item, Phase};
+
+use crate::dispatch::Site;
+use crate::serve::decide::{Answer, Decision, Later};
+use crate::serve::exchange::Exchange;
+use crate::serve::fault_log::Logged;
+use crate::serve::request::{Request, RequestSubject};
+use crate::serve::request_line::RequestLine;
+
+/// The modules that events name.
+pub(crate) mod module {
+    pub(crate) const REQUEST: &str = "request";
+    pub(crate) const DECIDE: &str = "decide";
+    pub(crate) const ACCESS: &str = "access";
+    pub(crate) const RESPONSE: &str = "response";
+    pub(crate) const LOG: &str = "log";
+}
+
+/// The head of the request.
+pub(crate) fn request_head(exchange: &Exchange, fields: &HeaderMap) {
+    let subject = &exchange.subject;
+    let Some(masks) = subject.masks() else { return };
+    subject.note(Item::RequestHead, module::REQUEST, || {
+        let RequestLine { method, uri, version } = &exchange.line;
+        let mut text = format!("{method} {} {version:?}", shown_uri(masks, uri));
+        add_fields(&mut text, masks, fields);
+        let client = &exchange.client;
+        let _ = write!(text, "\n(from {} by {}", client.endpoints.client, client.scheme());
+        if client.peer != client.endpoints.client.ip() {
+            let _ = write!(text, ", forwarded by {}", client.peer);
+        }
+        text.push(')');
+        text
+    });
+}
+
+/// A target or absolute URI, without its password.
+fn shown_uri(masks: &Masks, uri: &Uri) -> String {
+    let text = masks.text(&uri.to_string());
+    let user = uri
+        .authority()
+        .and_then(|authority| authority.as_str().rsplit_once('@'));
+    match user {
+        Some((user, _)) if masks.is_on() => text.replacen(&masks.text(user), "…", 1),
+        _ => text,
+    }
+}
+
+fn add_fields(text: &mut String, masks: &Masks, fields: &HeaderMap) {
+    for (name, value) in fields {
+        let _ = write!(text, "\n{name}: {}", masks.field(name.as_str(), value.as_bytes()));
+    }
+}
+
+/// The mask of a body with this head.
+pub(crate) fn body_mask(masks: &Masks, fields: &HeaderMap) -> BodyMask {
+    let kind = fields
+        .get(header::CONTENT_TYPE)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()));
+    masks.body(kind.as_deref(), fields.contains_key(header::CONTENT_ENCODING))
+}
+
+/// The site that serves the request.
+pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
+    let subject = &exchange.subject;
+    if subject.is_none() {
+        return;
+    }
+    let site = request.site();
+    let name = site.hosts().first().map_or("*", String::as_str);
+    subject.know(|facts| facts.site = Some(name.to_owned()));
+    subject.note(Item::Mapping, module::DECIDE, || {
+        let mut text = format!("host {:?}: site {name} ({})", request.host, site.origin);
+        match &request.subject {
+            RequestSubject::Https(port) => {
+                let _ = write!(text, "; this address redirects to https, port {port}");
+            }
+            RequestSubject::Server => text.push_str("; the request is about the server as a whole"),
+            RequestSubject::Target(_) => {
+                if let Ok((_, how)) = request.config.site_of_question(&request.host, Some(listener)) {
+                    let _ = write!(text, ": {}", how.reason());
+                }
+            }
+        }
+        text
+    });
+}
+
+/// What answers.
+pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, decision: &Decision<'_>) {
+    let subject = &exchange.subject;
+    if subject.is_none() {
+        return;
+    }
+    subject.note_phase(Phase::Decided);
+    if let Ok(Answer::Later(Later::Script(script))) = &decision.answer {
+        subject.know(|facts| facts.script = Some(script.script.file.display().to_string()));
+    }
+    subject.note(Item::Mapping, module::DECIDE, || {
+        let file = || {
+            let file = decision.file(site, request.path());
+            file.map_or_else(String::new, |file| format!(" {}", file.display()))
+        };
+        let text = match &decision.answer {
+            Ok(answer) => answer_text(answer, file),
+            Err(fault) => format!("answer: error {}: {fault}{}", fault.status().as_u16(), behind(&file())),
+        };
+        mask(exchange, &text)
+    });
+}
+
+/// The file or directory of a path that leads to an error.
+fn behind(file: &str) -> String {
+    match file {
+        "" => String::new(),
+        file => format!("; the path leads to{file}"),
+    }
+}
+
+fn answer_text(answer: &Answer, file: impl Fn() -> String) -> String {
+    match answer {
+        Answer::Redirect(redirect) => {
+            let location = String::from_utf8_lossy(redirect.location.as_bytes());
+            format!("answer: redirect {} to {location}", redirect.status.as_u16())
+        }
+        Answer::ServerOptions => "answer: the options of the server".to_owned(),
+        Answer::FileOptions => format!("answer: the options of the file{}", file()),
+        Answer::File(_) => format!("answer: file{}", file()),
+        Answer::SendFile(_) => "answer: the file that the script names".to_owned(),
+        Answer::Later(Later::Variant(_)) => format!("answer: file{}, which is being compressed", file()),
+        Answer::Later(Later::Listing(_)) => "answer: the listing of the directory".to_owned(),
+        Answer::Later(Later::Script(answer)) => {
+            let (script, mode) = (&answer.script, answer.route.settings.mode.name());
+            let mut text = format!("answer: script {} (mode {mode})", script.file.display());
+            let _ = write!(text, "\nSCRIPT_NAME {:?}", script.name);
+            if let Some(info) = &script.path_info {
+                let _ = write!(text, ", PATH_INFO {info:?}");
+            }
+            if let Some(asked) = &answer.redirect_url {
+                let _ = write!(text, ", REDIRECT_URL {asked:?}");
+            }
+            text
+        }
+    }
+}
+
+/// What was decided about access.
+pub(crate) fn note_access(exchange: &Exchange, text: impl FnOnce() -> String) {
+    exchange.subject.note(Item::Authorization, module::ACCESS, text);
+}
+
+/// The path that a script names instead of a reply; it is decided on as if a client had asked for it.
+pub(crate) fn local_redirect(exchange: &Exchange, target: &str) {
+    exchange.subject.note(Item::Mapping, module::DECIDE, || {
+        mask(
+            exchange,
+            &format!("the script names another path (local redirect): {target}"),
+        )
+    });
+}
+
+/// The file that a script names instead of a body; `fields` are those of its reply.
+pub(crate) fn send_file(exchange: &Exchange, fields: &HeaderMap) {
+    exchange.subject.note(Item::Mapping, module::DECIDE, || {
+        let named: Vec<_> = SEND_FILE_FIELDS
+            .iter()
+            .filter_map(|name| {
+                Some(format!(
+                    "{name}: {}",
+                    String::from_utf8_lossy(fields.get(name)?.as_bytes())
+                ))
+            })
+            .collect();
+        mask(exchange, &format!("the script names a file: {}", named.join(", ")))
+    });
+}
+
+/// The head of the response, with the length that hyper will add.
+pub(crate) fn response_head(exchange: &Exchange, response: &Response<ResponseBody>, length: Option<u64>) {
+    let subject = &exchange.subject;
+    let Some(masks) = subject.masks() else { return };
+    let status = response.status();
+    subject.note_phase(Phase::Head);
+    subject.note(Item::ResponseHead, module::RESPONSE, || {
+        let mut text = status.to_string();
+        add_fields(&mut text, masks, response.headers());
+        match length {
+            Some(_) if response.headers().contains_key(header::CONTENT_LENGTH) => {}
+            Some(bytes) => drop(write!(text, "\ncontent-length: {bytes}")),
+            None => {}
+        }
+        text
+    });
+    subject.know(|facts| facts.status = Some(status.as_u16()));
+}
+
+/// The mask of the response's body, if somebody is shown it.
+pub(crate) fn response_mask(exchange: &Exchange, fields: &HeaderMap) -> Option<Box<BodyMask>> {
+    let masks = exchange
+        .subject
+        .masks()
+        .filter(|_| exchange.subject.wants(Item::ResponseBody))?;
+    Some(Box::new(body_mask(masks, fields)))
+}
+
+/// A chunk of the body that the connection gets.
+pub(crate) fn response_body(exchange: &Exchange, mask: &mut BodyMask, bytes: &[u8]) {
+    let copy = |copy: &mut [u8]| mask.apply(copy);
+    exchange
+        .subject
+        .note_copy(Item::ResponseBody, module::RESPONSE, Direction::Sent, bytes, copy);
+}
+
+/// A fault, and what the server log says of it.
+pub(crate) fn fault(exchange: &Exchange, fault: &Fault, text: &dyn std::fmt::Display, logged: Logged) {
+    let subject = &exchange.subject;
+    if subject.is_none() {
+        return;
+    }
+    subject.note(Item::Errors, module::LOG, || {
+        let culprit = match fault.culprit() {
+            Culprit::Client => "the client's",
+            Culprit::Script => "the script's",
+            Culprit::Server => "the server's",
+        };
+        mask(
+            exchange,
+            &format!("fault, {culprit}, status {}: {fault}", fault.status().as_u16()),
+        )
+    });
+    subject.note(Item::Log, module::LOG, || {
+        let said = match logged {
+            Logged::At(level) => format!("server log, {level}: {text}"),
+            Logged::Suppressed => format!("server log: nothing, because there were too many such lines: {text}"),
+        };
+        mask(exchange, &said)
+    });
+}
+
+/// The end of the exchange: its line in the access log, and where its time went.
+pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<String>, is_truncated: bool) {
+    let subject = &exchange.subject;
+    let Some(masks) = subject.masks() else { return };
+    if is_truncated {
+        subject.note(Item::Errors, module::RESPONSE, || {
+            "the client has left, or the response was aborted: it ended before it was complete".to_owned()
+        });
+    }
+    subject.know(|facts| facts.status = facts.status.or(Some(STATUS_CLIENT_LEFT)));
+    subject.note(Item::Log, module::LOG, || match line(masks) {
+        Some(line) => format!("access log: {}", masks.text(&line)),
+        None => "access log: no line, because it is off or the route says log = false".to_owned(),
+    });
+    subject.note_timing(module::RESPONSE);
+}
+
+/// A text without the values of secrets in its targets.
+fn mask(exchange: &Exchange, text: &str) -> String {
+    exchange
+        .subject
+        .masks()
+        .map(|masks| masks.text(text))
+        .unwrap_or_default()
+}

@@ -1,0 +1,43 @@
+//! `[server.watch]`: what WATCH does not show.
+
+use sluice_settings::WatchSettings;
+
+use super::description::Fallback::{Value, Words};
+use super::key::{Key, Kind, Section};
+
+pub(super) static SERVER_WATCH: Section<WatchSettings> = Section {
+    title: "[server.watch]",
+    text: "What WATCH (`sluice watch`) does not show of requests and responses: in place of a secret it shows its length. Cookies and the values of \
+           Authorization are always secret.",
+    keys: &[
+        Key {
+            name: "masked_fields",
+            kind: Kind::Texts(|watch, texts, written| {
+                let document = written.document();
+                for text in &texts {
+                    if !text.value.chars().any(char::is_alphanumeric) {
+                        let message = "masked_fields: needs names, as in \"password\"";
+                        document.report(text.line, message.to_owned());
+                    }
+                }
+                watch.masked_fields = Some(texts.into_iter().map(|text| text.value).collect());
+                Ok(())
+            }),
+            default: Words(
+                "`[\"password\", \"passwd\", \"passphrase\", \"passcode\", \"pwd\", \"token\", \"secret\", \"api_key\", \"private_key\", \
+                 \"access_key\", \"credential\", \"otp\"]`",
+            ),
+            text: "A value is secret if its name contains one of these words, in any case and whatever stands between its letters and \
+                   digits: `password` stands for `New-Password` and `user[password]`, too. That holds for fields of forms and their parts, \
+                   names of JSON, parameters of queries, variables of scripts, and fields of heads.",
+            example: "[\"password\", \"pin_code\"]",
+        },
+        Key {
+            name: "unmasked",
+            kind: Kind::Flag(|watch, is_unmasked| watch.is_unmasked = is_unmasked),
+            default: Value("false"),
+            text: "Whether WATCH shows everything, passwords and cookies too. Whoever may watch can then act as any user of the site.",
+            example: "true",
+        },
+    ],
+};
