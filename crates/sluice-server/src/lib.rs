@@ -12,6 +12,7 @@ mod reverse_dns;
 mod serve;
 pub mod server;
 pub mod status;
+pub mod watch_log;
 mod worker;
 
 pub use dispatch::exposed_programs::ExposedPrograms;

@@ -15,6 +15,7 @@
 //! | [`Spec`], [`Filter`], [`Trigger`] | what a watcher asks for |
 //! | [`Hub`], [`WorkerHub`] | the active watches of the server, and a worker's copy of the list |
 //! | [`Watch`] | one watcher's queue |
+//! | [`Line`], [`Record`], [`Notice`] | an event as a line of text, and as JSON; the lines between events |
 //! | [`Subject`] | with what a connection or an exchange notes its events; nothing if nobody watches |
 //! | [`Timing`], [`Phase`] | where the time of a request went |
 //! | [`mask`] | what must not be shown |
@@ -29,7 +30,10 @@ mod hub;
 mod item;
 mod line;
 pub mod mask;
+mod notation;
+mod notice;
 mod pattern;
+mod record;
 mod ring;
 mod spec;
 mod subject;
@@ -43,7 +47,9 @@ pub use filter::{Facts, Filter, RequestFacts, Verdict};
 pub use hub::{Hub, Refused, WorkerHub};
 pub use item::{Item, Items, UnknownItem};
 pub use line::{Line, hex_dump};
+pub use notice::{End, Notice};
 pub use pattern::Pattern;
+pub use record::Record;
 pub use spec::{Spec, Trigger};
 pub use subject::Subject;
 pub use timing::{Moment, NotATiming, Phase, Timing};

@@ -34,7 +34,8 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-fn text_of(event: &Event) -> String {
+/// What is shown after the columns; not escaped.
+pub(crate) fn text_of(event: &Event) -> String {
     match &event.content {
         Content::Text(text) => text.clone(),
         Content::Bytes {
@@ -97,7 +98,7 @@ pub fn hex_dump(bytes: &[u8]) -> String {
 }
 
 /// A line whose control characters are written as escapes.
-struct Escaped<'a>(&'a str);
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -104,6 +104,8 @@ pub(crate) enum Command {
     Purge(control::client::Options),
     /// Have a running server open its logs again, after they were renamed.
     ReopenLogs(control::client::Options),
+    /// Show what happens to requests while a running server handles them: routes, scripts, callouts, bytes, times.
+    Watch(Box<control::watch_client::Options>),
     /// Send requests to a server over several connections, compare each reply with the first, and print rate and latencies.
     Workout(Box<Workout>),
     /// Describe this machine and rate it: average, minimum and maximum.

@@ -87,6 +87,7 @@ fn run(arguments: Arguments, logger: &Logger) -> Result<ExitCode, String> {
         Command::Drain(options) => return ask(control::Command::Drain, &options),
         Command::Purge(options) => return ask(control::Command::Purge, &options),
         Command::ReopenLogs(options) => return ask(control::Command::ReopenLogs, &options),
+        Command::Watch(options) => return control::watch_client::run(&options),
         Command::Passwd(change) => return passwd::run(&change, print),
         Command::Rate(rate) => rate::run(&rate, print),
         Command::StreamLf(files) => stream_lf::run(&files, print),

@@ -46,7 +46,7 @@ async fn supervise(started: Settings, origin: Origin, logger: &Logger) -> Result
     // Before the server, so that no signal is lost while it starts.
     let mut signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
     let server = Server::start(&started).map_err(|error| error.to_string())?;
-    let mut control = Control::listen(&started.control)?;
+    let mut control = Control::listen(&started.control, server.watches())?;
     let mut supervisor = Supervisor::new(server, started, origin, logger);
     announce(&supervisor.started, &supervisor.server);
     logger.started();

@@ -16,7 +16,7 @@ use super::{Answer, Command, place, render};
 const SYSTEM_SOCKET: &str = "/run/sluice/control.sock";
 
 /// How long a server may take to answer: a reload opens all directories and certificates.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The bytes of an answer at most.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
@@ -59,7 +59,7 @@ pub(crate) fn run(command: Command, options: &Options, print: fn(&str) -> Result
 }
 
 /// The server that a command is for.
-fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String> {
+pub(super) fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String> {
     let directory = place::directory();
     let socket = match server {
         Some(text) if text.contains('/') => PathBuf::from(text),

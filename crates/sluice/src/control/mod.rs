@@ -1,16 +1,21 @@
-//! Commands of the administrator to a running server, over a unix socket: `sluice status`, `reload`, `drain`, `purge`, `reopen-logs`.
+//! Commands of the administrator to a running server, over a unix socket: `sluice status`, `reload`, `drain`, `purge`, `reopen-logs`,
+//! `watch`.
 //!
 //! ```text
 //! sluice status ── client ──▶ PID.sock ──▶ socket ──▶ supervisor
 //!               ◀─ render ◀── one line of JSON each way ◀─┘
 //! ```
 //! Here: what is said. `place` says where the sockets are, `socket` is the server's side, `client` the other one, `render` prints the
-//! state. A connection is for one command. Signals can do the same, except for asking (`supervisor`).
+//! state. A connection is for one command. Signals can do the same, except for asking (`supervisor`). `sluice watch` is a command that
+//! leaves its connection open for the events (`watching`).
 
 pub(crate) mod client;
 mod place;
 mod render;
 pub(crate) mod socket;
+pub(crate) mod watch_client;
+mod watch_stream;
+mod watching;
 
 use serde::{Deserialize, Serialize};
 use sluice_server::status::Status;
@@ -71,6 +76,14 @@ pub(crate) struct State {
 }
 
 impl Answer {
+    /// The command was carried out.
+    pub(crate) fn done() -> Answer {
+        Answer {
+            ok: true,
+            ..Answer::default()
+        }
+    }
+
     /// The command was refused.
     pub(crate) fn refused(message: impl Into<String>) -> Answer {
         Answer {

@@ -1,7 +1,7 @@
 //! The server's side of the control socket.
 //!
 //! Only the user of the server and root may connect: the file's mode says so, and the credentials of each peer are checked. A peer that
-//! sends nothing, or too much, is disconnected; a few connections may wait at once.
+//! sends nothing, or too much, is disconnected; a few connections may wait at once. One that watches does not count among these.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,13 +11,18 @@ use std::time::Duration;
 
 use rustix::process::geteuid;
 use sluice_server::SocketFile;
+use sluice_server::watch_log::WatchLog;
 use sluice_settings::ControlSocket;
+use sluice_watch::Hub;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, UCred};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::watch_stream::{STALL, Stream};
+use super::watching::Watching;
 use super::{Answer, COMMAND_BYTES_MAX, Command, place};
 
 /// Connections at once; others wait.
@@ -40,16 +45,16 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Listens on the socket of the settings. Without the usual one the server starts, too, and logs why.
+    /// Listens on the socket of the settings; `sluice watch` watches `hub`. Without the usual socket the server starts, too, and logs why.
     ///
     /// # Errors
     /// One line: the configured socket cannot be made.
-    pub(crate) fn listen(settings: &ControlSocket) -> Result<Option<Control>, String> {
+    pub(crate) fn listen(settings: &ControlSocket, hub: &Arc<Hub>) -> Result<Option<Control>, String> {
         match settings {
             ControlSocket::Off => Ok(None),
-            ControlSocket::Path(path) => bind(path).map(Some).map_err(|error| format!("control: {error}")),
+            ControlSocket::Path(path) => bind(path, hub).map(Some).map_err(|error| format!("control: {error}")),
             ControlSocket::Usual => {
-                let made = usual().and_then(|path| bind(&path));
+                let made = usual().and_then(|path| bind(&path, hub));
                 Ok(made
                     .inspect_err(|error| tracing::warn!("sluice status cannot reach this server: {error}"))
                     .ok())
@@ -80,7 +85,7 @@ fn usual() -> Result<PathBuf, String> {
     Ok(place::socket_of(&directory, std::process::id()))
 }
 
-fn bind(path: &Path) -> Result<Control, String> {
+fn bind(path: &Path, hub: &Arc<Hub>) -> Result<Control, String> {
     let listen = || -> io::Result<(UnixListener, SocketFile)> {
         let (socket, file): (OwnedFd, SocketFile) = sluice_server::bind_unix_socket(path, 0o600)?;
         let listener = UnixListener::from_std(socket.into())?;
@@ -91,11 +96,33 @@ fn bind(path: &Path) -> Result<Control, String> {
     Ok(Control {
         requests,
         _file: file,
-        accepting: tokio::spawn(accept(listener, sender)),
+        accepting: tokio::spawn(accept(
+            listener,
+            Server {
+                requests: sender,
+                hub: Arc::clone(hub),
+            },
+        )),
     })
 }
 
-async fn accept(listener: UnixListener, requests: mpsc::Sender<Request>) {
+/// What a connection needs of the server.
+#[derive(Clone)]
+struct Server {
+    requests: mpsc::Sender<Request>,
+    hub: Arc<Hub>,
+}
+
+/// The server's end of a connection.
+struct Connection {
+    reader: BufReader<tokio::io::Take<OwnedReadHalf>>,
+    writer: OwnedWriteHalf,
+    peer: UCred,
+    /// Its place among those at once.
+    slot: OwnedSemaphorePermit,
+}
+
+async fn accept(listener: UnixListener, server: Server) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
@@ -103,12 +130,11 @@ async fn accept(listener: UnixListener, requests: mpsc::Sender<Request>) {
         };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let requests = requests.clone();
+                let server = server.clone();
                 tokio::spawn(async move {
-                    if let Err(error) = answer_peer(stream, requests).await {
+                    if let Err(error) = answer_peer(stream, slot, server).await {
                         tracing::debug!("control socket: {error}");
                     }
-                    drop(slot);
                 });
             }
             Err(error) => {
@@ -120,23 +146,81 @@ async fn accept(listener: UnixListener, requests: mpsc::Sender<Request>) {
 }
 
 /// Reads one command, and writes its answer.
-async fn answer_peer(stream: UnixStream, requests: mpsc::Sender<Request>) -> io::Result<()> {
-    let peer = stream.peer_cred()?.uid();
-    if peer != 0 && peer != geteuid().as_raw() {
-        tracing::warn!("control socket: user {peer} was refused");
+async fn answer_peer(stream: UnixStream, slot: OwnedSemaphorePermit, server: Server) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    if peer.uid() != 0 && peer.uid() != geteuid().as_raw() {
+        tracing::warn!("control socket: user {} was refused", peer.uid());
         return Ok(());
     }
-    let (reader, mut writer) = stream.into_split();
+    let (reader, writer) = stream.into_split();
+    let mut connection = Connection {
+        reader: BufReader::new(reader.take(COMMAND_BYTES_MAX)),
+        writer,
+        peer,
+        slot,
+    };
     let mut line = String::new();
-    let mut reader = BufReader::new(reader.take(COMMAND_BYTES_MAX));
-    timeout(PEER_TIMEOUT, reader.read_line(&mut line)).await??;
+    timeout(PEER_TIMEOUT, connection.reader.read_line(&mut line)).await??;
+    if is_watch(&line) {
+        return match serde_json::from_str(&line) {
+            Ok(watching) => watch(watching, connection, &server.hub).await,
+            Err(error) => {
+                connection
+                    .answer(&Answer::refused(format!("not a watch: {error}")))
+                    .await
+            }
+        };
+    }
     let answer = match serde_json::from_str(&line) {
-        Ok(command) => carry_out(command, requests).await,
+        Ok(command) => carry_out(command, server.requests).await,
         Err(error) => Answer::refused(format!("not a command: {error}")),
     };
-    let mut text = serde_json::to_vec(&answer)?;
-    text.push(b'\n');
-    timeout(PEER_TIMEOUT, writer.write_all(&text)).await??;
+    connection.answer(&answer).await
+}
+
+impl Connection {
+    async fn answer(&mut self, answer: &Answer) -> io::Result<()> {
+        let mut text = serde_json::to_vec(answer)?;
+        text.push(b'\n');
+        timeout(PEER_TIMEOUT, self.writer.write_all(&text)).await?
+    }
+}
+
+/// Whether the command is `watch`, whatever else it says.
+fn is_watch(line: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        command: String,
+    }
+    serde_json::from_str::<Named>(line).is_ok_and(|named| named.command == "watch")
+}
+
+/// Begins a watch, and writes its events until it ends.
+async fn watch(watching: Watching, mut connection: Connection, hub: &Arc<Hub>) -> io::Result<()> {
+    let Watching::Watch { format, spec } = watching;
+    let watcher = match connection.peer.pid() {
+        Some(pid) => format!("user {} (process {pid})", connection.peer.uid()),
+        None => format!("user {}", connection.peer.uid()),
+    };
+    let watch = match hub.watch(spec) {
+        Ok(watch) => watch,
+        Err(refused) => {
+            tracing::warn!("watch by {watcher} was refused: {refused}");
+            return connection.answer(&Answer::refused(refused.to_string())).await;
+        }
+    };
+    let stream = Stream {
+        log: WatchLog::begin(watcher, watch.spec()),
+        watch,
+        format,
+        stall: STALL,
+    };
+    connection.answer(&Answer::done()).await?;
+    let Connection {
+        reader, writer, slot, ..
+    } = connection;
+    drop(slot);
+    stream.run(reader.into_inner().into_inner(), writer).await;
     Ok(())
 }
 

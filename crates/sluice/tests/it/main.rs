@@ -48,5 +48,6 @@ mod slow_clients;
 mod targets;
 mod tls;
 mod turns;
+mod watch;
 mod withheld;
 mod workout;

@@ -35,6 +35,7 @@ mod response;
 mod server;
 mod setup;
 mod tls;
+mod watcher;
 
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,7 @@ pub(crate) use response::{Ending, Response};
 pub(crate) use server::{Ended, Server};
 pub(crate) use setup::{Setup, make_old};
 pub(crate) use tls::{Authority, TlsClient, curl};
+pub(crate) use watcher::Watcher;
 
 /// The longest wait for something that must happen: far longer than it takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);

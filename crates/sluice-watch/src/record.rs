@@ -1,0 +1,204 @@
+//! An event as a record: a JSON object for programs, and for the page.
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use crate::event::{Content, Direction, Event};
+use crate::item::Item;
+
+/// An event as a serde value.
+#[derive(Clone, Debug, Serialize)]
+pub struct Record<'a> {
+    /// When, as RFC 3339 writes it, in UTC, to the microsecond.
+    pub time: String,
+    /// Microseconds since the request's head was complete, or the connection was accepted.
+    pub since_us: u64,
+    /// The part of the server that noted it.
+    pub module: &'a str,
+    /// What kind of event it is.
+    pub item: Item,
+    /// The number of the connection or exchange.
+    pub number: u64,
+    /// The id of the exchange, as in the logs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a str>,
+    /// From whom to whom bytes went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// The number of bytes, with those that are not shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<usize>,
+    /// The bytes of these that are not shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<usize>,
+    /// The text, or bytes that are UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Other bytes, in hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hex: Option<String>,
+}
+
+impl<'a> Record<'a> {
+    /// The record for programs: bytes are a text if they are UTF-8, and hexadecimal digits otherwise.
+    #[must_use]
+    pub fn new(event: &'a Event) -> Record<'a> {
+        let mut record = Record::head(event);
+        match &event.content {
+            Content::Text(text) => record.text = Some(text.clone()),
+            Content::Bytes {
+                direction,
+                bytes,
+                omitted,
+            } => {
+                record.direction = Some(*direction);
+                record.bytes = Some(bytes.len() + omitted);
+                record.omitted = Some(*omitted).filter(|omitted| *omitted > 0);
+                match std::str::from_utf8(bytes) {
+                    Ok(text) => record.text = Some(text.to_owned()),
+                    Err(_) => record.hex = Some(hex(bytes)),
+                }
+            }
+        }
+        record
+    }
+
+    /// The record for the page: its text is what a terminal shows, with bytes as a hex dump where they are not text.
+    #[must_use]
+    pub fn shown(event: &'a Event) -> Record<'a> {
+        Record {
+            text: Some(crate::line::text_of(event)),
+            ..Record::head(event)
+        }
+    }
+
+    fn head(event: &'a Event) -> Record<'a> {
+        Record {
+            time: rfc3339(event.at),
+            since_us: u64::try_from(event.since.as_micros()).unwrap_or(u64::MAX),
+            module: event.module,
+            item: event.item,
+            number: event.number,
+            id: event.id.as_deref(),
+            direction: None,
+            bytes: None,
+            omitted: None,
+            text: None,
+            hex: None,
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+}
+
+/// A time as `2026-11-22T14:05:08.672341Z` (RFC 3339).
+fn rfc3339(at: SystemTime) -> String {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = since.as_secs();
+    let date = Date::of_day(seconds / 86_400);
+    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
+    format!(
+        "{:04}-{:02}-{:02}T{hours:02}:{minutes:02}:{:02}.{:06}Z",
+        date.year,
+        date.month,
+        date.day,
+        seconds % 60,
+        since.subsec_micros()
+    )
+}
+
+/// A day of the Gregorian calendar.
+struct Date {
+    year: u64,
+    month: u64,
+    day: u64,
+}
+
+impl Date {
+    /// The day so many days after 1970-01-01. Years are counted from 1 March, so that a leap day is the last of its year.
+    fn of_day(days: u64) -> Date {
+        // Days since 0000-03-01, in eras of 400 years, each of 146,097 days.
+        let days = days + 719_468;
+        let (era, of_era) = (days / 146_097, days % 146_097);
+        let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * of_year + 2) / 153;
+        let month = if from_march < 10 {
+            from_march + 3
+        } else {
+            from_march - 9
+        };
+        Date {
+            year: era * 400 + year_of_era + u64::from(month <= 2),
+            month,
+            day: of_year - (153 * from_march + 2) / 5 + 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn event(content: Content) -> Event {
+        Event {
+            at: SystemTime::UNIX_EPOCH + Duration::from_micros(1_709_215_508_672_341),
+            since: Duration::from_micros(1500),
+            module: "script",
+            item: Item::Mailbox,
+            number: 12,
+            id: Some("abc".into()),
+            content,
+        }
+    }
+
+    fn bytes(bytes: &[u8]) -> Event {
+        let (direction, bytes) = (Direction::Sent, bytes.to_vec());
+        event(Content::Bytes {
+            direction,
+            bytes,
+            omitted: 3,
+        })
+    }
+
+    #[test]
+    fn a_record_is_json() {
+        let text = event(Content::Text("a\nb".into()));
+        assert_eq!(
+            serde_json::to_string(&Record::new(&text)).unwrap(),
+            r#"{"time":"2024-02-29T14:05:08.672341Z","since_us":1500,"module":"script","item":"mailbox","number":12,"id":"abc","text":"a\nb"}"#
+        );
+        let json = serde_json::to_string(&Record::new(&bytes(b"hello"))).unwrap();
+        assert!(
+            json.ends_with(r#""direction":"sent","bytes":8,"omitted":3,"text":"hello"}"#),
+            "{json}"
+        );
+        let json = serde_json::to_string(&Record::new(&bytes(b"\xff\0"))).unwrap();
+        assert!(json.ends_with(r#""bytes":5,"omitted":3,"hex":"ff00"}"#), "{json}");
+        let shown = bytes(b"\xff\0");
+        assert!(Record::shown(&shown).text.unwrap().contains("000000  ff 00 "));
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (days, date) in [
+            (0, "1970-01-01"),
+            (58, "1970-02-28"),
+            (59, "1970-03-01"),
+            (11_016, "2000-02-29"),
+            (20_454, "2026-01-01"),
+            (47_540, "2100-02-28"),
+            (47_541, "2100-03-01"),
+        ] {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(days * 86_400);
+            assert_eq!(rfc3339(at), format!("{date}T00:00:00.000000Z"));
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! `sluice watch`: asks a running server for the events of requests, and writes them as they come.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use sluice_http::escape::escaped_lines;
+use sluice_watch::{End as WatchEnd, Item, Items, Spec};
+
+use super::client::{ANSWER_TIMEOUT, find};
+use super::watching::{WatchFormat, Watching};
+use super::{Answer, COMMAND_BYTES_MAX};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// The longest watch, seconds: a week.
+const SECONDS_MAX: u64 = 7 * 86_400;
+
+const HELP: &str = "\
+A request is shown if all filters match; * in a value stands for any characters, so put it in quotes. Each line has the time (UTC), the part of the \
+server, the number of the request or connection, the item and the text. Values of Authorization, cookies, passwords in query strings, sentinels and \
+keys are not shown. Ctrl-C ends the watch. What this command does not read in time is lost and counted; no request is delayed.
+
+The exit status is 0 if the watch ended by itself (--once, --seconds), and 1 if it was refused, if the server ended, or if no request was shown \
+in the --seconds of --once. Every watch is logged by the server.
+
+Examples:
+  sluice watch                                          the usual items of all requests
+  sluice watch --path '/cgi-bin/*' --items script       how scripts are run
+  sluice watch --once --items all --path /login         everything about the next request
+  sluice watch --status 5xx --items all,-octets         requests that fail
+  sluice watch --trigger slower=2s --items timing,script
+                                                        requests that take long, also what came before
+  sluice watch --items octets --client 192.0.2.7 --output trace.txt --seconds 60
+  sluice watch --json | jq -r 'select(.item == \"timing\") | .text'";
+
+/// The command line of `sluice watch`.
+#[derive(Args, Debug)]
+#[command(after_help = HELP, after_long_help = long_help())]
+pub(crate) struct Options {
+    /// What is shown: a list of items and groups; a - before a name removes it [default: usual].
+    #[arg(short, long, value_name = "LIST", value_parser = option("items"), allow_hyphen_values = true)]
+    items: Vec<String>,
+    /// Only requests from this client: its address.
+    #[arg(long, value_name = "ADDRESS", value_parser = option("client"))]
+    client: Option<String>,
+    /// Only requests to this site: its name.
+    #[arg(long, value_name = "NAME", value_parser = option("site"))]
+    site: Option<String>,
+    /// Only requests with this path: /cgi-bin/*.
+    #[arg(short, long, value_name = "PATH", value_parser = option("path"))]
+    path: Option<String>,
+    /// Only requests with this method.
+    #[arg(long, value_name = "METHOD", value_parser = option("method"))]
+    method: Option<String>,
+    /// Only requests with this status, 404, or of this class, 5xx.
+    #[arg(long, value_name = "STATUS", value_parser = option("status"))]
+    status: Option<String>,
+    /// Only requests that this script answers: its file.
+    #[arg(long, value_name = "FILE", value_parser = option("script"))]
+    script: Option<String>,
+    /// Only requests of this user.
+    #[arg(long, value_name = "NAME", value_parser = option("user"))]
+    user: Option<String>,
+    /// Only the request with this id, which logs and error pages show.
+    #[arg(long, value_name = "ID", value_parser = option("id"))]
+    id: Option<String>,
+    /// Only requests that take longer: 500ms, 2s.
+    #[arg(long, value_name = "TIME", value_parser = option("slower-than"))]
+    slower_than: Option<String>,
+    /// Show a request once this has happened to it, and what came before: bytes=TEXT (the text in what the client or the server
+    /// sends), status>=500, or slower=2s. May be repeated; one of them suffices.
+    #[arg(long, value_name = "EVENT", value_parser = option("trigger"))]
+    trigger: Vec<String>,
+    /// End with the first request that is shown.
+    #[arg(short = '1', long)]
+    once: bool,
+    /// Bytes of bodies, mailboxes and connections that are shown of a request [default: 64k].
+    #[arg(long, value_name = "SIZE", value_parser = option("octets-max"))]
+    octets_max: Option<String>,
+    /// Write each event as a JSON object, in a line of its own.
+    #[arg(long)]
+    json: bool,
+    /// Write to this file, which only you can read, instead of standard output. A file of this name is replaced.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// End after so many seconds.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    seconds: Option<u64>,
+    /// The server: its process id, or the path of its socket (key `control` of `[server]`).
+    #[arg(long, value_name = "PID|SOCKET")]
+    server: Option<String>,
+}
+
+/// Checks the value of an option.
+fn option(name: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {
+    move |value| {
+        if value.is_empty() {
+            return Err("must not be empty".to_owned());
+        }
+        Spec::default().set(name, value).map(|()| value.to_owned())
+    }
+}
+
+/// The help with the list of items.
+fn long_help() -> String {
+    let mut text = format!("{HELP}\n\nItems:\n");
+    for item in Item::ALL {
+        text.push_str(&format!("  {:<15} {}\n", item.name(), item.description()));
+    }
+    text.push_str("\nGroups of items:\n");
+    for (name, items) in Items::GROUPS {
+        let items = if items == Items::ALL {
+            "all items".to_owned()
+        } else {
+            items.to_string()
+        };
+        text.push_str(&format!("  {name:<15} {items}\n"));
+    }
+    text
+}
+
+impl Options {
+    fn spec(&self) -> Result<Spec, String> {
+        let items = self.items.iter().map(|value| ("items", value));
+        let triggers = self.trigger.iter().map(|value| ("trigger", value));
+        let others = [
+            ("client", &self.client),
+            ("site", &self.site),
+            ("path", &self.path),
+            ("method", &self.method),
+            ("status", &self.status),
+            ("script", &self.script),
+            ("user", &self.user),
+            ("id", &self.id),
+            ("slower-than", &self.slower_than),
+            ("octets-max", &self.octets_max),
+        ];
+        let others = others
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let options = items
+            .chain(triggers)
+            .chain(others)
+            .map(|(name, value)| (name, value.as_str()));
+        let mut spec = Spec::of_options(options)?;
+        spec.once = self.once;
+        Ok(spec)
+    }
+
+    fn format(&self) -> WatchFormat {
+        if self.json {
+            WatchFormat::Json
+        } else {
+            WatchFormat::Text
+        }
+    }
+}
+
+/// Watches, and writes the events until the watch ends.
+///
+/// # Errors
+/// One line: no server was found, the watch was refused, the server ended, or the file cannot be written.
+pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
+    let spec = options.spec()?;
+    let (socket, stream) = find(options.server.as_deref())?;
+    let named = |error: io::Error| format!("{}: {error}", socket.display());
+    let watching = Watching::Watch {
+        format: options.format(),
+        spec,
+    };
+    let mut stream = BufReader::with_capacity(READ_BYTES, stream);
+    begin(&mut stream, &watching, &named)?;
+    let mut output = Output::open(options.output.as_ref())?;
+    let deadline = options
+        .seconds
+        .map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let end = copy(stream, &mut output, options.format(), deadline).map_err(|error| match error {
+        Failure::Read(error) => named(error),
+        Failure::Write(error) => error,
+    })?;
+    output.finish()?;
+    match end {
+        End::Time if options.once => Err(format!(
+            "no request was shown to its end within {} s",
+            options.seconds.unwrap_or_default()
+        )),
+        End::Time | End::OutputClosed | End::Said(WatchEnd::Once) => Ok(ExitCode::SUCCESS),
+        End::Said(WatchEnd::Server) => Err("the server has ended".to_owned()),
+        End::Closed => Err(
+            "the server has closed the connection: it was killed, or this command has read nothing for a minute"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Sends the command, and reads the answer.
+fn begin(
+    stream: &mut BufReader<UnixStream>,
+    watching: &Watching,
+    named: &dyn Fn(io::Error) -> String,
+) -> Result<(), String> {
+    let mut line = serde_json::to_vec(watching).map_err(|error| error.to_string())?;
+    line.push(b'\n');
+    if line.len() as u64 > COMMAND_BYTES_MAX {
+        return Err(format!("the filters are too long: {COMMAND_BYTES_MAX} bytes at most"));
+    }
+    let mut text = String::new();
+    let exchange = |stream: &mut BufReader<UnixStream>, text: &mut String| -> io::Result<()> {
+        stream.get_ref().set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.get_ref().set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.get_mut().write_all(&line)?;
+        stream.take(COMMAND_BYTES_MAX).read_line(text).map(drop)
+    };
+    exchange(stream, &mut text).map_err(named)?;
+    stream.get_ref().set_read_timeout(None).map_err(named)?;
+    let answer: Answer = serde_json::from_str(&text).map_err(|error| {
+        let message = match text.is_empty() {
+            true => "the server closed the connection: is this command given by its user, or by root?".to_owned(),
+            false => format!("not an answer: {error}"),
+        };
+        named(io::Error::other(message))
+    })?;
+    match answer.ok {
+        true => Ok(()),
+        false => Err(escaped_lines(&answer.messages.join("\n"))),
+    }
+}
+
+/// Why nothing more is copied.
+enum End {
+    /// The server said why.
+    Said(WatchEnd),
+    /// The server closed the connection without a word.
+    Closed,
+    /// The time is over.
+    Time,
+    /// Nobody reads standard output any more (`| head`).
+    OutputClosed,
+}
+
+enum Failure {
+    Read(io::Error),
+    Write(String),
+}
+
+/// Copies whole lines as they come.
+fn copy(
+    mut stream: BufReader<UnixStream>,
+    output: &mut Output,
+    format: WatchFormat,
+    deadline: Option<Instant>,
+) -> Result<End, Failure> {
+    // The beginning of a line whose end has not come.
+    let mut partial = Vec::new();
+    let mut last = Vec::new();
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(End::Time);
+        }
+        if stream.buffer().is_empty() {
+            match wait(stream.get_ref(), output, left) {
+                Ok(Waited::Readable) => {}
+                Ok(Waited::TimedOut) => continue,
+                Ok(Waited::OutputClosed) => return Ok(End::OutputClosed),
+                Err(error) => return Err(Failure::Read(error)),
+            }
+        }
+        let bytes = match stream.fill_buf() {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => &[],
+            Err(error) => return Err(Failure::Read(error)),
+        };
+        if bytes.is_empty() {
+            let said = std::str::from_utf8(&last).ok().and_then(|line| format.end_of(line));
+            return Ok(said.map_or(End::Closed, End::Said));
+        }
+        let count = bytes.len();
+        partial.extend_from_slice(bytes);
+        stream.consume(count);
+        let Some(end) = partial[partial.len() - count..].iter().rposition(|byte| *byte == b'\n') else {
+            continue;
+        };
+        let lines = partial.len() - count + end + 1;
+        if !output.write(&partial[..lines]).map_err(Failure::Write)? {
+            return Ok(End::OutputClosed);
+        }
+        let begin = partial[..lines - 1]
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        last.clear();
+        last.extend_from_slice(&partial[begin..lines]);
+        partial.drain(..lines);
+    }
+}
+
+enum Waited {
+    Readable,
+    TimedOut,
+    OutputClosed,
+}
+
+/// Waits until there is something to read, or the time is over, or nobody reads standard output any more: then the server should not
+/// have to wait for the next event to forget the watch.
+fn wait(stream: &UnixStream, output: &Output, left: Option<Duration>) -> io::Result<Waited> {
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    let standard = io::stdout();
+    let mut ends = vec![PollFd::new(stream, PollFlags::IN)];
+    if matches!(output, Output::Standard) {
+        // An error is reported without being asked for (poll(2)).
+        ends.push(PollFd::new(&standard, PollFlags::empty()));
+    }
+    match poll(&mut ends, left.as_ref()) {
+        Ok(0) | Err(Errno::INTR) => return Ok(Waited::TimedOut),
+        Ok(_) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match ends
+        .get(1)
+        .is_some_and(|output| output.revents().contains(PollFlags::ERR))
+    {
+        true => Ok(Waited::OutputClosed),
+        false => Ok(Waited::Readable),
+    }
+}
+
+/// Where the lines go.
+enum Output {
+    Standard,
+    File { file: File, path: PathBuf, bytes: u64 },
+}
+
+impl Output {
+    fn open(path: Option<&PathBuf>) -> Result<Output, String> {
+        let Some(path) = path else {
+            return Ok(Output::Standard);
+        };
+        // What requests carry is nobody else's business.
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path);
+        Ok(Output::File {
+            file: file.map_err(|error| format!("{}: {error}", path.display()))?,
+            path: path.clone(),
+            bytes: 0,
+        })
+    }
+
+    /// Writes lines at once. False if nobody reads them any more.
+    fn write(&mut self, lines: &[u8]) -> Result<bool, String> {
+        match self {
+            Output::Standard => {
+                let mut standard = io::stdout().lock();
+                match standard.write_all(lines).and_then(|()| standard.flush()) {
+                    Ok(()) => Ok(true),
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+                    Err(error) => Err(format!("standard output: {error}")),
+                }
+            }
+            Output::File { file, path, bytes } => {
+                file.write_all(lines)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                *bytes += lines.len() as u64;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Says what was written to a file.
+    fn finish(self) -> Result<(), String> {
+        if let Output::File { path, bytes, .. } = self {
+            let path = path.display().to_string();
+            let line = format!("{} bytes were written to {}\n", bytes, escaped_lines(&path));
+            io::stderr()
+                .write_all(line.as_bytes())
+                .map_err(|error| format!("standard error: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn spec(arguments: &[&str]) -> Result<String, String> {
+        let arguments = ["watch"].iter().chain(arguments);
+        let line = Line::try_parse_from(arguments).map_err(|error| error.to_string())?;
+        line.options.spec().map(|spec| spec.to_string())
+    }
+
+    #[test]
+    fn options_say_what_is_watched() {
+        assert_eq!(spec(&[]).unwrap(), "usual items of all requests");
+        assert_eq!(
+            spec(&[
+                "-i",
+                "mapping",
+                "--items",
+                "-log,octets",
+                "-p",
+                "/a*",
+                "-1",
+                "--slower-than",
+                "2s",
+                "--trigger",
+                "status>=500"
+            ])
+            .unwrap(),
+            "mapping,octets of requests with path /a*, more than 2 s; if the status is at least 500; the first request only"
+        );
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        for (arguments, message) in [
+            (
+                ["--items", "mappings"],
+                "unknown item \"mappings\": write a list of usual",
+            ),
+            (["--path", "a"], "must begin with / or *"),
+            (["--path", ""], "must not be empty"),
+            (["--trigger", "bytes"], "bytes=TEXT, status>=500 or slower=2s"),
+            (["--seconds", "0"], "0 is not in 1..=604800"),
+        ] {
+            let wrong = spec(&arguments).unwrap_err();
+            assert!(wrong.contains(message), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_long_help_lists_items_and_groups() {
+        let help = long_help();
+        for item in Item::ALL {
+            assert!(help.contains(&format!("  {} ", item.name())), "{}", item.name());
+        }
+        assert!(help.contains("all             all items"));
+    }
+}
