@@ -49,7 +49,7 @@ pub use item::{Item, Items, UnknownItem};
 pub use line::{Line, hex_dump};
 pub use notice::{End, Notice};
 pub use pattern::Pattern;
-pub use record::Record;
+pub use record::{PhaseTime, Record};
 pub use spec::{Spec, Trigger};
 pub use subject::Subject;
 pub use timing::{Moment, NotATiming, Phase, Timing};

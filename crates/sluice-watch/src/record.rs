@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::event::{Content, Direction, Event};
 use crate::item::Item;
+use crate::timing::{Phase, Timing};
 
 /// An event as a serde value.
 #[derive(Clone, Debug, Serialize)]
@@ -38,6 +39,33 @@ pub struct Record<'a> {
     /// Other bytes, in hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hex: Option<String>,
+    /// Of the item timing: what took the time of the request, one after the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phases: Option<Vec<PhaseTime>>,
+}
+
+/// The time of a phase of a request, in microseconds after its head was complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PhaseTime {
+    /// The moment at which it ended.
+    pub phase: Phase,
+    /// What took the time.
+    pub about: &'static str,
+    /// When it began.
+    pub begin_us: u64,
+    /// When it ended.
+    pub end_us: u64,
+}
+
+fn phases(timing: &Timing) -> Vec<PhaseTime> {
+    let mut begin_us = 0;
+    let times = timing.moments.iter().map(|moment| PhaseTime {
+        phase: moment.phase,
+        about: moment.phase.description(),
+        begin_us: std::mem::replace(&mut begin_us, moment.at_us),
+        end_us: moment.at_us,
+    });
+    times.collect()
 }
 
 impl<'a> Record<'a> {
@@ -61,7 +89,16 @@ impl<'a> Record<'a> {
                 }
             }
         }
-        record
+        record.with_phases()
+    }
+
+    /// With the phases, if it is the event that has them.
+    fn with_phases(mut self) -> Record<'a> {
+        if self.item == Item::Timing {
+            let timing = self.text.as_deref().and_then(|text| text.parse().ok());
+            self.phases = timing.map(|timing| phases(&timing));
+        }
+        self
     }
 
     /// The record for the page: its text is what a terminal shows, with bytes as a hex dump where they are not text.
@@ -71,6 +108,7 @@ impl<'a> Record<'a> {
             text: Some(crate::line::text_of(event)),
             ..Record::head(event)
         }
+        .with_phases()
     }
 
     fn head(event: &'a Event) -> Record<'a> {
@@ -86,6 +124,7 @@ impl<'a> Record<'a> {
             omitted: None,
             text: None,
             hex: None,
+            phases: None,
         }
     }
 }
@@ -184,6 +223,26 @@ mod tests {
         assert!(json.ends_with(r#""bytes":5,"omitted":3,"hex":"ff00"}"#), "{json}");
         let shown = bytes(b"\xff\0");
         assert!(Record::shown(&shown).text.unwrap().contains("000000  ff 00 "));
+    }
+
+    #[test]
+    fn the_times_of_a_request_have_phases() {
+        let mut timing = Timing::default();
+        timing.add(Phase::Decided, Duration::from_micros(120));
+        timing.add(Phase::End, Duration::from_micros(12_345));
+        let mut event = event(Content::Text(timing.to_string()));
+        event.item = Item::Timing;
+        let phases = Record::new(&event).phases.unwrap();
+        let spans: Vec<_> = phases
+            .iter()
+            .map(|phase| (phase.phase, phase.begin_us, phase.end_us))
+            .collect();
+        assert_eq!(spans, [(Phase::Decided, 0, 120), (Phase::End, 120, 12_345)]);
+        let json = serde_json::to_string(&Record::shown(&event)).unwrap();
+        assert!(
+            json.ends_with(r#"{"phase":"end","about":"end","begin_us":120,"end_us":12345}]}"#),
+            "{json}"
+        );
     }
 
     #[test]
